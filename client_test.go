@@ -88,13 +88,13 @@ func (c *testClient) dispatch(raw []byte) {
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
-		c.strays = append(c.strays, fmt.Sprintf("no JSON (%v): %s", err, clip(string(raw), 300)))
+		c.strays = append(c.strays, fmt.Sprintf("no JSON (%v): %s", err, clipText(string(raw), 300)))
 	case m.Method == "" && c.calls[string(m.ID)] != nil:
 		c.calls[string(m.ID)] <- m // has room
 		delete(c.calls, string(m.ID))
 		return
 	case m.Method == "":
-		c.strays = append(c.strays, "answer to nobody: "+clip(string(raw), 300))
+		c.strays = append(c.strays, "answer to nobody: "+clipText(string(raw), 300))
 	case m.ID != nil:
 		c.asks = append(c.asks, m)
 	default:
@@ -200,8 +200,8 @@ func (c *testClient) initialize(version string, capabilities any) map[string]any
 	return res
 }
 
-// toolResult is the result of tools/call.
-type toolResult struct {
+// callResult is the result of tools/call.
+type callResult struct {
 	IsError bool `json:"isError"`
 	Content []struct{ Type, Text string }
 	Turn    turnReply `json:"structuredContent"`
@@ -232,11 +232,11 @@ func (c *testClient) call(tool string, args map[string]any) *pendingCall {
 }
 
 // tool waits for a tool's result, isError or not; a JSON-RPC error fails the test.
-func (p *pendingCall) tool() toolResult {
+func (p *pendingCall) tool() callResult {
 	p.c.tb.Helper()
 	var raw json.RawMessage
 	p.result(&raw)
-	res := toolResult{raw: raw}
+	res := callResult{raw: raw}
 	if err := json.Unmarshal(raw, &res); err != nil {
 		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, raw)
 	}
@@ -258,7 +258,7 @@ func (p *pendingCall) fault(code int) *wireFault {
 	p.c.tb.Helper()
 	m := p.wait()
 	if m.Error == nil {
-		p.c.tb.Fatalf("%s: want error %d, got the result %s", p.what, code, clip(string(m.Result), 500))
+		p.c.tb.Fatalf("%s: want error %d, got the result %s", p.what, code, clipText(string(m.Result), 500))
 	}
 	if m.Error.Code != code {
 		p.c.tb.Fatalf("%s: want error %d, got %d: %s", p.what, code, m.Error.Code, m.Error.Message)
@@ -278,7 +278,7 @@ func (c *testClient) awaitAsk(method string) wireMessage {
 		return true
 	})
 	if got.Method != method {
-		c.tb.Fatalf("%s asks %s %s, want %s", c.name, got.Method, clip(string(got.Params), 500), method)
+		c.tb.Fatalf("%s asks %s %s, want %s", c.name, got.Method, clipText(string(got.Params), 500), method)
 	}
 	return got
 }

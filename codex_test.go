@@ -21,21 +21,21 @@ import (
 	"testing"
 )
 
-// codexBinary is one real Codex.
-type codexBinary struct {
+// realCodex is one real Codex.
+type realCodex struct {
 	path    string
 	version string // 0.104.0
 }
 
 // atLeast compares the minor version.
-func (b codexBinary) atLeast(minor int) bool {
+func (b realCodex) atLeast(minor int) bool {
 	var major, have int
 	_, err := fmt.Sscanf(b.version, "%d.%d", &major, &have)
 	return err == nil && (major > 0 || have >= minor)
 }
 
 // codexBinaries asks each binary of CODEX_BINS for its version.
-func codexBinaries(t *testing.T) []codexBinary {
+func codexBinaries(t *testing.T) []realCodex {
 	t.Helper()
 	list := filepath.SplitList(os.Getenv("CODEX_BINS"))
 	if len(list) == 0 {
@@ -45,7 +45,7 @@ func codexBinaries(t *testing.T) []codexBinary {
 		t.Skip("real Codex binaries are not for -short")
 	}
 	number := regexp.MustCompile(`\d+\.\d+\.\d+\S*`)
-	var bins []codexBinary
+	var bins []realCodex
 	for _, path := range list {
 		cmd := exec.Command(path, "--version")
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
@@ -54,7 +54,7 @@ func codexBinaries(t *testing.T) []codexBinary {
 		if err != nil || version == "" {
 			t.Fatalf("CODEX_BINS: %s --version: %v, %q", path, err, out)
 		}
-		bins = append(bins, codexBinary{path: path, version: version})
+		bins = append(bins, realCodex{path: path, version: version})
 	}
 	return bins
 }
@@ -62,7 +62,7 @@ func codexBinaries(t *testing.T) []codexBinary {
 // codexLab is where one test of one binary happens.
 type codexLab struct {
 	t      *testing.T
-	bin    codexBinary
+	bin    realCodex
 	prog   string // this program, built
 	api    *modelAPI
 	codex  string // CODEX_HOME
@@ -71,7 +71,7 @@ type codexLab struct {
 	config []byte // $CODEX_HOME/config.toml as it was
 }
 
-func newCodexLab(t *testing.T, bin codexBinary, prog string) *codexLab {
+func newCodexLab(t *testing.T, bin realCodex, prog string) *codexLab {
 	t.Helper()
 	l := &codexLab{t: t, bin: bin, prog: prog, api: startModelAPI(t)}
 	l.codex = codexHome(t, l.api.port())

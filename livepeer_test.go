@@ -43,7 +43,7 @@ type livePeer struct {
 	group  *procGroup
 	stdin  io.WriteCloser
 	stdout *io.PipeReader
-	stderr lockedBuffer
+	stderr peerLog
 
 	writing sync.Mutex    // keeps records whole
 	exited  chan struct{} // closed when it is reaped and stdout was read to its end
@@ -240,7 +240,7 @@ func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
 	if !header {
 		line, err := r.ReadBytes('\n')
 		if err == io.EOF && len(line) > 0 {
-			return nil, fmt.Errorf("output ends in the middle of a record: %q", clip(string(line), 200))
+			return nil, fmt.Errorf("output ends in the middle of a record: %q", clipText(string(line), 200))
 		}
 		return bytes.TrimSuffix(line, []byte("\n")), err
 	}
@@ -251,11 +251,11 @@ func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
 			return nil, io.EOF
 		}
 		if err != nil {
-			return nil, fmt.Errorf("output ends in a frame header: %q", clip(line, 200))
+			return nil, fmt.Errorf("output ends in a frame header: %q", clipText(line, 200))
 		}
 		text, ok := strings.CutSuffix(line, "\r\n")
 		if !ok {
-			return nil, fmt.Errorf("frame header line without CRLF: %q", clip(line, 200))
+			return nil, fmt.Errorf("frame header line without CRLF: %q", clipText(line, 200))
 		}
 		if text == "" {
 			break
@@ -310,19 +310,19 @@ func waitLimit(tb testing.TB) time.Duration {
 	return min(most, max(time.Until(end)/10, time.Second))
 }
 
-// lockedBuffer is stderr, read while it is written.
-type lockedBuffer struct {
+// peerLog is stderr, read while it is written.
+type peerLog struct {
 	mu  sync.Mutex // guards the field below
 	buf bytes.Buffer
 }
 
-func (b *lockedBuffer) Write(p []byte) (int, error) {
+func (b *peerLog) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *lockedBuffer) String() string {
+func (b *peerLog) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()

@@ -27,7 +27,7 @@ func decodeJSON(data []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("more than one JSON value in %s", clip(string(data), 200))
+		return nil, fmt.Errorf("more than one JSON value in %s", clipText(string(data), 200))
 	}
 	return v, nil
 }
@@ -280,8 +280,8 @@ func compact(v any) string {
 	return strings.TrimSuffix(buf.String(), "\n")
 }
 
-// clip keeps messages readable.
-func clip(s string, max int) string {
+// clipText keeps messages readable.
+func clipText(s string, max int) string {
 	if len(s) <= max {
 		return s
 	}

@@ -95,9 +95,9 @@ func (s *modelStream) do(step modelStep) error {
 	switch step.op {
 	case "":
 		if n := len(s.req.Outputs); n > 0 {
-			return s.say("DONE: "+clip(s.req.Outputs[n-1], 400), 0)
+			return s.say("DONE: "+clipText(s.req.Outputs[n-1], 400), 0)
 		}
-		return s.say("FAKE: "+clip(s.req.Prompt, 200), 0)
+		return s.say("FAKE: "+clipText(s.req.Prompt, 200), 0)
 	case "SAY":
 		return s.say(step.arg, 0)
 	case "SLOW":
