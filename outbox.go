@@ -20,11 +20,16 @@ type outbox struct {
 
 	mu      sync.Mutex // guards the fields below
 	wake    sync.Cond
-	buf     []byte // framed records not yet taken by the writer
-	writing int    // bytes the writer has in hand
+	chunks  [][]byte // framed records not yet taken by the writer
+	spare   []byte   // one empty chunk kept for the next record
+	waiting int      // bytes in chunks and in the writer's hand
 	closed  bool
 	dead    bool // a write failed: everything is dropped from now on
 }
+
+// chunkSize is what one write takes: a pipe holds no more, and memory grows
+// by no more at a time, so a stalled reader costs the budget and not twice.
+const chunkSize = 64 << 10
 
 // newOutbox starts the writing goroutine; close ends it. onErr may be nil.
 func newOutbox(w io.Writer, budget int, onErr func(error)) *outbox {
@@ -42,48 +47,60 @@ func (o *outbox) put(rec []byte, mode framing, droppable bool) bool {
 	if o.closed || o.dead {
 		return false
 	}
-	if droppable && len(o.buf)+o.writing+len(rec) > o.budget {
+	if droppable && o.waiting+len(rec) > o.budget {
 		return false
 	}
-	o.buf = appendFrame(o.buf, rec, mode)
+	last := len(o.chunks) - 1
+	if last < 0 || len(o.chunks[last])+len(rec)+64 > cap(o.chunks[last]) {
+		chunk := o.spare
+		o.spare = nil
+		if cap(chunk) < len(rec)+64 {
+			chunk = make([]byte, 0, max(chunkSize, len(rec)+64))
+		}
+		o.chunks = append(o.chunks, chunk)
+		last++
+	}
+	before := len(o.chunks[last])
+	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
+	o.waiting += len(o.chunks[last]) - before
 	o.wake.Signal()
 	return true
 }
 
+// size is how many bytes wait for the other side.
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.buf) + o.writing
+	return o.waiting
 }
 
-// run is the writing goroutine. It writes all that waits in one call, so a
-// burst costs few system calls and a lone record waits for nothing.
+// run is the writing goroutine. It writes all that waits in few calls, so a
+// burst costs little and a lone record waits for nothing.
 func (o *outbox) run() {
 	defer close(o.done)
-	var spare []byte
 	for {
 		o.mu.Lock()
-		for len(o.buf) == 0 && !o.closed {
+		for len(o.chunks) == 0 && !o.closed {
 			o.wake.Wait()
 		}
-		batch := o.buf
-		if len(batch) == 0 {
+		if len(o.chunks) == 0 {
 			o.mu.Unlock()
 			return
 		}
-		o.buf, o.writing = spare[:0], len(batch)
+		chunk := o.chunks[0]
+		o.chunks[0] = nil
+		o.chunks = o.chunks[1:]
 		o.mu.Unlock()
 
-		_, err := o.w.Write(batch)
+		_, err := o.w.Write(chunk)
 
 		o.mu.Lock()
-		o.writing = 0
-		spare = batch
-		if cap(spare) > 1<<20 {
-			spare = nil // one large burst must not be held for ever
+		o.waiting -= len(chunk)
+		if cap(chunk) == chunkSize {
+			o.spare = chunk[:0]
 		}
 		if err != nil {
-			o.dead, o.buf = true, nil
+			o.dead, o.chunks, o.waiting = true, nil, 0
 		}
 		o.mu.Unlock()
 		if err != nil {
