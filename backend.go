@@ -153,6 +153,18 @@ type event struct {
 	raw    json.RawMessage // params of method
 }
 
+// droppable reports an event that a turn's result doesn't depend on.
+func (e *event) droppable() bool {
+	switch e.kind {
+	case evDelta, evPlan, evDiff, evNotice, evRaw:
+		return !e.must
+	case evItem:
+		return !e.must && e.phase == "started"
+	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evGone:
+	}
+	return false
+}
+
 // openedThread is the child's own word on a thread it opened.
 type openedThread struct {
 	model, effort string

@@ -1,8 +1,7 @@
 package main
 
-// turn.go owns one turn's request and result, and the machine that decides
-// which turn of a session runs, waits or ends. It is pure: events in, effects
-// out. The session loop drives it; fronts build requests and read results.
+// turn.go owns one turn's request and result. Fronts build requests and read
+// results; machine.go decides when a turn runs, session.go runs it.
 
 import (
 	"encoding/json"
@@ -63,6 +62,14 @@ type turnRequest struct {
 	cwd         string // as given; resolved and checked by the hub
 	options     sessionOptions
 	correlation string // follows one request through log and audit
+}
+
+// reshapes reports a request that changes what its session is, beside
+// running a turn.
+func (r *turnRequest) reshapes() bool {
+	o := &r.options
+	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" || o.Model != "" || o.Approval != "" ||
+		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
 }
 
 // turnResult is the one answer to a waiter.
