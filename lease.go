@@ -168,7 +168,7 @@ func numbered(base string, n int) string {
 }
 
 // holder tells who holds an identity, here or in another process. What can't be
-// a lock file, a directory say, is held by nobody and can't be leased either.
+// a lock file, a directory say, counts as held by nobody known.
 func (l *leases) holder(identity string) (agentID string, pid int, held bool) {
 	path, err := l.identityPath(identity)
 	if err != nil {
@@ -180,18 +180,14 @@ func (l *leases) holder(identity string) (agentID string, pid int, held bool) {
 	if ok && !mine.pending {
 		return mine.agentID, os.Getpid(), true
 	}
-	st, err := os.Stat(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, !errors.Is(err, fs.ErrNotExist)
 	}
-	if !st.Mode().IsRegular() {
-		return "", 0, true
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, true
-	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return "", 0, true
+	}
 	if lockFile(f, false, false) == nil {
 		unlockFile(f)
 		return "", 0, false
@@ -365,16 +361,28 @@ func (l *leases) openLocked(path string) (*os.File, *heldBy, error) {
 			dead := c.Host != "" && c.Host == l.host && !pidAlive(c.PID)
 			return nil, &heldBy{agentID: c.AgentID, pid: c.PID, fleeting: c.PID == 0 || dead}, nil
 		}
-		mine, err := f.Stat()
-		there, err2 := os.Stat(path)
-		if err == nil && err2 == nil && os.SameFile(mine, there) {
+		there, err := isAt(f, path)
+		if err == nil && there {
 			return f, nil, nil
 		}
 		f.Close()
-		if err != nil || err2 != nil && !errors.Is(err2, fs.ErrNotExist) {
-			return nil, nil, errors.Join(err, err2)
+		if err != nil {
+			return nil, nil, err
 		}
 	}
+}
+
+// isAt tells whether the path still names the open file.
+func isAt(f *os.File, path string) (bool, error) {
+	mine, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(mine, there), err
 }
 
 func openLockFile(path string) (*os.File, error) {
@@ -385,10 +393,9 @@ func openLockFile(path string) (*os.File, error) {
 			f, err = os.OpenFile(path, flags, 0o600)
 		}
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return f, nil
-	case errors.Is(err, syscall.EISDIR):
+	} else if errors.Is(err, syscall.EISDIR) {
 		return nil, fmt.Errorf("%w; move it away", err)
 	}
 	return nil, fmt.Errorf("%w; make %s writable or set ATM_HOME to a directory that is", err, filepath.Dir(path))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -309,30 +310,29 @@ func TestALockThatCantBeMadeNamesItsPath(t *testing.T) {
 	mustAcquire(t, l, "codex", "")
 }
 
-// A person removed the lock file of a live session: the next one gets a new
-// file, and a lease is never taken on one that is no longer at the path.
+// A lock on a file that is no longer at the path would let two hold a name.
 func TestALeaseIsOfTheFileAtThePath(t *testing.T) {
 	l := newTestLeases(t)
-	for range 50 {
-		var wg sync.WaitGroup
-		stop := make(chan struct{})
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					os.Remove(filepath.Join(l.root, "red", "codex.lock"))
-				}
-			}
-		})
-		h, err := l.acquire("codex", "")
-		close(stop)
-		wg.Wait()
-		if err != nil {
-			t.Fatal(err)
+	h := mustAcquire(t, l, "codex", "")
+	check := func(when string, want bool) {
+		t.Helper()
+		if there, err := isAt(h.file, h.path); err != nil || there != want {
+			t.Errorf("%s: %v, %v", when, there, err)
 		}
-		h.release()
+	}
+	check("as acquired", true)
+	if runtime.GOOS == "windows" {
+		return // there an open file can't be removed
+	}
+	if err := os.Remove(h.path); err != nil {
+		t.Fatal(err)
+	}
+	check("removed", false)
+	next := mustAcquire(t, newLeases(l.root, "red", true), "codex", "codex:bbbb")
+	check("made anew", false)
+	h.release() // must not empty the new one's file
+	if data, _ := os.ReadFile(next.path); !strings.Contains(string(data), "codex:bbbb") {
+		t.Errorf("content = %q", data)
 	}
 }
 

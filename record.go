@@ -176,14 +176,17 @@ func splitUnknown(data []byte, known any) (map[string]json.RawMessage, error) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, err
 	}
+	var names []string
 	t := reflect.TypeOf(known).Elem()
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		known := func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, name) } // as encoding/json decodes
-		if name != "" {
-			maps.DeleteFunc(all, known)
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+			delete(all, name)
 		}
 	}
+	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { // encoding/json took those in another case too
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(key, name) })
+	})
 	if len(all) == 0 {
 		return nil, nil
 	}

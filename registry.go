@@ -1,7 +1,7 @@
 package main
 
 // The sessions on disk: one record file each, which is the truth. Leases and
-// thread locks (lease.go) and the index of open sessions (index.go) are parts.
+// thread locks (lease.go) and the writing (writer.go, disk.go) are parts.
 // Called by session.go at every transition, by tools.go for lists, and by the
 // composition root, which flushes and closes it.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in
@@ -9,6 +9,7 @@ package main
 // overwrites a file it can't read: that is set aside.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,21 +28,21 @@ var errRecordCorrupt = errors.New("the record is corrupt")
 // it holds and what it has yet to write.
 type registry struct {
 	*leases
-	*indexer        // setIndex goes through it, flush and close are its
-	records  string // <root>/<team>/.records
-	persist  bool
-	log      *slog.Logger
+	*lateWriter        // all writing goes through it; flush and close are its
+	records     string // <root>/<team>/.records
+	persist     bool
+	log         *slog.Logger
 }
 
 // newRegistry touches no disk. The root is …/agent-sessions, the team a valid
 // path element. Without persist nothing is written but locks.
 func newRegistry(root, team string, persist bool, log *slog.Logger) *registry {
 	return &registry{
-		leases:  newLeases(root, team, persist),
-		indexer: newIndexer(log),
-		records: filepath.Join(root, team, ".records"),
-		persist: persist,
-		log:     log,
+		leases:     newLeases(root, team, persist),
+		lateWriter: newLateWriter(log),
+		records:    filepath.Join(root, team, ".records"),
+		persist:    persist,
+		log:        log,
 	}
 }
 
@@ -55,29 +56,43 @@ func (r *registry) newAgentID() string {
 	}
 }
 
-// save writes the record whole: after it a kill -9 loses nothing. The caller
-// holds the session's lease, and warns once if this keeps failing.
+// save returns when the record is in its file: after it a kill -9 loses nothing.
+// For what an answer depends on, a new session's thread say, and before the
+// session's lease is released: whoever gets that must find the last state. The
+// caller holds the lease, and warns once if this keeps failing.
 func (r *registry) save(rec record) error {
 	if !r.persist {
 		return nil
 	}
-	if !validAgentID(rec.AgentID) {
-		return fmt.Errorf("saving record: %q is no agent_id", rec.AgentID)
+	done := make(chan error, 1)
+	if err := r.putRecord(rec, done); err != nil {
+		return fmt.Errorf("saving record of %q: %w", rec.AgentID, err)
 	}
-	data, err := encodeRecord(rec)
-	if err != nil {
-		return err
-	}
-	path := r.recordPath(rec.AgentID)
-	if err := writeWhole(path, data); err != nil {
+	if err := <-done; err != nil {
 		return fmt.Errorf("saving record of %s: %w", rec.AgentID, err)
 	}
-	// list goes by the files' times, so that it needn't read them all.
-	if age := time.Since(rec.LastActive); !rec.LastActive.IsZero() && (age > time.Second || age < -time.Second) {
-		os.Chtimes(path, time.Time{}, rec.LastActive) // an inexact order is no failure
-	}
-	r.syncLater(path)
 	return nil
+}
+
+// saveLater has the record written within a millisecond and returns at once:
+// for every other transition. A failure is told on stderr, once. Whichever of
+// save and saveLater was called last is what stays.
+func (r *registry) saveLater(rec record) {
+	if !r.persist {
+		return
+	}
+	if err := r.putRecord(rec, nil); err != nil {
+		r.log.Warn("record can't be saved", "agent_id", rec.AgentID, "error", err)
+	}
+}
+
+func (r *registry) putRecord(rec record, done chan error) error {
+	if !validAgentID(rec.AgentID) {
+		return errors.New("that is no agent_id")
+	}
+	// The session goes on and appends to this one; the rest is replaced, not changed.
+	rec.Digest.TouchedFiles = slices.Clone(rec.Digest.TouchedFiles)
+	return r.put(r.recordPath(rec.AgentID), lateFile{rec: &rec}, done)
 }
 
 // load reads one record. An agent that never was is fs.ErrNotExist, a record
@@ -152,6 +167,9 @@ func (r *registry) markStale() int {
 		if r.ending() {
 			break
 		}
+		if !r.maybeOpen(id) {
+			continue
+		}
 		rec, err := r.readRecord(id)
 		if err != nil || rec.Status != statusBusy && rec.Status != statusIdle {
 			continue
@@ -164,6 +182,22 @@ func (r *registry) markStale() int {
 		}
 	}
 	return n
+}
+
+// maybeOpen looks at the status only, a fraction of the work for the thousands
+// that are closed. What it can't understand is readRecord's to judge.
+func (r *registry) maybeOpen(agentID string) bool {
+	path := r.recordPath(agentID)
+	if st, err := os.Stat(path); err != nil || st.Size() > maxRecordBytes {
+		return true
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return true
+	}
+	var rec struct{ Status string }
+	err = json.Unmarshal(data, &rec)
+	return err != nil || rec.Status == statusBusy || rec.Status == statusIdle || rec.Status == ""
 }
 
 // markIfGone rewrites the record while it holds the session's locks, and reads
@@ -202,7 +236,10 @@ func (r *registry) setIndex(identity string, recs []record) {
 		r.log.Warn("index can't be written", "error", err)
 		return
 	}
-	r.writeLater(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), recs)
+	err = r.put(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), lateFile{index: indexOf(recs)}, nil)
+	if err != nil {
+		r.log.Warn("index can't be written", "identity", identity, "error", err)
+	}
 }
 
 // readRecord reads and checks a record; a corrupt one is set aside. A file that
