@@ -15,9 +15,12 @@ import (
 	"time"
 )
 
-// save writes a session's record and has the index follow.
-func (h *hub) save(rec *record) {
-	if err := h.reg.save(*rec); err != nil {
+// save has a session's record written and the index follow. It waits for the
+// file only with now: where an answer or a lease's release depends on it.
+func (h *hub) save(rec *record, now bool) {
+	if !now {
+		h.reg.saveLater(*rec)
+	} else if err := h.reg.save(*rec); err != nil {
 		h.warnSave.Do(func() {
 			h.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
 		})

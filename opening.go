@@ -200,6 +200,9 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 			return fail(heldError(err, p.rec.Identity, ""))
 		}
 		p.tlock = lock
+		if err := h.latest(p, req); err != nil {
+			return fail(err)
+		}
 	}
 	if p.be, err = h.backendNow(h.life); err != nil {
 		return fail(err)
@@ -208,6 +211,22 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 		return fail(err)
 	}
 	return p
+}
+
+// latest reads the record again, now that nobody else can write it: another
+// instance may have closed the session since it was looked up.
+func (h *hub) latest(p *opening, req turnRequest) *rpcError {
+	now, err := h.reg.load(p.rec.AgentID)
+	if err != nil {
+		return nil // nothing on disk: persist_threads = false, or a thread that only Codex knew
+	}
+	if req.mode == modeReply {
+		if err := replyRefusal(now); err != nil {
+			return err
+		}
+	}
+	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.unknown = now.Status, now.Digest, now.Turns, now.Context, now.unknown
+	return nil
 }
 
 // cwdFor resolves a session's directory (FR-2.4): the caller's, else where it
@@ -245,18 +264,15 @@ func (h *hub) takeName(s *session, p *opening, req turnRequest) *rpcError {
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
 	} else {
-		for tries := 0; ; tries++ {
-			l, err := h.leaseWith(name, s.agentID)
-			if err == nil {
-				p.lease, p.rec.Identity, p.rec.Implied = l, name, true
-				break
-			}
-			var held *leaseHeld
-			if !errors.As(err, &held) || tries > 1000 {
-				return heldError(err, name, "")
-			}
-			name = h.reg.freeIdentity(name)
+		l, err := h.leaseWith(name, s.agentID)
+		var held *leaseHeld
+		if errors.As(err, &held) {
+			l, err = h.reg.acquireFree(name, s.agentID)
 		}
+		if err != nil {
+			return heldError(err, name, "")
+		}
+		p.lease, p.rec.Identity, p.rec.Implied = l, l.name, true
 	}
 	h.mu.Lock()
 	h.names[strings.ToLower(p.rec.Identity)] = s
@@ -454,7 +470,7 @@ func (h *hub) bindThread(p *opening, agentID, thread string) *rpcError {
 	p.unlockThread()
 	p.tlock, p.rec.BackendID = lock, thread
 	if p.rec.SummaryDir == "" {
-		p.rec.SummaryDir = filepath.Join(h.cfg.team, p.rec.Identity, thread) // fixed at birth (FR-6.4)
+		p.rec.SummaryDir = filepath.Join(h.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
 	}
 	return nil
 }

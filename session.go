@@ -255,7 +255,7 @@ func (s *session) threadOpened(e *event) {
 		return
 	}
 	s.carry(s.m.advance())
-	s.save()
+	s.h.save(&p.rec, true) // kill -9 after this loses neither thread nor session
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
 
@@ -478,7 +478,7 @@ func (s *session) over(why ending) {
 		}
 		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
-			s.save()
+			s.h.save(&p.rec, true) // before somebody else may have the lease
 		}
 		p.release()
 	}
@@ -558,12 +558,8 @@ func (s *session) denyOwn(why string) {
 	}
 }
 
-// save writes the record; a failure is told once by the registry's log.
-func (s *session) save() {
-	if s.place != nil {
-		s.h.save(&s.place.rec)
-	}
-}
+// save has the record written, without waiting for it.
+func (s *session) save() { s.h.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {
