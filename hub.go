@@ -8,9 +8,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -23,49 +23,34 @@ type hub struct {
 	cfg     *config
 	log     *slog.Logger
 	reg     *registry
-	audit   *auditLog
 	front   front
 	canAsk  func() bool // whether the client can be asked for approvals
-	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
-	repos   *repoCache
+	child   childSlot
+	book    *ledger
+	opener  opener
 	started time.Time
 	work    sync.WaitGroup // opening and reopening sessions, look-ups
 	life    context.Context
 	endLife context.CancelFunc
-
-	openMu sync.Mutex // one session at a time finds room and a name
 
 	mu       sync.Mutex            // guards the fields below
 	live     map[string]*session   // by agent_id
 	threads  map[string]*session   // by threadId
 	names    map[string]*session   // by lower-case identity
 	waiters  map[waiterID]*session // nil while it is being routed
-	open     map[string]record     // records of the open sessions, for the index
 	asks     map[string]*session
 	lookups  map[string][]lookup // by the id asked for, oldest first
-	kept     map[string]record   // ended sessions under persist_threads = false
-	child    childSlot
-	stopping bool
-	instance string // identity that names this instance's index
-	reserved *lease // --identity, until the first session takes it
-
-	warnSave, warnAudit sync.Once // a full disk is told once
+	reserved *lease              // --identity, until the first session takes it
 }
 
-// childSlot is the one child, or why there is none.
-type childSlot struct {
-	be       backend
-	starting chan struct{} // closed when the start under way has ended
-	death    *childDeath   // how the last one ended
-	kind     string
-	version  string
-}
-
-// newHub makes the hub; the composition root sets front before the first call.
+// newHub makes the hub; the composition root sets front, canAsk and the
+// child's spawn before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
-	h := &hub{cfg: cfg, log: log, reg: reg, audit: audit, repos: newRepoCache(), started: time.Now(),
+	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(),
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
-		waiters: map[waiterID]*session{}, asks: map[string]*session{}, open: map[string]record{}, lookups: map[string][]lookup{}, kept: map[string]record{}}
+		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
+	h.child.restart, h.child.log = cfg.restartChild, log
+	h.opener.h = h
 	h.life, h.endLife = context.WithCancel(context.Background())
 	return h
 }
@@ -89,12 +74,11 @@ func (h *hub) route(req turnRequest, w waiterID) {
 	if req.mode == modeNew {
 		agentID = h.reg.newAgentID()
 	}
-	h.mu.Lock()
-	if err := h.refusalLocked(); err != nil {
-		h.mu.Unlock()
+	if err := h.child.refusal(); err != nil {
 		h.answered(w, turnResult{err: err})
 		return
 	}
+	h.mu.Lock()
 	if req.mode == modeNew {
 		s := h.addLocked(agentID)
 		h.mu.Unlock()
@@ -164,17 +148,6 @@ func (h *hub) goWork(f func()) {
 	}()
 }
 
-// refusalLocked is why no turn can run at all.
-func (h *hub) refusalLocked() *rpcError {
-	if h.stopping {
-		return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id")
-	}
-	if d := h.child.death; d != nil && !d.Never && !h.cfg.restartChild {
-		return deathError(d)
-	}
-	return nil
-}
-
 // addLocked makes a session and puts it into the table.
 func (h *hub) addLocked(agentID string) *session {
 	s := newSession(h, agentID)
@@ -223,12 +196,11 @@ func (h *hub) revive(req turnRequest, w waiterID) {
 		h.answered(w, turnResult{err: err})
 		return
 	}
-	h.mu.Lock()
-	if err := h.refusalLocked(); err != nil {
-		h.mu.Unlock()
+	if err := h.child.refusal(); err != nil {
 		h.answered(w, turnResult{err: err})
 		return
 	}
+	h.mu.Lock()
 	s := h.findLocked(rec.AgentID)
 	if s == nil {
 		s = h.findLocked(rec.BackendID)
@@ -253,7 +225,7 @@ func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 		s.end(endFailed, nil) // cancelled before it began
 		return
 	}
-	h.prepare(s, req, rec)
+	h.goWork(func() { h.opener.prepare(s, req, rec) })
 }
 
 // replyRefusal is why codex-reply can't revive a session, nil if it can.
@@ -274,11 +246,8 @@ func (h *hub) lookUp(ref string) (*record, *rpcError) {
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
 	}
-	h.mu.Lock()
-	rec, ok := h.kept[agentID]
-	h.mu.Unlock()
-	if ok {
-		return &rec, nil
+	if rec := h.book.remembered(agentID); rec != nil {
+		return rec, nil
 	}
 	if agentID != "" {
 		if rec, err := h.reg.load(agentID); err == nil && rec != nil {
@@ -431,117 +400,8 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 	if err := h.reg.save(*rec); err != nil {
 		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
 	}
-	h.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
+	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
 	return res, nil
-}
-
-// backendNow returns the child, starting it if there is none: lazily, on the
-// first turn (FR-1.3). It waits for the start.
-func (h *hub) backendNow(ctx context.Context) (backend, *rpcError) {
-	for {
-		h.mu.Lock()
-		if err := h.refusalLocked(); err != nil {
-			h.mu.Unlock()
-			return nil, err
-		}
-		if be := h.child.be; be != nil {
-			h.mu.Unlock()
-			return be, nil
-		}
-		wait := h.child.starting
-		mine := wait == nil
-		if mine {
-			wait = make(chan struct{})
-			h.child.starting = wait
-		}
-		h.mu.Unlock()
-		if mine {
-			return h.startChild(ctx, wait)
-		}
-		select {
-		case <-wait:
-			h.mu.Lock()
-			be, death := h.child.be, h.child.death
-			h.mu.Unlock()
-			if be == nil && death != nil {
-				return nil, deathError(death)
-			}
-		case <-ctx.Done():
-			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
-		}
-	}
-}
-
-func (h *hub) startChild(ctx context.Context, started chan struct{}) (backend, *rpcError) {
-	var be backend
-	var dead *childDeath // it died between its answer and our noticing
-	be, err := h.spawn(ctx, func(d *childDeath) {
-		h.mu.Lock()
-		h.child.be, h.child.death, dead = nil, d, d
-		h.mu.Unlock()
-		h.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
-	})
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.child.starting = nil
-	close(started)
-	if err != nil {
-		d := &childDeath{Reason: "could not be started: " + err.Error(), Never: true}
-		_ = errors.As(err, &d)
-		h.child.death = d
-		return nil, deathError(d)
-	}
-	if dead != nil {
-		return nil, deathError(dead)
-	}
-	if h.stopping {
-		h.mu.Unlock()
-		be.stop(shutdownLimit) // nobody else knows of it
-		h.mu.Lock()
-		return nil, h.refusalLocked()
-	}
-	info := be.info()
-	h.child.be, h.child.death, h.child.kind, h.child.version = be, nil, info.kind, info.version
-	return be, nil
-}
-
-// deathError is the -32005 every caller gets (FR-11): what happened, with
-// which code or signal, and what to do.
-func deathError(d *childDeath) *rpcError {
-	msg := d.Error()
-	if !d.Never {
-		msg += ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
-	}
-	return proxyError(codeChildDead, msg, "reason", d.Reason, "stderr", d.Stderr)
-}
-
-// childError makes the error of a call from what the child answered; what
-// says what was tried.
-func (h *hub) childError(what string, e *backendError) *rpcError {
-	switch {
-	case e == nil:
-		return proxyError(codeChildDead, "Codex is gone")
-	case e.Death != nil:
-		return deathError(e.Death)
-	case e.Timeout:
-		return proxyError(codeTimeout, "Codex had no answer in time when asked to "+what, "child_error", e.Data)
-	case e.Held:
-		return childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
-	case e.Missing:
-		return childSays(codeSessionNotFound, "Codex has no such thread: "+e.Message, e)
-	}
-	return childSays(codeInvalidSession, "Codex refused to "+what+": "+e.Message, e)
-}
-
-// childSays is an error whose words are the child's (NFR-6).
-func childSays(code int, msg string, e *backendError) *rpcError {
-	err := proxyError(code, msg)
-	data := map[string]any{"error_source": "child", "name": codeName(code), "child_error": map[string]any{"code": e.Code, "message": e.Message}}
-	if e.Data != nil {
-		data["child_error"] = e.Data
-	}
-	err.Data = toJSON(data)
-	return err
 }
 
 // threadOf and forget keep the table in step with a session's life.
@@ -566,8 +426,114 @@ func (h *hub) forget(s *session) {
 	}
 	if h.live[s.agentID] == s {
 		delete(h.live, s.agentID)
-		delete(h.open, s.agentID)
 	}
-	h.indexLocked()
 	h.mu.Unlock()
+	h.book.leave(s.agentID)
+}
+
+// sessions lists what is open here and the team's other sessions, newest
+// first. It reads records from disk and may wait for them.
+func (h *hub) sessions(limit int) []sessionView {
+	h.mu.Lock()
+	out := make([]sessionView, 0, len(h.live))
+	seen := map[string]bool{}
+	for id, s := range h.live {
+		if v := s.shown.Load(); v.Identity != "" {
+			out = append(out, *v)
+			seen[id] = true
+		}
+	}
+	h.mu.Unlock()
+	recs, err := h.reg.list(limit)
+	if err != nil {
+		h.log.Warn("records could not be listed", "err", err)
+	}
+	for _, r := range append(recs, h.book.rememberedAll()...) {
+		if seen[r.AgentID] {
+			continue
+		}
+		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
+			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
+			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
+		if _, _, held := h.reg.holder(r.Identity); !held && (r.Status == statusBusy || r.Status == statusIdle) {
+			v.Status, v.Interrupted = "stale", r.Status == "busy" // its process died
+		}
+		out = append(out, v)
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
+	if limit > 0 && len(out) > limit {
+		out = out[:limit]
+	}
+	return out
+}
+
+// status tells the whole proxy. It reads no disk.
+func (h *hub) status() statusView {
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Uptime: time.Since(h.started), Identities: map[string]string{}}
+	h.child.show(&v)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.names {
+		if view := s.shown.Load(); view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
+		}
+	}
+	v.Sessions = len(h.names)
+	return v
+}
+
+// start begins what serve needs beside calls: the lease of --identity and the
+// marking of sessions whose process died. Neither delays the first answer.
+func (h *hub) start() {
+	h.opener.reserve()
+	h.goWork(func() {
+		if n := h.reg.markStale(); n > 0 {
+			h.log.Info("sessions of dead processes marked stale", "sessions", n)
+		}
+	})
+}
+
+// stop ends everything: new turns are refused, running ones interrupted,
+// their callers answered, records and index written, the child ended. It
+// waits, at most about grace and the child's ladder.
+func (h *hub) stop(grace time.Duration) {
+	be := h.child.close()
+	h.mu.Lock()
+	live := make([]*session, 0, len(h.live))
+	for _, s := range h.live {
+		live = append(live, s)
+	}
+	reserved := h.reserved
+	h.reserved = nil
+	h.mu.Unlock()
+	h.endLife()
+	if reserved != nil {
+		reserved.release()
+	}
+	for _, s := range live {
+		s.end(endShutdown, nil)
+	}
+	limit := time.NewTimer(grace)
+	defer limit.Stop()
+	late := false
+	for _, s := range live {
+		if late {
+			break
+		}
+		select {
+		case <-s.ended:
+		case <-limit.C:
+			late = true
+		}
+	}
+	if be != nil {
+		be.stop(grace)
+	}
+	for _, s := range live { // the child's end ends whoever still waited for it
+		<-s.ended
+	}
+	h.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	h.book.close(ctx)
 }

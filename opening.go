@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -139,20 +140,25 @@ func (e ending) String() string {
 	return e.status()
 }
 
-// prepare gets a place ready in the hub's goroutines and posts it to the
-// session. rec is nil for a new session.
-func (h *hub) prepare(s *session, req turnRequest, rec *record) {
-	h.goWork(func() {
-		p := h.place(s, req, rec)
-		if !s.prepared(p) {
-			p.release()
-			h.forget(s) // it had ended; its name was entered after that
-		}
-	})
+// opener makes sessions ready. Its methods wait: they run in the hub's
+// goroutines.
+type opener struct {
+	h  *hub
+	mu sync.Mutex // one session at a time finds room and a name
+}
+
+// prepare gets a place ready and posts it to the session. rec is nil for a
+// new session.
+func (o *opener) prepare(s *session, req turnRequest, rec *record) {
+	p := o.place(s, req, rec)
+	if !s.prepared(p) {
+		p.release()
+		o.h.forget(s) // it had ended; its name was entered after that
+	}
 }
 
 // place does what prepare promises. On an error the place holds nothing.
-func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
+func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	p := &opening{revived: rec != nil}
 	fail := func(err *rpcError) *opening {
 		p.release()
@@ -163,7 +169,7 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 		p.rec = *rec
 		p.adopted = rec.Status == ""
 	} else {
-		p.rec = record{AgentID: s.agentID, Backend: "codex", Team: h.cfg.team, Tag: req.tag,
+		p.rec = record{AgentID: s.agentID, Backend: "codex", Team: o.h.cfg.team, Tag: req.tag,
 			AgentName: req.agentName, AgentSource: req.agentSource, StartedAt: time.Now().UTC()}
 	}
 	if p.rec.StartedAt.IsZero() {
@@ -173,7 +179,7 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 	if req.role != "" {
 		p.rec.Role = req.role
 	} else if p.rec.Role == "" {
-		p.rec.Role = h.cfg.defaultRole
+		p.rec.Role = o.h.cfg.defaultRole
 	}
 	if req.tag != "" {
 		p.rec.Tag = req.tag
@@ -181,33 +187,33 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 	var asRole role
 	if p.rec.Role != "" {
 		var err error
-		if asRole, err = h.cfg.role(p.rec.Role); err != nil {
+		if asRole, err = o.h.cfg.role(p.rec.Role); err != nil {
 			return fail(proxyError(codeInvalidSession, err.Error(), "role", p.rec.Role))
 		}
 	}
-	cwd, err := h.cwdFor(req.cwd, p.rec.CWD)
+	cwd, err := o.cwdFor(req.cwd, p.rec.CWD)
 	if err != nil {
 		return fail(err)
 	}
 	p.rec.CWD = cwd
 
-	if err := h.takeName(s, p, req); err != nil {
+	if err := o.takeName(s, p, req); err != nil {
 		return fail(err)
 	}
 	if p.rec.BackendID != "" {
-		lock, err := h.reg.lockThread(p.rec.BackendID, s.agentID)
+		lock, err := o.h.reg.lockThread(p.rec.BackendID, s.agentID)
 		if err != nil {
 			return fail(heldError(err, p.rec.Identity, ""))
 		}
 		p.tlock = lock
-		if err := h.latest(p, req); err != nil {
+		if err := o.latest(p, req); err != nil {
 			return fail(err)
 		}
 	}
-	if p.be, err = h.backendNow(h.life); err != nil {
+	if p.be, err = o.h.child.ready(o.h.life); err != nil {
 		return fail(err)
 	}
-	if err := h.settle(p, asRole); err != nil {
+	if err := o.settle(p, asRole); err != nil {
 		return fail(err)
 	}
 	return p
@@ -215,8 +221,8 @@ func (h *hub) place(s *session, req turnRequest, rec *record) *opening {
 
 // latest reads the record again, now that nobody else can write it: another
 // instance may have closed the session since it was looked up.
-func (h *hub) latest(p *opening, req turnRequest) *rpcError {
-	now, err := h.reg.load(p.rec.AgentID)
+func (o *opener) latest(p *opening, req turnRequest) *rpcError {
+	now, err := o.h.reg.load(p.rec.AgentID)
 	if err != nil {
 		return nil // nothing on disk: persist_threads = false, or a thread that only Codex knew
 	}
@@ -231,61 +237,59 @@ func (h *hub) latest(p *opening, req turnRequest) *rpcError {
 
 // cwdFor resolves a session's directory (FR-2.4): the caller's, else where it
 // was, else the repository's root, else where we were started.
-func (h *hub) cwdFor(asked, before string) (string, *rpcError) {
-	base := h.cfg.cwd
+func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
+	base := o.h.cfg.cwd
 	switch {
 	case asked != "":
 		if before != "" {
 			base = before
 		}
-		return checkCwd(asked, base, h.cfg.home)
+		return checkCwd(asked, base, o.h.cfg.home)
 	case before != "":
-		return checkCwd(before, base, h.cfg.home)
+		return checkCwd(before, base, o.h.cfg.home)
 	}
-	if root := h.repos.read(base).Root; root != nil {
+	if root := o.h.book.repos.read(base).Root; root != nil {
 		return *root, nil
 	}
-	return checkCwd(base, base, h.cfg.home)
+	return checkCwd(base, base, o.h.cfg.home)
 }
 
 // takeName finds room for the session and leases its identity. One session
 // at a time, so that two can't take the last place or the same name.
-func (h *hub) takeName(s *session, p *opening, req turnRequest) *rpcError {
-	h.openMu.Lock()
-	defer h.openMu.Unlock()
-	if err := h.makeRoom(); err != nil {
+func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.makeRoom(); err != nil {
 		return err
 	}
-	name, implied := h.wantedName(p, req)
+	name, implied := o.wantedName(p, req)
 	if !implied {
-		l, err := h.leaseWith(name, s.agentID)
+		l, err := o.leaseWith(name, s.agentID)
 		if err != nil {
-			return heldError(err, name, h.reg.freeIdentity(name))
+			return heldError(err, name, o.h.reg.freeIdentity(name))
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
 	} else {
-		l, err := h.leaseWith(name, s.agentID)
+		l, err := o.leaseWith(name, s.agentID)
 		var held *leaseHeld
 		if errors.As(err, &held) {
-			l, err = h.reg.acquireFree(name, s.agentID)
+			l, err = o.h.reg.acquireFree(name, s.agentID)
 		}
 		if err != nil {
 			return heldError(err, name, "")
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, l.name, true
 	}
-	h.mu.Lock()
-	h.names[strings.ToLower(p.rec.Identity)] = s
-	if h.instance == "" {
-		h.instance = p.rec.Identity
-	}
-	h.mu.Unlock()
+	o.h.mu.Lock()
+	o.h.names[strings.ToLower(p.rec.Identity)] = s
+	o.h.mu.Unlock()
+	o.h.book.named(p.rec.Identity)
 	return nil
 }
 
 // wantedName is the identity a session is to have, and whether nobody asked
 // for it by name (FR-2.5).
-func (h *hub) wantedName(p *opening, req turnRequest) (string, bool) {
+func (o *opener) wantedName(p *opening, req turnRequest) (string, bool) {
 	switch {
 	case req.identity != "":
 		return req.identity, false
@@ -295,52 +299,53 @@ func (h *hub) wantedName(p *opening, req turnRequest) (string, bool) {
 		return req.implied, true
 	}
 	// --identity is asked for by name, once: the first session takes it.
-	if h.cfg.identityExplicit {
-		h.mu.Lock()
-		taken := h.names[strings.ToLower(h.cfg.identity)] != nil
-		h.mu.Unlock()
-		return h.cfg.identity, taken
+	if o.h.cfg.identityExplicit {
+		o.h.mu.Lock()
+		taken := o.h.names[strings.ToLower(o.h.cfg.identity)] != nil
+		o.h.mu.Unlock()
+		return o.h.cfg.identity, taken
 	}
-	return h.cfg.identity, true
+	return o.h.cfg.identity, true
 }
 
 // leaseWith leases name, taking over the lease that --identity made at start.
-func (h *hub) leaseWith(name, agentID string) (*lease, error) {
-	h.mu.Lock()
-	r := h.reserved
-	if r != nil && strings.EqualFold(h.cfg.identity, name) {
-		h.reserved = nil
+func (o *opener) leaseWith(name, agentID string) (*lease, error) {
+	o.h.mu.Lock()
+	r := o.h.reserved
+	if r != nil && strings.EqualFold(o.h.cfg.identity, name) {
+		o.h.reserved = nil
 	} else {
 		r = nil
 	}
-	h.mu.Unlock()
+	o.h.mu.Unlock()
 	if r != nil {
 		return r, r.assign(agentID)
 	}
-	return h.reg.acquire(name, agentID)
+	return o.h.reg.acquire(name, agentID)
 }
 
 // reserve leases --identity at start, trying for 2 s: a client that restarts
 // us may not have let the old process die yet. Held longer, every call that
 // wants it is answered with who holds it.
-func (h *hub) reserve() {
-	if !h.cfg.identityExplicit {
+func (o *opener) reserve() {
+	if !o.h.cfg.identityExplicit {
 		return
 	}
-	h.goWork(func() {
+	o.h.goWork(func() {
 		deadline := time.NewTimer(2 * time.Second)
 		defer deadline.Stop()
 		for {
-			l, err := h.reg.acquire(h.cfg.identity, "")
+			l, err := o.h.reg.acquire(o.h.cfg.identity, "")
 			if err == nil {
-				h.mu.Lock()
-				if h.stopping || h.names[strings.ToLower(h.cfg.identity)] != nil {
-					h.mu.Unlock()
+				o.h.mu.Lock()
+				if o.h.life.Err() != nil || o.h.names[strings.ToLower(o.h.cfg.identity)] != nil {
+					o.h.mu.Unlock()
 					l.release()
 					return
 				}
-				h.reserved, h.instance = l, h.cfg.identity
-				h.mu.Unlock()
+				o.h.reserved = l
+				o.h.mu.Unlock()
+				o.h.book.named(o.h.cfg.identity)
 				return
 			}
 			var held *leaseHeld
@@ -349,9 +354,9 @@ func (h *hub) reserve() {
 			}
 			select {
 			case <-deadline.C:
-				h.log.Warn("identity is held", "identity", h.cfg.identity, "err", err)
+				o.h.log.Warn("identity is held", "identity", o.h.cfg.identity, "err", err)
 				return
-			case <-h.life.Done():
+			case <-o.h.life.Done():
 				return
 			case <-time.After(100 * time.Millisecond):
 			}
@@ -361,23 +366,23 @@ func (h *hub) reserve() {
 
 // makeRoom parks the least recently used idle session with an implied
 // identity while the table is full (FR-3.3). It waits for the parking.
-func (h *hub) makeRoom() *rpcError {
+func (o *opener) makeRoom() *rpcError {
 	for {
-		h.mu.Lock()
-		n := len(h.names)
+		o.h.mu.Lock()
+		n := len(o.h.names)
 		var oldest *session
-		for _, other := range h.names {
+		for _, other := range o.h.names {
 			v := other.shown.Load()
 			if v.Status == "idle" && v.implied && (oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
 				oldest = other
 			}
 		}
-		h.mu.Unlock()
-		if n < h.cfg.maxConcurrentThreads {
+		o.h.mu.Unlock()
+		if n < o.h.cfg.maxConcurrentThreads {
 			return nil
 		}
 		if oldest == nil {
-			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", n, h.cfg.maxConcurrentThreads))
+			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", n, o.h.cfg.maxConcurrentThreads))
 		}
 		done := make(chan struct{})
 		if oldest.end(endPark, func(closeResult, *rpcError) { close(done) }) {
@@ -387,39 +392,39 @@ func (h *hub) makeRoom() *rpcError {
 }
 
 // settle decides a session's settings and what its thread is opened with.
-func (h *hub) settle(p *opening, asRole role) *rpcError {
+func (o *opener) settle(p *opening, asRole role) *rpcError {
 	opts := optionsOf(&p.rec.Settings)
 	info := p.be.info()
 	var profile map[string]any
 	if opts.Profile != "" && info.atLeast(148) { // newer Codex takes no profile itself
 		var err *rpcError
-		if profile, err = loadProfile(h.codexHome(), opts.Profile); err != nil {
+		if profile, err = loadProfile(o.codexHome(), opts.Profile); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(h.life, catalogLimit)
+	ctx, cancel := context.WithTimeout(o.h.life, catalogLimit)
 	defer cancel()
 	user, cerr := p.be.catalog(ctx, "config", p.rec.CWD)
 	if cerr != nil {
 		user = nil
-		h.log.Warn("the user's Codex configuration could not be read", "err", cerr)
+		o.h.log.Warn("the user's Codex configuration could not be read", "err", cerr)
 	}
-	facts := contextFacts{Identity: p.rec.Identity, Team: h.cfg.team, Repo: h.repos.read(p.rec.CWD), Cwd: p.rec.CWD}
+	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: o.h.book.repos.read(p.rec.CWD), Cwd: p.rec.CWD}
 	pol, err := resolvePolicy(policyInput{
-		Options: opts, Role: asRole, Model: h.cfg.model, Effort: h.cfg.effort,
-		Sandbox: h.cfg.sandbox, Approval: h.cfg.approvalPolicy, MaxSandbox: h.cfg.maxSandbox, ReadOnly: h.cfg.readonly,
-		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: h.cfg.home, RepoRoot: deref(facts.Repo.Root)})
+		Options: opts, Role: asRole, Model: o.h.cfg.model, Effort: o.h.cfg.effort,
+		Sandbox: o.h.cfg.sandbox, Approval: o.h.cfg.approvalPolicy, MaxSandbox: o.h.cfg.maxSandbox, ReadOnly: o.h.cfg.readonly,
+		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: o.h.cfg.home, RepoRoot: deref(facts.Repo.Root)})
 	if err != nil {
 		return err
 	}
 	p.policy = pol
-	dev, err := h.instructions(p, opts, asRole, facts)
+	dev, err := o.instructions(p, opts, asRole, facts)
 	if err != nil {
 		return err
 	}
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
-		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !h.cfg.persistThreads,
+		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
 		Recover: p.rec.Status == "broken"}
 	p.told = facts
 	if p.revived && !p.adopted {
@@ -430,16 +435,16 @@ func (h *hub) settle(p *opening, asRole role) *rpcError {
 }
 
 // instructions are the developer instructions of a thread's first turn.
-func (h *hub) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
-	in := devInput{Caller: opts.DeveloperInstructions, Context: facts, Subagents: h.cfg.subagents || asRole.subagents,
+func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
+	in := devInput{Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
-	if h.canAsk() && p.policy.Settings.Approval != "never" {
+	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
 		in.Approvals = "client"
 	}
 	for _, f := range []struct {
 		path string
 		into *string
-	}{{h.cfg.basePromptFile, &in.BasePrompt}, {h.cfg.extraInstructionsFile, &in.Extra}} {
+	}{{o.h.cfg.basePromptFile, &in.BasePrompt}, {o.h.cfg.extraInstructionsFile, &in.Extra}} {
 		if f.path == "" {
 			continue
 		}
@@ -453,32 +458,30 @@ func (h *hub) instructions(p *opening, opts sessionOptions, asRole role, facts c
 }
 
 // codexHome is where Codex keeps its own configuration.
-func (h *hub) codexHome() string {
+func (o *opener) codexHome() string {
 	if dir := os.Getenv("CODEX_HOME"); dir != "" {
 		return dir
 	}
-	return filepath.Join(h.cfg.home, ".codex")
+	return filepath.Join(o.h.cfg.home, ".codex")
 }
 
 // bindThread locks a thread that the child has just named and puts it into
 // the record.
-func (h *hub) bindThread(p *opening, agentID, thread string) *rpcError {
-	lock, err := h.reg.lockThread(thread, agentID)
+func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
+	lock, err := o.h.reg.lockThread(thread, agentID)
 	if err != nil {
 		return heldError(err, p.rec.Identity, "")
 	}
 	p.unlockThread()
 	p.tlock, p.rec.BackendID = lock, thread
 	if p.rec.SummaryDir == "" {
-		p.rec.SummaryDir = filepath.Join(h.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
+		p.rec.SummaryDir = filepath.Join(o.h.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
 	}
 	return nil
 }
 
 // reopen opens a session's thread in the next child (restart_child).
-func (h *hub) reopen(s *session) {
-	h.goWork(func() { s.reopened(h.backendNow(h.life)) })
-}
+func (o *opener) reopen(s *session) { s.reopened(o.h.child.ready(o.h.life)) }
 
 // heldError says who holds an identity or a thread, and a free name if there
 // is one.

@@ -109,7 +109,7 @@ func newProxyHub(cfg *config, log *slog.Logger) (*hub, *auditLog) {
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	var probe codexProbe
-	h.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
+	h.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.find(ctx, cfg.codexBin)
 		if err != nil {
 			return nil, err

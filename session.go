@@ -133,7 +133,7 @@ func (s *session) loop() {
 		s.carry(s.m.advance())
 		if s.m.phase == phaseOpening && !s.opening && len(s.m.queue) > 0 {
 			s.opening = true
-			s.h.reopen(s)
+			s.h.goWork(func() { s.h.opener.reopen(s) })
 		}
 		s.publish()
 	}
@@ -240,7 +240,7 @@ func (s *session) threadOpened(e *event) {
 	p := s.place
 	s.opening = false
 	if s.thread = e.thread; s.thread != p.rec.BackendID || p.tlock == nil {
-		if err := s.h.bindThread(p, s.agentID, s.thread); err != nil {
+		if err := s.h.opener.bindThread(p, s.agentID, s.thread); err != nil {
 			s.openErr = err
 			s.carry(s.m.end(endFailed))
 			return
@@ -255,7 +255,7 @@ func (s *session) threadOpened(e *event) {
 		return
 	}
 	s.carry(s.m.advance())
-	s.h.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+	s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
 
@@ -279,7 +279,7 @@ func (s *session) openRefused(err *backendError) {
 		p.be.open(s.op, p.spec, s.sink)
 		return
 	}
-	s.openErr = s.h.childError("open the thread", err)
+	s.openErr = childError("open the thread", err)
 	s.carry(s.m.end(endFailed))
 }
 
@@ -326,7 +326,7 @@ func (s *session) reopened(be backend, err *rpcError) {
 func (s *session) start(t *turn) {
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
-	facts := s.h.facts(p.rec.Identity, p.policy.Settings.Cwd)
+	facts := s.h.book.facts(p.rec.Identity, p.policy.Settings.Cwd)
 	prompt := t.req.prompt
 	if block, changed := contextChange(s.told, facts); changed {
 		prompt = withContext(block, prompt)
@@ -341,7 +341,7 @@ func (s *session) start(t *turn) {
 
 	p.noteStart(t, facts, now)
 	s.save()
-	s.h.auditTurn(s, t)
+	s.h.book.auditTurn(s, t)
 }
 
 // checkTime ends a turn that has run or been silent for too long (FR-14).
@@ -453,7 +453,7 @@ func (s *session) childGone(err *backendError) {
 		s.h.askDone(id)
 		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
 	}
-	s.openErr = s.h.childError("run the turn", err)
+	s.openErr = childError("run the turn", err)
 	if s.h.cfg.restartChild && s.thread != "" {
 		s.opening = false
 		s.carry(s.m.lost())
@@ -478,13 +478,13 @@ func (s *session) over(why ending) {
 		}
 		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
-			s.h.save(&p.rec, true) // before somebody else may have the lease
+			s.h.book.save(&p.rec, true) // before somebody else may have the lease
 		}
 		p.release()
 	}
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String())
-	s.h.auditEnd(s, why)
+	s.h.book.auditEnd(s, why)
 	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
 	if done.Status == "" {
 		done.Status = "closed"
@@ -528,7 +528,7 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 		return false
 	}
 	s.h.askDone(id)
-	s.h.auditDecision(s, p, by, d)
+	s.h.book.auditDecision(s, p, by, d)
 	if s.place != nil && s.place.be != nil {
 		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers})
 	}
@@ -559,7 +559,7 @@ func (s *session) denyOwn(why string) {
 }
 
 // save has the record written, without waiting for it.
-func (s *session) save() { s.h.save(&s.place.rec, false) }
+func (s *session) save() { s.h.book.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {
@@ -574,7 +574,7 @@ func (s *session) result(t *turn, how finishKind) turnResult {
 	r.Notes, s.notes = s.notes, nil
 	if t.run != nil {
 		t.fill(&r, how)
-		r.Content = s.h.fit(r.Content, s.place, t.id)
+		r.Content = s.h.book.fit(r.Content, s.place, t.id)
 	}
 	return r
 }
@@ -595,7 +595,7 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 			return proxyError(codeSessionClosed, fmt.Sprintf("session %s was closed while this turn ran; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", s.agentID, s.agentID), id...)
 		}
 	case finishRefused:
-		return s.h.childError("start the turn", t.run.err)
+		return childError("start the turn", t.run.err)
 	case finishFull:
 		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
 	case finishOver:
