@@ -41,6 +41,7 @@ type hub struct {
 	asks     map[string]*session
 	lookups  map[string][]lookup // by the id asked for, oldest first
 	reserved *lease              // --identity, until the first session takes it
+	stopped  bool                // work is no longer waited for
 }
 
 // newHub makes the hub; the composition root sets front, canAsk and the
@@ -141,7 +142,16 @@ func (h *hub) setAside(s *session) *rpcError {
 
 // goWork runs f in a goroutine of the hub's, waited for by stop.
 func (h *hub) goWork(f func()) {
-	h.work.Add(1)
+	h.mu.Lock()
+	late := h.stopped
+	if !late {
+		h.work.Add(1)
+	}
+	h.mu.Unlock()
+	if late { // the child refuses everything by now: f only answers
+		go f()
+		return
+	}
 	go func() {
 		defer h.work.Done()
 		f()
@@ -532,6 +542,9 @@ func (h *hub) stop(grace time.Duration) {
 	for _, s := range live { // the child's end ends whoever still waited for it
 		<-s.ended
 	}
+	h.mu.Lock()
+	h.stopped = true
+	h.mu.Unlock()
 	h.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()

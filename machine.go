@@ -53,6 +53,22 @@ const (
 	stopClose
 )
 
+// words says why a turn was interrupted.
+func (s stopReason) words() string {
+	switch s {
+	case stopCancel:
+		return "The turn was interrupted: its caller cancelled it."
+	case stopTimeout, stopUnknown:
+		return "The turn was interrupted: it took too long."
+	case stopShutdown:
+		return "The turn was interrupted: atm-agent-mcp is shutting down. Start it again and call codex-reply with the same agent_id."
+	case stopClose:
+		return "The turn was interrupted: agent_close was called."
+	case stopNone:
+	}
+	return "The turn was interrupted."
+}
+
 // finishKind is how a turn left the machine. Each turn finishes once.
 type finishKind int
 

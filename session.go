@@ -588,12 +588,6 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 		if t.stop == stopTimeout || t.stop == stopUnknown {
 			return timeoutError(s.agentID, t)
 		}
-		if s.m.ending == endShutdown {
-			return proxyError(codeSessionClosed, fmt.Sprintf("atm-agent-mcp is shutting down; the turn of %s was interrupted; start it again and call codex-reply with the same agent_id", s.agentID), id...)
-		}
-		if s.m.ending == endClose {
-			return proxyError(codeSessionClosed, fmt.Sprintf("session %s was closed while this turn ran; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", s.agentID, s.agentID), id...)
-		}
 	case finishRefused:
 		return childError("start the turn", t.run.err)
 	case finishFull:

@@ -210,6 +210,13 @@ func (t *turn) fill(r *turnResult, how finishKind) {
 		end = time.Now()
 	}
 	r.Duration = end.Sub(run.started)
+	if r.TurnStatus == "interrupted" {
+		why := t.stop.words()
+		r.Notes = append(r.Notes, why)
+		if r.Content == "" {
+			r.Content = why
+		}
+	}
 	if r.TurnStatus == "failed" && run.err != nil {
 		if partial := r.Content; partial != "" && partial != run.err.Message {
 			r.Notes = append(r.Notes, "what the agent had said before it failed: "+clip(partial, 2000))
