@@ -441,6 +441,9 @@ func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, fact
 	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
 		in.Approvals = "client"
 	}
+	if in.Caller == "" { // Codex drops the config key where the parameter is sent, and ours is
+		in.Caller = stringField(p.policy.Config, "developer_instructions")
+	}
 	for _, f := range []struct {
 		path string
 		into *string
