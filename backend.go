@@ -224,7 +224,10 @@ type childDeath struct {
 }
 
 func (d *childDeath) Error() string {
-	s := "Codex child process " + d.Reason
+	s := "the Codex child process " + d.Reason
+	if !d.Never {
+		s = "the Codex child process ended: " + d.Reason
+	}
 	if d.Stderr != "" {
 		s += fmt.Sprintf("; its last line on stderr: %q", d.Stderr)
 	}

@@ -400,10 +400,15 @@ func (s *session) soon(t *turn) {
 	})
 }
 
-// answer gives a turn's waiter its result, once.
+// answer gives a turn's waiter its result, once. While the session ends, it
+// waits until identity and thread are free: whoever is answered may want them.
 func (s *session) answer(t *turn, r turnResult) {
 	w := t.waiter
 	t.waiter = 0
+	if s.m.phase == phaseOver && !s.free {
+		s.after = append(s.after, func() { s.h.answered(w, r) })
+		return
+	}
 	s.publish() // whoever asks for the status next sees what the answer says
 	s.h.answered(w, r)
 }
@@ -437,8 +442,8 @@ func (s *session) finish(t *turn, how finishKind) {
 	if s.m.ending == endNone && first && len(s.m.queue) == 0 && how != finishGone && !t.done() && t.stop != stopTimeout && t.stop != stopUnknown {
 		r := s.result(t, how)
 		r.Status = statusParked
-		s.after = append(s.after, func() { s.answer(t, r) })
 		s.carry(s.m.end(endPark))
+		s.answer(t, r)
 		return
 	}
 	s.answer(t, s.result(t, how))
@@ -483,6 +488,8 @@ func (s *session) over(why ending) {
 		}
 		p.release()
 	}
+	s.free = true
+	s.publish()
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String())
 	s.h.book.auditEnd(s, why)
