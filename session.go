@@ -63,7 +63,8 @@ type session struct {
 	lastErr string
 	clock   turnClock
 	closers []func(closeResult, *rpcError)
-	after   []func() // once identity and thread are free
+	after   []func() // answers that wait until identity and thread are free
+	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 }
 
