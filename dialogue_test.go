@@ -99,7 +99,7 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			continue
 		}
 		if e.bad != nil {
-			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clip(string(e.raw), 500), p.context())
+			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500), p.context())
 		}
 		vars, err := matchJSON(pattern, e.value)
 		if err == nil {
@@ -109,7 +109,7 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			return
 		}
 		if next {
-			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clip(string(e.raw), 2000), p.context())
+			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000), p.context())
 		}
 		at++
 	}
@@ -131,7 +131,7 @@ func (p *scriptPeer) expectNone(ts *testscript.TestScript, pattern any, from int
 			continue
 		}
 		if _, err := matchJSON(pattern, e.value); err == nil {
-			ts.Fatalf("a record of %s matches %s: %s%s", p.name, compact(pattern), clip(string(e.raw), 2000), p.context())
+			ts.Fatalf("a record of %s matches %s: %s%s", p.name, compact(pattern), clipText(string(e.raw), 2000), p.context())
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (p *scriptPeer) dialogue(from, width int) string {
 		if e.ours {
 			dir = ">"
 		}
-		fmt.Fprintf(&b, "%s %s\n", dir, clip(string(e.raw), width))
+		fmt.Fprintf(&b, "%s %s\n", dir, clipText(string(e.raw), width))
 	}
 	return b.String()
 }
@@ -180,7 +180,7 @@ func (p *scriptPeer) context() string {
 	p.mu.Unlock()
 	text := "\n[dialogue]\n" + p.dialogue(from, 400)
 	if log := p.stderr.String(); log != "" {
-		text += "[stderr]\n" + clip(log[max(0, len(log)-3000):], 3000)
+		text += "[stderr]\n" + clipText(log[max(0, len(log)-3000):], 3000)
 	}
 	return text
 }

@@ -240,7 +240,7 @@ func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
 	if !header {
 		line, err := r.ReadBytes('\n')
 		if err == io.EOF && len(line) > 0 {
-			return nil, fmt.Errorf("output ends in the middle of a record: %q", clip(string(line), 200))
+			return nil, fmt.Errorf("output ends in the middle of a record: %q", clipText(string(line), 200))
 		}
 		return bytes.TrimSuffix(line, []byte("\n")), err
 	}
@@ -251,11 +251,11 @@ func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
 			return nil, io.EOF
 		}
 		if err != nil {
-			return nil, fmt.Errorf("output ends in a frame header: %q", clip(line, 200))
+			return nil, fmt.Errorf("output ends in a frame header: %q", clipText(line, 200))
 		}
 		text, ok := strings.CutSuffix(line, "\r\n")
 		if !ok {
-			return nil, fmt.Errorf("frame header line without CRLF: %q", clip(line, 200))
+			return nil, fmt.Errorf("frame header line without CRLF: %q", clipText(line, 200))
 		}
 		if text == "" {
 			break

@@ -27,7 +27,7 @@ func decodeJSON(data []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("more than one JSON value in %s", clip(string(data), 200))
+		return nil, fmt.Errorf("more than one JSON value in %s", clipText(string(data), 200))
 	}
 	return v, nil
 }
@@ -281,7 +281,7 @@ func compact(v any) string {
 }
 
 // clip keeps messages readable.
-func clip(s string, max int) string {
+func clipText(s string, max int) string {
 	if len(s) <= max {
 		return s
 	}
