@@ -173,7 +173,7 @@ func (s *session) prepared(p *opening) bool {
 			return
 		}
 		s.place = p
-		s.notes = append(s.notes, p.policy.Notes...)
+		s.notes = append(s.notes, p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
@@ -217,9 +217,9 @@ func (s *session) take(e *event) {
 	case evAsk:
 		s.asked(e.ask)
 	case evAskGone:
-		if p := s.asks.take(e.text); p != nil {
-			s.h.askDone(e.text)
-			s.h.front.askGone(*s.ref.Load(), e.text, "Codex withdrew it")
+		if p := s.asks.take(e.ask.id); p != nil {
+			s.h.askDone(p.id)
+			s.h.front.askGone(*s.ref.Load(), p.id, "Codex withdrew it")
 			s.alive()
 		}
 	case evGone:
