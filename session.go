@@ -375,7 +375,6 @@ func (s *session) alive() {
 // gives it confirmLimit to say so.
 func (s *session) interrupt(t *turn) {
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
-	s.place.be.do(0, s.thread, command{kind: cmdClean, turn: t.id})
 	s.clock.confirm(func() {
 		s.box.post(func() {
 			if s.m.cur == t {
@@ -480,6 +479,9 @@ func (s *session) over(why ending) {
 	s.clock.stop()
 	p := s.place
 	if p != nil {
+		if s.thread != "" && (why == endClose || why == endBroken) {
+			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
+		}
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}
