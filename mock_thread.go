@@ -55,15 +55,16 @@ type mockThreadState struct {
 // mockThread is a loaded thread. mockServer.mu guards it.
 type mockThread struct {
 	mockThreadState
-	turns   []*mockTurnRecord
-	active  *mockTurn
-	status  any
-	used    bool // had a turn: its history exists
-	deaf    bool // unsubscribed: no events but its status
-	unload  time.Duration
-	totalIn int
-	total   int
-	allowed map[string]bool // commands accepted for the session
+	turns     []*mockTurnRecord
+	active    *mockTurn
+	status    any
+	used      bool // had a turn: its history exists
+	deaf      bool // unsubscribed: no events but its status
+	unload    time.Duration
+	byDefault bool // nobody asked for its sandbox: it shows as a permission profile
+	totalIn   int
+	total     int
+	allowed   map[string]bool // commands accepted for the session
 }
 
 // newMockID is a version 7 UUID.
@@ -329,10 +330,11 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 		return v
 	}
 	var profile any
-	switch s.sandbox() {
-	case "readOnly":
+	switch {
+	case !th.byDefault:
+	case s.sandbox() == "readOnly":
 		profile = map[string]any{"id": ":read-only", "extends": nil}
-	case "workspaceWrite":
+	case s.sandbox() == "workspaceWrite":
 		profile = map[string]any{"id": ":workspace", "extends": nil}
 	}
 	v["serviceTier"], v["runtimeWorkspaceRoots"], v["instructionSources"] = nil, []any{s.Cwd}, []any{}
@@ -370,6 +372,7 @@ func (m *mockServer) threadStart(msg *message) {
 	if d := cmp.Or(stringField(msg.params, "developerInstructions"), mockString(cfg, "developer_instructions")); d != "" {
 		th.Developer = []string{d}
 	}
+	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
 	if secs, ok := cfg["thread_unload_delay_secs"].(float64); ok {
 		th.unload = time.Duration(secs * float64(time.Second))
