@@ -35,8 +35,8 @@ func demo(ctx context.Context, stdout, stderr io.Writer) int {
 	d := &demoClient{out: stdout, home: home}
 	if err := d.run(ctx); err != nil {
 		complain(stderr, "the demo failed: "+err.Error(), "")
-		if log := strings.TrimSpace(d.log.String()); log != "" {
-			fmt.Fprintf(stderr, "what serve said:\n%s\n", log)
+		if log := d.log.lastLine(); log != "" {
+			fmt.Fprintf(stderr, "what serve said last: %s\n", log)
 		}
 		return 1
 	}
@@ -46,7 +46,7 @@ func demo(ctx context.Context, stdout, stderr io.Writer) int {
 // demoClient is the MCP client of the demo.
 type demoClient struct {
 	home string
-	log  tailBuffer
+	log  stderrTail
 	peer *peer
 
 	mu  sync.Mutex // guards out, which both sides of the conversation write to

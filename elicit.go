@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// openAsk is one question before the client.
-type openAsk struct{ call int64 }
+// clientAsk is one question before the client.
+type clientAsk struct{ call int64 }
 
 // ask implements front. It says no for clients that declared no elicitation,
 // for callers of the modern era, where a server may not send requests, and
@@ -31,7 +31,7 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if c != nil {
 		request = c.id
 	}
-	open := &openAsk{}
+	open := &clientAsk{}
 	f.mu.Lock()
 	f.asks[q.id] = open
 	f.mu.Unlock()

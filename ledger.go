@@ -20,7 +20,6 @@ type ledger struct {
 	log   *slog.Logger
 	reg   *registry
 	audit *auditLog
-	repos *repoCache
 
 	warnSave, warnAudit sync.Once // a full disk is told once
 
@@ -31,7 +30,7 @@ type ledger struct {
 }
 
 func newLedger(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *ledger {
-	return &ledger{cfg: cfg, log: log, reg: reg, audit: audit, repos: newRepoCache(), open: map[string]record{}, kept: map[string]record{}}
+	return &ledger{cfg: cfg, log: log, reg: reg, audit: audit, open: map[string]record{}, kept: map[string]record{}}
 }
 
 // named tells the identity of a session; the first one names the index.
@@ -134,9 +133,10 @@ func (l *ledger) indexLocked() {
 	l.reg.setIndex(l.instance, recs)
 }
 
-// facts are a session's surroundings now. Reading .git costs a few stats.
-func (l *ledger) facts(identity, cwd string) contextFacts {
-	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: l.repos.read(cwd), Cwd: cwd}
+// facts are a session's surroundings now. With the session's own cache,
+// reading .git costs a few stats.
+func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
+	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: repo.read(cwd), Cwd: cwd}
 }
 
 // auditTurn notes a forwarded turn (FR-9.2).

@@ -52,7 +52,7 @@ type mcpFront struct {
 	mu         sync.Mutex // guards the fields below and those of every call
 	open       map[string]*mcpCall
 	waiters    map[waiterID]*mcpCall
-	asks       map[string]*openAsk
+	asks       map[string]*clientAsk
 	lastWaiter waiterID
 	closing    bool
 }
@@ -93,7 +93,7 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		tools:      toolTable(),
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
-		asks:       map[string]*openAsk{},
+		asks:       map[string]*clientAsk{},
 	}
 	f.list = toolList(f.tools)
 	f.p = newPeer(o.R, o.W, peerOptions{

@@ -248,7 +248,7 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 	case before != "":
 		return checkCwd(before, base, o.h.cfg.home)
 	}
-	if root := o.h.book.repos.read(base).Root; root != nil {
+	if root := readRepo(base).Root; root != nil {
 		return *root, nil
 	}
 	return checkCwd(base, base, o.h.cfg.home)
@@ -409,7 +409,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 		user = nil
 		o.h.log.Warn("the user's Codex configuration could not be read", "err", cerr)
 	}
-	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: o.h.book.repos.read(p.rec.CWD), Cwd: p.rec.CWD}
+	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
 	pol, err := resolvePolicy(policyInput{
 		Options: opts, Role: asRole, Model: o.h.cfg.model, Effort: o.h.cfg.effort,
 		Sandbox: o.h.cfg.sandbox, Approval: o.h.cfg.approvalPolicy, MaxSandbox: o.h.cfg.maxSandbox, ReadOnly: o.h.cfg.readonly,

@@ -52,10 +52,14 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	debug.SetMemoryLimit(memoryLimit)
 	surviveSIGPIPE()
 
-	h, audit := newProxyHub(cfg, log)
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: version(), ForwardEvents: cfg.forwardEvents,
-		DefaultCwd: cfg.cwd, Submit: h.submit, Cancel: h.cancel, Decide: h.decide, Close: h.close,
-		Sessions: h.sessions, Status: h.status})
+	var trace func(dir string, rec []byte)
+	if log.Enabled(ctx, levelTrace) {
+		trace = func(dir string, rec []byte) { log.Log(ctx, levelTrace, "frame", "dir", dir, "record", clip(string(rec), 4096)) }
+	}
+	h, audit := newProxyHub(cfg, log, trace)
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: version(), ForwardEvents: cfg.forwardEvents, Trace: trace,
+		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
+		sessions: h.sessions, status: h.status})
 	h.front, h.canAsk = front, front.canAsk
 	h.start()
 
@@ -104,17 +108,23 @@ func signalNumber(s os.Signal) syscall.Signal {
 
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log and the registry after hub.stop.
-func newProxyHub(cfg *config, log *slog.Logger) (*hub, *auditLog) {
+func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
 	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
-	var probe codexProbe
+	probe := &childProbe{}
 	h.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
-		codex, err := probe.find(ctx, cfg.codexBin)
+		if cfg.backend == "mcp-server" {
+			return nil, &childDeath{Never: true, Reason: `could not be started: backend = "mcp-server" is not built yet; use "auto" or "app-server"`}
+		}
+		codex, err := probe.probeBackend(ctx, cfg.codexBin, nil)
 		if err != nil {
 			return nil, err
 		}
-		return startAppServer(ctx, appServerOptions{Path: codex.path, Args: codex.args, Dir: cfg.cwd, Log: log, OnGone: gone})
+		if !codex.AppServer {
+			return nil, &childDeath{Never: true, Path: codex.Path, Reason: fmt.Sprintf("could not be started: %s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, or name another with codex_bin", codex.Path)}
+		}
+		return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
 	}
 	return h, audit
 }

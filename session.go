@@ -53,6 +53,7 @@ type session struct {
 	op      opID // the open or turn command whose outcome is awaited
 	ops     opID
 	asks    askBook
+	repo    repoCache
 	told    contextFacts // what the agent knows of its surroundings
 	resume  string       // block in front of the next prompt: the past, where Codex lost it
 	notes   []string     // for the next result
@@ -69,7 +70,7 @@ type session struct {
 // newSession starts the loop of a session that the hub is about to open.
 func newSession(h *hub, agentID string) *session {
 	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(),
-		ended: make(chan struct{}), opening: true}
+		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: "busy", Team: h.cfg.team,
 		StartedAt: time.Now(), LastActive: time.Now(), Activity: "opening", Mine: true})
@@ -326,7 +327,7 @@ func (s *session) reopened(be backend, err *rpcError) {
 func (s *session) start(t *turn) {
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
-	facts := s.h.book.facts(p.rec.Identity, p.policy.Settings.Cwd)
+	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
 	prompt := t.req.prompt
 	if block, changed := contextChange(s.told, facts); changed {
 		prompt = withContext(block, prompt)

@@ -85,8 +85,11 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 	be, err := c.spawn(ctx, func(d *childDeath) {
 		c.mu.Lock()
 		c.be, c.death, dead = nil, d, d
+		wanted := c.stopping
 		c.mu.Unlock()
-		c.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
+		if !wanted {
+			c.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
+		}
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()

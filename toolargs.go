@@ -141,14 +141,6 @@ func (a *argSpec) wrong(val json.RawMessage) string {
 	return ""
 }
 
-// didYouMean is the nearest known word as a question, "" where none is near.
-func didYouMean(word string, known []string) string {
-	if near := nearest(word, known); near != "" {
-		return fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	return ""
-}
-
 // invalidSession is a call that is well formed and makes no sense (NFR-6).
 func invalidSession(format string, args ...any) *rpcError {
 	return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
