@@ -249,3 +249,10 @@ func oldDecision(raw json.RawMessage) decision {
 	}
 	return deny
 }
+
+// canAsk reports whether the client can be asked at all; the developer
+// instructions tell agents. Any goroutine may call it.
+func (f *mcpFront) canAsk() bool {
+	l := f.legacy.Load()
+	return l != nil && l.elicits
+}

@@ -54,7 +54,9 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 
 	var trace func(dir string, rec []byte)
 	if log.Enabled(ctx, levelTrace) {
-		trace = func(dir string, rec []byte) { log.Log(ctx, levelTrace, "frame", "dir", dir, "record", clip(string(rec), 4096)) }
+		trace = func(dir string, rec []byte) {
+			log.Log(ctx, levelTrace, "frame", "dir", dir, "record", clip(string(rec), 4096))
+		}
 	}
 	h, audit := newProxyHub(cfg, log, trace)
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: version(), ForwardEvents: cfg.forwardEvents, Trace: trace,

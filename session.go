@@ -63,7 +63,8 @@ type session struct {
 	lastErr string
 	clock   turnClock
 	closers []func(closeResult, *rpcError)
-	after   []func() // once identity and thread are free
+	after   []func() // answers that wait until identity and thread are free
+	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 }
 
@@ -172,7 +173,7 @@ func (s *session) prepared(p *opening) bool {
 			return
 		}
 		s.place = p
-		s.notes = append(s.notes, p.policy.Notes...)
+		s.notes = append(s.notes, p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
@@ -216,9 +217,9 @@ func (s *session) take(e *event) {
 	case evAsk:
 		s.asked(e.ask)
 	case evAskGone:
-		if p := s.asks.take(e.text); p != nil {
-			s.h.askDone(e.text)
-			s.h.front.askGone(*s.ref.Load(), e.text, "Codex withdrew it")
+		if p := s.asks.take(e.ask.id); p != nil {
+			s.h.askDone(p.id)
+			s.h.front.askGone(*s.ref.Load(), p.id, "Codex withdrew it")
 			s.alive()
 		}
 	case evGone:
@@ -374,7 +375,6 @@ func (s *session) alive() {
 // gives it confirmLimit to say so.
 func (s *session) interrupt(t *turn) {
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
-	s.place.be.do(0, s.thread, command{kind: cmdClean, turn: t.id})
 	s.clock.confirm(func() {
 		s.box.post(func() {
 			if s.m.cur == t {
@@ -400,10 +400,15 @@ func (s *session) soon(t *turn) {
 	})
 }
 
-// answer gives a turn's waiter its result, once.
+// answer gives a turn's waiter its result, once. While the session ends, it
+// waits until identity and thread are free: whoever is answered may want them.
 func (s *session) answer(t *turn, r turnResult) {
 	w := t.waiter
 	t.waiter = 0
+	if s.m.phase == phaseOver && !s.free {
+		s.after = append(s.after, func() { s.h.answered(w, r) })
+		return
+	}
 	s.publish() // whoever asks for the status next sees what the answer says
 	s.h.answered(w, r)
 }
@@ -437,8 +442,8 @@ func (s *session) finish(t *turn, how finishKind) {
 	if s.m.ending == endNone && first && len(s.m.queue) == 0 && how != finishGone && !t.done() && t.stop != stopTimeout && t.stop != stopUnknown {
 		r := s.result(t, how)
 		r.Status = statusParked
-		s.after = append(s.after, func() { s.answer(t, r) })
 		s.carry(s.m.end(endPark))
+		s.answer(t, r)
 		return
 	}
 	s.answer(t, s.result(t, how))
@@ -474,6 +479,9 @@ func (s *session) over(why ending) {
 	s.clock.stop()
 	p := s.place
 	if p != nil {
+		if s.thread != "" && (why == endClose || why == endBroken) {
+			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
+		}
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}
@@ -483,6 +491,8 @@ func (s *session) over(why ending) {
 		}
 		p.release()
 	}
+	s.free = true
+	s.publish()
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String())
 	s.h.book.auditEnd(s, why)
