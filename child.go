@@ -212,7 +212,8 @@ func (t *stderrTail) lastLine() string {
 	t.mu.Unlock()
 	var last, lastError string
 	for _, l := range strings.Split(text, "\n") {
-		if s, isError := cleanLogLine(l); s != "" {
+		// Codex from 0.148 says this at level ERROR on every start without bwrap.
+		if s, isError := cleanLogLine(l); s != "" && !strings.Contains(s, "could not find bubblewrap") {
 			last = s
 			if isError {
 				lastError = s
@@ -232,7 +233,7 @@ func (t *stderrTail) firstError() string {
 	text := string(t.head)
 	t.mu.Unlock()
 	for _, l := range strings.Split(text, "\n") {
-		if s, isError := cleanLogLine(l); isError {
+		if s, isError := cleanLogLine(l); isError && !strings.Contains(s, "could not find bubblewrap") {
 			return redact(clipLine(s))
 		}
 	}
@@ -255,10 +256,6 @@ func cleanLogLine(line string) (text string, isError bool) {
 	}
 	if strings.Trim(line, "-=*_ \t") == "" {
 		return "", false
-	}
-	// Codex from 0.148 says this at level ERROR on every start without bwrap.
-	if strings.Contains(line, "bubblewrap") {
-		return line, false
 	}
 	return line, level == "ERROR" || level == "" && errorWord.MatchString(line)
 }
