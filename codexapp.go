@@ -1,0 +1,606 @@
+package main
+
+// codexapp.go owns the connection to one `codex app-server`: the handshake,
+// threads opened and resumed, turns, interrupts, answers, the child's end. It
+// implements backend over app-server from 0.104 to today; sessions call it,
+// and never wait in it. It must send nothing that a version doesn't know, must
+// not send a turn twice, and must never take anything but turn/completed of
+// the very turn, or the child's end, for a turn's end.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// appServerOptions say what to run and how long to wait for it. Zero limits
+// mean the defaults.
+type appServerOptions struct {
+	Path  string
+	Args  []string // before "app-server"
+	Env   []string
+	Dir   string
+	Home  string // CODEX_HOME, for messages
+	Log   *slog.Logger
+	Trace func(dir string, rec []byte)
+	// OnGone is called once when the child has ended, before any evGone.
+	OnGone func(*childDeath)
+
+	InitLimit      time.Duration // initialize: 30 s
+	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
+	TurnLimit      time.Duration // turn/start: 30 s
+	InterruptLimit time.Duration // turn/interrupt: 10 s; before 0.148 it never answers when nothing runs
+	CallLimit      time.Duration // everything else: 10 s
+}
+
+// appClient is our name: what userAgent begins with, and originator upstream.
+const appClient = "atm-agent-mcp"
+
+// appInFlight is how many calls may be open at once: app-server drops requests
+// without an answer in a burst.
+const appInFlight = 32
+
+// appServer is one running `codex app-server`.
+type appServer struct {
+	o     appServerOptions
+	child *child // nil over bare pipes, in tests
+	w     io.Closer
+	peer  *peer
+	wood  *forest
+	asks  askTable
+	gone  chan struct{} // closed when every sink has heard of the end
+
+	mu    sync.Mutex // guards the fields below
+	inf   backendInfo
+	death *childDeath
+}
+
+// startAppServer runs the child and shakes hands with it. The error is a
+// *childDeath, with Never set.
+func startAppServer(ctx context.Context, o appServerOptions) (backend, error) {
+	c, err := startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], "app-server"), Env: o.Env, Dir: o.Dir, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	a := newAppServer(c.stdout, c.stdin, c, o)
+	if err := a.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// newAppServer speaks over pipes. Its reading goroutine ends at the stream's
+// end, after it has told every sink.
+func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *appServer {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.InitLimit, 30*time.Second)
+	def(&o.OpenLimit, 60*time.Second)
+	def(&o.TurnLimit, 30*time.Second)
+	def(&o.InterruptLimit, 10*time.Second)
+	def(&o.CallLimit, 10*time.Second)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &appServer{o: o, child: c, w: w, gone: make(chan struct{})}
+	a.inf = backendInfo{kind: "app-server", started: time.Now()}
+	if c != nil {
+		a.inf.pid, a.inf.started = c.pid, c.started
+	}
+	a.asks.prefix = fmt.Sprintf("ask-%d-", a.inf.pid)
+	a.wood = newForest(a.refuse)
+	a.peer = newPeer(r, w, peerOptions{mode: framingNewline, noVersion: true, maxInFlight: appInFlight, handle: a.handle,
+		trace: o.Trace, onWriteErr: a.deaf})
+	go a.run()
+	return a
+}
+
+// deaf ends a child that no longer reads. The goroutine ends with the child.
+func (a *appServer) deaf(err error) {
+	a.o.Log.Debug("codex no longer reads", "error", err)
+	_ = a.w.Close()
+	if a.child != nil {
+		go a.child.stop(time.Second)
+	}
+}
+
+// run reads until the child is gone, and then tells everybody.
+func (a *appServer) run() {
+	err := a.peer.run()
+	death := a.ended(err)
+	a.mu.Lock()
+	a.death = death
+	a.mu.Unlock()
+	if a.o.OnGone != nil {
+		a.o.OnGone(death)
+	}
+	for _, t := range a.wood.end() {
+		t.last(goneEvent(t, death))
+	}
+	a.peer.closeOut(0)
+	close(a.gone)
+}
+
+func goneEvent(t *tree, death *childDeath) event {
+	return event{kind: evGone, op: t.op, thread: t.root, must: true, err: &backendError{Message: death.Error(), Death: death}}
+}
+
+// ended says how the child died, once its stdout is at an end. One that closed
+// it and lives on can't be talked to any more and is ended.
+func (a *appServer) ended(err error) *childDeath {
+	if a.child == nil {
+		d := &childDeath{Reason: "closed its stdout"}
+		if err != nil && err != io.EOF {
+			d.Reason += ": " + err.Error()
+		}
+		return d
+	}
+	if !a.child.within(time.Second) {
+		a.o.Log.Warn("codex closed its stdout and lives on: ending it", "pid", a.child.pid)
+		a.child.stop(time.Second)
+	}
+	if d := a.child.death(); d != nil {
+		return d
+	}
+	return &childDeath{Path: a.child.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", a.child.pid)}
+}
+
+// initialize is the handshake. On failure the child is ended before it returns.
+func (a *appServer) initialize(ctx context.Context) error {
+	type answer struct {
+		res json.RawMessage
+		err error
+	}
+	got := make(chan answer, 1)
+	a.peer.call("initialize", map[string]any{
+		"clientInfo":   map[string]any{"name": appClient, "title": "ATM agent", "version": "1"},
+		"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()},
+	}, a.o.InitLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
+	var ans answer
+	select {
+	case ans = <-got:
+	case <-ctx.Done():
+		ans.err = ctx.Err()
+	}
+	if ans.err == nil {
+		a.mu.Lock()
+		a.inf.version = versionOf(stringField(ans.res, "userAgent"))
+		a.mu.Unlock()
+		a.peer.notify("initialized", nil, false)
+		return nil
+	}
+	if errors.Is(ans.err, errPeerGone) {
+		<-a.gone
+		d := *a.dead()
+		d.Never = true
+		if a.child != nil {
+			d.Stderr = a.child.tail.firstError()
+		}
+		return &d
+	}
+	a.stop(time.Second)
+	d := &childDeath{Never: true, Path: a.o.Path}
+	switch {
+	case errors.Is(ans.err, errCallTimeout) || errors.Is(ans.err, errNotSent):
+		d.Reason = fmt.Sprintf("did not answer initialize within %v and was stopped", a.o.InitLimit)
+	case ctx.Err() != nil:
+		d.Reason = "was stopped before it answered initialize: " + ans.err.Error()
+	default:
+		d.Reason = "refused initialize: " + ans.err.Error()
+	}
+	if a.child != nil {
+		d.Stderr = a.child.tail.firstError()
+	}
+	return d
+}
+
+// versionOf reads `<our name>/<version> (…` .
+func versionOf(userAgent string) string {
+	i := strings.LastIndex(userAgent, appClient+"/")
+	if i < 0 {
+		return ""
+	}
+	v, _, _ := strings.Cut(userAgent[i+len(appClient)+1:], " ")
+	return v
+}
+
+func (a *appServer) info() backendInfo {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.inf
+}
+
+func (a *appServer) dead() *childDeath {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.death
+}
+
+// stop ends the child and returns when every sink has heard of it.
+func (a *appServer) stop(grace time.Duration) {
+	if a.child != nil {
+		a.child.stop(grace)
+	} else {
+		_ = a.w.Close()
+	}
+	<-a.gone
+}
+
+// catalog reads facts that aren't a thread's.
+func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
+	method, params := "", map[string]any{}
+	switch what {
+	case "config":
+		method, params = "config/read", map[string]any{"includeLayers": false}
+		if dir != "" {
+			params["cwd"] = dir
+		}
+	case "account":
+		method = "account/read"
+	case "models":
+		method = "model/list"
+	default:
+		return nil, fmt.Errorf("app-server has no catalog %q", what)
+	}
+	type answer struct {
+		res json.RawMessage
+		err error
+	}
+	got := make(chan answer, 1)
+	id := a.peer.call(method, params, a.o.CallLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
+	select {
+	case ans := <-got:
+		if ans.err != nil {
+			return nil, fmt.Errorf("reading %s from Codex: %w", what, callError(ans.err))
+		}
+		return ans.res, nil
+	case <-ctx.Done():
+		a.peer.abandon(id)
+		return nil, fmt.Errorf("reading %s from Codex: %w", what, ctx.Err())
+	}
+}
+
+// open starts or resumes a thread. A pending open whose child dies hears
+// evGone with its op, and no evRefused.
+func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
+	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread}
+	if !a.wood.announce(t) {
+		t.last(goneEvent(t, a.dead()))
+		return
+	}
+	method, params := openParams(a.info(), spec)
+	a.peer.call(method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+}
+
+func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err error) {
+	if err == errPeerGone {
+		return // evGone follows
+	}
+	id := stringField(res, "thread", "id")
+	if err == nil && id == "" {
+		err = &rpcError{Code: codeInternal, Message: "Codex opened a thread and gave no id"}
+	}
+	if err != nil {
+		a.refused(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
+		return
+	}
+	old, held := a.wood.plant(t, id)
+	if old != nil {
+		a.voidAsks(old)
+		old.cut()
+	}
+	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
+		path: stringField(res, "thread", "path"), resumed: spec.Thread != "", raw: withoutTurns(res)}
+	ready := func() {
+		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
+		a.wood.open(t)
+		for _, it := range held {
+			if it.req != nil {
+				a.request(it.req)
+			} else {
+				a.route(it.e)
+			}
+		}
+	}
+	if spec.Recover && spec.Thread != "" {
+		a.recover(t, rawField(res, "thread"), ready)
+		return
+	}
+	ready()
+}
+
+func (a *appServer) refused(t *tree, e event) {
+	a.wood.withdraw(t)
+	t.last(e)
+}
+
+// recover stops what may still run in a thread that is opened again, before
+// anybody hears that it is open.
+func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
+	turn, idle := idleOf(thread)
+	if run := a.wood.running(t.root); run != "" {
+		turn, idle = run, false
+	}
+	if idle && !a.info().atLeast(148) {
+		ready() // an interrupt of nothing would never be answered
+		return
+	}
+	ends := a.wood.watch(t)
+	answered := make(chan error, 1)
+	a.peer.call("turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
+	a.clean([]string{t.root})
+	// A goroutine, since the reader must read the answer: it ends with the
+	// answer and the turn's end, or the limit.
+	go func() {
+		limit := time.NewTimer(a.o.InterruptLimit)
+		defer limit.Stop()
+		for waiting := !idle; ; {
+			select {
+			case err := <-answered:
+				if err == errPeerGone {
+					return
+				}
+				var re *rpcError
+				if !waiting || errors.As(err, &re) { // {} on an idle thread, or "no active turn"
+					ready()
+					return
+				}
+				answered = nil
+			case <-ends:
+				ready()
+				return
+			case <-a.gone:
+				return
+			case <-limit.C:
+				a.refused(t, event{kind: evRefused, op: t.op, thread: t.root, must: true, err: &backendError{Timeout: true,
+					Message: fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v", t.root, a.o.InterruptLimit)}})
+				return
+			}
+		}
+	}()
+}
+
+func (r turnRef) params() any { return map[string]any{"threadId": r.thread, "turnId": r.turn} }
+
+// do sends one command.
+func (a *appServer) do(op opID, thread string, c command) {
+	switch c.kind {
+	case cmdTurn:
+		a.turn(op, thread, c)
+	case cmdInterrupt:
+		a.interrupt(op, thread, c.turn)
+	case cmdClean:
+		_, threads := a.wood.tree(thread)
+		a.clean(threads)
+	case cmdUnload:
+		a.unload(thread)
+	case cmdAnswer:
+		if q := a.asks.take(c.ask); q != nil {
+			a.peer.reply(q.reqID, answerTo(q, c.decision, c.answers, a.info()))
+		}
+	}
+}
+
+// turn starts a turn. What the session hears: evStarted with the id that
+// turn/start returned, or evRefused; unknown when it was sent and not
+// answered: then it is interrupted, and never sent again. When the child dies
+// it hears evGone and nothing about the op.
+func (a *appServer) turn(op opID, thread string, c command) {
+	t, busy := a.wood.begin(thread, op)
+	if t == nil {
+		a.o.Log.Debug("turn for a thread that is not open", "thread", thread)
+		return
+	}
+	if busy != "" {
+		t.put(event{kind: evRefused, op: op, thread: thread, must: true, err: &backendError{
+			Message: fmt.Sprintf("thread %s still runs turn %s: interrupt it and wait for its end", thread, busy)}})
+		return
+	}
+	a.peer.call("turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) {
+		if err == errPeerGone {
+			return // evGone follows
+		}
+		turn := stringField(res, "turn", "id")
+		outcome := event{kind: evStarted, op: op, thread: thread, turn: turn, must: true}
+		if err != nil || turn == "" {
+			outcome.kind = evRefused
+			outcome.unknown = err == errCallTimeout || err == nil
+			if outcome.err = (&backendError{Message: "Codex started a turn and gave no id"}); err != nil {
+				outcome.err = callError(err)
+			}
+		}
+		events, stopped := a.wood.began(t, turn, outcome)
+		for _, e := range events {
+			t.put(e)
+		}
+		if stopped && a.info().atLeast(148) || outcome.unknown { // 0.104 keeps the order of start and interrupt
+			a.interrupt(0, thread, turn)
+		}
+	})
+}
+
+// interrupt stops what runs in the tree, and the shells it left running:
+// from 0.148 interrupting a turn doesn't end them.
+func (a *appServer) interrupt(op opID, thread, turn string) {
+	stop, threads := a.wood.interrupt(thread, turn)
+	for _, r := range stop {
+		a.stopTurn(op, r, r.thread != thread)
+	}
+	if a.info().atLeast(148) {
+		a.clean(threads)
+	}
+}
+
+func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
+	a.peer.call("turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
+		if err == nil || err == errPeerGone {
+			return
+		}
+		run := a.wood.running(r.thread)
+		if run == "" {
+			return // it ended meanwhile, or nothing ran: before 0.148 that is not answered
+		}
+		var re *rpcError
+		if errors.As(err, &re) && !again {
+			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
+			return
+		}
+		a.o.Log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
+		if t, _ := a.wood.tree(r.thread); t != nil && op != 0 {
+			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
+		}
+	})
+}
+
+// clean ends background terminals. A version without the method says so, and
+// nobody cares.
+func (a *appServer) clean(threads []string) {
+	for _, id := range threads {
+		a.peer.call("thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+			if err != nil && err != errPeerGone {
+				a.o.Log.Debug("codex did not clean background terminals", "thread", id, "error", err)
+			}
+		})
+	}
+}
+
+// unload frees the threads of a tree. 0.104 has nothing for that but archive,
+// which moves the rollout away so that the thread can't be resumed any more:
+// there the thread stays loaded, which costs a little memory and nothing else.
+func (a *appServer) unload(thread string) {
+	t, ids := a.wood.fell(thread)
+	if t == nil {
+		return
+	}
+	t.cut()
+	a.voidAsks(t)
+	if !a.info().atLeast(148) {
+		return
+	}
+	for _, id := range ids {
+		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+			if err != nil && err != errPeerGone {
+				a.o.Log.Debug("codex did not unload a thread", "thread", id, "error", err)
+			}
+		})
+	}
+}
+
+// voidAsks declines what a tree that is gone was still asked.
+func (a *appServer) voidAsks(t *tree) {
+	for id := range t.threads {
+		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
+			a.peer.reply(q.reqID, answerTo(q, deny, nil, a.info()))
+		}
+	}
+}
+
+// handle is called by the reader for every notification and request.
+func (a *appServer) handle(m *message) {
+	if m.isRequest() {
+		a.request(m)
+		return
+	}
+	if strings.HasPrefix(m.method, "codex/event/") {
+		return // 0.104's second voice; what matters comes in the first too
+	}
+	a.route(appEvent(m.method, m.params))
+}
+
+func (a *appServer) route(e event) {
+	if e.kind == evDelta {
+		if t := a.wood.owner(e.thread); t != nil {
+			t.put(e)
+			return
+		}
+	}
+	if e.thread == "" {
+		if e.kind == evNotice {
+			a.o.Log.Info("codex says", "method", e.method, "text", e.text)
+		}
+		return
+	}
+	if e.method == "serverRequest/resolved" {
+		if q := a.asks.takeRequest(rawField(e.raw, "requestId")); q != nil {
+			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}
+		}
+	}
+	out, stop := a.wood.take(e)
+	for _, d := range out {
+		switch {
+		case d.req != nil:
+			a.request(d.req)
+			continue
+		case d.e.method == "turn/completed":
+			for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
+				d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
+					ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
+			}
+			if d.e.kind == evRaw {
+				a.o.Log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+			}
+		}
+		d.t.put(d.e)
+	}
+	for _, r := range stop {
+		a.stopTurn(0, r, true)
+	}
+}
+
+// request answers what the child asks, or puts it before the session.
+func (a *appServer) request(m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
+	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
+		q.thread = stringField(m.params, "conversationId")
+	}
+	switch m.method {
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation:
+	case mToolCall, mOldPatch, mOldExec:
+		a.refuse(m)
+		return
+	default:
+		a.refuse(m)
+		if t := a.wood.owner(q.thread); t != nil {
+			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
+		}
+		return
+	}
+	th, held := a.wood.claim(q.thread, m)
+	if held {
+		return
+	}
+	if th == nil {
+		a.refuse(m)
+		return
+	}
+	ask := newAsk(q, a.wood.filesOf(th, stringField(m.params, "itemId")))
+	if ask.kind == askUnknown {
+		a.refuse(m)
+		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
+		return
+	}
+	a.asks.add(q)
+	ask.id = q.id
+	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+}
+
+// refuse declines a request at once, in its own words if there are any.
+func (a *appServer) refuse(m *message) {
+	q := &openAsk{method: m.method, params: m.params}
+	if result := answerTo(q, deny, nil, a.info()); result != nil {
+		a.peer.reply(m.id, result)
+		return
+	}
+	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+}

@@ -1,0 +1,311 @@
+package main
+
+// codexapp_asks.go owns the requests that codex app-server makes of us: what
+// kind each is, its neutral form, and the exact answer for every decision. The
+// driver asks it on the reading goroutine. The default is to decline, in words
+// that let the turn go on: never "cancel", which ends it, and never a rule
+// that outlives the thread, although Codex proposes them.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// openAsk is one request that waits for a decision.
+type openAsk struct {
+	id     string
+	reqID  json.RawMessage
+	method string
+	thread string
+	turn   string
+	params json.RawMessage
+}
+
+// askTable holds the open requests.
+type askTable struct {
+	prefix string // makes ids unique in this process over several children
+
+	mu   sync.Mutex // guards the fields below
+	next int
+	open map[string]*openAsk
+}
+
+// add registers a request under a new id.
+func (t *askTable) add(q *openAsk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next++
+	q.id = t.prefix + strconv.Itoa(t.next)
+	if t.open == nil {
+		t.open = map[string]*openAsk{}
+	}
+	t.open[q.id] = q
+}
+
+// take removes the ask, so that only the first answer counts.
+func (t *askTable) take(id string) *openAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.open[id]
+	delete(t.open, id)
+	return q
+}
+
+// takeRequest removes the ask that the child's request id stands for.
+func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
+	return t.first(func(q *openAsk) bool { return string(q.reqID) == string(reqID) })
+}
+
+// takeTurn removes one ask of a turn that is over, nil when there is none
+// left. Before 0.148 nothing else tells that it is void.
+func (t *askTable) takeTurn(thread, turn string) *openAsk {
+	return t.first(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
+}
+
+// takeThread removes one ask of a thread that nobody owns any more.
+func (t *askTable) takeThread(thread string) *openAsk {
+	return t.first(func(q *openAsk) bool { return q.thread == thread })
+}
+
+func (t *askTable) first(match func(*openAsk) bool) *openAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, q := range t.open {
+		if match(q) {
+			delete(t.open, id)
+			return q
+		}
+	}
+	return nil
+}
+
+const (
+	mCommand     = "item/commandExecution/requestApproval"
+	mFileChange  = "item/fileChange/requestApproval"
+	mPermissions = "item/permissions/requestApproval"
+	mUserInput   = "item/tool/requestUserInput"
+	mElicitation = "mcpServer/elicitation/request"
+	mToolCall    = "item/tool/call"
+	mOldPatch    = "applyPatchApproval"
+	mOldExec     = "execCommandApproval"
+)
+
+// newAsk is the neutral form of a request; nil for those that nobody is asked
+// about. files are those of the item it belongs to, since a patch's own
+// request doesn't hold them.
+func newAsk(q *openAsk, files []fileChange) *approval {
+	p := q.params
+	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
+		cwd: stringField(p, "cwd"), reason: stringField(p, "reason")}
+	switch q.method {
+	case mCommand:
+		a.kind = askCommand
+		a.command = stringField(p, "command")
+		a.action = a.command
+		if host := stringField(p, "networkApprovalContext", "host"); host != "" {
+			a.action = strings.TrimSpace(a.command + "\nnetwork access to " + stringField(p, "networkApprovalContext", "protocol") + "://" + host)
+		}
+	case mFileChange:
+		a.kind, a.files = askFileChange, files
+		var lines []string
+		for _, f := range files {
+			lines = append(lines, strings.TrimSpace(f.kind+" "+f.path))
+		}
+		if root := stringField(p, "grantRoot"); root != "" {
+			lines = append(lines, "write access under "+root)
+		}
+		a.action = strings.Join(lines, "\n")
+	case mPermissions:
+		a.kind, a.action = askPermissions, permissionText(rawField(p, "permissions"))
+	case mUserInput:
+		a.kind, a.questions = askQuestion, userQuestions(rawField(p, "questions"))
+	case mElicitation:
+		elicitationAsk(a, p)
+	default:
+		return nil
+	}
+	if a.kind == askQuestion && a.action == "" {
+		for _, q := range a.questions {
+			a.action = strings.TrimSpace(a.action + "\n" + q.text)
+		}
+	}
+	if a.action == "" {
+		a.action = strings.TrimSpace(q.method + " " + a.reason)
+	}
+	return a
+}
+
+func elicitationAsk(a *approval, p json.RawMessage) {
+	message, server := stringField(p, "message"), stringField(p, "serverName")
+	meta := rawField(p, "_meta")
+	switch mode := stringField(p, "mode"); {
+	case stringField(meta, "codex_approval_kind") == "mcp_tool_call":
+		a.kind, a.reason = askMCPTool, message
+		a.action = strings.TrimSpace(server + "." + stringField(meta, "tool_name") + " " + string(rawField(meta, "tool_params")))
+	case mode == "url":
+		a.kind, a.reason = askQuestion, message
+		a.action = "open " + stringField(p, "url")
+	case mode == "form" || mode == "openai/form" || mode == "openaiForm":
+		a.kind, a.reason, a.action = askQuestion, server+" asks", message
+		required := rawField(p, "requestedSchema", "required")
+		_ = eachField(rawField(p, "requestedSchema", "properties"), func(name string, prop json.RawMessage) bool {
+			q := question{id: name, header: stringField(prop, "title"), text: stringField(prop, "description")}
+			if q.text == "" {
+				q.text = name
+			}
+			if !rawListHas(required, name) {
+				q.text += " (optional)"
+			}
+			eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
+				s, _ := rawString(v)
+				q.options = append(q.options, s)
+			})
+			a.questions = append(a.questions, q)
+			return true
+		})
+	default:
+		a.kind, a.reason, a.action = askUnknown, message, strings.TrimSpace(server+" "+mode)
+	}
+}
+
+func rawListHas(list json.RawMessage, want string) (has bool) {
+	eachElement(list, func(v json.RawMessage) {
+		s, _ := rawString(v)
+		has = has || s == want
+	})
+	return has
+}
+
+func permissionText(p json.RawMessage) string {
+	var parts []string
+	if string(rawField(p, "network", "enabled")) == "true" {
+		parts = append(parts, "network access")
+	}
+	_ = eachField(rawField(p, "fileSystem"), func(key string, val json.RawMessage) bool {
+		if !isNull(val) && string(val) != "[]" {
+			parts = append(parts, "file system "+key+" "+string(val))
+		}
+		return true
+	})
+	if len(parts) == 0 {
+		return string(p)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func userQuestions(list json.RawMessage) []question {
+	var out []question
+	eachElement(list, func(raw json.RawMessage) {
+		q := question{id: stringField(raw, "id"), header: stringField(raw, "header"), text: stringField(raw, "question")}
+		eachElement(rawField(raw, "options"), func(o json.RawMessage) {
+			q.options = append(q.options, stringField(o, "label"))
+		})
+		out = append(out, q)
+	})
+	return out
+}
+
+// answerTo is the result that says d to a request, in the child's words.
+func answerTo(q *openAsk, d decision, answers map[string][]string, info backendInfo) any {
+	switch q.method {
+	case mCommand, mFileChange:
+		word := "decline" // "cancel" would end the turn
+		switch d {
+		case approve:
+			word = "accept"
+		case approveForSession:
+			word = "acceptForSession"
+		case deny:
+		}
+		return map[string]any{"decision": word}
+	case mPermissions:
+		if d == deny {
+			return map[string]any{"permissions": map[string]any{}, "scope": "turn"}
+		}
+		granted := map[string]json.RawMessage{}
+		_ = eachField(rawField(q.params, "permissions"), func(key string, val json.RawMessage) bool {
+			if !isNull(val) {
+				granted[key] = val
+			}
+			return true
+		})
+		scope := "turn"
+		if d == approveForSession {
+			scope = "session"
+		}
+		return map[string]any{"permissions": granted, "scope": scope}
+	case mUserInput:
+		out := map[string]any{}
+		if d != deny {
+			for id, list := range answers {
+				out[id] = map[string]any{"answers": list}
+			}
+		}
+		return map[string]any{"answers": out}
+	case mElicitation:
+		return elicitationAnswer(q.params, d, answers)
+	case mToolCall:
+		tool := stringField(q.params, "tool")
+		return map[string]any{"success": false, "contentItems": []any{map[string]any{"type": "inputText",
+			"text": fmt.Sprintf("the tool %q is not available in this session", tool)}}}
+	case mOldPatch, mOldExec:
+		// Nobody is asked in these words any more; they were never seen since 0.104.
+		if info.atLeast(148) {
+			return map[string]any{"decision": map[string]any{"denied": map[string]any{"rejection": "declined"}}}
+		}
+		return map[string]any{"decision": "denied"}
+	}
+	return nil
+}
+
+// elicitationAnswer fills the form by the types of its schema. A yes without
+// what the form requires is a no.
+func elicitationAnswer(p json.RawMessage, d decision, answers map[string][]string) any {
+	decline := map[string]any{"action": "decline"}
+	mode := stringField(p, "mode")
+	if d == deny || mode != "url" && mode != "form" && mode != "openai/form" && mode != "openaiForm" {
+		return decline
+	}
+	content := map[string]any{}
+	_ = eachField(rawField(p, "requestedSchema", "properties"), func(name string, prop json.RawMessage) bool {
+		if list := answers[name]; len(list) > 0 {
+			if v, ok := formValue(stringField(prop, "type"), list); ok {
+				content[name] = v
+			}
+		}
+		return true
+	})
+	complete := true
+	eachElement(rawField(p, "requestedSchema", "required"), func(v json.RawMessage) {
+		name, _ := rawString(v)
+		if _, ok := content[name]; !ok {
+			complete = false
+		}
+	})
+	if !complete {
+		return decline
+	}
+	out := map[string]any{"action": "accept", "content": content}
+	if d == approveForSession && rawListHas(rawField(p, "_meta", "persist"), "session") {
+		out["_meta"] = map[string]any{"persist": "session"}
+	}
+	return out
+}
+
+func formValue(kind string, list []string) (any, bool) {
+	switch kind {
+	case "boolean":
+		v, err := strconv.ParseBool(strings.ToLower(list[0]))
+		return v, err == nil
+	case "integer", "number":
+		n := json.Number(strings.TrimSpace(list[0]))
+		_, err := n.Float64()
+		return n, err == nil && validJSON([]byte(n))
+	case "array":
+		return list, true
+	}
+	return list[0], true
+}

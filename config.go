@@ -1,0 +1,361 @@
+package main
+
+// The configuration: layers, defaults, where every value came from, roles.
+// flags > ATM_AGENT_MCP_* > the --config file > the nearest .atm.toml > config.toml of the home > defaults (FR-12.3).
+// Every command loads it once at start; after that nobody changes it. The files are read by
+// layers.go, the keys are in settings.go, directories and names in paths.go, the team in team.go.
+// One bad value never resets the others: it is a warning that names file, line and column or the variable, and the
+// next layer's value holds. Only a bad flag and a bad --config file are errors. It writes nothing.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+const pluginName = "atm-agent-mcp"
+
+// flagValues are the flags as given; nil is not given.
+type flagValues struct {
+	identity, role, model, sandbox, approvalPolicy, backend, codexBin *string
+	team, logLevel, logFile, config                                   *string
+	fast, subagents, readonly, restartChild                           *bool // readonly is --explore too
+	timeoutSecs                                                       *int
+}
+
+func (fl flagValues) get(flag string) any {
+	switch flag {
+	case "--identity":
+		return givenFlag(fl.identity)
+	case "--role":
+		return givenFlag(fl.role)
+	case "--model":
+		return givenFlag(fl.model)
+	case "--sandbox":
+		return givenFlag(fl.sandbox)
+	case "--approval-policy":
+		return givenFlag(fl.approvalPolicy)
+	case "--backend":
+		return givenFlag(fl.backend)
+	case "--codex-bin":
+		return givenFlag(fl.codexBin)
+	case "--log-level":
+		return givenFlag(fl.logLevel)
+	case "--log-file":
+		return givenFlag(fl.logFile)
+	case "--fast":
+		return givenFlag(fl.fast)
+	case "--subagents":
+		return givenFlag(fl.subagents)
+	case "--readonly":
+		return givenFlag(fl.readonly)
+	case "--restart-child":
+		return givenFlag(fl.restartChild)
+	case "--timeout":
+		if fl.timeoutSecs != nil {
+			return int64(*fl.timeoutSecs)
+		}
+		return nil
+	}
+	panic("BUG: unknown flag " + flag)
+}
+
+func givenFlag[T any](p *T) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// flagError is a flag's bad value: the command exits 2.
+type flagError struct {
+	flag string
+	err  error
+}
+
+func (e *flagError) Error() string { return e.flag + ": " + e.err.Error() }
+func (e *flagError) Unwrap() error { return e.err }
+
+// A config is complete and checked. "" means that nobody said anything, and the lower side decides.
+type config struct {
+	directories
+
+	codexBin, backend                     string // codexBin "mock" is the built-in mock
+	transport                             string // the older proxy's word, already turned into backend
+	identity, defaultRole                 string
+	model, fastModel, effort              string // model is what --fast chose, where it did
+	sandbox, approvalPolicy, maxSandbox   string // maxSandbox is the ceiling, readonly counted in
+	basePromptFile, extraInstructionsFile string
+	forwardEvents, logLevel, logFile      string
+	clientIdentity, acpMail               string
+	fast, readonly, subagents             bool
+	persistThreads, restartChild          bool
+	allowRules, autoMail                  bool
+	maxConcurrentThreads, maxAnswerBytes  int
+	maxMailMessages, maxMailMessageLength int
+	requestTimeout, turnLimit             time.Duration // requestTimeout is inactivity, turnLimit 0 is none
+	approvalTimeout, shutdownGrace        time.Duration
+	mailPollInterval, idleTimeout         time.Duration // idleTimeout 0: polling never stops
+	perThreadAutoMail                     map[string]bool
+	roles                                 map[string]role   // as configured; config.role completes one
+	aliases, atmRoles                     map[string]string // ATM's own [aliases] and [roles]
+	team, teamFrom                        string
+	teamExists                            bool
+	identityExplicit                      bool // by --identity: a conflict is an error, not the next suffix
+	coreTeam, coreIdentity                string
+	files                                 []string // the configuration files that were read, lowest layer first
+	warnings                              []string
+	origin                                map[string]origin // by key; roles.<name>.<key>; core.<key>
+}
+
+// A role is a named preset (FR-12.2). "" leaves a setting to the configuration.
+type role struct {
+	name, model, effort, sandbox, approvalPolicy string
+	subagents, autoMail                          bool
+}
+
+func defaultConfig() *config {
+	return &config{
+		codexBin: "codex", backend: "auto", identity: "codex",
+		forwardEvents: "auto", logLevel: "info", acpMail: "prompt",
+		persistThreads: true, autoMail: true,
+		maxConcurrentThreads: 10, maxAnswerBytes: 256 << 10,
+		maxMailMessages: 10, maxMailMessageLength: 4096,
+		requestTimeout: 300 * time.Second, approvalTimeout: 300 * time.Second, shutdownGrace: 10 * time.Second,
+		mailPollInterval: 5 * time.Second, idleTimeout: 300 * time.Second,
+		perThreadAutoMail: map[string]bool{}, roles: map[string]role{},
+		aliases: map[string]string{}, atmRoles: map[string]string{},
+		origin: map[string]origin{},
+	}
+}
+
+// loadConfig reads all layers. An error is only for what must end the program; see flagError.
+func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, error) {
+	c := defaultConfig()
+	var err error
+	if c.directories, err = findDirectories(env, cwd); err != nil {
+		return nil, err
+	}
+	for _, f := range configFiles(c, env, fl) {
+		if err := f.read(c); err != nil {
+			return nil, err
+		}
+	}
+	c.readVariables(env)
+	for _, s := range settings() {
+		if s.flag == "" {
+			continue
+		}
+		if v := fl.get(s.flag); v != nil {
+			if err := s.set(s.field(c), v, c.cwd, c.home); err != nil {
+				return nil, &flagError{s.flag, err}
+			}
+			c.origin[s.name] = origin{layerFlag, s.flag}
+		}
+	}
+	if err := c.derive(env); err != nil {
+		return nil, err
+	}
+	if err := c.chooseTeam(env, fl); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *config) warnf(format string, args ...any) {
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+}
+
+// readVariables reads ATM_AGENT_MCP_*; a blank one counts as not set.
+func (c *config) readVariables(env func(string) string) {
+	for _, s := range settings() {
+		name := s.variable()
+		text := strings.TrimSpace(env(name))
+		if text == "" && s.alias != "" {
+			name = rule{name: s.alias}.variable()
+			text = strings.TrimSpace(env(name))
+		}
+		if text == "" {
+			continue
+		}
+		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
+			c.warnf("%s: %v", name, err)
+			continue
+		}
+		c.origin[s.name] = origin{layerVariable, name}
+	}
+}
+
+// settingProblem is an error where a flag or the named file gave the setting, else a warning.
+func (c *config) settingProblem(key string, err error) error {
+	o := c.origin[key]
+	switch o.layer {
+	case layerFlag:
+		return &flagError{o.what, err}
+	case layerNamed:
+		return fmt.Errorf("%s: %s: %w", o, key, err)
+	}
+	c.warnf("%s: %s: %v", o, key, err)
+	return nil
+}
+
+// derive settles what depends on more than one key.
+func (c *config) derive(env func(string) string) error {
+	c.identityExplicit = c.origin["identity"].layer == layerFlag
+	if c.transport != "" && c.origin["backend"].layer == layerDefault {
+		// "mcp" was the older proxy's default and so stands in files whose owners never chose it; Codex 0.154
+		// dropped that way. auto takes what the binary has.
+		c.backend = map[string]string{"mcp": "auto", "app-server": "app-server"}[c.transport]
+		c.origin["backend"] = c.origin["transport"]
+	}
+	if c.defaultRole != "" {
+		if _, err := c.role(c.defaultRole); err != nil {
+			if err := c.settingProblem("role", err); err != nil {
+				return err
+			}
+			c.defaultRole = ""
+			delete(c.origin, "role")
+		}
+	}
+	if c.clientIdentity == "" {
+		name := strings.TrimSpace(env("ATM_IDENTITY"))
+		if err := validIdentity(name); name != "" && err != nil {
+			c.warnf("ATM_IDENTITY: %v", err)
+			name = ""
+		}
+		if name != "" {
+			c.clientIdentity, c.origin["client_identity"] = name, origin{layerVariable, "ATM_IDENTITY"}
+		} else if c.coreIdentity != "" {
+			c.clientIdentity, c.origin["client_identity"] = c.coreIdentity, c.origin["core.identity"]
+		}
+	}
+	if c.readonly {
+		c.maxSandbox, c.origin["max_sandbox"] = "read-only", c.origin["readonly"]
+	}
+	if capped := c.capSandbox(c.sandbox); capped != c.sandbox {
+		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]
+	}
+	return c.goFast()
+}
+
+// goFast lets --fast choose fast_model (FR-12.5). A model set in the same layer or a higher one is a pin and stays,
+// and so do a role's and a call's.
+func (c *config) goFast() error {
+	if !c.fast {
+		return nil
+	}
+	by, pin := c.origin["fast"], c.origin["model"]
+	switch {
+	case c.fastModel == "":
+		c.fast = false
+		return c.settingProblem("fast", errors.New(`there is no fast model: set fast_model = "…" under [plugins.atm-agent-mcp] or ATM_AGENT_MCP_FAST_MODEL`))
+	case c.model != "" && pin.layer >= by.layer:
+		c.warnf("%s has no effect: %s sets the model %q", by, pin, c.model)
+	default:
+		c.model = c.fastModel
+		c.origin["model"] = origin{by.layer, fmt.Sprintf("%s (fast_model from %s)", by, c.origin["fast_model"])}
+	}
+	return nil
+}
+
+// capSandbox lowers a sandbox mode to the ceiling that no argument passes. "" stays: what is made of it later must
+// come here again.
+func (c *config) capSandbox(mode string) string {
+	order := []string{"read-only", "workspace-write", "danger-full-access"}
+	most := slices.Index(order, c.maxSandbox)
+	if mode == "" || most < 0 {
+		return mode
+	}
+	if at := slices.Index(order, mode); at < 0 || at > most {
+		return c.maxSandbox
+	}
+	return mode
+}
+
+// role returns a role with what it inherits; "" is the default role, or no role at all.
+func (c *config) role(name string) (role, error) {
+	if name == "" {
+		if name = c.defaultRole; name == "" {
+			return role{subagents: c.subagents, autoMail: c.autoMail}, nil
+		}
+	}
+	r, ok := c.roles[name]
+	if !ok {
+		names := slices.Sorted(maps.Keys(c.roles))
+		if len(names) == 0 {
+			return role{}, fmt.Errorf("no role %q: none is configured; a role is a table [plugins.%s.roles.<name>] in .atm.toml", cutName(name), pluginName)
+		}
+		return role{}, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "), didYouMean(name, names))
+	}
+	r.sandbox = c.capSandbox(r.sandbox)
+	if _, own := c.origin["roles."+name+".subagents"]; !own {
+		r.subagents = c.subagents
+	}
+	if _, own := c.origin["roles."+name+".auto_mail"]; !own {
+		r.autoMail = c.autoMail
+	}
+	return r, nil
+}
+
+// chooseTeam finds the team. A default_team of the home's config.toml is for want of anything closer: the team of
+// the Claude Code session that started us goes before it.
+func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
+	q := teamQuery{root: c.teamsRoot, sessionID: strings.TrimSpace(env("CLAUDE_CODE_SESSION_ID"))}
+	if o := c.origin["core.default_team"]; o.layer > layerGlobal {
+		q.asked, q.askedFrom = c.coreTeam, o.String()
+	} else {
+		q.fallback, q.fallbackFrom = c.coreTeam, o.String()
+	}
+	if name := strings.TrimSpace(env("ATM_TEAM")); name != "" {
+		if err := validTeam(name); err != nil {
+			c.warnf("ATM_TEAM: %v", err)
+		} else {
+			q.asked, q.askedFrom = name, "ATM_TEAM"
+		}
+	}
+	if fl.team != nil {
+		if err := validTeam(*fl.team); err != nil {
+			return &flagError{"--team", err}
+		}
+		q.asked, q.askedFrom = *fl.team, "--team"
+	}
+	var err error
+	if c.team, c.teamFrom, c.teamExists, err = findTeam(q); err != nil {
+		c.warnf("%v", err)
+	}
+	return nil
+}
+
+// A shownSetting is one line of the config command.
+type shownSetting struct {
+	key    string
+	value  any // string, bool or int
+	from   origin
+	notYet string // the part of the program that is missing before it has its effect
+}
+
+// list returns every setting with where it came from, the roles' and the agents' after the plain ones.
+func (c *config) list() []shownSetting {
+	var all []shownSetting
+	for _, s := range settings() {
+		v := s.shown(s.field(c))
+		all = append(all, shownSetting{s.name, v, c.origin[s.name], s.waits(v)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
+		key := "per_thread_auto_mail." + name
+		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], "mail"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
+		r := c.roles[name]
+		for _, s := range roleSettings() {
+			if o, ok := c.origin["roles."+name+"."+s.name]; ok {
+				v := s.shown(s.field(&r))
+				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o, s.waits(v)})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,258 @@
+package main
+
+// elicit.go owns the asking of a legacy client: an approval or question of an
+// agent becomes elicitation/create, and its answer, in the protocol's words or
+// in those of the removed `codex mcp-server`, a decision (FR-18). The hub calls
+// ask and askGone; the timer is the hub's. Only an answer that says yes and
+// nothing else approves: an error, nonsense or a contradiction denies.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// clientAsk is one question before the client.
+type clientAsk struct{ call int64 }
+
+// ask implements front. It says no for clients that declared no elicitation,
+// for callers of the modern era, where a server may not send requests, and
+// for kinds that this version doesn't understand.
+func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
+	l := f.legacy.Load()
+	if l == nil || !l.elicits || q.kind == askUnknown {
+		return false
+	}
+	c := f.caller(w)
+	if c != nil && c.modern {
+		return false
+	}
+	var request json.RawMessage
+	if c != nil {
+		request = c.id
+	}
+	open := &clientAsk{}
+	f.mu.Lock()
+	f.asks[q.id] = open
+	f.mu.Unlock()
+	call := f.p.call("elicitation/create", elicitation(a, &q, request), 0, func(result json.RawMessage, err error) {
+		f.mu.Lock()
+		mine := f.asks[q.id] == open
+		if mine {
+			delete(f.asks, q.id)
+		}
+		f.mu.Unlock()
+		if !mine || err == errPeerGone {
+			return // withdrawn, or the client is gone: then the hub denies all
+		}
+		d, answers := deny, map[string][]string(nil)
+		if err == nil {
+			d, answers = readAnswer(result, &q)
+		}
+		f.decide(q.id, "client", d, answers)
+	})
+	f.mu.Lock()
+	open.call = call
+	f.mu.Unlock()
+	return call != 0
+}
+
+// askGone implements front: the client needn't answer any more.
+func (f *mcpFront) askGone(_ agentRef, ask, why string) {
+	f.mu.Lock()
+	open := f.asks[ask]
+	delete(f.asks, ask)
+	f.mu.Unlock()
+	if open == nil {
+		return
+	}
+	f.p.abandon(open.call)
+	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why}, false)
+}
+
+// elicitation builds the parameters. The fields below threadId are those of
+// the removed command, for clients that read them.
+func elicitation(a agentRef, q *approval, request json.RawMessage) json.RawMessage {
+	p := struct {
+		Message  string          `json:"message"`
+		Schema   json.RawMessage `json:"requestedSchema"`
+		ThreadID string          `json:"threadId"`
+		AgentID  string          `json:"agent_id"`
+		Identity string          `json:"identity,omitempty"`
+		Kind     string          `json:"codex_elicitation,omitempty"`
+		ToolCall string          `json:"codex_mcp_tool_call_id,omitempty"`
+		Event    string          `json:"codex_event_id,omitempty"`
+		Call     string          `json:"codex_call_id,omitempty"`
+		Command  []string        `json:"codex_command,omitempty"`
+		Cwd      string          `json:"codex_cwd,omitempty"`
+		Parsed   json.RawMessage `json:"codex_parsed_cmd,omitempty"`
+		Changes  json.RawMessage `json:"codex_changes,omitempty"`
+		Reason   string          `json:"codex_reason,omitempty"`
+	}{Message: askMessage(a, q), Schema: askSchema(q), ThreadID: q.thread, AgentID: a.AgentID, Identity: a.Identity,
+		Event: q.turn, Call: q.item, Reason: q.reason}
+	if p.ThreadID == "" {
+		p.ThreadID = a.Thread
+	}
+	if s, ok := rawString(request); ok {
+		p.ToolCall = s
+	} else {
+		p.ToolCall = string(request)
+	}
+	switch q.kind {
+	case askCommand:
+		p.Kind, p.Command, p.Cwd = "exec-approval", shellWords(q.command), q.cwd
+		p.Parsed = toJSON([]map[string]string{{"type": "unknown", "cmd": shownCommand(q.command)}})
+	case askFileChange:
+		p.Kind = "patch-approval"
+		p.Changes = appendChanges(nil, askedChanges(q.files))
+	}
+	return toJSON(p)
+}
+
+// askMessage is what a person reads before deciding: who, what exactly, where
+// and why.
+func askMessage(a agentRef, q *approval) string {
+	who := fmt.Sprintf("agent %s (%s)", a.Identity, a.AgentID)
+	if a.Identity == "" {
+		who = "agent " + a.AgentID
+	}
+	var what string
+	switch q.kind {
+	case askCommand:
+		line := q.command
+		if line == "" {
+			line = q.action
+		}
+		what = fmt.Sprintf("wants to run `%s`", line)
+	case askFileChange:
+		what = "wants to change files: " + q.action
+	case askPermissions:
+		what = "wants more permissions: " + q.action
+	case askMCPTool:
+		what = "wants to call the tool " + q.action
+	case askQuestion:
+		what = "asks"
+	default:
+		what = "wants to do: " + q.action
+	}
+	if q.cwd != "" && q.kind != askQuestion {
+		what += fmt.Sprintf(" in `%s`", q.cwd)
+	}
+	for _, each := range q.questions {
+		what += "\n" + each.text
+	}
+	if q.reason != "" {
+		what += ": " + q.reason
+	}
+	return who + " " + what
+}
+
+// askSchema is empty for an approval, since accept says it all. The fields of
+// questions aren't required: Claude Code can't pass over a required choice.
+func askSchema(q *approval) json.RawMessage {
+	b := []byte(`{"type":"object","properties":{`)
+	for i, each := range q.questions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendJSONString(b, each.id), `:{"type":"string"`...)
+		if each.header != "" {
+			b = appendJSONString(append(b, `,"title":`...), each.header)
+		}
+		b = appendJSONString(append(b, `,"description":`...), each.text)
+		if len(each.options) > 0 {
+			b = append(append(b, `,"enum":`...), toJSON(each.options)...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, `}}`...)
+}
+
+// readAnswer understands {"action":…,"content":…} and {"decision":…}, alone
+// or together. Whatever says no, or says something else, denies.
+func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]string) {
+	d, said := approve, false
+	if action := rawField(result, "action"); action != nil {
+		if word, _ := rawString(action); !strings.EqualFold(word, "accept") {
+			return deny, nil
+		}
+		said = true
+	}
+	for _, old := range []json.RawMessage{rawField(result, "decision"), oldContent(result, q)} {
+		if old == nil {
+			continue
+		}
+		switch oldDecision(old) {
+		case approveForSession:
+			d = approveForSession
+		case approve:
+		default:
+			return deny, nil
+		}
+		said = true
+	}
+	if !said {
+		return deny, nil
+	}
+	if q.kind != askQuestion {
+		return d, nil
+	}
+	answers := map[string][]string{}
+	for _, each := range q.questions {
+		val := rawField(result, "content", each.id)
+		if s, ok := rawString(val); ok && s != "" {
+			answers[each.id] = []string{s}
+			continue
+		}
+		var several []string
+		if rawKind(val) == '[' && json.Unmarshal(val, &several) == nil && len(several) > 0 {
+			answers[each.id] = several
+		}
+	}
+	if len(answers) == 0 {
+		return deny, nil // accepted and nothing chosen: no answer
+	}
+	return d, answers
+}
+
+// oldContent is a decision that a client put into content, as some hooks do;
+// a question may have a field of that name itself.
+func oldContent(result json.RawMessage, q *approval) json.RawMessage {
+	if q.kind == askQuestion {
+		return nil
+	}
+	return rawField(result, "content", "decision")
+}
+
+// oldDecision reads the words of the removed command, in any case: clients
+// were told both "approved" and "Approved". An amendment of the policy
+// approves this once; rules are the user's to write.
+func oldDecision(raw json.RawMessage) decision {
+	if rawKind(raw) == '{' {
+		d := deny
+		_ = eachField(raw, func(key string, _ json.RawMessage) bool {
+			if key == "approved_execpolicy_amendment" {
+				d = approve
+				return true
+			}
+			d = deny
+			return false
+		})
+		return d
+	}
+	word, _ := rawString(raw)
+	switch strings.ToLower(strings.ReplaceAll(word, "_", "")) {
+	case "approved":
+		return approve
+	case "approvedforsession":
+		return approveForSession
+	}
+	return deny
+}
+
+// canAsk reports whether the client can be asked at all; the developer
+// instructions tell agents. Any goroutine may call it.
+func (f *mcpFront) canAsk() bool {
+	l := f.legacy.Load()
+	return l != nil && l.elicits
+}

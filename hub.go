@@ -1,0 +1,552 @@
+package main
+
+// hub.go owns the table of sessions, who waits for which turn, and the one
+// child. A front talks to nothing else. It hands out pointers and never calls
+// a session under its lock; opening.go makes sessions ready, child.go the
+// process. Nothing in it waits on a client or on the child, except where a
+// comment says so.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+)
+
+// hub is the only thing a front talks to. Its methods may be called from any
+// goroutine and don't block, except where they say so.
+type hub struct {
+	// fixed at birth
+	cfg     *config
+	log     *slog.Logger
+	reg     *registry
+	front   front
+	canAsk  func() bool // whether the client can be asked for approvals
+	child   childSlot
+	book    *ledger
+	opener  opener
+	started time.Time
+	work    sync.WaitGroup // opening and reopening sessions, look-ups
+	life    context.Context
+	endLife context.CancelFunc
+
+	mu       sync.Mutex            // guards the fields below
+	live     map[string]*session   // by agent_id
+	threads  map[string]*session   // by threadId
+	names    map[string]*session   // by lower-case identity
+	waiters  map[waiterID]*session // nil while it is being routed
+	asks     map[string]*session
+	lookups  map[string][]lookup // by the id asked for, oldest first
+	reserved *lease              // --identity, until the first session takes it
+	stopped  bool                // work is no longer waited for
+}
+
+// newHub makes the hub; the composition root sets front, canAsk and the
+// child's spawn before the first call.
+func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
+	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(),
+		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
+		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
+	h.child.restart, h.child.log = cfg.restartChild, log
+	h.opener.h = h
+	h.life, h.endLife = context.WithCancel(context.Background())
+	return h
+}
+
+// submit runs one turn (or rebinds). The waiter gets exactly one result by
+// front.done, errors included, unless it is cancelled first. Two submits for
+// one agent keep their order.
+func (h *hub) submit(req turnRequest, w waiterID) {
+	h.mu.Lock()
+	if w != 0 {
+		h.waiters[w] = nil
+	}
+	h.mu.Unlock()
+	h.route(req, w)
+}
+
+// route finds or makes the session of a request. It reads no disk: what must
+// look a record up goes on in its own goroutine.
+func (h *hub) route(req turnRequest, w waiterID) {
+	var agentID string
+	if req.mode == modeNew {
+		agentID = h.reg.newAgentID()
+	}
+	if err := h.child.refusal(); err != nil {
+		h.answered(w, turnResult{err: err})
+		return
+	}
+	h.mu.Lock()
+	if req.mode == modeNew {
+		s := h.addLocked(agentID)
+		h.mu.Unlock()
+		h.openWith(s, req, w, nil)
+		return
+	}
+	s := h.findLocked(req.ref)
+	queue, looking := h.lookups[req.ref]
+	if s != nil && !looking && !req.reshapes() {
+		h.mu.Unlock()
+		h.give(s, req, w)
+		return
+	}
+	h.lookups[req.ref] = append(queue, lookup{req, w})
+	h.mu.Unlock()
+	if !looking {
+		h.goWork(func() { h.lookAll(req.ref) })
+	}
+}
+
+// lookup is a turn whose session must first be looked up on disk.
+type lookup struct {
+	req turnRequest
+	w   waiterID
+}
+
+// lookAll routes the turns for one id in the order they came.
+func (h *hub) lookAll(ref string) {
+	for {
+		h.mu.Lock()
+		queue := h.lookups[ref]
+		if len(queue) == 0 {
+			delete(h.lookups, ref)
+			h.mu.Unlock()
+			return
+		}
+		next := queue[0]
+		h.lookups[ref] = queue[1:]
+		s := h.findLocked(ref)
+		h.mu.Unlock()
+		if s != nil && next.req.reshapes() {
+			if err := h.setAside(s); err != nil {
+				h.answered(next.w, turnResult{err: err})
+				continue
+			}
+		}
+		h.revive(next.req, next.w)
+	}
+}
+
+// setAside parks an open session so that it is opened anew with other
+// settings. It waits for that.
+func (h *hub) setAside(s *session) *rpcError {
+	done := make(chan closeResult, 1)
+	if s.end(endPark, func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
+		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
+	}
+	return nil
+}
+
+// goWork runs f in a goroutine of the hub's, waited for by stop.
+func (h *hub) goWork(f func()) {
+	h.mu.Lock()
+	late := h.stopped
+	if !late {
+		h.work.Add(1)
+	}
+	h.mu.Unlock()
+	if late { // the child refuses everything by now: f only answers
+		go f()
+		return
+	}
+	go func() {
+		defer h.work.Done()
+		f()
+	}()
+}
+
+// addLocked makes a session and puts it into the table.
+func (h *hub) addLocked(agentID string) *session {
+	s := newSession(h, agentID)
+	h.live[agentID] = s
+	return s
+}
+
+func (h *hub) findLocked(ref string) *session {
+	if s := h.live[ref]; s != nil {
+		return s
+	}
+	return h.threads[ref]
+}
+
+// give hands a turn to a session, unless its asker has cancelled it. A
+// session that has just ended sends it back to be looked up again. false: it
+// was cancelled.
+func (h *hub) give(s *session, req turnRequest, w waiterID) bool {
+	h.mu.Lock()
+	if _, waits := h.waiters[w]; w != 0 && !waits {
+		h.mu.Unlock()
+		return false
+	}
+	if w != 0 {
+		h.waiters[w] = s
+	}
+	h.mu.Unlock()
+	if !s.submit(req, w) {
+		h.resubmit(req, w)
+	}
+	return true
+}
+
+// resubmit routes a turn again whose session was parked under it.
+func (h *hub) resubmit(req turnRequest, w waiterID) {
+	h.goWork(func() { h.route(req, w) })
+}
+
+// revive looks up a session that isn't open here and opens it.
+func (h *hub) revive(req turnRequest, w waiterID) {
+	rec, err := h.lookUp(req.ref)
+	if err == nil && req.mode == modeReply {
+		err = replyRefusal(rec)
+	}
+	if err != nil {
+		h.answered(w, turnResult{err: err})
+		return
+	}
+	if err := h.child.refusal(); err != nil {
+		h.answered(w, turnResult{err: err})
+		return
+	}
+	h.mu.Lock()
+	s := h.findLocked(rec.AgentID)
+	if s == nil {
+		s = h.findLocked(rec.BackendID)
+	}
+	if s != nil { // somebody else's call was quicker
+		h.mu.Unlock()
+		h.give(s, req, w)
+		return
+	}
+	s = h.addLocked(rec.AgentID)
+	if rec.BackendID != "" {
+		h.threads[rec.BackendID] = s
+	}
+	h.mu.Unlock()
+	h.openWith(s, req, w, rec)
+}
+
+// openWith gives a new session its first turn and then its place: in this
+// order, so that a place that can't be had still answers the turn.
+func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
+	if !h.give(s, req, w) {
+		s.end(endFailed, nil) // cancelled before it began
+		return
+	}
+	h.goWork(func() { h.opener.prepare(s, req, rec) })
+}
+
+// replyRefusal is why codex-reply can't revive a session, nil if it can.
+func replyRefusal(rec *record) *rpcError {
+	switch rec.Status {
+	case "closed":
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s (identity %q) is closed; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", rec.AgentID, rec.Identity, rec.AgentID), "agent_id", rec.AgentID)
+	case "broken":
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
+	}
+	return nil
+}
+
+// lookUp finds the record of an agent_id or threadId. A thread that only
+// Codex knows gets a new record. It reads the disk.
+func (h *hub) lookUp(ref string) (*record, *rpcError) {
+	agentID := ref
+	if !validAgentID(ref) {
+		agentID, _ = h.reg.agentOfThread(ref)
+	}
+	if rec := h.book.remembered(agentID); rec != nil {
+		return rec, nil
+	}
+	if agentID != "" {
+		if rec, err := h.reg.load(agentID); err == nil && rec != nil {
+			return rec, nil
+		}
+	}
+	if looksLikeThread(ref) { // known to Codex alone, from before or another client
+		return &record{AgentID: h.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: h.cfg.team}, nil
+	}
+	return nil, h.unknown(ref)
+}
+
+// looksLikeThread tells a Codex thread id (a UUID) from a mistyped agent_id.
+func looksLikeThread(s string) bool {
+	return len(s) == 36 && strings.Count(s, "-") == 4 && validThreadID(s)
+}
+
+// unknown says that there is no such session, with the nearest there are.
+func (h *hub) unknown(ref string) *rpcError {
+	var known []string
+	for _, v := range h.sessions(50) {
+		known = append(known, v.AgentID)
+	}
+	msg := fmt.Sprintf("no session has the id %q", ref)
+	if near := nearest(ref, known); near != "" {
+		msg += fmt.Sprintf("; did you mean %q?", near)
+	} else if len(known) > 0 {
+		msg += "; the newest are " + strings.Join(known[:min(3, len(known))], ", ")
+	} else {
+		msg += "; there are none yet"
+	}
+	return proxyError(codeSessionNotFound, msg+". agent_sessions lists them, codex {prompt} starts a new one", "agent_id", ref)
+}
+
+// cancel retires a waiter: it gets no result any more. A queued turn is never
+// run, a running one is interrupted. With detach only the front has forgotten
+// the waiter, since the client itself timed out: the turn goes on, and what it
+// brings is kept in the session.
+func (h *hub) cancel(w waiterID, detach bool) {
+	if detach {
+		return
+	}
+	h.mu.Lock()
+	s := h.waiters[w]
+	delete(h.waiters, w)
+	h.mu.Unlock()
+	if s != nil {
+		s.cancel(w)
+	}
+}
+
+// waits reports whether a turn is still wanted; 0 is always.
+func (h *hub) waits(w waiterID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.waiters[w]
+	return ok || w == 0
+}
+
+// answered gives a waiter its result. The table is what makes it exactly once.
+func (h *hub) answered(w waiterID, r turnResult) {
+	h.mu.Lock()
+	_, ok := h.waiters[w]
+	delete(h.waiters, w)
+	h.mu.Unlock()
+	if ok && w != 0 {
+		h.front.done(w, r)
+	}
+}
+
+// decide answers an approval that front.ask put; by says who. false: it was
+// already decided or withdrawn.
+func (h *hub) decide(ask, by string, d decision, answers map[string][]string) bool {
+	h.mu.Lock()
+	s := h.asks[ask]
+	delete(h.asks, ask)
+	h.mu.Unlock()
+	return s != nil && s.box.post(func() { s.decide(ask, by, d, answers) })
+}
+
+// askOpen and askDone keep the way from an approval to its session.
+func (h *hub) askOpen(id string, s *session) {
+	h.mu.Lock()
+	h.asks[id] = s
+	h.mu.Unlock()
+}
+
+func (h *hub) askDone(id string) {
+	h.mu.Lock()
+	delete(h.asks, id)
+	h.mu.Unlock()
+}
+
+// close closes a session by agent_id, threadId or identity (one non-empty) and
+// calls done exactly once, from another goroutine.
+func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
+	h.mu.Lock()
+	s := h.names[strings.ToLower(identity)]
+	if ref != "" {
+		s = h.findLocked(ref)
+	}
+	h.mu.Unlock()
+	if s != nil && s.end(endClose, done) {
+		return
+	}
+	h.goWork(func() { done(h.closeRecord(ref, identity)) })
+}
+
+// closeRecord closes a session that isn't open here.
+func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
+	var rec *record
+	if ref != "" {
+		r, err := h.lookUp(ref)
+		if err != nil {
+			return closeResult{}, err
+		}
+		if r.Status == "" {
+			return closeResult{}, h.unknown(ref)
+		}
+		rec = r
+	} else {
+		all, err := h.reg.list(0)
+		if err != nil {
+			return closeResult{}, proxyError(codeInvalidSession, err.Error())
+		}
+		for _, r := range all {
+			if strings.EqualFold(r.Identity, identity) && (rec == nil || rec.Status == "closed") {
+				rec = &r
+				if r.Status != "closed" {
+					break
+				}
+			}
+		}
+		if rec == nil {
+			return closeResult{}, proxyError(codeSessionNotFound, fmt.Sprintf("no session has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
+		}
+	}
+	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: "closed", Already: rec.Status == "closed"}
+	if res.Already {
+		return res, nil
+	}
+	if rec.BackendID != "" {
+		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
+		if err != nil {
+			return closeResult{}, heldError(err, rec.Identity, "")
+		}
+		defer lock.release()
+	}
+	rec.Status, rec.LastActive = "closed", time.Now().UTC()
+	if err := h.reg.save(*rec); err != nil {
+		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
+	}
+	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
+	return res, nil
+}
+
+// threadOf and forget keep the table in step with a session's life.
+func (h *hub) threadOf(s *session, thread string) {
+	h.mu.Lock()
+	h.threads[thread] = s
+	h.mu.Unlock()
+}
+
+// forget takes a session out of the table; look-ups go to its record.
+func (h *hub) forget(s *session) {
+	h.mu.Lock()
+	for key, other := range h.threads {
+		if other == s {
+			delete(h.threads, key)
+		}
+	}
+	for key, other := range h.names {
+		if other == s {
+			delete(h.names, key)
+		}
+	}
+	if h.live[s.agentID] == s {
+		delete(h.live, s.agentID)
+	}
+	h.mu.Unlock()
+	h.book.leave(s.agentID)
+}
+
+// sessions lists what is open here and the team's other sessions, newest
+// first. It reads records from disk and may wait for them.
+func (h *hub) sessions(limit int) []sessionView {
+	h.mu.Lock()
+	out := make([]sessionView, 0, len(h.live))
+	seen := map[string]bool{}
+	for id, s := range h.live {
+		if v := s.shown.Load(); v.Identity != "" {
+			out = append(out, *v)
+			seen[id] = true
+		}
+	}
+	h.mu.Unlock()
+	recs, err := h.reg.list(limit)
+	if err != nil {
+		h.log.Warn("records could not be listed", "err", err)
+	}
+	for _, r := range append(recs, h.book.rememberedAll()...) {
+		if seen[r.AgentID] {
+			continue
+		}
+		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
+			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
+			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
+		if _, _, held := h.reg.holder(r.Identity); !held && (r.Status == statusBusy || r.Status == statusIdle) {
+			v.Status, v.Interrupted = "stale", r.Status == "busy" // its process died
+		}
+		out = append(out, v)
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
+	if limit > 0 && len(out) > limit {
+		out = out[:limit]
+	}
+	return out
+}
+
+// status tells the whole proxy. It reads no disk.
+func (h *hub) status() statusView {
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Uptime: time.Since(h.started), Identities: map[string]string{}}
+	h.child.show(&v)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.names {
+		if view := s.shown.Load(); view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
+		}
+	}
+	v.Sessions = len(h.names)
+	return v
+}
+
+// start begins what serve needs beside calls: the lease of --identity and the
+// marking of sessions whose process died. Neither delays the first answer.
+func (h *hub) start() {
+	h.opener.reserve()
+	h.goWork(func() {
+		if n := h.reg.markStale(); n > 0 {
+			h.log.Info("sessions of dead processes marked stale", "sessions", n)
+		}
+	})
+}
+
+// stop ends everything: new turns are refused, running ones interrupted,
+// their callers answered, records and index written, the child ended. It
+// waits, at most about grace and the child's ladder.
+func (h *hub) stop(grace time.Duration) {
+	be := h.child.close()
+	h.mu.Lock()
+	live := make([]*session, 0, len(h.live))
+	for _, s := range h.live {
+		live = append(live, s)
+	}
+	reserved := h.reserved
+	h.reserved = nil
+	h.mu.Unlock()
+	h.endLife()
+	if reserved != nil {
+		reserved.release()
+	}
+	for _, s := range live {
+		s.end(endShutdown, nil)
+	}
+	limit := time.NewTimer(grace)
+	defer limit.Stop()
+	late := false
+	for _, s := range live {
+		if late {
+			break
+		}
+		select {
+		case <-s.ended:
+		case <-limit.C:
+			late = true
+		}
+	}
+	if be != nil {
+		be.stop(grace)
+	}
+	for _, s := range live { // the child's end ends whoever still waited for it
+		<-s.ended
+	}
+	h.mu.Lock()
+	h.stopped = true
+	h.mu.Unlock()
+	h.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	h.book.close(ctx)
+}

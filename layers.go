@@ -1,0 +1,272 @@
+package main
+
+// The layers of the configuration that are files: finding them, reading them, and saying what is wrong in them.
+// config.go reads them once, lowest first, into a config; a later layer's good value replaces an earlier one's.
+// A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
+// nothing else. Only in the file that --config or ATM_CONFIG names it is an error.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const maxConfigSize = 1 << 20
+
+// A configLayer is one of the places that values come from, lowest first.
+type configLayer int
+
+const (
+	layerDefault configLayer = iota
+	layerGlobal              // config.toml of the home
+	layerProject             // the nearest .atm.toml
+	layerNamed               // the file of --config or ATM_CONFIG
+	layerVariable
+	layerFlag
+)
+
+// An origin says where a value came from: "--model", "ATM_AGENT_MCP_MODEL", "/repo/.atm.toml:3" or "default".
+type origin struct {
+	layer configLayer
+	what  string
+}
+
+func (o origin) String() string {
+	if o.what == "" {
+		return "default"
+	}
+	return o.what
+}
+
+// A configFile is one file to read.
+type configFile struct {
+	layer configLayer
+	path  string
+	by    string // what named it, for layerNamed
+}
+
+// configFiles finds the files, lowest layer first. With --config the nearest .atm.toml is looked for from that
+// file's directory, as ATM does.
+func configFiles(c *config, env func(string) string, fl flagValues) []configFile {
+	files := []configFile{{layer: layerGlobal, path: filepath.Join(c.atmHome, ".config", "atm", "config.toml")}}
+	named := configFile{layer: layerNamed, path: strings.TrimSpace(env("ATM_CONFIG")), by: "ATM_CONFIG"}
+	if fl.config != nil {
+		named.path, named.by = *fl.config, "--config"
+	}
+	start := c.cwd
+	if named.path != "" || fl.config != nil {
+		named.path = resolvePath(named.path, c.cwd, c.home)
+		start = filepath.Dir(named.path)
+	}
+	if path := nearestProjectFile(start); path != "" {
+		files = append(files, configFile{layer: layerProject, path: path})
+	}
+	if named.path != "" {
+		files = append(files, named)
+	}
+	return files
+}
+
+// nearestProjectFile looks for .atm.toml in dir and above, up to the directory that holds .git (a directory, or a
+// file in worktrees and submodules).
+func nearestProjectFile(dir string) string {
+	for {
+		path := filepath.Join(dir, ".atm.toml")
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return ""
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+// problem is an error in the named file and a warning in the others.
+func (f configFile) problem(c *config, err error) error {
+	if f.layer == layerNamed {
+		return fmt.Errorf("%s: %w", f.by, err)
+	}
+	c.warnf("%v", err)
+	return nil
+}
+
+func (f configFile) errorAt(line, col int, format string, args ...any) error {
+	return &tomlError{f.path, line, col, fmt.Sprintf(format, args...)}
+}
+
+// read adds the file's values to c.
+func (f configFile) read(c *config) error {
+	data, err := readSmall(f.path, maxConfigSize)
+	if errors.Is(err, fs.ErrNotExist) && f.layer == layerGlobal {
+		return nil
+	}
+	if err != nil {
+		return f.problem(c, fmt.Errorf("reading configuration: %w", err))
+	}
+	doc, err := parseTOML(f.path, data)
+	if err != nil {
+		return f.problem(c, fmt.Errorf("%w (nothing in this file counts until it is right)", err))
+	}
+	c.files = append(c.files, f.path)
+	if err := f.core(c, doc); err != nil {
+		return err
+	}
+	for _, name := range []string{"aliases", "roles"} {
+		into := map[string]map[string]string{"aliases": c.aliases, "roles": c.atmRoles}[name]
+		for _, key := range doc.table(name).keys() {
+			if v := doc.at(name, key); v.kind == tomlString {
+				into[key] = v.str
+			}
+		}
+	}
+	plugins := doc.get("plugins")
+	if plugins != nil && plugins.tab == nil {
+		return f.problem(c, f.errorAt(plugins.line, plugins.col, "plugins wants a table, not %s", plugins.kind))
+	}
+	for _, name := range doc.table("plugins").keys() {
+		v := doc.at("plugins", name)
+		switch {
+		case name != pluginName && foldWord(name) == foldWord(pluginName):
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[plugins.%s] is written [plugins.%s]", name, pluginName))
+		case name == pluginName && v.tab == nil:
+			err = f.problem(c, f.errorAt(v.line, v.col, "plugins.%s wants a table, not %s", name, v.kind))
+		case name == pluginName:
+			err = f.plugin(c, v.tab)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// core reads ATM's [core]. Its identity is the client's name and never an agent's (design.md). A file without
+// [core], or with half of it, leaves the other layers' values alone.
+func (f configFile) core(c *config, doc *tomlTable) error {
+	for _, k := range []struct {
+		key   string
+		into  *string
+		check func(string) error
+	}{{"default_team", &c.coreTeam, validTeam}, {"identity", &c.coreIdentity, validIdentity}} {
+		v := doc.at("core", k.key)
+		if v == nil {
+			continue
+		}
+		err := k.check(v.str)
+		if v.kind != tomlString {
+			err = fmt.Errorf("wants a string, not %s", v.kind)
+		}
+		if err != nil {
+			if err = f.problem(c, f.errorAt(v.line, v.col, "core.%s: %v", k.key, err)); err != nil {
+				return err
+			}
+			continue
+		}
+		*k.into = v.str
+		c.origin["core."+k.key] = f.at(v)
+	}
+	return nil
+}
+
+func (f configFile) at(v *tomlValue) origin {
+	return origin{f.layer, fmt.Sprintf("%s:%d", f.path, v.line)}
+}
+
+func (f configFile) plugin(c *config, t *tomlTable) error {
+	if err := readTable(f, c, t, "", c, settings(), "roles", "per_thread_auto_mail"); err != nil {
+		return err
+	}
+	if err := f.each(c, t, "per_thread_auto_mail", func(name string, v *tomlValue) error {
+		if v.kind != tomlBool {
+			return fmt.Errorf("wants a boolean, not %s", v.kind)
+		}
+		c.perThreadAutoMail[name] = v.b
+		c.origin["per_thread_auto_mail."+name] = f.at(v)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return f.each(c, t, "roles", func(name string, v *tomlValue) error {
+		if v.tab == nil {
+			return fmt.Errorf("wants a table, not %s", v.kind)
+		}
+		if !identityRule.MatchString(name) {
+			return errors.New("a role's name has letters a-z, digits, - and _, and begins with a letter or digit")
+		}
+		r := c.roles[name]
+		r.name = name
+		err := readTable(f, c, v.tab, "roles."+name+".", &r, roleSettings())
+		c.roles[name] = r
+		return err
+	})
+}
+
+// each hands over the entries of the table under key; an error that take returns is given its position.
+func (f configFile) each(c *config, t *tomlTable, key string, take func(string, *tomlValue) error) error {
+	v := t.get(key)
+	if v == nil {
+		return nil
+	}
+	if v.tab == nil {
+		return f.problem(c, f.errorAt(v.line, v.col, "%s wants a table, not %s", key, v.kind))
+	}
+	for _, name := range v.tab.keys() {
+		e := v.tab.get(name)
+		err := take(name, e)
+		if err == nil {
+			continue
+		}
+		if f.layer != layerNamed || !errors.As(err, new(*tomlError)) {
+			err = f.problem(c, f.errorAt(e.line, e.col, "%s.%s: %v", key, name, err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTable fills owner from a table of settings; prefix is what their keys are called by in origin.
+func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) error {
+	known := slices.Clone(also)
+	byKey := map[string]setting[T]{}
+	for _, s := range rows {
+		known = append(known, s.name)
+		byKey[s.name] = s
+		if s.alias != "" {
+			known = append(known, s.alias)
+			byKey[s.alias] = s
+		}
+	}
+	for _, key := range t.keys() {
+		v := t.get(key)
+		s, ok := byKey[key]
+		switch {
+		case slices.Contains(also, key):
+			continue
+		case !ok:
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, didYouMean(key, known)))
+			continue
+		case s.find(t) != v:
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s is the older name of %s, which is set too and counts", key, s.name))
+			continue
+		}
+		if err := s.setTOML(s.field(owner), v, filepath.Dir(f.path), c.home); err != nil {
+			if err = f.problem(c, f.errorAt(v.line, v.col, "%s%s: %v", prefix, key, err)); err != nil {
+				return err
+			}
+			continue
+		}
+		c.origin[prefix+s.name] = f.at(v)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package main
+
+// ledger.go owns what is written down of sessions while they live: records
+// and the index, audit lines, long answers, and the reading of their
+// surroundings. Session loops and the hub call it. Nothing here is waited for
+// on the way to an answer, except an approval's audit line.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// ledger may be used from any goroutine.
+type ledger struct {
+	cfg   *config
+	log   *slog.Logger
+	reg   *registry
+	audit *auditLog
+
+	warnSave, warnAudit sync.Once // a full disk is told once
+
+	mu       sync.Mutex        // guards the fields below
+	open     map[string]record // of the open sessions, for the index
+	kept     map[string]record // of ended ones, under persist_threads = false
+	instance string            // identity that names this instance's index
+}
+
+func newLedger(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *ledger {
+	return &ledger{cfg: cfg, log: log, reg: reg, audit: audit, open: map[string]record{}, kept: map[string]record{}}
+}
+
+// named tells the identity of a session; the first one names the index.
+func (l *ledger) named(identity string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.instance == "" {
+		l.instance = identity
+	}
+}
+
+// leave takes an ended session out of the index.
+func (l *ledger) leave(agentID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, agentID)
+	l.indexLocked()
+}
+
+// remembered is a session that is on no disk, nil if there is none.
+func (l *ledger) remembered(agentID string) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.kept[agentID]; ok {
+		return &r
+	}
+	return nil
+}
+
+// rememberedAll lists what is on no disk.
+func (l *ledger) rememberedAll() []record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]record, 0, len(l.kept))
+	for _, r := range l.kept {
+		out = append(out, r)
+	}
+	return out
+}
+
+// close writes what is pending. Nothing may be saved after it.
+func (l *ledger) close(ctx context.Context) {
+	if err := l.reg.close(ctx); err != nil {
+		l.log.Warn("closing records", "err", err)
+	}
+	if err := l.audit.flush(ctx); err != nil {
+		l.log.Warn("flushing the audit log", "err", err)
+	}
+}
+
+// save has a session's record written and the index follow. It waits for the
+// file only with now: where an answer or a lease's release depends on it.
+func (l *ledger) save(rec *record, now bool) {
+	if !now {
+		l.reg.saveLater(*rec)
+	} else if err := l.reg.save(*rec); err != nil {
+		l.warnSave.Do(func() {
+			l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
+		})
+	}
+	l.mu.Lock()
+	if rec.Status == statusBusy || rec.Status == statusIdle {
+		l.open[rec.AgentID] = *rec
+	}
+	if !l.cfg.persistThreads {
+		l.keepLocked(*rec)
+	}
+	l.indexLocked()
+	l.mu.Unlock()
+}
+
+// maxKept is how many sessions that aren't on disk are remembered.
+const maxKept = 200
+
+// keepLocked remembers a session that is on no disk, so that a parked one is
+// found by its next reply.
+func (l *ledger) keepLocked(rec record) {
+	l.kept[rec.AgentID] = rec
+	if len(l.kept) <= maxKept {
+		return
+	}
+	oldest := rec
+	for _, r := range l.kept {
+		if r.LastActive.Before(oldest.LastActive) {
+			oldest = r
+		}
+	}
+	delete(l.kept, oldest.AgentID)
+}
+
+// indexLocked has this instance's registry.json list what is open (FR-5.3).
+func (l *ledger) indexLocked() {
+	if l.instance == "" {
+		return
+	}
+	recs := make([]record, 0, len(l.open))
+	for _, r := range l.open {
+		recs = append(recs, r)
+	}
+	l.reg.setIndex(l.instance, recs)
+}
+
+// facts are a session's surroundings now. With the session's own cache,
+// reading .git costs a few stats.
+func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
+	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: repo.read(cwd), Cwd: cwd}
+}
+
+// auditTurn notes a forwarded turn (FR-9.2).
+func (l *ledger) auditTurn(s *session, t *turn) {
+	l.audit.append(auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
+		Thread: s.thread, Summary: t.req.prompt})
+}
+
+// auditDecision writes an approval's decision down before it is sent.
+func (l *ledger) auditDecision(s *session, p *pendingAsk, by string, d decision) {
+	e := auditEntry{Event: "approval", AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
+	if err := l.audit.appendNow(e); err != nil {
+		l.warnAudit.Do(func() { l.log.Warn("the audit log can't be written", "err", err) })
+	}
+}
+
+// auditEnd notes the end of a session.
+func (l *ledger) auditEnd(s *session, why ending) {
+	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String())
+}
+
+func (l *ledger) auditClose(agentID, identity, thread, how string) {
+	l.audit.append(auditEntry{Event: "close", AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+}
+
+// fit cuts an answer to max_answer_bytes and keeps the whole in a file, which
+// the cut answer names.
+func (l *ledger) fit(text string, p *opening, turnID string) string {
+	limit := l.cfg.maxAnswerBytes
+	if limit <= 0 || len(text) <= limit || p == nil {
+		return text
+	}
+	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", limit, len(text))
+	if l.cfg.persistThreads && validThreadID(turnID) {
+		path := filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", turnID+".md")
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err == nil {
+			tail += "; the whole is in " + path
+		} else {
+			l.log.Warn("a long answer could not be kept", "path", path, "err", err)
+		}
+	}
+	return clipBytes(text, limit) + tail + "]"
+}

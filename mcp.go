@@ -1,0 +1,389 @@
+package main
+
+// mcp.go owns the MCP front: the client's stream, the requests that are open
+// on it, and the way from a method to its answer, in both eras of the protocol
+// at once. The composition root makes one, gives it the hub's functions and
+// calls run; the hub calls it back as a front. It must never wait on the
+// reading goroutine, answer a request twice, or answer one that its client
+// cancelled.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// mcpOptions are fixed before run is called.
+type mcpOptions struct {
+	R             io.Reader
+	W             io.Writer
+	Log           *slog.Logger
+	Version       string // ours
+	ForwardEvents string // auto, on, off (FR-19)
+	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
+	Trace         func(dir string, rec []byte)
+
+	// The hub. hub.go says what each of them promises.
+	submit   func(req turnRequest, w waiterID)
+	cancel   func(w waiterID, detach bool)
+	decide   func(ask, by string, d decision, answers map[string][]string) bool
+	close    func(ref, identity string, done func(closeResult, *rpcError))
+	sessions func(limit int) []sessionView
+	status   func() statusView
+}
+
+// mcpFront serves one MCP client on stdio.
+type mcpFront struct {
+	mcpOptions
+	p      *peer
+	tools  []tool
+	list   json.RawMessage              // the tools as tools/list shows them, made once
+	legacy atomic.Pointer[legacyClient] // nil until an initialize was answered
+	wg     sync.WaitGroup               // goroutines of spawn
+
+	mu         sync.Mutex // guards the fields below and those of every call
+	open       map[string]*mcpCall
+	waiters    map[waiterID]*mcpCall
+	asks       map[string]*clientAsk
+	lastWaiter waiterID
+	closing    bool
+}
+
+// callStage is how far a request has come on its way to the hub.
+type callStage int
+
+const (
+	callOpen       callStage = iota // not with the hub: nothing to cancel there
+	callSubmitting                  // submit is being called: a cancel waits for its return
+	callSubmitted                   // the hub knows the waiter
+)
+
+// mcpCall is one open request of the client.
+type mcpCall struct {
+	id     json.RawMessage
+	key    string
+	modern bool
+	batch  *mcpBatch // nil: answered on its own
+	prog   *progress // nil: the client gave no token
+	listen bool      // a subscriptions/listen, answered at shutdown
+
+	waiter      waiterID
+	stage       callStage
+	cancelled   bool // while it was being submitted
+	detach      bool
+	lastMessage json.RawMessage // raw text of the last final agent message
+}
+
+// newMCPFront starts the writing goroutine of the client's stream; shutdown
+// ends it.
+func newMCPFront(o mcpOptions) *mcpFront {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &mcpFront{
+		mcpOptions: o,
+		tools:      toolTable(),
+		open:       map[string]*mcpCall{},
+		waiters:    map[waiterID]*mcpCall{},
+		asks:       map[string]*clientAsk{},
+	}
+	f.list = toolList(f.tools)
+	f.p = newPeer(o.R, o.W, peerOptions{
+		strict: true,
+		handle: func(m *message) { f.dispatch(m, nil) },
+		batch:  f.takeBatch,
+		trace:  o.Trace,
+		onWriteErr: func(err error) {
+			f.Log.Warn("the client no longer reads", "err", err)
+		},
+	})
+	return f
+}
+
+// run reads the client's stream until it ends. What is open then is the
+// hub's to end: this front only stops hearing.
+func (f *mcpFront) run() error {
+	if err := f.p.run(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading from the client: %w", err)
+	}
+	return nil
+}
+
+// shutdown answers the open subscriptions, lets what was spawned finish and
+// flushes, all within grace. The hub has answered its waiters before.
+func (f *mcpFront) shutdown(grace time.Duration) {
+	until := time.Now().Add(grace)
+	f.mu.Lock()
+	f.closing = true
+	var listens []*mcpCall
+	for _, c := range f.open {
+		if c.listen {
+			listens = append(listens, c)
+		}
+	}
+	f.mu.Unlock()
+	for _, c := range listens {
+		f.finish(c, f.listenResult(c), nil)
+	}
+	spawned := make(chan struct{})
+	go func() { f.wg.Wait(); close(spawned) }() // ends with the spawned
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-spawned:
+	case <-t.C:
+	}
+	f.mu.Lock()
+	var left []*progress
+	for _, c := range f.open {
+		left = append(left, c.prog)
+	}
+	f.mu.Unlock()
+	for _, p := range left {
+		p.end()
+	}
+	f.p.closeOut(max(0, time.Until(until)))
+}
+
+// spawn runs what may wait for the disk. false: we are shutting down.
+func (f *mcpFront) spawn(work func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
+		return false
+	}
+	f.wg.Go(work)
+	return true
+}
+
+// dispatch takes one request or notification, on the reading goroutine.
+func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
+	if m.id == nil {
+		switch m.method {
+		case "notifications/cancelled":
+			f.cancelled(m.params)
+		default: // initialized, roots/list_changed and all we don't know: nothing to do
+		}
+		return
+	}
+	c := &mcpCall{id: m.id, key: idKey(m.id), batch: b}
+	if !f.begin(c) {
+		f.send(b, f.p.response(m.id, nil, &rpcError{Code: codeInvalidRequest,
+			Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", m.id)}))
+		return
+	}
+	p, e := readParams(m.params)
+	c.modern = p.modern
+	if e != nil {
+		f.finish(c, nil, e)
+		return
+	}
+	switch m.method {
+	case "initialize":
+		if b != nil {
+			f.finish(c, nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: initialize can't be part of a batch"})
+			return
+		}
+		f.initialize(c, m.params)
+	case "ping":
+		if c.modern {
+			f.finish(c, nil, noMethod("ping was removed in "+modernVersion))
+			return
+		}
+		f.finish(c, json.RawMessage("{}"), nil)
+	case "server/discover":
+		f.discover(c)
+	case "subscriptions/listen":
+		if !c.modern {
+			f.finish(c, nil, noMethod(m.method+" exists in "+modernVersion+" only"))
+			return
+		}
+		f.listenTo(c, m.params)
+	case "tools/list", "tools/call":
+		if !c.modern && f.legacy.Load() == nil {
+			f.finish(c, nil, notInitialized(m.method))
+			return
+		}
+		if m.method == "tools/call" {
+			f.callTool(c, p)
+			return
+		}
+		if cursor, ok := rawString(p.cursor); !isNull(p.cursor) && !ok || cursor != "" {
+			f.finish(c, nil, badParams("cursor %s is not one of ours: all tools are on one page", p.cursor))
+			return
+		}
+		f.finish(c, f.toolsResult(c.modern), nil)
+	default:
+		f.finish(c, nil, noMethod(m.method))
+	}
+}
+
+// begin makes a request open. false: its id is in use.
+func (f *mcpFront) begin(c *mcpCall) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open[c.key] != nil {
+		return false
+	}
+	f.open[c.key] = c
+	return true
+}
+
+// finish answers a request, unless it was answered or cancelled before.
+func (f *mcpFront) finish(c *mcpCall, result json.RawMessage, e *rpcError) {
+	f.mu.Lock()
+	open := f.forgetLocked(c)
+	f.mu.Unlock()
+	if !open {
+		return
+	}
+	c.prog.end() // before the answer: no progress may follow it
+	f.send(c.batch, f.p.response(c.id, result, e))
+}
+
+func (f *mcpFront) forgetLocked(c *mcpCall) bool {
+	if f.open[c.key] != c {
+		return false
+	}
+	delete(f.open, c.key)
+	delete(f.waiters, c.waiter)
+	return true
+}
+
+func (f *mcpFront) send(b *mcpBatch, rec []byte) {
+	if b != nil {
+		b.done(rec)
+		return
+	}
+	f.p.write(rec, false)
+}
+
+// cancelled retires a request without an answer: MCP forbids a late one. The
+// turn of a client that merely timed out goes on (Claude Code: "SdkError:
+// Request timed out"); its result is kept with its session.
+func (f *mcpFront) cancelled(params json.RawMessage) {
+	key := idKey(rawField(params, "requestId"))
+	reason := strings.ToLower(stringField(params, "reason"))
+	detach := strings.Contains(reason, "timed out") || strings.Contains(reason, "timeout")
+	f.mu.Lock()
+	c := f.open[key]
+	if c == nil {
+		f.mu.Unlock()
+		return // answered before, or never ours
+	}
+	f.forgetLocked(c)
+	stage := c.stage
+	c.cancelled, c.detach = true, detach
+	f.mu.Unlock()
+	c.prog.end()
+	if c.batch != nil {
+		c.batch.done(nil)
+	}
+	if stage == callSubmitted {
+		f.cancel(c.waiter, detach)
+	}
+}
+
+// submitCall hands a request to the hub. Two calls made on the reading
+// goroutine keep their order.
+func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
+	f.mu.Lock()
+	if f.open[c.key] != c {
+		f.mu.Unlock()
+		return // cancelled while its agent file was read
+	}
+	f.lastWaiter++
+	c.waiter = f.lastWaiter
+	c.stage = callSubmitting
+	f.waiters[c.waiter] = c
+	f.mu.Unlock()
+
+	req.correlation = "mcp-" + strconv.FormatUint(uint64(c.waiter), 10)
+	f.submit(req, c.waiter)
+
+	f.mu.Lock()
+	c.stage = callSubmitted
+	cancelled, detach := c.cancelled, c.detach
+	f.mu.Unlock()
+	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
+		f.cancel(c.waiter, detach)
+	}
+}
+
+// caller is the open request of a waiter, nil for none.
+func (f *mcpFront) caller(w waiterID) *mcpCall {
+	if w == 0 {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiters[w]
+}
+
+// event implements front: progress for the caller, codex/event for those who
+// take it.
+func (f *mcpFront) event(a agentRef, w waiterID, e event) bool {
+	c := f.caller(w)
+	if c != nil {
+		c.prog.note(a, &e)
+		if e.kind == evItem && e.phase == "completed" && e.body != nil && e.body.kind == "agentMessage" &&
+			e.body.phase != "commentary" && (e.thread == "" || e.thread == a.Thread) {
+			f.mu.Lock()
+			c.lastMessage = rawField(e.raw, "item", "text")
+			f.mu.Unlock()
+		}
+	}
+	l := f.legacy.Load()
+	if l == nil || !l.forwards || c != nil && c.modern {
+		return true
+	}
+	x := codexEvents{a: a, e: &e, send: func(rec []byte) bool { return f.p.write(rec, !e.must) }}
+	if c != nil {
+		x.request = c.id
+		if e.kind == evEnded {
+			f.mu.Lock()
+			x.last = c.lastMessage
+			f.mu.Unlock()
+		}
+	}
+	return x.forward()
+}
+
+// done implements front: the one answer to a waiter.
+func (f *mcpFront) done(w waiterID, r turnResult) {
+	c := f.caller(w)
+	if c == nil {
+		return // cancelled by its client
+	}
+	if r.err != nil {
+		f.fail(c, r.err)
+		return
+	}
+	f.finish(c, f.turnAnswer(&r, c.modern), nil)
+}
+
+// fail answers with an error in the era's own form.
+func (f *mcpFront) fail(c *mcpCall, e *rpcError) {
+	if c.modern && !protocolCode(e) {
+		f.finish(c, f.errorAnswer(e), nil)
+		return
+	}
+	f.finish(c, nil, e)
+}
+
+// idKey is what two equal ids have in common: 7 and "7" differ, "a" and
+// "\u0061" don't.
+func idKey(id json.RawMessage) string {
+	if s, ok := rawString(id); ok {
+		return `"` + s
+	}
+	return string(bytes.TrimSpace(id))
+}

@@ -1,0 +1,246 @@
+package main
+
+// mcphello.go owns how a client and this server come to know each other: the
+// legacy handshake, the modern per-request _meta, server/discover and the
+// subscriptions of a modern client. mcp.go calls it on the reading goroutine.
+// It must never let one era change what the other sees.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	modernVersion = "2026-07-28"
+	latestLegacy  = "2025-11-25"
+	metaPrefix    = "io.modelcontextprotocol/"
+	serverName    = "atm-agent-mcp"
+)
+
+// mcpVersions are all the revisions served, newest first.
+func mcpVersions() []string {
+	return []string{modernVersion, latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// legacyClient is what an initialize told. It never changes.
+type legacyClient struct {
+	version  string
+	name     string
+	elicits  bool // can be asked with elicitation/create
+	forwards bool // gets codex/event
+}
+
+// instructions are shown to the model, cut at 2 KB by some clients: the facts
+// that change what it does come first.
+const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
+
+Which tool when:
+- codex: start a NEW agent with a task (prompt or agent_file). It runs one turn and returns the answer and an agent_id.
+- codex-reply: give an EXISTING agent its next message (agent_id and prompt). It remembers the whole conversation; prefer it to starting over.
+- codex with agent_id: reopen an agent that is closed, or from an earlier session of this server.
+- agent_sessions: find agents and their agent_ids. agent_status: is Codex running, which identities are taken. agent_close: end an agent and free its name.
+
+Good to know:
+- A call returns when the turn ends; long tasks take minutes. Agents are independent: start several for parallel work. Two messages to one agent run one after the other.
+- An agent knows only its prompt, its conversation and the files it can read: put goal, paths, constraints and the expected answer into the prompt.
+- identity names an agent; without one a free name is given. agent_id stays valid across restarts. threadId works wherever agent_id does.
+- sandbox limits what an agent may do (read-only, workspace-write, danger-full-access). Without it your Codex configuration decides, else workspace-write inside a repository and read-only elsewhere. Each result says which sandbox applied.
+- Actions beyond the sandbox ask for approval. Where nobody can be asked they are declined, listed under "declined", and the turn goes on.
+- A result with isError ran and failed: content says why, and codex-reply can continue that agent. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
+
+// mcpParams are the parameters that several methods share, found in one pass
+// over what may be megabytes.
+type mcpParams struct {
+	meta, name, arguments, cursor json.RawMessage
+	modern                        bool
+}
+
+// readParams finds the parameters and the era of a request. An error is one
+// of the modern _meta: half of it is no legacy request.
+func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
+	var p mcpParams
+	if isNull(raw) {
+		return p, nil
+	}
+	err := eachField(raw, func(key string, val json.RawMessage) bool {
+		switch key {
+		case "_meta":
+			p.meta = val
+		case "name":
+			p.name = val
+		case "arguments":
+			p.arguments = val
+		case "cursor":
+			p.cursor = val
+		}
+		return true
+	})
+	if err != nil {
+		return p, badParams("params must be an object")
+	}
+	if rawKind(p.meta) != '{' {
+		return p, nil
+	}
+	version := rawField(p.meta, metaPrefix+"protocolVersion")
+	caps := rawField(p.meta, metaPrefix+"clientCapabilities")
+	info := rawField(p.meta, metaPrefix+"clientInfo")
+	level := rawField(p.meta, metaPrefix+"logLevel")
+	if version == nil && caps == nil && info == nil && level == nil {
+		return p, nil
+	}
+	p.modern = true
+	word, ok := rawString(version)
+	switch {
+	case !ok:
+		return p, badParams("_meta %q must be a string, one of %s", metaPrefix+"protocolVersion", strings.Join(mcpVersions(), ", "))
+	case rawKind(caps) != '{':
+		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaPrefix+"clientCapabilities", modernVersion)
+	case info != nil && rawKind(info) != '{':
+		return p, badParams("_meta %q must be an object", metaPrefix+"clientInfo")
+	case word != modernVersion:
+		return p, &rpcError{Code: codeBadVersion,
+			Message: fmt.Sprintf("Unsupported protocol version %q: a request with this _meta is served in %s; the older versions begin with initialize", word, modernVersion),
+			Data:    toJSON(map[string]any{"supported": mcpVersions(), "requested": word})}
+	}
+	return p, nil
+}
+
+// initialize answers the legacy handshake. A second one is answered too: a
+// client that reconnects through a relay can't know that there was a first.
+func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
+	asked := stringField(params, "protocolVersion")
+	l := &legacyClient{version: latestLegacy, name: stringField(params, "clientInfo", "name")}
+	if asked != modernVersion && slices.Contains(mcpVersions(), asked) {
+		l.version = asked
+	}
+	elicitation := rawField(params, "capabilities", "elicitation")
+	// elicitation appeared in 2025-06-18; an empty object means form
+	l.elicits = l.version >= "2025-06-18" && rawKind(elicitation) == '{' &&
+		(rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
+	switch f.ForwardEvents {
+	case "on":
+		l.forwards = true
+	case "off":
+	default:
+		l.forwards = !warnsOfUnknown(l.name)
+	}
+	f.legacy.Store(l)
+	f.Log.Info("client connected", "client", l.name, "client_version", stringField(params, "clientInfo", "version"),
+		"asked", asked, "protocol", l.version, "elicitation", l.elicits, "codex_events", l.forwards)
+	f.finish(c, toJSON(struct {
+		Version      string `json:"protocolVersion"`
+		Capabilities any    `json:"capabilities"`
+		Server       any    `json:"serverInfo"`
+		Instructions string `json:"instructions"`
+	}{l.version, capabilities(), f.serverInfo(), instructions}), nil)
+}
+
+// warnsOfUnknown names the clients that log a warning for every notification
+// outside of the specification (openai/codex#4223): those on the Python SDK,
+// which calls itself "mcp" unless told otherwise.
+func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
+
+func capabilities() any {
+	return map[string]any{"tools": map[string]any{"listChanged": true}}
+}
+
+type serverInfo struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Version string `json:"version"`
+}
+
+func (f *mcpFront) serverInfo() serverInfo {
+	return serverInfo{serverName, "Codex agents", f.Version}
+}
+
+// modernMeta is the _meta of every modern result.
+func (f *mcpFront) modernMeta() map[string]any {
+	return map[string]any{metaPrefix + "serverInfo": f.serverInfo()}
+}
+
+// cacheMS is how long a modern client may keep what never changes while one
+// version of this program runs.
+const cacheMS = 3600_000
+
+// discover answers server/discover. Without the modern _meta it is an error
+// at once, on which a client falls back to initialize; Claude Code 2.1.329
+// loses 2.9 s to silence.
+func (f *mcpFront) discover(c *mcpCall) {
+	if !c.modern {
+		f.finish(c, nil, badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with initialize",
+			metaPrefix+"protocolVersion", modernVersion, metaPrefix+"clientCapabilities"))
+		return
+	}
+	f.finish(c, toJSON(struct {
+		Type         string         `json:"resultType"`
+		Versions     []string       `json:"supportedVersions"`
+		Capabilities any            `json:"capabilities"`
+		Instructions string         `json:"instructions"`
+		TTL          int            `json:"ttlMs"`
+		Scope        string         `json:"cacheScope"`
+		Meta         map[string]any `json:"_meta"`
+	}{"complete", mcpVersions(), capabilities(), instructions, cacheMS, "public", f.modernMeta()}), nil)
+}
+
+// toolsResult answers tools/list. The order is the table's, always.
+func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
+	if !modern {
+		return toJSON(map[string]any{"tools": f.list})
+	}
+	return toJSON(struct {
+		Type  string          `json:"resultType"`
+		Tools json.RawMessage `json:"tools"`
+		TTL   int             `json:"ttlMs"`
+		Scope string          `json:"cacheScope"`
+		Meta  map[string]any  `json:"_meta"`
+	}{"complete", f.list, cacheMS, "public", f.modernMeta()})
+}
+
+// listenTo opens a subscription. It stays open until the client cancels it or
+// we shut down. Of what can be asked for only the list of tools is ours, and
+// that never changes for a modern client, so nothing follows.
+func (f *mcpFront) listenTo(c *mcpCall, params json.RawMessage) {
+	want := rawField(params, "notifications")
+	if want != nil && rawKind(want) != '{' {
+		f.finish(c, nil, badParams("notifications must be an object of what to listen to"))
+		return
+	}
+	agreed := map[string]bool{}
+	if rawKind(rawField(want, "toolsListChanged")) == 't' {
+		agreed["toolsListChanged"] = true
+	}
+	f.mu.Lock()
+	c.listen = true
+	closing := f.closing
+	f.mu.Unlock()
+	f.p.notify("notifications/subscriptions/acknowledged", map[string]any{
+		"_meta":         map[string]json.RawMessage{metaPrefix + "subscriptionId": c.id},
+		"notifications": agreed,
+	}, false)
+	if closing {
+		f.finish(c, f.listenResult(c), nil)
+	}
+}
+
+func (f *mcpFront) listenResult(c *mcpCall) json.RawMessage {
+	meta := f.modernMeta()
+	meta[metaPrefix+"subscriptionId"] = c.id
+	return toJSON(map[string]any{"resultType": "complete", "_meta": meta})
+}
+
+// notInitialized refuses what came before any handshake, naming both ways in.
+func notInitialized(method string) *rpcError {
+	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
+		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
+}
+
+func badParams(format string, args ...any) *rpcError {
+	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
+}
+
+func noMethod(what string) *rpcError {
+	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
+}

@@ -1,0 +1,500 @@
+package main
+
+// mock_chaos.go owns the directives of the mock Codex's prompts: what the
+// model says and asks for, and all that can go wrong on the way. The table in
+// mockDirectives is their list. They run on the turn's goroutine. A wait must
+// go through mockTurn.wait, or an interrupt would find nobody.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// mockDirectives are the words that a prompt line can begin with.
+func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
+	return map[string]func(*mockTurn, string) mockEnd{
+		"SAY":               func(t *mockTurn, a string) mockEnd { return t.say(a, nil) },
+		"COMMENTARY":        func(t *mockTurn, a string) mockEnd { return t.say(a, "commentary") },
+		"SLOW":              slowDirective,
+		"BIG":               bigDirective,
+		"REASON":            reasonDirective,
+		"ECHO_INSTRUCTIONS": echoDirective,
+		"ECHO_SETTINGS":     func(t *mockTurn, _ string) mockEnd { return t.say(string(toJSON(t.settings)), nil) },
+		"USAGE":             func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
+		"SHELL":             shellDirective,
+		"SHELLESC":          shellEscDirective,
+		"BACKGROUND":        backgroundDirective,
+		"GRANDCHILD":        grandchildDirective,
+		"PATCH":             patchDirective,
+		"PERMISSIONS":       permissionsDirective,
+		"ASK":               askDirective,
+		"MCPASK":            mcpAskDirective,
+		"TOOL":              toolDirective,
+		"SUBAGENT":          subagentDirective,
+		"FAIL":              failDirective,
+		"NOTLOGGEDIN": func(t *mockTurn, _ string) mockEnd {
+			return failDirective(t, "401 Missing bearer or basic authentication in header")
+		},
+		"RETRY":            retryDirective,
+		"OFFLINE":          offlineDirective,
+		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
+		"STALL":            stallDirective,
+		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
+		"DROP":             dropDirective,
+		"GATE":             gateDirective,
+		"FLOOD":            floodDirective,
+		"UNKNOWN":          unknownDirective,
+		"LATE":             lateDirective,
+		"DIE":              dieDirective,
+		"KILLSELF":         killSelfDirective,
+		"CLOSEOUT":         closeOutDirective,
+		"NOEOF":            func(t *mockTurn, _ string) mockEnd { t.m.noEOF.Store(true); t.told("EOF is ignored"); return goOn },
+		"NOTERM": func(t *mockTurn, _ string) mockEnd {
+			signal.Ignore(syscall.SIGTERM)
+			t.told("TERM is ignored")
+			return goOn
+		},
+	}
+}
+
+// mockCount reads a leading number, with a fallback.
+func mockCount(arg string, fallback int) (int, string) {
+	word, rest, _ := strings.Cut(arg, " ")
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		return fallback, arg
+	}
+	return n, strings.TrimSpace(rest)
+}
+
+// slowDirective spreads a text over some milliseconds.
+func slowDirective(t *mockTurn, arg string) mockEnd {
+	ms, text := mockCount(arg, 1000)
+	if text == "" {
+		text = fmt.Sprintf("slow answer after %d ms, in small pieces", ms)
+	}
+	n := max(4, (ms+499)/500)
+	it := t.messageBegin(nil)
+	for _, p := range mockPieces(text, n) {
+		t.delta(it, p)
+		if end := t.pause(time.Duration(ms)*time.Millisecond/time.Duration(n), true); end != goOn {
+			return end // the partial message never completes
+		}
+	}
+	t.messageEnd(it, text)
+	return goOn
+}
+
+// bigDirective answers with n bytes in deltas of 16 KiB.
+func bigDirective(t *mockTurn, arg string) mockEnd {
+	n, _ := mockCount(arg, 1<<20)
+	text := strings.Repeat("0123456789abcde\n", n/16+1)[:n]
+	it := t.messageBegin(nil)
+	for _, p := range mockPieces(text, n/(16<<10)+1) {
+		t.delta(it, p)
+	}
+	t.messageEnd(it, text)
+	return goOn
+}
+
+func reasonDirective(t *mockTurn, text string) mockEnd {
+	it := t.item("reasoning", t.m.newID("rs"), map[string]any{"summary": []string{}, "content": []string{}})
+	t.started(it)
+	t.tell("item/reasoning/summaryPartAdded", map[string]any{"itemId": it["id"], "summaryIndex": 0})
+	t.event("reasoning_content_delta", map[string]any{"thread_id": t.th.ID, "turn_id": t.id, "item_id": it["id"], "delta": text, "summary_index": 0})
+	t.tell("item/reasoning/summaryTextDelta", map[string]any{"itemId": it["id"], "delta": text, "summaryIndex": 0})
+	t.event("agent_reasoning_delta", map[string]any{"delta": text})
+	it["summary"] = []string{text}
+	t.completed(it)
+	return goOn
+}
+
+// echoDirective says what the model was told.
+func echoDirective(t *mockTurn, _ string) mockEnd {
+	t.m.mu.Lock()
+	developer := append(append([]string{}, t.th.Developer...), t.extra...)
+	var user []string
+	for _, turn := range t.th.turns {
+		user = append(user, turn.Texts...)
+	}
+	base := t.th.Base
+	t.m.mu.Unlock()
+	return t.say(string(toJSON(map[string]any{"instructions": base, "developer": developer, "user": user, "settings": t.settings})), nil)
+}
+
+// grandchildDirective starts a process in the mock's own process group that
+// outlives turn and mock: only a signal to the group ends it.
+func grandchildDirective(t *mockTurn, line string) mockEnd {
+	cmd := exec.Command("/bin/sh", "-c", line)
+	cmd.Dir = t.settings.Cwd
+	if err := cmd.Start(); err != nil {
+		t.told("not started: " + err.Error())
+		return goOn
+	}
+	go func() { _ = cmd.Wait() }() // nobody asks; it only keeps zombies away while we live
+	t.told(strconv.Itoa(cmd.Process.Pid))
+	return goOn
+}
+
+// permissionsDirective asks for permissions, a JSON object.
+func permissionsDirective(t *mockTurn, arg string) mockEnd {
+	if t.m.old() {
+		t.told("unsupported call: request_permissions")
+		return goOn
+	}
+	wanted := json.RawMessage(`{"network":{"enabled":true},"fileSystem":null}`)
+	if validJSON([]byte(arg)) && arg != "" {
+		wanted = json.RawMessage(arg)
+	}
+	t.setStatus("active", "waitingOnApproval")
+	result, end := t.ask("item/permissions/requestApproval", map[string]any{"itemId": t.m.newID("call"), "environmentId": "local",
+		"startedAtMs": time.Now().UnixMilli(), "cwd": t.settings.Cwd, "reason": "need", "permissions": wanted}, "waitingOnApproval")
+	return t.heard(result, end, `{"permissions":{}}`)
+}
+
+// heard ends a question: its answer, or what stands for none, is told to the
+// model.
+func (t *mockTurn) heard(result json.RawMessage, end mockEnd, none string) mockEnd {
+	if end != goOn {
+		return end
+	}
+	t.setStatus("active")
+	if result == nil {
+		result = json.RawMessage(none)
+	}
+	t.told(string(result))
+	t.toolEnded()
+	return goOn
+}
+
+// askDirective asks the user one question with two options.
+func askDirective(t *mockTurn, question string) mockEnd {
+	params := map[string]any{"itemId": t.m.newID("call"), "questions": []any{map[string]any{"id": "q1", "header": "Pick", "question": question, "isOther": true, "isSecret": false,
+		"options": []any{map[string]any{"label": "A", "description": "a"}, map[string]any{"label": "B", "description": "b"}}}}}
+	if !t.m.old() {
+		t.setStatus("active", "waitingOnUserInput")
+		params["isBlocking"], params["autoResolutionMs"] = false, nil
+	}
+	result, end := t.ask("item/tool/requestUserInput", params, "waitingOnUserInput")
+	return t.heard(result, end, `{"answers":{}}`)
+}
+
+// mcpAskDirective is an MCP server's question. 0.104 can't ask a client: the
+// call hangs until it is interrupted.
+func mcpAskDirective(t *mockTurn, message string) mockEnd {
+	if t.m.old() {
+		t.event("elicitation_request", map[string]any{"server_name": "mock", "message": message})
+		return t.wait(nil, false)
+	}
+	t.setStatus("active", "waitingOnApproval")
+	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": "mock", "mode": "form", "_meta": nil, "message": message,
+		"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}}, "waitingOnApproval")
+	return t.heard(result, end, `{"action":"decline"}`)
+}
+
+// toolDirective calls one of the thread's dynamicTools.
+func toolDirective(t *mockTurn, arg string) mockEnd {
+	name, args, _ := strings.Cut(arg, " ")
+	if args == "" || !validJSON([]byte(args)) {
+		args = "{}"
+	}
+	known := false
+	for _, tool := range t.th.Tools { // fixed at birth
+		known = known || stringField(tool, "name") == name
+	}
+	t.toolBegins()
+	if !known {
+		t.told("unsupported call: " + name)
+		t.toolEnded()
+		return goOn
+	}
+	call := t.m.newID("call")
+	it := t.item("dynamicToolCall", call, map[string]any{"namespace": nil, "tool": name, "arguments": json.RawMessage(args), "status": "inProgress", "contentItems": nil, "success": nil, "durationMs": nil})
+	params := map[string]any{"callId": call, "tool": name, "arguments": json.RawMessage(args)}
+	if !t.m.old() { // 0.104 shows no item
+		t.started(it)
+		params["namespace"] = nil
+	}
+	t.event("dynamic_tool_call_request", map[string]any{"callId": call, "turnId": t.id, "tool": name, "arguments": json.RawMessage(args)})
+	result, end := t.ask("item/tool/call", params, "")
+	said, success := "dynamic tool request failed", false
+	if result != nil {
+		var items []json.RawMessage
+		said = "dynamic tool response was invalid"
+		if json.Unmarshal(rawField(result, "contentItems"), &items) == nil && rawField(result, "success") != nil {
+			said, success = "", string(rawField(result, "success")) == "true"
+			for _, c := range items {
+				said += stringField(c, "text")
+			}
+			it["contentItems"] = items
+		}
+	}
+	if end == gone {
+		return end
+	}
+	it["status"], it["success"], it["durationMs"] = "completed", success, 1
+	if !success {
+		it["status"] = "failed"
+	}
+	if !t.m.old() {
+		t.completed(it) // before the interrupt's answer, as measured
+	}
+	if end != goOn {
+		return end
+	}
+	t.told(said)
+	t.toolEnded()
+	return goOn
+}
+
+// subagentDirective spawns a thread that does the given directives, which are
+// separated by " ;; ". Models of the 5.6 and 6 families show it as
+// subAgentActivity, others as collabAgentToolCall, which names the thread only
+// after its first event. It may outlive the parent's turn.
+func subagentDirective(t *mockTurn, arg string) mockEnd {
+	m := t.m
+	prompt := strings.ReplaceAll(arg, " ;; ", "\n")
+	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true}
+	t.toolBegins()
+	v2 := m.new() && (strings.HasPrefix(t.settings.Model, "gpt-6") || strings.HasPrefix(t.settings.Model, "gpt-5.6"))
+	activity := func(t *mockTurn, id, kind string) map[string]any {
+		return t.item("subAgentActivity", id, map[string]any{"model": mockNull(t.settings.Model), "reasoningEffort": mockNull(t.settings.Effort), "kind": kind, "agentThreadId": child.ID, "agentPath": "/root/" + child.ID[:8]})
+	}
+	call := m.newID("call")
+	it := t.item("collabAgentToolCall", call, map[string]any{"tool": "spawnAgent", "status": "inProgress", "senderThreadId": t.th.ID, "receiverThreadIds": []string{},
+		"prompt": prompt, "model": "", "reasoningEffort": "medium", "agentsStates": map[string]any{}})
+	if v2 {
+		it = activity(t, call, "started")
+	}
+	t.started(it)
+	m.load(child)
+	m.setStatus(child, child.status)
+	if !v2 {
+		it["status"], it["receiverThreadIds"], it["model"], it["reasoningEffort"] = "completed", []string{child.ID}, t.settings.Model, mockNull(t.settings.Effort)
+		it["agentsStates"] = map[string]any{child.ID: map[string]any{"status": "pendingInit", "message": nil}}
+	}
+	t.completed(it)
+	sub := &mockTurn{m: m, th: child, id: newMockID(), begun: time.Now(), stop: make(chan struct{}), wake: make(chan struct{}, 1), usage: 100, settings: t.settings}
+	sub.rec = &mockTurnRecord{ID: sub.id, Status: "inProgress", Started: sub.begun.Unix(), Items: []json.RawMessage{}}
+	if v2 {
+		sub.after = append(sub.after, func() {
+			done := activity(t, "subagent-completed-"+sub.id, "completed")
+			t.started(done)
+			t.completed(done)
+		})
+	}
+	m.mu.Lock()
+	child.active, child.turns = sub, append(child.turns, sub.rec)
+	m.mu.Unlock()
+	m.turns.Add(1)
+	go sub.run(toJSON([]any{map[string]any{"type": "text", "text": prompt}})) // ends with its turn or the process; turns counts it
+	t.told(string(toJSON(map[string]any{"agent_id": child.ID})))
+	t.toolEnded()
+	return goOn
+}
+
+// failDirective ends the turn with the model API's error: an HTTP status, or
+// a word such as context_length_exceeded, and a message.
+func failDirective(t *mockTurn, arg string) mockEnd {
+	code, msg, _ := strings.Cut(arg, " ")
+	n, _ := strconv.Atoi(code)
+	http := func(status string) mockEnd {
+		text := fmt.Sprintf("unexpected status %s: %s, url: https://api.openai.com/v1/responses", status, msg)
+		if t.m.old() {
+			return t.fail(text, "other", "other")
+		}
+		return t.fail(text, map[string]any{"httpConnectionFailed": map[string]any{"httpStatusCode": n}}, nil)
+	}
+	switch code {
+	case "500":
+		return t.fail("We're currently experiencing high demand, which may cause temporary errors.", "internalServerError", "internal_server_error")
+	case "429":
+		return t.fail("exceeded retry limit, last status: 429 Too Many Requests", map[string]any{"responseTooManyFailedAttempts": map[string]any{"httpStatusCode": 429}}, "other")
+	case "401":
+		return http("401 Unauthorized")
+	case "403":
+		return http("403 Forbidden")
+	case "404":
+		return http("404 Not Found")
+	case "503":
+		return http("503 Service Unavailable")
+	case "context_length_exceeded":
+		return t.fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying.", "contextWindowExceeded", "context_window_exceeded")
+	case "insufficient_quota":
+		return t.fail("Quota exceeded. Check your plan and billing details.", "usageLimitExceeded", "usage_limit_exceeded")
+	}
+	return t.fail(strings.TrimSpace(msg), "other", "other")
+}
+
+// retryDirective shows n errors that Codex gets over.
+func retryDirective(t *mockTurn, arg string) mockEnd {
+	n, _ := mockCount(arg, 2)
+	for i := range n {
+		t.retrying(fmt.Sprintf("Reconnecting... %d/%d", i+1, n), "stream disconnected before completion: Transport error: network error: error decoding response body")
+	}
+	return goOn
+}
+
+// offlineDirective is a network that never comes back (fact 17).
+func offlineDirective(t *mockTurn, _ string) mockEnd {
+	for {
+		t.retrying("Reconnecting... waiting for network", "Connection failed: error sending request")
+		if end := t.pause(50*time.Millisecond, true); end != goOn {
+			return end
+		}
+	}
+}
+
+// stallDirective never ends; heed has seen to it that interrupts are answered.
+func stallDirective(t *mockTurn, _ string) mockEnd {
+	<-t.m.done
+	return gone
+}
+
+// dropDirective makes the next request of a method vanish.
+func dropDirective(t *mockTurn, method string) mockEnd {
+	t.m.mu.Lock()
+	t.m.drop[method]++
+	t.m.mu.Unlock()
+	return goOn
+}
+
+// gateDirective waits until a file exists.
+func gateDirective(t *mockTurn, path string) mockEnd {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return goOn
+		}
+		if end := t.pause(2*time.Millisecond, true); end != goOn {
+			return end
+		}
+	}
+}
+
+// floodDirective sends n deltas as fast as the client reads, numbered, each
+// of some bytes: the child of the benchmarks.
+func floodDirective(t *mockTurn, arg string) mockEnd {
+	n, rest := mockCount(arg, 20000)
+	size, _ := mockCount(rest, 32)
+	size = max(size, 9)
+	it := t.messageBegin(nil)
+	pad := " " + strings.Repeat("x", size-9)
+	params := map[string]any{"threadId": t.th.ID, "turnId": t.id, "itemId": it["id"], "delta": "########" + pad}
+	rec := string(toJSON(map[string]any{"method": "item/agentMessage/delta", "params": params}))
+	if !t.m.old() {
+		rec = rec[:len(rec)-1] + `,"emittedAtMs":` + strconv.FormatInt(time.Now().UnixMilli(), 10) + "}"
+	}
+	head, tail, _ := strings.Cut(rec, "########")
+	var text strings.Builder
+	chunk := make([]byte, 0, chunkSize)
+	for i := range n {
+		num := fmt.Appendf(nil, "%08d", i)
+		if text.Len() < 1<<20 {
+			text.Write(num)
+			text.WriteString(pad)
+		}
+		chunk = append(append(append(chunk, head...), num...), tail...)
+		if len(chunk)+len(rec)+64 > chunkSize || i == n-1 {
+			t.m.peer.write(chunk, false) // the newline between two records is the frame's
+			chunk = chunk[:0]
+			for t.m.peer.queued() > 4<<20 {
+				if end := t.wait(t.m.out.written, true); end != goOn {
+					return end
+				}
+			}
+			continue
+		}
+		chunk = append(chunk, '\n')
+	}
+	t.messageEnd(it, text.String())
+	return goOn
+}
+
+// unknownDirective sends what no version knows, repeatable by its seed:
+// notifications, fields, item types, enum words, and one server request.
+func unknownDirective(t *mockTurn, arg string) mockEnd {
+	seed, _ := mockCount(arg, 1)
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	word := func() string { return fmt.Sprintf("zz%x", r.Uint32()) }
+	junk := func() any {
+		return []any{nil, true, -1.5e300, word(), []any{word(), []any{}}, map[string]any{word(): map[string]any{}}, "\u2028\U0001f600\\\"\n"}[r.IntN(7)]
+	}
+	for range 4 + r.IntN(8) {
+		switch r.IntN(6) {
+		case 0:
+			t.m.notify(word()+"/"+word(), map[string]any{word(): junk()})
+		case 1:
+			t.tell("item/"+word()+"/delta", map[string]any{"itemId": word(), "delta": junk()})
+		case 2:
+			it := t.item(word(), t.m.newID("zz"), map[string]any{word(): junk(), "status": word()})
+			t.started(it)
+			t.completed(it)
+		case 3:
+			t.tell("item/agentMessage/delta", map[string]any{"itemId": word(), "delta": "", word(): junk()})
+		case 4:
+			t.m.notify("thread/status/changed", map[string]any{"threadId": t.th.ID, "status": map[string]any{"type": word(), word(): junk()}})
+		case 5:
+			t.m.notify("error", map[string]any{"threadId": t.th.ID, "turnId": t.id, "willRetry": true, "error": map[string]any{"message": word(), "codexErrorInfo": map[string]any{word(): junk()}}})
+		}
+	}
+	said := "answered with an error"
+	answered := make(chan struct{})
+	t.m.peer.call("item/"+word()+"/requestApproval", map[string]any{"threadId": t.th.ID, "turnId": t.id, "itemId": word(), word(): junk()}, 0, func(result json.RawMessage, err error) {
+		if err == nil {
+			said = "answered with " + string(result)
+		}
+		close(answered)
+	})
+	if end := t.wait(answered, false); end != goOn {
+		return end
+	}
+	t.told("the unknown request was " + said)
+	return goOn
+}
+
+// lateDirective says something after turn/completed, with the old turn id.
+func lateDirective(t *mockTurn, text string) mockEnd {
+	t.after = append(t.after, func() { t.lateMessage(text) })
+	return goOn
+}
+
+// dieDirective ends the process: DIE code [stderr line].
+func dieDirective(t *mockTurn, arg string) mockEnd {
+	code, line := mockCount(arg, 1)
+	if line != "" {
+		fmt.Fprintln(t.m.stderr, line)
+	}
+	t.m.exit(code)
+	<-t.m.done
+	return gone
+}
+
+// killSelfDirective dies by a signal, given by number or by one of these names.
+func killSelfDirective(t *mockTurn, arg string) mockEnd {
+	n, _ := mockCount(arg, map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "SEGV": 11, "TERM": 15}[strings.TrimPrefix(arg, "SIG")])
+	t.m.peer.closeOut(mockFlush)
+	signal.Reset(syscall.Signal(n))
+	if p, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = p.Signal(syscall.Signal(n)) // if it fails we live on, and the test sees that
+	}
+	<-t.m.done
+	return gone
+}
+
+// closeOutDirective closes stdout and lives on.
+func closeOutDirective(t *mockTurn, _ string) mockEnd {
+	t.m.peer.closeOut(mockFlush)
+	if c, ok := t.m.out.w.(io.Closer); ok {
+		_ = c.Close() // the reader sees the end either way
+	}
+	return t.wait(nil, false)
+}

@@ -1,0 +1,529 @@
+package main
+
+// opening.go owns how a session gets its place: room, identity, child,
+// settings, thread lock, and how it gives them back. Everything here that
+// waits runs in the hub's goroutines; the session takes the finished place as
+// a letter and owns it from then on. Whatever fails gives back what was taken.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// catalogLimit is how long the user's Codex configuration may take to read.
+const catalogLimit = 10 * time.Second
+
+// opening is the place of one session: what it holds while it is open.
+type opening struct {
+	err     *rpcError
+	rec     record
+	lease   *lease
+	tlock   *lease
+	be      backend
+	policy  policy
+	spec    threadSpec
+	told    contextFacts
+	notes   []string // what the first result is to say
+	resume  string   // block for the next prompt
+	fresh   string   // developer instructions for a new thread, where the old is gone
+	revived bool     // the session had a life before
+	adopted bool     // a thread that only Codex knew
+}
+
+// identity is "" before there is a place.
+func (p *opening) identity() string {
+	if p == nil {
+		return ""
+	}
+	return p.rec.Identity
+}
+
+// release gives identity and thread back. It may be called twice.
+func (p *opening) release() {
+	p.unlockThread()
+	if p.lease != nil {
+		p.lease.release()
+		p.lease = nil
+	}
+}
+
+func (p *opening) unlockThread() {
+	if p.tlock != nil {
+		p.tlock.release()
+		p.tlock = nil
+	}
+}
+
+// past is the digest block that stands for a history Codex has lost.
+func (p *opening) past() string {
+	d := p.rec.Digest
+	text := digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles)
+	return resumeBlock(p.rec.Identity, deref(p.rec.RepoName), deref(p.rec.Branch), text)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// noteStart, noteEnd and noteOver keep the record in step with the turns.
+func (p *opening) noteStart(t *turn, facts contextFacts, now time.Time) {
+	r := &p.rec
+	r.Status, r.Interrupted, r.LastActive = "busy", false, now.UTC()
+	r.Turns++
+	r.LastTurnID, r.LastTurnStatus = "", "running"
+	r.CWD = p.policy.Settings.Cwd
+	r.RepoRoot, r.RepoName, r.Branch = facts.Repo.Root, facts.Repo.Name, facts.Repo.Branch
+	r.Context = toJSON(facts)
+	if t.req.source == sourceClient {
+		r.Digest.LastPrompt = clipUTF8(t.req.prompt, maxDigestPrompt)
+	}
+}
+
+func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
+	r := &p.rec
+	r.Status, r.LastActive = "idle", now.UTC()
+	r.LastTurnID, r.LastTurnStatus = t.id, t.status(how)
+	r.LastError = ""
+	if t.run.err != nil {
+		r.LastError = clip(t.run.err.Message, 500)
+	}
+	if text := t.run.text(); text != "" {
+		r.Digest.LastAnswer = clipUTF8(text, maxDigestAnswer)
+	}
+	seen := map[string]bool{}
+	for _, f := range r.Digest.TouchedFiles {
+		seen[f] = true
+	}
+	for _, f := range t.run.files() {
+		if !seen[f] {
+			r.Digest.TouchedFiles = append(r.Digest.TouchedFiles, f)
+		}
+	}
+	if n := len(r.Digest.TouchedFiles); n > maxTouched {
+		r.Digest.TouchedFiles = r.Digest.TouchedFiles[n-maxTouched:]
+	}
+}
+
+func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
+	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
+}
+
+// status is the word of agent_sessions for a session that ended so.
+func (e ending) status() string {
+	switch e {
+	case endPark:
+		return "parked"
+	case endShutdown, endGone:
+		return "stale"
+	case endClose:
+		return "closed"
+	case endBroken:
+		return "broken"
+	case endNone, endFailed:
+	}
+	return ""
+}
+
+func (e ending) String() string {
+	if e == endFailed {
+		return "could not be opened"
+	}
+	return e.status()
+}
+
+// opener makes sessions ready. Its methods wait: they run in the hub's
+// goroutines.
+type opener struct {
+	h  *hub
+	mu sync.Mutex // one session at a time finds room and a name
+}
+
+// prepare gets a place ready and posts it to the session. rec is nil for a
+// new session.
+func (o *opener) prepare(s *session, req turnRequest, rec *record) {
+	p := o.place(s, req, rec)
+	if !s.prepared(p) {
+		p.release()
+		o.h.forget(s) // it had ended; its name was entered after that
+	}
+}
+
+// place does what prepare promises. On an error the place holds nothing.
+func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
+	p := &opening{revived: rec != nil, notes: req.notes}
+	fail := func(err *rpcError) *opening {
+		p.release()
+		p.err = err
+		return p
+	}
+	if rec != nil {
+		p.rec = *rec
+		p.adopted = rec.Status == ""
+	} else {
+		p.rec = record{AgentID: s.agentID, Backend: "codex", Team: o.h.cfg.team, Tag: req.tag,
+			AgentName: req.agentName, AgentSource: req.agentSource, StartedAt: time.Now().UTC()}
+	}
+	if p.rec.StartedAt.IsZero() {
+		p.rec.StartedAt = time.Now().UTC()
+	}
+	mergeOptions(&p.rec.Settings, req.options)
+	if req.role != "" {
+		p.rec.Role = req.role
+	} else if p.rec.Role == "" {
+		p.rec.Role = o.h.cfg.defaultRole
+	}
+	if req.tag != "" {
+		p.rec.Tag = req.tag
+	}
+	var asRole role
+	if p.rec.Role != "" {
+		var err error
+		if asRole, err = o.h.cfg.role(p.rec.Role); err != nil {
+			return fail(proxyError(codeInvalidSession, err.Error(), "role", p.rec.Role))
+		}
+	}
+	cwd, err := o.cwdFor(req.cwd, p.rec.CWD)
+	if err != nil {
+		return fail(err)
+	}
+	p.rec.CWD = cwd
+
+	if err := o.takeName(s, p, req); err != nil {
+		return fail(err)
+	}
+	if p.rec.BackendID != "" {
+		lock, err := o.h.reg.lockThread(p.rec.BackendID, s.agentID)
+		if err != nil {
+			return fail(heldError(err, p.rec.Identity, ""))
+		}
+		p.tlock = lock
+		if err := o.latest(p, req); err != nil {
+			return fail(err)
+		}
+	}
+	if p.be, err = o.h.child.ready(o.h.life); err != nil {
+		return fail(err)
+	}
+	if err := o.settle(p, asRole); err != nil {
+		return fail(err)
+	}
+	return p
+}
+
+// latest reads the record again, now that nobody else can write it: another
+// instance may have closed the session since it was looked up.
+func (o *opener) latest(p *opening, req turnRequest) *rpcError {
+	now, err := o.h.reg.load(p.rec.AgentID)
+	if err != nil {
+		return nil // nothing on disk: persist_threads = false, or a thread that only Codex knew
+	}
+	if req.mode == modeReply {
+		if err := replyRefusal(now); err != nil {
+			return err
+		}
+	}
+	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.unknown = now.Status, now.Digest, now.Turns, now.Context, now.unknown
+	return nil
+}
+
+// cwdFor resolves a session's directory (FR-2.4): the caller's, else where it
+// was, else the repository's root, else where we were started.
+func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
+	base := o.h.cfg.cwd
+	switch {
+	case asked != "":
+		if before != "" {
+			base = before
+		}
+		return checkCwd(asked, base, o.h.cfg.home)
+	case before != "":
+		return checkCwd(before, base, o.h.cfg.home)
+	}
+	if root := readRepo(base).Root; root != nil {
+		return *root, nil
+	}
+	return checkCwd(base, base, o.h.cfg.home)
+}
+
+// takeName finds room for the session and leases its identity. One session
+// at a time, so that two can't take the last place or the same name.
+func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.makeRoom(); err != nil {
+		return err
+	}
+	name, implied := o.wantedName(p, req)
+	if !implied {
+		l, err := o.leaseWith(name, s.agentID)
+		if err != nil {
+			return heldError(err, name, o.h.reg.freeIdentity(name))
+		}
+		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
+	} else {
+		l, err := o.leaseWith(name, s.agentID)
+		var held *leaseHeld
+		if errors.As(err, &held) {
+			l, err = o.h.reg.acquireFree(name, s.agentID)
+		}
+		if err != nil {
+			return heldError(err, name, "")
+		}
+		p.lease, p.rec.Identity, p.rec.Implied = l, l.name, true
+	}
+	o.h.mu.Lock()
+	o.h.names[strings.ToLower(p.rec.Identity)] = s
+	o.h.mu.Unlock()
+	o.h.book.named(p.rec.Identity)
+	return nil
+}
+
+// wantedName is the identity a session is to have, and whether nobody asked
+// for it by name (FR-2.5).
+func (o *opener) wantedName(p *opening, req turnRequest) (string, bool) {
+	switch {
+	case req.identity != "":
+		return req.identity, false
+	case p.rec.Identity != "":
+		return p.rec.Identity, p.rec.Implied
+	case req.implied != "":
+		return req.implied, true
+	}
+	// --identity is asked for by name, once: the first session takes it.
+	if o.h.cfg.identityExplicit {
+		o.h.mu.Lock()
+		taken := o.h.names[strings.ToLower(o.h.cfg.identity)] != nil
+		o.h.mu.Unlock()
+		return o.h.cfg.identity, taken
+	}
+	return o.h.cfg.identity, true
+}
+
+// leaseWith leases name, taking over the lease that --identity made at start.
+func (o *opener) leaseWith(name, agentID string) (*lease, error) {
+	o.h.mu.Lock()
+	r := o.h.reserved
+	if r != nil && strings.EqualFold(o.h.cfg.identity, name) {
+		o.h.reserved = nil
+	} else {
+		r = nil
+	}
+	o.h.mu.Unlock()
+	if r != nil {
+		return r, r.assign(agentID)
+	}
+	return o.h.reg.acquire(name, agentID)
+}
+
+// reserve leases --identity at start, trying for 2 s: a client that restarts
+// us may not have let the old process die yet. Held longer, every call that
+// wants it is answered with who holds it.
+func (o *opener) reserve() {
+	if !o.h.cfg.identityExplicit {
+		return
+	}
+	o.h.goWork(func() {
+		deadline := time.NewTimer(2 * time.Second)
+		defer deadline.Stop()
+		for {
+			l, err := o.h.reg.acquire(o.h.cfg.identity, "")
+			if err == nil {
+				o.h.mu.Lock()
+				if o.h.life.Err() != nil || o.h.names[strings.ToLower(o.h.cfg.identity)] != nil {
+					o.h.mu.Unlock()
+					l.release()
+					return
+				}
+				o.h.reserved = l
+				o.h.mu.Unlock()
+				o.h.book.named(o.h.cfg.identity)
+				return
+			}
+			var held *leaseHeld
+			if errors.As(err, &held) && held.ours {
+				return // a first session was quicker
+			}
+			select {
+			case <-deadline.C:
+				o.h.log.Warn("identity is held", "identity", o.h.cfg.identity, "err", err)
+				return
+			case <-o.h.life.Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+}
+
+// makeRoom parks the least recently used idle session with an implied
+// identity while the table is full (FR-3.3). It waits for the parking.
+func (o *opener) makeRoom() *rpcError {
+	for {
+		o.h.mu.Lock()
+		n := len(o.h.names)
+		var oldest *session
+		for _, other := range o.h.names {
+			v := other.shown.Load()
+			if v.Status == "idle" && v.implied && (oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
+				oldest = other
+			}
+		}
+		o.h.mu.Unlock()
+		if n < o.h.cfg.maxConcurrentThreads {
+			return nil
+		}
+		if oldest == nil {
+			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", n, o.h.cfg.maxConcurrentThreads))
+		}
+		done := make(chan struct{})
+		if oldest.end(endPark, func(closeResult, *rpcError) { close(done) }) {
+			<-done
+		}
+	}
+}
+
+// settle decides a session's settings and what its thread is opened with.
+func (o *opener) settle(p *opening, asRole role) *rpcError {
+	opts := optionsOf(&p.rec.Settings)
+	info := p.be.info()
+	var profile map[string]any
+	if opts.Profile != "" && info.atLeast(148) { // newer Codex takes no profile itself
+		var err *rpcError
+		if profile, err = loadProfile(o.codexHome(), opts.Profile); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(o.h.life, catalogLimit)
+	defer cancel()
+	user, cerr := p.be.catalog(ctx, "config", p.rec.CWD)
+	if cerr != nil {
+		user = nil
+		o.h.log.Warn("the user's Codex configuration could not be read", "err", cerr)
+	}
+	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
+	pol, err := resolvePolicy(policyInput{
+		Options: opts, Role: asRole, Model: o.h.cfg.model, Effort: o.h.cfg.effort,
+		Sandbox: o.h.cfg.sandbox, Approval: o.h.cfg.approvalPolicy, MaxSandbox: o.h.cfg.maxSandbox, ReadOnly: o.h.cfg.readonly,
+		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: o.h.cfg.home, RepoRoot: deref(facts.Repo.Root)})
+	if err != nil {
+		return err
+	}
+	p.policy = pol
+	p.notes = append(p.notes, pol.Notes...)
+	dev, err := o.instructions(p, opts, asRole, facts)
+	if err != nil {
+		return err
+	}
+	p.fresh = dev
+	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
+		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
+		Recover: p.rec.Status == "broken"}
+	p.told = facts
+	if p.revived && !p.adopted {
+		p.told = contextFacts{}
+		_ = json.Unmarshal(p.rec.Context, &p.told) // unreadable: the agent is told everything anew
+	}
+	return nil
+}
+
+// instructions are the developer instructions of a thread's first turn.
+func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
+	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
+		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
+	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
+		in.Approvals = "client"
+	}
+	if in.Caller == "" { // Codex drops the config key where the parameter is sent, and ours is
+		in.Caller = stringField(p.policy.Config, "developer_instructions")
+	}
+	for _, f := range []struct {
+		path string
+		into *string
+	}{{o.h.cfg.basePromptFile, &in.BasePrompt}, {o.h.cfg.extraInstructionsFile, &in.Extra}} {
+		if f.path == "" {
+			continue
+		}
+		text, err := loadPromptFile(f.path)
+		if err != nil {
+			return "", proxyError(codeInvalidSession, err.Error())
+		}
+		*f.into = text
+	}
+	return developerInstructions(in), nil
+}
+
+// codexHome is where Codex keeps its own configuration.
+func (o *opener) codexHome() string {
+	if dir := os.Getenv("CODEX_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(o.h.cfg.home, ".codex")
+}
+
+// bindThread locks a thread that the child has just named and puts it into
+// the record.
+func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
+	lock, err := o.h.reg.lockThread(thread, agentID)
+	if err != nil {
+		return heldError(err, p.rec.Identity, "")
+	}
+	p.unlockThread()
+	p.tlock, p.rec.BackendID = lock, thread
+	if p.rec.SummaryDir == "" {
+		p.rec.SummaryDir = filepath.Join(o.h.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
+	}
+	return nil
+}
+
+// reopen opens a session's thread in the next child (restart_child).
+func (o *opener) reopen(s *session) { s.reopened(o.h.child.ready(o.h.life)) }
+
+// heldError says who holds an identity or a thread, and a free name if there
+// is one.
+func heldError(err error, identity, free string) *rpcError {
+	var name *leaseHeld
+	if errors.As(err, &name) {
+		msg := name.Error()
+		if free != "" {
+			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}", free, name.agentID)
+		}
+		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity, "pid", name.pid)
+	}
+	var thread *threadHeld
+	if errors.As(err, &thread) {
+		return proxyError(codeIdentityConflict, thread.Error()+"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid", thread.pid)
+	}
+	return proxyError(codeInvalidSession, err.Error(), "identity", identity)
+}
+
+// mergeOptions puts what a call asked for over what the session had.
+func mergeOptions(r *recordSettings, o sessionOptions) {
+	for _, f := range []struct {
+		into *string
+		from string
+	}{{&r.Model, o.Model}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox}, {&r.BaseInstructions, o.BaseInstructions},
+		{&r.DeveloperInstructions, o.DeveloperInstructions}, {&r.CompactPrompt, o.CompactPrompt}, {&r.Profile, o.Profile}} {
+		if f.from != "" {
+			*f.into = f.from
+		}
+	}
+	if o.Config != nil {
+		r.Config = o.Config
+	}
+}
+
+// optionsOf is the way back: what was asked for, to be decided anew.
+func optionsOf(r *recordSettings) sessionOptions {
+	return sessionOptions{Model: r.Model, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox, Config: r.Config,
+		BaseInstructions: r.BaseInstructions, DeveloperInstructions: r.DeveloperInstructions, CompactPrompt: r.CompactPrompt, Profile: r.Profile}
+}

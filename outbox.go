@@ -1,0 +1,127 @@
+package main
+
+// outbox.go owns the queue between everybody who writes to a stream and the
+// one goroutine that does. Records leave in the order they came, so a
+// response can't overtake the notifications before it. Putting never blocks;
+// what may be dropped is dropped past the budget (FR-19.4), what may not is
+// kept. The peer owns one.
+
+import (
+	"io"
+	"sync"
+	"time"
+)
+
+type outbox struct {
+	w      io.Writer
+	budget int
+	onErr  func(error)
+	done   chan struct{} // closed when the writing goroutine has ended
+
+	mu      sync.Mutex // guards the fields below
+	wake    sync.Cond
+	chunks  [][]byte // framed records not yet taken by the writer
+	spare   []byte   // one empty chunk kept for the next record
+	waiting int      // bytes in chunks and in the writer's hand
+	closed  bool
+	dead    bool // a write failed: everything is dropped from now on
+}
+
+// chunkSize is what one write takes: a pipe holds no more, and memory grows
+// by no more at a time, so a stalled reader costs the budget and not twice.
+const chunkSize = 64 << 10
+
+// newOutbox starts the writing goroutine; close ends it. onErr may be nil.
+func newOutbox(w io.Writer, budget int, onErr func(error)) *outbox {
+	o := &outbox{w: w, budget: budget, onErr: onErr, done: make(chan struct{})}
+	o.wake.L = &o.mu
+	go o.run()
+	return o
+}
+
+// put queues one record. It reports false when the record was dropped: the
+// stream is closed or dead, or the record is droppable and the budget spent.
+func (o *outbox) put(rec []byte, mode framing, droppable bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.dead {
+		return false
+	}
+	if droppable && o.waiting+len(rec) > o.budget {
+		return false
+	}
+	last := len(o.chunks) - 1
+	if last < 0 || len(o.chunks[last])+len(rec)+64 > cap(o.chunks[last]) {
+		chunk := o.spare
+		o.spare = nil
+		if cap(chunk) < len(rec)+64 {
+			chunk = make([]byte, 0, max(chunkSize, len(rec)+64))
+		}
+		o.chunks = append(o.chunks, chunk)
+		last++
+	}
+	before := len(o.chunks[last])
+	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
+	o.waiting += len(o.chunks[last]) - before
+	o.wake.Signal()
+	return true
+}
+
+// size is how many bytes wait for the other side.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting
+}
+
+// run is the writing goroutine. It writes all that waits in few calls, so a
+// burst costs little and a lone record waits for nothing.
+func (o *outbox) run() {
+	defer close(o.done)
+	for {
+		o.mu.Lock()
+		for len(o.chunks) == 0 && !o.closed {
+			o.wake.Wait()
+		}
+		if len(o.chunks) == 0 {
+			o.mu.Unlock()
+			return
+		}
+		chunk := o.chunks[0]
+		o.chunks[0] = nil
+		o.chunks = o.chunks[1:]
+		o.mu.Unlock()
+
+		_, err := o.w.Write(chunk)
+
+		o.mu.Lock()
+		o.waiting -= len(chunk)
+		if cap(chunk) == chunkSize {
+			o.spare = chunk[:0]
+		}
+		if err != nil {
+			o.dead, o.chunks, o.waiting = true, nil, 0
+		}
+		o.mu.Unlock()
+		if err != nil {
+			if o.onErr != nil {
+				o.onErr(err)
+			}
+			return
+		}
+	}
+}
+
+// close lets the writer finish what is queued, for at most grace.
+func (o *outbox) close(grace time.Duration) {
+	o.mu.Lock()
+	o.closed = true
+	o.wake.Signal()
+	o.mu.Unlock()
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-o.done:
+	case <-t.C:
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+// Names and directories: which names may become paths, and where the team's files and ours are.
+// config.go asks it once at start; tools and commands ask it about every name a caller gives, so that a name is
+// checked where it enters and never again (style: names that become paths).
+// It creates nothing and keeps nothing.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+var identityRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// validIdentity checks an agent's name: the rule of Claude Code's own Agent tool, so that Claude can write to it.
+// Identities are compared without case (strings.EqualFold).
+func validIdentity(s string) error {
+	switch {
+	case s == "":
+		return errors.New("an identity can't be empty")
+	case len(s) > 64:
+		return fmt.Errorf("identity %q is longer than 64 characters", cutName(s))
+	case !identityRule.MatchString(s) || !filepath.IsLocal(s): // IsLocal: on Windows, NUL and its like are devices
+		return fmt.Errorf("identity %q is no name: use letters a-z, digits, - and _, and begin with a letter or digit", s)
+	}
+	return nil
+}
+
+// validTeam checks a team's name. Existing team directories are taken as they are, so it asks only for one plain
+// path element that doesn't begin with a dot (teams/.archives is not a team).
+func validTeam(s string) error {
+	switch {
+	case strings.TrimSpace(s) == "":
+		return errors.New("a team name can't be empty")
+	case len(s) > 255:
+		return fmt.Errorf("team name %q is longer than 255 bytes", cutName(s))
+	case strings.ContainsAny(s, `/\`) || !filepath.IsLocal(s):
+		return fmt.Errorf("team name %q is a path: give the name of one directory in the teams folder", s)
+	case strings.HasPrefix(s, "."):
+		return fmt.Errorf("team name %q begins with a dot", s)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
+		return fmt.Errorf("team name %q has a character that can't be printed", s)
+	}
+	return nil
+}
+
+// cutName shortens a name for an error message.
+func cutName(s string) string {
+	const most = 40
+	for i := range s {
+		if i >= most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// nearest returns the word of a list that a mistyped word most likely means, "" when none is near.
+func nearest(word string, of []string) string {
+	best, least := "", 1+max(1, min(utf8.RuneCountInString(word), 24)/3)
+	if len(word) > 256 {
+		return ""
+	}
+	w := []rune(strings.ToLower(word))
+	for _, o := range of {
+		if d := editDistance(w, []rune(strings.ToLower(o))); d < least {
+			best, least = o, d
+		}
+	}
+	return best
+}
+
+// editDistance counts insertions, deletions, replacements and swaps of neighbours.
+func editDistance(a, b []rune) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range a {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range b {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+// didYouMean ends an error message with the nearest word, or with nothing.
+func didYouMean(word string, of []string) string {
+	if n := nearest(word, of); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+// osHome finds the user's home directory, without HOME too (a service has none).
+func osHome(env func(string) string) (string, error) {
+	name := "HOME"
+	if runtime.GOOS == "windows" {
+		name = "USERPROFILE"
+	}
+	if h := strings.TrimSpace(env(name)); h != "" {
+		return h, nil
+	}
+	if u, err := user.Current(); err == nil && u.HomeDir != "" {
+		return u.HomeDir, nil
+	}
+	return "", fmt.Errorf("there is no home directory: set %s or ATM_HOME", name)
+}
+
+// directories are where things are; all absolute.
+type directories struct {
+	cwd, home               string
+	atmHome                 string // ATM_HOME, else home
+	teamsRoot, sessionsRoot string
+}
+
+// findDirectories: ATM goes by ATM_HOME, Claude Code by CLAUDE_CONFIG_DIR (wire/atm-files.md 1).
+func findDirectories(env func(string) string, cwd string) (directories, error) {
+	var d directories
+	var err error
+	if d.cwd, err = filepath.Abs(cwd); err != nil {
+		return d, fmt.Errorf("finding the working directory: %w", err)
+	}
+	from := func(name string) string {
+		v := strings.TrimSpace(env(name))
+		if v != "" && !filepath.IsAbs(v) {
+			v = filepath.Join(d.cwd, v)
+		}
+		return v
+	}
+	d.atmHome = from("ATM_HOME")
+	if d.home, err = osHome(env); err != nil && d.atmHome == "" {
+		return d, err
+	}
+	claude := filepath.Join(d.home, ".claude")
+	if dir := from("CLAUDE_CONFIG_DIR"); dir != "" {
+		claude = dir
+	}
+	if d.atmHome != "" {
+		claude = filepath.Join(d.atmHome, ".claude")
+	} else {
+		d.atmHome = d.home
+	}
+	d.teamsRoot = filepath.Join(claude, "teams")
+	d.sessionsRoot = filepath.Join(d.atmHome, ".config", "atm", "agent-sessions")
+	return d, nil
+}
+
+// resolvePath makes a path of the configuration absolute: ~/ is the home, the rest is relative to base.
+func resolvePath(path, base, home string) string {
+	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || os.IsPathSeparator(rest[0])) && home != "" {
+		return filepath.Join(home, rest)
+	}
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(base, path)
+}
+
+// readSmall reads a whole regular file of at most limit bytes. A pipe or device under the name would block for ever.
+func readSmall(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,469 @@
+package main
+
+// peer.go owns JSON-RPC with one other side: messages with raw ids, calls we
+// made and wait for, replies, notifications, the outgoing queue and the one
+// table of error codes. The fronts use it upward, the drivers downward, the
+// mock on its own stdio. One goroutine reads (run), one writes; the reader
+// never waits for the writer, nor for anybody it calls.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// The codes of JSON-RPC, MCP and NFR-6: the only table of them.
+const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeNoMethod       = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+	codeBadVersion     = -32022 // MCP 2026-07-28: unsupported protocol version
+
+	codeIdentityConflict = -32001
+	codeSessionNotFound  = -32002
+	codeSessionClosed    = -32003
+	codeMaxSessions      = -32004
+	codeChildDead        = -32005
+	codeTimeout          = -32006
+	codeInvalidSession   = -32007
+	codeAgentFile        = -32008
+	codeIdentityRequired = -32009
+)
+
+// codeName is the NFR-6 name that an error's message begins with, "" for the
+// codes that JSON-RPC owns.
+func codeName(code int) string {
+	switch code {
+	case codeIdentityConflict:
+		return "IDENTITY_CONFLICT"
+	case codeSessionNotFound:
+		return "SESSION_NOT_FOUND"
+	case codeSessionClosed:
+		return "SESSION_CLOSED"
+	case codeMaxSessions:
+		return "MAX_SESSIONS_EXCEEDED"
+	case codeChildDead:
+		return "CHILD_PROCESS_DEAD"
+	case codeTimeout:
+		return "REQUEST_TIMEOUT"
+	case codeInvalidSession:
+		return "INVALID_SESSION_PARAMS"
+	case codeAgentFile:
+		return "AGENT_FILE_NOT_FOUND"
+	case codeIdentityRequired:
+		return "IDENTITY_REQUIRED"
+	}
+	return ""
+}
+
+// rpcError is an error as it stands on the wire. It is the one error type
+// that carries a code.
+type rpcError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// proxyError makes an error of our own. For the NFR-6 codes the message
+// begins with the code's name, since clients show a model nothing else, and
+// data says that the proxy is the source. extra holds pairs of key and value
+// for data.
+func proxyError(code int, message string, extra ...any) *rpcError {
+	name := codeName(code)
+	if name == "" {
+		return &rpcError{Code: code, Message: message}
+	}
+	data := map[string]any{"error_source": "proxy", "name": name}
+	for i := 0; i+1 < len(extra); i += 2 {
+		data[extra[i].(string)] = extra[i+1]
+	}
+	return &rpcError{Code: code, Message: name + ": " + message, Data: toJSON(data)}
+}
+
+// message is one JSON-RPC message. A request has id and method, a
+// notification only method, a response id and result or err.
+type message struct {
+	id      json.RawMessage // raw, so that 0, "0" and 00000001 stay what they are
+	method  string
+	params  json.RawMessage
+	result  json.RawMessage
+	err     *rpcError
+	version bool // "jsonrpc":"2.0" was there; Codex leaves it out
+}
+
+func (m *message) isRequest() bool  { return m.method != "" && m.id != nil }
+func (m *message) isResponse() bool { return m.method == "" }
+
+// parseMessage reads one record that is already known to be valid JSON. The
+// error text says what makes it no JSON-RPC message.
+func parseMessage(rec []byte) (message, error) {
+	var m message
+	var hasResult, hasError, badMethod, badVersion bool
+	err := eachField(rec, func(key string, val json.RawMessage) bool {
+		switch key {
+		case "id":
+			m.id = val
+		case "method":
+			var ok bool
+			m.method, ok = rawString(val)
+			badMethod = !ok || m.method == ""
+		case "params":
+			m.params = val
+		case "result":
+			m.result, hasResult = val, true
+		case "error":
+			hasError = !isNull(val)
+			if hasError {
+				m.err = &rpcError{}
+				if json.Unmarshal(val, m.err) != nil {
+					m.err = &rpcError{Code: codeInternal, Message: "unreadable error object", Data: val}
+				}
+			}
+		case "jsonrpc":
+			m.version = string(val) == `"2.0"`
+			badVersion = !m.version
+		}
+		return true
+	})
+	switch {
+	case err != nil:
+		return m, errors.New("a JSON-RPC message is an object")
+	case badMethod:
+		return m, errors.New("method is not a non-empty string")
+	case badVersion:
+		return m, errors.New(`jsonrpc is not "2.0"`)
+	}
+	switch k := rawKind(m.id); {
+	case m.id == nil || k == '"' || k == '0':
+	case k == 'n' && m.method == "":
+	default:
+		m.id = nil
+		return m, errors.New("id is neither a string nor a number")
+	}
+	if m.method != "" {
+		if hasResult || hasError {
+			return m, errors.New("both a method and a result")
+		}
+		return m, nil
+	}
+	if m.id == nil || !(hasResult || hasError) {
+		return m, errors.New("no method, and no result or error with an id")
+	}
+	return m, nil
+}
+
+// Ways for a call to end without an answer from the other side.
+var (
+	errCallTimeout = errors.New("no answer in time")                     // was sent: the outcome is unknown
+	errNotSent     = errors.New("not sent in time: too many open calls") // never left us
+	errPeerGone    = errors.New("the other side is gone")
+)
+
+// call is one request of ours.
+type call struct {
+	id    int64
+	rec   []byte
+	done  func(result json.RawMessage, err error)
+	timer *time.Timer
+	sent  bool
+}
+
+// peerOptions are fixed at birth.
+type peerOptions struct {
+	mode        framing // framingUnknown: detect and answer in kind
+	noVersion   bool    // leave "jsonrpc" out (towards app-server)
+	strict      bool    // upstream: bad JSON and non-messages are answered with an error
+	maxInFlight int     // calls open at once, 0 = no limit
+	budget      int     // bytes that may wait for the writer before droppable records are dropped
+	handle      func(*message)
+	batch       func(rec []byte) bool        // takes a record that is a JSON array; false refuses it
+	trace       func(dir string, rec []byte) // nil unless frames are logged
+	onWriteErr  func(error)                  // the other side no longer reads
+}
+
+// peer is one JSON-RPC connection. Everything but run may be called from any
+// goroutine; nothing blocks.
+type peer struct {
+	peerOptions
+	fr  *frameReader
+	out *outbox
+
+	mu      sync.Mutex // guards the fields below
+	nextID  int64
+	open    map[int64]*call
+	waiting []*call // not sent yet, in order
+	sentN   int
+	gone    error
+}
+
+// newPeer starts the writing goroutine, which ends with closeOut. The owner
+// calls run to read.
+func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
+	if o.budget == 0 {
+		o.budget = 16 << 20
+	}
+	p := &peer{peerOptions: o, fr: newFrameReader(r, maxRecord, o.mode), open: map[int64]*call{}}
+	p.out = newOutbox(w, o.budget, o.onWriteErr)
+	return p
+}
+
+// run reads until the stream ends, calling handle for every request and
+// notification and the done func of every answered call, in the stream's
+// order, on this goroutine. It returns io.EOF at a clean end. Open calls
+// fail with errPeerGone before it returns.
+func (p *peer) run() error {
+	for {
+		rec, err := p.fr.read()
+		if err != nil {
+			var long *recordTooLong
+			if errors.As(err, &long) || err == errBadHeader {
+				if p.strict {
+					code := codeParse
+					if long != nil {
+						code = codeInvalidRequest
+					}
+					p.replyError(nil, &rpcError{Code: code, Message: err.Error()})
+				}
+				continue
+			}
+			p.fail(errPeerGone)
+			return err
+		}
+		if p.trace != nil {
+			p.trace("<", rec)
+		}
+		p.take(rec)
+	}
+}
+
+func (p *peer) take(rec []byte) {
+	if p.strict {
+		if !validJSON(rec) {
+			what := "Parse error: not valid JSON"
+			if !utf8.Valid(rec) {
+				what = "Parse error: not valid UTF-8"
+			}
+			p.replyError(nil, &rpcError{Code: codeParse, Message: what})
+			return
+		}
+	} else if !utf8.Valid(rec) {
+		rec = bytes.ToValidUTF8(rec, []byte("\uFFFD"))
+	}
+	if rawKind(rec) == '[' {
+		if p.batch == nil || !p.batch(rec) {
+			if p.strict {
+				p.replyError(nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: batches exist in protocol version 2025-03-26 only; send one message a record"})
+			}
+		}
+		return
+	}
+	m, err := parseMessage(rec)
+	if err == nil && p.strict && !m.version {
+		err = errors.New(`jsonrpc is not "2.0"`)
+	}
+	if err != nil {
+		if p.strict {
+			p.replyError(m.id, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: " + err.Error()})
+		}
+		return
+	}
+	if m.isResponse() {
+		p.answered(&m)
+		return
+	}
+	p.handle(&m)
+}
+
+func (p *peer) answered(m *message) {
+	id, err := strconv.ParseInt(string(m.id), 10, 64)
+	if err != nil {
+		return // not an id of ours
+	}
+	c := p.retire(id)
+	if c == nil {
+		return // late: timed out before, nobody waits
+	}
+	if m.err != nil {
+		c.done(nil, m.err)
+		return
+	}
+	c.done(m.result, nil)
+}
+
+// call sends a request. done is called exactly once: with the answer (an
+// error answer is an *rpcError) on the reading goroutine, or with
+// errCallTimeout or errNotSent on a timer's, or with errPeerGone. It must not
+// block. timeout 0 means none. The id can be given to abandon.
+func (p *peer) call(method string, params any, timeout time.Duration, done func(json.RawMessage, error)) int64 {
+	p.mu.Lock()
+	if p.gone != nil {
+		err := p.gone
+		p.mu.Unlock()
+		done(nil, err)
+		return 0
+	}
+	p.nextID++
+	c := &call{id: p.nextID, done: done}
+	c.rec = p.request(strconv.AppendInt(nil, c.id, 10), method, params)
+	p.open[c.id] = c
+	if timeout > 0 {
+		c.timer = time.AfterFunc(timeout, func() { p.expire(c.id) })
+	}
+	if p.maxInFlight > 0 && p.sentN >= p.maxInFlight {
+		p.waiting = append(p.waiting, c)
+	} else {
+		p.sendLocked(c)
+	}
+	p.mu.Unlock()
+	return c.id
+}
+
+func (p *peer) sendLocked(c *call) {
+	c.sent = true
+	p.sentN++
+	p.write(c.rec, false)
+	c.rec = nil
+}
+
+func (p *peer) expire(id int64) {
+	p.mu.Lock()
+	c := p.open[id]
+	sent := c != nil && c.sent
+	p.mu.Unlock()
+	if c = p.retire(id); c == nil {
+		return
+	}
+	if sent {
+		c.done(nil, errCallTimeout)
+	} else {
+		c.done(nil, errNotSent)
+	}
+}
+
+// abandon forgets a call: its done is not called and its slot is free.
+func (p *peer) abandon(id int64) { p.retire(id) }
+
+// retire takes a call out and gives its slot to the next one waiting.
+func (p *peer) retire(id int64) *call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.open[id]
+	if c == nil {
+		return nil
+	}
+	delete(p.open, id)
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if !c.sent {
+		for i, w := range p.waiting {
+			if w == c {
+				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+				break
+			}
+		}
+		return c
+	}
+	p.sentN--
+	for len(p.waiting) > 0 && p.sentN < p.maxInFlight {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.sendLocked(next)
+	}
+	return c
+}
+
+// fail ends every open call with err; later calls fail at once.
+func (p *peer) fail(err error) {
+	p.mu.Lock()
+	if p.gone == nil {
+		p.gone = err
+	}
+	calls := p.open
+	p.open, p.waiting, p.sentN = map[int64]*call{}, nil, 0
+	p.mu.Unlock()
+	for _, c := range calls {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		c.done(nil, err)
+	}
+}
+
+// notify sends a notification. A droppable one is dropped, and false
+// returned, when the budget of waiting bytes is used up.
+func (p *peer) notify(method string, params any, droppable bool) bool {
+	return p.write(p.request(nil, method, params), droppable)
+}
+
+// reply answers a request.
+func (p *peer) reply(id json.RawMessage, result any) {
+	p.write(p.response(id, toJSON(result), nil), false)
+}
+
+// replyError answers a request with an error; a nil id leaves the id out, as
+// the 2026 schema wants where the request's can't be known.
+func (p *peer) replyError(id json.RawMessage, e *rpcError) {
+	p.write(p.response(id, nil, e), false)
+}
+
+// request builds a request, or with a nil id a notification.
+func (p *peer) request(id []byte, method string, params any) []byte {
+	b := append(make([]byte, 0, 256), '{')
+	if !p.noVersion {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	if id != nil {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	b = appendJSONString(append(b, `"method":`...), method)
+	if params != nil {
+		b = append(append(b, `,"params":`...), toJSON(params)...)
+	}
+	return append(b, '}')
+}
+
+func (p *peer) response(id, result json.RawMessage, e *rpcError) []byte {
+	b := append(make([]byte, 0, len(result)+64), '{')
+	if !p.noVersion {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	if id != nil {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	if e != nil {
+		return append(append(append(b, `"error":`...), toJSON(e)...), '}')
+	}
+	return append(append(append(b, `"result":`...), result...), '}')
+}
+
+// write queues one finished record.
+func (p *peer) write(rec []byte, droppable bool) bool {
+	mode := p.mode
+	if mode == framingUnknown {
+		mode = p.fr.seen()
+	}
+	if p.trace != nil {
+		p.trace(">", rec)
+	}
+	return p.out.put(rec, mode, droppable)
+}
+
+// closeOut flushes what is queued, for at most grace, and ends the writing
+// goroutine. The underlying writer is left to its owner.
+func (p *peer) closeOut(grace time.Duration) { p.out.close(grace) }
+
+// queued is how many bytes wait for the other side to read.
+func (p *peer) queued() int { return p.out.size() }
+
+func (p *peer) String() string { return fmt.Sprintf("peer(%d queued)", p.queued()) }

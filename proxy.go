@@ -1,0 +1,144 @@
+package main
+
+// proxy.go is the composition root of serve: it makes the hub and the front,
+// wires them to each other and to the child's start, and owns the order of
+// shutdown. main.go calls it. It holds no state of its own and decides
+// nothing about sessions.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+)
+
+const (
+	// answersFlush is how long answers that are ready may take to reach a
+	// client at the end.
+	answersFlush = time.Second
+	// memoryLimit is what the collector works towards: twice the output
+	// budget plus what sessions need.
+	memoryLimit = 56 << 20
+)
+
+// proxyIO is where a proxy speaks: the client's stream and stderr for people.
+type proxyIO struct {
+	in     io.Reader
+	out    io.Writer
+	stderr io.Writer
+	env    func(string) string
+}
+
+// serve runs the MCP proxy until the client's stream ends or a signal comes,
+// and returns the exit code. A second signal ends it at once; the child then
+// ends by the end of its stdin.
+func serve(ctx context.Context, cfg *config, io proxyIO) int {
+	logTo, err := openLog(cfg, io.stderr)
+	if err != nil {
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
+		return 1
+	}
+	log := newLogger(logTo, cfg.logLevel)
+	for _, w := range cfg.warnings {
+		log.Warn(w)
+	}
+	debug.SetGCPercent(50) // small and steady beats fast: ten sessions live in 15 MB
+	debug.SetMemoryLimit(memoryLimit)
+	surviveSIGPIPE()
+
+	var trace func(dir string, rec []byte)
+	if log.Enabled(ctx, levelTrace) {
+		trace = func(dir string, rec []byte) {
+			log.Log(ctx, levelTrace, "frame", "dir", dir, "record", clip(string(rec), 4096))
+		}
+	}
+	h, audit := newProxyHub(cfg, log, trace)
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: version(), ForwardEvents: cfg.forwardEvents, Trace: trace,
+		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
+		sessions: h.sessions, status: h.status})
+	h.front, h.canAsk = front, front.canAsk
+	h.start()
+
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	ended := make(chan struct{}) // the client's stream is over
+	go func() {
+		defer close(ended)
+		if err := front.run(); err != nil {
+			log.Debug("client stream ended", "err", err)
+		}
+	}()
+	code := 0
+	select {
+	case <-ended:
+		log.Info("client gone, shutting down")
+	case sig := <-signals:
+		log.Info("signal, shutting down", "signal", sig.String())
+		code = 128 + int(signalNumber(sig))
+	case <-ctx.Done():
+	}
+	down := make(chan struct{}) // everything is written and reaped
+	go func() {
+		defer close(down)
+		h.stop(min(cfg.shutdownGrace, shutdownLimit))
+		front.shutdown(answersFlush)
+		audit.close()
+	}()
+	select {
+	case <-down:
+	case sig := <-signals:
+		log.Info("second signal, exiting at once", "signal", sig.String())
+	}
+	return code
+}
+
+// shutdownLimit bounds how long interrupted turns may take to end.
+const shutdownLimit = 2 * time.Second
+
+func signalNumber(s os.Signal) syscall.Signal {
+	n, _ := s.(syscall.Signal)
+	return n
+}
+
+// newProxyHub makes a hub over the files and the codex of cfg, without a
+// front. The caller closes the audit log and the registry after hub.stop.
+func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
+	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
+	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
+	h := newHub(cfg, log, reg, audit)
+	probe := &childProbe{}
+	h.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
+		if cfg.backend == "mcp-server" {
+			return nil, &childDeath{Never: true, Reason: `could not be started: backend = "mcp-server" is not built yet; use "auto" or "app-server"`}
+		}
+		codex, err := probe.probeBackend(ctx, cfg.codexBin, nil)
+		if err != nil {
+			return nil, err
+		}
+		if !codex.AppServer {
+			return nil, &childDeath{Never: true, Path: codex.Path, Reason: fmt.Sprintf("could not be started: %s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, or name another with codex_bin", codex.Path)}
+		}
+		return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
+	}
+	return h, audit
+}
+
+// openLog is stderr, or the file of log_file in its place.
+func openLog(cfg *config, stderr io.Writer) (io.Writer, error) {
+	if cfg.logFile == "" {
+		return stderr, nil
+	}
+	f, err := os.OpenFile(cfg.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening log_file: %w", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,313 @@
+package main
+
+// The sessions on disk: one record file each, which is the truth. Leases and
+// thread locks (lease.go) and the writing (writer.go, disk.go) are parts.
+// Called by session.go at every transition, by tools.go for lists, and by the
+// composition root, which flushes and closes it.
+// Never fsyncs or scans a directory on the turn path, never keeps sessions in
+// memory (a transition costs the same however many there are), and never
+// overwrites a file it can't read: that is set aside.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+var errRecordCorrupt = errors.New("the record is corrupt")
+
+// registry is safe for use by many goroutines; what it remembers is only what
+// it holds and what it has yet to write.
+type registry struct {
+	*leases
+	*lateWriter        // all writing goes through it; flush and close are its
+	records     string // <root>/<team>/.records
+	persist     bool
+	log         *slog.Logger
+}
+
+// newRegistry touches no disk. The root is …/agent-sessions, the team a valid
+// path element. Without persist nothing is written but locks.
+func newRegistry(root, team string, persist bool, log *slog.Logger) *registry {
+	return &registry{
+		leases:     newLeases(root, team, persist),
+		lateWriter: newLateWriter(log),
+		records:    filepath.Join(root, team, ".records"),
+		persist:    persist,
+		log:        log,
+	}
+}
+
+// newAgentID is one that no record of the team has.
+func (r *registry) newAgentID() string {
+	for {
+		id := randomAgentID()
+		if _, err := os.Lstat(r.recordPath(id)); err != nil {
+			return id
+		}
+	}
+}
+
+// save returns when the record is in its file: after it a kill -9 loses nothing.
+// For what an answer depends on, a new session's thread say, and before the
+// session's lease is released: whoever gets that must find the last state. The
+// caller holds the lease, and warns once if this keeps failing.
+func (r *registry) save(rec record) error {
+	if !r.persist {
+		return nil
+	}
+	done := make(chan error, 1)
+	if err := r.putRecord(rec, done); err != nil {
+		return fmt.Errorf("saving record of %q: %w", rec.AgentID, err)
+	}
+	if err := <-done; err != nil {
+		return fmt.Errorf("saving record of %s: %w", rec.AgentID, err)
+	}
+	return nil
+}
+
+// saveLater has the record written within a millisecond and returns at once:
+// for every other transition. A failure is told on stderr, once. Whichever of
+// save and saveLater was called last is what stays.
+func (r *registry) saveLater(rec record) {
+	if !r.persist {
+		return
+	}
+	if err := r.putRecord(rec, nil); err != nil {
+		r.log.Warn("record can't be saved", "agent_id", rec.AgentID, "error", err)
+	}
+}
+
+func (r *registry) putRecord(rec record, done chan error) error {
+	if !validAgentID(rec.AgentID) {
+		return errors.New("that is no agent_id")
+	}
+	// The session goes on and appends to this one; the rest is replaced, not changed.
+	rec.Digest.TouchedFiles = slices.Clone(rec.Digest.TouchedFiles)
+	return r.put(r.recordPath(rec.AgentID), lateFile{rec: &rec}, done)
+}
+
+// load reads one record. An agent that never was is fs.ErrNotExist, a record
+// that had to be set aside errRecordCorrupt.
+func (r *registry) load(agentID string) (*record, error) {
+	if !validAgentID(agentID) {
+		return nil, fmt.Errorf("reading record: %q is no agent_id", agentID)
+	}
+	data, err := r.readRecord(agentID)
+	if err != nil {
+		return nil, fmt.Errorf("reading record of %s: %w", agentID, err)
+	}
+	return data, nil
+}
+
+// list returns the team's newest records, newest first; all of them for limit 0.
+// A record that can't be read is told on stderr and left out.
+func (r *registry) list(limit int) ([]record, error) {
+	type file struct {
+		agentID string
+		changed time.Time
+	}
+	var files []file
+	err := r.eachFile(func(e fs.DirEntry) {
+		if id := agentOfFile(e.Name()); id != "" {
+			if st, err := e.Info(); err == nil {
+				files = append(files, file{id, st.ModTime()})
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing sessions: %w", err)
+	}
+	slices.SortFunc(files, func(a, b file) int { return b.changed.Compare(a.changed) })
+	var recs []record
+	for _, f := range files {
+		if limit > 0 && len(recs) == limit {
+			break
+		}
+		rec, err := r.readRecord(f.agentID)
+		if err == nil {
+			recs = append(recs, *rec)
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRecordCorrupt) { // that was told already
+			r.log.Warn("record can't be read", "agent_id", f.agentID, "error", err)
+		}
+	}
+	sortNewestFirst(recs)
+	return recs, nil
+}
+
+// markStale finds the sessions whose process is gone without having closed them
+// (FR-3.2), and removes temporary files that a crash left. It reads every
+// record, so it is called beside the start, not in it; sessions of this process
+// and of other live ones are left alone. It returns how many it marked.
+func (r *registry) markStale() int {
+	if !r.persist {
+		return 0
+	}
+	var open []string
+	err := r.eachFile(func(e fs.DirEntry) {
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			removeLeftover(r.records, e)
+		} else if id := agentOfFile(e.Name()); id != "" {
+			open = append(open, id)
+		}
+	})
+	if err != nil {
+		r.log.Warn("sessions of ended processes can't be marked stale", "error", err)
+	}
+	n := 0
+	for _, id := range open {
+		if r.ending() {
+			break
+		}
+		if !r.maybeOpen(id) {
+			continue
+		}
+		rec, err := r.readRecord(id)
+		if err != nil || rec.Status != statusBusy && rec.Status != statusIdle {
+			continue
+		}
+		marked, err := r.markIfGone(rec)
+		if err != nil {
+			r.log.Warn("session can't be marked stale", "agent_id", id, "error", err)
+		} else if marked {
+			n++
+		}
+	}
+	return n
+}
+
+// maybeOpen looks at the status only, a fraction of the work for the thousands
+// that are closed. What it can't understand is readRecord's to judge.
+func (r *registry) maybeOpen(agentID string) bool {
+	path := r.recordPath(agentID)
+	if st, err := os.Stat(path); err != nil || st.Size() > maxRecordBytes {
+		return true
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return true
+	}
+	var rec struct{ Status string }
+	err = json.Unmarshal(data, &rec)
+	return err != nil || rec.Status == statusBusy || rec.Status == statusIdle || rec.Status == ""
+}
+
+// markIfGone rewrites the record while it holds the session's locks, and reads
+// it again under them: it may have been revived or closed a moment ago.
+func (r *registry) markIfGone(seen *record) (bool, error) {
+	release, gone := r.holdIfGone(seen.AgentID, seen.Identity, seen.BackendID)
+	if !gone {
+		return false, nil
+	}
+	defer release()
+	rec, err := r.readRecord(seen.AgentID)
+	if err != nil {
+		return false, err
+	}
+	if rec.Status != statusBusy && rec.Status != statusIdle || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID {
+		return false, nil
+	}
+	if rec.Status == statusBusy {
+		rec.Interrupted, rec.LastTurnStatus = true, "interrupted"
+	}
+	rec.Status, rec.PID, rec.Host = statusStale, 0, ""
+	if err := r.save(*rec); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// setIndex replaces the instance's index by these open sessions, in a moment and
+// off the caller's path. Calls for one identity come one after another.
+func (r *registry) setIndex(identity string, recs []record) {
+	if !r.persist {
+		return
+	}
+	path, err := r.identityPath(identity)
+	if err != nil {
+		r.log.Warn("index can't be written", "error", err)
+		return
+	}
+	err = r.put(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), lateFile{index: indexOf(recs)}, nil)
+	if err != nil {
+		r.log.Warn("index can't be written", "identity", identity, "error", err)
+	}
+}
+
+// readRecord reads and checks a record; a corrupt one is set aside. A file that
+// another process replaced while we looked is read again.
+func (r *registry) readRecord(agentID string) (*record, error) {
+	path := r.recordPath(agentID)
+	for {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		st, err := f.Stat()
+		var data []byte
+		if err == nil {
+			data, err = io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
+		}
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		var rec *record
+		if len(data) > maxRecordBytes {
+			err = fmt.Errorf("it is larger than %d bytes", maxRecordBytes)
+		} else if rec, err = decodeRecord(data, agentID); err == nil {
+			return rec, nil
+		}
+		if !r.persist {
+			r.log.Warn("corrupt record ignored", "path", path, "error", err)
+		} else if errors.Is(setAside(path, st, err, r.log), errReplaced) {
+			continue
+		}
+		return nil, fmt.Errorf("%w: %w", errRecordCorrupt, err)
+	}
+}
+
+// eachFile calls f for every file of the records directory; none is no error.
+func (r *registry) eachFile(f func(fs.DirEntry)) error {
+	d, err := os.Open(r.records)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for {
+		entries, err := d.ReadDir(512)
+		for _, e := range entries {
+			f(e)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *registry) recordPath(agentID string) string {
+	return filepath.Join(r.records, suffixOf(agentID)+".json")
+}
+
+// agentOfFile is empty for what is no record: temporary files, those set aside.
+func agentOfFile(name string) string {
+	suffix, ok := strings.CutSuffix(name, ".json")
+	if id := agentIDPrefix + suffix; ok && validAgentID(id) {
+		return id
+	}
+	return ""
+}

@@ -1,0 +1,320 @@
+package main
+
+// The settings: every key of [plugins.atm-agent-mcp] and of a role, its flag and its range, and how a value from a
+// file, a variable or a flag becomes the field of config that holds it.
+// config.go goes through this table for each layer. A new key is one row here and one field there.
+// Nothing here reads a file or knows which layer wins.
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+var effortRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// A rule says what one key takes. What kind of value it is, its field's type says.
+type rule struct {
+	name  string // the key; its variable is ATM_AGENT_MCP_ and the name in capitals
+	alias string // an older name for it
+	flag  string // "--model", "" for none
+
+	check    func(string) (string, error) // of text: refuses or normalizes
+	optional bool                         // "" means: none, whatever a lower layer says
+	path     bool                         // a file: relative to the configuration file or the working directory
+	min, max int64                        // of a number, in its unit
+	unit     time.Duration                // of a number that is a duration
+
+	notYet    string // the part of the program that will give it its effect, "" when it has one
+	notYetFor string // the one value that waits for notYet; "" means all
+}
+
+// A setting is a rule and the field it fills. field returns a *string, *bool, *int or *time.Duration.
+type setting[T any] struct {
+	rule
+	field func(*T) any
+}
+
+func (r rule) variable() string { return "ATM_AGENT_MCP_" + strings.ToUpper(r.name) }
+
+// settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. roles and
+// per_thread_auto_mail are tables and stand in config.go.
+func settings() []setting[config] {
+	const day = 24 * 60 * 60
+	return []setting[config]{
+		{rule{name: "codex_bin", flag: "--codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
+		{rule{name: "backend", flag: "--backend", check: oneOf("backend", "auto", "app-server", "mcp-server"),
+			notYet: "the mcp-server backend", notYetFor: "mcp-server"}, func(c *config) any { return &c.backend }},
+		{rule{name: "transport", optional: true, check: checkTransport}, func(c *config) any { return &c.transport }},
+		{rule{name: "identity", alias: "default_identity", flag: "--identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
+		{rule{name: "role", flag: "--role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
+		{rule{name: "model", flag: "--model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
+		{rule{name: "fast_model", optional: true, check: checkLine}, func(c *config) any { return &c.fastModel }},
+		{rule{name: "fast", flag: "--fast"}, func(c *config) any { return &c.fast }},
+		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(c *config) any { return &c.effort }},
+		{rule{name: "sandbox", flag: "--sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.sandbox }},
+		{rule{name: "approval_policy", flag: "--approval-policy", optional: true, check: normalizePolicy}, func(c *config) any { return &c.approvalPolicy }},
+		{rule{name: "max_sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.maxSandbox }},
+		{rule{name: "readonly", flag: "--readonly"}, func(c *config) any { return &c.readonly }},
+		{rule{name: "base_prompt_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.basePromptFile }},
+		{rule{name: "extra_instructions_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.extraInstructionsFile }},
+		{rule{name: "subagents", flag: "--subagents"}, func(c *config) any { return &c.subagents }},
+		{rule{name: "request_timeout_secs", flag: "--timeout", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.requestTimeout }},
+		{rule{name: "turn_limit_secs", max: 7 * day, unit: time.Second}, func(c *config) any { return &c.turnLimit }},
+		{rule{name: "approval_timeout_secs", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.approvalTimeout }},
+		{rule{name: "shutdown_grace_secs", max: 300, unit: time.Second}, func(c *config) any { return &c.shutdownGrace }},
+		{rule{name: "max_concurrent_threads", min: 1, max: 1000}, func(c *config) any { return &c.maxConcurrentThreads }},
+		{rule{name: "persist_threads"}, func(c *config) any { return &c.persistThreads }},
+		{rule{name: "restart_child", flag: "--restart-child"}, func(c *config) any { return &c.restartChild }},
+		{rule{name: "forward_events", check: oneOf("choice", "auto", "on", "off")}, func(c *config) any { return &c.forwardEvents }},
+		{rule{name: "max_answer_bytes", min: 1024, max: 32 << 20}, func(c *config) any { return &c.maxAnswerBytes }},
+		{rule{name: "log_level", flag: "--log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
+		{rule{name: "log_file", flag: "--log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
+		{rule{name: "allow_rules", notYet: "permanent approval rules"}, func(c *config) any { return &c.allowRules }},
+		{rule{name: "auto_mail", notYet: "mail"}, func(c *config) any { return &c.autoMail }},
+		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000, notYet: "mail"}, func(c *config) any { return &c.maxMailMessages }},
+		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20, notYet: "mail"}, func(c *config) any { return &c.maxMailMessageLength }},
+		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond, notYet: "mail"}, func(c *config) any { return &c.mailPollInterval }},
+		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond, notYet: "mail"}, func(c *config) any { return &c.idleTimeout }},
+		{rule{name: "client_identity", optional: true, check: checkIdentity, notYet: "mail"}, func(c *config) any { return &c.clientIdentity }},
+		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn"), notYet: "ACP"}, func(c *config) any { return &c.acpMail }},
+	}
+}
+
+// roleSettings lists the keys of [plugins.atm-agent-mcp.roles.<name>].
+func roleSettings() []setting[role] {
+	return []setting[role]{
+		{rule{name: "model", optional: true, check: checkLine}, func(r *role) any { return &r.model }},
+		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(r *role) any { return &r.effort }},
+		{rule{name: "sandbox", optional: true, check: normalizeSandbox}, func(r *role) any { return &r.sandbox }},
+		{rule{name: "approval_policy", optional: true, check: normalizePolicy}, func(r *role) any { return &r.approvalPolicy }},
+		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
+		{rule{name: "auto_mail", notYet: "mail"}, func(r *role) any { return &r.autoMail }},
+	}
+}
+
+// find returns the value that a table holds for the rule, under its name or else its older one.
+func (r rule) find(t *tomlTable) *tomlValue {
+	if v := t.get(r.name); v != nil || r.alias == "" {
+		return v
+	}
+	return t.get(r.alias)
+}
+
+// setTOML stores a value from a file in directory base.
+func (r rule) setTOML(into any, v *tomlValue, base, home string) error {
+	var value any
+	switch v.kind {
+	case tomlString:
+		value = v.str
+	case tomlInt:
+		value = v.i
+	case tomlBool:
+		value = v.b
+	}
+	err := r.set(into, value, base, home)
+	if w := (wantsError{}); errors.As(err, &w) {
+		return fmt.Errorf("wants %s, not %s", w.want, v.kind)
+	}
+	return err
+}
+
+// setText stores a value from a variable.
+func (r rule) setText(into any, text, base, home string) error {
+	var value any = text
+	switch into.(type) {
+	case *bool:
+		switch strings.ToLower(text) {
+		case "true", "1", "yes", "on":
+			value = true
+		case "false", "0", "no", "off":
+			value = false
+		default:
+			return fmt.Errorf("wants true or false, not %q", cutName(text))
+		}
+	case *int, *time.Duration:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if errors.Is(err, strconv.ErrRange) {
+			n, err = math.MaxInt64, nil
+			if text[0] == '-' {
+				n = math.MinInt64
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("wants a whole number, not %q", cutName(text))
+		}
+		value = n
+	}
+	return r.set(into, value, base, home)
+}
+
+// wantsError: the value is of the wrong kind.
+type wantsError struct{ want string }
+
+func (e wantsError) Error() string { return "wants " + e.want }
+
+// set checks a string, int64 or bool and stores it; on error the field keeps what it had.
+func (r rule) set(into, value any, base, home string) error {
+	switch p := into.(type) {
+	case *string:
+		s, ok := value.(string)
+		if !ok {
+			return wantsError{tomlString.String()}
+		}
+		if s == "" && r.optional {
+			*p = ""
+			return nil
+		}
+		s, err := r.check(s)
+		if err != nil {
+			return err
+		}
+		// A program without a slash is looked up on PATH.
+		if r.path || r.name == "codex_bin" && (strings.ContainsRune(filepath.ToSlash(s), '/') || s[0] == '~') {
+			s = resolvePath(s, base, home)
+		}
+		*p = s
+	case *bool:
+		b, ok := value.(bool)
+		if !ok {
+			return wantsError{tomlBool.String()}
+		}
+		*p = b
+	case *int:
+		n, err := r.number(value)
+		if err != nil {
+			return err
+		}
+		*p = int(n)
+	case *time.Duration:
+		n, err := r.number(value)
+		if err != nil {
+			return err
+		}
+		*p = time.Duration(n) * r.unit
+	default:
+		panic(fmt.Sprintf("BUG: setting %s has a field of type %T", r.name, into))
+	}
+	return nil
+}
+
+func (r rule) number(value any) (int64, error) {
+	n, ok := value.(int64)
+	if !ok {
+		return 0, wantsError{tomlInt.String()}
+	}
+	if n < r.min || n > r.max {
+		return 0, fmt.Errorf("%d is out of range: %d to %d", n, r.min, r.max)
+	}
+	return n, nil
+}
+
+// shown returns the value of a field as it is shown: a duration in the unit of its key.
+func (r rule) shown(from any) any {
+	switch p := from.(type) {
+	case *string:
+		return *p
+	case *bool:
+		return *p
+	case *int:
+		return *p
+	case *time.Duration:
+		return int(*p / r.unit)
+	}
+	panic(fmt.Sprintf("BUG: setting %s has a field of type %T", r.name, from))
+}
+
+// waits names the part of the program that is needed before value has its effect, "" when it has one.
+func (r rule) waits(value any) string {
+	if r.notYetFor != "" && value != any(r.notYetFor) {
+		return ""
+	}
+	return r.notYet
+}
+
+// normalizeSandbox checks a sandbox mode as Codex writes it.
+func normalizeSandbox(word string) (string, error) {
+	return oneOf("sandbox mode", "read-only", "workspace-write", "danger-full-access")(word)
+}
+
+// normalizePolicy checks an approval policy. on-failure, which only Codex before 0.148 knows and which newer ones
+// refuse the whole request for, becomes on-request.
+func normalizePolicy(word string) (string, error) {
+	switch foldWord(word) {
+	case "unlesstrusted":
+		return "", fmt.Errorf("%q is written %q", word, "untrusted")
+	case "onfailure":
+		if word == "on-failure" {
+			return "on-request", nil
+		}
+		return "", fmt.Errorf("%q is written %q (or %q, which it becomes)", word, "on-failure", "on-request")
+	}
+	return oneOf("approval policy", "untrusted", "on-request", "never")(word)
+}
+
+// oneOf checks a word of a list. A word in another spelling (readOnly, read_only) is refused with the right one:
+// taking it would teach people a spelling that Codex itself refuses.
+func oneOf(what string, words ...string) func(string) (string, error) {
+	return func(word string) (string, error) {
+		for _, w := range words {
+			switch {
+			case word == w:
+				return w, nil
+			case foldWord(word) == foldWord(w):
+				return "", fmt.Errorf("%q is written %q", word, w)
+			}
+		}
+		return "", fmt.Errorf("%q is no %s (there are %s)%s", cutName(word), what, strings.Join(words, ", "), didYouMean(word, words))
+	}
+}
+
+// foldWord takes the spelling out of a word.
+func foldWord(word string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(word))
+}
+
+func checkIdentity(s string) (string, error) { return s, validIdentity(s) }
+
+func checkEffort(s string) (string, error) {
+	if !effortRule.MatchString(s) {
+		return "", fmt.Errorf("%q is no reasoning effort: one word in small letters, such as low, medium, high", cutName(s))
+	}
+	return s, nil
+}
+
+// checkLine takes any text that stands on one line.
+func checkLine(s string) (string, error) {
+	switch {
+	case strings.TrimSpace(s) != s || s == "":
+		return "", fmt.Errorf("%q is empty or has blanks around it", cutName(s))
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "", fmt.Errorf("%q has a character that can't be printed", cutName(s))
+	case len(s) > 4096:
+		return "", fmt.Errorf("%q is longer than 4096 bytes", cutName(s))
+	}
+	return s, nil
+}
+
+func checkProgram(s string) (string, error) {
+	if s == "" {
+		return "", errors.New(`can't be empty: give the name or path of codex, or "mock"`)
+	}
+	return checkLine(s)
+}
+
+// checkTransport takes the word by which the older proxy chose its way to Codex. config.go makes a backend of it.
+func checkTransport(s string) (string, error) {
+	switch s {
+	case "cli-json":
+		return "", errors.New(`"cli-json" is not served any more: leave the key out, or write backend = "auto"`)
+	case "mock":
+		return "", errors.New(`"mock" is now written codex_bin = "mock"`)
+	}
+	return oneOf("transport", "mcp", "app-server")(s)
+}

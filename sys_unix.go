@@ -1,0 +1,191 @@
+//go:build !windows
+
+package main
+
+// What Linux and macOS are asked for directly: flock, process groups, how a
+// process ended, directory fsync. Together with sys_windows.go and the watch_
+// files this is the only user of golang.org/x/sys; both files declare the same
+// names, so that no other file needs a build tag.
+// Called by audit.go, lease.go, registry.go, mail.go, backend.go and proxy.go.
+// Never decides policy: whom to lock, when to kill and what to say is theirs.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// errLocked is lockFile's refusal when it was told not to wait.
+var errLocked = errors.New("locked by another holder")
+
+// lockFile takes an advisory lock on f, which ends with unlockFile, with f's
+// last descriptor or with the process. Two opens of one file conflict even
+// within a process. Without wait a held lock is errLocked at once.
+func lockFile(f *os.File, exclusive, wait bool) error {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	if !wait {
+		how |= unix.LOCK_NB
+	}
+	for {
+		switch err := unix.Flock(int(f.Fd()), how); err {
+		case nil:
+			return nil
+		case unix.EINTR: // the runtime's own preemption signals interrupt a wait
+		case unix.EWOULDBLOCK:
+			return errLocked
+		default:
+			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+		}
+	}
+}
+
+// unlockFile gives the lock up even while a child that is just being forked
+// still holds a copy of the descriptor; closing alone would not.
+func unlockFile(f *os.File) error {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
+		return &os.PathError{Op: "unlock", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// startInOwnGroup puts the command, not yet started, into a session of its own:
+// a terminal's ^C does not reach it (Codex dies of it and leaks its shells) and
+// its process group can be signalled as one. No parent-death signal: it ends
+// app-server before its shells, while EOF on stdin ends both.
+func startInOwnGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
+}
+
+// procGroup is a child and what it started, as far as that stayed in its group.
+// Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait
+// and close. Not after Wait: the number may name somebody else's group by then.
+// The waiter and the one who stops may be two goroutines.
+type procGroup struct {
+	mu  sync.Mutex // guards the field below, also while it is being signalled
+	pid int        // also the group's id, by Setsid; 0 before attach and after close
+}
+
+func newProcGroup(cmd *exec.Cmd) *procGroup {
+	startInOwnGroup(cmd)
+	return &procGroup{}
+}
+
+// attach is called once, right after a successful Start.
+func (g *procGroup) attach(cmd *exec.Cmd) error {
+	if cmd.Process == nil {
+		panic("BUG: procGroup.attach before Start")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pid = cmd.Process.Pid
+	return nil
+}
+
+// term asks the group to end; a group that is gone already is no error.
+func (g *procGroup) term() error { return g.signal(unix.SIGTERM) }
+
+// kill ends the group, whatever it traps.
+func (g *procGroup) kill() error { return g.signal(unix.SIGKILL) }
+
+// close forgets the group; it kills nothing on Unix, and everything that is
+// left on Windows.
+func (g *procGroup) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pid = 0
+	return nil
+}
+
+func (g *procGroup) signal(sig syscall.Signal) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pid <= 1 { // -1 would be everybody, 0 ourselves
+		return nil
+	}
+	err := unix.Kill(-g.pid, sig)
+	if err == nil || err == unix.ESRCH {
+		return nil
+	}
+	if err == unix.EPERM && runtime.GOOS == "darwin" {
+		return nil // macOS says EPERM for a group of which only zombies are left
+	}
+	return fmt.Errorf("sending %s to process group %d: %w", unix.SignalName(sig), g.pid, err)
+}
+
+// exitReason is the wording of FR-11.2: the exit code or the signal.
+func exitReason(state *os.ProcessState) string {
+	if state == nil {
+		return "exit status unknown"
+	}
+	ws, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !ws.Signaled() {
+		return fmt.Sprintf("exit code %d", state.ExitCode())
+	}
+	name := unix.SignalName(ws.Signal())
+	if name == "" {
+		return fmt.Sprintf("signal %d", int(ws.Signal()))
+	}
+	return fmt.Sprintf("signal: %s (%s)", ws.Signal(), name)
+}
+
+// pidAlive tells whether the process exists on this machine; a zombie does.
+func pidAlive(pid int) bool {
+	if pid <= 0 {
+		return false
+	}
+	err := unix.Kill(pid, 0)
+	return err == nil || err == unix.EPERM
+}
+
+// syncDir makes the names in a directory durable: without it a machine that
+// loses power may come back with a renamed file under its old content.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // some filesystems can't, and say so
+		return err
+	}
+	return nil
+}
+
+// renameOver replaces the file new by old in one step.
+func renameOver(old, new string) error { return os.Rename(old, new) }
+
+// isTerminal asks without f.Fd(), which would make a pipe's reads blocking.
+func isTerminal(f *os.File) bool {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	terminal := false
+	if err := conn.Control(func(fd uintptr) {
+		_, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
+		terminal = err == nil
+	}); err != nil {
+		return false
+	}
+	return terminal
+}
+
+// surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by
+// default it ends a Go program, before state is flushed. Not signal.Ignore:
+// that is inherited, and every pipeline Codex runs would miss its SIGPIPE.
+func surviveSIGPIPE() {
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+}

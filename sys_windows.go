@@ -1,0 +1,208 @@
+package main
+
+// What Windows is asked for directly: LockFileEx, job objects, how a process
+// ended, replacing a file that somebody has open. The counterpart of
+// sys_unix.go, name by name; the reasons that hold for both stand there.
+// Called by audit.go, lease.go, registry.go, mail.go, backend.go and proxy.go.
+// Never decides policy: whom to lock, when to kill and what to say is theirs.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// errLocked is lockFile's refusal when it was told not to wait.
+var errLocked = errors.New("locked by another holder")
+
+// lockRange is one byte far past any content: LockFileEx is mandatory for the
+// range it locks, and others must still read the holder's pid in the file.
+func lockRange() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 0x7fffffff} }
+
+func lockFile(f *os.File, exclusive, wait bool) error {
+	var flags uint32
+	if exclusive {
+		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
+	}
+	if !wait {
+		flags |= windows.LOCKFILE_FAIL_IMMEDIATELY
+	}
+	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, lockRange())
+	if err == nil {
+		return nil
+	}
+	if !wait && (err == windows.ERROR_LOCK_VIOLATION || err == windows.ERROR_IO_PENDING) {
+		return errLocked
+	}
+	return &os.PathError{Op: "LockFileEx", Path: f.Name(), Err: err}
+}
+
+func unlockFile(f *os.File) error {
+	if err := windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockRange()); err != nil {
+		return &os.PathError{Op: "UnlockFileEx", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// startInOwnGroup: a new console group does not get our ^C, and can be sent
+// CTRL_BREAK as one. The window is hidden for those whom a GUI client starts.
+func startInOwnGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
+	cmd.SysProcAttr.HideWindow = true
+}
+
+// procGroup is a child and what it started, held by a job object that ends with
+// its last handle: even if we are killed, the system kills the job.
+// Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait
+// and close. The waiter and the one who stops may be two goroutines.
+type procGroup struct {
+	mu  sync.Mutex // guards the fields below, also while they are in use
+	pid int
+	job windows.Handle // 0 before attach and after close
+}
+
+func newProcGroup(cmd *exec.Cmd) *procGroup {
+	startInOwnGroup(cmd)
+	return &procGroup{}
+}
+
+// attach is called once, right after a successful Start. What the child starts
+// in the microseconds before is outside of the job; os/exec can't start it
+// suspended.
+func (g *procGroup) attach(cmd *exec.Cmd) error {
+	if cmd.Process == nil {
+		panic("BUG: procGroup.attach before Start")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pid = cmd.Process.Pid
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return fmt.Errorf("creating job object: %w", err)
+	}
+	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
+	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
+		windows.CloseHandle(job)
+		return fmt.Errorf("setting up job object: %w", err)
+	}
+	// cmd.Process keeps a handle of its own, so the pid can't be another's yet.
+	proc, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(g.pid))
+	if err != nil {
+		windows.CloseHandle(job)
+		return fmt.Errorf("opening process %d: %w", g.pid, err)
+	}
+	defer windows.CloseHandle(proc)
+	if err := windows.AssignProcessToJobObject(job, proc); err != nil {
+		windows.CloseHandle(job)
+		return fmt.Errorf("assigning process %d to its job: %w", g.pid, err)
+	}
+	g.job = job
+	return nil
+}
+
+// term sends CTRL_BREAK, the only thing a console program can catch. Without a
+// console it fails, and the ladder goes on to kill.
+func (g *procGroup) term() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.pid == 0 {
+		return nil
+	}
+	if err := windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid)); err != nil {
+		return fmt.Errorf("sending CTRL_BREAK to process group %d: %w", g.pid, err)
+	}
+	return nil
+}
+
+// kill ends every process of the job.
+func (g *procGroup) kill() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.job == 0 {
+		return nil
+	}
+	if err := windows.TerminateJobObject(g.job, 1); err != nil {
+		return fmt.Errorf("ending the job of process %d: %w", g.pid, err)
+	}
+	return nil
+}
+
+// close ends what is left of the job, as the handle is its last.
+func (g *procGroup) close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	job := g.job
+	g.pid, g.job = 0, 0
+	if job == 0 {
+		return nil
+	}
+	return windows.CloseHandle(job)
+}
+
+// exitReason is the wording of FR-11.2. A crash is an NTSTATUS, known by its
+// hexadecimal spelling: 0xC0000005 is an access violation, 0xC000013A a ^C.
+func exitReason(state *os.ProcessState) string {
+	if state == nil {
+		return "exit status unknown"
+	}
+	if code := uint32(state.ExitCode()); code >= 0x80000000 {
+		return fmt.Sprintf("exit code 0x%08X", code)
+	}
+	return fmt.Sprintf("exit code %d", state.ExitCode())
+}
+
+func pidAlive(pid int) bool {
+	if pid <= 0 {
+		return false
+	}
+	h, err := windows.OpenProcess(windows.SYNCHRONIZE, false, uint32(pid))
+	if err != nil {
+		return err == windows.ERROR_ACCESS_DENIED
+	}
+	defer windows.CloseHandle(h)
+	ev, err := windows.WaitForSingleObject(h, 0)
+	return err == nil && ev == uint32(windows.WAIT_TIMEOUT)
+}
+
+// syncDir only checks that the directory is there: NTFS journals its names, and
+// a directory handle can't be flushed.
+func syncDir(path string) error {
+	_, err := os.Stat(path)
+	return err
+}
+
+// renameOver replaces the file new by old. A virus scanner or a reader that has
+// new open makes that fail for a moment, so it is tried for a quarter second.
+func renameOver(old, new string) error {
+	var err error
+	for wait := time.Millisecond; wait < 256*time.Millisecond; wait *= 2 {
+		if err = os.Rename(old, new); err == nil {
+			return nil
+		}
+		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) && !errors.Is(err, windows.ERROR_SHARING_VIOLATION) {
+			return err
+		}
+		time.Sleep(wait)
+	}
+	return err
+}
+
+func isTerminal(f *os.File) bool {
+	var mode uint32
+	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
+}
+
+// surviveSIGPIPE has nothing to do here: a closed pipe is an error of the write.
+func surviveSIGPIPE() {}

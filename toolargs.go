@@ -1,0 +1,364 @@
+package main
+
+// toolargs.go owns the way from a tools/call to what the hub is asked for:
+// which tool, which arguments, what they mean together. mcp.go calls callTool
+// on the reading goroutine, so nothing here reads a file except in the
+// goroutine that callCodex spawns. It must never guess: an argument it doesn't
+// know is an error that names the nearest one it does.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// toolArgs are the checked arguments of one call; null counts as left out.
+type toolArgs map[string]json.RawMessage
+
+func (a toolArgs) has(name string) bool { return a[name] != nil }
+
+// str is a string argument, "" where it was left out.
+func (a toolArgs) str(name string) string {
+	s, _ := rawString(a[name])
+	return s
+}
+
+func (a toolArgs) num(name string) float64 {
+	n, _ := strconv.ParseFloat(string(a[name]), 64)
+	return n
+}
+
+// callTool serves tools/call.
+func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
+	name, ok := rawString(p.name)
+	if !ok {
+		f.finish(c, nil, badParams("name must be a string, the tool to call"))
+		return
+	}
+	i := slices.IndexFunc(f.tools, func(t tool) bool { return t.name == name })
+	if i < 0 {
+		var names []string
+		for _, t := range f.tools {
+			names = append(names, t.name)
+		}
+		f.finish(c, nil, badParams("unknown tool %q%s; the tools are %s", name, didYouMean(name, names), strings.Join(names, ", ")))
+		return
+	}
+	args, e := f.tools[i].decode(p.arguments)
+	if e != nil {
+		f.finish(c, nil, e)
+		return
+	}
+	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
+		if f.tools[i].lasts {
+			prog := newProgress(f.p, token)
+			f.mu.Lock()
+			c.prog = prog
+			f.mu.Unlock()
+		}
+	}
+	f.tools[i].run(f, c, args)
+}
+
+// decode checks arguments against the table. What is wrong here is wrong with
+// the protocol in both eras: -32602.
+func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
+	args := toolArgs{}
+	if isNull(raw) {
+		return args, nil
+	}
+	var bad *rpcError
+	err := eachField(raw, func(key string, val json.RawMessage) bool {
+		i := slices.IndexFunc(t.args, func(a argSpec) bool { return a.name == key })
+		if i < 0 {
+			var names []string
+			for _, a := range t.args {
+				names = append(names, a.name)
+			}
+			known := "it takes none"
+			if len(names) > 0 {
+				known = "it takes " + strings.Join(names, ", ")
+			}
+			bad = badParams("tool %s has no argument %q%s; %s", t.name, key, didYouMean(key, names), known)
+			return false
+		}
+		if isNull(val) {
+			delete(args, key)
+			return true
+		}
+		if want := t.args[i].wrong(val); want != "" {
+			bad = badParams("argument %q of tool %s must be %s, not %s", key, t.name, want, shorten(string(val), 80))
+			return false
+		}
+		args[key] = val
+		return true
+	})
+	if err != nil {
+		return nil, badParams("arguments of tool %s must be an object", t.name)
+	}
+	return args, bad
+}
+
+// wrong says what the value should have been, "" if it is right.
+func (a *argSpec) wrong(val json.RawMessage) string {
+	switch a.kind {
+	case "string":
+		s, ok := rawString(val)
+		if len(a.enum) > 0 && (!ok || !slices.Contains(a.enum, s)) {
+			want := "one of " + strings.Join(a.enum, ", ")
+			if near := nearest(s, a.enum); ok && near != "" {
+				want += fmt.Sprintf(" (did you mean %q?)", near)
+			}
+			return want
+		}
+		if !ok {
+			return "a string"
+		}
+	case "object":
+		if rawKind(val) != '{' {
+			return "an object"
+		}
+	case "number", "integer":
+		want := fmt.Sprintf("a number from %v to %v", a.min, a.max)
+		if a.above {
+			want = fmt.Sprintf("a number over %v and at most %v", a.min, a.max)
+		}
+		if a.kind == "integer" {
+			want = "a whole " + strings.TrimPrefix(want, "a ")
+		}
+		n, err := strconv.ParseFloat(string(val), 64)
+		if rawKind(val) != '0' || err != nil || n > a.max || n < a.min || a.above && n == a.min ||
+			a.kind == "integer" && n != math.Trunc(n) {
+			return want
+		}
+	}
+	return ""
+}
+
+// invalidSession is a call that is well formed and makes no sense (NFR-6).
+func invalidSession(format string, args ...any) *rpcError {
+	return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
+}
+
+// reference finds the one session that agent_id, threadId and conversationId
+// name, "" if none is given.
+func (a toolArgs) reference() (string, *rpcError) {
+	ref, from := "", ""
+	for _, name := range []string{"agent_id", "threadId", "conversationId"} {
+		if !a.has(name) {
+			continue
+		}
+		s := strings.TrimSpace(a.str(name))
+		switch {
+		case s == "":
+			return "", invalidSession("%s is empty; agent_sessions lists the agents", name)
+		case ref != "" && ref != s:
+			return "", invalidSession("%s %q and %s %q are two names; give only one of them", from, ref, name, s)
+		case ref == "":
+			ref, from = s, name
+		}
+	}
+	return ref, nil
+}
+
+// readCodex turns the arguments of codex into a request; file is the agent
+// file still to be read for its prompt.
+func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
+	req = turnRequest{mode: modeNew, source: sourceClient, run: true, prompt: a.str("prompt"),
+		identity: a.str("identity"), role: a.str("role"), tag: a.str("tag"), cwd: a.str("cwd"),
+		options: sessionOptions{
+			Model: a.str("model"), Config: a["config"], Profile: a.str("profile"),
+			BaseInstructions: a.str("base-instructions"), DeveloperInstructions: a.str("developer-instructions"),
+			CompactPrompt: a.str("compact-prompt"),
+		},
+		timeout: time.Duration(a.num("timeout_secs") * float64(time.Second)),
+	}
+	if req.ref, e = a.reference(); e != nil {
+		return req, "", e
+	}
+	file = a.str("agent_file")
+	switch {
+	case a.has("agent_file") && a.has("prompt"):
+		return req, "", invalidSession("agent_file and prompt exclude each other: give the task in one of them")
+	case a.has("agent_file") && req.ref != "":
+		return req, "", invalidSession("agent_file starts a new agent and agent_id %q reopens one: give one of them", req.ref)
+	case a.has("agent_file") && file == "":
+		return req, "", invalidSession("agent_file is empty: give the path of a file, or prompt instead")
+	case a.has("prompt") && strings.TrimSpace(req.prompt) == "":
+		return req, "", invalidSession("prompt is empty: say what the agent is to do")
+	case !a.has("prompt") && file == "" && req.ref == "":
+		return req, "", invalidSession("no prompt: give prompt, agent_file or agent_id")
+	}
+	if req.ref != "" {
+		req.mode, req.run = modeRevive, a.has("prompt")
+	}
+	if a.has("identity") {
+		if err := validIdentity(req.identity); err != nil {
+			return req, "", invalidSession("%v", err)
+		}
+	}
+	var err error
+	if word := a.str("approval-policy"); word != "" {
+		if req.options.Approval, err = normalizePolicy(word); err != nil {
+			return req, "", badParams("argument \"approval-policy\" of tool codex: %v", err)
+		}
+	}
+	if word := a.str("sandbox"); word != "" {
+		if req.options.Sandbox, err = normalizeSandbox(word); err != nil {
+			return req, "", badParams("argument \"sandbox\" of tool codex: %v", err)
+		}
+	}
+	return req, file, nil
+}
+
+func (f *mcpFront) callCodex(c *mcpCall, a toolArgs) {
+	req, file, e := readCodex(a)
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	if file == "" {
+		f.submitCall(c, req)
+		return
+	}
+	if !f.spawn(func() {
+		if e := f.useAgentFile(&req, file); e != nil {
+			f.fail(c, e)
+			return
+		}
+		f.submitCall(c, req)
+	}) {
+		f.fail(c, shuttingDown())
+	}
+}
+
+// useAgentFile reads the file and lets it speak where the call is silent
+// (FR-16.1): its name implies an identity, its model and effort apply.
+func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
+	base := req.cwd
+	if base == "" {
+		base = f.DefaultCwd
+	} else if !filepath.IsAbs(base) {
+		base = filepath.Join(f.DefaultCwd, base)
+	}
+	file, err := readAgentFile(path, base)
+	if err != nil {
+		var e *rpcError
+		if errors.As(err, &e) {
+			return e
+		}
+		return proxyError(codeAgentFile, err.Error(), "agent_file", path)
+	}
+	if strings.TrimSpace(file.Body) == "" {
+		return proxyError(codeAgentFile, fmt.Sprintf("agent file %q has no text below its front matter, so there is no prompt", file.Source), "agent_file", path)
+	}
+	req.prompt, req.agentName, req.agentSource = file.Body, file.Name, file.Source
+	if req.identity == "" {
+		req.implied = impliedIdentity(file.Name)
+	}
+	if req.options.Model == "" {
+		req.options.Model = file.Model
+		if file.ModelNote != "" {
+			req.notes = append(req.notes, file.ModelNote)
+		}
+	}
+	if file.Effort != "" && rawField(req.options.Config, "model_reasoning_effort") == nil {
+		req.options.Config = addField(req.options.Config, "model_reasoning_effort", file.Effort)
+	}
+	return nil
+}
+
+// addField puts one string field in front of an object, or makes one.
+func addField(obj json.RawMessage, key, val string) json.RawMessage {
+	b := append(appendJSONString([]byte{'{'}, key), ':')
+	b = appendJSONString(b, val)
+	rest := skipSpace(obj, 0) + 1 // behind the brace
+	if len(obj) == 0 || obj[skipSpace(obj, rest)] == '}' {
+		return append(b, '}')
+	}
+	return append(append(b, ','), obj[rest:]...)
+}
+
+func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
+	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
+	var e *rpcError
+	req.ref, e = a.reference()
+	switch {
+	case e != nil:
+	case req.ref == "":
+		e = invalidSession("no agent: give agent_id (or threadId) of the agent to continue; agent_sessions lists them, codex starts a new one")
+	case !a.has("prompt"):
+		e = invalidSession("no prompt: say what %s is to do next", req.ref)
+	case strings.TrimSpace(req.prompt) == "":
+		e = invalidSession("prompt is empty: say what %s is to do next", req.ref)
+	}
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.submitCall(c, req)
+}
+
+// callSessions reads records from disk, so it leaves the reading goroutine.
+func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) {
+	limit := defaultSessions
+	if a.has("limit") {
+		limit = int(a.num("limit"))
+	}
+	if !f.spawn(func() { f.finish(c, f.sessionsAnswer(f.sessions(limit), c.modern), nil) }) {
+		f.fail(c, shuttingDown())
+	}
+}
+
+func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
+	f.finish(c, f.statusAnswer(f.status(), c.modern), nil)
+}
+
+func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
+	ref, e := a.reference()
+	identity := a.str("identity")
+	switch {
+	case e != nil:
+	case ref == "" && !a.has("identity"):
+		e = invalidSession("no agent: give agent_id or identity of the agent to close; agent_sessions lists them")
+	case ref != "" && a.has("identity"):
+		e = invalidSession("agent_id %q and identity %q are two names; give only one of them", ref, identity)
+	case ref == "":
+		if err := validIdentity(identity); err != nil {
+			e = invalidSession("%v", err)
+		}
+	}
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.close(ref, identity, func(r closeResult, e *rpcError) {
+		if e != nil {
+			f.fail(c, e)
+			return
+		}
+		f.finish(c, f.closeAnswer(r, c.modern), nil)
+	})
+}
+
+func shuttingDown() *rpcError {
+	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
+}
+
+// shorten cuts s to at most n runes, for messages and progress.
+func shorten(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	for i := range s {
+		if n == 0 {
+			return s[:i] + "…"
+		}
+		n--
+	}
+	return s
+}

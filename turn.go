@@ -1,0 +1,99 @@
+package main
+
+// turn.go owns one turn's request and result. Fronts build requests and read
+// results; machine.go decides when a turn runs, session.go runs it.
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// waiterID names somebody who waits for one turn's result. It is never a
+// JSON-RPC id: a front maps its own requests to it. 0 is nobody.
+type waiterID uint64
+
+// turnSource is who wants a turn, in the order of precedence.
+type turnSource int
+
+const (
+	sourceClient turnSource = iota
+	sourceMail
+	sourceResume
+	sourceSummary
+)
+
+// turnMode is what a request does about its session.
+type turnMode int
+
+const (
+	modeNew    turnMode = iota // codex: a new session
+	modeRevive                 // codex {agent_id}: an existing one, whatever its state
+	modeReply                  // codex-reply
+)
+
+// sessionOptions are the arguments of the codex tool that shape a session.
+// Empty means: not given.
+type sessionOptions struct {
+	Model                 string
+	Approval              string // normalized: untrusted, on-request, never
+	Sandbox               string // normalized
+	Config                json.RawMessage
+	BaseInstructions      string
+	DeveloperInstructions string
+	CompactPrompt         string
+	Profile               string
+}
+
+// turnRequest is one call for a turn, as a front understood it.
+type turnRequest struct {
+	mode    turnMode
+	source  turnSource
+	ref     string // agent_id or threadId (revive, reply)
+	prompt  string
+	run     bool // false: rebind only (codex {agent_id} without prompt)
+	timeout time.Duration
+
+	identity    string // asked for explicitly
+	implied     string // implied by an agent file's name
+	agentName   string
+	agentSource string
+	notes       []string // for the result
+	role        string
+	tag         string
+	cwd         string // as given; resolved and checked by the hub
+	options     sessionOptions
+	correlation string // follows one request through log and audit
+}
+
+// reshapes reports a request that changes what its session is, beside
+// running a turn.
+func (r *turnRequest) reshapes() bool {
+	o := &r.options
+	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" || o.Model != "" || o.Approval != "" ||
+		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
+}
+
+// turnResult is the one answer to a waiter.
+type turnResult struct {
+	err *rpcError // no turn's result but an error of ours or of the child
+
+	AgentID    string
+	ThreadID   string
+	TurnID     string
+	Content    string
+	Identity   string
+	Team       string
+	Status     string // of the session: idle, busy, …
+	TurnStatus string // completed, failed, interrupted; "" when no turn ran
+	Usage      *tokenUsage
+	Duration   time.Duration
+	Sandbox    string
+	Approval   string
+	Declined   []declined
+	Notes      []string // what the caller should know, a sentence each
+}
+
+// failed reports a turn that ran and did not complete.
+func (r *turnResult) failed() bool {
+	return r.TurnStatus == "failed" || r.TurnStatus == "interrupted"
+}

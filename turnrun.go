@@ -1,0 +1,267 @@
+package main
+
+// turnrun.go owns what a session gathers while one turn runs: the answer, the
+// partial text, open items, touched files, what was declined. It is fed by
+// the session loop with the child's events and read when the turn ends. All
+// of it is bounded; none of it decides when the turn ends.
+
+import (
+	"fmt"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+const (
+	maxPartial = 256 << 10 // bytes of unfinished answer text kept
+	maxTouched = 200       // files named in a digest
+	maxNotices = 20
+)
+
+// turnRun is one running turn, seen from outside.
+type turnRun struct {
+	thread   string // the session's own: subagents' answers aren't the turn's
+	started  time.Time
+	last     time.Time // of the last sign of life; retries aren't one
+	answer   string    // last agentMessage that wasn't commentary
+	answered bool
+	partial  []byte            // deltas of the message that is being written
+	partOf   string            // its item
+	open     map[string]string // item → what it does, in words
+	openedAt []string          // items of open, oldest first
+	touched  map[string]bool
+	declined []declined
+	retry    string // the child's last word about retrying
+	usage    *tokenUsage
+	status   string // the child's: completed, failed, interrupted
+	err      *backendError
+	end      time.Time
+	tools    int
+}
+
+func newTurnRun(thread string, now time.Time) *turnRun {
+	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}}
+}
+
+// take feeds one event of the thread tree.
+func (r *turnRun) take(e *event, now time.Time) {
+	if e.kind == evNotice && e.retry {
+		r.retry = e.text // no life: a network that never comes back ends by inactivity
+		return
+	}
+	r.last = now
+	own := e.thread == r.thread
+	switch e.kind {
+	case evDelta:
+		if own && e.phase == "answer" {
+			if e.item != r.partOf {
+				r.partOf, r.partial = e.item, r.partial[:0]
+			}
+			if len(r.partial) < maxPartial {
+				r.partial = append(r.partial, e.text...)
+			}
+			r.retry = ""
+		}
+	case evItem:
+		r.takeItem(e, own)
+	case evUsage:
+		if own {
+			r.usage = e.usage
+		}
+	case evEnded:
+		if own {
+			r.status, r.err, r.end = e.status, e.err, now
+			if !r.answered && e.text != "" {
+				r.answer, r.answered = e.text, true
+			}
+		}
+	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evTool, evSubthread, evRaw, evGone:
+	}
+}
+
+func (r *turnRun) takeItem(e *event, own bool) {
+	if e.body == nil {
+		return
+	}
+	b := e.body
+	if e.phase == "started" {
+		if what := b.words(); what != "" && len(r.open) < 1000 {
+			r.open[e.item] = what
+			r.openedAt = append(r.openedAt, e.item)
+		}
+		return
+	}
+	delete(r.open, e.item)
+	if len(r.openedAt) > 64 && len(r.open) == 0 {
+		r.openedAt = r.openedAt[:0]
+	}
+	switch b.kind {
+	case "agentMessage":
+		if own && b.phase != "commentary" {
+			r.answer, r.answered = b.text, true
+			r.partial, r.partOf = r.partial[:0], ""
+		}
+	case "fileChange":
+		if b.status == "declined" || b.status == "failed" {
+			return
+		}
+		for _, f := range b.files {
+			if len(r.touched) < maxTouched {
+				r.touched[f.path] = true
+			}
+		}
+	}
+}
+
+// words says what an item does, "" for those that aren't an activity.
+func (b *itemBody) words() string {
+	switch b.kind {
+	case "commandExecution":
+		return "running `" + clip(plainCommand(b.command), 120) + "`"
+	case "fileChange":
+		if len(b.files) == 1 {
+			return "editing " + filepath.Base(b.files[0].path)
+		}
+		return fmt.Sprintf("editing %d files", len(b.files))
+	case "mcpToolCall", "dynamicToolCall":
+		if b.server != "" {
+			return "calling " + b.server + "." + b.tool
+		}
+		return "calling " + b.tool
+	case "reasoning":
+		return "thinking"
+	case "agentMessage":
+		return "writing the answer"
+	case "webSearch":
+		return "searching the web"
+	case "contextCompaction":
+		return "compacting its context"
+	case "collabAgentToolCall", "subAgentActivity":
+		return "working with subagents"
+	}
+	return ""
+}
+
+// activity says what the turn is doing now.
+func (r *turnRun) activity() string {
+	if r.retry != "" {
+		return "retrying: " + clip(r.retry, 160)
+	}
+	for i := len(r.openedAt) - 1; i >= 0; i-- {
+		if what, ok := r.open[r.openedAt[i]]; ok {
+			return what
+		}
+	}
+	return "working"
+}
+
+// text is the answer, or what of it there was.
+func (r *turnRun) text() string {
+	if r.answered {
+		return r.answer
+	}
+	return strings.ToValidUTF8(string(r.partial), "")
+}
+
+// silent names the commands that were open when a turn went silent; Codex
+// polls a command that lives, so an open one counts as silence.
+func (r *turnRun) silent() string {
+	var open []string
+	for _, id := range r.openedAt {
+		if what, ok := r.open[id]; ok && strings.HasPrefix(what, "running") {
+			open = append(open, what)
+		}
+	}
+	return strings.Join(open, ", ")
+}
+
+// files are the touched files in order.
+func (r *turnRun) files() []string {
+	out := make([]string, 0, len(r.touched))
+	for f := range r.touched {
+		out = append(out, f)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// status is the turn's word in results and records.
+func (t *turn) status(how finishKind) string {
+	switch {
+	case how == finishEnded && t.run.status != "":
+		return t.run.status
+	case how == finishRefused:
+		return "failed"
+	}
+	return "interrupted"
+}
+
+// done reports a turn that the child completed.
+func (t *turn) done() bool { return t.run != nil && t.run.status == "completed" }
+
+// fill puts what the turn brought into its result.
+func (t *turn) fill(r *turnResult, how finishKind) {
+	run := t.run
+	r.TurnStatus = t.status(how)
+	r.Content, r.Usage, r.Declined = run.text(), run.usage, run.declined
+	end := run.end
+	if end.IsZero() {
+		end = time.Now()
+	}
+	r.Duration = end.Sub(run.started)
+	if r.TurnStatus == "interrupted" {
+		why := t.stop.words()
+		r.Notes = append(r.Notes, why)
+		if r.Content == "" {
+			r.Content = why
+		}
+	}
+	if r.TurnStatus == "failed" && run.err != nil {
+		if partial := r.Content; partial != "" && partial != run.err.Message {
+			r.Notes = append(r.Notes, "what the agent had said before it failed: "+clip(partial, 2000))
+		}
+		r.Content = run.err.Message
+	}
+}
+
+// timeoutError is the -32006 of a turn, with what there was of its answer.
+func timeoutError(agentID string, t *turn) *rpcError {
+	partial := clipUTF8(t.run.text(), 8<<10)
+	msg := fmt.Sprintf("%s; it was interrupted. Agent %s keeps its context: continue with codex-reply, or pass timeout_secs", t.why, agentID)
+	if partial != "" {
+		msg += ". Its answer so far: " + partial
+	}
+	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.id, "partial", partial)
+}
+
+// clip cuts s to at most n characters on one line.
+func clip(s string, n int) string {
+	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
+		s = s[:i] + " …"
+	}
+	if len(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// plainCommand takes the shell off Codex's command strings: `/bin/bash -lc
+// 'npm test'` reads as npm test. It is for people; approvals show the whole.
+func plainCommand(s string) string {
+	for _, sh := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/zsh -lc ", "/bin/sh -lc ", "/bin/sh -c "} {
+		rest, ok := strings.CutPrefix(s, sh)
+		if !ok {
+			continue
+		}
+		if n := len(rest); n >= 2 && (rest[0] == '\'' && rest[n-1] == '\'' || rest[0] == '"' && rest[n-1] == '"') {
+			rest = rest[1 : n-1]
+		}
+		return rest
+	}
+	return s
+}
