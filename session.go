@@ -173,7 +173,7 @@ func (s *session) prepared(p *opening) bool {
 			return
 		}
 		s.place = p
-		s.notes = append(s.notes, p.policy.Notes...)
+		s.notes = append(s.notes, p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
@@ -217,9 +217,9 @@ func (s *session) take(e *event) {
 	case evAsk:
 		s.asked(e.ask)
 	case evAskGone:
-		if p := s.asks.take(e.text); p != nil {
-			s.h.askDone(e.text)
-			s.h.front.askGone(*s.ref.Load(), e.text, "Codex withdrew it")
+		if p := s.asks.take(e.ask.id); p != nil {
+			s.h.askDone(p.id)
+			s.h.front.askGone(*s.ref.Load(), p.id, "Codex withdrew it")
 			s.alive()
 		}
 	case evGone:
@@ -375,7 +375,6 @@ func (s *session) alive() {
 // gives it confirmLimit to say so.
 func (s *session) interrupt(t *turn) {
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
-	s.place.be.do(0, s.thread, command{kind: cmdClean, turn: t.id})
 	s.clock.confirm(func() {
 		s.box.post(func() {
 			if s.m.cur == t {
@@ -480,6 +479,9 @@ func (s *session) over(why ending) {
 	s.clock.stop()
 	p := s.place
 	if p != nil {
+		if s.thread != "" && (why == endClose || why == endBroken) {
+			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
+		}
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}

@@ -264,6 +264,9 @@ func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
 	}
 	if req.options.Model == "" {
 		req.options.Model = file.Model
+		if file.ModelNote != "" {
+			req.notes = append(req.notes, file.ModelNote)
+		}
 	}
 	if file.Effort != "" && rawField(req.options.Config, "model_reasoning_effort") == nil {
 		req.options.Config = addField(req.options.Config, "model_reasoning_effort", file.Effort)
