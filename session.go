@@ -199,6 +199,9 @@ func (s *session) take(e *event) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
+	if e.kind == evEnded { // the answer must not overtake the turn's own end (style 18)
+		s.show(e)
+	}
 	switch e.kind {
 	case evOpened:
 		if e.op == s.op {
@@ -236,9 +239,16 @@ func (s *session) take(e *event) {
 		return
 	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
 	}
+	if e.kind != evEnded {
+		s.show(e)
+	}
+}
+
+// show offers an event to the client.
+func (s *session) show(e *event) {
 	var w waiterID
-	if cur != nil {
-		w = cur.waiter
+	if s.m.cur != nil {
+		w = s.m.cur.waiter
 	}
 	if !s.h.front.event(*s.ref.Load(), w, *e) {
 		s.dropped++
