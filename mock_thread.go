@@ -211,7 +211,9 @@ func (m *mockServer) threadStart(msg *message) {
 		th.unload = time.Duration(secs * float64(time.Second))
 	}
 	m.load(th)
-	m.home.lock(th.ID)
+	if !th.Ephemeral { // of those nothing is on disk
+		m.home.lock(th.ID)
+	}
 	m.peer.reply(msg.id, m.opened(th, nil))
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
 	if m.old() {

@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// Whoever has our lock on a thread owns it, but another Codex may hold on to it
+// for a moment: 0.169 unloads a thread a second after it was let go, and one
+// whose proxy was killed ends by EOF, not at once. So long a resume waits.
+const (
+	heldTries = 25
+	heldPause = 200 * time.Millisecond
+)
+
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
 	// event offers an event of a session to the client; w is the waiter of the
@@ -58,6 +66,7 @@ type session struct {
 	resume  string       // block in front of the next prompt: the past, where Codex lost it
 	notes   []string     // for the next result
 	openErr *rpcError    // why it could not be opened
+	held    int          // how often another Codex still had the thread
 	tokens  int64
 	dropped int64 // events the front did not take
 	lastErr string
@@ -190,6 +199,9 @@ func (s *session) take(e *event) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
+	if e.kind == evEnded { // the answer must not overtake the turn's own end (style 18)
+		s.show(e)
+	}
 	switch e.kind {
 	case evOpened:
 		if e.op == s.op {
@@ -227,9 +239,16 @@ func (s *session) take(e *event) {
 		return
 	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
 	}
+	if e.kind != evEnded {
+		s.show(e)
+	}
+}
+
+// show offers an event to the client.
+func (s *session) show(e *event) {
 	var w waiterID
-	if cur != nil {
-		w = cur.waiter
+	if s.m.cur != nil {
+		w = s.m.cur.waiter
 	}
 	if !s.h.front.event(*s.ref.Load(), w, *e) {
 		s.dropped++
@@ -281,8 +300,21 @@ func (s *session) openRefused(err *backendError) {
 		p.be.open(s.op, p.spec, s.sink)
 		return
 	}
+	if err.Held && p.spec.Thread != "" && s.held < heldTries {
+		s.held++
+		time.AfterFunc(heldPause, func() { s.box.post(s.openAgain) })
+		return
+	}
 	s.openErr = childError("open the thread", err)
 	s.carry(s.m.end(endFailed))
+}
+
+// openAgain asks once more for a thread that another Codex had not let go yet.
+func (s *session) openAgain() {
+	if s.m.phase != phaseOver {
+		s.op = s.nextOp()
+		s.place.be.open(s.op, s.place.spec, s.sink)
+	}
 }
 
 // rebind answers codex {agent_id} without a prompt for a session that is open.
