@@ -190,10 +190,14 @@ func (s *session) take(e *event) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
+	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
+		s.tell(e, cur)
+	}
 	switch e.kind {
 	case evOpened:
 		if e.op == s.op {
 			s.threadOpened(e)
+			s.tell(e, s.m.cur) // behind it: the front learns the thread from it
 		}
 	case evRefused:
 		if e.op == s.op && s.opening {
@@ -217,16 +221,19 @@ func (s *session) take(e *event) {
 	case evAsk:
 		s.asked(e.ask)
 	case evAskGone:
-		if p := s.asks.take(e.text); p != nil {
-			s.h.askDone(e.text)
-			s.h.front.askGone(*s.ref.Load(), e.text, "Codex withdrew it")
+		if p := s.asks.take(e.ask.id); p != nil {
+			s.h.askDone(p.id)
+			s.h.front.askGone(*s.ref.Load(), p.id, "Codex withdrew it")
 			s.alive()
 		}
 	case evGone:
 		s.childGone(e.err)
-		return
 	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
 	}
+}
+
+// tell offers an event to the front, for the waiter of the turn it belongs to.
+func (s *session) tell(e *event, cur *turn) {
 	var w waiterID
 	if cur != nil {
 		w = cur.waiter
