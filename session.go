@@ -526,12 +526,23 @@ func (s *session) asked(q *approval) {
 			}
 		})
 	})
-	if s.m.cur == nil || s.m.ending != endNone || q.kind == askUnknown {
-		s.decide(q.id, map[bool]string{true: "this kind of request is not known here", false: "no turn is running"}[q.kind == askUnknown], deny, nil)
+	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
+	why := ""
+	switch {
+	case q.kind == askUnknown:
+		why = "this kind of request is not known here"
+	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
+		why = "no turn is running"
+	case s.m.cur != nil:
+		w = s.m.cur.waiter
+	}
+	if why != "" {
+		s.decide(q.id, why, deny, nil)
 		return
 	}
 	s.h.askOpen(q.id, s)
-	if !s.h.front.ask(*s.ref.Load(), s.m.cur.waiter, *q) {
+	s.publish() // whoever asks for the status next sees what the client is asked
+	if !s.h.front.ask(*s.ref.Load(), w, *q) {
 		s.decide(q.id, "the client can't be asked for approval", deny, nil)
 	}
 }
