@@ -458,10 +458,11 @@ func (h *hub) sessions(limit int) []sessionView {
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
 	}
-	for _, r := range append(recs, h.book.rememberedAll()...) {
+	for _, r := range append(h.book.rememberedAll(), recs...) { // what is remembered is newer than its file
 		if seen[r.AgentID] {
 			continue
 		}
+		seen[r.AgentID] = true
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
