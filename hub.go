@@ -421,6 +421,13 @@ func (h *hub) threadOf(s *session, thread string) {
 	h.mu.Unlock()
 }
 
+// holds reports whether a session is still in the table.
+func (h *hub) holds(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live[s.agentID] == s
+}
+
 // forget takes a session out of the table; look-ups go to its record.
 func (h *hub) forget(s *session) {
 	h.mu.Lock()
