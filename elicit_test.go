@@ -68,12 +68,12 @@ func TestElicitationIsComplete(t *testing.T) {
 		"codex_mcp_tool_call_id":"call-7","codex_event_id":"U","codex_call_id":"call-1","codex_command":["/bin/bash","-lc","touch /x"],"codex_cwd":"/w",
 		"codex_parsed_cmd":[{"type":"unknown","cmd":"touch /x"}]}`
 	hasFields(t, p, want)
-	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "/w/a, /w/b", files: []fileChange{{"/w/a", "add", "x"}, {"/w/b", "update", "@@"}}}
+	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "add /w/a\nupdate /w/b", files: []fileChange{{"/w/a", "add", "x"}, {"/w/b", "update", "@@"}}}
 	r.f.ask(a, 0, patch)
 	p = rawField(r.next(), "params")
-	hasFields(t, p, `{"message":"agent arch (codex:a) wants to change files: /w/a, /w/b","threadId":"T","codex_elicitation":"patch-approval",
+	hasFields(t, p, `{"message":"agent arch (codex:a) wants to change files: add /w/a, update /w/b","threadId":"T","codex_elicitation":"patch-approval",
 		"codex_changes":{"/w/a":{"type":"add","content":"x"},"/w/b":{"type":"update","unified_diff":"@@"}}}`)
-	question := approval{id: "3", kind: askQuestion, questions: []question{{"q1", "Pick", "Which?", []string{"A", "B"}}, {"q2", "", "Why?", nil}}}
+	question := approval{id: "3", action: "Which?\nWhy?", kind: askQuestion, questions: []question{{"q1", "Pick", "Which?", []string{"A", "B"}}, {"q2", "", "Why?", nil}}}
 	r.f.ask(a, 0, question)
 	p = rawField(r.next(), "params")
 	hasFields(t, p, `{"message":"agent arch (codex:a) asks\nWhich?\nWhy?","requestedSchema":{"type":"object","properties":{
@@ -88,6 +88,29 @@ func hasFields(t *testing.T, got json.RawMessage, want string) {
 	}
 	if err := json.Unmarshal(got, &g); err != nil || !subset(w, g) {
 		t.Errorf("%s\nlacks %s", got, want)
+	}
+}
+
+// What is approved must have been shown, all of it.
+func TestAskMessages(t *testing.T) {
+	a := agentRef{AgentID: "codex:a", Identity: "arch"}
+	for want, q := range map[string]approval{
+		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", cwd: "/w"},
+		"wants network access to https://x.example":                           {kind: askCommand, action: "network access to https://x.example"},
+		"wants to run `ls`, as something else":                                {kind: askCommand, command: "ls", action: "something else"},
+		"wants to run `ls`":                                                   {kind: askCommand, command: "ls"},
+		"wants to change files: add /a, write access under /w: why":           {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
+		"wants more permissions: network":                                     {kind: askPermissions, action: "network"},
+		"wants to call the tool atm.send {\"to\":\"bob\"}: Allow?":            {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
+		"asks: open https://x.example: Log in":                                {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
+		"asks: Fill in\nName\nAge (optional): atm asks":                       {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
+	} {
+		if got := askMessage(a, &q); got != "agent arch (codex:a) "+want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+	if got := askMessage(agentRef{AgentID: "codex:a"}, &approval{kind: askCommand, command: "ls"}); got != "agent codex:a wants to run `ls`" {
+		t.Error(got)
 	}
 }
 
@@ -155,6 +178,9 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestAnswersToQuestions(t *testing.T) {
+	if d, _ := readAnswer(json.RawMessage(`{"action":"accept"}`), &approval{kind: askQuestion, action: "open https://x.example"}); d != approve {
+		t.Error("nothing to fill in, and accepted: that is a yes")
+	}
 	q := approval{kind: askQuestion, questions: []question{{id: "a", options: []string{"x"}}, {id: "decision"}}}
 	for _, c := range []struct {
 		answer string

@@ -199,13 +199,14 @@ func (s *session) take(e *event) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
-	if e.kind == evEnded { // the answer must not overtake the turn's own end (style 18)
-		s.show(e)
+	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
+		s.tell(e, cur)
 	}
 	switch e.kind {
 	case evOpened:
 		if e.op == s.op {
 			s.threadOpened(e)
+			s.tell(e, s.m.cur) // behind it: the front learns the thread from it
 		}
 	case evRefused:
 		if e.op == s.op && s.opening {
@@ -236,19 +237,15 @@ func (s *session) take(e *event) {
 		}
 	case evGone:
 		s.childGone(e.err)
-		return
 	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
-	}
-	if e.kind != evEnded {
-		s.show(e)
 	}
 }
 
-// show offers an event to the client.
-func (s *session) show(e *event) {
+// tell offers an event to the front, for the waiter of the turn it belongs to.
+func (s *session) tell(e *event, cur *turn) {
 	var w waiterID
-	if s.m.cur != nil {
-		w = s.m.cur.waiter
+	if cur != nil {
+		w = cur.waiter
 	}
 	if !s.h.front.event(*s.ref.Load(), w, *e) {
 		s.dropped++
@@ -553,12 +550,23 @@ func (s *session) asked(q *approval) {
 			}
 		})
 	})
-	if s.m.cur == nil || s.m.ending != endNone || q.kind == askUnknown {
-		s.decide(q.id, map[bool]string{true: "this kind of request is not known here", false: "no turn is running"}[q.kind == askUnknown], deny, nil)
+	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
+	why := ""
+	switch {
+	case q.kind == askUnknown:
+		why = "this kind of request is not known here"
+	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
+		why = "no turn is running"
+	case s.m.cur != nil:
+		w = s.m.cur.waiter
+	}
+	if why != "" {
+		s.decide(q.id, why, deny, nil)
 		return
 	}
 	s.h.askOpen(q.id, s)
-	if !s.h.front.ask(*s.ref.Load(), s.m.cur.waiter, *q) {
+	s.publish() // whoever asks for the status next sees what the client is asked
+	if !s.h.front.ask(*s.ref.Load(), w, *q) {
 		s.decide(q.id, "the client can't be asked for approval", deny, nil)
 	}
 }

@@ -216,7 +216,7 @@ func TestNameMustBeAString(t *testing.T) {
 
 func TestAgentFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("be good\neffort: high"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\nname: Code Reviewer\nmodel: sonnet\neffort: high\n---\nbe good\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "empty.md"), []byte("\n"), 0o600); err != nil {
@@ -230,11 +230,20 @@ func TestAgentFile(t *testing.T) {
 		fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(filepath.Base(dir), "a.md")),
 		fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(dir, "a.md")),
 	} {
-		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i, callParams(false, "codex", args)))
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, 10+i, callParams(false, "codex", args)))
 		got := (<-r.submits).req
-		if !strings.HasPrefix(got.prompt, "be good") || got.agentSource == "" || got.mode != modeNew || !got.run {
+		if got.prompt != "be good" || got.agentSource != filepath.Join(dir, "a.md") || got.mode != modeNew || !got.run ||
+			got.agentName != "Code Reviewer" || got.implied != "Code-Reviewer" || got.identity != "" || got.options.Model != "" ||
+			string(got.options.Config) != `{"model_reasoning_effort":"high"}` || len(got.notes) != 1 {
 			t.Errorf("%s: %+v", args, got)
 		}
+	}
+	// what the call says itself comes first
+	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + callParams(false, "codex",
+		fmt.Sprintf(`{"agent_file":%q,"identity":"me","model":"m","config":{"model_reasoning_effort":"low"}}`, filepath.Join(dir, "a.md"))) + `}`)
+	got := (<-r.submits).req
+	if got.identity != "me" || got.implied != "" || got.options.Model != "m" || string(got.options.Config) != `{"model_reasoning_effort":"low"}` || len(got.notes) != 0 {
+		t.Errorf("%+v", got)
 	}
 	for _, name := range []string{"empty.md", "missing.md", "."} {
 		code, msg, _ := errorOf(t, r.ask("tools/call", callParams(false, "codex", fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(dir, name)))))
