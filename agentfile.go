@@ -102,7 +102,7 @@ func parseAgentFile(text string) (agentFile, error) {
 		}
 		*take.into = strings.TrimSpace(f.text)
 	}
-	if f, given := fields["effort"]; given && a.Effort != "" && !effortRuleFile.MatchString(a.Effort) {
+	if f, given := fields["effort"]; given && a.Effort != "" && !fileEffort.MatchString(a.Effort) {
 		return agentFile{}, fmt.Errorf("has front matter that can't be used: line %d: effort %q is not one word such as low, medium or high", f.line, a.Effort)
 	}
 	if f := fields["tools"]; f.bad == "" { // nothing is done with them, so nothing is refused for them
@@ -133,7 +133,7 @@ func usedInAgentFile(key string) bool {
 // leadingBlank is blank lines, not the indentation of the first line with text.
 var leadingBlank = regexp.MustCompile(`^(?:[ \t]*\n)+`)
 
-var effortRuleFile = regexp.MustCompile(`^[a-z]{1,16}$`)
+var fileEffort = regexp.MustCompile(`^[a-z]{1,16}$`)
 
 // claudeModel matches the words Claude Code's agent files choose a model by, and its full names, also those with a
 // provider or region before them. Codex would fail the turn over any of them.

@@ -90,7 +90,7 @@ type commandKind int
 
 const (
 	cmdTurn      commandKind = iota // run a turn: input, settings
-	cmdInterrupt                    // stop turn, "" whatever runs, and the subagents' turns
+	cmdInterrupt                    // stop turn ("": whatever runs), the subagents' turns and the shells they left
 	cmdClean                        // stop background terminals of the thread tree
 	cmdUnload                       // free the thread in the child; the sink is gone after it
 	cmdAnswer                       // decide an approval

@@ -57,51 +57,68 @@ type child struct {
 	dead  *childDeath   // read after ended
 }
 
-// startChild starts the process. Its goroutine ends when the process is reaped.
+// startChild starts the process. Its goroutines end soon after the process.
 func startChild(o childOptions) (*child, error) {
 	never := func(err error) error {
 		return &childDeath{Reason: "could not be started: " + err.Error(), Path: o.Path, Never: true}
 	}
 	cmd := exec.Command(o.Path, o.Args...)
 	cmd.Env, cmd.Dir = o.Env, o.Dir
-	cmd.WaitDelay = pipeDrain // bounds the copying of stderr only: stdout is our own pipe
-	tail := &stderrTail{log: o.Log}
-	cmd.Stderr = tail
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
+	// Pipes of our own, so that Wait returns the moment the process ends: with
+	// os/exec's it would close stdout under the reader and lose the child's
+	// last words, or wait for grandchildren that hold stderr.
+	var ends [6]*os.File
+	closeAll := func(list ...*os.File) {
+		for _, f := range list {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			closeAll(ends[:]...)
+			return nil, never(err)
+		}
+	}
+	var stdin, stdout, stderr *os.File
+	cmd.Stdin, stdin = ends[0], ends[1]
+	stdout, cmd.Stdout = ends[2], ends[3]
+	stderr, cmd.Stderr = ends[4], ends[5]
+	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: &stderrTail{log: o.Log}, group: newProcGroup(cmd), ended: make(chan struct{})}
+	if err := cmd.Start(); err != nil {
+		closeAll(ends[:]...)
 		return nil, never(err)
 	}
-	// Not cmd.StdoutPipe: Wait would close it under the reader and lose what the child said last.
-	stdout, theirs, err := os.Pipe()
-	if err != nil {
-		stdin.Close()
-		return nil, never(err)
-	}
-	cmd.Stdout = theirs
-	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: tail, group: newProcGroup(cmd), ended: make(chan struct{})}
-	err = cmd.Start()
-	theirs.Close()
-	if err != nil {
-		stdout.Close()
-		stdin.Close()
-		return nil, never(err)
-	}
+	closeAll(ends[0], ends[3], ends[5])
 	c.pid, c.started = cmd.Process.Pid, time.Now()
 	if err := c.group.attach(cmd); err != nil && o.Log != nil {
 		o.Log.Warn("what the child starts may outlive it", "error", err)
 	}
-	go c.reap()
+	go c.reap(stderr)
 	return c, nil
 }
 
-// reap waits for the process, the only place that does.
-func (c *child) reap() {
+// reap waits for the process, the only place that does. Beside it stderr is
+// read, until it ends or the process does.
+func (c *child) reap(stderr *os.File) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		_, _ = io.Copy(c.tail, stderr)
+	}()
 	err := c.cmd.Wait()
 	// What is left of the group (npm's shim leaves the real codex behind when
 	// it is killed) goes too. The group's number can't be anybody else's while
 	// a member lives, and we are microseconds behind the leader's end.
 	_ = c.group.kill()
 	_ = c.group.close()
+	t := time.AfterFunc(pipeDrain, func() { stderr.Close() }) // ends the copying
+	<-said
+	t.Stop()
+	stderr.Close()
+	c.stdin.Close()
 	d := &childDeath{Reason: exitReason(c.cmd.ProcessState), Path: c.path}
 	if c.cmd.ProcessState == nil && err != nil {
 		d.Reason = "was lost: " + err.Error()
@@ -212,7 +229,8 @@ func (t *stderrTail) lastLine() string {
 	t.mu.Unlock()
 	var last, lastError string
 	for _, l := range strings.Split(text, "\n") {
-		if s, isError := cleanLogLine(l); s != "" {
+		// Codex from 0.148 says this at level ERROR on every start without bwrap.
+		if s, isError := cleanLogLine(l); s != "" && !strings.Contains(s, "could not find bubblewrap") {
 			last = s
 			if isError {
 				lastError = s
@@ -232,7 +250,7 @@ func (t *stderrTail) firstError() string {
 	text := string(t.head)
 	t.mu.Unlock()
 	for _, l := range strings.Split(text, "\n") {
-		if s, isError := cleanLogLine(l); isError {
+		if s, isError := cleanLogLine(l); isError && !strings.Contains(s, "could not find bubblewrap") {
 			return redact(clipLine(s))
 		}
 	}
@@ -255,10 +273,6 @@ func cleanLogLine(line string) (text string, isError bool) {
 	}
 	if strings.Trim(line, "-=*_ \t") == "" {
 		return "", false
-	}
-	// Codex from 0.148 says this at level ERROR on every start without bwrap.
-	if strings.Contains(line, "bubblewrap") {
-		return line, false
 	}
 	return line, level == "ERROR" || level == "" && errorWord.MatchString(line)
 }

@@ -220,6 +220,9 @@ func (x *codexEvents) turnCompleted() {
 	}
 	b := field(x.begin("task_complete"), "turn_id", rawField(turn, "id"))
 	last := x.last
+	if last == nil && x.e.text != "" { // nobody waited, so nobody kept it
+		last = appendJSONString(nil, x.e.text)
+	}
 	if status == "failed" {
 		last = nil
 	}

@@ -116,35 +116,52 @@ func askMessage(a agentRef, q *approval) string {
 	if a.Identity == "" {
 		who = "agent " + a.AgentID
 	}
+	action := strings.ReplaceAll(q.action, "\n", ", ")
 	var what string
 	switch q.kind {
 	case askCommand:
-		line := q.command
-		if line == "" {
-			line = q.action
+		what = "wants " + action // network access alone has no command
+		if q.command != "" {
+			what = fmt.Sprintf("wants to run `%s`", q.command)
+			if more, ok := strings.CutPrefix(q.action, q.command); ok {
+				what += strings.ReplaceAll(more, "\n", ", with ")
+			} else if q.action != "" {
+				what += ", as " + action
+			}
 		}
-		what = fmt.Sprintf("wants to run `%s`", line)
 	case askFileChange:
-		what = "wants to change files: " + q.action
+		what = "wants to change files: " + action
 	case askPermissions:
-		what = "wants more permissions: " + q.action
+		what = "wants more permissions: " + action
 	case askMCPTool:
 		what = "wants to call the tool " + q.action
 	case askQuestion:
 		what = "asks"
+		if questionText(q) != q.action {
+			what += ": " + q.action // a form's own message, or what is to be opened
+		}
 	default:
-		what = "wants to do: " + q.action
+		what = "wants to do: " + action
 	}
 	if q.cwd != "" && q.kind != askQuestion {
 		what += fmt.Sprintf(" in `%s`", q.cwd)
 	}
-	for _, each := range q.questions {
-		what += "\n" + each.text
+	if len(q.questions) > 0 {
+		what += "\n" + questionText(q)
 	}
 	if q.reason != "" {
 		what += ": " + q.reason
 	}
 	return who + " " + what
+}
+
+// questionText is the questions alone, a line each.
+func questionText(q *approval) string {
+	var lines []string
+	for _, each := range q.questions {
+		lines = append(lines, each.text)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // askSchema is empty for an approval, since accept says it all. The fields of
@@ -209,7 +226,7 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 			answers[each.id] = several
 		}
 	}
-	if len(answers) == 0 {
+	if len(answers) == 0 && len(q.questions) > 0 {
 		return deny, nil // accepted and nothing chosen: no answer
 	}
 	return d, answers

@@ -12,8 +12,13 @@ import (
 	"strings"
 )
 
+const maxFrontMatter = 64 << 10
+
 // glued finds `key:value`, which is no pair in YAML but was surely meant as one.
 var glued = regexp.MustCompile(`^([A-Za-z_][\w-]*):\S`)
+
+// decorated finds a key behind an anchor, a tag or a question mark.
+var decorated = regexp.MustCompile(`^[&!?]\S*[ \t]+([\w-]+|"[^"\\]*"|'[^']*')[ \t]*(?::|$)`)
 
 // parseFrontMatter splits a document (\n line ends) into the fields of its head and its body. known tells which keys
 // the caller looks at: an unclosed head is an error only if it would hold one of them.
@@ -45,6 +50,9 @@ func parseFrontMatter(doc string, known func(key string) bool) (fields map[strin
 	}
 	if !closed {
 		return nil, "", errors.New("line 1: the front matter is never closed: end it with a line ---")
+	}
+	if n := len(strings.Join(lines[1:end], "\n")); n > maxFrontMatter {
+		return nil, "", fmt.Errorf("line 1: the front matter has %d bytes, the limit is %d KiB: move the prompt below it", n, maxFrontMatter>>10)
 	}
 	s.scan(known)
 	return s.fields, strings.Join(lines[end+1:], "\n"), nil
@@ -91,6 +99,8 @@ func (s *frontScanner) scan(known func(string) bool) {
 		if m == nil {
 			if g := glued.FindStringSubmatch(l); g != nil && known(g[1]) {
 				s.set(g[1], frontField{line: s.line(), bad: "a blank is missing after the colon"})
+			} else if d := decorated.FindStringSubmatch(l); d != nil {
+				s.set(unquoteKey(d[1]), frontField{line: s.line(), bad: "YAML's anchors, tags and ? before a key aren't understood"})
 			} else {
 				s.spoil(fmt.Sprintf("line %d after it is no `key: value`", s.line()))
 			}
@@ -98,11 +108,11 @@ func (s *frontScanner) scan(known func(string) bool) {
 			continue
 		}
 		f := frontField{line: s.line()}
-		doubt := s.doubt
-		s.value(&f, strings.TrimRight(m[2], " \t"))
-		if doubt != "" {
-			f.bad = doubt
-		} else if f.open != "" {
+		if s.doubt != "" { // not read at all: looking for the end of each would take forever in a file made for it
+			f.bad = s.doubt
+			s.at++
+			s.skipIndented()
+		} else if s.value(&f, strings.TrimRight(m[2], " \t")); f.open != "" {
 			s.doubt = fmt.Sprintf("%s opened on line %d is never closed and may hold it", f.open, f.line)
 		}
 		s.set(unquoteKey(m[1]), f)

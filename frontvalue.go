@@ -5,6 +5,7 @@ package main
 // must never come out as another one: it has `bad` set, and the reader still stands on the first line after it.
 
 import (
+	"bytes"
 	"regexp"
 	"strconv"
 	"strings"
@@ -105,8 +106,9 @@ func (r *frontReader) skipIndented() bool {
 // plain reads an unquoted scalar: it goes on over indented lines, and a comment ends it.
 func (r *frontReader) plain(f *frontField, rest string) {
 	text, comment := cutComment(rest)
-	f.text, f.colon = text, hasColon(text)
-	single := true
+	f.colon = hasColon(text)
+	var out strings.Builder
+	out.WriteString(text)
 	for blank := 0; !comment; {
 		i := r.at + blank
 		if i >= len(r.lines) {
@@ -121,11 +123,11 @@ func (r *frontReader) plain(f *frontField, rest string) {
 			break
 		}
 		l, comment = cutComment(l)
-		f.text += fold(blank) + l
+		out.WriteString(fold(blank) + l)
 		f.colon = f.colon || hasColon(l)
-		r.at, blank, single = i+1, 0, false
+		r.at, blank = i+1, 0
 	}
-	if single && (f.text == "~" || strings.EqualFold(f.text, "null")) {
+	if f.text = out.String(); f.text == "~" || strings.EqualFold(f.text, "null") {
 		f.text = ""
 	}
 }
@@ -141,7 +143,7 @@ func fold(blank int) string {
 // quoted reads a 'single' or "double" quoted scalar, over as many lines as it takes.
 func (r *frontReader) quoted(f *frontField, rest string) {
 	q, l, start := rest[0], rest[1:], r.at
-	var out strings.Builder
+	var out bytes.Buffer
 	keep := 0 // blanks after this are trimmed where a line ends
 	for {
 		escapedEnd := false
@@ -188,12 +190,11 @@ func (r *frontReader) quoted(f *frontField, rest string) {
 		}
 		l = strings.TrimLeft(r.lines[r.at], " \t")
 		r.at++
-		text := out.String()
 		if escapedEnd { // joined without a blank; \ keeps the blanks before it
 			out.WriteString(strings.Repeat("\n", breaks))
 		} else {
-			out.Reset()
-			out.WriteString(text[:keep] + fold(breaks))
+			out.Truncate(keep)
+			out.WriteString(fold(breaks))
 		}
 		keep = out.Len()
 	}
@@ -207,68 +208,67 @@ func (r *frontReader) unclosed(f *frontField, what string, start int) {
 
 // flow reads [a, 'b', "c"]. A list in a list and a map are passed over.
 func (r *frontReader) flow(f *frontField, rest string) {
-	start := r.at
-	for depth, l := 0, rest; ; {
-		var item strings.Builder
-		flush := func() {
-			if t := strings.TrimSpace(item.String()); t != "" {
-				f.items = append(f.items, t)
-			}
-			item.Reset()
+	start, depth, l := r.at, 0, rest
+	var item strings.Builder
+	flush := func() {
+		if t := strings.TrimSpace(item.String()); t != "" {
+			f.items = append(f.items, t)
 		}
-		for {
-			if l == "" {
-				if r.at >= len(r.lines) {
-					r.unclosed(f, "a bracket", start)
-					return
-				}
-				l = " " + strings.TrimSpace(r.lines[r.at]) // at a line's end stands a blank
-				r.at++
+		item.Reset()
+	}
+	for {
+		if l == "" {
+			if r.at >= len(r.lines) {
+				r.unclosed(f, "a bracket", start)
+				return
 			}
-			fresh := strings.TrimSpace(item.String()) == ""
-			switch c := l[0]; {
-			case c == '"' && fresh || c == '\'' && fresh:
-				n, text := quotedItem(l)
-				if n == 0 {
-					r.unclosed(f, "a quote", start)
-					return
-				}
-				item.WriteString(text)
-				if l = l[n:]; l != "" && !strings.ContainsRune(" \t,]}", rune(l[0])) {
-					f.bad = "text follows a closing quote in its list"
-				}
-				continue
-			case c == '#' && (item.Len() == 0 || strings.HasSuffix(item.String(), " ")):
-				l = ""
-				continue
-			case c == '[' || c == '{':
-				if depth++; depth > 1 || c == '{' {
-					f.bad = "a map, or a list in a list, is not what this key takes"
-				}
-			case c == ']' || c == '}':
-				flush()
-				if depth--; depth == 0 {
-					if tail := l[1:]; strings.TrimSpace(tail) != "" && !isComment(tail) {
-						f.bad = "text follows the closing bracket: quote the value"
-					}
-					f.list = true
-					return
-				}
-			case c == ',':
-				flush()
-			case c == ':' && hasColon(l[:min(len(l), 2)]) && f.bad == "":
-				f.bad = "its list holds more than plain text"
-			default:
-				item.WriteByte(c)
-			}
-			l = l[1:]
+			l = " " + strings.TrimSpace(r.lines[r.at]) // at a line's end stands a blank
+			r.at++
 		}
+		fresh := item.Len() == 0
+		switch c := l[0]; {
+		case fresh && (c == ' ' || c == '\t'):
+		case fresh && (c == '"' || c == '\''):
+			n, text := quotedItem(l)
+			if n == 0 {
+				r.unclosed(f, "a quote", start)
+				return
+			}
+			item.WriteString(text)
+			if l = l[n:]; l != "" && !strings.ContainsRune(" \t,]}", rune(l[0])) {
+				f.bad = "text follows a closing quote in its list"
+			}
+			continue
+		case c == '#' && (item.Len() == 0 || strings.HasSuffix(item.String(), " ")):
+			l = ""
+			continue
+		case c == '[' || c == '{':
+			if depth++; depth > 1 || c == '{' {
+				f.bad = "a map, or a list in a list, is not what this key takes"
+			}
+		case c == ']' || c == '}':
+			flush()
+			if depth--; depth == 0 {
+				if tail := l[1:]; strings.TrimSpace(tail) != "" && !isComment(tail) {
+					f.bad = "text follows the closing bracket: quote the value"
+				}
+				f.list = true
+				return
+			}
+		case c == ',':
+			flush()
+		case c == ':' && hasColon(l[:min(len(l), 2)]) && f.bad == "":
+			f.bad = "its list holds more than plain text"
+		default:
+			item.WriteByte(c)
+		}
+		l = l[1:]
 	}
 }
 
 // quotedItem reads a quoted item that ends on its line: the bytes it takes (0: it doesn't end there) and its text.
 func quotedItem(l string) (int, string) {
-	var out strings.Builder
+	var out bytes.Buffer
 	for i := 1; i < len(l); i++ {
 		switch {
 		case l[i] == '\\' && l[0] == '"':
@@ -402,7 +402,7 @@ func foldsInto(block []string, i int) bool {
 }
 
 // unescape writes what the escape at the start of l stands for, and returns its length; 0 if it is none.
-func unescape(out *strings.Builder, l string) int {
+func unescape(out *bytes.Buffer, l string) int {
 	if len(l) < 2 {
 		return 0
 	}

@@ -43,7 +43,7 @@ type livePeer struct {
 	group  *procGroup
 	stdin  io.WriteCloser
 	stdout *io.PipeReader
-	stderr lockedBuffer
+	stderr peerLog
 
 	writing sync.Mutex    // keeps records whole
 	exited  chan struct{} // closed when it is reaped and stdout was read to its end
@@ -310,19 +310,19 @@ func waitLimit(tb testing.TB) time.Duration {
 	return min(most, max(time.Until(end)/10, time.Second))
 }
 
-// lockedBuffer is stderr, read while it is written.
-type lockedBuffer struct {
+// peerLog is stderr, read while it is written.
+type peerLog struct {
 	mu  sync.Mutex // guards the field below
 	buf bytes.Buffer
 }
 
-func (b *lockedBuffer) Write(p []byte) (int, error) {
+func (b *peerLog) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-func (b *lockedBuffer) String() string {
+func (b *peerLog) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()

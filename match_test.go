@@ -280,7 +280,7 @@ func compact(v any) string {
 	return strings.TrimSuffix(buf.String(), "\n")
 }
 
-// clip keeps messages readable.
+// clipText keeps messages readable.
 func clipText(s string, max int) string {
 	if len(s) <= max {
 		return s

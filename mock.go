@@ -269,6 +269,8 @@ func (m *mockServer) startUp(ctx context.Context, stdin io.Reader, stdout io.Wri
 		case <-t.C:
 		case <-ctx.Done():
 			return 0, true
+		case code := <-m.quit:
+			return code, true
 		}
 	case "garbage":
 		fmt.Fprint(stdout, "warning: this line is not JSON\n{\"half\":\n[]\n\x00\x01\xff\n\"a string\"\n42\n{}\n")

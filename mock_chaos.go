@@ -8,6 +8,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"REASON":            reasonDirective,
 		"ECHO_INSTRUCTIONS": echoDirective,
 		"ECHO_SETTINGS":     func(t *mockTurn, _ string) mockEnd { return t.say(string(toJSON(t.settings)), nil) },
-		"USAGE":             func(*mockTurn, string) mockEnd { return goOn }, // prompt has read it
+		"USAGE":             func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"SHELL":             shellDirective,
 		"SHELLESC":          shellEscDirective,
 		"BACKGROUND":        backgroundDirective,
@@ -47,7 +48,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"OFFLINE":          offlineDirective,
 		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 		"STALL":            stallDirective,
-		"IGNORE_INTERRUPT": ignoreDirective,
+		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
 		"GATE":             gateDirective,
 		"FLOOD":            floodDirective,
@@ -353,21 +354,10 @@ func offlineDirective(t *mockTurn, _ string) mockEnd {
 	}
 }
 
-// stallDirective answers interrupts but never ends.
+// stallDirective never ends; heed has seen to it that interrupts are answered.
 func stallDirective(t *mockTurn, _ string) mockEnd {
-	t.m.mu.Lock()
-	t.stalled = true
-	t.m.mu.Unlock()
 	<-t.m.done
 	return gone
-}
-
-// ignoreDirective makes the turn run on after an interrupt was answered.
-func ignoreDirective(t *mockTurn, _ string) mockEnd {
-	t.m.mu.Lock()
-	t.deaf = true
-	t.m.mu.Unlock()
-	return goOn
 }
 
 // dropDirective makes the next request of a method vanish.
@@ -503,7 +493,7 @@ func killSelfDirective(t *mockTurn, arg string) mockEnd {
 // closeOutDirective closes stdout and lives on.
 func closeOutDirective(t *mockTurn, _ string) mockEnd {
 	t.m.peer.closeOut(mockFlush)
-	if c, ok := t.m.out.w.(interface{ Close() error }); ok {
+	if c, ok := t.m.out.w.(io.Closer); ok {
 		_ = c.Close() // the reader sees the end either way
 	}
 	return t.wait(nil, false)

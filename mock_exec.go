@@ -56,6 +56,9 @@ func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.
 	if end != goOn {
 		t.m.peer.abandon(id) // a late answer is ignored
 	}
+	if end == interrupted {
+		t.toolEnded()
+	}
 	if flag == "" || t.m.old() {
 		return result, end
 	}
@@ -132,7 +135,7 @@ func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 		it["source"] = "agent"
 	}
 	if ask {
-		if end := t.askCommand(it, line, actions); end != goOn {
+		if end := t.askCommand(it, line, actions, escalate); end != goOn {
 			return end
 		}
 		if it["status"] != "inProgress" {
@@ -144,20 +147,23 @@ func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 
 // askCommand asks for a command. It leaves a status other than inProgress in
 // the item when the command must not run.
-func (t *mockTurn) askCommand(it map[string]any, line string, actions []any) mockEnd {
-	params := map[string]any{"itemId": it["id"], "reason": "fake model wants it", "command": it["command"], "cwd": t.settings.Cwd, "commandActions": actions}
+func (t *mockTurn) askCommand(it map[string]any, line string, actions []any, escalate bool) mockEnd {
+	params := map[string]any{"itemId": it["id"], "command": it["command"], "cwd": t.settings.Cwd, "commandActions": actions}
 	amend := []string{"/bin/bash", "-lc", line}
 	if !strings.ContainsAny(line, "><|;&$`'\"") {
 		amend = strings.Fields(line)
 	}
 	params["proposedExecpolicyAmendment"] = amend
+	if escalate {
+		params["reason"] = "mock model wants it"
+	}
 	if !t.m.old() { // 0.104 starts the item only when it may run
 		t.setStatus("active", "waitingOnApproval")
 		t.started(it)
 		params["kind"], params["environmentId"], params["startedAtMs"] = "command", "local", time.Now().UnixMilli()
 		params["availableDecisions"] = []any{"accept", map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": amend}}, "cancel"}
 	}
-	t.event("exec_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "command": []string{"/bin/bash", "-lc", line}, "cwd": t.settings.Cwd, "reason": params["reason"]})
+	t.event("exec_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "command": []string{"/bin/bash", "-lc", line}, "cwd": t.settings.Cwd})
 	result, end := t.ask("item/commandExecution/requestApproval", params, "waitingOnApproval")
 	if end != goOn {
 		return end
@@ -245,8 +251,11 @@ func (t *mockTurn) runShell(it map[string]any, line string, show, background boo
 		s.late = true // 0.169: it runs on; its item completes when it ends or is cleaned
 		over := s.over
 		s.mu.Unlock()
-		if over && end == interrupted {
-			t.shellItem(s)
+		if end == interrupted {
+			t.toolEnded()
+			if over {
+				t.shellItem(s)
+			}
 		}
 		return end
 	}

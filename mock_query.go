@@ -145,7 +145,11 @@ func (m *mockServer) threadRead(msg *message) {
 	case turns && !m.old():
 		m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for paginated threads; omit `includeTurns` or set it to `false`, then page with `thread/turns/list` and `thread/items/list`.", "details": nil})
 	}
-	m.peer.reply(msg.id, map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), here)})
+	result := map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), here)}
+	if m.new() {
+		result["readState"] = m.readState(th)
+	}
+	m.peer.reply(msg.id, result)
 }
 
 func (m *mockServer) threadList(msg *message) {

@@ -14,27 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 )
-
-// mockSettings are what a turn runs under.
-type mockSettings struct {
-	Cwd      string          `json:"cwd"`
-	Model    string          `json:"model"`
-	Effort   string          `json:"effort"`   // "" is null
-	Approval json.RawMessage `json:"approval"` // a word, or {"granular":…}
-	Sandbox  json.RawMessage `json:"sandboxPolicy"`
-}
-
-func (s mockSettings) approval() string {
-	w, _ := rawString(s.Approval)
-	return w
-}
-
-func (s mockSettings) sandbox() string { return stringField(s.Sandbox, "type") }
 
 // mockThreadState is what is kept of a thread beside its turns.
 type mockThreadState struct {
@@ -55,15 +38,16 @@ type mockThreadState struct {
 // mockThread is a loaded thread. mockServer.mu guards it.
 type mockThread struct {
 	mockThreadState
-	turns   []*mockTurnRecord
-	active  *mockTurn
-	status  any
-	used    bool // had a turn: its history exists
-	deaf    bool // unsubscribed: no events but its status
-	unload  time.Duration
-	totalIn int
-	total   int
-	allowed map[string]bool // commands accepted for the session
+	turns     []*mockTurnRecord
+	active    *mockTurn
+	status    any
+	used      bool // had a turn: its history exists
+	deaf      bool // unsubscribed: no events but its status
+	unload    time.Duration
+	byDefault bool // nobody asked for its sandbox: it shows as a permission profile
+	totalIn   int
+	total     int
+	allowed   map[string]bool // commands accepted for the session
 }
 
 // newMockID is a version 7 UUID.
@@ -122,158 +106,6 @@ func (m *mockServer) loaded(msg *message) *mockThread {
 	return th
 }
 
-// checkWords refuses enum words that the version doesn't have.
-func (m *mockServer) checkWords(msg *message) bool {
-	approval := rawField(msg.params, "approvalPolicy")
-	words := []string{"untrusted", "on-request", "granular", "never"}
-	if m.old() {
-		words = []string{"untrusted", "on-failure", "on-request", "never"}
-	}
-	if w, ok := rawString(approval); ok && !slices.Contains(words, w) || w == "granular" {
-		m.refuse(msg, mockVariant(w, words...))
-		return false
-	}
-	m.mu.Lock()
-	experimental := m.client.experimental
-	m.mu.Unlock()
-	if rawKind(approval) == '{' && !experimental {
-		m.refuse(msg, "askForApproval.granular requires experimentalApi capability")
-		return false
-	}
-	kebab := []string{"read-only", "workspace-write", "danger-full-access"}
-	if w, ok := rawString(rawField(msg.params, "sandbox")); ok && !slices.Contains(kebab, w) {
-		m.refuse(msg, mockVariant(w, kebab...))
-		return false
-	}
-	policy := rawField(msg.params, "sandboxPolicy")
-	switch types := []string{"dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite"}; {
-	case isNull(policy):
-	case rawKind(policy) != '{':
-		m.refuse(msg, "Invalid request: invalid type: string "+string(policy)+", expected internally tagged enum SandboxPolicyDeserialize")
-		return false
-	case !slices.Contains(types, stringField(policy, "type")):
-		m.refuse(msg, mockVariant(stringField(policy, "type"), types...))
-		return false
-	}
-	efforts := []string{"none", "minimal", "low", "medium", "high", "xhigh"}
-	if w, ok := rawString(rawField(msg.params, "effort")); ok && m.old() && !slices.Contains(efforts, w) {
-		m.refuse(msg, mockVariant(w, efforts...))
-		return false
-	}
-	if tools := rawField(msg.params, "dynamicTools"); !isNull(tools) && !experimental {
-		m.refuse(msg, "thread/start.dynamicTools requires experimentalApi capability")
-		return false
-	}
-	return true
-}
-
-// sandboxPolicy fills what a policy leaves out, in the version's shape.
-func (m *mockServer) sandboxPolicy(kind string, given json.RawMessage, cfg map[string]any) json.RawMessage {
-	p := map[string]any{}
-	switch kind {
-	case "dangerFullAccess":
-	case "workspaceWrite":
-		w, _ := cfg["sandbox_workspace_write"].(map[string]any)
-		p = map[string]any{"writableRoots": cmp.Or[any](w["writable_roots"], []any{}), "networkAccess": w["network_access"] == true,
-			"excludeTmpdirEnvVar": w["exclude_tmpdir_env_var"] == true, "excludeSlashTmp": w["exclude_slash_tmp"] == true}
-		if m.old() {
-			p["readOnlyAccess"] = map[string]any{"type": "fullAccess"}
-		}
-	case "readOnly":
-		if m.old() {
-			p["access"] = map[string]any{"type": "fullAccess"}
-		} else {
-			p["networkAccess"] = false
-		}
-	case "externalSandbox":
-		p["networkAccess"] = "restricted"
-	}
-	_ = eachField(given, func(key string, val json.RawMessage) bool { // an absent policy has no fields
-		if _, known := p[key]; known {
-			p[key] = val
-		}
-		return true
-	})
-	p["type"] = kind
-	return toJSON(p)
-}
-
-// settle works out the settings of a thread from the request, what is kept of
-// it, and the configuration. A text says why it can't be.
-func (m *mockServer) settle(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
-	m.home.load()
-	failed := "failed to load configuration: "
-	if m.old() {
-		failed = "error deriving config: "
-	}
-	if m.home.broken != nil {
-		return mockSettings{}, nil, "failed to load configuration: " + m.home.broken.Error()
-	}
-	raw := rawField(params, "config")
-	cfg := m.home.with(raw)
-	if v, there := cfg["mcp_servers"]; there {
-		if _, ok := v.(map[string]any); !ok {
-			return mockSettings{}, nil, fmt.Sprintf("failed to load configuration: invalid type: integer `%v`, expected a map\nin `mcp_servers`\n", v)
-		}
-	}
-	if profile := mockString(cfg, "profile"); profile != "" {
-		profiles, _ := cfg["profiles"].(map[string]any)
-		p, found := profiles[profile].(map[string]any)
-		switch {
-		case !m.old():
-			return mockSettings{}, nil, fmt.Sprintf("failed to load configuration: legacy `profile = %q` config is no longer supported; use `--profile %[1]s` with `%[1]s.config.toml` instead", profile)
-		case !found:
-			return mockSettings{}, nil, fmt.Sprintf("error deriving config: config profile `%s` not found", profile)
-		}
-		cfg = mockMerge(cfg, p)
-	}
-	if provider := cmp.Or(stringField(params, "modelProvider"), mockString(cfg, "model_provider"), "openai"); provider != "openai" {
-		if providers, _ := cfg["model_providers"].(map[string]any); providers[provider] == nil {
-			return mockSettings{}, nil, failed + fmt.Sprintf("Model provider `%s` not found", provider)
-		}
-	}
-	s := mockSettings{Approval: toJSON(cmp.Or(mockString(cfg, "approval_policy"), "on-request"))}
-	word := mockString(cfg, "sandbox_mode")
-	if kept != nil {
-		s.Cwd, s.Model, s.Effort = kept.Cwd, kept.Model, kept.Effort
-		if !m.old() { // 0.104 restores neither policy: it falls back to the configuration
-			s.Approval, s.Sandbox, word = kept.Approval, kept.Sandbox, ""
-		}
-	}
-	if cwd := stringField(params, "cwd"); cwd != "" {
-		s.Cwd = cwd
-	}
-	if abs, err := filepath.Abs(s.Cwd); err == nil { // not validated, only made absolute, as in every version
-		s.Cwd = abs
-	}
-	fallback := "gpt-6.1-sol"
-	if m.old() {
-		fallback = "gpt-5.2-codex"
-	}
-	s.Model = cmp.Or(stringField(params, "model"), s.Model, mockString(cfg, "model"), fallback)
-	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort, mockString(cfg, "model_reasoning_effort"))
-	if a := rawField(params, "approvalPolicy"); !isNull(a) {
-		s.Approval = a
-	}
-	if w := stringField(params, "sandbox"); w != "" {
-		word = w
-	}
-	if word == "" && s.Sandbox == nil {
-		word = "read-only"
-		if mockString(cfg, "projects", cmp.Or(mockRepoRoot(s.Cwd), s.Cwd), "trust_level") == "trusted" {
-			word = "workspace-write"
-		}
-	}
-	if word != "" {
-		kind := map[string]string{"read-only": "readOnly", "workspace-write": "workspaceWrite", "danger-full-access": "dangerFullAccess"}[word]
-		if kind == "" {
-			return mockSettings{}, nil, strings.Replace(mockVariant(word, "read-only", "workspace-write", "danger-full-access"), "Invalid request: ", failed, 1)
-		}
-		s.Sandbox = m.sandboxPolicy(kind, nil, cfg)
-	}
-	return s, cfg, ""
-}
-
 // threadView is the Thread object of the version. turns nil leaves it empty.
 func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map[string]any {
 	s := th.Settings
@@ -284,6 +116,8 @@ func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map
 	if turns == nil {
 		turns = []any{}
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	updated := th.Created
 	if n := len(th.turns); n > 0 {
 		updated = th.turns[n-1].Started
@@ -329,10 +163,11 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 		return v
 	}
 	var profile any
-	switch s.sandbox() {
-	case "readOnly":
+	switch {
+	case !th.byDefault:
+	case s.sandbox() == "readOnly":
 		profile = map[string]any{"id": ":read-only", "extends": nil}
-	case "workspaceWrite":
+	case s.sandbox() == "workspaceWrite":
 		profile = map[string]any{"id": ":workspace", "extends": nil}
 	}
 	v["serviceTier"], v["runtimeWorkspaceRoots"], v["instructionSources"] = nil, []any{s.Cwd}, []any{}
@@ -370,43 +205,20 @@ func (m *mockServer) threadStart(msg *message) {
 	if d := cmp.Or(stringField(msg.params, "developerInstructions"), mockString(cfg, "developer_instructions")); d != "" {
 		th.Developer = []string{d}
 	}
+	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
 	if secs, ok := cfg["thread_unload_delay_secs"].(float64); ok {
 		th.unload = time.Duration(secs * float64(time.Second))
 	}
 	m.load(th)
-	m.home.lock(th.ID)
+	if !th.Ephemeral { // of those nothing is on disk
+		m.home.lock(th.ID)
+	}
 	m.peer.reply(msg.id, m.opened(th, nil))
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
 	if m.old() {
 		m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
 	}
-}
-
-// badTools checks dynamicTools by the version's rules.
-func (m *mockServer) badTools(raw json.RawMessage) string {
-	var tools []json.RawMessage
-	if isNull(raw) || json.Unmarshal(raw, &tools) != nil {
-		return ""
-	}
-	seen := map[string]bool{}
-	for _, t := range tools {
-		name := stringField(t, "name")
-		switch {
-		case stringField(t, "type") == "namespace" && !m.old():
-			continue
-		case rawField(t, "inputSchema") == nil:
-			return "Invalid request: missing field `inputSchema`"
-		case strings.HasPrefix(name, "mcp__"):
-			return "dynamic tool name is reserved: " + name
-		case strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" || name == "":
-			return "dynamic tool name must match ^[a-zA-Z0-9_-]+$ to match Responses API: " + name
-		case seen[name]:
-			return "duplicate dynamic tool name: " + name
-		}
-		seen[name] = true
-	}
-	return ""
 }
 
 func (m *mockServer) load(th *mockThread) {
@@ -520,7 +332,12 @@ func (m *mockServer) threadFork(msg *message) {
 		return
 	}
 	m.mu.Lock()
-	th := &mockThread{mockThreadState: from.mockThreadState, used: true, turns: slices.Clone(from.turns)}
+	th := &mockThread{mockThreadState: from.mockThreadState, used: true}
+	for _, t := range from.turns { // a running one goes on changing its own
+		copied := *t
+		copied.Items, copied.Texts = slices.Clone(t.Items), slices.Clone(t.Texts)
+		th.turns = append(th.turns, &copied)
+	}
 	m.mu.Unlock()
 	th.ID, th.Created, th.ForkedFrom, th.Settings = newMockID(), time.Now().Unix(), id, s
 	m.load(th)

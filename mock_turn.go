@@ -1,16 +1,13 @@
 package main
 
-// mock_turn.go owns the mock Codex's turns: turn/start, steer and interrupt as
-// each version answers them, the goroutine of a running turn, the directives
-// of its prompt, its end. mock.go dispatches the requests; mock_item.go shows
-// the items, mock_exec.go and mock_chaos.go do the directives' work. A turn's
-// goroutine must leave every wait when the turn is stopped or the process ends.
+// mock_turn.go owns the requests about the mock Codex's turns: turn/start on an
+// idle and on a busy thread, steer, interrupt and compaction, as each version
+// answers them. mock.go dispatches to it on the reading goroutine; mock_run.go
+// runs what it starts. It must never wait for a turn.
 
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -104,6 +101,7 @@ func (m *mockServer) turnStart(msg *message) {
 	state := th.mockThreadState
 	m.mu.Unlock()
 	t.extra = m.turnDeveloper(msg.params)
+	t.heed(mockSteps(mockText(input)))
 	m.keep(th, mockRecord{Thread: &state})
 	m.keep(th, mockRecord{Turn: t.rec})
 	if m.new() && string(toJSON(before)) != string(toJSON(t.settings)) {
@@ -275,232 +273,6 @@ func (t *mockTurn) interruptLocked(id json.RawMessage) {
 		t.stopped = true
 		close(t.stop)
 	}
-}
-
-// run is the turn's goroutine.
-func (t *mockTurn) run(input json.RawMessage) {
-	defer t.m.turns.Done()
-	t.setStatus("active")
-	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
-	if t.m.old() {
-		t.warn()
-		t.event("task_started", map[string]any{"turn_id": t.id, "model_context_window": 258400, "collaboration_mode_kind": "default"})
-	}
-	for {
-		end := t.prompt(input)
-		if end == gone {
-			return
-		}
-		if end == goOn || end == preempted {
-			if input = t.nextSteer(); input != nil {
-				continue
-			}
-			end = goOn
-		}
-		if t.finish(end) {
-			return
-		}
-		if input = t.nextSteer(); input == nil { // a steer came while it ended
-			input = json.RawMessage("[]")
-		}
-	}
-}
-
-func (t *mockTurn) nextSteer() json.RawMessage {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
-	if len(t.steers) == 0 {
-		return nil
-	}
-	input := t.steers[0]
-	t.steers = t.steers[1:]
-	return input
-}
-
-// steered reports that an input waits.
-func (t *mockTurn) steered() bool {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
-	return len(t.steers) > 0
-}
-
-// mockStep is one directive of a prompt.
-type mockStep struct{ word, arg string }
-
-// mockSteps are a prompt's directives. Lines that begin with none, such as a
-// context block before them, don't count.
-func mockSteps(prompt string) []mockStep {
-	known := mockDirectives()
-	var steps []mockStep
-	for _, line := range strings.Split(prompt, "\n") {
-		word, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if known[word] != nil {
-			steps = append(steps, mockStep{word, strings.TrimSpace(arg)})
-		}
-	}
-	return steps
-}
-
-// prompt shows one user message and does what it says.
-func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
-	text := mockText(input)
-	t.userMessage(input, text)
-	steps := mockSteps(text)
-	for _, s := range steps {
-		if n, err := strconv.Atoi(s.arg); s.word == "USAGE" && err == nil {
-			t.usage = n
-		}
-	}
-	t.last, t.toolLast, t.said = "", false, false
-	if len(steps) == 0 {
-		return t.say("MOCK: "+text, nil)
-	}
-	known := mockDirectives()
-	for i, s := range steps {
-		if end := known[s.word](t, s.arg); end != goOn {
-			return end
-		}
-		if i < len(steps)-1 {
-			if end := t.check(); end != goOn {
-				return end
-			}
-			if t.steered() {
-				return preempted
-			}
-		}
-	}
-	if t.steered() {
-		return preempted
-	}
-	if t.toolLast || !t.said {
-		out := []rune(t.last)
-		return t.say("DONE: "+string(out[:min(len(out), 400)]), nil)
-	}
-	return goOn
-}
-
-// check looks whether the turn was stopped meanwhile.
-func (t *mockTurn) check() mockEnd {
-	select {
-	case <-t.stop:
-		return interrupted
-	case <-t.m.done:
-		return gone
-	default:
-		return goOn
-	}
-}
-
-// wait waits for ready, an interrupt or the end of the process; for a steer
-// too where the model's stream can be preempted (0.169).
-func (t *mockTurn) wait(ready <-chan struct{}, stream bool) mockEnd {
-	wake := t.wake
-	if !stream || !t.m.new() {
-		wake = nil
-	}
-	for {
-		select {
-		case <-ready:
-			return goOn
-		case <-t.stop:
-			return interrupted
-		case <-t.m.done:
-			return gone
-		case <-wake:
-			if t.steered() {
-				return preempted
-			}
-		}
-	}
-}
-
-// pause waits for d.
-func (t *mockTurn) pause(d time.Duration, stream bool) mockEnd {
-	over := make(chan struct{})
-	timer := time.AfterFunc(d, func() { close(over) })
-	defer timer.Stop()
-	return t.wait(over, stream)
-}
-
-// finish ends the turn; false if a steer has come that must be heard first.
-func (t *mockTurn) finish(end mockEnd) bool {
-	m, th := t.m, t.th
-	m.mu.Lock()
-	if end == goOn && len(t.steers) > 0 {
-		m.mu.Unlock()
-		return false
-	}
-	if t.stopped {
-		end = interrupted
-	}
-	t.stopped = true
-	th.active = nil
-	answer := t.answer
-	t.rec.Status = map[mockEnd]string{goOn: "completed", interrupted: "interrupted", failed: "failed"}[end]
-	t.rec.Error, t.rec.Completed = t.err, time.Now().Unix()
-	rec := *t.rec
-	rec.Items = slices.Clone(rec.Items)
-	m.mu.Unlock()
-	m.keep(th, mockRecord{Turn: &rec})
-	if t.patch != "" && end != interrupted {
-		t.diff()
-	}
-	if m.old() && end == interrupted {
-		t.killShells()
-		t.event("turn_aborted", map[string]any{"turn_id": t.id, "reason": "interrupted"})
-	}
-	for _, id := range answer {
-		m.peer.reply(id, struct{}{})
-	}
-	if m.old() && end != interrupted {
-		t.event("task_complete", map[string]any{"turn_id": t.id, "last_agent_message": mockNull(stringField(t.final, "text"))})
-	}
-	m.mu.Lock()
-	experimental := m.client.experimental
-	m.mu.Unlock()
-	if m.new() && experimental && end != interrupted {
-		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(th)})
-	}
-	items := []json.RawMessage{}
-	if end == goOn && t.final != nil && !m.old() {
-		items = append(items, t.final)
-	}
-	if end != failed {
-		t.setStatus("idle")
-	}
-	t.tell("turn/completed", map[string]any{"turn": t.view(rec.Status, items, true)})
-	for _, f := range t.after {
-		f()
-	}
-	return true
-}
-
-// view is the Turn object.
-func (t *mockTurn) view(status string, items []json.RawMessage, started bool) map[string]any {
-	v := t.m.turnView(t.id, status, items, t.err)
-	if !t.m.old() {
-		if started {
-			v["startedAt"] = t.begun.Unix()
-		}
-		if status != "inProgress" {
-			v["completedAt"], v["durationMs"] = time.Now().Unix(), time.Since(t.begun).Milliseconds()
-		}
-		if len(items) > 0 {
-			v["itemsView"] = "summary"
-		}
-	}
-	return v
-}
-
-func (m *mockServer) turnView(id, status string, items []json.RawMessage, err any) map[string]any {
-	v := map[string]any{"id": id, "items": items, "status": status, "error": err}
-	if !m.old() {
-		v["itemsView"], v["startedAt"], v["completedAt"], v["durationMs"] = "notLoaded", nil, nil, nil
-	}
-	if m.new() {
-		v["rootTurnId"] = id
-	}
-	return v
 }
 
 // threadCompact is a turn without a prompt. 0.104 leaves turn/started out.

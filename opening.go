@@ -30,10 +30,11 @@ type opening struct {
 	policy  policy
 	spec    threadSpec
 	told    contextFacts
-	resume  string // block for the next prompt
-	fresh   string // developer instructions for a new thread, where the old is gone
-	revived bool   // the session had a life before
-	adopted bool   // a thread that only Codex knew
+	notes   []string // what the first result is to say
+	resume  string   // block for the next prompt
+	fresh   string   // developer instructions for a new thread, where the old is gone
+	revived bool     // the session had a life before
+	adopted bool     // a thread that only Codex knew
 }
 
 // identity is "" before there is a place.
@@ -159,7 +160,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) {
 
 // place does what prepare promises. On an error the place holds nothing.
 func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil}
+	p := &opening{revived: rec != nil, notes: req.notes}
 	fail := func(err *rpcError) *opening {
 		p.release()
 		p.err = err
@@ -418,6 +419,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 		return err
 	}
 	p.policy = pol
+	p.notes = append(p.notes, pol.Notes...)
 	dev, err := o.instructions(p, opts, asRole, facts)
 	if err != nil {
 		return err
@@ -436,7 +438,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 
 // instructions are the developer instructions of a thread's first turn.
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
-	in := devInput{Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
+	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
 	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
 		in.Approvals = "client"

@@ -102,7 +102,7 @@ func describeProcesses(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		fmt.Fprintf(&b, "\n\t%d %s", pid, clip(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), 160))
+		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), 160))
 	}
 	return b.String()
 }

@@ -26,7 +26,7 @@ const (
 	maxResumeText  = 64 << 10 // Codex refuses a prompt of more than 1 MiB (0.169)
 	maxDigestAsked = 4 << 10
 	maxDigestTold  = 16 << 10
-	maxDigestNames = 50
+	maxDigestNamed = 50
 )
 
 //go:embed prompts/team.md
@@ -211,7 +211,7 @@ func digestText(lastPrompt, lastAnswer string, files []string) string {
 	section("Last answer:", cutMiddle(lastAnswer, maxDigestTold))
 	var list []string
 	for i, f := range files {
-		if i == maxDigestNames {
+		if i == maxDigestNamed {
 			list = append(list, fmt.Sprintf("and %d more", len(files)-i))
 			break
 		}

@@ -119,7 +119,7 @@ func (st *scriptState) bind(ts *testscript.TestScript, vars map[string]any) {
 func (st *scriptState) value(ts *testscript.TestScript, text string, pattern bool) any {
 	v, err := decodeJSON([]byte(text))
 	if err != nil {
-		ts.Fatalf("argument %s is not JSON: %v", clip(text, 200), err)
+		ts.Fatalf("argument %s is not JSON: %v", clipText(text, 200), err)
 	}
 	v, err = expandVars(v, pattern, func(name string) (any, bool) {
 		if v, ok := st.vars[name]; ok {
@@ -218,7 +218,7 @@ func matchFiles(path string, lines bool, pattern any) (map[string]any, error) {
 			if matchErr == nil {
 				return vars, nil
 			}
-			err = fmt.Errorf("%s: %w\nin %s", p, matchErr, clip(string(text), 2000))
+			err = fmt.Errorf("%s: %w\nin %s", p, matchErr, clipText(string(text), 2000))
 		}
 	}
 	return nil, err

@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// Whoever has our lock on a thread owns it, but another Codex may hold on to it
+// for a moment: 0.169 unloads a thread a second after it was let go, and one
+// whose proxy was killed ends by EOF, not at once. So long a resume waits.
+const (
+	heldTries = 25
+	heldPause = 200 * time.Millisecond
+)
+
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
 	// event offers an event of a session to the client; w is the waiter of the
@@ -58,6 +66,7 @@ type session struct {
 	resume  string       // block in front of the next prompt: the past, where Codex lost it
 	notes   []string     // for the next result
 	openErr *rpcError    // why it could not be opened
+	held    int          // how often another Codex still had the thread
 	tokens  int64
 	dropped int64 // events the front did not take
 	lastErr string
@@ -173,7 +182,7 @@ func (s *session) prepared(p *opening) bool {
 			return
 		}
 		s.place = p
-		s.notes = append(s.notes, p.policy.Notes...)
+		s.notes = append(s.notes, p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
@@ -288,8 +297,21 @@ func (s *session) openRefused(err *backendError) {
 		p.be.open(s.op, p.spec, s.sink)
 		return
 	}
+	if err.Held && p.spec.Thread != "" && s.held < heldTries {
+		s.held++
+		time.AfterFunc(heldPause, func() { s.box.post(s.openAgain) })
+		return
+	}
 	s.openErr = childError("open the thread", err)
 	s.carry(s.m.end(endFailed))
+}
+
+// openAgain asks once more for a thread that another Codex had not let go yet.
+func (s *session) openAgain() {
+	if s.m.phase != phaseOver {
+		s.op = s.nextOp()
+		s.place.be.open(s.op, s.place.spec, s.sink)
+	}
 }
 
 // rebind answers codex {agent_id} without a prompt for a session that is open.
@@ -382,7 +404,6 @@ func (s *session) alive() {
 // gives it confirmLimit to say so.
 func (s *session) interrupt(t *turn) {
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
-	s.place.be.do(0, s.thread, command{kind: cmdClean, turn: t.id})
 	s.clock.confirm(func() {
 		s.box.post(func() {
 			if s.m.cur == t {
@@ -487,6 +508,9 @@ func (s *session) over(why ending) {
 	s.clock.stop()
 	p := s.place
 	if p != nil {
+		if s.thread != "" && (why == endClose || why == endBroken) {
+			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
+		}
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}

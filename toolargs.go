@@ -8,7 +8,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -47,7 +46,7 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		for _, t := range f.tools {
 			names = append(names, t.name)
 		}
-		f.finish(c, nil, badParams("unknown tool %q%s; the tools are %s", name, didYouMean(name, names), strings.Join(names, ", ")))
+		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
 	args, e := f.tools[i].decode(p.arguments)
@@ -85,7 +84,7 @@ func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
 			if len(names) > 0 {
 				known = "it takes " + strings.Join(names, ", ")
 			}
-			bad = badParams("tool %s has no argument %q%s; %s", t.name, key, didYouMean(key, names), known)
+			bad = badParams("tool %s has no argument %q (%s)%s", t.name, key, known, didYouMean(key, names))
 			return false
 		}
 		if isNull(val) {
@@ -93,7 +92,8 @@ func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
 			return true
 		}
 		if want := t.args[i].wrong(val); want != "" {
-			bad = badParams("argument %q of tool %s must be %s, not %s", key, t.name, want, shorten(string(val), 80))
+			word, _ := rawString(val)
+			bad = badParams("argument %q of tool %s must be %s, not %s%s", key, t.name, want, shorten(string(val), 80), didYouMean(word, t.args[i].enum))
 			return false
 		}
 		args[key] = val
@@ -111,11 +111,7 @@ func (a *argSpec) wrong(val json.RawMessage) string {
 	case "string":
 		s, ok := rawString(val)
 		if len(a.enum) > 0 && (!ok || !slices.Contains(a.enum, s)) {
-			want := "one of " + strings.Join(a.enum, ", ")
-			if near := nearest(s, a.enum); ok && near != "" {
-				want += fmt.Sprintf(" (did you mean %q?)", near)
-			}
-			return want
+			return "one of " + strings.Join(a.enum, ", ")
 		}
 		if !ok {
 			return "a string"
@@ -249,14 +245,7 @@ func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
 	}
 	file, err := readAgentFile(path, base)
 	if err != nil {
-		var e *rpcError
-		if errors.As(err, &e) {
-			return e
-		}
 		return proxyError(codeAgentFile, err.Error(), "agent_file", path)
-	}
-	if strings.TrimSpace(file.Body) == "" {
-		return proxyError(codeAgentFile, fmt.Sprintf("agent file %q has no text below its front matter, so there is no prompt", file.Source), "agent_file", path)
 	}
 	req.prompt, req.agentName, req.agentSource = file.Body, file.Name, file.Source
 	if req.identity == "" {
@@ -264,6 +253,9 @@ func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
 	}
 	if req.options.Model == "" {
 		req.options.Model = file.Model
+		if file.ModelNote != "" {
+			req.notes = append(req.notes, file.ModelNote)
+		}
 	}
 	if file.Effort != "" && rawField(req.options.Config, "model_reasoning_effort") == nil {
 		req.options.Config = addField(req.options.Config, "model_reasoning_effort", file.Effort)

@@ -57,6 +57,7 @@ type turnRequest struct {
 	implied     string // implied by an agent file's name
 	agentName   string
 	agentSource string
+	notes       []string // for the result
 	role        string
 	tag         string
 	cwd         string // as given; resolved and checked by the hub

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// recorded is one line of testdata/recordings: ">" went to Codex, "<" came
+// from it. The recordings are of real Codex binaries, cut to what is needed.
+type recorded struct {
+	Dir string          `json:"dir"`
+	Msg json.RawMessage `json:"msg"`
+}
+
+// TestAppReplay plays what real app-servers said, and lets the driver do what
+// the recorded client did. The golden file beside a recording holds what the
+// session heard and, behind "> ", what the driver sent in between.
+func TestAppReplay(t *testing.T) {
+	files, err := filepath.Glob("testdata/recordings/app-server-*.jsonl")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d recordings, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl"), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lines []recorded
+			for _, l := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+				var r recorded
+				if err := json.Unmarshal([]byte(l), &r); err != nil {
+					t.Fatal(err)
+				}
+				lines = append(lines, r)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				got := replay(t, lines)
+				golden := strings.TrimSuffix(name, ".jsonl") + ".golden"
+				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the driver does now; read the difference
+					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				text, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want(t, got, string(text))
+			})
+		})
+	}
+}
+
+func replay(t *testing.T, lines []recorded) string {
+	p := newAppPeer(t)
+	h := &heard{}
+	out := &strings.Builder{}
+	ids := map[string]string{} // recorded id of a call → the driver's
+	ask, thread, cleans, shook := "", "", 0, make(chan error, 1)
+	settle := func() {
+		if last := h.last(); last.kind == evAsk {
+			ask = last.ask.id
+		}
+		if s := h.take(); s != "" {
+			out.WriteString(s + "\n")
+		}
+	}
+	sent := func(m *message) { out.WriteString("> " + m.method + " " + string(m.params) + "\n") }
+	for _, l := range lines {
+		m, err := parseMessage(l.Msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Dir == "<" {
+			line := string(l.Msg)
+			if m.isResponse() {
+				line = `{"id":` + ids[string(m.id)] + `,"result":` + string(m.result) + "}"
+				if m.err != nil {
+					line = `{"id":` + ids[string(m.id)] + `,"error":` + string(toJSON(m.err)) + "}"
+				}
+				if id := stringField(m.result, "thread", "id"); id != "" {
+					thread = id
+				}
+			}
+			p.say("%s", line)
+			settle()
+			if m.method == mToolCall { // refused at once
+				out.WriteString("> reply " + p.reply() + "\n")
+			}
+			continue
+		}
+		settle()
+		switch {
+		case m.method == "initialize":
+			go func() { shook <- p.a.initialize(t.Context()) }()
+		case m.method == "initialized":
+			if err := <-shook; err != nil {
+				t.Fatal(err)
+			}
+		case m.method == "thread/start":
+			p.a.open(1, threadSpec{Settings: turnSettings{Cwd: stringField(m.params, "cwd"), Approval: "on-request", Sandbox: "workspace-write"}}, h.to)
+		case m.method == "turn/start":
+			prompt := ""
+			eachElement(rawField(m.params, "input"), func(in json.RawMessage) { prompt = stringField(in, "text") })
+			p.a.do(2, thread, command{kind: cmdTurn, prompt: prompt, settings: turnSettings{Cwd: "/w", Approval: "on-request", Sandbox: "workspace-write"}})
+		case m.method == "turn/interrupt":
+			p.a.do(3, thread, command{kind: cmdInterrupt, turn: stringField(m.params, "turnId")})
+			if p.a.info().atLeast(148) {
+				cleans++
+			}
+		case m.method == "":
+			if word := stringField(m.result, "decision"); word != "" {
+				d := map[string]decision{"accept": approve, "acceptForSession": approveForSession, "decline": deny}[word]
+				p.a.do(0, thread, command{kind: cmdAnswer, ask: ask, decision: d})
+				r := p.reply()
+				want(t, r, string(m.id)+" "+string(m.result)) // the very words of the recorded client
+				out.WriteString("> reply " + r + "\n")
+			}
+			continue // else the tool call, answered above
+		default:
+			t.Fatalf("the recorded client sent %s: teach the test", m.method)
+		}
+		if m.method == "initialize" || m.method == "initialized" {
+			ids[string(m.id)] = string(p.expect(m.method).id)
+			continue
+		}
+		d := p.expect(m.method)
+		ids[string(m.id)] = string(d.id)
+		sent(d)
+		for ; cleans > 0; cleans-- {
+			c := p.expect("thread/backgroundTerminals/clean")
+			sent(c)
+			p.say(`{"id":%s,"result":{}}`, c.id)
+		}
+	}
+	settle()
+	return out.String()
+}

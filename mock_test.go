@@ -1,0 +1,362 @@
+package main
+
+// mock_test.go drives the mock Codex over pipes: the same client input as in
+// recordings of real 0.104.0 and 0.169.0 must bring the same messages in the
+// same order with the same fields; then each directive and each way to die.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// mockRun is a client of one mock in this process.
+type mockRun struct {
+	t      *testing.T
+	in     io.WriteCloser
+	lines  chan json.RawMessage
+	code   chan int
+	stderr *lockedBuffer
+	nextID int
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startMock runs a mock of the version; home "" makes a new one.
+func startMock(t *testing.T, version, home string) *mockRun {
+	t.Helper()
+	if home == "" {
+		home = t.TempDir()
+	}
+	t.Setenv("CODEX_HOME", home)
+	t.Setenv("MOCK_CODEX_VERSION", version)
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	r := &mockRun{t: t, in: inW, lines: make(chan json.RawMessage, 1<<16), code: make(chan int, 1), stderr: &lockedBuffer{}}
+	go func() {
+		r.code <- runMock(context.Background(), []string{"-c", "check=false", "app-server"}, inR, outW, r.stderr)
+		_ = outW.Close()
+	}()
+	go func() {
+		defer close(r.lines)
+		in := bufio.NewReader(outR)
+		for {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			r.lines <- line
+		}
+	}()
+	t.Cleanup(func() { _ = inW.Close(); _ = inR.Close() })
+	return r
+}
+
+func (r *mockRun) send(v any) {
+	r.t.Helper()
+	if _, err := r.in.Write(append(toJSON(v), '\n')); err != nil {
+		r.t.Fatalf("the mock reads no more: %v", err)
+	}
+}
+
+// read returns the next message; a silent mock fails the test.
+func (r *mockRun) read() json.RawMessage {
+	r.t.Helper()
+	select {
+	case m, ok := <-r.lines:
+		if !ok {
+			r.t.Fatalf("the mock ended; stderr: %s", r.stderr)
+		}
+		return m
+	case <-time.After(20 * time.Second):
+		r.t.Fatalf("nothing more came; stderr: %s", r.stderr)
+	}
+	return nil
+}
+
+// until reads up to a message of the method and returns it, with the methods
+// on the way in seen.
+func (r *mockRun) until(method string) (json.RawMessage, []string) {
+	r.t.Helper()
+	var seen []string
+	for {
+		m := r.read()
+		seen = append(seen, stringField(m, "method"))
+		if stringField(m, "method") == method {
+			return m, seen
+		}
+	}
+}
+
+// call sends a request and returns its response, reading over the rest.
+func (r *mockRun) call(method string, params any) json.RawMessage {
+	r.t.Helper()
+	r.nextID++
+	r.send(map[string]any{"id": r.nextID, "method": method, "params": params})
+	for {
+		m := r.read()
+		if rawField(m, "method") == nil && string(rawField(m, "id")) == fmt.Sprint(r.nextID) {
+			return m
+		}
+	}
+}
+
+func (r *mockRun) initialize() {
+	r.t.Helper()
+	r.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "test", "version": "1"}, "capabilities": map[string]any{"experimentalApi": true}})
+}
+
+func (r *mockRun) thread(params map[string]any) string {
+	r.t.Helper()
+	res := r.call("thread/start", params)
+	id := stringField(res, "result", "thread", "id")
+	if id == "" {
+		r.t.Fatalf("thread/start: %s", res)
+	}
+	return id
+}
+
+func mockPrompt(thread, text string) map[string]any {
+	return map[string]any{"threadId": thread, "input": []any{map[string]any{"type": "text", "text": text}}}
+}
+
+// turn runs a prompt to its end and returns its answer and the completed turn.
+func (r *mockRun) turn(thread, text string) (string, json.RawMessage) {
+	r.t.Helper()
+	r.call("turn/start", mockPrompt(thread, text))
+	answer := ""
+	for {
+		m := r.read()
+		if stringField(m, "method") == "item/completed" && stringField(m, "params", "item", "type") == "agentMessage" {
+			answer = stringField(m, "params", "item", "text")
+		}
+		if stringField(m, "method") == "turn/completed" {
+			return answer, rawField(m, "params", "turn")
+		}
+	}
+}
+
+// end closes stdin and returns the exit code.
+func (r *mockRun) end() int {
+	r.t.Helper()
+	_ = r.in.Close()
+	select {
+	case c := <-r.code:
+		return c
+	case <-time.After(20 * time.Second):
+		r.t.Fatal("the mock didn't end at EOF")
+		return 0
+	}
+}
+
+// kind is what of a message the order is compared by; "" leaves it out.
+func recordingKind(m json.RawMessage, old bool) string {
+	method := stringField(m, "method")
+	switch method {
+	case "account/rateLimits/updated", "codex/event/token_count", "item/commandExecution/outputDelta", "item/fileChange/outputDelta",
+		"codex/event/exec_command_output_delta", "codex/event/agent_message_content_delta", "codex/event/agent_message_delta",
+		"configWarning", "remoteControl/status/changed":
+		return "" // timing decides how many there are
+	case "thread/tokenUsage/updated":
+		if old {
+			return "" // races with what the tool does
+		}
+	case "":
+		if e := rawField(m, "error"); e != nil {
+			return fmt.Sprintf("error %s %s", rawField(m, "id"), rawField(e, "code"))
+		}
+		return fmt.Sprintf("result %s", rawField(m, "id"))
+	}
+	kind := method
+	if id := rawField(m, "id"); id != nil {
+		kind += " #" + string(id)
+	}
+	for _, path := range [][]string{{"item", "type"}, {"item", "status"}, {"turn", "status"}, {"status", "type"}, {"msg", "type"}} {
+		if s := stringField(m, append([]string{"params"}, path...)...); s != "" {
+			kind += " " + s
+		}
+	}
+	if f := rawField(m, "params", "status", "activeFlags"); f != nil {
+		kind += " " + string(f)
+	}
+	return kind
+}
+
+// recordingShape is the set of fields of a message, as deep as clients look.
+func recordingShape(m json.RawMessage) string {
+	var keys []string
+	var walk func(prefix string, raw json.RawMessage, depth int)
+	walk = func(prefix string, raw json.RawMessage, depth int) {
+		_ = eachField(raw, func(key string, val json.RawMessage) bool {
+			keys = append(keys, prefix+key)
+			if depth > 0 && key != "tokenUsage" && key != "rateLimits" {
+				walk(prefix+key+".", val, depth-1)
+			}
+			return true
+		})
+	}
+	walk("", m, 3)
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
+}
+
+// conversation gathers what came after one client message: notifications and
+// the old events apart, since their interleaving is a race in 0.104.
+type conversation struct {
+	kinds, events []string
+	shapes        map[string]string
+	delta         bool
+}
+
+func (c *conversation) add(m json.RawMessage, old bool) {
+	kind := recordingKind(m, old)
+	if kind == "" {
+		return
+	}
+	if strings.HasPrefix(kind, "codex/event/") {
+		c.events = append(c.events, kind)
+		return
+	}
+	again := c.delta && strings.HasPrefix(kind, "item/agentMessage/delta")
+	c.delta = strings.HasPrefix(kind, "item/agentMessage/delta")
+	if again {
+		return
+	}
+	c.shapes[kind] = recordingShape(m)
+	c.kinds = append(c.kinds, kind)
+	if n := len(c.kinds) - 1; kind == "warning" && n > 0 && strings.HasPrefix(c.kinds[n-1], "result") {
+		c.kinds[n-1], c.kinds[n] = c.kinds[n], c.kinds[n-1] // so does this one
+	}
+	if at := slices.Index(c.kinds, "turn/started inProgress"); old && at == len(c.kinds)-1 {
+		for ; at > 0 && !strings.HasPrefix(c.kinds[at-1], "result"); at-- { // comes when it likes
+			c.kinds[at], c.kinds[at-1] = c.kinds[at-1], c.kinds[at]
+		}
+	}
+}
+
+func TestMockFollowsTheRecordings(t *testing.T) {
+	files, err := filepath.Glob("testdata/recordings/*.jsonl")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("recordings: %v %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { replayRecording(t, file) })
+	}
+}
+
+func replayRecording(t *testing.T, file string) {
+	version, _, _ := strings.Cut(filepath.Base(file), "-")
+	old := version == "0.104.0"
+	home, cwd := t.TempDir(), t.TempDir()
+	config := "model = \"fake-model\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n"
+	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := startMock(t, version, home)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type step struct {
+		sent json.RawMessage
+		want []json.RawMessage
+	}
+	var steps []step
+	for _, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		if msg := rawField(line, "msg"); stringField(line, "dir") == ">" {
+			steps = append(steps, step{sent: msg})
+		} else {
+			steps[len(steps)-1].want = append(steps[len(steps)-1].want, msg)
+		}
+	}
+	ids := map[string]string{"$CWD": cwd}
+	learn := func(recorded, mine json.RawMessage) {
+		for _, path := range [][]string{{"result", "thread", "id"}, {"result", "turn", "id"}} {
+			if a, b := stringField(recorded, path...), stringField(mine, path...); a != "" && b != "" {
+				ids[a] = b
+			}
+		}
+	}
+	for _, s := range steps {
+		sent := string(s.sent)
+		for from, to := range ids {
+			sent = strings.ReplaceAll(sent, from, to)
+		}
+		r.send(json.RawMessage(sent))
+		want := conversation{shapes: map[string]string{}}
+		got := conversation{shapes: map[string]string{}}
+		answers := map[string]json.RawMessage{}
+		for _, m := range s.want {
+			want.add(m, old)
+			if rawField(m, "result") != nil {
+				answers[string(rawField(m, "id"))] = m
+			}
+		}
+		for len(got.kinds) < len(want.kinds) || len(got.events) < len(want.events) {
+			m := r.read()
+			got.add(m, old)
+			if rawField(m, "result") != nil {
+				learn(answers[string(rawField(m, "id"))], m)
+			}
+		}
+		if !slices.Equal(want.kinds, got.kinds) || !slices.Equal(want.events, got.events) {
+			t.Fatalf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent, strings.Join(want.kinds, "\n      "), strings.Join(got.kinds, "\n      "), want.events, got.events)
+		}
+		for _, kind := range slices.Sorted(maps.Keys(want.shapes)) {
+			if want.shapes[kind] != got.shapes[kind] {
+				t.Errorf("after %s\nfields of %q\nreal: %s\nmock: %s", sent, kind, want.shapes[kind], got.shapes[kind])
+			}
+		}
+	}
+	if code := r.end(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for m := range r.lines {
+		if kind := recordingKind(m, old); kind != "" {
+			t.Errorf("came too much: %s", kind)
+		}
+	}
+}
+
+// TestMockProcess is the mock as a process of its own for the tests below.
+func TestMockProcess(t *testing.T) {
+	if os.Getenv("MOCK_TEST_PROCESS") == "" {
+		t.Skip("only the child of another test")
+	}
+	os.Exit(runMock(context.Background(), strings.Fields(os.Getenv("MOCK_TEST_PROCESS")), os.Stdin, os.Stdout, os.Stderr))
+}
+
+func mockProcess(t *testing.T, args string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestMockProcess$")
+	cmd.Env = append(os.Environ(), "MOCK_TEST_PROCESS="+args, "CODEX_HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=10")
+	cmd.Env = append(cmd.Env, env...)
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
