@@ -28,7 +28,7 @@ func house() archRules {
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go atmtools.go"},
 			{2, "policy.go codexconfig.go"},
 			{3, "codexapp*.go codexmcp*.go"},
-			{3, "session.go hub.go slot.go opening.go ledger.go views.go"},
+			{3, "session.go sessionturn.go hub.go slot.go opening.go ledger.go views.go"},
 			{4, "tools.go toolargs.go results.go mcp*.go progress.go elicit.go codexevent.go codexitem.go acp*.go"},
 			{5, "proxy.go mock*.go"},
 			{6, "doctor.go demo.go main.go"},

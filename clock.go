@@ -16,6 +16,8 @@ const (
 	confirmLimit = 10 * time.Second
 	// answerLimit is how long a timed-out caller waits for that at most.
 	answerLimit = 2 * time.Second
+	// shutdownLimit is how long interrupted turns may take to end when we stop.
+	shutdownLimit = 2 * time.Second
 )
 
 // turnClock holds the limits and the timers of the running turn.

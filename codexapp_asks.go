@@ -309,3 +309,52 @@ func formValue(kind string, list []string) (any, bool) {
 	}
 	return list[0], true
 }
+
+// request answers what the child asks, or puts it before the session.
+func (a *appServer) request(m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
+	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
+		q.thread = stringField(m.params, "conversationId")
+	}
+	switch m.method {
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation:
+	case mToolCall, mOldPatch, mOldExec:
+		a.refuse(m)
+		return
+	default:
+		a.refuse(m)
+		if t := a.wood.owner(q.thread); t != nil {
+			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
+		}
+		return
+	}
+	th, held := a.wood.claim(q.thread, m)
+	if held {
+		return
+	}
+	if th == nil {
+		a.refuse(m)
+		return
+	}
+	ask := newAsk(q, a.wood.filesOf(th, stringField(m.params, "itemId")))
+	if ask.kind == askUnknown {
+		a.refuse(m)
+		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
+		return
+	}
+	a.asks.add(q)
+	ask.id = q.id
+	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+}
+
+// refuse declines a request at once, in its own words if there are any.
+func (a *appServer) refuse(m *message) {
+	q := &openAsk{method: m.method, params: m.params}
+	if result := answerTo(q, deny, nil, a.info()); result != nil {
+		a.peer.reply(m.id, result)
+		return
+	}
+	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+}

@@ -648,8 +648,8 @@ func TestAppGone(t *testing.T) {
 		p.a.open(6, threadSpec{}, pending.to)
 		p.expect("thread/start")
 		p.out.Close()
-		want(t, h.take(), `gone op=1 thread=t1 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
-		want(t, pending.take(), `gone op=6 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, h.take(), `gone op=1 thread=t1 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, pending.take(), `gone op=6 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
 		if len(p.gone) != 1 {
 			t.Errorf("OnGone was called %d times", len(p.gone))
 		}
@@ -658,7 +658,7 @@ func TestAppGone(t *testing.T) {
 		p.a.do(8, "t1", command{kind: cmdTurn})
 		p.a.do(9, "t1", command{kind: cmdInterrupt})
 		time.Sleep(2 * time.Minute)
-		want(t, after.take(), `gone op=7 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, after.take(), `gone op=7 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
 		want(t, h.take(), "")
 		if _, err := p.a.catalog(context.Background(), "account", ""); err == nil {
 			t.Error("a dead child answered")

@@ -51,7 +51,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.child.restart, h.child.log = cfg.restartChild, log
-	h.opener.h = h
+	h.opener.h, h.opener.tried = h, make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
 	return h
 }
@@ -508,6 +508,8 @@ func (h *hub) start() {
 // waits, at most about grace and the child's ladder.
 func (h *hub) stop(grace time.Duration) {
 	be := h.child.close()
+	h.endLife() // work that waits gives up
+	<-h.opener.tried
 	h.mu.Lock()
 	live := make([]*session, 0, len(h.live))
 	for _, s := range h.live {
@@ -516,7 +518,6 @@ func (h *hub) stop(grace time.Duration) {
 	reserved := h.reserved
 	h.reserved = nil
 	h.mu.Unlock()
-	h.endLife()
 	if reserved != nil {
 		reserved.release()
 	}

@@ -130,7 +130,7 @@ func runServe(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		complain(stderr, err.Error(), "atm-agent-mcp help serve lists the flags")
 		return 2
 	}
-	return serve(ctx, cfg, proxyIO{in: stdin, out: stdout, stderr: stderr, env: os.Getenv})
+	return serve(ctx, cfg, proxyIO{in: stdin, out: stdout, stderr: stderr, version: version()})
 }
 
 // serveFlags reads serve's flags; only those that were given are set.

@@ -262,7 +262,7 @@ func (c *conversation) add(m json.RawMessage, old bool) {
 }
 
 func TestMockFollowsTheRecordings(t *testing.T) {
-	files, err := filepath.Glob("testdata/recordings/*.jsonl")
+	files, err := filepath.Glob("testdata/mock/*.jsonl")
 	if err != nil || len(files) < 6 {
 		t.Fatalf("recordings: %v %v", files, err)
 	}

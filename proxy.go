@@ -32,7 +32,8 @@ type proxyIO struct {
 	in     io.Reader
 	out    io.Writer
 	stderr io.Writer
-	env    func(string) string
+	// version is ours, as clients are told it.
+	version string
 }
 
 // serve runs the MCP proxy until the client's stream ends or a signal comes,
@@ -59,7 +60,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		}
 	}
 	h, audit := newProxyHub(cfg, log, trace)
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: version(), ForwardEvents: cfg.forwardEvents, Trace: trace,
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: trace,
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status})
 	h.front, h.canAsk = front, front.canAsk
@@ -99,9 +100,6 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	}
 	return code
 }
-
-// shutdownLimit bounds how long interrupted turns may take to end.
-const shutdownLimit = 2 * time.Second
 
 func signalNumber(s os.Signal) syscall.Signal {
 	n, _ := s.(syscall.Signal)

@@ -1,0 +1,361 @@
+package main
+
+// sessionturn.go owns how a session runs its turns: sending them, ending those
+// that take too long, answering their callers, and the approvals on the way;
+// and how a session ends. These are the effects of the turn machine, carried
+// out on the session's own goroutine. Whoever is answered may act at once, so
+// what an answer says must be true before it is given.
+
+import (
+	"fmt"
+	"time"
+)
+
+// start sends a turn to the child. What the turn doesn't depend on (record,
+// audit) is written behind it.
+func (s *session) start(t *turn) {
+	p, now := s.place, time.Now()
+	t.run = newTurnRun(s.thread, now)
+	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
+	prompt := t.req.prompt
+	if block, changed := contextChange(s.told, facts); changed {
+		prompt = withContext(block, prompt)
+	}
+	if s.resume != "" {
+		prompt = s.resume + "\n\n" + prompt
+	}
+	s.told, s.resume = facts, ""
+	s.op = s.nextOp()
+	p.be.do(s.op, s.thread, command{kind: cmdTurn, prompt: prompt, settings: p.policy.Settings})
+	s.checkTime(t)
+
+	p.noteStart(t, facts, now)
+	s.save()
+	s.h.book.auditTurn(s, t)
+}
+
+// checkTime ends a turn that has run or been silent for too long (FR-14).
+func (s *session) checkTime(t *turn) {
+	if s.m.cur != t || s.m.phase == phaseStopping {
+		return
+	}
+	now := time.Now()
+	why, next := s.clock.overdue(t, len(s.asks.pending) > 0, now)
+	if why == "" {
+		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
+		return
+	}
+	t.why = why
+	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "why", why)
+	s.denyAll("the turn timed out")
+	s.carry(s.m.stopTurn(stopTimeout))
+	s.soon(t)
+}
+
+// alive restarts the inactivity clock after an approval was decided.
+func (s *session) alive() {
+	if s.m.cur != nil && s.m.cur.run != nil {
+		s.m.cur.run.last = time.Now()
+	}
+}
+
+// interrupt asks the child to stop the turn and what it left running, and
+// gives it confirmLimit to say so.
+func (s *session) interrupt(t *turn) {
+	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
+	s.clock.confirm(func() {
+		s.box.post(func() {
+			if s.m.cur == t {
+				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
+				s.carry(s.m.end(endBroken))
+			}
+		})
+	})
+	if t.stop == stopUnknown {
+		t.why = "Codex did not acknowledge the turn in time; it was interrupted and not sent again"
+		s.soon(t)
+	}
+}
+
+// soon answers a timed-out caller even where the child doesn't confirm.
+func (s *session) soon(t *turn) {
+	s.clock.soon(func() {
+		s.box.post(func() {
+			if s.m.cur == t {
+				s.answer(t, s.result(t, finishEnded))
+			}
+		})
+	})
+}
+
+// answer gives a turn's waiter its result, once. While the session ends, it
+// waits until identity and thread are free: whoever is answered may want them.
+func (s *session) answer(t *turn, r turnResult) {
+	w := t.waiter
+	t.waiter = 0
+	if s.m.phase == phaseOver && !s.free {
+		s.after = append(s.after, func() { s.h.answered(w, r) })
+		return
+	}
+	s.publish() // whoever asks for the status next sees what the answer says
+	s.h.answered(w, r)
+}
+
+// finish ends a turn: answer first, then the record.
+func (s *session) finish(t *turn, how finishKind) {
+	if how == finishOver && s.m.ending == endPark { // parked while this was on its way here
+		s.h.resubmit(t.req, t.waiter)
+		return
+	}
+	if t.run == nil {
+		if how != finishDropped {
+			s.answer(t, s.result(t, how))
+		}
+		if how == finishDropped && s.place == nil && len(s.m.queue) == 0 {
+			s.carry(s.m.end(endFailed)) // the call that wanted this session is gone
+		}
+		return
+	}
+	s.clock.stop()
+	s.stopped = s.stopped || s.m.ending != endNone
+	s.denyOwn("the turn is over")
+	p := s.place
+	p.noteEnd(t, how, time.Now())
+	if t.run.err != nil {
+		s.lastErr = clip(t.run.err.Message, 300)
+	}
+	// A first turn that came to nothing leaves nobody who knows the session:
+	// its identity is freed, its thread can still be continued.
+	first := p.rec.Turns == 1 && !p.revived
+	if s.m.ending == endNone && first && len(s.m.queue) == 0 && how != finishGone && !t.done() && t.stop != stopTimeout && t.stop != stopUnknown {
+		r := s.result(t, how)
+		r.Status = statusParked
+		s.carry(s.m.end(endPark))
+		s.answer(t, r)
+		return
+	}
+	s.answer(t, s.result(t, how))
+	if s.m.phase != phaseOver {
+		s.save()
+	}
+}
+
+// childGone ends the session with its child, or waits for the next one.
+func (s *session) childGone(err *backendError) {
+	for _, id := range s.asks.ids() {
+		s.asks.take(id)
+		s.h.askDone(id)
+		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
+	}
+	s.openErr = childError("run the turn", err)
+	if s.h.cfg.restartChild && s.thread != "" {
+		s.opening = false
+		s.carry(s.m.lost())
+		return
+	}
+	if s.opening { // the thread never came to be
+		s.carry(s.m.end(endFailed))
+		return
+	}
+	s.carry(s.m.end(endGone))
+}
+
+// over ends the session: record, thread and identity, then whoever waits for
+// that. After it the loop leaves.
+func (s *session) over(why ending) {
+	s.denyAll("the session ended")
+	s.clock.stop()
+	p := s.place
+	if p != nil {
+		if s.thread != "" && (why == endClose || why == endBroken) {
+			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
+		}
+		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
+			p.be.do(0, s.thread, command{kind: cmdUnload})
+		}
+		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
+			p.noteOver(why, s.stopped || why == endBroken, time.Now())
+			s.h.book.save(&p.rec, true) // before somebody else may have the lease
+		}
+		p.release()
+	}
+	s.free = true
+	s.publish()
+	s.h.forget(s)
+	s.log.Info("session ended", "why", why.String())
+	s.h.book.auditEnd(s, why)
+	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
+	if done.Status == "" {
+		done.Status = "closed"
+	}
+	for _, f := range s.after {
+		f()
+	}
+	for _, f := range s.closers {
+		f(done, nil)
+	}
+	s.after, s.closers = nil, nil
+}
+
+// asked handles an approval: to the front, or declined at once.
+func (s *session) asked(q *approval) {
+	if q == nil {
+		return
+	}
+	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
+		s.box.post(func() {
+			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
+				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
+			}
+		})
+	})
+	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
+	why := ""
+	switch {
+	case q.kind == askUnknown:
+		why = "this kind of request is not known here"
+	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
+		why = "no turn is running"
+	case s.m.cur != nil:
+		w = s.m.cur.waiter
+	}
+	if why != "" {
+		s.decide(q.id, why, deny, nil)
+		return
+	}
+	s.h.askOpen(q.id, s)
+	s.publish() // whoever asks for the status next sees what the client is asked
+	if !s.h.front.ask(*s.ref.Load(), w, *q) {
+		s.decide(q.id, "the client can't be asked for approval", deny, nil)
+	}
+}
+
+// decide answers an approval; false when it was decided before. It is
+// audited before it is sent.
+func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
+	p := s.asks.take(id)
+	if p == nil {
+		return false
+	}
+	s.h.askDone(id)
+	s.h.book.auditDecision(s, p, by, d)
+	if s.place != nil && s.place.be != nil {
+		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers})
+	}
+	if d == deny && s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
+		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
+	}
+	s.alive()
+	return true
+}
+
+// denyAll declines whatever is pending.
+func (s *session) denyAll(why string) {
+	for _, id := range s.asks.ids() {
+		s.decide(id, why, deny, nil)
+		s.h.front.askGone(*s.ref.Load(), id, why)
+	}
+}
+
+// denyOwn declines what the ended turn itself still asks; a subagent's
+// approval outlives it.
+func (s *session) denyOwn(why string) {
+	for _, id := range s.asks.ids() {
+		if p := s.asks.pending[id]; p.thread == s.thread {
+			s.decide(id, why, deny, nil)
+			s.h.front.askGone(*s.ref.Load(), id, why)
+		}
+	}
+}
+
+// save has the record written, without waiting for it.
+func (s *session) save() { s.h.book.save(&s.place.rec, false) }
+
+// result builds what a turn's waiter gets.
+func (s *session) result(t *turn, how finishKind) turnResult {
+	r := turnResult{AgentID: s.agentID, ThreadID: s.thread, TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
+		Status: s.statusNow()}
+	if s.place != nil {
+		r.Sandbox, r.Approval = s.place.policy.Settings.Sandbox, s.place.policy.Settings.Approval
+	}
+	if r.err = s.failure(t, how); r.err != nil {
+		return r
+	}
+	r.Notes, s.notes = s.notes, nil
+	if t.run != nil {
+		t.fill(&r, how)
+		r.Content = s.h.book.fit(r.Content, s.place, t.id)
+	}
+	return r
+}
+
+// failure is the error a turn ends with, nil when it has a result: a turn
+// that ran and failed or was interrupted has one.
+func (s *session) failure(t *turn, how finishKind) *rpcError {
+	id := []any{"agent_id", s.agentID}
+	switch how {
+	case finishEnded:
+		if t.stop == stopTimeout || t.stop == stopUnknown {
+			return timeoutError(s.agentID, t)
+		}
+	case finishRefused:
+		return childError("start the turn", t.run.err)
+	case finishFull:
+		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
+	case finishOver:
+		if s.m.ending == endShutdown {
+			return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id", id...)
+		}
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s was closed before this turn ran; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", s.agentID, s.agentID), id...)
+	case finishGone, finishUnopened:
+		if s.openErr != nil {
+			return s.openErr
+		}
+		return proxyError(codeSessionClosed, "the session could not be opened", id...)
+	case finishBroken:
+		if t.stop == stopTimeout || t.stop == stopUnknown {
+			return timeoutError(s.agentID, t)
+		}
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", s.agentID, confirmLimit, s.agentID), id...)
+	case finishRebound, finishDropped:
+	}
+	return nil
+}
+
+// statusNow is the session's word as a result tells it.
+func (s *session) statusNow() string {
+	switch {
+	case s.m.ending != endNone:
+		if w := s.m.ending.status(); w != "" {
+			return w
+		}
+		return "closed"
+	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
+		return "busy"
+	}
+	return "idle"
+}
+
+// publish renews what others may read of this session.
+func (s *session) publish() {
+	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.thread, Team: s.h.cfg.team, Status: s.statusNow(),
+		Queued: len(s.m.queue), Dropped: s.dropped + s.box.lost(), Tokens: s.tokens, LastError: s.lastErr, Mine: true,
+		Interrupted: s.stopped, LastActive: s.shown.Load().LastActive, StartedAt: s.shown.Load().StartedAt}
+	if p := s.place; p != nil {
+		r := &p.rec
+		v.Identity, v.AgentName, v.AgentSource, v.Tag, v.Role = r.Identity, r.AgentName, r.AgentSource, r.Tag, r.Role
+		v.Cwd, v.Turns, v.LastActive, v.StartedAt, v.implied = r.CWD, r.Turns, r.LastActive, r.StartedAt, r.Implied
+		v.Resumable = s.h.cfg.persistThreads
+	} else {
+		v.Activity = "opening"
+	}
+	if t := s.m.cur; t != nil && t.run != nil {
+		v.Activity = t.run.activity()
+	}
+	for _, id := range s.asks.ids() {
+		p := s.asks.pending[id]
+		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason})
+		v.Activity = "waiting for approval of " + clip(p.action, 120)
+	}
+	s.shown.Store(&v)
+}
