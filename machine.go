@@ -126,7 +126,11 @@ func (m *turnMachine) submit(t *turn) []effect {
 	if m.phase == phaseOver || m.ending != endNone {
 		return []effect{{kind: effFinish, turn: t, finish: finishOver}}
 	}
-	if len(m.queue) >= maxQueue {
+	room := maxQueue
+	if m.cur == nil {
+		room++ // the first in the queue doesn't wait: it is about to run
+	}
+	if len(m.queue) >= room {
 		return []effect{{kind: effFinish, turn: t, finish: finishFull}}
 	}
 	at := len(m.queue)
