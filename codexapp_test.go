@@ -439,7 +439,7 @@ func TestAppTurnStartDropped(t *testing.T) {
 		p.a.do(3, "t1", command{kind: cmdTurn})
 		want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn late: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
 		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"late","status":"interrupted"}}}`)
-		want(t, h.take(), "raw thread=t1 turn=late method=turn/completed")
+		want(t, h.take(), "ended thread=t1 turn=late status=interrupted method=turn/completed")
 		p.a.do(4, "t1", command{kind: cmdTurn})
 		p.expect("turn/start")
 	})
