@@ -130,7 +130,7 @@ func TestMachine(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	m := &turnMachine{}
-	for i := range maxQueue {
+	for i := range maxQueue + 1 { // the first is about to run
 		if got := m.submit(&turn{req: turnRequest{run: true}, waiter: waiterID(i + 1)}); got != nil {
 			t.Fatalf("turn %d: %s", i, words(got))
 		}
