@@ -37,7 +37,6 @@ type turnRun struct {
 	status   string // the child's: completed, failed, interrupted
 	err      *backendError
 	end      time.Time
-	tools    int
 }
 
 func newTurnRun(thread string, now time.Time) *turnRun {
