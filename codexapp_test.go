@@ -445,6 +445,25 @@ func TestAppTurnStartDropped(t *testing.T) {
 	})
 }
 
+// Codex's word that nothing runs ends a turn whose start was dropped, once.
+func TestAppTurnStartDroppedAndNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		p.a.do(2, "t1", command{kind: cmdTurn})
+		p.expect("turn/start")
+		i := p.expect("turn/interrupt")
+		p.expect("thread/backgroundTerminals/clean")
+		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "ended thread=t1 status=interrupted")
+		p.a.do(0, "t1", command{kind: cmdInterrupt})
+		i = p.expect("turn/interrupt")
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "")
+	})
+}
+
 // 32 calls may be open; what had to wait for a slot and never got one was not
 // sent, so it did not happen. A slot is freed when its call times out.
 func TestAppInFlightLimit(t *testing.T) {

@@ -431,7 +431,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
 		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
-		Recover: p.rec.Status == "broken"}
+		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
 	p.told = facts
 	if p.revived && !p.adopted {
 		p.told = contextFacts{}
