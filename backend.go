@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -224,12 +225,18 @@ type childDeath struct {
 }
 
 func (d *childDeath) Error() string {
-	s := "the Codex child process " + d.Reason
-	if !d.Never {
-		s = "the Codex child process ended: " + d.Reason
+	s := "the Codex child process ended: " + d.Reason
+	said := "its last line on stderr"
+	switch {
+	case d.Never && (strings.HasPrefix(d.Reason, "exit") || strings.HasPrefix(d.Reason, "signal")):
+		s = "the Codex child process ended before it answered: " + d.Reason
+		said = "it said"
+	case d.Never:
+		s = "the Codex child process " + d.Reason
+		said = "it said"
 	}
 	if d.Stderr != "" {
-		s += fmt.Sprintf("; its last line on stderr: %q", d.Stderr)
+		s += fmt.Sprintf("; %s: %q", said, d.Stderr)
 	}
 	return s
 }

@@ -133,6 +133,9 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		}
 	}
 	if a.action == "" {
+		if a.kind == askCommand || a.kind == askFileChange {
+			a.kind = askUnknown // nobody could see what they approve
+		}
 		a.action = strings.TrimSpace(q.method + " " + a.reason)
 	}
 	return a

@@ -197,7 +197,7 @@ func (f *frameReader) readHeaderFrom(first string) ([]byte, error) {
 	if _, err := io.CopyN(&body, f.r, int64(length)); err != nil {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return bytes.TrimSpace(body.Bytes()), nil
+	return bytes.TrimSpace(bytes.TrimPrefix(body.Bytes(), []byte("\xef\xbb\xbf"))), nil
 }
 
 // appendFrame adds rec, framed, to dst. rec must hold no raw newline when the

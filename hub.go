@@ -29,6 +29,7 @@ type hub struct {
 	book    *ledger
 	opener  opener
 	started time.Time
+	marked  chan struct{}  // closed when sessions of dead processes are marked
 	work    sync.WaitGroup // opening and reopening sessions, look-ups
 	life    context.Context
 	endLife context.CancelFunc
@@ -51,7 +52,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.child.restart, h.child.log = cfg.restartChild, log
-	h.opener.h, h.opener.tried = h, make(chan struct{})
+	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
 	return h
 }
@@ -121,7 +122,11 @@ func (h *hub) lookAll(ref string) {
 		s := h.findLocked(ref)
 		h.mu.Unlock()
 		if s != nil && next.req.reshapes() {
-			if err := h.setAside(s); err != nil {
+			err := h.opener.vet(s.agentID, next.req)
+			if err == nil {
+				err = h.setAside(s)
+			}
+			if err != nil {
 				h.answered(next.w, turnResult{err: err})
 				continue
 			}
@@ -402,7 +407,7 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 	if rec.BackendID != "" {
 		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
 		if err != nil {
-			return closeResult{}, heldError(err, rec.Identity, "")
+			return closeResult{}, heldError(err, rec.AgentID, rec.Identity, "")
 		}
 		defer lock.release()
 	}
@@ -461,6 +466,7 @@ func (h *hub) sessions(limit int) []sessionView {
 		}
 	}
 	h.mu.Unlock()
+	<-h.marked // else a session of a process that just died may look busy
 	recs, err := h.reg.list(limit)
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
@@ -505,6 +511,7 @@ func (h *hub) status() statusView {
 func (h *hub) start() {
 	h.opener.reserve()
 	h.goWork(func() {
+		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {
 			h.log.Info("sessions of dead processes marked stale", "sessions", n)
 		}

@@ -6,6 +6,7 @@ package main
 // nothing else. Only in the file that --config or ATM_CONFIG names it is an error.
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,6 +115,11 @@ func (f configFile) read(c *config) error {
 	}
 	doc, err := parseTOML(f.path, data)
 	if err != nil {
+		for _, key := range []string{"max_sandbox", "readonly"} {
+			if bytes.Contains(data, []byte(key)) {
+				c.failClosed(key)
+			}
+		}
 		return f.problem(c, fmt.Errorf("%w (nothing in this file counts until it is right)", err))
 	}
 	c.files = append(c.files, f.path)
@@ -264,6 +270,7 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 			if err = f.problem(c, f.errorAt(v.line, v.col, "%s%s: %v", prefix, key, err)); err != nil {
 				return err
 			}
+			c.failClosed(prefix + s.name)
 			continue
 		}
 		c.origin[prefix+s.name] = f.at(v)

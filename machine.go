@@ -245,6 +245,17 @@ func (m *turnMachine) cancel(w waiterID) []effect {
 	return nil
 }
 
+// drop takes a waiting turn out; false when it doesn't wait any more.
+func (m *turnMachine) drop(t *turn) bool {
+	for i, q := range m.queue {
+		if q == t {
+			m.queue = append(m.queue[:i:i], m.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
 // end ends the session: what waits is refused at once, what runs is stopped
 // first. Parking is refused while there is anything to do.
 func (m *turnMachine) end(why ending) []effect {

@@ -181,27 +181,10 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	if p.rec.StartedAt.IsZero() {
 		p.rec.StartedAt = time.Now().UTC()
 	}
-	mergeOptions(&p.rec.Settings, req.options)
-	if req.role != "" {
-		p.rec.Role = req.role
-	} else if p.rec.Role == "" {
-		p.rec.Role = o.h.cfg.defaultRole
-	}
-	if req.tag != "" {
-		p.rec.Tag = req.tag
-	}
-	var asRole role
-	if p.rec.Role != "" {
-		var err error
-		if asRole, err = o.h.cfg.role(p.rec.Role); err != nil {
-			return fail(proxyError(codeInvalidSession, err.Error(), "role", p.rec.Role))
-		}
-	}
-	cwd, err := o.cwdFor(req.cwd, p.rec.CWD)
+	asRole, err := o.shape(&p.rec, req)
 	if err != nil {
 		return fail(err)
 	}
-	p.rec.CWD = cwd
 
 	// The child first: a call that is cancelled while it starts must not keep a
 	// name from the next one (FR-20.1).
@@ -214,7 +197,7 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	if p.rec.BackendID != "" {
 		lock, err := o.h.reg.lockThread(p.rec.BackendID, s.agentID)
 		if err != nil {
-			return fail(heldError(err, p.rec.Identity, ""))
+			return fail(heldError(err, p.rec.AgentID, p.rec.Identity, ""))
 		}
 		p.tlock = lock
 		if err := o.latest(p, req); err != nil {
@@ -225,6 +208,57 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 		return fail(err)
 	}
 	return p
+}
+
+// shape puts what a call asks for into a session's record.
+func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError) {
+	mergeOptions(&rec.Settings, req.options)
+	if req.role != "" {
+		rec.Role = req.role
+	} else if rec.Role == "" {
+		rec.Role = o.h.cfg.defaultRole
+	}
+	if req.tag != "" {
+		rec.Tag = req.tag
+	}
+	if rec.Role != "" {
+		var rerr error
+		if asRole, rerr = o.h.cfg.role(rec.Role); rerr != nil {
+			return asRole, proxyError(codeInvalidSession, rerr.Error(), "role", rec.Role)
+		}
+	}
+	rec.CWD, err = o.cwdFor(req.cwd, rec.CWD)
+	return asRole, err
+}
+
+// vet finds what is wrong with a call that reshapes an open session, before
+// that session is set aside for it: a mistake must not cost an agent its name.
+func (o *opener) vet(agentID string, req turnRequest) *rpcError {
+	rec := record{Identity: req.identity}
+	if was, err := o.h.reg.load(agentID); err == nil {
+		rec = *was
+	}
+	if _, err := o.shape(&rec, req); err != nil {
+		return err
+	}
+	be, err := o.h.child.ready(o.h.life)
+	if err != nil {
+		return err
+	}
+	if p := rec.Settings.Profile; p != "" && be.info().atLeast(148) {
+		if _, err := loadProfile(o.codexHome(), p); err != nil {
+			return err
+		}
+	}
+	if _, err := expandConfig(rec.Settings.Config); err != nil {
+		return proxyError(codeInvalidSession, err.Error())
+	}
+	if req.identity != "" && !strings.EqualFold(req.identity, rec.Identity) {
+		if holder, pid, held := o.h.reg.holder(req.identity); held {
+			return heldError(&leaseHeld{identity: req.identity, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, req.identity, o.h.reg.freeIdentity(req.identity))
+		}
+	}
+	return nil
 }
 
 // latest reads the record again, now that nobody else can write it: another
@@ -278,7 +312,7 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	if !implied {
 		l, err := o.leaseWith(name, s.agentID)
 		if err != nil {
-			return heldError(err, name, o.h.reg.freeIdentity(name))
+			return heldError(err, p.rec.AgentID, name, o.h.reg.freeIdentity(name))
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
 	} else {
@@ -288,7 +322,7 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 			l, err = o.h.reg.acquireFree(name, s.agentID)
 		}
 		if err != nil {
-			return heldError(err, name, "")
+			return heldError(err, p.rec.AgentID, name, "")
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, l.name, true
 	}
@@ -479,7 +513,7 @@ func (o *opener) codexHome() string {
 func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	lock, err := o.h.reg.lockThread(thread, agentID)
 	if err != nil {
-		return heldError(err, p.rec.Identity, "")
+		return heldError(err, p.rec.AgentID, p.rec.Identity, "")
 	}
 	p.unlockThread()
 	p.tlock, p.rec.BackendID = lock, thread
@@ -494,11 +528,13 @@ func (o *opener) reopen(s *session) { s.reopened(o.h.child.ready(o.h.life)) }
 
 // heldError says who holds an identity or a thread, and a free name if there
 // is one.
-func heldError(err error, identity, free string) *rpcError {
+func heldError(err error, agentID, identity, free string) *rpcError {
 	var name *leaseHeld
 	if errors.As(err, &name) {
 		msg := name.Error()
 		switch {
+		case name.agentID == agentID && agentID != "":
+			msg += "; continue it from there, or close it there first"
 		case free != "" && name.agentID == "":
 			msg += fmt.Sprintf("; identity %q is free", free)
 		case free != "":

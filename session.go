@@ -100,6 +100,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			s.rebind(t)
 			return
 		}
+		s.boundOpening(t)
 		s.carry(s.m.submit(t))
 	})
 }

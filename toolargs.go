@@ -49,6 +49,10 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
+	if p.modern && p.retry { // never a new turn: whoever retries means one that is known
+		f.fail(c, invalidSession("requestState is unknown or expired: this server has asked for no input; call %s again without requestState and inputResponses", name))
+		return
+	}
 	args, e := f.tools[i].decode(p.arguments)
 	if e != nil {
 		f.finish(c, nil, e)

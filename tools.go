@@ -75,7 +75,7 @@ func toolTable() []tool {
 				argSpec{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
 				argSpec{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
 				argSpec{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
-				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Relative paths are resolved against this server's own directory, which is the default."},
+				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
 				argSpec{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
 				argSpec{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				argSpec{name: "approval-policy", kind: "string", enum: policyWords(), text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
