@@ -56,7 +56,7 @@ repository, branch, directory, last prompt, with tabs between them.`,
 				{name: "identity", value: "NAME", help: "only of this identity"},
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "json", help: "print JSON"},
-				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand that no running process holds, with their summaries\nand kept answers; with --repo or --identity only these"},
+				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running process, with summaries and\nkept answers; with --repo or --identity only those"},
 			},
 		},
 		{
@@ -78,11 +78,11 @@ and what went over the wire. Needs no Codex and no network.`,
 			brief: "print a script for tab completion in bash, zsh or fish",
 			about: `Prints a script that completes commands, flags and their values:
 
-  bash   echo 'source <(atm-agent-mcp completion bash)' >> ~/.bashrc
-         (bash 3.2 of macOS: eval "$(atm-agent-mcp completion bash)")
-  zsh    echo 'source <(atm-agent-mcp completion zsh)' >> ~/.zshrc
-         (after compinit, or save it as _atm-agent-mcp in your fpath)
-  fish   atm-agent-mcp completion fish > ~/.config/fish/completions/atm-agent-mcp.fish`,
+  bash   add to ~/.bashrc:  source <(atm-agent-mcp completion bash)
+         (bash 3.2 of macOS:  eval "$(atm-agent-mcp completion bash)")
+  zsh    add to ~/.zshrc, after compinit:  source <(atm-agent-mcp completion zsh)
+         (or save it as _atm-agent-mcp in a directory of your fpath)
+  fish   save it as ~/.config/fish/completions/atm-agent-mcp.fish`,
 		},
 		{
 			name:  "version",

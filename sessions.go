@@ -39,7 +39,7 @@ type sessionRow struct {
 	Turns       int       `json:"turns"`
 	Tag         string    `json:"tag,omitempty"`
 	Role        string    `json:"role,omitempty"`
-	BackendKind string    `json:"backend_kind"`
+	BackendKind string    `json:"backend_kind,omitempty"`
 	ThreadID    string    `json:"thread_id"`
 	Resumable   bool      `json:"resumable"`
 	LastPrompt  string    `json:"last_prompt,omitempty"`
