@@ -421,6 +421,13 @@ func (h *hub) threadOf(s *session, thread string) {
 	h.mu.Unlock()
 }
 
+// holds reports whether a session is still in the table.
+func (h *hub) holds(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live[s.agentID] == s
+}
+
 // forget takes a session out of the table; look-ups go to its record.
 func (h *hub) forget(s *session) {
 	h.mu.Lock()
@@ -458,10 +465,11 @@ func (h *hub) sessions(limit int) []sessionView {
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
 	}
-	for _, r := range append(recs, h.book.rememberedAll()...) {
+	for _, r := range append(h.book.rememberedAll(), recs...) { // what is remembered is newer than its file
 		if seen[r.AgentID] {
 			continue
 		}
+		seen[r.AgentID] = true
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}

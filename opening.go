@@ -203,6 +203,11 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	}
 	p.rec.CWD = cwd
 
+	// The child first: a call that is cancelled while it starts must not keep a
+	// name from the next one (FR-20.1).
+	if p.be, err = o.h.child.ready(o.h.life); err != nil {
+		return fail(err)
+	}
 	if err := o.takeName(s, p, req); err != nil {
 		return fail(err)
 	}
@@ -215,9 +220,6 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 		if err := o.latest(p, req); err != nil {
 			return fail(err)
 		}
-	}
-	if p.be, err = o.h.child.ready(o.h.life); err != nil {
-		return fail(err)
 	}
 	if err := o.settle(p, asRole); err != nil {
 		return fail(err)
@@ -266,6 +268,9 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	<-o.tried // a first call may come while the process before us still holds the name
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.h.holds(s) {
+		return proxyError(codeSessionClosed, "the call was cancelled before its session was open")
+	}
 	if err := o.makeRoom(); err != nil {
 		return err
 	}
@@ -426,7 +431,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
 		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
-		Recover: p.rec.Status == "broken"}
+		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
 	p.told = facts
 	if p.revived && !p.adopted {
 		p.told = contextFacts{}
