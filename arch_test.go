@@ -31,7 +31,7 @@ func house() archRules {
 			{3, "session.go sessionturn.go hub.go slot.go opening.go ledger.go views.go"},
 			{4, "tools.go toolargs.go results.go mcp*.go progress.go elicit.go codexevent.go codexitem.go acp*.go"},
 			{5, "proxy.go mock*.go"},
-			{6, "doctor.go demo.go main.go"},
+			{6, "doctor.go demo.go sessions.go summary.go screen.go completion.go help.go main.go"},
 		},
 		interfaces: []string{"backend", "front"},
 		vars:       []string{"version"},

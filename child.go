@@ -329,7 +329,7 @@ func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string)
 	}
 	if err != nil {
 		reason := fmt.Sprintf("could not be started: %q was not found on PATH", bin)
-		if strings.ContainsRune(bin, os.PathSeparator) {
+		if filepath.Base(bin) != bin { // Windows takes / too
 			reason = fmt.Sprintf("could not be started: %q: %v", bin, errors.Unwrap(err))
 		}
 		return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: reason + hint}

@@ -225,6 +225,64 @@ func (r *registry) markIfGone(seen *record) (bool, error) {
 	return true, nil
 }
 
+// errAlive refuses to remove a session that some process has, or may have.
+var errAlive = errors.New("a running process holds it")
+
+// remove deletes the record of a session that nobody holds, its summary and
+// its kept answers. keepDir spares the latter, for a record that shares its
+// directory. It holds the session's locks meanwhile and looks again under them.
+// Nothing else in that directory is touched, nor anything outside of it,
+// whatever the record says.
+func (r *registry) remove(seen record, keepDir bool) error {
+	release, gone := r.holdIfGone(seen.AgentID, seen.Identity, seen.BackendID)
+	if !gone {
+		return errAlive
+	}
+	defer release()
+	rec, err := r.readRecord(seen.AgentID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another did the same
+	}
+	if err != nil {
+		return fmt.Errorf("removing session %s: %w", seen.AgentID, err)
+	}
+	if rec.Status != seen.Status || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID || !rec.LastActive.Equal(seen.LastActive) {
+		return errAlive // it was used since; these needn't be its locks any more
+	}
+	if !keepDir {
+		if err := r.removeSummary(rec.SummaryDir); err != nil {
+			return fmt.Errorf("removing the summary of %s: %w", seen.AgentID, err)
+		}
+	}
+	// Last: what is left of an attempt that failed can still be found and removed.
+	if err := os.Remove(r.recordPath(seen.AgentID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing record of %s: %w", seen.AgentID, err)
+	}
+	return nil
+}
+
+// removeSummary empties a session's directory of what we put there.
+func (r *registry) removeSummary(dir string) error {
+	// <team>/<identity>/<thread>; a person can edit a record, and so can a sync tool.
+	parts := strings.Split(filepath.ToSlash(dir), "/")
+	if len(parts) != 3 || parts[0] != r.team || !filepath.IsLocal(dir) || filepath.Clean(dir) != filepath.FromSlash(dir) {
+		return nil
+	}
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(filepath.Join(dir, "summary.md")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := root.RemoveAll(filepath.Join(dir, "answers")); err != nil {
+		return err
+	}
+	root.Remove(dir) // not if somebody has put more there
+	return nil
+}
+
 // setIndex replaces the instance's index by these open sessions, in a moment and
 // off the caller's path. Calls for one identity come one after another.
 func (r *registry) setIndex(identity string, recs []record) {
