@@ -136,20 +136,6 @@ func finalText(items json.RawMessage) (text string) {
 	return text
 }
 
-// eachElement calls f with every element of a raw array.
-func eachElement(arr json.RawMessage, f func(json.RawMessage)) {
-	if rawKind(arr) != '[' {
-		return
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(arr, &list) != nil {
-		return
-	}
-	for _, el := range list {
-		f(el)
-	}
-}
-
 // appItem is the neutral part of a ThreadItem of any type.
 func appItem(raw json.RawMessage) *itemBody {
 	b := &itemBody{}
