@@ -47,8 +47,6 @@ type testClient struct {
 	notes   []wireMessage               // notifications, in order
 	asks    []wireMessage               // the server's requests not yet taken
 	strays  []string                    // answers nobody waits for, and what is no message
-	quiet   bool                        // notifications are only counted
-	noted   int                         // notifications so far
 	changed chan struct{}               // closed and replaced when notes, asks or strays grow
 }
 
@@ -65,19 +63,6 @@ func startClient(tb testing.TB, cfg peerConfig) *testClient {
 	c.livePeer = live
 	tb.Cleanup(live.stop)
 	return c
-}
-
-// countOnly keeps no more notifications, for floods: see noteCount.
-func (c *testClient) countOnly() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.quiet = true
-}
-
-func (c *testClient) noteCount() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.noted
 }
 
 // dispatch runs on the reading goroutine, in the order of the records.
@@ -98,10 +83,6 @@ func (c *testClient) dispatch(raw []byte) {
 	case m.ID != nil:
 		c.asks = append(c.asks, m)
 	default:
-		c.noted++
-		if c.quiet {
-			return
-		}
 		c.notes = append(c.notes, m)
 	}
 	close(c.changed)

@@ -134,8 +134,7 @@ func (l *codexLab) finish(c *testClient) {
 // codexThread talks to a codex app-server directly.
 type codexThread struct {
 	*testClient
-	id    string
-	turns int
+	id string
 }
 
 // direct starts an app-server of the binary and a thread.

@@ -446,11 +446,18 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 			return
 		}
 		run := a.wood.running(r.thread)
-		if run == "" {
-			return // it ended meanwhile, or nothing ran: before 0.148 that is not answered
-		}
 		var re *rpcError
-		if errors.As(err, &re) && !again {
+		refused := errors.As(err, &re)
+		if run == "" {
+			// It ended meanwhile, or nothing ran: before 0.158 that is not answered.
+			if refused {
+				if t := a.wood.nothingRuns(r.thread); t != nil {
+					t.put(event{kind: evEnded, thread: r.thread, must: true, status: "interrupted"})
+				}
+			}
+			return
+		}
+		if refused && !again {
 			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
 			return
 		}

@@ -439,9 +439,28 @@ func TestAppTurnStartDropped(t *testing.T) {
 		p.a.do(3, "t1", command{kind: cmdTurn})
 		want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn late: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
 		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"late","status":"interrupted"}}}`)
-		want(t, h.take(), "raw thread=t1 turn=late method=turn/completed")
+		want(t, h.take(), "ended thread=t1 turn=late status=interrupted method=turn/completed")
 		p.a.do(4, "t1", command{kind: cmdTurn})
 		p.expect("turn/start")
+	})
+}
+
+// Codex's word that nothing runs ends a turn whose start was dropped, once.
+func TestAppTurnStartDroppedAndNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		p.a.do(2, "t1", command{kind: cmdTurn})
+		p.expect("turn/start")
+		i := p.expect("turn/interrupt")
+		p.expect("thread/backgroundTerminals/clean")
+		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "ended thread=t1 status=interrupted")
+		p.a.do(0, "t1", command{kind: cmdInterrupt})
+		i = p.expect("turn/interrupt")
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "")
 	})
 }
 
@@ -648,8 +667,8 @@ func TestAppGone(t *testing.T) {
 		p.a.open(6, threadSpec{}, pending.to)
 		p.expect("thread/start")
 		p.out.Close()
-		want(t, h.take(), `gone op=1 thread=t1 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
-		want(t, pending.take(), `gone op=6 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, h.take(), `gone op=1 thread=t1 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, pending.take(), `gone op=6 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
 		if len(p.gone) != 1 {
 			t.Errorf("OnGone was called %d times", len(p.gone))
 		}
@@ -658,7 +677,7 @@ func TestAppGone(t *testing.T) {
 		p.a.do(8, "t1", command{kind: cmdTurn})
 		p.a.do(9, "t1", command{kind: cmdInterrupt})
 		time.Sleep(2 * time.Minute)
-		want(t, after.take(), `gone op=7 err={0 "Codex child process closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, after.take(), `gone op=7 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
 		want(t, h.take(), "")
 		if _, err := p.a.catalog(context.Background(), "account", ""); err == nil {
 			t.Error("a dead child answered")

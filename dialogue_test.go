@@ -78,9 +78,10 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 		at = 0
 	}
 	for {
-		e, changed := p.entry(at)
+		e, _ := p.entry(at)
 		if e == nil {
 			ended := p.gone() // asked first: then nothing comes after what entry sees
+			var changed <-chan struct{}
 			if e, changed = p.entry(at); e == nil {
 				if ended {
 					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, exitReason(p.cmd.ProcessState), p.readErr, compact(pattern), p.context())

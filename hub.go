@@ -51,7 +51,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.child.restart, h.child.log = cfg.restartChild, log
-	h.opener.h = h
+	h.opener.h, h.opener.tried = h, make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
 	return h
 }
@@ -421,6 +421,13 @@ func (h *hub) threadOf(s *session, thread string) {
 	h.mu.Unlock()
 }
 
+// holds reports whether a session is still in the table.
+func (h *hub) holds(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live[s.agentID] == s
+}
+
 // forget takes a session out of the table; look-ups go to its record.
 func (h *hub) forget(s *session) {
 	h.mu.Lock()
@@ -458,10 +465,11 @@ func (h *hub) sessions(limit int) []sessionView {
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
 	}
-	for _, r := range append(recs, h.book.rememberedAll()...) {
+	for _, r := range append(h.book.rememberedAll(), recs...) { // what is remembered is newer than its file
 		if seen[r.AgentID] {
 			continue
 		}
+		seen[r.AgentID] = true
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
@@ -508,6 +516,8 @@ func (h *hub) start() {
 // waits, at most about grace and the child's ladder.
 func (h *hub) stop(grace time.Duration) {
 	be := h.child.close()
+	h.endLife() // work that waits gives up
+	<-h.opener.tried
 	h.mu.Lock()
 	live := make([]*session, 0, len(h.live))
 	for _, s := range h.live {
@@ -516,7 +526,6 @@ func (h *hub) stop(grace time.Duration) {
 	reserved := h.reserved
 	h.reserved = nil
 	h.mu.Unlock()
-	h.endLife()
 	if reserved != nil {
 		reserved.release()
 	}

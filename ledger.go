@@ -25,7 +25,7 @@ type ledger struct {
 
 	mu       sync.Mutex        // guards the fields below
 	open     map[string]record // of the open sessions, for the index
-	kept     map[string]record // of ended ones, under persist_threads = false
+	kept     map[string]record // of those that aren't on disk: persist_threads = false, or it can't be written
 	instance string            // identity that names this instance's index
 }
 
@@ -84,9 +84,11 @@ func (l *ledger) close(ctx context.Context) {
 // save has a session's record written and the index follow. It waits for the
 // file only with now: where an answer or a lease's release depends on it.
 func (l *ledger) save(rec *record, now bool) {
+	onDisk := l.cfg.persistThreads
 	if !now {
 		l.reg.saveLater(*rec)
 	} else if err := l.reg.save(*rec); err != nil {
+		onDisk = false
 		l.warnSave.Do(func() {
 			l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
 		})
@@ -95,8 +97,11 @@ func (l *ledger) save(rec *record, now bool) {
 	if rec.Status == statusBusy || rec.Status == statusIdle {
 		l.open[rec.AgentID] = *rec
 	}
-	if !l.cfg.persistThreads {
+	switch {
+	case !onDisk:
 		l.keepLocked(*rec)
+	case now:
+		delete(l.kept, rec.AgentID) // what was kept while the disk failed
 	}
 	l.indexLocked()
 	l.mu.Unlock()

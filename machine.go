@@ -36,7 +36,7 @@ const (
 	endPark            // unloaded to make room, or after a first turn that failed
 	endShutdown        // the proxy stops
 	endClose           // agent_close
-	endBroken          // the child doesn't confirm an interrupt
+	endBroken          // the child doesn't confirm an interrupt (giveUp)
 	endGone            // the child died
 	endFailed          // it could never be opened
 )
@@ -126,7 +126,11 @@ func (m *turnMachine) submit(t *turn) []effect {
 	if m.phase == phaseOver || m.ending != endNone {
 		return []effect{{kind: effFinish, turn: t, finish: finishOver}}
 	}
-	if len(m.queue) >= maxQueue {
+	room := maxQueue
+	if m.cur == nil {
+		room++ // the first in the queue doesn't wait: it is about to run
+	}
+	if len(m.queue) >= room {
 		return []effect{{kind: effFinish, turn: t, finish: finishFull}}
 	}
 	at := len(m.queue)
@@ -254,8 +258,6 @@ func (m *turnMachine) end(why ending) []effect {
 		finish = finishGone
 	case endFailed:
 		finish = finishUnopened
-	case endBroken:
-		finish = finishBroken
 	}
 	out := m.finishQueue(finish)
 	if m.cur != nil && finish != finishOver {
@@ -269,6 +271,18 @@ func (m *turnMachine) end(why ending) []effect {
 		return append(out, m.stopTurn(reason)...)
 	}
 	return append(out, m.over()...)
+}
+
+// giveUp ends the session of a turn that the child doesn't confirm to have
+// stopped: as broken, unless it was ending anyway.
+func (m *turnMachine) giveUp() []effect {
+	if m.cur == nil {
+		return nil
+	}
+	if m.ending == endNone {
+		m.ending = endBroken
+	}
+	return append(m.finishQueue(finishBroken), m.finishCur(finishBroken)...)
 }
 
 // lost: the child died but the session is to live on in the next one.

@@ -146,7 +146,12 @@ func (e ending) String() string {
 type opener struct {
 	h  *hub
 	mu sync.Mutex // one session at a time finds room and a name
+
+	tried chan struct{} // closed when --identity is leased, or could not be
 }
+
+// reserveLimit is how long a start tries for --identity.
+const reserveLimit = 2 * time.Second
 
 // prepare gets a place ready and posts it to the session. rec is nil for a
 // new session.
@@ -198,6 +203,11 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	}
 	p.rec.CWD = cwd
 
+	// The child first: a call that is cancelled while it starts must not keep a
+	// name from the next one (FR-20.1).
+	if p.be, err = o.h.child.ready(o.h.life); err != nil {
+		return fail(err)
+	}
 	if err := o.takeName(s, p, req); err != nil {
 		return fail(err)
 	}
@@ -210,9 +220,6 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 		if err := o.latest(p, req); err != nil {
 			return fail(err)
 		}
-	}
-	if p.be, err = o.h.child.ready(o.h.life); err != nil {
-		return fail(err)
 	}
 	if err := o.settle(p, asRole); err != nil {
 		return fail(err)
@@ -258,8 +265,12 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 // takeName finds room for the session and leases its identity. One session
 // at a time, so that two can't take the last place or the same name.
 func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
+	<-o.tried // a first call may come while the process before us still holds the name
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.h.holds(s) {
+		return proxyError(codeSessionClosed, "the call was cancelled before its session was open")
+	}
 	if err := o.makeRoom(); err != nil {
 		return err
 	}
@@ -330,28 +341,21 @@ func (o *opener) leaseWith(name, agentID string) (*lease, error) {
 // wants it is answered with who holds it.
 func (o *opener) reserve() {
 	if !o.h.cfg.identityExplicit {
+		close(o.tried)
 		return
 	}
 	o.h.goWork(func() {
-		deadline := time.NewTimer(2 * time.Second)
+		defer close(o.tried)
+		deadline := time.NewTimer(reserveLimit)
 		defer deadline.Stop()
 		for {
 			l, err := o.h.reg.acquire(o.h.cfg.identity, "")
 			if err == nil {
 				o.h.mu.Lock()
-				if o.h.life.Err() != nil || o.h.names[strings.ToLower(o.h.cfg.identity)] != nil {
-					o.h.mu.Unlock()
-					l.release()
-					return
-				}
 				o.h.reserved = l
 				o.h.mu.Unlock()
 				o.h.book.named(o.h.cfg.identity)
 				return
-			}
-			var held *leaseHeld
-			if errors.As(err, &held) && held.ours {
-				return // a first session was quicker
 			}
 			select {
 			case <-deadline.C:
@@ -427,7 +431,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
 		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
-		Recover: p.rec.Status == "broken"}
+		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
 	p.told = facts
 	if p.revived && !p.adopted {
 		p.told = contextFacts{}
@@ -494,7 +498,10 @@ func heldError(err error, identity, free string) *rpcError {
 	var name *leaseHeld
 	if errors.As(err, &name) {
 		msg := name.Error()
-		if free != "" {
+		switch {
+		case free != "" && name.agentID == "":
+			msg += fmt.Sprintf("; identity %q is free", free)
+		case free != "":
 			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}", free, name.agentID)
 		}
 		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity, "pid", name.pid)

@@ -67,7 +67,7 @@ func (s *session) interrupt(t *turn) {
 		s.box.post(func() {
 			if s.m.cur == t {
 				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
-				s.carry(s.m.end(endBroken))
+				s.carry(s.m.giveUp())
 			}
 		})
 	})
@@ -315,6 +315,9 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 	case finishBroken:
 		if t.stop == stopTimeout || t.stop == stopUnknown {
 			return timeoutError(s.agentID, t)
+		}
+		if s.m.ending == endClose || s.m.ending == endShutdown {
+			return nil
 		}
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", s.agentID, confirmLimit, s.agentID), id...)
 	case finishRebound, finishDropped:

@@ -37,7 +37,6 @@ type turnRun struct {
 	status   string // the child's: completed, failed, interrupted
 	err      *backendError
 	end      time.Time
-	tools    int
 }
 
 func newTurnRun(thread string, now time.Time) *turnRun {
@@ -212,9 +211,10 @@ func (t *turn) fill(r *turnResult, how finishKind) {
 	r.Duration = end.Sub(run.started)
 	if r.TurnStatus == "interrupted" {
 		why := t.stop.words()
-		r.Notes = append(r.Notes, why)
 		if r.Content == "" {
 			r.Content = why
+		} else {
+			r.Notes = append(r.Notes, why)
 		}
 	}
 	if r.TurnStatus == "failed" && run.err != nil {
