@@ -91,6 +91,15 @@ func rawString(raw []byte) (string, bool) {
 	return unescaped(inner), true
 }
 
+// rawStringLike is rawString for a value that is likely to be like: then it is
+// that string and costs no memory.
+func rawStringLike(raw []byte, like string) (string, bool) {
+	if len(raw) == len(like)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == like && bytes.IndexByte(raw, '\\') < 0 {
+		return like, true
+	}
+	return rawString(raw)
+}
+
 // unescaped decodes the inside of a string that was scanned, as encoding/json
 // does: half of a surrogate pair becomes U+FFFD.
 func unescaped(in []byte) string {

@@ -148,7 +148,7 @@ func scanNumber(b []byte, i int) (int, bool) {
 type fields struct {
 	b        []byte
 	i        int
-	key, val []byte // raw both; key without its quotes
+	key, val []byte // decoded, and raw
 	bad      bool   // b is no object, or not whole
 }
 
@@ -181,7 +181,9 @@ func (f *fields) next() bool {
 	if !ok {
 		return false
 	}
-	f.key = b[i+1 : end-1]
+	if f.key = b[i+1 : end-1]; bytes.IndexByte(f.key, '\\') >= 0 {
+		f.key = []byte(unescaped(f.key))
+	}
 	i = skipSpace(b, end)
 	if i >= len(b) || b[i] != ':' {
 		return false
@@ -201,21 +203,13 @@ func (f *fields) next() bool {
 	return true
 }
 
-// name is the field's key, decoded.
-func (f *fields) name() string {
-	if bytes.IndexByte(f.key, '\\') < 0 {
-		return string(f.key)
-	}
-	return unescaped(f.key)
-}
-
 // eachField calls f with every key (unquoted) and raw value of the object
 // obj, in order, until f returns false. It returns errBadJSON when obj isn't
 // an object. obj must be valid JSON where the values matter.
 func eachField(obj []byte, f func(key string, val json.RawMessage) bool) error {
 	w := fieldsOf(obj)
 	for w.next() {
-		if !f(w.name(), w.val) {
+		if !f(string(w.key), w.val) {
 			return nil
 		}
 	}
@@ -249,7 +243,7 @@ func rawField(obj json.RawMessage, path ...string) json.RawMessage {
 	for _, name := range path {
 		var found json.RawMessage
 		for f := fieldsOf(obj); f.next(); { // the last of two equal keys counts, as in encoding/json
-			if string(f.key) == name || bytes.IndexByte(f.key, '\\') >= 0 && unescaped(f.key) == name {
+			if string(f.key) == name {
 				found = f.val
 			}
 		}
