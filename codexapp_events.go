@@ -154,8 +154,8 @@ func appItem(raw json.RawMessage) *itemBody {
 			texts = append(texts, s)
 		}
 	}
-	_ = eachField(raw, func(key string, val json.RawMessage) bool {
-		switch key {
+	for f := fieldsOf(raw); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
 		case "type":
 			b.kind, _ = rawString(val)
 		case "phase":
@@ -188,8 +188,7 @@ func appItem(raw json.RawMessage) *itemBody {
 				}
 			})
 		}
-		return true
-	})
+	}
 	b.text = strings.Join(texts, "\n")
 	return b
 }

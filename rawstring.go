@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"math/bits"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -103,14 +104,15 @@ func rawStringLike(raw []byte, like string) (string, bool) {
 // unescaped decodes the inside of a string that was scanned, as encoding/json
 // does: half of a surrogate pair becomes U+FFFD.
 func unescaped(in []byte) string {
-	out := make([]byte, 0, len(in))
+	var out strings.Builder
+	out.Grow(len(in))
 	for len(in) > 0 {
 		i := bytes.IndexByte(in, '\\')
 		if i < 0 || i+1 >= len(in) {
-			out = append(out, in...)
+			out.Write(in)
 			break
 		}
-		out = append(out, in[:i]...)
+		out.Write(in[:i])
 		c := in[i+1]
 		in = in[i+2:]
 		switch c {
@@ -136,12 +138,12 @@ func unescaped(in []byte) string {
 					in = in[6:]
 				}
 			}
-			out = utf8.AppendRune(out, r)
+			out.WriteRune(r)
 			continue
 		}
-		out = append(out, c)
+		out.WriteByte(c)
 	}
-	return string(out)
+	return out.String()
 }
 
 // hexRune reads the four digits of a \u.

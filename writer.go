@@ -28,7 +28,7 @@ import (
 // may be older. Both count from the first change that waits, so that a session
 // that never rests is written all the same.
 const (
-	recordLag = 4 * time.Millisecond
+	recordLag = 5 * time.Millisecond
 	indexLag  = 50 * time.Millisecond
 )
 
