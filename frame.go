@@ -75,6 +75,9 @@ func (f *frameReader) setMode(m framing) {
 // seen is the framing the stream turned out to have. Any goroutine may ask.
 func (f *frameReader) seen() framing { return framing(f.shown.Load()) }
 
+// drained reports that the next read will ask the stream.
+func (f *frameReader) drained() bool { return f.r.Buffered() == 0 }
+
 // read returns the next record without its framing; the slice belongs to the
 // caller. Besides io errors it returns *recordTooLong and errBadHeader, after
 // both of which reading can go on.

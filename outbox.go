@@ -8,7 +8,6 @@ package main
 
 import (
 	"io"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -79,7 +78,7 @@ func (o *outbox) size() int {
 // burst costs little and a lone record waits for nothing.
 func (o *outbox) run() {
 	defer close(o.done)
-	for yielded := false; ; {
+	for {
 		o.mu.Lock()
 		for len(o.chunks) == 0 && !o.closed {
 			o.wake.Wait()
@@ -88,15 +87,6 @@ func (o *outbox) run() {
 			o.mu.Unlock()
 			return
 		}
-		if len(o.chunks) == 1 && len(o.chunks[0]) < chunkSize/2 && !yielded {
-			// Who puts records seldom puts one: let it go on, so that they
-			// leave by one write.
-			o.mu.Unlock()
-			yielded = true
-			runtime.Gosched()
-			continue
-		}
-		yielded = false
 		chunk := o.chunks[0]
 		o.chunks[0] = nil
 		o.chunks = o.chunks[1:]

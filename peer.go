@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -228,6 +229,12 @@ func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
 // fail with errPeerGone before it returns.
 func (p *peer) run() error {
 	for {
+		if p.fr.drained() {
+			// Whoever was handed something goes first. A read of stdin would
+			// keep this thread from it until another one was woken, which
+			// takes longer than a reply may.
+			runtime.Gosched()
+		}
 		rec, err := p.fr.read()
 		if err != nil {
 			var long *recordTooLong
