@@ -174,13 +174,13 @@ const (
 
 	statusSchema = `{"type":"object","properties":{` +
 		`"child_alive":{"type":"boolean","description":"Whether the Codex process runs; it is started by the first turn"},` +
-		`"child_version":{"type":["string","null"]},"child_pid":{"type":"integer"},` +
+		`"child_version":{"anyOf":[{"type":"string"},{"type":"null"}]},"child_pid":{"type":"integer"},` +
 		`"child_error":{"type":"string","description":"How the last Codex process ended"},` +
-		`"backend":{"type":["string","null"],"description":"app-server or mcp-server; null before the first turn"},` +
+		`"backend":{"anyOf":[{"type":"string"},{"type":"null"}],"description":"app-server or mcp-server; null before the first turn"},` +
 		`"team":{"type":"string"},"team_from":{"type":"string","description":"What set the team"},` +
 		`"uptime_secs":{"type":"integer"},"sessions":{"type":"integer","description":"Agents open here"},` +
 		`"identities":{"type":"object","description":"identity to agent_id","additionalProperties":{"type":"string"}},` +
-		`"pending_mail":{"type":["object","integer","null"],"description":"Unread mail of the agents; null where there is no mail"},` +
+		`"pending_mail":{"anyOf":[{"type":"object"},{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents; null where there is no mail"},` +
 		errorSchema + `}}`
 
 	closeSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
