@@ -152,6 +152,7 @@ type event struct {
 	err    *backendError
 	method string
 	raw    json.RawMessage // params of method
+	delta  json.RawMessage // text of an evDelta as it stands in raw
 }
 
 // droppable reports an event that a turn's result doesn't depend on.

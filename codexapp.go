@@ -55,6 +55,7 @@ type appServer struct {
 	wood  *forest
 	asks  askTable
 	gone  chan struct{} // closed when every sink has heard of the end
+	last  appIDs        // the reading goroutine's
 
 	mu    sync.Mutex // guards the fields below
 	inf   backendInfo
@@ -520,7 +521,7 @@ func (a *appServer) handle(m *message) {
 	if strings.HasPrefix(m.method, "codex/event/") {
 		return // 0.104's second voice; what matters comes in the first too
 	}
-	a.route(appEvent(m.method, m.params))
+	a.route(a.last.event(m.method, m.params))
 }
 
 func (a *appServer) route(e event) {

@@ -74,7 +74,7 @@ func (r *registry) save(rec record) error {
 	return nil
 }
 
-// saveLater has the record written within a millisecond and returns at once:
+// saveLater has the record written within a few milliseconds and returns at once:
 // for every other transition. A failure is told on stderr, once. Whichever of
 // save and saveLater was called last is what stays.
 func (r *registry) saveLater(rec record) {

@@ -24,8 +24,9 @@ const (
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
 	// event offers an event of a session to the client; w is the waiter of the
-	// turn it belongs to, 0 for none. false: it was dropped.
-	event(a agentRef, w waiterID, e event) bool
+	// turn it belongs to, 0 for none. e is valid during the call only. false: it
+	// was dropped.
+	event(a agentRef, w waiterID, e *event) bool
 	// ask puts an approval before the client. false: this client can't be
 	// asked, so the approval is declined at once.
 	ask(a agentRef, w waiterID, q approval) bool
@@ -131,11 +132,14 @@ func (s *session) loop() {
 	var letters []letter
 	for s.m.phase != phaseOver {
 		letters = s.box.take(letters)
+		now, told := time.Now(), false // told: there is more than deltas, whose publishing would cost more than they
 		for i := range letters {
 			if do := letters[i].do; do != nil {
 				do()
+				told = true
 			} else {
-				s.take(&letters[i].ev)
+				told = told || letters[i].ev.kind != evDelta || s.retrying()
+				s.take(&letters[i].ev, now)
 			}
 			if s.m.phase == phaseOver {
 				s.leave(letters[i+1:])
@@ -147,9 +151,17 @@ func (s *session) loop() {
 			s.opening = true
 			s.h.goWork(func() { s.h.opener.reopen(s) })
 		}
-		s.publish()
+		if told || s.dropped+s.box.lost() != s.shown.Load().Dropped {
+			s.publish()
+		}
 	}
 	s.leave(nil)
+}
+
+// retrying reports that the child's last word was of a retry, which its next
+// delta takes back.
+func (s *session) retrying() bool {
+	return s.m.cur != nil && s.m.cur.run != nil && s.m.cur.run.retry != ""
 }
 
 // leave runs what was posted before the postbox closed: every turn in there
@@ -194,8 +206,7 @@ func (s *session) prepared(p *opening) bool {
 func (s *session) nextOp() opID { s.ops++; return s.ops }
 
 // take handles one event of the child.
-func (s *session) take(e *event) {
-	now := time.Now()
+func (s *session) take(e *event, now time.Time) {
 	cur := s.m.cur
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
@@ -248,7 +259,7 @@ func (s *session) tell(e *event, cur *turn) {
 	if cur != nil {
 		w = cur.waiter
 	}
-	if !s.h.front.event(*s.ref.Load(), w, *e) {
+	if !s.h.front.event(*s.ref.Load(), w, e) {
 		s.dropped++
 	}
 }

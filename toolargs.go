@@ -113,12 +113,14 @@ func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
 func (a *argSpec) wrong(val json.RawMessage) string {
 	switch a.kind {
 	case "string":
-		s, ok := rawString(val)
-		if len(a.enum) > 0 && (!ok || !slices.Contains(a.enum, s)) {
-			return "one of " + strings.Join(a.enum, ", ")
+		if len(a.enum) == 0 { // a prompt: decoded once, by who takes it
+			if rawKind(val) != '"' {
+				return "a string"
+			}
+			return ""
 		}
-		if !ok {
-			return "a string"
+		if s, ok := rawString(val); !ok || !slices.Contains(a.enum, s) {
+			return "one of " + strings.Join(a.enum, ", ")
 		}
 	case "object":
 		if rawKind(val) != '{' {
