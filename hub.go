@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,7 @@ type hub struct {
 	book    *ledger
 	opener  opener
 	started time.Time
+	waiting atomic.Int64   // letters in all sessions' postboxes
 	marked  chan struct{}  // closed when sessions of dead processes are marked
 	work    sync.WaitGroup // opening and reopening sessions, look-ups
 	life    context.Context

@@ -80,7 +80,7 @@ type session struct {
 
 // newSession starts the loop of a session that the hub is about to open.
 func newSession(h *hub, agentID string) *session {
-	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(),
+	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
 		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: "busy", Team: h.cfg.team,
