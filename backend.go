@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,11 +49,14 @@ type backendInfo struct {
 // atLeast compares the Codex version with major.minor; an unreadable version
 // counts as new, since the newest words are the likelier ones.
 func (i backendInfo) atLeast(minor int) bool {
-	var maj, min int
-	if n, _ := fmt.Sscanf(i.version, "%d.%d", &maj, &min); n < 2 {
+	major, rest, ok := strings.Cut(i.version, ".")
+	if !ok {
 		return true
 	}
-	return maj > 0 || min >= minor
+	rest, _, _ = strings.Cut(rest, ".")
+	maj, err := strconv.Atoi(major)
+	min, err2 := strconv.Atoi(rest)
+	return err != nil || err2 != nil || maj > 0 || min >= minor
 }
 
 // opID names a command whose outcome somebody waits for; 0: nobody does.
