@@ -188,7 +188,12 @@ func (s *session) sink(e event) { s.box.event(e) }
 // caller's.
 func (s *session) prepared(p *opening) bool {
 	return s.box.post(func() {
-		if s.m.phase == phaseOver || p.err != nil {
+		if s.m.phase == phaseOver {
+			p.release()
+			s.h.forget(s) // its name may have been entered after over took it out
+			return
+		}
+		if p.err != nil {
 			p.release()
 			s.openErr = p.err
 			s.carry(s.m.end(endFailed))
