@@ -364,10 +364,14 @@ func (o *opener) leaseWith(name, agentID string) (*lease, error) {
 		r = nil
 	}
 	o.h.mu.Unlock()
-	if r != nil {
-		return r, r.assign(agentID)
+	if r == nil {
+		return o.h.reg.acquire(name, agentID)
 	}
-	return o.h.reg.acquire(name, agentID)
+	if err := r.assign(agentID); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
 }
 
 // reserve leases --identity at start, trying for 2 s: a client that restarts

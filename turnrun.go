@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ const (
 	maxPartial = 256 << 10 // bytes of unfinished answer text kept
 	maxTouched = 200       // files named in a digest
 	maxNotices = 20
+	// maxOpenItems is how many items at once are told of.
+	maxOpenItems = 1000
 )
 
 // turnRun is one running turn, seen from outside.
@@ -85,15 +88,17 @@ func (r *turnRun) takeItem(e *event, own bool) {
 	}
 	b := e.body
 	if e.phase == "started" {
-		if what := b.words(); what != "" && len(r.open) < 1000 {
+		if what := b.words(); what != "" && len(r.open) < maxOpenItems {
+			if _, known := r.open[e.item]; !known {
+				r.openedAt = append(r.openedAt, e.item)
+			}
 			r.open[e.item] = what
-			r.openedAt = append(r.openedAt, e.item)
 		}
 		return
 	}
 	delete(r.open, e.item)
-	if len(r.openedAt) > 64 && len(r.open) == 0 {
-		r.openedAt = r.openedAt[:0]
+	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
+		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
 	}
 	switch b.kind {
 	case "agentMessage":
