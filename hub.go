@@ -475,11 +475,9 @@ func (h *hub) sessions(limit int) []sessionView {
 			continue
 		}
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
+			AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-		if _, _, held := h.reg.holder(r.Identity); !held && (r.Status == statusBusy || r.Status == statusIdle) {
-			v.Status, v.Interrupted = "stale", r.Status == "busy" // its process died
-		}
+		v.Status, v.Interrupted, _ = h.reg.told(&r)
 		out = append(out, v)
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
