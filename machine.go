@@ -262,7 +262,9 @@ func (m *turnMachine) end(why ending) []effect {
 	if m.phase == phaseOver || why <= m.ending || (why == endPark && (m.cur != nil || len(m.queue) > 0)) {
 		return nil
 	}
-	m.ending = why
+	if why != endGone || m.ending != endClose { // closed was asked for, and a death on the way there makes it no less
+		m.ending = why
+	}
 	finish := finishOver
 	switch why {
 	case endGone:

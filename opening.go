@@ -235,7 +235,7 @@ func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError
 // that session is set aside for it: a mistake must not cost an agent its name.
 func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 	rec := record{Identity: req.identity}
-	if was, err := o.h.reg.load(agentID); err == nil {
+	if was := o.h.book.record(agentID); was != nil {
 		rec = *was
 	}
 	if _, err := o.shape(&rec, req); err != nil {

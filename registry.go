@@ -283,6 +283,22 @@ func (r *registry) removeSummary(dir string) error {
 	return nil
 }
 
+// told is how a session stands now, in which process: one that is open by its
+// record and nobody's by its lease is stale, since its process died.
+func (r *registry) told(rec *record) (status string, interrupted bool, pid int) {
+	if rec.Status == statusClosed {
+		return rec.Status, rec.Interrupted, 0 // the commonest; saves a look at its lock
+	}
+	by, pid, held := r.holder(rec.Identity)
+	switch {
+	case held && (by == rec.AgentID || by == ""): // without an agent yet: it may be about to be this one's
+		return rec.Status, rec.Interrupted, pid
+	case rec.Status == statusBusy || rec.Status == statusIdle:
+		return statusStale, rec.Status == statusBusy, 0
+	}
+	return rec.Status, rec.Interrupted, 0
+}
+
 // setIndex replaces the instance's index by these open sessions, in a moment and
 // off the caller's path. Calls for one identity come one after another.
 func (r *registry) setIndex(identity string, recs []record) {
