@@ -308,16 +308,15 @@ type probeKey struct {
 // probeLimit is how long `codex help` may take: npm's Node shim on a cold disk.
 const probeLimit = 10 * time.Second
 
-// probeBackend resolves bin ("" is codex on PATH, "mock" our own mock) and
-// finds out whether it has app-server by asking for help on it, once per file.
-// The error is a *childDeath that says what to do.
-func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string) (codexBinary, error) {
+// findCodex resolves bin: "" is codex on PATH, "mock" our own mock. The error is a
+// *childDeath that says what to do.
+func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	if bin == "mock" {
 		self, err := os.Executable()
 		if err != nil {
-			return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
+			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
 		}
-		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil
+		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil, nil
 	}
 	if bin == "" {
 		bin = "codex"
@@ -329,16 +328,27 @@ func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string)
 	}
 	if err != nil {
 		reason := fmt.Sprintf("could not be started: %q was not found on PATH", bin)
-		if filepath.Base(bin) != bin { // Windows takes / too
+		if strings.ContainsRune(bin, os.PathSeparator) {
 			reason = fmt.Sprintf("could not be started: %q: %v", bin, errors.Unwrap(err))
 		}
-		return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: reason + hint}
+		return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: reason + hint}
 	}
 	found := codexBinary{Path: path}
 	info, err := os.Stat(path)
 	if err != nil {
-		return found, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
+		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
 	}
+	return found, info, nil
+}
+
+// probeBackend finds the codex of bin and asks it, once per file, for help on
+// app-server, to know whether it has that. The error is a *childDeath.
+func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string) (codexBinary, error) {
+	found, info, err := findCodex(bin)
+	if err != nil || info == nil { // our own mock has everything
+		return found, err
+	}
+	path := found.Path
 	key := probeKey{path, info.Size(), info.ModTime()}
 	p.mu.Lock()
 	has, ok := p.known[key]

@@ -45,6 +45,28 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			flags: serveRows(),
 		},
 		{
+			name:  "doctor",
+			brief: "check the set-up and say what to do about it",
+			about: `Checks what a session needs: configuration, team, directories, codex and its
+login, who holds which identity. Each line is ok, a warning or a failure with
+what to do. Exits 0 only if a session could start. Takes serve's flags: give
+it those that your MCP client gives serve. It starts codex and ends it, runs
+no turn, and changes nothing.`,
+			flags: append([]flagRow{
+				{name: "json", help: "print JSON"},
+				{name: "wait", value: "SECONDS", help: "how long codex may take to start (default 20)"},
+			}, serveRows()...),
+		},
+		{
+			name:  "config",
+			brief: "show every setting and where it comes from",
+			about: `Shows every setting with where it comes from: a flag, a variable, file and
+line, or the default; the team and how it was found; the repository. Takes
+serve's flags to show what they would do. In a pipe each line is: key, value,
+origin, what it still waits for, with tabs between them.`,
+			flags: append([]flagRow{{name: "json", help: "print JSON"}}, serveRows()...),
+		},
+		{
 			name:  "sessions",
 			brief: "list the team's sessions, or remove old ones",
 			about: `Lists every session that the team has a record of, newest first. A session

@@ -17,6 +17,8 @@ import (
 func TestFlagsAreTold(t *testing.T) {
 	parsers := map[string]*flag.FlagSet{
 		"serve":    serveFlagSet(&flagValues{}),
+		"config":   configFlagSet(&configAsk{}),
+		"doctor":   doctorFlagSet(&doctorAsk{}),
 		"sessions": sessionsFlagSet(&sessionsAsk{}),
 		"summary":  summaryFlagSet(&flagValues{}),
 	}

@@ -30,6 +30,11 @@ const (
 	layerFlag
 )
 
+// String is the layer's word in JSON.
+func (l configLayer) String() string {
+	return [...]string{"default", "global", "project", "named", "variable", "flag"}[l]
+}
+
 // An origin says where a value came from: "--model", "ATM_AGENT_MCP_MODEL", "/repo/.atm.toml:3" or "default".
 type origin struct {
 	layer configLayer

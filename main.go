@@ -31,6 +31,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch name, rest := args[0], args[1:]; name {
 	case "serve":
 		return runServe(ctx, rest, stdin, stdout, stderr)
+	case "config":
+		return runConfig(rest, stdout, stderr)
+	case "doctor":
+		return runDoctor(ctx, rest, stdout, stderr)
 	case "sessions":
 		return runSessions(ctx, rest, stdout, stderr)
 	case "summary":
@@ -83,8 +87,12 @@ func serveFlags(args []string, stdout, stderr io.Writer) (fl flagValues, code in
 	return fl, code, done
 }
 
-func serveFlagSet(fl *flagValues) *flag.FlagSet {
-	set := flag.NewFlagSet("serve", flag.ContinueOnError)
+func serveFlagSet(fl *flagValues) *flag.FlagSet { return settingFlagSet("serve", fl) }
+
+// settingFlagSet has the flags that set something: serve's, and those of the
+// commands that tell what serve would do with them.
+func settingFlagSet(command string, fl *flagValues) *flag.FlagSet {
+	set := flag.NewFlagSet(command, flag.ContinueOnError)
 	text := func(into **string, name string) {
 		set.Func(name, "", func(s string) error { *into = &s; return nil })
 	}

@@ -116,8 +116,15 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
+	h.child.spawn = codexSpawner(cfg, log, trace)
+	return h, audit
+}
+
+// codexSpawner is how a child is started: the codex of cfg, by the backend of
+// cfg. doctor starts one the same way.
+func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) func(context.Context, func(*childDeath)) (backend, error) {
 	probe := &childProbe{}
-	h.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
+	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		if cfg.backend == "mcp-server" {
 			return nil, &childDeath{Never: true, Reason: `could not be started: backend = "mcp-server" is not built yet; use "auto" or "app-server"`}
 		}
@@ -130,7 +137,6 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 		}
 		return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
 	}
-	return h, audit
 }
 
 // openLog is stderr, or the file of log_file in its place.
