@@ -103,7 +103,7 @@ func TestOldEvents(t *testing.T) {
 			if c.params != "" {
 				e.raw = json.RawMessage(c.params)
 			}
-			if d := appEvent(c.method, e.raw); d.kind == evDelta {
+			if d := new(appIDs).event(c.method, e.raw); d.kind == evDelta {
 				e = d // what the driver found in it
 			}
 			types, msgs := forwarded(t, e)
