@@ -2,8 +2,8 @@ package main
 
 // backend.go owns what sessions know of a Codex child: the backend interface,
 // the specification of a thread and of its turns, the commands sent down and
-// the events that come up. The drivers (codexapp.go, codexmcp.go) implement
-// it; session.go is its only user. Nothing here may block the session loop.
+// the events that come up. The driver (codexapp.go) implements
+// it; sessions are its users. Nothing here may block the session loop.
 
 import (
 	"context"

@@ -1,10 +1,10 @@
 package main
 
-// hub.go owns the table of sessions, who waits for which turn, and the one
-// child. A front talks to nothing else. It hands out pointers and never calls
-// a session under its lock; opening.go makes sessions ready, child.go the
-// process. Nothing in it waits on a client or on the child, except where a
-// comment says so.
+// hub.go owns the table of sessions and who waits for which turn. A front
+// talks to nothing else. It hands out pointers and never calls a session under
+// its lock; opening.go makes sessions ready, slot.go has the one child.
+// Nothing in it waits on a client or on the child, except where a comment says
+// so.
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 	h.route(req, w)
 }
 
-// route finds or makes the session of a request. It reads no disk: what must
+// route finds or makes the session of a request. It reads no file: what must
 // look a record up goes on in its own goroutine.
 func (h *hub) route(req turnRequest, w waiterID) {
 	var agentID string

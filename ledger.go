@@ -2,8 +2,9 @@ package main
 
 // ledger.go owns what is written down of sessions while they live: records
 // and the index, audit lines, long answers, and the reading of their
-// surroundings. Session loops and the hub call it. Nothing here is waited for
-// on the way to an answer, except an approval's audit line.
+// surroundings. Session loops and the hub call it. On the way to an answer
+// they wait for nothing here but what it depends on: an approval's audit line,
+// a new thread's record, the file of an answer that is cut.
 
 import (
 	"context"

@@ -41,6 +41,29 @@ const (
 	endFailed          // it could never be opened
 )
 
+// status is the word of agent_sessions for a session that ended so.
+func (e ending) status() string {
+	switch e {
+	case endPark:
+		return "parked"
+	case endShutdown, endGone:
+		return "stale"
+	case endClose:
+		return "closed"
+	case endBroken:
+		return "broken"
+	case endNone, endFailed:
+	}
+	return ""
+}
+
+func (e ending) String() string {
+	if e == endFailed {
+		return "could not be opened"
+	}
+	return e.status()
+}
+
 // stopReason is why a running turn is stopped early.
 type stopReason int
 

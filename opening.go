@@ -118,29 +118,6 @@ func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
 	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
 }
 
-// status is the word of agent_sessions for a session that ended so.
-func (e ending) status() string {
-	switch e {
-	case endPark:
-		return "parked"
-	case endShutdown, endGone:
-		return "stale"
-	case endClose:
-		return "closed"
-	case endBroken:
-		return "broken"
-	case endNone, endFailed:
-	}
-	return ""
-}
-
-func (e ending) String() string {
-	if e == endFailed {
-		return "could not be opened"
-	}
-	return e.status()
-}
-
 // opener makes sessions ready. Its methods wait: they run in the hub's
 // goroutines.
 type opener struct {

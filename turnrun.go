@@ -122,7 +122,7 @@ func (r *turnRun) takeItem(e *event, own bool) {
 func (b *itemBody) words() string {
 	switch b.kind {
 	case "commandExecution":
-		return "running `" + clip(plainCommand(b.command), 120) + "`"
+		return "running `" + clip(shownCommand(b.command), 120) + "`"
 	case "fileChange":
 		if len(b.files) == 1 {
 			return "editing " + filepath.Base(b.files[0].path)
@@ -253,20 +253,4 @@ func clip(s string, n int) string {
 		return s
 	}
 	return string(runes[:n-1]) + "…"
-}
-
-// plainCommand takes the shell off Codex's command strings: `/bin/bash -lc
-// 'npm test'` reads as npm test. It is for people; approvals show the whole.
-func plainCommand(s string) string {
-	for _, sh := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/zsh -lc ", "/bin/sh -lc ", "/bin/sh -c "} {
-		rest, ok := strings.CutPrefix(s, sh)
-		if !ok {
-			continue
-		}
-		if n := len(rest); n >= 2 && (rest[0] == '\'' && rest[n-1] == '\'' || rest[0] == '"' && rest[n-1] == '"') {
-			rest = rest[1 : n-1]
-		}
-		return rest
-	}
-	return s
 }
