@@ -1,8 +1,8 @@
 package main
 
 // arch_test.go holds the house to its plan: the layer of every file, and what no
-// file may have. The table below is design.md's; a new file needs a row, and a
-// row that has to move up says that the plan has changed. arch_check_test.go has
+// file may have. A new file needs a row below and in CONTRIBUTING.md, and a row
+// that has to move up says that the plan has changed. arch_check_test.go has
 // the checker; it is checked itself here, with sources that break each rule.
 
 import (

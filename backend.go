@@ -2,13 +2,14 @@ package main
 
 // backend.go owns what sessions know of a Codex child: the backend interface,
 // the specification of a thread and of its turns, the commands sent down and
-// the events that come up. The drivers (codexapp.go, codexmcp.go) implement
-// it; session.go is its only user. Nothing here may block the session loop.
+// the events that come up. The driver (codexapp.go) implements
+// it; sessions are its users. Nothing here may block the session loop.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -48,11 +49,14 @@ type backendInfo struct {
 // atLeast compares the Codex version with major.minor; an unreadable version
 // counts as new, since the newest words are the likelier ones.
 func (i backendInfo) atLeast(minor int) bool {
-	var maj, min int
-	if n, _ := fmt.Sscanf(i.version, "%d.%d", &maj, &min); n < 2 {
+	major, rest, ok := strings.Cut(i.version, ".")
+	if !ok {
 		return true
 	}
-	return maj > 0 || min >= minor
+	rest, _, _ = strings.Cut(rest, ".")
+	maj, err := strconv.Atoi(major)
+	min, err2 := strconv.Atoi(rest)
+	return err != nil || err2 != nil || maj > 0 || min >= minor
 }
 
 // opID names a command whose outcome somebody waits for; 0: nobody does.

@@ -55,14 +55,9 @@ func readAppParams(p json.RawMessage, like appIDs) (a appParams) {
 	return a
 }
 
-// appEvent translates one notification. An event without thread is the
+// event translates one notification; like is what the last was about: those of
+// one item share the strings that name it. An event without thread is the
 // child's own and nobody's in particular.
-func appEvent(method string, params json.RawMessage) event {
-	return new(appIDs).event(method, params)
-}
-
-// event is appEvent for a run of notifications: those of one item share the
-// strings that name it.
 func (like *appIDs) event(method string, params json.RawMessage) event {
 	a := readAppParams(params, *like)
 	*like = appIDs{a.thread, a.turn, a.item}

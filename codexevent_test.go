@@ -38,7 +38,8 @@ func forwarded(t *testing.T, e event) (types string, msgs []json.RawMessage) {
 	return strings.TrimSpace(types), msgs
 }
 
-// The table of wire/codex-app-server.md section 8, with params as recorded.
+// Each notification of app-server and the old events it becomes, with params as
+// recorded.
 func TestOldEvents(t *testing.T) {
 	const ids = `"threadId":"T","turnId":"U"`
 	exec := `"type":"commandExecution","id":"c1","command":"/bin/bash -lc 'echo hi'","cwd":"/w","processId":"12","source":"unifiedExecStartup","commandActions":[{"type":"listFiles","command":"echo hi","path":null}]`
@@ -103,7 +104,7 @@ func TestOldEvents(t *testing.T) {
 			if c.params != "" {
 				e.raw = json.RawMessage(c.params)
 			}
-			if d := appEvent(c.method, e.raw); d.kind == evDelta {
+			if d := new(appIDs).event(c.method, e.raw); d.kind == evDelta {
 				e = d // what the driver found in it
 			}
 			types, msgs := forwarded(t, e)

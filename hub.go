@@ -1,10 +1,10 @@
 package main
 
-// hub.go owns the table of sessions, who waits for which turn, and the one
-// child. A front talks to nothing else. It hands out pointers and never calls
-// a session under its lock; opening.go makes sessions ready, child.go the
-// process. Nothing in it waits on a client or on the child, except where a
-// comment says so.
+// hub.go owns the table of sessions and who waits for which turn. A front
+// talks to nothing else. It hands out pointers and never calls a session under
+// its lock; opening.go makes sessions ready, slot.go has the one child.
+// Nothing in it waits on a client or on the child, except where a comment says
+// so.
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 	h.route(req, w)
 }
 
-// route finds or makes the session of a request. It reads no disk: what must
+// route finds or makes the session of a request. It reads no file: what must
 // look a record up goes on in its own goroutine.
 func (h *hub) route(req turnRequest, w waiterID) {
 	var agentID string
@@ -263,13 +263,8 @@ func (h *hub) lookUp(ref string) (*record, *rpcError) {
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
 	}
-	if rec := h.book.remembered(agentID); rec != nil {
+	if rec := h.book.record(agentID); rec != nil {
 		return rec, nil
-	}
-	if agentID != "" {
-		if rec, err := h.reg.load(agentID); err == nil && rec != nil {
-			return rec, nil
-		}
 	}
 	if looksLikeThread(ref) { // known to Codex alone, from before or another client
 		return &record{AgentID: h.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: h.cfg.team}, nil
@@ -386,7 +381,7 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 		}
 		rec = r
 	} else {
-		all, err := h.reg.list(0)
+		all, err := h.book.records(0)
 		if err != nil {
 			return closeResult{}, proxyError(codeInvalidSession, err.Error())
 		}
@@ -414,7 +409,9 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 		defer lock.release()
 	}
 	rec.Status, rec.LastActive = "closed", time.Now().UTC()
-	if err := h.reg.save(*rec); err != nil {
+	if h.book.remembered(rec.AgentID) != nil {
+		h.book.save(rec, true)
+	} else if err := h.reg.save(*rec); err != nil {
 		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
 	}
 	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
@@ -460,30 +457,27 @@ func (h *hub) forget(s *session) {
 func (h *hub) sessions(limit int) []sessionView {
 	h.mu.Lock()
 	out := make([]sessionView, 0, len(h.live))
-	seen := map[string]bool{}
+	open := map[string]bool{}
 	for id, s := range h.live {
 		if v := s.shown.Load(); v.Identity != "" {
 			out = append(out, *v)
-			seen[id] = true
+			open[id] = true
 		}
 	}
 	h.mu.Unlock()
 	<-h.marked // else a session of a process that just died may look busy
-	recs, err := h.reg.list(limit)
+	recs, err := h.book.records(limit)
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
 	}
-	for _, r := range append(h.book.rememberedAll(), recs...) { // what is remembered is newer than its file
-		if seen[r.AgentID] {
+	for _, r := range recs {
+		if open[r.AgentID] {
 			continue
 		}
-		seen[r.AgentID] = true
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
+			AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-		if _, _, held := h.reg.holder(r.Identity); !held && (r.Status == statusBusy || r.Status == statusIdle) {
-			v.Status, v.Interrupted = "stale", r.Status == "busy" // its process died
-		}
+		v.Status, v.Interrupted, _ = h.reg.told(&r)
 		out = append(out, v)
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })

@@ -160,7 +160,7 @@ func (f configFile) read(c *config) error {
 	return nil
 }
 
-// core reads ATM's [core]. Its identity is the client's name and never an agent's (design.md). A file without
+// core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
 // [core], or with half of it, leaves the other layers' values alone.
 func (f configFile) core(c *config, doc *tomlTable) error {
 	for _, k := range []struct {

@@ -41,6 +41,29 @@ const (
 	endFailed          // it could never be opened
 )
 
+// status is the word of agent_sessions for a session that ended so.
+func (e ending) status() string {
+	switch e {
+	case endPark:
+		return "parked"
+	case endShutdown, endGone:
+		return "stale"
+	case endClose:
+		return "closed"
+	case endBroken:
+		return "broken"
+	case endNone, endFailed:
+	}
+	return ""
+}
+
+func (e ending) String() string {
+	if e == endFailed {
+		return "could not be opened"
+	}
+	return e.status()
+}
+
 // stopReason is why a running turn is stopped early.
 type stopReason int
 
@@ -262,7 +285,9 @@ func (m *turnMachine) end(why ending) []effect {
 	if m.phase == phaseOver || why <= m.ending || (why == endPark && (m.cur != nil || len(m.queue) > 0)) {
 		return nil
 	}
-	m.ending = why
+	if why != endGone || m.ending != endClose { // closed was asked for, and a death on the way there makes it no less
+		m.ending = why
+	}
 	finish := finishOver
 	switch why {
 	case endGone:

@@ -116,7 +116,7 @@ func TestMachine(t *testing.T) {
 		{"close wins over shutdown", "open client:a go started:1 shutdown close ended:1", "start a; interrupt a; finish a ended, end closed"},
 		{"shutdown doesn't undo close", "open client:a go started:1 close shutdown ended:1", "start a; interrupt a; finish a ended, end closed"},
 		{"death ends everything", "open client:a client:b go started:1 gone client:c", "start a; finish b gone, finish a gone, end stale; finish c over"},
-		{"death while closing", "open client:a go started:1 close gone", "start a; interrupt a; finish a gone, end stale"},
+		{"death while closing", "open client:a go started:1 close gone", "start a; interrupt a; finish a gone, end closed"},
 		{"an interrupt that isn't confirmed", "open client:a client:b go started:1 timeout broken ended:1", "start a; interrupt a; finish b broken, finish a broken, end broken"},
 		{"a close that isn't confirmed", "open client:a go started:1 close broken", "start a; interrupt a; finish a broken, end closed"},
 		{"giving up on nothing", "open broken", ""},

@@ -118,29 +118,6 @@ func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
 	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
 }
 
-// status is the word of agent_sessions for a session that ended so.
-func (e ending) status() string {
-	switch e {
-	case endPark:
-		return "parked"
-	case endShutdown, endGone:
-		return "stale"
-	case endClose:
-		return "closed"
-	case endBroken:
-		return "broken"
-	case endNone, endFailed:
-	}
-	return ""
-}
-
-func (e ending) String() string {
-	if e == endFailed {
-		return "could not be opened"
-	}
-	return e.status()
-}
-
 // opener makes sessions ready. Its methods wait: they run in the hub's
 // goroutines.
 type opener struct {
@@ -235,7 +212,7 @@ func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError
 // that session is set aside for it: a mistake must not cost an agent its name.
 func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 	rec := record{Identity: req.identity}
-	if was, err := o.h.reg.load(agentID); err == nil {
+	if was := o.h.book.record(agentID); was != nil {
 		rec = *was
 	}
 	if _, err := o.shape(&rec, req); err != nil {
@@ -364,10 +341,14 @@ func (o *opener) leaseWith(name, agentID string) (*lease, error) {
 		r = nil
 	}
 	o.h.mu.Unlock()
-	if r != nil {
-		return r, r.assign(agentID)
+	if r == nil {
+		return o.h.reg.acquire(name, agentID)
 	}
-	return o.h.reg.acquire(name, agentID)
+	if err := r.assign(agentID); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
 }
 
 // reserve leases --identity at start, trying for 2 s: a client that restarts

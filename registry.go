@@ -2,8 +2,8 @@ package main
 
 // The sessions on disk: one record file each, which is the truth. Leases and
 // thread locks (lease.go) and the writing (writer.go, disk.go) are parts.
-// Called by session.go at every transition, by tools.go for lists, and by the
-// composition root, which flushes and closes it.
+// Called by ledger.go at every transition and at the end, by the hub for lists
+// and by the commands that show sessions.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in
 // memory (a transition costs the same however many there are), and never
 // overwrites a file it can't read: that is set aside.
@@ -281,6 +281,22 @@ func (r *registry) removeSummary(dir string) error {
 	}
 	root.Remove(dir) // not if somebody has put more there
 	return nil
+}
+
+// told is how a session stands now, in which process: one that is open by its
+// record and nobody's by its lease is stale, since its process died.
+func (r *registry) told(rec *record) (status string, interrupted bool, pid int) {
+	if rec.Status == statusClosed {
+		return rec.Status, rec.Interrupted, 0 // the commonest; saves a look at its lock
+	}
+	by, pid, held := r.holder(rec.Identity)
+	switch {
+	case held && (by == rec.AgentID || by == ""): // without an agent yet: it may be about to be this one's
+		return rec.Status, rec.Interrupted, pid
+	case rec.Status == statusBusy || rec.Status == statusIdle:
+		return statusStale, rec.Status == statusBusy, 0
+	}
+	return rec.Status, rec.Interrupted, 0
 }
 
 // setIndex replaces the instance's index by these open sessions, in a moment and

@@ -188,7 +188,12 @@ func (s *session) sink(e event) { s.box.event(e) }
 // caller's.
 func (s *session) prepared(p *opening) bool {
 	return s.box.post(func() {
-		if s.m.phase == phaseOver || p.err != nil {
+		if s.m.phase == phaseOver {
+			p.release()
+			s.h.forget(s) // its name may have been entered after over took it out
+			return
+		}
+		if p.err != nil {
 			p.release()
 			s.openErr = p.err
 			s.carry(s.m.end(endFailed))
@@ -314,16 +319,18 @@ func (s *session) openRefused(err *backendError) {
 	}
 	if err.Held && p.spec.Thread != "" && s.held < heldTries {
 		s.held++
-		time.AfterFunc(heldPause, func() { s.box.post(s.openAgain) })
+		op := s.op
+		time.AfterFunc(heldPause, func() { s.box.post(func() { s.openAgain(op) }) })
 		return
 	}
 	s.openErr = childError("open the thread", err)
 	s.carry(s.m.end(endFailed))
 }
 
-// openAgain asks once more for a thread that another Codex had not let go yet.
-func (s *session) openAgain() {
-	if s.m.phase != phaseOver {
+// openAgain asks once more for a thread that another Codex had not let go yet,
+// unless the child of that open is gone and the next one is asked already.
+func (s *session) openAgain(op opID) {
+	if s.m.phase == phaseOpening && s.opening && s.op == op {
 		s.op = s.nextOp()
 		s.place.be.open(s.op, s.place.spec, s.sink)
 	}

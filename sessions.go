@@ -132,21 +132,11 @@ func readRows(reg *registry) ([]sessionRow, error) {
 	}
 	rows := make([]sessionRow, len(recs))
 	for i, r := range recs {
-		rows[i] = sessionRow{AgentID: r.AgentID, Identity: r.Identity, Team: r.Team, Status: r.Status, Interrupted: r.Interrupted,
+		rows[i] = sessionRow{AgentID: r.AgentID, Identity: r.Identity, Team: r.Team,
 			RepoName: r.RepoName, RepoRoot: r.RepoRoot, Branch: r.Branch, CWD: r.CWD, StartedAt: r.StartedAt, LastActive: r.LastActive,
 			Turns: r.Turns, Tag: r.Tag, Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID, Resumable: r.BackendID != "",
 			LastPrompt: r.Digest.LastPrompt, LastError: r.LastError, rec: r}
-		if r.Status == statusClosed {
-			continue // the commonest; saves a look at its lock
-		}
-		// A lease without an agent yet may be just about to be this one's.
-		by, pid, held := reg.holder(r.Identity)
-		switch alive := held && (by == r.AgentID || by == ""); {
-		case alive:
-			rows[i].PID = pid
-		case r.Status == statusBusy || r.Status == statusIdle:
-			rows[i].Status, rows[i].Interrupted = statusStale, r.Status == statusBusy
-		}
+		rows[i].Status, rows[i].Interrupted, rows[i].PID = reg.told(&r)
 	}
 	return rows, nil
 }

@@ -3,10 +3,10 @@
 package main
 
 // What Linux and macOS are asked for directly: flock, process groups, how a
-// process ended, directory fsync. Together with sys_windows.go and the watch_
-// files this is the only user of golang.org/x/sys; both files declare the same
-// names, so that no other file needs a build tag.
-// Called by audit.go, lease.go, registry.go, mail.go, backend.go and proxy.go.
+// process ended, directory fsync. Together with sys_windows.go
+// this is the only user of golang.org/x/sys; both files declare the same names,
+// so that no other file needs a build tag.
+// Called by audit.go, lease.go, disk.go, child.go, proxy.go and screen.go.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (
