@@ -177,8 +177,12 @@ func (d *doctor) configuration(fl flagValues) error {
 		}
 	}
 	d.cfg = cfg
-	for _, w := range cfg.warnings {
-		d.add(check, findingWarning, w, "the value below it counts instead; atm-agent-mcp config shows what is in effect")
+	for i, w := range cfg.warnings {
+		hint := ""
+		if i == len(cfg.warnings)-1 {
+			hint = "mend it there; until then, atm-agent-mcp config shows what is in effect"
+		}
+		d.add(check, findingWarning, w, hint)
 	}
 	if len(cfg.files) > 0 {
 		d.ok(check, "%s", strings.Join(cfg.files, ", "))

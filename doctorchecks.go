@@ -119,12 +119,14 @@ func (d *doctor) sessionFiles() {
 	}
 	if at == dir { // below it, records are made when there are some
 		records := filepath.Join(dir, ".records")
-		if st, err := os.Stat(records); err == nil && st.IsDir() {
-			err = probeDir(records)
-			if err != nil && d.cfg.persistThreads {
-				d.add(check, findingWarning, err.Error()+": sessions won't survive their process", "make "+records+" writable")
-			}
+		if err := probeIfThere(records); err != nil && d.cfg.persistThreads {
+			d.add(check, findingWarning, err.Error()+": sessions won't survive their process", "make "+records+" writable")
 		}
+	}
+	threads := filepath.Join(d.cfg.sessionsRoot, ".threads")
+	if err := probeIfThere(threads); err != nil {
+		d.add(check, findingFailure, err.Error()+": no thread can be locked", "make "+threads+" a directory that you can write")
+		return
 	}
 	if st, err := os.Stat(d.cfg.sessionsRoot); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
 		d.add(check, findingWarning, fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked", d.cfg.sessionsRoot, st.Mode().Perm()),
@@ -153,11 +155,19 @@ func nearestDir(dir string) (string, error) {
 	}
 }
 
+// probeIfThere is for directories that are made when they are needed.
+func probeIfThere(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return probeDir(dir)
+}
+
 // probeDir writes a file, locks it and removes it.
 func probeDir(dir string) error {
 	f, err := os.CreateTemp(dir, tempPrefix+"doctor-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("writing in %s: %w", dir, errors.Unwrap(err)) // without the name of the probe
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()

@@ -46,7 +46,7 @@ func (s *session) checkTime(t *turn) {
 		return
 	}
 	t.why = why
-	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "why", why)
+	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", why)
 	s.denyAll("the turn timed out")
 	s.carry(s.m.stopTurn(stopTimeout))
 	s.soon(t)
