@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +32,9 @@ type childOptions struct {
 	Env  []string
 	Dir  string
 	Log  *slog.Logger // nil: the child's stderr is not logged
+	// DieWithUs has the kernel end the child when we are killed, where it can
+	// (Linux): for one that the end of its stdin doesn't always end.
+	DieWithUs bool
 }
 
 const (
@@ -87,7 +91,11 @@ func startChild(o childOptions) (*child, error) {
 	stdout, cmd.Stdout = ends[2], ends[3]
 	stderr, cmd.Stderr = ends[4], ends[5]
 	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: &stderrTail{log: o.Log}, group: newProcGroup(cmd), ended: make(chan struct{})}
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if o.DieWithUs && termOnParentDeath(cmd) {
+		start = func() error { return startBound(cmd, c.ended) }
+	}
+	if err := start(); err != nil {
 		closeAll(ends[:]...)
 		return nil, never(err)
 	}
@@ -98,6 +106,22 @@ func startChild(o childOptions) (*child, error) {
 	}
 	go c.reap(stderr)
 	return c, nil
+}
+
+// startBound starts a process from an OS thread that lives as long as it does:
+// to the kernel the parent is the thread, and Go ends idle threads.
+func startBound(cmd *exec.Cmd, ended <-chan struct{}) error {
+	started := make(chan error, 1)
+	go func() { // ends with the child
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	return <-started
 }
 
 // reap waits for the process, the only place that does. Beside it stderr is
@@ -153,6 +177,10 @@ func (c *child) within(d time.Duration) bool {
 	}
 }
 
+// term asks the group to end without waiting for it to notice the end of its
+// stdin. stop follows.
+func (c *child) term() { _ = c.group.term() }
+
 // stop ends the process: closes its stdin, which is how Codex wants to be told
 // (with EOF even a shell that traps TERM ends), then TERM and KILL to the
 // group, waiting at most grace before each. It returns when the process is
@@ -168,6 +196,26 @@ func (c *child) stop(grace time.Duration) {
 	}
 	_ = c.group.kill()
 	c.within(killWait)
+}
+
+// streamEnd says how a child died, once its stdout is at an end. One that
+// closed it and lives on can't be talked to any more and is ended.
+func streamEnd(c *child, err error, log *slog.Logger) *childDeath {
+	if c == nil {
+		d := &childDeath{Reason: "closed its stdout"}
+		if err != nil && err != io.EOF {
+			d.Reason += ": " + err.Error()
+		}
+		return d
+	}
+	if !c.within(time.Second) {
+		log.Warn("codex closed its stdout and lives on: ending it", "pid", c.pid)
+		c.stop(time.Second)
+	}
+	if d := c.death(); d != nil {
+		return d
+	}
+	return &childDeath{Path: c.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", c.pid)}
 }
 
 // stderrTail keeps the beginning and the end of what a child said on stderr,
@@ -290,6 +338,15 @@ type codexBinary struct {
 	Path      string
 	Args      []string // before the subcommand: mock-codex of our own mock
 	AppServer bool     // it has the app-server subcommand
+	MCPServer bool     // it has the mcp-server subcommand, asked only where it matters
+}
+
+// codexHomeDir is where Codex keeps its own configuration.
+func codexHomeDir(home string) string {
+	if dir := os.Getenv("CODEX_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(home, ".codex")
 }
 
 // childProbe finds Codex and remembers what it can do, by path, size and time
@@ -300,24 +357,25 @@ type childProbe struct {
 }
 
 type probeKey struct {
-	path string
-	size int64
-	mod  time.Time
+	path, command string
+	size          int64
+	mod           time.Time
 }
 
 // probeLimit is how long `codex help` may take: npm's Node shim on a cold disk.
 const probeLimit = 10 * time.Second
 
 // probeBackend resolves bin ("" is codex on PATH, "mock" our own mock) and
-// finds out whether it has app-server by asking for help on it, once per file.
-// The error is a *childDeath that says what to do.
-func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string) (codexBinary, error) {
+// finds out what it has of what want names ("app-server", "mcp-server", or
+// "auto" for the better of them) by asking for help on it, once per file. The
+// error is a *childDeath that says what to do.
+func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []string) (codexBinary, error) {
 	if bin == "mock" {
 		self, err := os.Executable()
 		if err != nil {
 			return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
 		}
-		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil
+		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: want != "mcp-server", MCPServer: want == "mcp-server"}, nil
 	}
 	if bin == "" {
 		bin = "codex"
@@ -339,19 +397,28 @@ func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string)
 	if err != nil {
 		return found, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
 	}
-	key := probeKey{path, info.Size(), info.ModTime()}
+	if want != "mcp-server" {
+		if found.AppServer, err = p.has(ctx, path, info, "app-server", env); err != nil || found.AppServer || want == "app-server" {
+			return found, err
+		}
+	}
+	found.MCPServer, err = p.has(ctx, path, info, "mcp-server", env)
+	return found, err
+}
+
+// has asks for help on one command, or remembers.
+func (p *childProbe) has(ctx context.Context, path string, info os.FileInfo, command string, env []string) (bool, error) {
+	key := probeKey{path, command, info.Size(), info.ModTime()}
 	p.mu.Lock()
 	has, ok := p.known[key]
 	p.mu.Unlock()
 	if ok {
-		found.AppServer = has
-		return found, nil
+		return has, nil
 	}
-	has, sure := askForHelp(ctx, path, env)
+	has, sure := askForHelp(ctx, path, command, env)
 	if err := ctx.Err(); err != nil {
-		return found, fmt.Errorf("asking %s for its help: %w", path, err)
+		return false, fmt.Errorf("asking %s for its help: %w", path, err)
 	}
-	found.AppServer = has
 	if sure {
 		p.mu.Lock()
 		if p.known == nil {
@@ -360,16 +427,16 @@ func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string)
 		p.known[key] = has
 		p.mu.Unlock()
 	}
-	return found, nil
+	return has, nil
 }
 
-// askForHelp runs `codex help app-server`. Where that tells nothing (a broken
+// askForHelp runs `codex help <command>`. Where that tells nothing (a broken
 // binary, a wrapper script that hangs) it isn't sure and says yes: starting
-// app-server then fails with the binary's own words.
-func askForHelp(ctx context.Context, path string, env []string) (has, sure bool) {
+// the command then fails with the binary's own words.
+func askForHelp(ctx context.Context, path, command string, env []string) (has, sure bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "help", "app-server")
+	cmd := exec.CommandContext(ctx, path, "help", command)
 	cmd.Env = env
 	cmd.WaitDelay = pipeDrain
 	group := newProcGroup(cmd)
@@ -384,10 +451,10 @@ func askForHelp(ctx context.Context, path string, env []string) (has, sure bool)
 	_ = group.close()
 	text := strings.ToLower(string(out.head))
 	switch {
-	case err == nil && strings.Contains(text, "app-server"):
+	case err == nil && strings.Contains(text, command):
 		return true, true
 	case err != nil && (strings.Contains(text, "subcommand") || strings.Contains(text, "usage:")):
-		return false, true // clap: unrecognized subcommand 'app-server'
+		return false, true // clap: unrecognized subcommand
 	case err == nil && strings.Contains(text, "usage:"):
 		return false, true // it printed its general help
 	}
