@@ -145,7 +145,7 @@ func changedSettings(l *codexLab) {
 	if _, err := os.Stat(l.repo + "/wide.txt"); err != nil {
 		t.Errorf("the wider sandbox does not hold: %v", err)
 	}
-	if at := slices.IndexFunc(l.api.requests(), func(r modelRequest) bool { return strings.Contains(r.Prompt, "Last answer: same") }); at < 0 {
+	if at := slices.IndexFunc(l.api.requests(), func(r modelRequest) bool { return strings.Contains(r.Prompt, "Last answer:\nsame") }); at < 0 {
 		t.Error("the model was not given the digest")
 	}
 	l.finish(c)
