@@ -2,13 +2,15 @@ package main
 
 // backend.go owns what sessions know of a Codex child: the backend interface,
 // the specification of a thread and of its turns, the commands sent down and
-// the events that come up. The drivers (codexapp.go, codexmcp.go) implement
-// it; session.go is its only user. Nothing here may block the session loop.
+// the events that come up. The driver (codexapp.go) implements
+// it; sessions are its users. Nothing here may block the session loop.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,11 +54,14 @@ type backendInfo struct {
 // atLeast compares the Codex version with major.minor; an unreadable version
 // counts as new, since the newest words are the likelier ones.
 func (i backendInfo) atLeast(minor int) bool {
-	var maj, min int
-	if n, _ := fmt.Sscanf(i.version, "%d.%d", &maj, &min); n < 2 {
+	major, rest, ok := strings.Cut(i.version, ".")
+	if !ok {
 		return true
 	}
-	return maj > 0 || min >= minor
+	rest, _, _ = strings.Cut(rest, ".")
+	maj, err := strconv.Atoi(major)
+	min, err2 := strconv.Atoi(rest)
+	return err != nil || err2 != nil || maj > 0 || min >= minor
 }
 
 // opID names a command whose outcome somebody waits for; 0: nobody does.
@@ -158,6 +163,7 @@ type event struct {
 	err    *backendError
 	method string
 	raw    json.RawMessage // params of method
+	delta  json.RawMessage // text of an evDelta as it stands in raw
 }
 
 // droppable reports an event that a turn's result doesn't depend on.
@@ -232,12 +238,18 @@ type childDeath struct {
 }
 
 func (d *childDeath) Error() string {
-	s := "the Codex child process " + d.Reason
-	if !d.Never {
-		s = "the Codex child process ended: " + d.Reason
+	s := "the Codex child process ended: " + d.Reason
+	said := "its last line on stderr"
+	switch {
+	case d.Never && (strings.HasPrefix(d.Reason, "exit") || strings.HasPrefix(d.Reason, "signal")):
+		s = "the Codex child process ended before it answered: " + d.Reason
+		said = "it said"
+	case d.Never:
+		s = "the Codex child process " + d.Reason
+		said = "it said"
 	}
 	if d.Stderr != "" {
-		s += fmt.Sprintf("; its last line on stderr: %q", d.Stderr)
+		s += fmt.Sprintf("; %s: %q", said, d.Stderr)
 	}
 	return s
 }

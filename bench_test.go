@@ -116,6 +116,7 @@ func benchBurst(b *testing.B, r *benchRig) {
 	s.pair(burstPrompt)
 	var p pairs
 	var dropped int
+	cpu := s.serve.cpu()
 	for b.Loop() {
 		direct, served, sent, came := s.pair(burstPrompt)
 		p.add(direct, served)
@@ -126,6 +127,7 @@ func benchBurst(b *testing.B, r *benchRig) {
 	b.ReportMetric(burst/quantile(p.served, 0.5), "served-events/ms")
 	b.ReportMetric(quantile(p.direct, 0.5)/quantile(p.served, 0.5), "rate-ratio")
 	b.ReportMetric(float64(dropped), "dropped")
+	b.ReportMetric((s.serve.cpu()-cpu)/float64(len(p.direct)), "served-cpu-ms/op")
 }
 
 // benchStart: ≤ 10 ms from the start of the process to initialize's answer

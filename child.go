@@ -365,17 +365,15 @@ type probeKey struct {
 // probeLimit is how long `codex help` may take: npm's Node shim on a cold disk.
 const probeLimit = 10 * time.Second
 
-// probeBackend resolves bin ("" is codex on PATH, "mock" our own mock) and
-// finds out what it has of what want names ("app-server", "mcp-server", or
-// "auto" for the better of them) by asking for help on it, once per file. The
-// error is a *childDeath that says what to do.
-func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []string) (codexBinary, error) {
+// findCodex resolves bin: "" is codex on PATH, "mock" our own mock. The error is a
+// *childDeath that says what to do.
+func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	if bin == "mock" {
 		self, err := os.Executable()
 		if err != nil {
-			return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
+			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
 		}
-		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: want != "mcp-server", MCPServer: want == "mcp-server"}, nil
+		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil, nil
 	}
 	if bin == "" {
 		bin = "codex"
@@ -390,19 +388,34 @@ func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []s
 		if strings.ContainsRune(bin, os.PathSeparator) {
 			reason = fmt.Sprintf("could not be started: %q: %v", bin, errors.Unwrap(err))
 		}
-		return codexBinary{}, &childDeath{Never: true, Path: bin, Reason: reason + hint}
+		return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: reason + hint}
 	}
 	found := codexBinary{Path: path}
 	info, err := os.Stat(path)
 	if err != nil {
-		return found, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
+		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
+	}
+	return found, info, nil
+}
+
+// probeBackend finds the codex of bin and what it has of what want names
+// ("app-server", "mcp-server", or "auto" for the better of them), by asking it
+// for help on that, once per file. The error is a *childDeath.
+func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []string) (codexBinary, error) {
+	found, info, err := findCodex(bin)
+	if err != nil {
+		return found, err
+	}
+	if info == nil { // our own mock has everything
+		found.AppServer, found.MCPServer = want != "mcp-server", true
+		return found, nil
 	}
 	if want != "mcp-server" {
-		if found.AppServer, err = p.has(ctx, path, info, "app-server", env); err != nil || found.AppServer || want == "app-server" {
+		if found.AppServer, err = p.has(ctx, found.Path, info, "app-server", env); err != nil || found.AppServer || want == "app-server" {
 			return found, err
 		}
 	}
-	found.MCPServer, err = p.has(ctx, path, info, "mcp-server", env)
+	found.MCPServer, err = p.has(ctx, found.Path, info, "mcp-server", env)
 	return found, err
 }
 

@@ -55,6 +55,7 @@ type appServer struct {
 	wood  *forest
 	asks  askTable
 	gone  chan struct{} // closed when every sink has heard of the end
+	last  appIDs        // the reading goroutine's
 
 	mu    sync.Mutex // guards the fields below
 	inf   backendInfo
@@ -426,11 +427,18 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 			return
 		}
 		run := a.wood.running(r.thread)
-		if run == "" {
-			return // it ended meanwhile, or nothing ran: before 0.148 that is not answered
-		}
 		var re *rpcError
-		if errors.As(err, &re) && !again {
+		refused := errors.As(err, &re)
+		if run == "" {
+			// It ended meanwhile, or nothing ran: before 0.158 that is not answered.
+			if refused {
+				if t := a.wood.nothingRuns(r.thread); t != nil {
+					t.put(event{kind: evEnded, thread: r.thread, must: true, status: "interrupted"})
+				}
+			}
+			return
+		}
+		if refused && !again {
 			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
 			return
 		}
@@ -493,7 +501,7 @@ func (a *appServer) handle(m *message) {
 	if strings.HasPrefix(m.method, "codex/event/") {
 		return // 0.104's second voice; what matters comes in the first too
 	}
-	a.route(appEvent(m.method, m.params))
+	a.route(a.last.event(m.method, m.params))
 }
 
 func (a *appServer) route(e event) {

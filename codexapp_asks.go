@@ -133,6 +133,9 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		}
 	}
 	if a.action == "" {
+		if a.kind == askCommand || a.kind == askFileChange {
+			a.kind = askUnknown // nobody could see what they approve
+		}
 		a.action = strings.TrimSpace(q.method + " " + a.reason)
 	}
 	return a
@@ -347,6 +350,14 @@ func (a *appServer) request(m *message) {
 	a.asks.add(q)
 	ask.id = q.id
 	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+	if a.wood.owner(q.thread) == th.tree {
+		return
+	}
+	// The session unloaded its thread meanwhile and may have declined what was
+	// asked before this was: nobody hears of it, and the child waits.
+	if q := a.asks.take(ask.id); q != nil {
+		a.refuse(m)
+	}
 }
 
 // refuse declines a request at once, in its own words if there are any.

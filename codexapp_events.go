@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// appIDs are what the last notification was about.
+type appIDs struct{ thread, turn, item string }
+
 // appParams are the fields of a notification that anything is made of.
 type appParams struct {
 	thread, turn, item                                   string
@@ -18,15 +21,15 @@ type appParams struct {
 	retry                                                bool
 }
 
-func readAppParams(p json.RawMessage) (a appParams) {
-	_ = eachField(p, func(key string, val json.RawMessage) bool {
-		switch key {
+func readAppParams(p json.RawMessage, like appIDs) (a appParams) {
+	for f := fieldsOf(p); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
 		case "threadId", "conversationId": // the latter in what 0.104 kept from its first protocol
-			a.thread, _ = rawString(val)
+			a.thread, _ = rawStringLike(val, like.thread)
 		case "turnId":
-			a.turn, _ = rawString(val)
+			a.turn, _ = rawStringLike(val, like.turn)
 		case "itemId":
-			a.item, _ = rawString(val)
+			a.item, _ = rawStringLike(val, like.item)
 		case "delta":
 			a.delta = val
 		case "item":
@@ -48,16 +51,17 @@ func readAppParams(p json.RawMessage) (a appParams) {
 		case "message", "diff", "summary":
 			a.message = val
 		}
-		return true
-	})
+	}
 	return a
 }
 
-// appEvent translates one notification. An event without thread is the
+// event translates one notification; like is what the last was about: those of
+// one item share the strings that name it. An event without thread is the
 // child's own and nobody's in particular.
-func appEvent(method string, params json.RawMessage) event {
-	a := readAppParams(params)
-	e := event{kind: evRaw, thread: a.thread, turn: a.turn, item: a.item, method: method, raw: params}
+func (like *appIDs) event(method string, params json.RawMessage) event {
+	a := readAppParams(params, *like)
+	*like = appIDs{a.thread, a.turn, a.item}
+	e := event{kind: evRaw, thread: a.thread, turn: a.turn, item: a.item, method: method, raw: params, delta: a.delta}
 	switch method {
 	case "item/agentMessage/delta":
 		e.kind, e.phase = evDelta, "answer"
@@ -136,20 +140,6 @@ func finalText(items json.RawMessage) (text string) {
 	return text
 }
 
-// eachElement calls f with every element of a raw array.
-func eachElement(arr json.RawMessage, f func(json.RawMessage)) {
-	if rawKind(arr) != '[' {
-		return
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(arr, &list) != nil {
-		return
-	}
-	for _, el := range list {
-		f(el)
-	}
-}
-
 // appItem is the neutral part of a ThreadItem of any type.
 func appItem(raw json.RawMessage) *itemBody {
 	b := &itemBody{}
@@ -159,8 +149,8 @@ func appItem(raw json.RawMessage) *itemBody {
 			texts = append(texts, s)
 		}
 	}
-	_ = eachField(raw, func(key string, val json.RawMessage) bool {
-		switch key {
+	for f := fieldsOf(raw); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
 		case "type":
 			b.kind, _ = rawString(val)
 		case "phase":
@@ -193,8 +183,7 @@ func appItem(raw json.RawMessage) *itemBody {
 				}
 			})
 		}
-		return true
-	})
+	}
 	b.text = strings.Join(texts, "\n")
 	return b
 }

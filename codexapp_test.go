@@ -439,9 +439,28 @@ func TestAppTurnStartDropped(t *testing.T) {
 		p.a.do(3, "t1", command{kind: cmdTurn})
 		want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn late: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
 		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"late","status":"interrupted"}}}`)
-		want(t, h.take(), "raw thread=t1 turn=late method=turn/completed")
+		want(t, h.take(), "ended thread=t1 turn=late status=interrupted method=turn/completed")
 		p.a.do(4, "t1", command{kind: cmdTurn})
 		p.expect("turn/start")
+	})
+}
+
+// Codex's word that nothing runs ends a turn whose start was dropped, once.
+func TestAppTurnStartDroppedAndNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		p.a.do(2, "t1", command{kind: cmdTurn})
+		p.expect("turn/start")
+		i := p.expect("turn/interrupt")
+		p.expect("thread/backgroundTerminals/clean")
+		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "ended thread=t1 status=interrupted")
+		p.a.do(0, "t1", command{kind: cmdInterrupt})
+		i = p.expect("turn/interrupt")
+		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
+		want(t, h.take(), "")
 	})
 }
 

@@ -75,6 +75,7 @@ type tree struct {
 	call    *turnCall   // turn/start on its way
 	turn    string      // the turn that turn/start returned, until it ends
 	stop    bool        // interrupted: whatever starts before the next turn is stopped too
+	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
 
@@ -309,6 +310,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 			return nil, nil
 		case isRoot && t.turn != "" && e.turn == t.turn:
 			t.turn = ""
+		case isRoot && t.lost:
+			t.lost = false
 		default:
 			e = notOurEnd(e)
 		}
@@ -475,7 +478,7 @@ func (f *forest) begin(root string, op opID) (t *tree, busy string) {
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop = &turnCall{op: op}, false
+	t.call, t.stop, t.lost = &turnCall{op: op}, false, false
 	return t, ""
 }
 
@@ -491,7 +494,7 @@ func (f *forest) began(t *tree, turn string, outcome event) (out []event, stop b
 	}
 	t.call = nil
 	out = append(out, outcome)
-	t.turn = turn
+	t.turn, t.lost = turn, outcome.unknown
 	for _, e := range c.ended {
 		if turn != "" && e.turn == turn {
 			t.turn = ""
@@ -501,6 +504,19 @@ func (f *forest) began(t *tree, turn string, outcome event) (out []event, stop b
 		out = append(out, e)
 	}
 	return out, t.stop && t.turn != ""
+}
+
+// nothingRuns takes the child's word that nothing runs on a root. It returns
+// the tree whose lost turn that ends, nil if it lost none.
+func (f *forest) nothingRuns(root string) *tree {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.trees[root]
+	if t == nil || !t.lost || f.runs[root] != "" {
+		return nil
+	}
+	t.lost = false
+	return t
 }
 
 // interrupt marks the tree as stopping and names what to stop: the root's

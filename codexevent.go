@@ -11,15 +11,17 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 )
 
 // codexEvents is one event on its way to the notifications made of it.
 type codexEvents struct {
 	a       agentRef
 	e       *event
-	request json.RawMessage // id of the caller's request, nil where nobody waits
-	last    json.RawMessage // raw text of the turn's last agent message, if known
-	send    func(rec []byte) bool
+	request json.RawMessage                       // id of the caller's request, nil where nobody waits
+	last    json.RawMessage                       // raw text of the turn's last agent message, if known
+	send    func(rec []byte, droppable bool) bool // keeps nothing of rec
+	buf     []byte                                // for the next notification
 	dropped bool
 }
 
@@ -29,8 +31,8 @@ type eventParams struct {
 }
 
 func (x *codexEvents) params() (p eventParams) {
-	_ = eachField(x.e.raw, func(key string, val json.RawMessage) bool {
-		switch key {
+	for f := fieldsOf(x.e.raw); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
 		case "threadId":
 			p.thread = val
 		case "turnId":
@@ -44,8 +46,7 @@ func (x *codexEvents) params() (p eventParams) {
 		case "item", "turn":
 			p.body = val
 		}
-		return true
-	})
+	}
 	return p
 }
 
@@ -136,7 +137,7 @@ func (x *codexEvents) passOn() {
 		}
 		return true
 	})
-	if !x.send(append(b, `}}`...)) {
+	if !x.send(append(b, `}}`...), !x.e.must) {
 		x.dropped = true
 	}
 }
@@ -148,7 +149,7 @@ func (x *codexEvents) begin(typ string) []byte {
 	if e.kind == evOpened && e.opened != nil {
 		raw = e.opened.raw
 	}
-	b := make([]byte, 0, len(raw)+2*len(e.text)+512)
+	b := slices.Grow(x.buf[:0], len(raw)+2*len(e.text)+512)
 	b = append(b, `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`...)
 	if x.request != nil {
 		b = append(append(append(b, `"requestId":`...), x.request...), ',')
@@ -173,9 +174,10 @@ func (x *codexEvents) end(b []byte) {
 		raw = json.RawMessage("{}")
 	}
 	b = append(append(append(b, `,"params":`...), raw...), `}}}`...)
-	if !x.send(b) {
+	if !x.send(b, !x.e.must) {
 		x.dropped = true
 	}
+	x.buf = b
 }
 
 // field appends `,"key":val`, or with an empty key `:val`; nothing is null.
@@ -189,17 +191,25 @@ func field(b []byte, key string, val json.RawMessage) []byte {
 	return append(append(b, ':'), val...)
 }
 
-// delta is the hot path: thousands a second, four raw values copied.
+// delta is the hot path, thousands a second: all it needs was found when the
+// event was read.
 func (x *codexEvents) delta(typ, index string) {
-	p := x.params()
-	b := field(x.begin(typ), "thread_id", p.thread)
-	b = field(b, "turn_id", p.turn)
-	b = field(b, "item_id", p.item)
-	b = field(b, "delta", p.delta)
+	b := nameField(x.begin(typ), "thread_id", x.e.thread)
+	b = nameField(b, "turn_id", x.e.turn)
+	b = nameField(b, "item_id", x.e.item)
+	b = field(b, "delta", x.e.delta)
 	if index != "" {
-		b = field(b, index, p.index)
+		b = field(b, index, x.params().index)
 	}
 	x.end(b)
+}
+
+// nameField appends `,"key":"name"`, null where there is no name.
+func nameField(b []byte, key, name string) []byte {
+	if name == "" {
+		return field(b, key, nil)
+	}
+	return appendJSONString(append(append(append(b, `,"`...), key...), `":`...), name)
 }
 
 // outputDelta tells a command's output; the old event had it in base64.

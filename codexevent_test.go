@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -15,7 +16,7 @@ import (
 func forwarded(t *testing.T, e event) (types string, msgs []json.RawMessage) {
 	t.Helper()
 	x := codexEvents{a: agentRef{AgentID: "codex:ab", Thread: "T", Identity: "codex"}, e: &e, request: json.RawMessage("0"), last: json.RawMessage(`"the last"`),
-		send: func(rec []byte) bool {
+		send: func(rec []byte, _ bool) bool {
 			if !json.Valid(rec) || strings.Contains(string(rec), "\n") {
 				t.Fatalf("no one-line JSON: %s", rec)
 			}
@@ -23,7 +24,7 @@ func forwarded(t *testing.T, e event) (types string, msgs []json.RawMessage) {
 				string(rawField(rec, "params", "_meta", "requestId")) != "0" || stringField(rec, "params", "id") != e.turn {
 				t.Errorf("envelope: %s", rec)
 			}
-			msg := rawField(rec, "params", "msg")
+			msg := rawField(bytes.Clone(rec), "params", "msg")
 			types += " " + stringField(msg, "type")
 			if e.raw != nil && string(rawField(msg, "params")) != string(e.raw) {
 				t.Errorf("the original is missing: %s", rec)
@@ -37,7 +38,8 @@ func forwarded(t *testing.T, e event) (types string, msgs []json.RawMessage) {
 	return strings.TrimSpace(types), msgs
 }
 
-// The table of wire/codex-app-server.md section 8, with params as recorded.
+// Each notification of app-server and the old events it becomes, with params as
+// recorded.
 func TestOldEvents(t *testing.T) {
 	const ids = `"threadId":"T","turnId":"U"`
 	exec := `"type":"commandExecution","id":"c1","command":"/bin/bash -lc 'echo hi'","cwd":"/w","processId":"12","source":"unifiedExecStartup","commandActions":[{"type":"listFiles","command":"echo hi","path":null}]`
@@ -101,6 +103,9 @@ func TestOldEvents(t *testing.T) {
 			e := event{kind: evRaw, method: c.method, thread: "T", turn: "U"}
 			if c.params != "" {
 				e.raw = json.RawMessage(c.params)
+			}
+			if d := new(appIDs).event(c.method, e.raw); d.kind == evDelta {
+				e = d // what the driver found in it
 			}
 			types, msgs := forwarded(t, e)
 			if types != c.types {
@@ -177,21 +182,21 @@ func TestWhoGetsEvents(t *testing.T) {
 		r := newRig(t, func(o *mcpOptions) { o.ForwardEvents = c.setting })
 		a := agentRef{AgentID: "codex:a", Thread: "T"}
 		e := event{kind: evRaw, method: "warning", raw: json.RawMessage(`{}`)}
-		if !r.f.event(a, 0, e) {
+		if !r.f.event(a, 0, &e) {
 			t.Error("nothing was sent and it says dropped")
 		}
 		r.quiet() // no client yet
 		r.hello("2025-06-18", "{}", c.client)
 		r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + callParams(c.modern, "codex", `{"prompt":"x"}`) + `}`)
 		w := (<-r.submits).w
-		if !r.f.event(a, w, e) {
+		if !r.f.event(a, w, &e) {
 			t.Error("dropped")
 		}
 		if c.want {
 			if rec := r.next(); string(rawField(rec, "params", "_meta", "requestId")) != "7" {
 				t.Errorf("%s", rec)
 			}
-			r.f.event(a, 0, e) // between turns: nobody's request
+			r.f.event(a, 0, &e) // between turns: nobody's request
 			if rec := r.next(); rawField(rec, "params", "_meta", "requestId") != nil {
 				t.Errorf("%s", rec)
 			}
@@ -207,7 +212,7 @@ func TestLastAgentMessage(t *testing.T) {
 	a := agentRef{AgentID: "codex:a", Thread: "T"}
 	w := startCall(r, false, "1", "null")
 	say := func(thread, phase, text string) {
-		r.f.event(a, w, event{kind: evItem, phase: "completed", thread: thread, method: "item/completed", body: &itemBody{kind: "agentMessage", phase: phase},
+		r.f.event(a, w, &event{kind: evItem, phase: "completed", thread: thread, method: "item/completed", body: &itemBody{kind: "agentMessage", phase: phase},
 			raw: json.RawMessage(`{"item":{"type":"agentMessage","text":"` + text + `"}}`)})
 		r.next()
 		r.next()
@@ -215,7 +220,7 @@ func TestLastAgentMessage(t *testing.T) {
 	say("T", "", "yes")
 	say("T", "commentary", "no")
 	say("sub", "", "no")
-	r.f.event(a, w, event{kind: evEnded, thread: "T", method: "turn/completed", raw: json.RawMessage(`{"turn":{"id":"U","status":"completed","items":[]}}`)})
+	r.f.event(a, w, &event{kind: evEnded, thread: "T", method: "turn/completed", raw: json.RawMessage(`{"turn":{"id":"U","status":"completed","items":[]}}`)})
 	if rec := r.next(); stringField(rec, "params", "msg", "last_agent_message") != "yes" {
 		t.Errorf("%s", rec)
 	}
@@ -233,14 +238,14 @@ func TestEventsAreDroppedPastTheBudget(t *testing.T) {
 		a := agentRef{AgentID: "codex:a"}
 		dropped := 0
 		for range 40 {
-			if !f.event(a, 0, event{kind: evDelta, method: "x", raw: big}) {
+			if !f.event(a, 0, &event{kind: evDelta, method: "x", raw: big}) {
 				dropped++
 			}
 		}
 		if dropped < 20 || dropped > 30 {
 			t.Errorf("%d of 40 MiB dropped with a budget of 16", dropped)
 		}
-		if !f.event(a, 0, event{kind: evEnded, method: "turn/completed", must: true, raw: json.RawMessage(`{}`)}) {
+		if !f.event(a, 0, &event{kind: evEnded, method: "turn/completed", must: true, raw: json.RawMessage(`{}`)}) {
 			t.Error("an event that must arrive was dropped")
 		}
 		go io.Copy(io.Discard, pr)
@@ -259,7 +264,7 @@ func FuzzForward(f *testing.F) {
 			return // the peer lets nothing else pass
 		}
 		e := event{kind: evRaw, method: method, raw: json.RawMessage(params)}
-		x := codexEvents{e: &e, request: json.RawMessage("1"), send: func(rec []byte) bool {
+		x := codexEvents{e: &e, request: json.RawMessage("1"), send: func(rec []byte, _ bool) bool {
 			if !validJSON(rec) {
 				t.Fatalf("%s", rec)
 			}
@@ -285,7 +290,7 @@ func BenchmarkForwardDelta(b *testing.B) {
 	b.SetBytes(int64(len(raw)))
 	dropped := 0
 	for b.Loop() {
-		if !f.event(a, 1, e) {
+		if !f.event(a, 1, &e) {
 			dropped++
 		}
 	}

@@ -94,23 +94,24 @@ func appendOldItem(b []byte, item json.RawMessage, typ string) []byte {
 	return append(b, '}')
 }
 
+// userMessage is the prompt again, as long as it may be: its text is copied as
+// it stands, for two raw strings in a row are one without the quotes between.
 func (x *codexEvents) userMessage(item json.RawMessage) {
-	var content []struct{ Type, Text, URL, Path string }
-	_ = json.Unmarshal(rawField(item, "content"), &content)
-	var text strings.Builder
+	b := append(x.begin("user_message"), `,"message":"`...)
 	images, local := []string{}, []string{}
-	for _, c := range content {
-		switch c.Type {
+	eachElement(rawField(item, "content"), func(part json.RawMessage) {
+		switch stringField(part, "type") {
 		case "text":
-			text.WriteString(c.Text)
+			if text := rawField(part, "text"); rawKind(text) == '"' {
+				b = append(b, text[1:len(text)-1]...)
+			}
 		case "image":
-			images = append(images, c.URL)
+			images = append(images, stringField(part, "url"))
 		case "localImage":
-			local = append(local, c.Path)
+			local = append(local, stringField(part, "path"))
 		}
-	}
-	b := appendJSONString(append(x.begin("user_message"), `,"message":`...), text.String())
-	b = field(b, "images", toJSON(images))
+	})
+	b = field(append(b, '"'), "images", toJSON(images))
 	b = field(b, "local_images", toJSON(local))
 	x.end(append(b, `,"text_elements":[]`...))
 }

@@ -92,6 +92,7 @@ type config struct {
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
+	unread                                []string // ceilings that were meant and could not be read
 	persistThreads, restartChild          bool
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
@@ -183,6 +184,7 @@ func (c *config) readVariables(env func(string) string) {
 		}
 		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
 			c.warnf("%s: %v", name, err)
+			c.failClosed(s.name)
 			continue
 		}
 		c.origin[s.name] = origin{layerVariable, name}
@@ -190,6 +192,15 @@ func (c *config) readVariables(env func(string) string) {
 }
 
 // settingProblem is an error where a flag or the named file gave the setting, else a warning.
+// failClosed notes that a ceiling was meant and can't be read. Where no other
+// layer sets it, it stands at read-only: a slip of the pen must not widen what
+// agents may do.
+func (c *config) failClosed(key string) {
+	if key == "max_sandbox" || key == "readonly" {
+		c.unread = append(c.unread, key)
+	}
+}
+
 func (c *config) settingProblem(key string, err error) error {
 	o := c.origin[key]
 	switch o.layer {
@@ -230,6 +241,12 @@ func (c *config) derive(env func(string) string) error {
 			c.clientIdentity, c.origin["client_identity"] = name, origin{layerVariable, "ATM_IDENTITY"}
 		} else if c.coreIdentity != "" {
 			c.clientIdentity, c.origin["client_identity"] = c.coreIdentity, c.origin["core.identity"]
+		}
+	}
+	for _, key := range c.unread {
+		if c.origin[key].layer == layerDefault && c.maxSandbox != "read-only" {
+			c.maxSandbox = "read-only"
+			c.warnf("%s could not be read, so agents are read-only until it is mended", key)
 		}
 	}
 	if c.readonly {

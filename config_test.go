@@ -119,10 +119,35 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
+// A ceiling that can't be read must not read as none.
+func TestConfigCeilingFailsClosed(t *testing.T) {
+	for _, c := range []struct{ name, project, variable, global, want string }{
+		{"a bad word", "max_sandbox = 'readonly!'", "", "", "read-only"},
+		{"a bad kind", "readonly = 'yes'", "", "", "read-only"},
+		{"a bad variable", "", "bogus", "", "read-only"},
+		{"a file that can't be read, with a ceiling in it", "max_sandbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
+		{"a file that can't be read, without one", "model = ", "", "", ""},
+		{"another layer's word counts", "max_sandbox = 'none'", "", "max_sandbox = 'workspace-write'", "workspace-write"},
+		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
+	} {
+		w := newConfigWorld(t)
+		w.env["ATM_AGENT_MCP_MAX_SANDBOX"] = c.variable
+		w.project(pluginHead + c.project + "\n")
+		if c.global != "" {
+			w.global(pluginHead + c.global + "\n")
+		}
+		if got := w.load(flagValues{}).maxSandbox; got != c.want {
+			t.Errorf("%s: max_sandbox %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
 func TestConfigFlagsBeatEverything(t *testing.T) {
 	w := newConfigWorld(t)
 	for _, s := range settings() {
-		w.env[s.variable()] = "x" // even a bad variable
+		if s.name != "max_sandbox" { // a bad ceiling closes, see TestConfigCeilingFailsClosed
+			w.env[s.variable()] = "x" // even a bad variable
+		}
 	}
 	w.project(pluginHead + "fast_model = 'f'\n[plugins.atm-agent-mcp.roles.r]\nmodel = 'o3'\n")
 	c := w.load(flagValues{

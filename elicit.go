@@ -212,6 +212,9 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		return deny, nil
 	}
 	if q.kind != askQuestion {
+		if contradicts(rawField(result, "content")) {
+			return deny, nil
+		}
 		return d, nil
 	}
 	answers := map[string][]string{}
@@ -230,6 +233,22 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		return deny, nil // accepted and nothing chosen: no answer
 	}
 	return d, answers
+}
+
+// contradicts reports content that says no beside an accept. We asked for no
+// fields, so a client that fills some in means something by them.
+func contradicts(content json.RawMessage) bool {
+	no := false
+	_ = eachField(content, func(_ string, val json.RawMessage) bool {
+		word, _ := rawString(val)
+		switch strings.ToLower(word) {
+		case "no", "deny", "denied", "decline", "declined", "reject", "rejected", "cancel", "abort", "false":
+			no = true
+		}
+		no = no || rawKind(val) == 'f'
+		return !no
+	})
+	return no
 }
 
 // oldContent is a decision that a client put into content, as some hooks do;

@@ -48,7 +48,15 @@ type frameReader struct {
 	mode  framing
 	begun bool
 	shown atomic.Int32 // mode, for the writing side
+	slab  []byte       // room for the next short records
 }
+
+// Records up to slabRecord are cut from slabs: thousands of deltas a second
+// would each be an allocation. A record that is kept keeps its slab.
+const (
+	slabSize   = 16 << 10
+	slabRecord = 2 << 10
+)
 
 // newFrameReader reads records of at most limit bytes. With mode
 // framingUnknown the stream's first bytes decide; the child side passes
@@ -66,6 +74,9 @@ func (f *frameReader) setMode(m framing) {
 
 // seen is the framing the stream turned out to have. Any goroutine may ask.
 func (f *frameReader) seen() framing { return framing(f.shown.Load()) }
+
+// drained reports that the next read will ask the stream.
+func (f *frameReader) drained() bool { return f.r.Buffered() == 0 }
 
 // read returns the next record without its framing; the slice belongs to the
 // caller. Besides io errors it returns *recordTooLong and errBadHeader, after
@@ -126,6 +137,8 @@ func (f *frameReader) readLine(limit int) ([]byte, error) {
 		if !tooLong {
 			if len(line)+len(part) > limit+2 { // the line end doesn't count
 				tooLong, line = true, nil
+			} else if line == nil {
+				line = f.keep(part)
 			} else {
 				line = append(line, part...)
 			}
@@ -143,6 +156,19 @@ func (f *frameReader) readLine(limit int) ([]byte, error) {
 		}
 		return line, nil
 	}
+}
+
+// keep copies a part of the buffer.
+func (f *frameReader) keep(part []byte) []byte {
+	if len(part) > slabRecord {
+		return bytes.Clone(part)
+	}
+	if len(part) > cap(f.slab)-len(f.slab) {
+		f.slab = make([]byte, 0, slabSize)
+	}
+	from := len(f.slab)
+	f.slab = append(f.slab, part...)
+	return f.slab[from:len(f.slab):len(f.slab)]
 }
 
 func (f *frameReader) readHeaderFrame() ([]byte, error) {
@@ -197,7 +223,7 @@ func (f *frameReader) readHeaderFrom(first string) ([]byte, error) {
 	if _, err := io.CopyN(&body, f.r, int64(length)); err != nil {
 		return nil, io.ErrUnexpectedEOF
 	}
-	return bytes.TrimSpace(body.Bytes()), nil
+	return bytes.TrimSpace(bytes.TrimPrefix(body.Bytes(), []byte("\xef\xbb\xbf"))), nil
 }
 
 // appendFrame adds rec, framed, to dst. rec must hold no raw newline when the

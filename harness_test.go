@@ -50,7 +50,7 @@ func TestHarnessScriptsThatMustFail(t *testing.T) {
 		{"unknown flag", "expect -soon p '{}'\n", "usage", limit},
 		{"! where it means nothing", "! hangup p\n", "unsupported", limit},
 		{"stderr silent", start + "request p bye\nerrlog p never\n", "nothing like", limit},
-		{"stderr not silent", start + "request p complain '{\"text\":\"ouch\"}'\nexpect p '{\"id\":1}'\n! errlog p ouch\n", "has \"ouch\"", limit},
+		{"stderr not silent", start + "request p complain '{\"text\":\"ouch\"}'\nexpect p '{\"id\":1}'\nerrlog p ouch\n! errlog p ouch\n", "has \"ouch\"", limit},
 		{"file never comes", "waitfile nofile\n", "waited", soon},
 		{"file other", "jsonfile f.json '{\"a\":2}'\n-- f.json --\n{\"a\":1}\n", "want 2, got 1", soon},
 		{"file matches", "! jsonfile f.json '{\"a\":1}'\n-- f.json --\n{\"a\":1}\n", "matches", limit},

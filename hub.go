@@ -1,10 +1,10 @@
 package main
 
-// hub.go owns the table of sessions, who waits for which turn, and the one
-// child. A front talks to nothing else. It hands out pointers and never calls
-// a session under its lock; opening.go makes sessions ready, child.go the
-// process. Nothing in it waits on a client or on the child, except where a
-// comment says so.
+// hub.go owns the table of sessions and who waits for which turn. A front
+// talks to nothing else. It hands out pointers and never calls a session under
+// its lock; opening.go makes sessions ready, slot.go has the one child.
+// Nothing in it waits on a client or on the child, except where a comment says
+// so.
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type hub struct {
 	book    *ledger
 	opener  opener
 	started time.Time
+	waiting atomic.Int64   // letters in all sessions' postboxes
+	marked  chan struct{}  // closed when sessions of dead processes are marked
 	work    sync.WaitGroup // opening and reopening sessions, look-ups
 	life    context.Context
 	endLife context.CancelFunc
@@ -51,7 +54,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.child.restart, h.child.log = cfg.restartChild, log
-	h.opener.h, h.opener.tried = h, make(chan struct{})
+	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
 	return h
 }
@@ -68,7 +71,7 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 	h.route(req, w)
 }
 
-// route finds or makes the session of a request. It reads no disk: what must
+// route finds or makes the session of a request. It reads no file: what must
 // look a record up goes on in its own goroutine.
 func (h *hub) route(req turnRequest, w waiterID) {
 	var agentID string
@@ -121,7 +124,11 @@ func (h *hub) lookAll(ref string) {
 		s := h.findLocked(ref)
 		h.mu.Unlock()
 		if s != nil && next.req.reshapes() {
-			if err := h.setAside(s); err != nil {
+			err := h.opener.vet(s.agentID, next.req)
+			if err == nil {
+				err = h.setAside(s)
+			}
+			if err != nil {
 				h.answered(next.w, turnResult{err: err})
 				continue
 			}
@@ -256,13 +263,8 @@ func (h *hub) lookUp(ref string) (*record, *rpcError) {
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
 	}
-	if rec := h.book.remembered(agentID); rec != nil {
+	if rec := h.book.record(agentID); rec != nil {
 		return rec, nil
-	}
-	if agentID != "" {
-		if rec, err := h.reg.load(agentID); err == nil && rec != nil {
-			return rec, nil
-		}
 	}
 	if looksLikeThread(ref) { // known to Codex alone, from before or another client
 		return &record{AgentID: h.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: h.cfg.team}, nil
@@ -379,7 +381,7 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 		}
 		rec = r
 	} else {
-		all, err := h.reg.list(0)
+		all, err := h.book.records(0)
 		if err != nil {
 			return closeResult{}, proxyError(codeInvalidSession, err.Error())
 		}
@@ -402,12 +404,14 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 	if rec.BackendID != "" {
 		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
 		if err != nil {
-			return closeResult{}, heldError(err, rec.Identity, "")
+			return closeResult{}, heldError(err, rec.AgentID, rec.Identity, "")
 		}
 		defer lock.release()
 	}
 	rec.Status, rec.LastActive = "closed", time.Now().UTC()
-	if err := h.reg.save(*rec); err != nil {
+	if h.book.remembered(rec.AgentID) != nil {
+		h.book.save(rec, true)
+	} else if err := h.reg.save(*rec); err != nil {
 		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
 	}
 	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
@@ -419,6 +423,13 @@ func (h *hub) threadOf(s *session, thread string) {
 	h.mu.Lock()
 	h.threads[thread] = s
 	h.mu.Unlock()
+}
+
+// holds reports whether a session is still in the table.
+func (h *hub) holds(s *session) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live[s.agentID] == s
 }
 
 // forget takes a session out of the table; look-ups go to its record.
@@ -446,28 +457,27 @@ func (h *hub) forget(s *session) {
 func (h *hub) sessions(limit int) []sessionView {
 	h.mu.Lock()
 	out := make([]sessionView, 0, len(h.live))
-	seen := map[string]bool{}
+	open := map[string]bool{}
 	for id, s := range h.live {
 		if v := s.shown.Load(); v.Identity != "" {
 			out = append(out, *v)
-			seen[id] = true
+			open[id] = true
 		}
 	}
 	h.mu.Unlock()
-	recs, err := h.reg.list(limit)
+	<-h.marked // else a session of a process that just died may look busy
+	recs, err := h.book.records(limit)
 	if err != nil {
 		h.log.Warn("records could not be listed", "err", err)
 	}
-	for _, r := range append(recs, h.book.rememberedAll()...) {
-		if seen[r.AgentID] {
+	for _, r := range recs {
+		if open[r.AgentID] {
 			continue
 		}
 		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-			AgentName: r.AgentName, AgentSource: r.AgentSource, Status: r.Status, Interrupted: r.Interrupted, LastActive: r.LastActive,
+			AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-		if _, _, held := h.reg.holder(r.Identity); !held && (r.Status == statusBusy || r.Status == statusIdle) {
-			v.Status, v.Interrupted = "stale", r.Status == "busy" // its process died
-		}
+		v.Status, v.Interrupted, _ = h.reg.told(&r)
 		out = append(out, v)
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
@@ -497,6 +507,7 @@ func (h *hub) status() statusView {
 func (h *hub) start() {
 	h.opener.reserve()
 	h.goWork(func() {
+		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {
 			h.log.Info("sessions of dead processes marked stale", "sessions", n)
 		}

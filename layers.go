@@ -6,6 +6,7 @@ package main
 // nothing else. Only in the file that --config or ATM_CONFIG names it is an error.
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +29,11 @@ const (
 	layerVariable
 	layerFlag
 )
+
+// String is the layer's word in JSON.
+func (l configLayer) String() string {
+	return [...]string{"default", "global", "project", "named", "variable", "flag"}[l]
+}
 
 // An origin says where a value came from: "--model", "ATM_AGENT_MCP_MODEL", "/repo/.atm.toml:3" or "default".
 type origin struct {
@@ -114,6 +120,11 @@ func (f configFile) read(c *config) error {
 	}
 	doc, err := parseTOML(f.path, data)
 	if err != nil {
+		for _, key := range []string{"max_sandbox", "readonly"} {
+			if bytes.Contains(data, []byte(key)) {
+				c.failClosed(key)
+			}
+		}
 		return f.problem(c, fmt.Errorf("%w (nothing in this file counts until it is right)", err))
 	}
 	c.files = append(c.files, f.path)
@@ -149,7 +160,7 @@ func (f configFile) read(c *config) error {
 	return nil
 }
 
-// core reads ATM's [core]. Its identity is the client's name and never an agent's (design.md). A file without
+// core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
 // [core], or with half of it, leaves the other layers' values alone.
 func (f configFile) core(c *config, doc *tomlTable) error {
 	for _, k := range []struct {
@@ -264,6 +275,7 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 			if err = f.problem(c, f.errorAt(v.line, v.col, "%s%s: %v", prefix, key, err)); err != nil {
 				return err
 			}
+			c.failClosed(prefix + s.name)
 			continue
 		}
 		c.origin[prefix+s.name] = f.at(v)

@@ -4,7 +4,7 @@ package main
 // (<team>/<identity>.lock, FR-20.1), a Codex thread to one process of all teams
 // (.threads/<threadId>.lock; 0.104 corrupts a thread that two write). The kernel
 // frees a flock with its process, so there are no stale leases to guess about.
-// Called by registry.go, which embeds it, and by session.go.
+// Called by registry.go, which embeds it, and by opening.go.
 // Never waits for a holder, never deletes a lock file: a file that is unlinked
 // while another opens it would let two hold the same name.
 

@@ -2,14 +2,14 @@ package main
 
 // ledger.go owns what is written down of sessions while they live: records
 // and the index, audit lines, long answers, and the reading of their
-// surroundings. Session loops and the hub call it. Nothing here is waited for
-// on the way to an answer, except an approval's audit line.
+// surroundings. Session loops and the hub call it. On the way to an answer
+// they wait for nothing here but what it depends on: an approval's audit line,
+// a new thread's record, the file of an answer that is cut.
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 )
@@ -25,7 +25,7 @@ type ledger struct {
 
 	mu       sync.Mutex        // guards the fields below
 	open     map[string]record // of the open sessions, for the index
-	kept     map[string]record // of ended ones, under persist_threads = false
+	kept     map[string]record // of those that aren't on disk: persist_threads = false, or it can't be written
 	instance string            // identity that names this instance's index
 }
 
@@ -60,15 +60,37 @@ func (l *ledger) remembered(agentID string) *record {
 	return nil
 }
 
-// rememberedAll lists what is on no disk.
-func (l *ledger) rememberedAll() []record {
+// record is what is known of a session, nil if that is nothing. It reads the
+// disk.
+func (l *ledger) record(agentID string) *record {
+	if rec := l.remembered(agentID); rec != nil {
+		return rec
+	}
+	rec, err := l.reg.load(agentID)
+	if err != nil {
+		return nil // there is none, or it can't be read, which load has told
+	}
+	return rec
+}
+
+// records lists the team's sessions, newest first: the limit newest on disk, or
+// all of them for 0, and those on no disk. With an error it still lists the
+// latter. It reads the disk.
+func (l *ledger) records(limit int) ([]record, error) {
+	onDisk, err := l.reg.list(limit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]record, 0, len(l.kept))
+	out := make([]record, 0, len(l.kept)+len(onDisk))
 	for _, r := range l.kept {
 		out = append(out, r)
 	}
-	return out
+	for _, r := range onDisk {
+		if _, newer := l.kept[r.AgentID]; !newer { // what is kept is newer than its file
+			out = append(out, r)
+		}
+	}
+	sortNewestFirst(out)
+	return out, err
 }
 
 // close writes what is pending. Nothing may be saved after it.
@@ -84,9 +106,11 @@ func (l *ledger) close(ctx context.Context) {
 // save has a session's record written and the index follow. It waits for the
 // file only with now: where an answer or a lease's release depends on it.
 func (l *ledger) save(rec *record, now bool) {
+	onDisk := l.cfg.persistThreads
 	if !now {
 		l.reg.saveLater(*rec)
 	} else if err := l.reg.save(*rec); err != nil {
+		onDisk = false
 		l.warnSave.Do(func() {
 			l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
 		})
@@ -95,8 +119,11 @@ func (l *ledger) save(rec *record, now bool) {
 	if rec.Status == statusBusy || rec.Status == statusIdle {
 		l.open[rec.AgentID] = *rec
 	}
-	if !l.cfg.persistThreads {
+	switch {
+	case !onDisk:
 		l.keepLocked(*rec)
+	case now:
+		delete(l.kept, rec.AgentID) // what was kept while the disk failed
 	}
 	l.indexLocked()
 	l.mu.Unlock()
@@ -170,18 +197,16 @@ func (l *ledger) fit(text string, p *opening, turnID string) string {
 	if limit <= 0 || len(text) <= limit || p == nil {
 		return text
 	}
-	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", limit, len(text))
+	shown := clipUTF8(text, limit)
+	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", len(shown), len(text))
 	if l.cfg.persistThreads && validThreadID(turnID) {
 		path := filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", turnID+".md")
-		err := os.MkdirAll(filepath.Dir(path), 0o700)
-		if err == nil {
-			err = os.WriteFile(path, []byte(text), 0o600)
-		}
+		err := writeWhole(path, []byte(text))
 		if err == nil {
 			tail += "; the whole is in " + path
 		} else {
 			l.log.Warn("a long answer could not be kept", "path", path, "err", err)
 		}
 	}
-	return clipBytes(text, limit) + tail + "]"
+	return shown + tail + "]"
 }

@@ -36,10 +36,33 @@ const (
 	endPark            // unloaded to make room, or after a first turn that failed
 	endShutdown        // the proxy stops
 	endClose           // agent_close
-	endBroken          // the child doesn't confirm an interrupt
+	endBroken          // the child doesn't confirm an interrupt (giveUp)
 	endGone            // the child died
 	endFailed          // it could never be opened
 )
+
+// status is the word of agent_sessions for a session that ended so.
+func (e ending) status() string {
+	switch e {
+	case endPark:
+		return "parked"
+	case endShutdown, endGone:
+		return "stale"
+	case endClose:
+		return "closed"
+	case endBroken:
+		return "broken"
+	case endNone, endFailed:
+	}
+	return ""
+}
+
+func (e ending) String() string {
+	if e == endFailed {
+		return "could not be opened"
+	}
+	return e.status()
+}
 
 // stopReason is why a running turn is stopped early.
 type stopReason int
@@ -126,7 +149,11 @@ func (m *turnMachine) submit(t *turn) []effect {
 	if m.phase == phaseOver || m.ending != endNone {
 		return []effect{{kind: effFinish, turn: t, finish: finishOver}}
 	}
-	if len(m.queue) >= maxQueue {
+	room := maxQueue
+	if m.cur == nil {
+		room++ // the first in the queue doesn't wait: it is about to run
+	}
+	if len(m.queue) >= room {
 		return []effect{{kind: effFinish, turn: t, finish: finishFull}}
 	}
 	at := len(m.queue)
@@ -241,21 +268,32 @@ func (m *turnMachine) cancel(w waiterID) []effect {
 	return nil
 }
 
+// drop takes a waiting turn out; false when it doesn't wait any more.
+func (m *turnMachine) drop(t *turn) bool {
+	for i, q := range m.queue {
+		if q == t {
+			m.queue = append(m.queue[:i:i], m.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
 // end ends the session: what waits is refused at once, what runs is stopped
 // first. Parking is refused while there is anything to do.
 func (m *turnMachine) end(why ending) []effect {
 	if m.phase == phaseOver || why <= m.ending || (why == endPark && (m.cur != nil || len(m.queue) > 0)) {
 		return nil
 	}
-	m.ending = why
+	if why != endGone || m.ending != endClose { // closed was asked for, and a death on the way there makes it no less
+		m.ending = why
+	}
 	finish := finishOver
 	switch why {
 	case endGone:
 		finish = finishGone
 	case endFailed:
 		finish = finishUnopened
-	case endBroken:
-		finish = finishBroken
 	}
 	out := m.finishQueue(finish)
 	if m.cur != nil && finish != finishOver {
@@ -269,6 +307,18 @@ func (m *turnMachine) end(why ending) []effect {
 		return append(out, m.stopTurn(reason)...)
 	}
 	return append(out, m.over()...)
+}
+
+// giveUp ends the session of a turn that the child doesn't confirm to have
+// stopped: as broken, unless it was ending anyway.
+func (m *turnMachine) giveUp() []effect {
+	if m.cur == nil {
+		return nil
+	}
+	if m.ending == endNone {
+		m.ending = endBroken
+	}
+	return append(m.finishQueue(finishBroken), m.finishCur(finishBroken)...)
 }
 
 // lost: the child died but the session is to live on in the next one.

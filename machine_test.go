@@ -70,7 +70,7 @@ func play(script string) string {
 		case "shutdown":
 			got = m.end(endShutdown)
 		case "broken":
-			got = m.end(endBroken)
+			got = m.giveUp()
 		case "gone":
 			got = m.end(endGone)
 		case "failed":
@@ -116,8 +116,10 @@ func TestMachine(t *testing.T) {
 		{"close wins over shutdown", "open client:a go started:1 shutdown close ended:1", "start a; interrupt a; finish a ended, end closed"},
 		{"shutdown doesn't undo close", "open client:a go started:1 close shutdown ended:1", "start a; interrupt a; finish a ended, end closed"},
 		{"death ends everything", "open client:a client:b go started:1 gone client:c", "start a; finish b gone, finish a gone, end stale; finish c over"},
-		{"death while closing", "open client:a go started:1 close gone", "start a; interrupt a; finish a gone, end stale"},
+		{"death while closing", "open client:a go started:1 close gone", "start a; interrupt a; finish a gone, end closed"},
 		{"an interrupt that isn't confirmed", "open client:a client:b go started:1 timeout broken ended:1", "start a; interrupt a; finish b broken, finish a broken, end broken"},
+		{"a close that isn't confirmed", "open client:a go started:1 close broken", "start a; interrupt a; finish a broken, end closed"},
+		{"giving up on nothing", "open broken", ""},
 		{"a thread that can't be opened", "client:a client:b failed", "finish a unopened, finish b unopened, end could not be opened"},
 		{"the next child after a death", "open client:a go started:1 lost client:b go open go", "start a; finish a gone; start b"},
 		{"death of a closing session under restart", "open client:a go started:1 close lost", "start a; interrupt a; finish a gone, end closed"},
@@ -130,7 +132,7 @@ func TestMachine(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	m := &turnMachine{}
-	for i := range maxQueue {
+	for i := range maxQueue + 1 { // one of them is about to run
 		if got := m.submit(&turn{req: turnRequest{run: true}, waiter: waiterID(i + 1)}); got != nil {
 			t.Fatalf("turn %d: %s", i, words(got))
 		}
@@ -201,7 +203,11 @@ func FuzzMachine(f *testing.F) {
 			case 9:
 				take(m.cancel(waiterID(arg)))
 			case 10:
-				take(m.end(ending(1 + arg%6)))
+				if e := ending(1 + arg%6); e == endBroken {
+					take(m.giveUp())
+				} else {
+					take(m.end(e))
+				}
 			case 11:
 				take(m.lost())
 			case 13:

@@ -3,8 +3,9 @@
 package main
 
 // main.go owns the command line: one switch from argument to command, the
-// usage texts, the version, and the voice in which people are spoken to. It
-// is the only place that exits. Commands live in files of their own name.
+// parsing of flags, the version, and the voice in which people are spoken to.
+// It is the only place that exits. Commands live in files of their own name;
+// what they are called and take is told by help.go.
 
 import (
 	"context"
@@ -20,67 +21,35 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-const usage = `atm-agent-mcp makes Codex agents teammates of your MCP client.
-
-usage: atm-agent-mcp <command> [flags]
-
-  serve      speak MCP on stdin and stdout (what an MCP client starts)
-  demo       show a short conversation over a built-in mock of Codex
-  version    print the version
-  help       print this text, or a command's: atm-agent-mcp help serve
-
-To register it with Claude Code:
-
-  claude mcp add codex -- atm-agent-mcp serve
-`
-
-const serveUsage = `usage: atm-agent-mcp serve [flags]
-
-Speaks MCP on stdin and stdout and starts one codex child when the first
-agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
-nearest .atm.toml, that over ~/.config/atm/config.toml.
-
-  --identity NAME          identity of the first agent; others get a suffix
-  --role NAME              preset of [plugins.atm-agent-mcp.roles.NAME]
-  --team NAME              team the agents belong to
-  --model NAME             model of every agent that doesn't name one
-  --fast                   use the configured fast_model
-  --sandbox MODE           read-only, workspace-write or danger-full-access
-  --approval-policy WORD   untrusted, on-request or never
-  --readonly, --explore    no agent may write, whatever a call asks for
-  --subagents              tell agents that they may spawn subagents
-  --timeout SECONDS        end a turn after so much silence (default 300)
-  --backend NAME           auto or app-server
-  --codex-bin PATH         the codex to start; "mock" for the built-in one
-  --restart-child          start codex again after it died
-  --config FILE            read this file in place of the nearest .atm.toml
-  --log-level LEVEL        error, warn, info, debug or trace
-  --log-file PATH          log there in place of stderr
-`
-
-const demoUsage = `usage: atm-agent-mcp demo
-
-Runs a short conversation of an MCP client with "atm-agent-mcp serve" over the
-built-in mock of Codex, in a temporary home, and shows what a user would see
-and what went over the wire. Needs no Codex and no network.
-`
-
 // run is the whole program. It returns the exit code: 0, 1 for a failure, 2
 // for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, usage())
 		return 2
 	}
 	switch name, rest := args[0], args[1:]; name {
 	case "serve":
 		return runServe(ctx, rest, stdin, stdout, stderr)
+	case "config":
+		return runConfig(rest, stdout, stderr)
+	case "doctor":
+		return runDoctor(ctx, rest, stdout, stderr)
+	case "sessions":
+		return runSessions(ctx, rest, stdout, stderr)
+	case "summary":
+		return runSummary(ctx, rest, stdout, stderr)
 	case "demo":
-		if code, done := noFlags("demo", demoUsage, rest, stdout, stderr); done {
+		if code, done := noFlags("demo", usageOf("demo"), rest, stdout, stderr); done {
 			return code
 		}
 		return demo(ctx, stdout, stderr)
+	case "completion":
+		return runCompletion(rest, stdout, stderr)
 	case "version", "--version", "-version":
+		if code, done := noFlags("version", usageOf("version"), rest, stdout, stderr); done {
+			return code
+		}
 		fmt.Fprintln(stdout, "atm-agent-mcp", version())
 		return 0
 	case "help", "--help", "-help", "-h":
@@ -88,30 +57,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case "mock-codex": // hidden: a stand-in for Codex, for tests and the demo
 		return runMock(ctx, rest, stdin, stdout, stderr)
 	default:
-		complain(stderr, fmt.Sprintf("no command %q", name), "atm-agent-mcp help lists the commands"+didYouMean(name, []string{"serve", "demo", "version", "help"}))
+		complain(stderr, fmt.Sprintf("no command %q", name), "atm-agent-mcp help lists the commands"+didYouMean(name, commandNames()))
 		return 2
 	}
-}
-
-func help(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(stdout, usage)
-		return 0
-	}
-	switch args[0] {
-	case "serve":
-		fmt.Fprint(stdout, serveUsage)
-	case "demo":
-		fmt.Fprint(stdout, demoUsage)
-	case "version":
-		fmt.Fprint(stdout, "usage: atm-agent-mcp version\n\nPrints the version.\n")
-	case "help":
-		fmt.Fprint(stdout, usage)
-	default:
-		complain(stderr, fmt.Sprintf("no command %q to help with", args[0]), "atm-agent-mcp help lists the commands")
-		return 2
-	}
-	return 0
 }
 
 // runServe parses serve's flags and runs it.
@@ -135,7 +83,16 @@ func runServe(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 
 // serveFlags reads serve's flags; only those that were given are set.
 func serveFlags(args []string, stdout, stderr io.Writer) (fl flagValues, code int, done bool) {
-	set := flag.NewFlagSet("serve", flag.ContinueOnError)
+	code, done = parseFlags(serveFlagSet(&fl), usageOf("serve"), args, stdout, stderr)
+	return fl, code, done
+}
+
+func serveFlagSet(fl *flagValues) *flag.FlagSet { return settingFlagSet("serve", fl) }
+
+// settingFlagSet has the flags that set something: serve's, and those of the
+// commands that tell what serve would do with them.
+func settingFlagSet(command string, fl *flagValues) *flag.FlagSet {
+	set := flag.NewFlagSet(command, flag.ContinueOnError)
 	text := func(into **string, name string) {
 		set.Func(name, "", func(s string) error { *into = &s; return nil })
 	}
@@ -170,8 +127,7 @@ func serveFlags(args []string, stdout, stderr io.Writer) (fl flagValues, code in
 		fl.timeoutSecs = &n
 		return nil
 	})
-	code, done = parseFlags(set, serveUsage, args, stdout, stderr)
-	return fl, code, done
+	return set
 }
 
 // noFlags parses the arguments of a command that takes none.
@@ -180,24 +136,51 @@ func noFlags(name, text string, args []string, stdout, stderr io.Writer) (code i
 	return parseFlags(set, text, args, stdout, stderr)
 }
 
-// parseFlags runs a flag set: -h prints the usage and exits 0, a bad flag or
-// an argument too many 2.
+// parseFlags runs the flag set of a command without arguments: -h prints the
+// usage and exits 0, a bad flag or an argument 2.
 func parseFlags(set *flag.FlagSet, text string, args []string, stdout, stderr io.Writer) (code int, done bool) {
+	_, code, done = parseArgs(set, text, 0, args, stdout, stderr)
+	return code, done
+}
+
+// parseArgs is parseFlags for a command that takes one argument at most; flags may
+// stand before and behind them, as nearly everywhere but in package flag.
+func parseArgs(set *flag.FlagSet, text string, most int, args []string, stdout, stderr io.Writer) (got []string, code int, done bool) {
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
-	err := set.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, text)
-		return 0, true
-	case err != nil:
-		complain(stderr, err.Error(), "atm-agent-mcp help "+set.Name()+" lists the flags")
-		return 2, true
-	case set.NArg() > 0:
-		complain(stderr, fmt.Sprintf("%s takes no argument %q", set.Name(), set.Arg(0)), "atm-agent-mcp help "+set.Name()+" lists the flags")
-		return 2, true
+	hint := "atm-agent-mcp help " + set.Name() + " lists the flags"
+	for {
+		err := set.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			fmt.Fprint(stdout, text)
+			return nil, 0, true
+		case err != nil:
+			complain(stderr, err.Error(), hint+nearestFlag(set, err))
+			return nil, 2, true
+		case set.NArg() == 0:
+			return got, 0, false
+		case len(got) == most:
+			what := fmt.Sprintf("%s takes no argument %q", set.Name(), set.Arg(0))
+			if most > 0 {
+				what = fmt.Sprintf("%s takes one argument, and then %q", set.Name(), set.Arg(0))
+			}
+			complain(stderr, what, hint)
+			return nil, 2, true
+		}
+		got, args = append(got, set.Arg(0)), set.Args()[1:]
 	}
-	return 0, false
+}
+
+// nearestFlag ends a hint with what a mistyped flag most likely means.
+func nearestFlag(set *flag.FlagSet, err error) string {
+	word, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return ""
+	}
+	var names []string
+	set.VisitAll(func(f *flag.Flag) { names = append(names, "--"+f.Name) })
+	return didYouMean("--"+strings.TrimLeft(word, "-"), names)
 }
 
 // complain is how people are told that something is wrong.

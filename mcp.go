@@ -43,11 +43,12 @@ type mcpOptions struct {
 // mcpFront serves one MCP client on stdio.
 type mcpFront struct {
 	mcpOptions
-	p      *peer
-	tools  []tool
-	list   json.RawMessage              // the tools as tools/list shows them, made once
-	legacy atomic.Pointer[legacyClient] // nil until an initialize was answered
-	wg     sync.WaitGroup               // goroutines of spawn
+	p       *peer
+	tools   []tool
+	list    json.RawMessage              // the tools as tools/list shows them, made once
+	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
+	wg      sync.WaitGroup               // goroutines of spawn
+	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
 
 	mu         sync.Mutex // guards the fields below and those of every call
 	open       map[string]*mcpCall
@@ -56,6 +57,9 @@ type mcpFront struct {
 	lastWaiter waiterID
 	closing    bool
 }
+
+// scratchMax is how large a buffer for events may be kept.
+const scratchMax = 16 << 10
 
 // callStage is how far a request has come on its way to the hub.
 type callStage int
@@ -330,10 +334,10 @@ func (f *mcpFront) caller(w waiterID) *mcpCall {
 
 // event implements front: progress for the caller, codex/event for those who
 // take it.
-func (f *mcpFront) event(a agentRef, w waiterID, e event) bool {
+func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	c := f.caller(w)
 	if c != nil {
-		c.prog.note(a, &e)
+		c.prog.note(a, e)
 		if e.kind == evItem && e.phase == "completed" && e.body != nil && e.body.kind == "agentMessage" &&
 			e.body.phase != "commentary" && (e.thread == "" || e.thread == a.Thread) {
 			f.mu.Lock()
@@ -345,7 +349,11 @@ func (f *mcpFront) event(a agentRef, w waiterID, e event) bool {
 	if l == nil || !l.forwards || c != nil && c.modern {
 		return true
 	}
-	x := codexEvents{a: a, e: &e, send: func(rec []byte) bool { return f.p.write(rec, !e.must) }}
+	x, _ := f.scratch.Get().(*codexEvents)
+	if x == nil {
+		x = &codexEvents{send: f.p.write}
+	}
+	x.a, x.e = a, e
 	if c != nil {
 		x.request = c.id
 		if e.kind == evEnded {
@@ -354,7 +362,12 @@ func (f *mcpFront) event(a agentRef, w waiterID, e event) bool {
 			f.mu.Unlock()
 		}
 	}
-	return x.forward()
+	ok := x.forward()
+	*x = codexEvents{send: x.send, buf: x.buf}
+	if cap(x.buf) <= scratchMax {
+		f.scratch.Put(x)
+	}
+	return ok
 }
 
 // done implements front: the one answer to a waiter.

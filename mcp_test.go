@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Row by row, the table of wire/mcp.md section 1: initialize.
+// Row by row, what an initialize may look like.
 func TestInitializeAnswersEveryVersion(t *testing.T) {
 	for _, c := range []struct{ asked, want string }{
 		{"2024-11-05", "2024-11-05"}, {"2025-03-26", "2025-03-26"}, {"2025-06-18", "2025-06-18"}, {"2025-11-25", "2025-11-25"},

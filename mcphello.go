@@ -55,6 +55,7 @@ Good to know:
 type mcpParams struct {
 	meta, name, arguments, cursor json.RawMessage
 	modern                        bool
+	retry                         bool // brings a requestState or inputResponses
 }
 
 // readParams finds the parameters and the era of a request. An error is one
@@ -66,6 +67,8 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	}
 	err := eachField(raw, func(key string, val json.RawMessage) bool {
 		switch key {
+		case "requestState", "inputResponses":
+			p.retry = true
 		case "_meta":
 			p.meta = val
 		case "name":

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -117,29 +118,6 @@ func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
 	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
 }
 
-// status is the word of agent_sessions for a session that ended so.
-func (e ending) status() string {
-	switch e {
-	case endPark:
-		return "parked"
-	case endShutdown, endGone:
-		return "stale"
-	case endClose:
-		return "closed"
-	case endBroken:
-		return "broken"
-	case endNone, endFailed:
-	}
-	return ""
-}
-
-func (e ending) String() string {
-	if e == endFailed {
-		return "could not be opened"
-	}
-	return e.status()
-}
-
 // opener makes sessions ready. Its methods wait: they run in the hub's
 // goroutines.
 type opener struct {
@@ -180,48 +158,84 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 	if p.rec.StartedAt.IsZero() {
 		p.rec.StartedAt = time.Now().UTC()
 	}
-	mergeOptions(&p.rec.Settings, req.options)
-	if req.role != "" {
-		p.rec.Role = req.role
-	} else if p.rec.Role == "" {
-		p.rec.Role = o.h.cfg.defaultRole
-	}
-	if req.tag != "" {
-		p.rec.Tag = req.tag
-	}
-	var asRole role
-	if p.rec.Role != "" {
-		var err error
-		if asRole, err = o.h.cfg.role(p.rec.Role); err != nil {
-			return fail(proxyError(codeInvalidSession, err.Error(), "role", p.rec.Role))
-		}
-	}
-	cwd, err := o.cwdFor(req.cwd, p.rec.CWD)
+	asRole, err := o.shape(&p.rec, req)
 	if err != nil {
 		return fail(err)
 	}
-	p.rec.CWD = cwd
 
+	// The child first: a call that is cancelled while it starts must not keep a
+	// name from the next one (FR-20.1).
+	if p.be, err = o.h.child.ready(o.h.life); err != nil {
+		return fail(err)
+	}
 	if err := o.takeName(s, p, req); err != nil {
 		return fail(err)
 	}
 	if p.rec.BackendID != "" {
 		lock, err := o.h.reg.lockThread(p.rec.BackendID, s.agentID)
 		if err != nil {
-			return fail(heldError(err, p.rec.Identity, ""))
+			return fail(heldError(err, p.rec.AgentID, p.rec.Identity, ""))
 		}
 		p.tlock = lock
 		if err := o.latest(p, req); err != nil {
 			return fail(err)
 		}
 	}
-	if p.be, err = o.h.child.ready(o.h.life); err != nil {
-		return fail(err)
-	}
 	if err := o.settle(p, asRole); err != nil {
 		return fail(err)
 	}
 	return p
+}
+
+// shape puts what a call asks for into a session's record.
+func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError) {
+	mergeOptions(&rec.Settings, req.options)
+	if req.role != "" {
+		rec.Role = req.role
+	} else if rec.Role == "" {
+		rec.Role = o.h.cfg.defaultRole
+	}
+	if req.tag != "" {
+		rec.Tag = req.tag
+	}
+	if rec.Role != "" {
+		var rerr error
+		if asRole, rerr = o.h.cfg.role(rec.Role); rerr != nil {
+			return asRole, proxyError(codeInvalidSession, rerr.Error(), "role", rec.Role)
+		}
+	}
+	rec.CWD, err = o.cwdFor(req.cwd, rec.CWD)
+	return asRole, err
+}
+
+// vet finds what is wrong with a call that reshapes an open session, before
+// that session is set aside for it: a mistake must not cost an agent its name.
+func (o *opener) vet(agentID string, req turnRequest) *rpcError {
+	rec := record{Identity: req.identity}
+	if was := o.h.book.record(agentID); was != nil {
+		rec = *was
+	}
+	if _, err := o.shape(&rec, req); err != nil {
+		return err
+	}
+	be, err := o.h.child.ready(o.h.life)
+	if err != nil {
+		return err
+	}
+	if p := rec.Settings.Profile; p != "" && be.info().atLeast(148) {
+		if _, err := loadProfile(codexHomeDir(o.h.cfg.home), p); err != nil {
+			return err
+		}
+	}
+	if _, err := expandConfig(rec.Settings.Config); err != nil {
+		return proxyError(codeInvalidSession, err.Error())
+	}
+	if req.identity != "" && !strings.EqualFold(req.identity, rec.Identity) {
+		if holder, pid, held := o.h.reg.holder(req.identity); held {
+			return heldError(&leaseHeld{identity: req.identity, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, req.identity, o.h.reg.freeIdentity(req.identity))
+		}
+	}
+	return nil
 }
 
 // latest reads the record again, now that nobody else can write it: another
@@ -265,6 +279,9 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	<-o.tried // a first call may come while the process before us still holds the name
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.h.holds(s) {
+		return proxyError(codeSessionClosed, "the call was cancelled before its session was open")
+	}
 	if err := o.makeRoom(); err != nil {
 		return err
 	}
@@ -272,7 +289,7 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	if !implied {
 		l, err := o.leaseWith(name, s.agentID)
 		if err != nil {
-			return heldError(err, name, o.h.reg.freeIdentity(name))
+			return heldError(err, p.rec.AgentID, name, o.h.reg.freeIdentity(name))
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
 	} else {
@@ -282,7 +299,7 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 			l, err = o.h.reg.acquireFree(name, s.agentID)
 		}
 		if err != nil {
-			return heldError(err, name, "")
+			return heldError(err, p.rec.AgentID, name, "")
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, l.name, true
 	}
@@ -324,10 +341,14 @@ func (o *opener) leaseWith(name, agentID string) (*lease, error) {
 		r = nil
 	}
 	o.h.mu.Unlock()
-	if r != nil {
-		return r, r.assign(agentID)
+	if r == nil {
+		return o.h.reg.acquire(name, agentID)
 	}
-	return o.h.reg.acquire(name, agentID)
+	if err := r.assign(agentID); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
 }
 
 // reserve leases --identity at start, trying for 2 s: a client that restarts
@@ -426,7 +447,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
 		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
-		Recover: p.rec.Status == "broken"}
+		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
 	p.told = facts
 	if p.revived && !p.adopted {
 		p.told = contextFacts{}
@@ -466,7 +487,7 @@ func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, fact
 func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	lock, err := o.h.reg.lockThread(thread, agentID)
 	if err != nil {
-		return heldError(err, p.rec.Identity, "")
+		return heldError(err, p.rec.AgentID, p.rec.Identity, "")
 	}
 	p.unlockThread()
 	p.tlock, p.rec.BackendID = lock, thread
@@ -481,11 +502,13 @@ func (o *opener) reopen(s *session) { s.reopened(o.h.child.ready(o.h.life)) }
 
 // heldError says who holds an identity or a thread, and a free name if there
 // is one.
-func heldError(err error, identity, free string) *rpcError {
+func heldError(err error, agentID, identity, free string) *rpcError {
 	var name *leaseHeld
 	if errors.As(err, &name) {
 		msg := name.Error()
 		switch {
+		case name.agentID == agentID && agentID != "":
+			msg += "; continue it from there, or close it there first"
 		case free != "" && name.agentID == "":
 			msg += fmt.Sprintf("; identity %q is free", free)
 		case free != "":

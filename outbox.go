@@ -23,6 +23,9 @@ type outbox struct {
 	chunks  [][]byte // framed records not yet taken by the writer
 	spare   []byte   // one empty chunk kept for the next record
 	waiting int      // bytes in chunks and in the writer's hand
+	ready   bool     // what waits is to be written now
+	pausing bool     // pause runs
+	pause   *time.Timer
 	closed  bool
 	dead    bool // a write failed: everything is dropped from now on
 }
@@ -31,10 +34,20 @@ type outbox struct {
 // by no more at a time, so a stalled reader costs the budget and not twice.
 const chunkSize = 64 << 10
 
+// A record that may be dropped (a delta, nearly all there is) may as well wait
+// a moment for the next one: a write and the other side's waking cost more than
+// all else about it. Any other record, or lazySize of them, takes it along.
+const (
+	lazyPause = 200 * time.Microsecond
+	lazySize  = 16 << 10
+)
+
 // newOutbox starts the writing goroutine; close ends it. onErr may be nil.
 func newOutbox(w io.Writer, budget int, onErr func(error)) *outbox {
 	o := &outbox{w: w, budget: budget, onErr: onErr, done: make(chan struct{})}
 	o.wake.L = &o.mu
+	o.pause = time.AfterFunc(time.Hour, o.paused)
+	o.pause.Stop()
 	go o.run()
 	return o
 }
@@ -63,8 +76,24 @@ func (o *outbox) put(rec []byte, mode framing, droppable bool) bool {
 	before := len(o.chunks[last])
 	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
 	o.waiting += len(o.chunks[last]) - before
-	o.wake.Signal()
+	switch {
+	case !droppable || last > 0 || len(o.chunks[0]) >= lazySize:
+		o.ready = true
+		o.wake.Signal()
+	case !o.pausing:
+		o.pausing = true
+		o.pause.Reset(lazyPause)
+	}
 	return true
+}
+
+// paused is the timer: what waits has waited long enough.
+func (o *outbox) paused() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pausing = false
+	o.ready = len(o.chunks) > 0
+	o.wake.Signal()
 }
 
 // size is how many bytes wait for the other side.
@@ -75,12 +104,13 @@ func (o *outbox) size() int {
 }
 
 // run is the writing goroutine. It writes all that waits in few calls, so a
-// burst costs little and a lone record waits for nothing.
+// burst costs little and a lone answer waits for nothing.
 func (o *outbox) run() {
 	defer close(o.done)
+	defer o.pause.Stop()
 	for {
 		o.mu.Lock()
-		for len(o.chunks) == 0 && !o.closed {
+		for !o.ready && !o.closed {
 			o.wake.Wait()
 		}
 		if len(o.chunks) == 0 {
@@ -90,6 +120,7 @@ func (o *outbox) run() {
 		chunk := o.chunks[0]
 		o.chunks[0] = nil
 		o.chunks = o.chunks[1:]
+		o.ready = len(o.chunks) > 0
 		o.mu.Unlock()
 
 		_, err := o.w.Write(chunk)

@@ -134,7 +134,7 @@ type directories struct {
 	teamsRoot, sessionsRoot string
 }
 
-// findDirectories: ATM goes by ATM_HOME, Claude Code by CLAUDE_CONFIG_DIR (wire/atm-files.md 1).
+// findDirectories: ATM goes by ATM_HOME, Claude Code by CLAUDE_CONFIG_DIR.
 func findDirectories(env func(string) string, cwd string) (directories, error) {
 	var d directories
 	var err error

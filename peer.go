@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -106,16 +107,21 @@ func (m *message) isResponse() bool { return m.method == "" }
 
 // parseMessage reads one record that is already known to be valid JSON. The
 // error text says what makes it no JSON-RPC message.
-func parseMessage(rec []byte) (message, error) {
+func parseMessage(rec []byte) (message, error) { return parseMessageAfter("", rec) }
+
+// parseMessageAfter is parseMessage for a record behind one with the method
+// last: in a run of deltas they share the string.
+func parseMessageAfter(last string, rec []byte) (message, error) {
 	var m message
 	var hasResult, hasError, badMethod, badVersion bool
-	err := eachField(rec, func(key string, val json.RawMessage) bool {
-		switch key {
+	f := fieldsOf(rec)
+	for f.next() {
+		switch val := json.RawMessage(f.val); string(f.key) {
 		case "id":
 			m.id = val
 		case "method":
 			var ok bool
-			m.method, ok = rawString(val)
+			m.method, ok = rawStringLike(val, last)
 			badMethod = !ok || m.method == ""
 		case "params":
 			m.params = val
@@ -133,10 +139,9 @@ func parseMessage(rec []byte) (message, error) {
 			m.version = string(val) == `"2.0"`
 			badVersion = !m.version
 		}
-		return true
-	})
+	}
 	switch {
-	case err != nil:
+	case f.bad:
 		return m, errors.New("a JSON-RPC message is an object")
 	case badMethod:
 		return m, errors.New("method is not a non-empty string")
@@ -180,12 +185,12 @@ type call struct {
 
 // peerOptions are fixed at birth.
 type peerOptions struct {
-	mode        framing // framingUnknown: detect and answer in kind
-	noVersion   bool    // leave "jsonrpc" out (towards app-server)
-	strict      bool    // upstream: bad JSON and non-messages are answered with an error
-	maxInFlight int     // calls open at once, 0 = no limit
-	budget      int     // bytes that may wait for the writer before droppable records are dropped
-	handle      func(*message)
+	mode        framing                      // framingUnknown: detect and answer in kind
+	noVersion   bool                         // leave "jsonrpc" out (towards app-server)
+	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
+	maxInFlight int                          // calls open at once, 0 = no limit
+	budget      int                          // bytes that may wait for the writer before droppable records are dropped
+	handle      func(*message)               // a notification's message is valid during the call only
 	batch       func(rec []byte) bool        // takes a record that is a JSON array; false refuses it
 	trace       func(dir string, rec []byte) // nil unless frames are logged
 	onWriteErr  func(error)                  // the other side no longer reads
@@ -195,8 +200,9 @@ type peerOptions struct {
 // goroutine; nothing blocks.
 type peer struct {
 	peerOptions
-	fr  *frameReader
-	out *outbox
+	fr   *frameReader
+	out  *outbox
+	note message // the reading goroutine's: the last notification
 
 	mu      sync.Mutex // guards the fields below
 	nextID  int64
@@ -223,6 +229,12 @@ func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
 // fail with errPeerGone before it returns.
 func (p *peer) run() error {
 	for {
+		if p.fr.drained() {
+			// Whoever was handed something goes first. A read of stdin would
+			// keep this thread from it until another one was woken, which
+			// takes longer than a reply may.
+			runtime.Gosched()
+		}
 		rec, err := p.fr.read()
 		if err != nil {
 			var long *recordTooLong
@@ -267,7 +279,7 @@ func (p *peer) take(rec []byte) {
 		}
 		return
 	}
-	m, err := parseMessage(rec)
+	m, err := parseMessageAfter(p.note.method, rec)
 	if err == nil && p.strict && !m.version {
 		err = errors.New(`jsonrpc is not "2.0"`)
 	}
@@ -281,7 +293,13 @@ func (p *peer) take(rec []byte) {
 		p.answered(&m)
 		return
 	}
-	p.handle(&m)
+	if !m.isRequest() {
+		p.note = m
+		p.handle(&p.note)
+		return
+	}
+	req := m
+	p.handle(&req)
 }
 
 func (p *peer) answered(m *message) {

@@ -3,7 +3,7 @@ package main
 // policy.go owns what a session may do: from a call's arguments, its profile,
 // its role, our configuration and the user's own Codex configuration it makes
 // the complete settings of a turn and the config that a thread is started
-// with. The hub calls it for every session and whenever one of these changes.
+// with. opening.go calls it whenever a session gets its place.
 // It must never let anything pass the ceilings (--readonly, max_sandbox) nor
 // widen what the user's own Codex configuration narrowed. The trees are
 // overrides.go's, the meaning of their words codexconfig.go's. Only checkCwd

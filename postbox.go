@@ -4,7 +4,10 @@ package main
 // may put into without waiting and one goroutine takes from, all that has
 // come at once. Reading goroutines put here, so it must never block them.
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // letter is one thing for the session loop: an event of the child, or
 // something to do.
@@ -13,12 +16,14 @@ type letter struct {
 	do func()
 }
 
-// maxWaitingEvents is how many droppable events may wait in one postbox. It
-// is above any burst a child sends while a loop is scheduled out, and bounds
-// memory when it isn't.
-const maxWaitingEvents = 65536
+// maxWaitingEvents is how many letters may wait in all postboxes together
+// before droppable events are dropped. It is above any burst a child sends
+// while a loop is scheduled out, and bounds memory when ten agents flood.
+const maxWaitingEvents = 32768
 
 type postbox struct {
+	waiting *atomic.Int64 // letters in all postboxes that share it
+
 	mu      sync.Mutex // guards the fields below
 	wake    sync.Cond
 	letters []letter
@@ -26,8 +31,9 @@ type postbox struct {
 	dropped int64
 }
 
-func newPostbox() *postbox {
-	b := &postbox{}
+// newPostbox makes one of several postboxes that share the count waiting.
+func newPostbox(waiting *atomic.Int64) *postbox {
+	b := &postbox{waiting: waiting}
 	b.wake.L = &b.mu
 	return b
 }
@@ -44,11 +50,12 @@ func (b *postbox) put(l letter) bool {
 	if b.closed {
 		return false
 	}
-	if l.do == nil && l.ev.droppable() && len(b.letters) >= maxWaitingEvents {
+	if l.do == nil && l.ev.droppable() && b.waiting.Load() >= maxWaitingEvents {
 		b.dropped++
 		return true
 	}
 	b.letters = append(b.letters, l)
+	b.waiting.Add(1)
 	if len(b.letters) == 1 {
 		b.wake.Signal()
 	}
@@ -69,6 +76,7 @@ func (b *postbox) take(old []letter) []letter {
 	}
 	got := b.letters
 	b.letters = old[:0]
+	b.waiting.Add(-int64(len(got)))
 	return got
 }
 
@@ -79,6 +87,7 @@ func (b *postbox) close() []letter {
 	b.closed = true
 	rest := b.letters
 	b.letters = nil
+	b.waiting.Add(-int64(len(rest)))
 	return rest
 }
 

@@ -35,8 +35,8 @@ func progressOf(t *testing.T, rec json.RawMessage) (token string, n int, text st
 	return string(rawField(rec, "params", "progressToken")), p.Progress, p.Message
 }
 
-func runs(cmd string) event {
-	return event{kind: evItem, phase: "started", body: &itemBody{kind: "commandExecution", command: cmd}}
+func runs(cmd string) *event {
+	return &event{kind: evItem, phase: "started", body: &itemBody{kind: "commandExecution", command: cmd}}
 }
 
 func TestProgressPace(t *testing.T) {
@@ -60,7 +60,7 @@ func TestProgressPace(t *testing.T) {
 			}
 			expect(10*time.Second, "waiting for its turn (10s)") // queued behind another
 			time.Sleep(500 * time.Millisecond)
-			r.f.event(a, w, event{kind: evStarted, turn: "u"})
+			r.f.event(a, w, &event{kind: evStarted, turn: "u"})
 			expect(10500*time.Millisecond, "thinking") // as the turn starts
 			r.f.event(a, w, runs("/bin/bash -lc 'npm test'"))
 			r.f.event(a, w, runs("ls"))
@@ -71,7 +71,7 @@ func TestProgressPace(t *testing.T) {
 			expect(23500*time.Millisecond, "running `npm test` (10s)")
 			expect(33500*time.Millisecond, "running `npm test` (20s)")
 			for range 1000 {
-				r.f.event(a, w, event{kind: evDelta, phase: "answer", text: "x"})
+				r.f.event(a, w, &event{kind: evDelta, phase: "answer", text: "x"})
 			}
 			expect(34500*time.Millisecond, "writing the answer")
 			r.f.event(a, w, runs("pending change"))
@@ -91,7 +91,7 @@ func TestNoProgressAfterCancel(t *testing.T) {
 		r.hello("2025-06-18", "{}", "x")
 		a := agentRef{AgentID: "codex:a"}
 		w := startCall(r, false, "1", "7")
-		r.f.event(a, w, event{kind: evStarted})
+		r.f.event(a, w, &event{kind: evStarted})
 		if token, _, _ := progressOf(t, r.next()); token != "7" {
 			t.Errorf("token %s", token)
 		}
@@ -112,7 +112,7 @@ func TestNoProgressWithoutToken(t *testing.T) {
 		r.hello("2025-06-18", "{}", "x")
 		for _, token := range []string{"null", "{}", "true", "[1]"} {
 			w := startCall(r, false, "1", token)
-			r.f.event(agentRef{}, w, event{kind: evStarted})
+			r.f.event(agentRef{}, w, &event{kind: evStarted})
 			time.Sleep(time.Minute)
 			r.quiet()
 			r.f.done(w, okTurn(""))
@@ -130,9 +130,9 @@ func TestActivities(t *testing.T) {
 		want string
 	}{
 		{event{kind: evStarted}, "thinking"},
-		{runs("/bin/bash -lc 'npm test'"), "running `npm test`"},
-		{runs("a\n\tb"), "running `a b`"},
-		{runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 80) + "…`"},
+		{*runs("/bin/bash -lc 'npm test'"), "running `npm test`"},
+		{*runs("a\n\tb"), "running `a b`"},
+		{*runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 80) + "…`"},
 		{item("completed", itemBody{kind: "commandExecution"}), "thinking"},
 		{item("started", itemBody{kind: "fileChange", files: make([]fileChange, 3)}), "editing 3 files"},
 		{item("started", itemBody{kind: "fileChange", files: []fileChange{{path: "/a/b.go"}}}), "editing b.go"},

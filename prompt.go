@@ -1,7 +1,7 @@
 package main
 
 // The words this program adds to what a model reads: developer instructions, context blocks, the block a session is
-// resumed with. Facts in, text out; session.go and tools.go call it and decide when. Nothing here looks at the disk
+// resumed with. Facts in, text out; opening.go and sessionturn.go call it and decide when. Nothing here looks at the disk
 // but loadPromptFile. The caller's own text is never changed, and no fact (a branch, a path, a name) may end the
 // block it stands in or pass for a line of it: facts are JSON strings with <, > and & escaped.
 
@@ -73,7 +73,7 @@ func sessionContext(f contextFacts) string {
 }
 
 // contextChange is the block in front of a reply's prompt, and whether there is anything to say: Codex takes no
-// developer instructions on a reply (FR-2.6; design.md, "Context on replies"). A detached HEAD that moves on is no
+// developer instructions on a reply (FR-2.6). A detached HEAD that moves on is no
 // change of branch: an agent that commits there would be told its own commits.
 func contextChange(old, new contextFacts) (string, bool) {
 	var b strings.Builder

@@ -25,6 +25,10 @@ const (
 	// memoryLimit is what the collector works towards: twice the output
 	// budget plus what sessions need.
 	memoryLimit = 56 << 20
+	// gcPercent: the live heap is about a megabyte, so the collector's floor,
+	// 4 MB at 100, decides how often it runs. 200 makes that seldom enough for
+	// a turn not to meet it, and ten sessions still live in 15 MB.
+	gcPercent = 200
 )
 
 // proxyIO is where a proxy speaks: the client's stream and stderr for people.
@@ -49,7 +53,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	for _, w := range cfg.warnings {
 		log.Warn(w)
 	}
-	debug.SetGCPercent(50) // small and steady beats fast: ten sessions live in 15 MB
+	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	surviveSIGPIPE()
 
@@ -107,13 +111,20 @@ func signalNumber(s os.Signal) syscall.Signal {
 }
 
 // newProxyHub makes a hub over the files and the codex of cfg, without a
-// front. The caller closes the audit log and the registry after hub.stop.
+// front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
 	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
+	h.child.spawn = codexSpawner(cfg, log, trace)
+	return h, audit
+}
+
+// codexSpawner is how a child is started: the codex of cfg, by the backend of
+// cfg. doctor starts one the same way.
+func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) func(context.Context, func(*childDeath)) (backend, error) {
 	probe := &childProbe{}
-	h.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
+	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
 		switch {
 		case err != nil:
@@ -126,7 +137,6 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 		}
 		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
 	}
-	return h, audit
 }
 
 // missingBackend says what a binary lacks and what to do about it.

@@ -2,7 +2,7 @@ package main
 
 // One session as it is kept on disk: agent-sessions/<team>/.records/<suffix>.json,
 // and the agent_id that names it. Pure: bytes and values, no files.
-// Called by registry.go for reading and writing; session.go fills records in.
+// Called by registry.go for reading and writing; opening.go fills records in.
 // Never loses a field it doesn't know: a newer version's record that we rewrite
 // keeps them, at the top and inside settings and digest.
 
@@ -29,7 +29,7 @@ const (
 	maxRecordedErrors = 4 << 10
 )
 
-// The status words of design.md.
+// The status words that agent_sessions shows.
 const (
 	statusBusy   = "busy"
 	statusIdle   = "idle"

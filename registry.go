@@ -2,8 +2,8 @@ package main
 
 // The sessions on disk: one record file each, which is the truth. Leases and
 // thread locks (lease.go) and the writing (writer.go, disk.go) are parts.
-// Called by session.go at every transition, by tools.go for lists, and by the
-// composition root, which flushes and closes it.
+// Called by ledger.go at every transition and at the end, by the hub for lists
+// and by the commands that show sessions.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in
 // memory (a transition costs the same however many there are), and never
 // overwrites a file it can't read: that is set aside.
@@ -74,7 +74,7 @@ func (r *registry) save(rec record) error {
 	return nil
 }
 
-// saveLater has the record written within a millisecond and returns at once:
+// saveLater has the record written within a few milliseconds and returns at once:
 // for every other transition. A failure is told on stderr, once. Whichever of
 // save and saveLater was called last is what stays.
 func (r *registry) saveLater(rec record) {
@@ -223,6 +223,80 @@ func (r *registry) markIfGone(seen *record) (bool, error) {
 		return false, err
 	}
 	return true, nil
+}
+
+// errAlive refuses to remove a session that some process has, or may have.
+var errAlive = errors.New("a running process holds it")
+
+// remove deletes the record of a session that nobody holds, its summary and
+// its kept answers. keepDir spares the latter, for a record that shares its
+// directory. It holds the session's locks meanwhile and looks again under them.
+// Nothing else in that directory is touched, nor anything outside of it,
+// whatever the record says.
+func (r *registry) remove(seen record, keepDir bool) error {
+	release, gone := r.holdIfGone(seen.AgentID, seen.Identity, seen.BackendID)
+	if !gone {
+		return errAlive
+	}
+	defer release()
+	rec, err := r.readRecord(seen.AgentID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another did the same
+	}
+	if err != nil {
+		return fmt.Errorf("removing session %s: %w", seen.AgentID, err)
+	}
+	if rec.Status != seen.Status || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID || !rec.LastActive.Equal(seen.LastActive) {
+		return errAlive // it was used since; these needn't be its locks any more
+	}
+	if !keepDir {
+		if err := r.removeSummary(rec.SummaryDir); err != nil {
+			return fmt.Errorf("removing the summary of %s: %w", seen.AgentID, err)
+		}
+	}
+	// Last: what is left of an attempt that failed can still be found and removed.
+	if err := os.Remove(r.recordPath(seen.AgentID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing record of %s: %w", seen.AgentID, err)
+	}
+	return nil
+}
+
+// removeSummary empties a session's directory of what we put there.
+func (r *registry) removeSummary(dir string) error {
+	// <team>/<identity>/<thread>; a person can edit a record, and so can a sync tool.
+	parts := strings.Split(filepath.ToSlash(dir), "/")
+	if len(parts) != 3 || parts[0] != r.team || !filepath.IsLocal(dir) || filepath.Clean(dir) != filepath.FromSlash(dir) {
+		return nil
+	}
+	root, err := os.OpenRoot(r.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(filepath.Join(dir, "summary.md")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := root.RemoveAll(filepath.Join(dir, "answers")); err != nil {
+		return err
+	}
+	root.Remove(dir) // not if somebody has put more there
+	return nil
+}
+
+// told is how a session stands now, in which process: one that is open by its
+// record and nobody's by its lease is stale, since its process died.
+func (r *registry) told(rec *record) (status string, interrupted bool, pid int) {
+	if rec.Status == statusClosed {
+		return rec.Status, rec.Interrupted, 0 // the commonest; saves a look at its lock
+	}
+	by, pid, held := r.holder(rec.Identity)
+	switch {
+	case held && (by == rec.AgentID || by == ""): // without an agent yet: it may be about to be this one's
+		return rec.Status, rec.Interrupted, pid
+	case rec.Status == statusBusy || rec.Status == statusIdle:
+		return statusStale, rec.Status == statusBusy, 0
+	}
+	return rec.Status, rec.Interrupted, 0
 }
 
 // setIndex replaces the instance's index by these open sessions, in a moment and

@@ -492,6 +492,26 @@ func TestMarkStaleRacesWithReviving(t *testing.T) {
 	}
 }
 
+// A new session may have the name of one whose process died: that one was told
+// to be idle for as long as the other lived.
+func TestADeadSessionsNameMayBeAnothers(t *testing.T) {
+	r, _ := newTestRegistry(t, true)
+	dead := record{AgentID: r.newAgentID(), Identity: "codex", Team: r.team, Status: statusBusy}
+	if status, interrupted, pid := r.told(&dead); status != statusStale || !interrupted || pid != 0 {
+		t.Errorf("held by nobody: %s, interrupted %v, pid %d", status, interrupted, pid)
+	}
+	l := mustAcquire(t, r.leases, "codex", dead.AgentID)
+	if status, interrupted, pid := r.told(&dead); status != statusBusy || interrupted || pid != os.Getpid() {
+		t.Errorf("held by itself: %s, interrupted %v, pid %d", status, interrupted, pid)
+	}
+	if err := l.assign(r.newAgentID()); err != nil {
+		t.Fatal(err)
+	}
+	if status, interrupted, pid := r.told(&dead); status != statusStale || !interrupted || pid != 0 {
+		t.Errorf("held by another: %s, interrupted %v, pid %d", status, interrupted, pid)
+	}
+}
+
 // BenchmarkRecordTransition is one transition of one session, index included,
 // beside so many kept ones: what the session waits for (saveLater), and until
 // the record is in its file (save). Neither may grow with the number.

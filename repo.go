@@ -1,7 +1,7 @@
 package main
 
 // What is known of the git repository around a directory, read straight from .git: a subprocess on the turn path
-// costs more than the whole turn may (design.md, invariant 6). A session keeps one repoCache and asks it before every
+// costs more than the whole turn may. A session keeps one repoCache and asks it before every
 // turn; prompt.go puts the answer into words. Nothing here fails: whatever can't be understood is left out, as null.
 // Reads are bounded, nothing is written, and no value is trusted to be harmless text: who prints it, quotes it.
 

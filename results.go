@@ -83,8 +83,12 @@ func ended(turnStatus string) string {
 
 func aboutFailure(r *turnResult) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; codex-reply with agent_id %s continues it.",
-		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, r.AgentID)
+	tool := "codex-reply"
+	if r.Status == "closed" || r.Status == "broken" { // codex-reply refuses those
+		tool = "codex"
+	}
+	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
+		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, r.AgentID)
 	for _, d := range r.Declined {
 		fmt.Fprintf(&b, " Declined (%s): %s.", d.Reason, shorten(d.Action, 200))
 	}

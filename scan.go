@@ -1,9 +1,9 @@
 package main
 
 // scan.go owns the reading of raw JSON without reflection: validity, the
-// fields of an object, strings in and out. Every frame passes here, thousands
-// a second, and most of each one is forwarded as it is. It is pure; peer.go,
-// the drivers and the fronts call it. It must never accept what
+// fields of an object, the elements of an array; rawstring.go has the strings.
+// Every frame passes here, thousands a second, and most of each one is
+// forwarded as it is. It is pure; peer.go, the drivers and the fronts call it. It must never accept what
 // encoding/json.Valid refuses, or the other way round.
 
 import (
@@ -144,79 +144,97 @@ func scanNumber(b []byte, i int) (int, bool) {
 	return i, true
 }
 
-func scanString(b []byte, i int) (int, bool) {
-	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1, true
-		case c < 0x20:
-			return i, false
-		case c == '\\':
-			i++
-			if i >= len(b) {
-				return i, false
-			}
-			switch b[i] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				if len(b)-i < 5 {
-					return i, false
-				}
-				for _, h := range b[i+1 : i+5] {
-					if !(h >= '0' && h <= '9' || h >= 'a' && h <= 'f' || h >= 'A' && h <= 'F') {
-						return i, false
-					}
-				}
-				i += 4
-			default:
-				return i, false
-			}
-		}
+// fields walks over the fields of an object. The zero value is done.
+type fields struct {
+	b        []byte
+	i        int
+	key, val []byte // decoded, and raw
+	bad      bool   // b is no object, or not whole
+}
+
+// fieldsOf begins to walk over obj, which must be valid JSON where the values
+// matter.
+func fieldsOf(obj []byte) fields {
+	f := fields{b: obj, i: skipSpace(obj, 0)}
+	if f.i >= len(obj) || obj[f.i] != '{' {
+		f.bad = true
+		return f
 	}
-	return i, false
+	f.i = skipSpace(obj, f.i+1)
+	if f.i < len(obj) && obj[f.i] == '}' {
+		f.b = nil
+	}
+	return f
+}
+
+// next goes to the next field. false: there is none, or f.bad.
+func (f *fields) next() bool {
+	b, i := f.b, f.i
+	if f.bad || b == nil {
+		return false
+	}
+	f.bad = true
+	if i >= len(b) || b[i] != '"' {
+		return false
+	}
+	end, ok := scanString(b, i)
+	if !ok {
+		return false
+	}
+	if f.key = b[i+1 : end-1]; bytes.IndexByte(f.key, '\\') >= 0 {
+		f.key = []byte(unescaped(f.key))
+	}
+	i = skipSpace(b, end)
+	if i >= len(b) || b[i] != ':' {
+		return false
+	}
+	i = skipSpace(b, i+1)
+	if end, ok = scanValue(b, i, 0); !ok {
+		return false
+	}
+	f.val = b[i:end:end]
+	i = skipSpace(b, end)
+	switch {
+	case i < len(b) && b[i] == ',':
+		f.i, f.bad = skipSpace(b, i+1), false
+	case i < len(b) && b[i] == '}':
+		f.b, f.bad = nil, false
+	}
+	return true
 }
 
 // eachField calls f with every key (unquoted) and raw value of the object
 // obj, in order, until f returns false. It returns errBadJSON when obj isn't
 // an object. obj must be valid JSON where the values matter.
 func eachField(obj []byte, f func(key string, val json.RawMessage) bool) error {
-	i := skipSpace(obj, 0)
-	if i >= len(obj) || obj[i] != '{' {
-		return errBadJSON
-	}
-	i = skipSpace(obj, i+1)
-	for i < len(obj) && obj[i] == '"' {
-		end, ok := scanString(obj, i)
-		if !ok {
-			return errBadJSON
-		}
-		key := obj[i:end]
-		i = skipSpace(obj, end)
-		if i >= len(obj) || obj[i] != ':' {
-			return errBadJSON
-		}
-		i = skipSpace(obj, i+1)
-		if end, ok = scanValue(obj, i, 0); !ok {
-			return errBadJSON
-		}
-		name := string(key[1 : len(key)-1])
-		if bytes.IndexByte(key, '\\') >= 0 {
-			name, _ = rawString(key)
-		}
-		if !f(name, json.RawMessage(obj[i:end:end])) {
+	w := fieldsOf(obj)
+	for w.next() {
+		if !f(string(w.key), w.val) {
 			return nil
 		}
-		i = skipSpace(obj, end)
-		if i < len(obj) && obj[i] == ',' {
-			i = skipSpace(obj, i+1)
-			continue
-		}
-		break
 	}
-	if i >= len(obj) || obj[i] != '}' {
+	if w.bad {
 		return errBadJSON
 	}
 	return nil
+}
+
+// eachElement calls f with every element of a raw array.
+func eachElement(arr json.RawMessage, f func(json.RawMessage)) {
+	i := skipSpace(arr, 0)
+	if i >= len(arr) || arr[i] != '[' {
+		return
+	}
+	for i = skipSpace(arr, i+1); i < len(arr) && arr[i] != ']'; i = skipSpace(arr, i) {
+		end, ok := scanValue(arr, i, 0)
+		if !ok {
+			return
+		}
+		f(json.RawMessage(arr[i:end:end]))
+		if i = skipSpace(arr, end); i < len(arr) && arr[i] == ',' {
+			i++
+		}
+	}
 }
 
 // rawField returns the raw value at a path of keys, nil if a step is missing
@@ -224,12 +242,11 @@ func eachField(obj []byte, f func(key string, val json.RawMessage) bool) error {
 func rawField(obj json.RawMessage, path ...string) json.RawMessage {
 	for _, name := range path {
 		var found json.RawMessage
-		_ = eachField(obj, func(key string, val json.RawMessage) bool {
-			if key == name {
-				found = val
+		for f := fieldsOf(obj); f.next(); { // the last of two equal keys counts, as in encoding/json
+			if string(f.key) == name {
+				found = f.val
 			}
-			return true // the last of two equal keys counts, as in encoding/json
-		})
+		}
 		if found == nil {
 			return nil
 		}
@@ -242,21 +259,6 @@ func rawField(obj json.RawMessage, path ...string) json.RawMessage {
 func stringField(obj json.RawMessage, path ...string) string {
 	s, _ := rawString(rawField(obj, path...))
 	return s
-}
-
-// rawString decodes a raw JSON string; false if raw is something else.
-func rawString(raw []byte) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return "", false
-	}
-	return s, true
 }
 
 // rawKind returns the first byte of a raw value: '{', '[', '"', 't', 'f',
@@ -275,53 +277,14 @@ func rawKind(raw []byte) byte {
 // isNull reports an absent or null value.
 func isNull(raw []byte) bool { k := rawKind(raw); return k == 0 || k == 'n' }
 
-// appendJSONString appends s as a JSON string, invalid UTF-8 replaced.
-func appendJSONString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
-		}
-		if c < utf8.RuneSelf {
-			dst = append(dst, s[from:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\n':
-				dst = append(dst, '\\', 'n')
-			case '\r':
-				dst = append(dst, '\\', 'r')
-			case '\t':
-				dst = append(dst, '\\', 't')
-			default:
-				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-			}
-			i++
-			from = i
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			dst = append(append(dst, s[from:i]...), "\uFFFD"...)
-			i++
-			from = i
-			continue
-		}
-		i += n
-	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
-}
-
 // toJSON marshals what we built ourselves, on one line, without HTML escapes.
 // A value that can't be marshalled is a broken invariant.
 func toJSON(v any) json.RawMessage {
 	if raw, ok := v.(json.RawMessage); ok {
 		return raw
+	}
+	if s, ok := v.(string); ok {
+		return appendJSONString(make([]byte, 0, len(s)+len(s)/8+2), s)
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -15,7 +15,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,12 +52,14 @@ func TestScripts(t *testing.T) {
 //	jsonfile [-lines] path pat   wait until the JSON matches (! does not match now);
 //	                             -lines: any line of JSONL; a glob: any of the files
 //	mkgit dir branch             a directory that is a git repository on that branch
+//	exitcode N prog args…        exec, and it must end with this code
 func scriptParams(t *testing.T, dir string) testscript.Params {
 	limit := waitLimit(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"waitfile": scriptWaitfile,
 		"jsonfile": scriptJSONFile,
 		"mkgit":    scriptMkgit,
+		"exitcode": scriptExitcode,
 	}
 	for name, cmd := range peerCommands() {
 		cmds[name] = cmd
@@ -227,6 +231,27 @@ func matchFiles(path string, lines bool, pattern any) (map[string]any, error) {
 func scriptMkgit(ts *testscript.TestScript, neg bool, args []string) {
 	args = scriptFlags(ts, neg, false, "mkgit dir branch", args, 2, 2, nil)
 	ts.Check(makeGitRepo(ts.MkAbs(args[0]), args[1]))
+}
+
+func scriptExitcode(ts *testscript.TestScript, neg bool, args []string) {
+	const usage = "exitcode N prog args…"
+	if neg || len(args) < 2 { // not scriptFlags: the flags are the program's
+		ts.Fatalf("usage: %s", usage)
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		ts.Fatalf("usage: %s", usage)
+	}
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%s ended with code %d, not %d", strings.Join(args[1:], " "), got, want)
+	}
 }
 
 // makeGitRepo writes what makes a directory a repository on an unborn branch.

@@ -24,8 +24,9 @@ const (
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
 	// event offers an event of a session to the client; w is the waiter of the
-	// turn it belongs to, 0 for none. false: it was dropped.
-	event(a agentRef, w waiterID, e event) bool
+	// turn it belongs to, 0 for none. e is valid during the call only. false: it
+	// was dropped.
+	event(a agentRef, w waiterID, e *event) bool
 	// ask puts an approval before the client. false: this client can't be
 	// asked, so the approval is declined at once.
 	ask(a agentRef, w waiterID, q approval) bool
@@ -80,7 +81,7 @@ type session struct {
 
 // newSession starts the loop of a session that the hub is about to open.
 func newSession(h *hub, agentID string) *session {
-	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(),
+	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
 		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: "busy", Team: h.cfg.team,
@@ -101,6 +102,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			s.rebind(t)
 			return
 		}
+		s.boundOpening(t)
 		s.carry(s.m.submit(t))
 	})
 }
@@ -131,11 +133,14 @@ func (s *session) loop() {
 	var letters []letter
 	for s.m.phase != phaseOver {
 		letters = s.box.take(letters)
+		now, told := time.Now(), false // told: there is more than deltas, whose publishing would cost more than they
 		for i := range letters {
 			if do := letters[i].do; do != nil {
 				do()
+				told = true
 			} else {
-				s.take(&letters[i].ev)
+				told = told || letters[i].ev.kind != evDelta || s.retrying()
+				s.take(&letters[i].ev, now)
 			}
 			if s.m.phase == phaseOver {
 				s.leave(letters[i+1:])
@@ -147,9 +152,17 @@ func (s *session) loop() {
 			s.opening = true
 			s.h.goWork(func() { s.h.opener.reopen(s) })
 		}
-		s.publish()
+		if told || s.dropped+s.box.lost() != s.shown.Load().Dropped {
+			s.publish()
+		}
 	}
 	s.leave(nil)
+}
+
+// retrying reports that the child's last word was of a retry, which its next
+// delta takes back.
+func (s *session) retrying() bool {
+	return s.m.cur != nil && s.m.cur.run != nil && s.m.cur.run.retry != ""
 }
 
 // leave runs what was posted before the postbox closed: every turn in there
@@ -176,7 +189,12 @@ func (s *session) sink(e event) { s.box.event(e) }
 // caller's.
 func (s *session) prepared(p *opening) bool {
 	return s.box.post(func() {
-		if s.m.phase == phaseOver || p.err != nil {
+		if s.m.phase == phaseOver {
+			p.release()
+			s.h.forget(s) // its name may have been entered after over took it out
+			return
+		}
+		if p.err != nil {
 			p.release()
 			s.openErr = p.err
 			s.carry(s.m.end(endFailed))
@@ -194,8 +212,7 @@ func (s *session) prepared(p *opening) bool {
 func (s *session) nextOp() opID { s.ops++; return s.ops }
 
 // take handles one event of the child.
-func (s *session) take(e *event) {
-	now := time.Now()
+func (s *session) take(e *event, now time.Time) {
 	cur := s.m.cur
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
@@ -254,7 +271,7 @@ func (s *session) tell(e *event, cur *turn) {
 	if cur != nil {
 		w = cur.waiter
 	}
-	if !s.h.front.event(*s.ref.Load(), w, *e) {
+	if !s.h.front.event(*s.ref.Load(), w, e) {
 		s.dropped++
 	}
 }
@@ -339,16 +356,18 @@ func (s *session) openRefused(err *backendError) {
 	}
 	if err.Held && p.spec.Thread != "" && s.held < heldTries {
 		s.held++
-		time.AfterFunc(heldPause, func() { s.box.post(s.openAgain) })
+		op := s.op
+		time.AfterFunc(heldPause, func() { s.box.post(func() { s.openAgain(op) }) })
 		return
 	}
 	s.openErr = childError("open the thread", err)
 	s.carry(s.m.end(endFailed))
 }
 
-// openAgain asks once more for a thread that another Codex had not let go yet.
-func (s *session) openAgain() {
-	if s.m.phase != phaseOver {
+// openAgain asks once more for a thread that another Codex had not let go yet,
+// unless the child of that open is gone and the next one is asked already.
+func (s *session) openAgain(op opID) {
+	if s.m.phase == phaseOpening && s.opening && s.op == op {
 		s.op = s.nextOp()
 		s.place.be.open(s.op, s.place.spec, s.sink)
 	}

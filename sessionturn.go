@@ -52,6 +52,22 @@ func (s *session) checkTime(t *turn) {
 	s.soon(t)
 }
 
+// boundOpening answers a caller whose timeout_secs is over while its session
+// still waits for Codex: the turn has not begun and never will.
+func (s *session) boundOpening(t *turn) {
+	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
+		return
+	}
+	time.AfterFunc(t.req.timeout, func() {
+		s.box.post(func() {
+			if s.m.phase == phaseOpening && s.m.drop(t) {
+				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or give it longer", t.req.timeout), "agent_id", s.agentID)})
+				s.lonely()
+			}
+		})
+	})
+}
+
 // alive restarts the inactivity clock after an approval was decided.
 func (s *session) alive() {
 	if s.m.cur != nil && s.m.cur.run != nil {
@@ -67,7 +83,7 @@ func (s *session) interrupt(t *turn) {
 		s.box.post(func() {
 			if s.m.cur == t {
 				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
-				s.carry(s.m.end(endBroken))
+				s.carry(s.m.giveUp())
 			}
 		})
 	})
@@ -111,8 +127,8 @@ func (s *session) finish(t *turn, how finishKind) {
 		if how != finishDropped {
 			s.answer(t, s.result(t, how))
 		}
-		if how == finishDropped && s.place == nil && len(s.m.queue) == 0 {
-			s.carry(s.m.end(endFailed)) // the call that wanted this session is gone
+		if how == finishDropped {
+			s.lonely()
 		}
 		return
 	}
@@ -137,6 +153,13 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.answer(t, s.result(t, how))
 	if s.m.phase != phaseOver {
 		s.save()
+	}
+}
+
+// lonely ends a session that has no place yet and that nobody wants any more.
+func (s *session) lonely() {
+	if s.place == nil && len(s.m.queue) == 0 {
+		s.carry(s.m.end(endFailed))
 	}
 }
 
@@ -216,6 +239,8 @@ func (s *session) asked(q *approval) {
 		why = "this kind of request is not known here"
 	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
 		why = "no turn is running"
+	case s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
+		why = "this server is read-only (--readonly or max_sandbox), whoever approves" // an approved command leaves the sandbox
 	case s.m.cur != nil:
 		w = s.m.cur.waiter
 	}
@@ -315,6 +340,9 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 	case finishBroken:
 		if t.stop == stopTimeout || t.stop == stopUnknown {
 			return timeoutError(s.agentID, t)
+		}
+		if s.m.ending == endClose || s.m.ending == endShutdown {
+			return nil
 		}
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", s.agentID, confirmLimit, s.agentID), id...)
 	case finishRebound, finishDropped:

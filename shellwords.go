@@ -2,7 +2,7 @@ package main
 
 // shellwords.go owns the splitting of the command lines that app-server gives
 // as one string (`/bin/bash -lc '…'`) into the words that codex/event and
-// elicitations carried (wire table: argv arrays can't be had otherwise). It is
+// elicitations carried (argv arrays can't be had otherwise). It is
 // pure. What it can't split it leaves whole; nothing is ever run from it.
 
 import (

@@ -168,6 +168,9 @@ func childError(what string, e *backendError) *rpcError {
 // childSays is an error whose words are the child's (NFR-6).
 func childSays(code int, msg string, e *backendError) *rpcError {
 	err := proxyError(code, msg)
+	if e.Code == 0 && e.Data == nil {
+		return err // our own words about the child
+	}
 	data := map[string]any{"error_source": "child", "name": codeName(code), "child_error": map[string]any{"code": e.Code, "message": e.Message}}
 	if e.Data != nil {
 		data["child_error"] = e.Data

@@ -207,7 +207,7 @@ func TestRenameOverAndSyncDir(t *testing.T) {
 	}
 }
 
-func TestIsTerminal(t *testing.T) {
+func TestTerminalWidth(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -219,12 +219,14 @@ func TestIsTerminal(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	if isTerminal(f) || isTerminal(r) {
-		t.Error("the null device or a pipe is said to be a terminal")
+	for _, f := range []*os.File{f, r} {
+		if _, ok := terminalWidth(f); ok {
+			t.Errorf("%s is said to be a terminal", f.Name())
+		}
 	}
 	if tty, err := os.Open("/dev/ptmx"); err == nil { // a pty master answers like a terminal on Linux
 		defer tty.Close()
-		if runtime.GOOS == "linux" && !isTerminal(tty) {
+		if _, ok := terminalWidth(tty); runtime.GOOS == "linux" && !ok {
 			t.Error("a pty is said to be no terminal")
 		}
 	}

@@ -3,10 +3,10 @@
 package main
 
 // What Linux and macOS are asked for directly: flock, process groups, how a
-// process ended, directory fsync. Together with sys_windows.go and the watch_
-// files this is the only user of golang.org/x/sys; both files declare the same
-// names, so that no other file needs a build tag.
-// Called by audit.go, lease.go, registry.go, mail.go, backend.go and proxy.go.
+// process ended, directory fsync. Together with sys_windows.go
+// this is the only user of golang.org/x/sys; both files declare the same names,
+// so that no other file needs a build tag.
+// Called by audit.go, lease.go, disk.go, child.go, proxy.go and screen.go.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (
@@ -167,21 +167,26 @@ func syncDir(path string) error {
 // renameOver replaces the file new by old in one step.
 func renameOver(old, new string) error { return os.Rename(old, new) }
 
-// isTerminal asks without f.Fd(), which would make a pipe's reads blocking.
-func isTerminal(f *os.File) bool {
+// terminalWidth is the number of columns of a terminal, 0 for one that doesn't
+// know, and false for what is no terminal. It asks without f.Fd(), which would
+// make a pipe's reads blocking.
+func terminalWidth(f *os.File) (columns int, ok bool) {
 	conn, err := f.SyscallConn()
 	if err != nil {
-		return false
+		return 0, false
 	}
-	terminal := false
 	if err := conn.Control(func(fd uintptr) {
-		_, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
-		terminal = err == nil
+		if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
+			columns, ok = int(size.Col), true
+		}
 	}); err != nil {
-		return false
+		return 0, false
 	}
-	return terminal
+	return columns, ok
 }
+
+// terminalColors makes a terminal obey colours; here each does.
+func terminalColors(*os.File) bool { return true }
 
 // surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by
 // default it ends a Go program, before state is flushed. Not signal.Ignore:

@@ -3,7 +3,7 @@ package main
 // What Windows is asked for directly: LockFileEx, job objects, how a process
 // ended, replacing a file that somebody has open. The counterpart of
 // sys_unix.go, name by name; the reasons that hold for both stand there.
-// Called by audit.go, lease.go, registry.go, mail.go, backend.go and proxy.go.
+// Called by audit.go, lease.go, disk.go, child.go, proxy.go and screen.go.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (
@@ -199,9 +199,27 @@ func renameOver(old, new string) error {
 	return err
 }
 
-func isTerminal(f *os.File) bool {
+func terminalWidth(f *os.File) (columns int, ok bool) {
 	var mode uint32
-	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
+	if windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) != nil {
+		return 0, false
+	}
+	var info windows.ConsoleScreenBufferInfo
+	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
+		return 0, true // input, not a screen
+	}
+	return int(info.Window.Right-info.Window.Left) + 1, true
+}
+
+// terminalColors: the console of Windows prints escape sequences as they are
+// until it is told; those before Windows 10 refuse.
+func terminalColors(f *os.File) bool {
+	var mode uint32
+	h := windows.Handle(f.Fd())
+	if windows.GetConsoleMode(h, &mode) != nil {
+		return false
+	}
+	return windows.SetConsoleMode(h, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
 // surviveSIGPIPE has nothing to do here: a closed pipe is an error of the write.

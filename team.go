@@ -2,7 +2,7 @@ package main
 
 // Teams: which team we are in. The name was asked for (flag, ATM_TEAM, .atm.toml), or it is the team of the Claude
 // Code session that started us, or the default.
-// config.go asks once at start. A team is never created here (design.md, "Mail and team"): without one everything
+// config.go asks once at start. A team is never created here: without one everything
 // but mail works.
 // Reading only, and bounded: a folder with very many teams must not slow the start.
 

@@ -49,6 +49,10 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
+	if p.modern && p.retry { // never a new turn: whoever retries means one that is known
+		f.fail(c, invalidSession("requestState is unknown or expired: this server has asked for no input; call %s again without requestState and inputResponses", name))
+		return
+	}
 	args, e := f.tools[i].decode(p.arguments)
 	if e != nil {
 		f.finish(c, nil, e)
@@ -109,12 +113,14 @@ func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
 func (a *argSpec) wrong(val json.RawMessage) string {
 	switch a.kind {
 	case "string":
-		s, ok := rawString(val)
-		if len(a.enum) > 0 && (!ok || !slices.Contains(a.enum, s)) {
-			return "one of " + strings.Join(a.enum, ", ")
+		if len(a.enum) == 0 { // a prompt: decoded once, by who takes it
+			if rawKind(val) != '"' {
+				return "a string"
+			}
+			return ""
 		}
-		if !ok {
-			return "a string"
+		if s, ok := rawString(val); !ok || !slices.Contains(a.enum, s) {
+			return "one of " + strings.Join(a.enum, ", ")
 		}
 	case "object":
 		if rawKind(val) != '{' {

@@ -75,7 +75,7 @@ func toolTable() []tool {
 				argSpec{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
 				argSpec{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
 				argSpec{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
-				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Relative paths are resolved against this server's own directory, which is the default."},
+				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
 				argSpec{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
 				argSpec{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				argSpec{name: "approval-policy", kind: "string", enum: policyWords(), text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
@@ -174,13 +174,13 @@ const (
 
 	statusSchema = `{"type":"object","properties":{` +
 		`"child_alive":{"type":"boolean","description":"Whether the Codex process runs; it is started by the first turn"},` +
-		`"child_version":{"type":["string","null"]},"child_pid":{"type":"integer"},` +
+		`"child_version":{"anyOf":[{"type":"string"},{"type":"null"}]},"child_pid":{"type":"integer"},` +
 		`"child_error":{"type":"string","description":"How the last Codex process ended"},` +
-		`"backend":{"type":["string","null"],"description":"app-server or mcp-server; null before the first turn"},` +
+		`"backend":{"anyOf":[{"type":"string"},{"type":"null"}],"description":"app-server or mcp-server; null before the first turn"},` +
 		`"team":{"type":"string"},"team_from":{"type":"string","description":"What set the team"},` +
 		`"uptime_secs":{"type":"integer"},"sessions":{"type":"integer","description":"Agents open here"},` +
 		`"identities":{"type":"object","description":"identity to agent_id","additionalProperties":{"type":"string"}},` +
-		`"pending_mail":{"type":["object","integer","null"],"description":"Unread mail of the agents; null where there is no mail"},` +
+		`"pending_mail":{"anyOf":[{"type":"object"},{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents; null where there is no mail"},` +
 		errorSchema + `}}`
 
 	closeSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +

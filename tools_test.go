@@ -409,6 +409,17 @@ func fits(t *testing.T, r *mcpRig, name string, rec json.RawMessage) {
 // misfit is the little of JSON Schema that our schemas use; closed says that
 // a property which isn't declared is a mistake of ours at this level.
 func misfit(schema map[string]any, v any, at string, closed bool) string {
+	if branches, ok := schema["anyOf"].([]any); ok {
+		why := ""
+		for _, b := range branches {
+			if why = misfit(b.(map[string]any), v, at, closed); why == "" {
+				break
+			}
+		}
+		if why != "" {
+			return why
+		}
+	}
 	if want := schema["type"]; want != nil {
 		words, _ := want.([]any)
 		if s, ok := want.(string); ok {

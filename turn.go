@@ -1,7 +1,7 @@
 package main
 
 // turn.go owns one turn's request and result. Fronts build requests and read
-// results; machine.go decides when a turn runs, session.go runs it.
+// results; machine.go decides when a turn runs, sessionturn.go runs it.
 
 import (
 	"encoding/json"

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ const (
 	maxPartial = 256 << 10 // bytes of unfinished answer text kept
 	maxTouched = 200       // files named in a digest
 	maxNotices = 20
+	// maxOpenItems is how many items at once are told of.
+	maxOpenItems = 1000
 )
 
 // turnRun is one running turn, seen from outside.
@@ -85,15 +88,17 @@ func (r *turnRun) takeItem(e *event, own bool) {
 	}
 	b := e.body
 	if e.phase == "started" {
-		if what := b.words(); what != "" && len(r.open) < 1000 {
+		if what := b.words(); what != "" && len(r.open) < maxOpenItems {
+			if _, known := r.open[e.item]; !known {
+				r.openedAt = append(r.openedAt, e.item)
+			}
 			r.open[e.item] = what
-			r.openedAt = append(r.openedAt, e.item)
 		}
 		return
 	}
 	delete(r.open, e.item)
-	if len(r.openedAt) > 64 && len(r.open) == 0 {
-		r.openedAt = r.openedAt[:0]
+	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
+		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
 	}
 	switch b.kind {
 	case "agentMessage":
@@ -117,7 +122,7 @@ func (r *turnRun) takeItem(e *event, own bool) {
 func (b *itemBody) words() string {
 	switch b.kind {
 	case "commandExecution":
-		return "running `" + clip(plainCommand(b.command), 120) + "`"
+		return "running `" + clip(shownCommand(b.command), 120) + "`"
 	case "fileChange":
 		if len(b.files) == 1 {
 			return "editing " + filepath.Base(b.files[0].path)
@@ -211,9 +216,10 @@ func (t *turn) fill(r *turnResult, how finishKind) {
 	r.Duration = end.Sub(run.started)
 	if r.TurnStatus == "interrupted" {
 		why := t.stop.words()
-		r.Notes = append(r.Notes, why)
 		if r.Content == "" {
 			r.Content = why
+		} else {
+			r.Notes = append(r.Notes, why)
 		}
 	}
 	if r.TurnStatus == "failed" && run.err != nil {
@@ -247,20 +253,4 @@ func clip(s string, n int) string {
 		return s
 	}
 	return string(runes[:n-1]) + "…"
-}
-
-// plainCommand takes the shell off Codex's command strings: `/bin/bash -lc
-// 'npm test'` reads as npm test. It is for people; approvals show the whole.
-func plainCommand(s string) string {
-	for _, sh := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/zsh -lc ", "/bin/sh -lc ", "/bin/sh -c "} {
-		rest, ok := strings.CutPrefix(s, sh)
-		if !ok {
-			continue
-		}
-		if n := len(rest); n >= 2 && (rest[0] == '\'' && rest[n-1] == '\'' || rest[0] == '"' && rest[n-1] == '"') {
-			rest = rest[1 : n-1]
-		}
-		return rest
-	}
-	return s
 }

@@ -4,7 +4,7 @@ package main
 // instance's open ones, <team>/<instance identity>/registry.json (FR-5.3). One
 // writer keeps the states of a session in their order, and takes the disk off
 // the session's own goroutine: replacing a file costs more than the 0.15 ms that
-// a reply may take longer.
+// a reply may take longer. What changes again within a moment is written once.
 // Called by registry.go only, which embeds it for flush and close.
 // Never queues: a newer state takes the place of one not written yet.
 
@@ -23,13 +23,22 @@ import (
 	"time"
 )
 
+// How long a change may wait for the next one. A short turn's start and end
+// become one write of its record; the index follows the records (FR-5.3), so it
+// may be older. Both count from the first change that waits, so that a session
+// that never rests is written all the same.
+const (
+	recordLag = 5 * time.Millisecond
+	indexLag  = 50 * time.Millisecond
+)
+
 var errWriterClosed = errors.New("the session files are closed")
 
 // lateWriter is safe for use by many goroutines. Its own, run, ends with close.
 type lateWriter struct {
 	log      *slog.Logger
 	disk     *syncer
-	kick     chan struct{}      // has room for one: something is pending
+	wake     *time.Timer        // fires when the first of files is due
 	flushes  chan chan struct{} // each is closed when all that was pending is written
 	stop     chan struct{}      // closed by the first close
 	exited   chan struct{}
@@ -37,7 +46,8 @@ type lateWriter struct {
 
 	pending sync.Mutex // guards the fields below
 	files   map[string]*lateFile
-	ended   bool // nobody will look at files any more
+	armed   time.Time // what wake is set to, zero if it isn't
+	ended   bool      // nobody will look at files any more
 
 	// Owned by run:
 	seen    map[string]bool // indexes whose old file was looked at
@@ -48,6 +58,7 @@ type lateWriter struct {
 type lateFile struct {
 	rec     *record
 	index   []indexEntry
+	due     time.Time
 	waiters []chan error // each with room for one
 }
 
@@ -78,7 +89,7 @@ func newLateWriter(log *slog.Logger) *lateWriter {
 	w := &lateWriter{
 		log:     log,
 		disk:    newSyncer(log),
-		kick:    make(chan struct{}, 1),
+		wake:    time.NewTimer(time.Hour),
 		flushes: make(chan chan struct{}),
 		stop:    make(chan struct{}),
 		exited:  make(chan struct{}),
@@ -86,28 +97,43 @@ func newLateWriter(log *slog.Logger) *lateWriter {
 		seen:    map[string]bool{},
 		failing: map[string]bool{},
 	}
+	w.wake.Stop()
 	go w.run()
 	return w
 }
 
 // put replaces what is pending for the path. The waiter, if there is one, is
-// answered when this content or a newer one is in the file.
+// answered when this content or a newer one is in the file; it makes it urgent.
 func (w *lateWriter) put(path string, f lateFile, waiter chan error) error {
 	w.pending.Lock()
 	if w.ended {
 		w.pending.Unlock()
 		return errWriterClosed
 	}
+	now := time.Now()
+	lag := recordLag
+	if f.rec == nil {
+		lag = indexLag
+	}
+	f.due = now.Add(lag)
 	if old := w.files[path]; old != nil {
-		f.waiters = old.waiters
+		f.due, f.waiters = old.due, old.waiters
 	}
 	if waiter != nil {
-		f.waiters = append(f.waiters, waiter)
+		f.due, f.waiters = now, append(f.waiters, waiter)
 	}
 	w.files[path] = &f
+	w.armLocked(f.due, now)
 	w.pending.Unlock()
-	nudge(w.kick)
 	return nil
+}
+
+// armLocked has run woken at due, if that is before what it waits for.
+func (w *lateWriter) armLocked(due, now time.Time) {
+	if w.armed.IsZero() || due.Before(w.armed) {
+		w.armed = due
+		w.wake.Reset(due.Sub(now))
+	}
 }
 
 // ending tells long work that close was called.
@@ -136,26 +162,48 @@ func (w *lateWriter) close(ctx context.Context) error {
 func (w *lateWriter) run() {
 	defer close(w.exited)
 	defer close(w.disk.stop) // it has nothing more to come
+	defer w.wake.Stop()
 	for {
 		select {
-		case <-w.kick:
-			w.write(false)
+		case <-w.wake.C:
+			w.write(w.takeDue(time.Now()))
 		case done := <-w.flushes:
-			w.write(false)
+			w.write(w.takeAll(false))
 			close(done)
 		case <-w.stop:
-			w.write(true)
+			w.write(w.takeAll(true))
 			return
 		}
 	}
 }
 
-func (w *lateWriter) write(last bool) {
+// takeDue takes out what has waited long enough.
+func (w *lateWriter) takeDue(now time.Time) map[string]*lateFile {
 	w.pending.Lock()
+	defer w.pending.Unlock()
+	w.armed = time.Time{}
+	files := map[string]*lateFile{}
+	for path, f := range w.files {
+		if f.due.After(now) {
+			w.armLocked(f.due, now)
+			continue
+		}
+		files[path] = f
+		delete(w.files, path)
+	}
+	return files
+}
+
+func (w *lateWriter) takeAll(last bool) map[string]*lateFile {
+	w.pending.Lock()
+	defer w.pending.Unlock()
 	files := w.files
 	w.files = map[string]*lateFile{}
 	w.ended = last
-	w.pending.Unlock()
+	return files
+}
+
+func (w *lateWriter) write(files map[string]*lateFile) {
 	for path, f := range files {
 		err := w.writeFile(path, f)
 		switch {

@@ -1,0 +1,85 @@
+package main
+
+// worldkept_test.go holds what is kept and told of sessions, in the world of
+// world_test.go: answers that are too long for a result, sessions on no disk.
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// max_answer_bytes cuts between characters, and the file that the cut answer
+// names holds the whole, with nothing left beside it.
+func TestWorldLongAnswer(t *testing.T) {
+	inWorld(t, map[string]string{"max_answer_bytes": "1025"}, noElicitation, func(w *world) {
+		t := w.t
+		whole := strings.Repeat("ä", 2000)
+		res := w.tool("codex", "prompt", "SAY "+whole).ok(t)
+		content := stringField(res, "structuredContent", "content")
+		shown, note, _ := strings.Cut(content, "\n\n[answer cut: ")
+		if shown != strings.Repeat("ä", 512) || !utf8.ValidString(content) {
+			t.Errorf("shown are %d bytes: %q", len(shown), shown)
+		}
+		m := regexp.MustCompile(`^1024 of 4000 bytes shown; the whole is in (.*)\]$`).FindStringSubmatch(note)
+		if m == nil {
+			t.Fatalf("note %q", note)
+		}
+		data, err := os.ReadFile(m[1])
+		if err != nil || string(data) != whole {
+			t.Errorf("%s: %v, %d bytes", m[1], err, len(data))
+		}
+		dir := m[1][:strings.LastIndexAny(m[1], `/\`)]
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+			t.Errorf("%d files in %s, %v", len(files), dir, err)
+		}
+	})
+}
+
+// A parked session that is on no disk is closed by agent_id and by identity
+// all the same: its record was looked for on the disk, and stayed parked.
+func TestWorldCloseOfAKeptSession(t *testing.T) {
+	for _, by := range []string{"agent_id", "identity"} {
+		t.Run(by, func(t *testing.T) {
+			inWorld(t, map[string]string{"persist_threads": "false", "max_concurrent_threads": "1"}, noElicitation, func(w *world) {
+				t := w.t
+				first := w.tool("codex", "prompt", "SAY one").ok(t)
+				agent := stringField(first, "structuredContent", "agent_id")
+				second := w.agent("SAY two") // parks the first
+				if got := w.status(agent); got != "parked" {
+					t.Fatalf("status %q, want parked", got)
+				}
+				w.tool("agent_close", "agent_id", second).ok(t)
+				named := stringField(first, "structuredContent", by)
+				if by == "identity" {
+					// Both had the name: the one that isn't closed is meant.
+					named = "codex"
+				}
+				res := w.tool("agent_close", by, named).ok(t)
+				if got := stringField(res, "structuredContent", "agent_id"); got != agent {
+					t.Fatalf("closed %s, want %s", got, agent)
+				}
+				if got := w.status(agent); got != "closed" {
+					t.Errorf("status %q, want closed", got)
+				}
+				w.tool("codex-reply", "agent_id", agent, "prompt", "SAY three").fails(t, codeSessionClosed, "is closed")
+			})
+		})
+	}
+}
+
+// What a call asks of an open session is checked against that session, also
+// where that is on no disk: a name that is taken must not cost it its own.
+func TestWorldReshapingAKeptSession(t *testing.T) {
+	inWorld(t, map[string]string{"persist_threads": "false"}, noElicitation, func(w *world) {
+		t := w.t
+		agent := stringField(w.tool("codex", "identity", "ann", "prompt", "SAY one").ok(t), "structuredContent", "agent_id")
+		w.tool("codex", "identity", "bob", "prompt", "SAY two").ok(t)
+		w.tool("codex", "agent_id", agent, "identity", "bob", "prompt", "SAY three").fails(t, codeIdentityConflict, "bob")
+		if got := w.status(agent); got != "idle" {
+			t.Errorf("status %q, want idle: it lost its place for another's mistake", got)
+		}
+	})
+}
