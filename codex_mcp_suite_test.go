@@ -43,6 +43,9 @@ func TestCodexMCPServer(t *testing.T) {
 			t.Run(bin.version+"/has none, and says so", func(t *testing.T) { noMCPServer(mcpLab(t, bin, prog)) })
 			continue
 		}
+		if !bin.atLeast(148) { // later ones leave the shell to itself, and have no call that ends it
+			t.Run(bin.version+"/a cancelled call stops its shell", func(t *testing.T) { cancelledCall(mcpLab(t, bin, prog)) })
+		}
 		for _, rule := range rules {
 			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(mcpLab(t, bin, prog)) })
 		}

@@ -324,7 +324,9 @@ func (p *peer) answered(m *message) {
 // block. timeout 0 means none. The id can be given to abandon.
 func (p *peer) call(method string, params any, timeout time.Duration, done func(json.RawMessage, error)) int64 {
 	id := p.reserve()
-	p.callAs(id, method, params, timeout, done)
+	if !p.callAs(id, method, params, timeout, done) {
+		return 0
+	}
 	return id
 }
 
@@ -337,14 +339,14 @@ func (p *peer) reserve() int64 {
 	return p.nextID
 }
 
-// callAs is call under an id from reserve.
-func (p *peer) callAs(id int64, method string, params any, timeout time.Duration, done func(json.RawMessage, error)) {
+// callAs is call under an id from reserve. false: the other side is gone.
+func (p *peer) callAs(id int64, method string, params any, timeout time.Duration, done func(json.RawMessage, error)) bool {
 	p.mu.Lock()
 	if p.gone != nil {
 		err := p.gone
 		p.mu.Unlock()
 		done(nil, err)
-		return
+		return false
 	}
 	c := &call{id: id, done: done}
 	c.rec = p.request(strconv.AppendInt(nil, c.id, 10), method, params)
@@ -358,6 +360,7 @@ func (p *peer) callAs(id int64, method string, params any, timeout time.Duration
 		p.sendLocked(c)
 	}
 	p.mu.Unlock()
+	return true
 }
 
 func (p *peer) sendLocked(c *call) {
