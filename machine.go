@@ -343,6 +343,13 @@ func (m *turnMachine) lost() []effect {
 	return out
 }
 
+// spent: the thread takes no further turn until it is opened again.
+func (m *turnMachine) spent() {
+	if m.phase == phaseIdle {
+		m.phase = phaseOpening
+	}
+}
+
 func (m *turnMachine) finishQueue(how finishKind) []effect {
 	var out []effect
 	for _, t := range m.queue {

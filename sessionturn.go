@@ -268,7 +268,7 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 	s.h.askDone(id)
 	s.h.book.auditDecision(s, p, by, d)
 	if s.place != nil && s.place.be != nil {
-		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers})
+		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
 	}
 	if d == deny && s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
 		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
@@ -301,7 +301,7 @@ func (s *session) save() { s.h.book.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {
-	r := turnResult{AgentID: s.agentID, ThreadID: s.thread, TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
+	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
 		Status: s.statusNow()}
 	if s.place != nil {
 		r.Sandbox, r.Approval = s.place.policy.Settings.Sandbox, s.place.policy.Settings.Approval
@@ -371,7 +371,7 @@ func (s *session) statusNow() string {
 
 // publish renews what others may read of this session.
 func (s *session) publish() {
-	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.thread, Team: s.h.cfg.team, Status: s.statusNow(),
+	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.threadID(), Team: s.h.cfg.team, Status: s.statusNow(),
 		Queued: len(s.m.queue), Dropped: s.dropped + s.box.lost(), Tokens: s.tokens, LastError: s.lastErr, Mine: true,
 		Interrupted: s.stopped, LastActive: s.shown.Load().LastActive, StartedAt: s.shown.Load().StartedAt}
 	if p := s.place; p != nil {
