@@ -93,7 +93,8 @@ type config struct {
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
 	unread                                []string // ceilings that were meant and could not be read
-	persistThreads, restartChild          bool
+	persistThreads                        bool     // false: nothing on disk but leases, and an audit trail without prompts
+	restartChild                          bool
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
 	maxMailMessages, maxMailMessageLength int

@@ -223,7 +223,7 @@ func orWord(s, otherwise string) string {
 // codexPath is where codex was found, or what was looked for.
 func (d *doctor) codexPath() string {
 	if found, _, err := findCodex(d.cfg.codexBin); err == nil {
-		return found.Path
+		return strings.Join(append([]string{found.Path}, found.Args...), " ")
 	}
 	return d.cfg.codexBin
 }
@@ -248,10 +248,16 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	}
 	switch {
 	case death.Path != "" && hint == "":
-		text = death.Path + ": " + text
-		hint = "run `" + death.Path + " app-server` by hand: what it says there is what is wrong"
+		if !strings.Contains(text, "could not be started") {
+			text = "ended: " + text
+		}
+		text = d.codexPath() + " " + text
+		hint = "run `" + d.codexPath() + " app-server` by hand: what it says there is what is wrong"
 	case from != "default":
 		text += " (codex_bin from " + from + ")"
+	}
+	if strings.Contains(death.Stderr, "CODEX_HOME") {
+		hint = fmt.Sprintf("mkdir -p %s, or unset CODEX_HOME", os.Getenv("CODEX_HOME"))
 	}
 	d.add(check, findingFailure, text, hint)
 }

@@ -509,7 +509,7 @@ func (h *hub) start() {
 	h.goWork(func() {
 		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {
-			h.log.Info("sessions of dead processes marked stale", "sessions", n)
+			h.log.Warn("sessions of dead processes marked stale", "sessions", n)
 		}
 	})
 }

@@ -168,8 +168,11 @@ func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 
 // auditTurn notes a forwarded turn (FR-9.2).
 func (l *ledger) auditTurn(s *session, t *turn) {
-	l.audit.append(auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
-		Thread: s.thread, Summary: t.req.prompt})
+	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
+	if l.cfg.persistThreads { // else who did what is kept, not what was said
+		e.Summary = t.req.prompt
+	}
+	l.audit.append(e)
 }
 
 // auditDecision writes an approval's decision down before it is sent.

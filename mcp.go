@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,7 @@ type mcpCall struct {
 	key    string
 	modern bool
 	batch  *mcpBatch // nil: answered on its own
+	since  time.Time
 	prog   *progress // nil: the client gave no token
 	listen bool      // a subscriptions/listen, answered at shutdown
 
@@ -178,7 +180,7 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 		}
 		return
 	}
-	c := &mcpCall{id: m.id, key: idKey(m.id), batch: b}
+	c := &mcpCall{id: m.id, key: idKey(m.id), batch: b, since: time.Now()}
 	if !f.begin(c) {
 		f.send(b, f.p.response(m.id, nil, &rpcError{Code: codeInvalidRequest,
 			Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", m.id)}))
@@ -250,6 +252,9 @@ func (f *mcpFront) finish(c *mcpCall, result json.RawMessage, e *rpcError) {
 		return
 	}
 	c.prog.end() // before the answer: no progress may follow it
+	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
+		f.Log.Debug("answered", "request", string(c.id), "correlation", correlationOf(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+	}
 	f.send(c.batch, f.p.response(c.id, result, e))
 }
 
@@ -310,7 +315,7 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	f.waiters[c.waiter] = c
 	f.mu.Unlock()
 
-	req.correlation = "mcp-" + strconv.FormatUint(uint64(c.waiter), 10)
+	req.correlation = correlationOf(c.waiter)
 	f.submit(req, c.waiter)
 
 	f.mu.Lock()
@@ -320,6 +325,14 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
 		f.cancel(c.waiter, detach)
 	}
+}
+
+// correlationOf names a call's turn in the audit trail and the log.
+func correlationOf(w waiterID) string {
+	if w == 0 {
+		return "" // it started no turn
+	}
+	return "mcp-" + strconv.FormatUint(uint64(w), 10)
 }
 
 // caller is the open request of a waiter, nil for none.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -225,6 +226,9 @@ func (m *mockServer) modelList(msg *message) {
 
 func (m *mockServer) accountRead(msg *message) {
 	result := map[string]any{"account": nil, "requiresOpenaiAuth": mockString(m.home.config, "model_provider") == ""}
+	if _, err := os.Stat(filepath.Join(m.home.dir, "auth.json")); err == nil { // whatever is in it
+		result["account"] = map[string]any{"type": "apiKey"}
+	}
 	if m.new() {
 		result["userId"], result["workspaceRouting"] = nil, nil
 	}

@@ -63,14 +63,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	debug.SetMemoryLimit(memoryLimit)
 	surviveSIGPIPE()
 
-	var trace func(dir string, rec []byte)
-	if log.Enabled(ctx, levelTrace) {
-		trace = func(dir string, rec []byte) {
-			log.Log(ctx, levelTrace, "frame", "dir", dir, "record", clip(string(rec), 4096))
-		}
-	}
-	h, audit := newProxyHub(cfg, log, trace)
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: trace,
+	h, audit := newProxyHub(cfg, log, traceOf(log, "codex"))
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status})
 	h.front, h.canAsk = front, front.canAsk

@@ -82,7 +82,7 @@ func (r *registry) saveLater(rec record) {
 		return
 	}
 	if err := r.putRecord(rec, nil); err != nil {
-		r.log.Warn("record can't be saved", "agent_id", rec.AgentID, "error", err)
+		r.log.Warn("record can't be saved", "agent", rec.AgentID, "error", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (r *registry) list(limit int) ([]record, error) {
 		if err == nil {
 			recs = append(recs, *rec)
 		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRecordCorrupt) { // that was told already
-			r.log.Warn("record can't be read", "agent_id", f.agentID, "error", err)
+			r.log.Warn("record can't be read", "agent", f.agentID, "error", err)
 		}
 	}
 	sortNewestFirst(recs)
@@ -176,7 +176,7 @@ func (r *registry) markStale() int {
 		}
 		marked, err := r.markIfGone(rec)
 		if err != nil {
-			r.log.Warn("session can't be marked stale", "agent_id", id, "error", err)
+			r.log.Warn("session can't be marked stale", "agent", id, "error", err)
 		} else if marked {
 			n++
 		}

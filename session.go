@@ -257,6 +257,9 @@ func (s *session) take(e *event, now time.Time) {
 		}
 	case evStarted:
 		if e.op == s.op {
+			if cur != nil {
+				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
+			}
 			s.carry(s.m.started(e.turn))
 		}
 	case evEnded:

@@ -140,6 +140,8 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.denyOwn("the turn is over")
 	p := s.place
 	p.noteEnd(t, how, time.Now())
+	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
+		"latency_ms", time.Since(t.run.started).Milliseconds())
 	if t.run.err != nil {
 		s.lastErr = clip(t.run.err.Message, 300)
 	}
@@ -208,7 +210,7 @@ func (s *session) over(why ending) {
 	s.free = true
 	s.publish()
 	s.h.forget(s)
-	s.log.Info("session ended", "why", why.String())
+	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.book.auditEnd(s, why)
 	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
 	if done.Status == "" {
@@ -231,6 +233,7 @@ func (s *session) asked(q *approval) {
 	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
 		s.box.post(func() {
 			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
+				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "thread", q.thread, "turn", q.turn, "item", q.item)
 				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
 			}
 		})

@@ -112,6 +112,7 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 		return nil, c.refusalLocked()
 	}
 	c.be, c.death, c.last = be, nil, be.info()
+	c.log.Info("codex started", "backend", c.last.kind, "version", c.last.version, "pid", c.last.pid)
 	return be, nil
 }
 
