@@ -22,6 +22,11 @@ type backend interface {
 	// evRefused with op) and from then on every event of the thread and of
 	// its subagents' threads, in order, on the reading goroutine; it must not
 	// block. After a refusal, cmdUnload or evGone nothing more is sent to it.
+	// A child that makes threads only together with their first turn answers a
+	// new one with opened.unnamed: the thread's id is then the driver's own,
+	// good for do, and a second evOpened without op tells the child's before
+	// the turn's evStarted. A refusal with Missing means that the thread can't
+	// go on, whatever the reason: a new one can be opened in its place.
 	open(op opID, spec threadSpec, to func(event))
 	// do sends one command for an open thread. Its outcome, if it has one,
 	// comes as an event with op: evStarted or evRefused for cmdTurn, nothing
@@ -110,6 +115,7 @@ type command struct {
 	ask      string // approval id, as in the evAsk
 	decision decision
 	answers  map[string][]string // to questions, by question id
+	why      string              // of a denial: for the model, where the child can tell it
 }
 
 // eventKind is what happened. Every switch over it lists all kinds.
@@ -148,6 +154,7 @@ type event struct {
 	retry   bool
 	must    bool // never dropped
 	unknown bool
+	spent   bool // evEnded: the thread takes no further turn until it is opened again
 
 	body   *itemBody
 	opened *openedThread
@@ -176,6 +183,7 @@ type openedThread struct {
 	model, effort string
 	path          string // rollout file, "" when nothing is kept
 	resumed       bool
+	unnamed       bool // the thread's id is the driver's own for now
 	raw           json.RawMessage
 }
 
@@ -214,7 +222,7 @@ type backendError struct {
 	Info    string          // codexErrorInfo word of a failed turn
 	Data    json.RawMessage // the child's whole error, for data.child_error
 	Timeout bool            // the call had no answer in time
-	Missing bool            // the thread isn't there: no history to resume
+	Missing bool            // the thread isn't there, or can't go on: no history to resume
 	Held    bool            // another process writes the thread
 	Death   *childDeath     // the child is gone
 }

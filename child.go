@@ -1,24 +1,22 @@
 package main
 
 // child.go owns a Codex process: starting it in a group of its own, its pipes,
-// the tail of its stderr, the one Wait, how it died, the ladder that ends it,
-// and finding out which Codex there is. The drivers call it. It knows nothing
-// of JSON-RPC. It must never hang on a child that closes its stdout and lives
-// on, or that dies while grandchildren hold its pipes. What a child put into
-// groups of its own (Codex does that with shells and MCP servers) is out of
-// our reach: those end when the child that started them closes their pipes.
+// the tail of its stderr, the one Wait, how it died, the ladder that ends it.
+// The drivers call it. It knows nothing of JSON-RPC. It must never hang on a
+// child that closes its stdout and lives on, or that dies while grandchildren
+// hold its pipes. What a child put into groups of its own (Codex does that with
+// shells and MCP servers) is out of our reach: those end when the child that
+// started them closes their pipes.
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -31,6 +29,9 @@ type childOptions struct {
 	Env  []string
 	Dir  string
 	Log  *slog.Logger // nil: the child's stderr is not logged
+	// DieWithUs has the kernel end the child when we are killed, where it can
+	// (Linux): for one that the end of its stdin doesn't always end.
+	DieWithUs bool
 }
 
 const (
@@ -87,7 +88,11 @@ func startChild(o childOptions) (*child, error) {
 	stdout, cmd.Stdout = ends[2], ends[3]
 	stderr, cmd.Stderr = ends[4], ends[5]
 	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: &stderrTail{log: o.Log}, group: newProcGroup(cmd), ended: make(chan struct{})}
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if o.DieWithUs && termOnParentDeath(cmd) {
+		start = func() error { return startBound(cmd, c.ended) }
+	}
+	if err := start(); err != nil {
 		closeAll(ends[:]...)
 		return nil, never(err)
 	}
@@ -98,6 +103,22 @@ func startChild(o childOptions) (*child, error) {
 	}
 	go c.reap(stderr)
 	return c, nil
+}
+
+// startBound starts a process from an OS thread that lives as long as it does:
+// to the kernel the parent is the thread, and Go ends idle threads.
+func startBound(cmd *exec.Cmd, ended <-chan struct{}) error {
+	started := make(chan error, 1)
+	go func() { // ends with the child
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	return <-started
 }
 
 // reap waits for the process, the only place that does. Beside it stderr is
@@ -153,6 +174,10 @@ func (c *child) within(d time.Duration) bool {
 	}
 }
 
+// term asks the group to end without waiting for it to notice the end of its
+// stdin. stop follows.
+func (c *child) term() { _ = c.group.term() }
+
 // stop ends the process: closes its stdin, which is how Codex wants to be told
 // (with EOF even a shell that traps TERM ends), then TERM and KILL to the
 // group, waiting at most grace before each. It returns when the process is
@@ -168,6 +193,26 @@ func (c *child) stop(grace time.Duration) {
 	}
 	_ = c.group.kill()
 	c.within(killWait)
+}
+
+// streamEnd says how a child died, once its stdout is at an end. One that
+// closed it and lives on can't be talked to any more and is ended.
+func streamEnd(c *child, err error, log *slog.Logger) *childDeath {
+	if c == nil {
+		d := &childDeath{Reason: "closed its stdout"}
+		if err != nil && err != io.EOF {
+			d.Reason += ": " + err.Error()
+		}
+		return d
+	}
+	if !c.within(time.Second) {
+		log.Warn("codex closed its stdout and lives on: ending it", "pid", c.pid)
+		c.stop(time.Second)
+	}
+	if d := c.death(); d != nil {
+		return d
+	}
+	return &childDeath{Path: c.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", c.pid)}
 }
 
 // stderrTail keeps the beginning and the end of what a child said on stderr,
@@ -283,123 +328,4 @@ func clipLine(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + "…"
-}
-
-// codexBinary is a Codex that was found, and what to start it with.
-type codexBinary struct {
-	Path      string
-	Args      []string // before the subcommand: mock-codex of our own mock
-	AppServer bool     // it has the app-server subcommand
-}
-
-// childProbe finds Codex and remembers what it can do, by path, size and time
-// of the file. The hub owns one.
-type childProbe struct {
-	mu    sync.Mutex // guards the field below; not held while a probe runs
-	known map[probeKey]bool
-}
-
-type probeKey struct {
-	path string
-	size int64
-	mod  time.Time
-}
-
-// probeLimit is how long `codex help` may take: npm's Node shim on a cold disk.
-const probeLimit = 10 * time.Second
-
-// findCodex resolves bin: "" is codex on PATH, "mock" our own mock. The error is a
-// *childDeath that says what to do.
-func findCodex(bin string) (codexBinary, os.FileInfo, error) {
-	if bin == "mock" {
-		self, err := os.Executable()
-		if err != nil {
-			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
-		}
-		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil, nil
-	}
-	if bin == "" {
-		bin = "codex"
-	}
-	const hint = "; install Codex with `npm install -g @openai/codex`, or name another binary with codex_bin in .atm.toml or --codex-bin"
-	path, err := exec.LookPath(bin)
-	if err == nil || errors.Is(err, exec.ErrDot) {
-		path, err = filepath.Abs(path)
-	}
-	if err != nil {
-		reason := fmt.Sprintf("could not be started: %q was not found on PATH", bin)
-		if strings.ContainsRune(bin, os.PathSeparator) {
-			reason = fmt.Sprintf("could not be started: %q: %v", bin, errors.Unwrap(err))
-		}
-		return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: reason + hint}
-	}
-	found := codexBinary{Path: path}
-	info, err := os.Stat(path)
-	if err != nil {
-		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
-	}
-	return found, info, nil
-}
-
-// probeBackend finds the codex of bin and asks it, once per file, for help on
-// app-server, to know whether it has that. The error is a *childDeath.
-func (p *childProbe) probeBackend(ctx context.Context, bin string, env []string) (codexBinary, error) {
-	found, info, err := findCodex(bin)
-	if err != nil || info == nil { // our own mock has everything
-		return found, err
-	}
-	path := found.Path
-	key := probeKey{path, info.Size(), info.ModTime()}
-	p.mu.Lock()
-	has, ok := p.known[key]
-	p.mu.Unlock()
-	if ok {
-		found.AppServer = has
-		return found, nil
-	}
-	has, sure := askForHelp(ctx, path, env)
-	if err := ctx.Err(); err != nil {
-		return found, fmt.Errorf("asking %s for its help: %w", path, err)
-	}
-	found.AppServer = has
-	if sure {
-		p.mu.Lock()
-		if p.known == nil {
-			p.known = map[probeKey]bool{}
-		}
-		p.known[key] = has
-		p.mu.Unlock()
-	}
-	return found, nil
-}
-
-// askForHelp runs `codex help app-server`. Where that tells nothing (a broken
-// binary, a wrapper script that hangs) it isn't sure and says yes: starting
-// app-server then fails with the binary's own words.
-func askForHelp(ctx context.Context, path string, env []string) (has, sure bool) {
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "help", "app-server")
-	cmd.Env = env
-	cmd.WaitDelay = pipeDrain
-	group := newProcGroup(cmd)
-	cmd.Cancel = func() error { return group.kill() }
-	out := &stderrTail{}
-	cmd.Stdout, cmd.Stderr = out, out
-	if cmd.Start() != nil {
-		return true, false
-	}
-	_ = group.attach(cmd)
-	err := cmd.Wait()
-	_ = group.close()
-	text := strings.ToLower(string(out.head))
-	switch {
-	case err == nil && strings.Contains(text, "app-server"):
-		return true, true
-	case err != nil && (strings.Contains(text, "subcommand") || strings.Contains(text, "usage:")):
-		return false, true // clap: unrecognized subcommand 'app-server'
-	case err == nil && strings.Contains(text, "usage:"):
-		return false, true // it printed its general help
-	}
-	return true, false
 }

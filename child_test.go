@@ -173,7 +173,7 @@ func TestProbe(t *testing.T) {
 			_ = os.Remove(count)
 			path := script(t, tc.body)
 			for range 2 {
-				got, err := p.probeBackend(context.Background(), path, os.Environ())
+				got, err := p.probeBackend(context.Background(), path, "app-server", os.Environ())
 				if err != nil || got.AppServer != tc.has || got.Path != path {
 					t.Fatalf("%+v %v", got, err)
 				}
@@ -187,13 +187,13 @@ func TestProbe(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	var p childProbe
 	for _, bin := range []string{"", "no-such-codex", "/no/such/codex"} {
-		_, err := p.probeBackend(context.Background(), bin, os.Environ())
+		_, err := p.probeBackend(context.Background(), bin, "auto", os.Environ())
 		d, ok := err.(*childDeath)
 		if !ok || !d.Never || !strings.Contains(d.Reason, "npm install -g @openai/codex") || !strings.Contains(d.Reason, "codex_bin") {
 			t.Errorf("%q: %v", bin, err)
 		}
 	}
-	if got, err := p.probeBackend(context.Background(), "mock", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
+	if got, err := p.probeBackend(context.Background(), "mock", "auto", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -272,7 +272,7 @@ func TestRealAppServer(t *testing.T) {
 			}
 			env := append(os.Environ(), "CODEX_HOME="+home)
 			var probe childProbe
-			found, err := probe.probeBackend(context.Background(), bin, env)
+			found, err := probe.probeBackend(context.Background(), bin, "auto", env)
 			if err != nil || !found.AppServer {
 				t.Fatalf("%+v %v", found, err)
 			}

@@ -99,7 +99,7 @@ func aConversation(l *codexLab) {
 		Backend *string `json:"backend"`
 	}
 	structured(c.call("agent_status", map[string]any{}), &status)
-	if !status.Alive || status.Version != l.bin.version || status.Backend == nil || *status.Backend != "app-server" {
+	if !status.Alive || status.Version != l.bin.version || status.Backend == nil || *status.Backend != l.backend {
 		t.Errorf("status = %+v", status)
 	}
 	structured(c.call("agent_close", map[string]any{"agent_id": first.AgentID}), nil)

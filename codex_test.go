@@ -69,11 +69,13 @@ type codexLab struct {
 	home   string
 	repo   string // a git repository on the branch main
 	config []byte // $CODEX_HOME/config.toml as it was
+
+	backend string // of the configuration, "app-server" unless a test says otherwise
 }
 
 func newCodexLab(t *testing.T, bin realCodex, prog string) *codexLab {
 	t.Helper()
-	l := &codexLab{t: t, bin: bin, prog: prog, api: startModelAPI(t)}
+	l := &codexLab{t: t, bin: bin, prog: prog, api: startModelAPI(t), backend: "app-server"}
 	l.codex = codexHome(t, l.api.port())
 	l.home = filepath.Join(l.codex, "home") // not under the temporary directory either
 	l.repo = filepath.Join(l.home, "work", "lab-repo")
@@ -104,7 +106,7 @@ func (l *codexLab) env() []string {
 func (l *codexLab) serve(capabilities map[string]any, flags ...string) *testClient {
 	l.t.Helper()
 	c := startClient(l.t, peerConfig{
-		name: "atm-agent-mcp", path: l.prog, args: append([]string{"serve", "--codex-bin", l.bin.path}, flags...),
+		name: "atm-agent-mcp", path: l.prog, args: append([]string{"serve", "--codex-bin", l.bin.path, "--backend", l.backend}, flags...),
 		env: l.env(), dir: l.repo,
 	})
 	c.initialize("2025-06-18", capabilities)

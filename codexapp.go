@@ -117,7 +117,7 @@ func (a *appServer) deaf(err error) {
 // run reads until the child is gone, and then tells everybody.
 func (a *appServer) run() {
 	err := a.peer.run()
-	death := a.ended(err)
+	death := streamEnd(a.child, err, a.o.Log)
 	a.mu.Lock()
 	a.death = death
 	a.mu.Unlock()
@@ -133,26 +133,6 @@ func (a *appServer) run() {
 
 func goneEvent(t *tree, death *childDeath) event {
 	return event{kind: evGone, op: t.op, thread: t.root, must: true, err: &backendError{Message: death.Error(), Death: death}}
-}
-
-// ended says how the child died, once its stdout is at an end. One that closed
-// it and lives on can't be talked to any more and is ended.
-func (a *appServer) ended(err error) *childDeath {
-	if a.child == nil {
-		d := &childDeath{Reason: "closed its stdout"}
-		if err != nil && err != io.EOF {
-			d.Reason += ": " + err.Error()
-		}
-		return d
-	}
-	if !a.child.within(time.Second) {
-		a.o.Log.Warn("codex closed its stdout and lives on: ending it", "pid", a.child.pid)
-		a.child.stop(time.Second)
-	}
-	if d := a.child.death(); d != nil {
-		return d
-	}
-	return &childDeath{Path: a.child.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", a.child.pid)}
 }
 
 // initialize is the handshake. On failure the child is ended before it returns.

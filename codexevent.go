@@ -54,10 +54,15 @@ func (x *codexEvents) params() (p eventParams) {
 func (x *codexEvents) forward() bool {
 	e := x.e
 	switch {
+	case e.method == mcpNote:
+		x.passOn()
+		return !x.dropped
+	case e.kind == evOpened && e.opened != nil && e.opened.unnamed:
+		return true // it is told when it has a name
 	case e.kind == evOpened:
 		x.opened()
 		return !x.dropped
-	case e.method == "", e.kind == evSubthread, e.kind == evStarted && e.method != "turn/started":
+	case e.method == "", e.kind == evSubthread, e.kind == evStarted && e.method != "turn/started", e.method == "elicitation/create":
 		return true // made by a driver beside an event, or the answer to a call: not the child's event
 	}
 	switch e.method {
@@ -114,6 +119,27 @@ func (x *codexEvents) forward() bool {
 		x.end(x.begin(e.method))
 	}
 	return !x.dropped
+}
+
+// passOn forwards what codex mcp-server says itself, with the caller's request
+// id in place of ours and the agent beside it.
+func (x *codexEvents) passOn() {
+	b := make([]byte, 0, len(x.e.raw)+256)
+	b = append(b, `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`...)
+	if x.request != nil {
+		b = append(append(append(b, `"requestId":`...), x.request...), ',')
+	}
+	b = appendJSONString(append(b, `"threadId":`...), x.e.thread)
+	b = append(appendJSONString(append(b, `,"agent_id":`...), x.a.AgentID), '}')
+	_ = eachField(x.e.raw, func(key string, val json.RawMessage) bool {
+		if key != "_meta" {
+			b = field(b, key, val)
+		}
+		return true
+	})
+	if !x.send(append(b, `}}`...), !x.e.must) {
+		x.dropped = true
+	}
 }
 
 // begin opens a notification up to behind msg.type.

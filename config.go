@@ -360,7 +360,7 @@ func (c *config) list() []shownSetting {
 	var all []shownSetting
 	for _, s := range settings() {
 		v := s.shown(s.field(c))
-		all = append(all, shownSetting{s.name, v, c.origin[s.name], s.waits(v)})
+		all = append(all, shownSetting{s.name, v, c.origin[s.name], s.notYet})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
@@ -371,7 +371,7 @@ func (c *config) list() []shownSetting {
 		for _, s := range roleSettings() {
 			if o, ok := c.origin["roles."+name+"."+s.name]; ok {
 				v := s.shown(s.field(&r))
-				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o, s.waits(v)})
+				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o, s.notYet})
 			}
 		}
 	}

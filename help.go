@@ -131,7 +131,7 @@ func serveRows() []flagRow {
 		{name: "readonly", alias: "explore", help: "no agent may write, whatever a call asks for"},
 		{name: "subagents", help: "tell agents that they may spawn subagents"},
 		{name: "timeout", value: "SECONDS", help: "end a turn after so much silence (default 300)"},
-		{name: "backend", value: "NAME", help: "auto or app-server", words: []string{"auto", "app-server"}},
+		{name: "backend", value: "NAME", help: "auto, app-server or mcp-server", words: []string{"auto", "app-server", "mcp-server"}},
 		{name: "codex-bin", value: "PATH", help: `the codex to start; "mock" for the built-in one`, files: true},
 		{name: "restart-child", help: "start codex again after it died"},
 		{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},

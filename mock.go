@@ -36,7 +36,7 @@ type mockPersona struct {
 func (p mockPersona) old() bool { return p.minor < 148 }  // 0.104: codex/event doubles, no status events
 func (p mockPersona) new() bool { return p.minor >= 158 } // 0.169: steers preempt, idle interrupts are refused
 
-// mockServer is one `codex app-server` process.
+// mockServer is one `codex app-server` process, or with mcp set mcp-server.
 type mockServer struct {
 	mockPersona
 	peer   *peer
@@ -55,7 +55,8 @@ type mockServer struct {
 	threads map[string]*mockThread
 	drop    map[string]int // method: how many requests to swallow
 	shells  map[*mockShell]bool
-	ended   bool // no turn and no shell begins any more
+	ended   bool     // no turn and no shell begins any more
+	mcp     *mockMCP // nil for app-server
 }
 
 // mockClient is what initialize told.
@@ -122,15 +123,27 @@ func runMock(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		}
 		overrides = append(overrides, value)
 	}
+	appServer := os.Getenv("MOCK_CODEX_NO_APP_SERVER") == "" // a Codex from before it
 	command := ""
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
 	switch command {
 	case "app-server":
+		if !appServer {
+			break
+		}
 		return mockAppServer(ctx, persona, overrides, args, stdin, stdout, stderr)
+	case "mcp-server":
+		if persona.hasMCP() {
+			return mockMCPServer(ctx, persona, args, stdin, stdout, stderr)
+		}
 	case "help":
-		if len(args) == 0 || args[0] == "app-server" {
+		if len(args) > 0 && args[0] == "mcp-server" && persona.hasMCP() {
+			fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
+			return 0
+		}
+		if len(args) == 0 || args[0] == "app-server" && appServer {
 			fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
 			return 0
 		}
@@ -444,6 +457,9 @@ func (m *mockServer) initialize(msg *message) {
 // notify sends a notification unless the client opted out of it. 0.148 and
 // later put emittedAtMs beside method and params.
 func (m *mockServer) notify(method string, params any) {
+	if m.mcp != nil {
+		return // mcp-server tells events only
+	}
 	m.mu.Lock()
 	out := m.client.optOut[method]
 	m.mu.Unlock()

@@ -147,7 +147,7 @@ func grandchildDirective(t *mockTurn, line string) mockEnd {
 
 // permissionsDirective asks for permissions, a JSON object.
 func permissionsDirective(t *mockTurn, arg string) mockEnd {
-	if t.m.old() {
+	if t.m.tellsEvents() {
 		t.told("unsupported call: request_permissions")
 		return goOn
 	}
@@ -191,7 +191,7 @@ func askDirective(t *mockTurn, question string) mockEnd {
 // mcpAskDirective is an MCP server's question. 0.104 can't ask a client: the
 // call hangs until it is interrupted.
 func mcpAskDirective(t *mockTurn, message string) mockEnd {
-	if t.m.old() {
+	if t.m.tellsEvents() {
 		t.event("elicitation_request", map[string]any{"server_name": "mock", "message": message})
 		return t.wait(nil, false)
 	}

@@ -43,6 +43,9 @@ func (s *mockShell) Write(b []byte) (int, error) {
 // ask sends a request and waits for its answer; nobody answers a second time.
 // The thread's status shows flag meanwhile.
 func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.RawMessage, mockEnd) {
+	if t.m.mcp != nil {
+		return t.mcpAsk(method, params)
+	}
 	params["threadId"], params["turnId"] = t.th.ID, t.id
 	var result json.RawMessage
 	answered := make(chan struct{})
@@ -142,7 +145,7 @@ func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 			return goOn
 		}
 	}
-	return t.runShell(it, line, !ask || t.m.old(), background)
+	return t.runShell(it, line, !ask || t.m.tellsEvents(), background)
 }
 
 // askCommand asks for a command. It leaves a status other than inProgress in
@@ -163,7 +166,8 @@ func (t *mockTurn) askCommand(it map[string]any, line string, actions []any, esc
 		params["kind"], params["environmentId"], params["startedAtMs"] = "command", "local", time.Now().UnixMilli()
 		params["availableDecisions"] = []any{"accept", map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": amend}}, "cancel"}
 	}
-	t.event("exec_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "command": []string{"/bin/bash", "-lc", line}, "cwd": t.settings.Cwd})
+	t.event("exec_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "command": []string{"/bin/bash", "-lc", line}, "cwd": t.settings.Cwd,
+		"reason": params["reason"], "proposed_execpolicy_amendment": amend})
 	result, end := t.ask("item/commandExecution/requestApproval", params, "waitingOnApproval")
 	if end != goOn {
 		return end
@@ -188,6 +192,9 @@ func (t *mockTurn) askCommand(it map[string]any, line string, actions []any, esc
 	why := "rejected by user"
 	if decision == "failed" {
 		why = "approval request failed"
+	}
+	if said := stringField(result, "rejection"); said != "" { // mcp-server since 0.148
+		why = said
 	}
 	t.told("exec_command failed: Rejected(" + strconv.Quote(why) + ")")
 	t.toolEnded()
@@ -381,7 +388,12 @@ func (t *mockTurn) askPatch(it map[string]any) mockEnd {
 		t.setStatus("active", "waitingOnApproval")
 		params["startedAtMs"] = time.Now().UnixMilli()
 	}
-	t.event("apply_patch_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "changes": map[string]any{}})
+	change := it["changes"].([]any)[0].(map[string]any)
+	changes := map[string]any{change["path"].(string): map[string]any{"type": "add", "content": change["diff"]}}
+	if t.m.mcp != nil {
+		params["changes"] = changes
+	}
+	t.event("apply_patch_approval_request", map[string]any{"call_id": it["id"], "turn_id": t.id, "changes": changes})
 	result, end := t.ask("item/fileChange/requestApproval", params, "waitingOnApproval")
 	if end != goOn {
 		return end

@@ -37,11 +37,18 @@ func (t *mockTurn) tell(method string, params map[string]any) {
 // notifications.
 func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
 	fields["type"] = kind
+	if m.mcp != nil {
+		m.mcpEvent(thread, turn, kind, fields)
+		return
+	}
 	m.notify("codex/event/"+kind, map[string]any{"id": turn, "msg": fields, "conversationId": thread})
 }
 
+// tellsEvents: in the words of the first protocol.
+func (m *mockServer) tellsEvents() bool { return m.old() || m.mcp != nil }
+
 func (t *mockTurn) event(kind string, fields map[string]any) {
-	if t.m.old() {
+	if t.m.tellsEvents() {
 		t.m.event(t.th.ID, t.id, kind, fields)
 	}
 }
@@ -70,7 +77,7 @@ func (t *mockTurn) warn() {
 		return
 	}
 	text := "Model metadata for `" + t.settings.Model + "` not found. Defaulting to fallback metadata; this can degrade performance and cause issues."
-	if t.m.old() {
+	if t.m.tellsEvents() {
 		t.event("warning", map[string]any{"message": text})
 		return
 	}
@@ -149,7 +156,7 @@ func (t *mockTurn) completed(it map[string]any) {
 
 // double is the codex/event that comes before item/started or completed.
 func (t *mockTurn) double(it map[string]any, completed bool) {
-	if !t.m.old() {
+	if !t.m.tellsEvents() {
 		return
 	}
 	item := map[string]any{"id": it["id"]}
@@ -222,7 +229,7 @@ func (t *mockTurn) userMessage(input json.RawMessage, text string) {
 
 // requested is what 0.104 shows as a model request begins: the counts so far.
 func (t *mockTurn) requested() {
-	if !t.m.old() {
+	if !t.m.tellsEvents() {
 		return
 	}
 	t.m.mu.Lock()
@@ -313,7 +320,9 @@ func (t *mockTurn) messageBegin(phase any) map[string]any {
 func (t *mockTurn) delta(it map[string]any, piece string) {
 	t.event("agent_message_content_delta", map[string]any{"thread_id": t.th.ID, "turn_id": t.id, "item_id": it["id"], "delta": piece})
 	t.tell("item/agentMessage/delta", map[string]any{"itemId": it["id"], "delta": piece})
-	t.event("agent_message_delta", map[string]any{"delta": piece})
+	if t.m.old() {
+		t.event("agent_message_delta", map[string]any{"delta": piece})
+	}
 }
 
 func (t *mockTurn) messageEnd(it map[string]any, text string) {

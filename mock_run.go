@@ -19,7 +19,7 @@ func (t *mockTurn) run(input json.RawMessage) {
 	defer t.m.turns.Done()
 	t.setStatus("active")
 	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
-	if t.m.old() {
+	if t.m.tellsEvents() {
 		t.warn()
 		t.event("task_started", map[string]any{"turn_id": t.id, "model_context_window": 258400, "collaboration_mode_kind": "default"})
 	}
@@ -65,11 +65,16 @@ func (t *mockTurn) steered() bool {
 type mockStep struct{ word, arg string }
 
 // mockSteps are a prompt's directives. Lines that begin with none, such as a
-// context block before them, don't count.
+// context block before them, don't count, nor what was said in the past.
 func mockSteps(prompt string) []mockStep {
 	known := mockDirectives()
 	var steps []mockStep
+	past := false
 	for _, line := range strings.Split(prompt, "\n") {
+		past = strings.HasPrefix(line, "[Previous session") || past && line != "[End of previous session]"
+		if past {
+			continue
+		}
 		word, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if known[word] != nil {
 			steps = append(steps, mockStep{word, strings.TrimSpace(arg)})
@@ -199,12 +204,14 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	}
 	if m.old() && end == interrupted {
 		t.killShells()
+	}
+	if m.tellsEvents() && end == interrupted {
 		t.event("turn_aborted", map[string]any{"turn_id": t.id, "reason": "interrupted"})
 	}
 	for _, id := range answer {
 		m.peer.reply(id, struct{}{})
 	}
-	if m.old() && end != interrupted {
+	if m.tellsEvents() && end != interrupted {
 		t.event("task_complete", map[string]any{"turn_id": t.id, "last_agent_message": mockNull(stringField(t.final, "text"))})
 	}
 	m.mu.Lock()

@@ -243,7 +243,11 @@ func parseModelRequest(raw []byte) (req modelRequest, stream bool, err error) {
 		}
 		req.addTools("", item.Tools)
 	}
-	for line := range strings.Lines(req.Prompt) {
+	now := req.Prompt // without the digest of a lost conversation: its directives are done
+	if _, after, ok := strings.Cut(now, "[End of previous session]"); ok {
+		now = after
+	}
+	for line := range strings.Lines(now) {
 		if m := directives.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
 			req.steps = append(req.steps, modelStep{op: m[1], arg: strings.TrimSpace(m[2])})
 		}

@@ -223,7 +223,7 @@ func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 		return err
 	}
 	if p := rec.Settings.Profile; p != "" && be.info().atLeast(148) {
-		if _, err := loadProfile(o.codexHome(), p); err != nil {
+		if _, err := loadProfile(codexHomeDir(o.h.cfg.home), p); err != nil {
 			return err
 		}
 	}
@@ -415,10 +415,11 @@ func (o *opener) makeRoom() *rpcError {
 func (o *opener) settle(p *opening, asRole role) *rpcError {
 	opts := optionsOf(&p.rec.Settings)
 	info := p.be.info()
+	p.rec.BackendKind = info.kind
 	var profile map[string]any
 	if opts.Profile != "" && info.atLeast(148) { // newer Codex takes no profile itself
 		var err *rpcError
-		if profile, err = loadProfile(o.codexHome(), opts.Profile); err != nil {
+		if profile, err = loadProfile(codexHomeDir(o.h.cfg.home), opts.Profile); err != nil {
 			return err
 		}
 	}
@@ -479,14 +480,6 @@ func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, fact
 		*f.into = text
 	}
 	return developerInstructions(in), nil
-}
-
-// codexHome is where Codex keeps its own configuration.
-func (o *opener) codexHome() string {
-	if dir := os.Getenv("CODEX_HOME"); dir != "" {
-		return dir
-	}
-	return filepath.Join(o.h.cfg.home, ".codex")
 }
 
 // bindThread locks a thread that the child has just named and puts it into

@@ -323,15 +323,32 @@ func (p *peer) answered(m *message) {
 // errCallTimeout or errNotSent on a timer's, or with errPeerGone. It must not
 // block. timeout 0 means none. The id can be given to abandon.
 func (p *peer) call(method string, params any, timeout time.Duration, done func(json.RawMessage, error)) int64 {
+	id := p.reserve()
+	if !p.callAs(id, method, params, timeout, done) {
+		return 0
+	}
+	return id
+}
+
+// reserve takes the id of a later callAs, for who must know it before the
+// other side can say a word about the call.
+func (p *peer) reserve() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextID++
+	return p.nextID
+}
+
+// callAs is call under an id from reserve. false: the other side is gone.
+func (p *peer) callAs(id int64, method string, params any, timeout time.Duration, done func(json.RawMessage, error)) bool {
 	p.mu.Lock()
 	if p.gone != nil {
 		err := p.gone
 		p.mu.Unlock()
 		done(nil, err)
-		return 0
+		return false
 	}
-	p.nextID++
-	c := &call{id: p.nextID, done: done}
+	c := &call{id: id, done: done}
 	c.rec = p.request(strconv.AppendInt(nil, c.id, 10), method, params)
 	p.open[c.id] = c
 	if timeout > 0 {
@@ -343,7 +360,7 @@ func (p *peer) call(method string, params any, timeout time.Duration, done func(
 		p.sendLocked(c)
 	}
 	p.mu.Unlock()
-	return c.id
+	return true
 }
 
 func (p *peer) sendLocked(c *call) {
@@ -354,16 +371,12 @@ func (p *peer) sendLocked(c *call) {
 }
 
 func (p *peer) expire(id int64) {
-	p.mu.Lock()
-	c := p.open[id]
-	sent := c != nil && c.sent
-	p.mu.Unlock()
-	if c = p.retire(id); c == nil {
-		return
-	}
-	if sent {
+	c := p.retire(id) // before looking whether it was sent: until then it may still be
+	switch {
+	case c == nil:
+	case c.sent:
 		c.done(nil, errCallTimeout)
-	} else {
+	default:
 		c.done(nil, errNotSent)
 	}
 }

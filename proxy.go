@@ -22,6 +22,10 @@ const (
 	// answersFlush is how long answers that are ready may take to reach a
 	// client at the end.
 	answersFlush = time.Second
+	// logBudget bytes of log lines may wait for a reader of stderr, and
+	// logFlush is how long the last ones may take.
+	logBudget = 1 << 20
+	logFlush  = 100 * time.Millisecond
 	// memoryLimit is what the collector works towards: twice the output
 	// budget plus what sessions need.
 	memoryLimit = 56 << 20
@@ -49,7 +53,9 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
 		return 1
 	}
-	log := newLogger(logTo, cfg.logLevel)
+	lines := newOutbox(logTo, logBudget, nil)
+	defer lines.close(logFlush)
+	log := newLogger(lineWriter{lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		log.Warn(w)
 	}
@@ -119,18 +125,29 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) func(context.Context, func(*childDeath)) (backend, error) {
 	probe := &childProbe{}
 	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
-		if cfg.backend == "mcp-server" {
-			return nil, &childDeath{Never: true, Reason: `could not be started: backend = "mcp-server" is not built yet; use "auto" or "app-server"`}
-		}
-		codex, err := probe.probeBackend(ctx, cfg.codexBin, nil)
-		if err != nil {
+		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
+		switch {
+		case err != nil:
 			return nil, err
+		case codex.AppServer:
+			return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
+		case codex.MCPServer:
+			return startMCPServer(ctx, mcpServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Home: codexHomeDir(cfg.home),
+				Log: log, Trace: trace, OnGone: gone})
 		}
-		if !codex.AppServer {
-			return nil, &childDeath{Never: true, Path: codex.Path, Reason: fmt.Sprintf("could not be started: %s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, or name another with codex_bin", codex.Path)}
-		}
-		return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
+		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
 	}
+}
+
+// missingBackend says what a binary lacks and what to do about it.
+func missingBackend(path, want string) string {
+	switch want {
+	case "mcp-server":
+		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; set backend = \"auto\", or name a Codex up to 0.153 with codex_bin", path)
+	case "app-server":
+		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
+	}
+	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex; install one with `npm install -g @openai/codex`, or name another with codex_bin", path)
 }
 
 // openLog is stderr, or the file of log_file in its place.

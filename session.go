@@ -59,6 +59,7 @@ type session struct {
 	opening bool // the hub prepares, or the child opens, the thread
 	place   *opening
 	thread  string
+	unnamed bool // thread is the driver's name for it: Codex gives its own with the first turn
 	op      opID // the open or turn command whose outcome is awaited
 	ops     opID
 	asks    askBook
@@ -172,6 +173,8 @@ func (s *session) leave(rest []letter) {
 	for i := range rest {
 		if rest[i].do != nil {
 			rest[i].do()
+		} else if s.place != nil {
+			late(s.place.be, &rest[i].ev)
 		}
 	}
 	for _, done := range s.closers { // asked to close while it ended otherwise
@@ -180,8 +183,25 @@ func (s *session) leave(rest []letter) {
 	close(s.ended)
 }
 
-// sink is what the child's events go into, on the reading goroutine.
-func (s *session) sink(e event) { s.box.event(e) }
+// sink is what the child's events go into, on the reading goroutine. What a
+// session that has ended can't take is undone: a thread that opens too late
+// is let go, an approval declined.
+func (s *session) sink(be backend) func(event) {
+	return func(e event) {
+		if !s.box.event(e) {
+			late(be, &e)
+		}
+	}
+}
+
+func late(be backend, e *event) {
+	switch {
+	case e.kind == evOpened:
+		be.do(0, e.thread, command{kind: cmdUnload})
+	case e.kind == evAsk && e.ask != nil:
+		be.do(0, e.thread, command{kind: cmdAnswer, ask: e.ask.id, decision: deny})
+	}
+}
 
 // prepared takes the hub's preparation: lease, thread lock, child and policy
 // are there, or an error is. false: the session has ended, p is still the
@@ -204,7 +224,7 @@ func (s *session) prepared(p *opening) bool {
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink)
+		p.be.open(s.op, p.spec, s.sink(p.be))
 	})
 }
 
@@ -224,6 +244,9 @@ func (s *session) take(e *event, now time.Time) {
 		if e.op == s.op {
 			s.threadOpened(e)
 			s.tell(e, s.m.cur) // behind it: the front learns the thread from it
+		} else if e.op == 0 && s.unnamed {
+			s.threadNamed(e)
+			s.tell(e, s.m.cur)
 		}
 	case evRefused:
 		if e.op == s.op && s.opening {
@@ -242,6 +265,9 @@ func (s *session) take(e *event, now time.Time) {
 	case evEnded:
 		if e.thread == s.thread {
 			s.carry(s.m.ended(e.turn))
+			if e.spent {
+				s.m.spent() // the next turn opens the thread again, or one in its place
+			}
 		}
 	case evUsage:
 		if e.thread == s.thread && e.usage != nil {
@@ -276,16 +302,10 @@ func (s *session) tell(e *event, cur *turn) {
 // before its first turn can be answered.
 func (s *session) threadOpened(e *event) {
 	p := s.place
-	s.opening = false
-	if s.thread = e.thread; s.thread != p.rec.BackendID || p.tlock == nil {
-		if err := s.h.opener.bindThread(p, s.agentID, s.thread); err != nil {
-			s.openErr = err
-			s.carry(s.m.end(endFailed))
-			return
-		}
+	s.opening, s.thread = false, e.thread
+	if s.unnamed = e.opened != nil && e.opened.unnamed; !s.unnamed && !s.bind() {
+		return
 	}
-	s.ref.Store(&agentRef{AgentID: s.agentID, Thread: s.thread, Identity: p.rec.Identity})
-	s.h.threadOf(s, s.thread)
 	p.rec.Status, p.rec.Interrupted = "idle", false
 	s.m.opened()
 	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
@@ -295,6 +315,41 @@ func (s *session) threadOpened(e *event) {
 	s.carry(s.m.advance())
 	s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
+}
+
+// threadNamed: the child named the thread as its first turn began.
+func (s *session) threadNamed(e *event) {
+	s.thread, s.unnamed = e.thread, false
+	if cur := s.m.cur; cur != nil && cur.run != nil {
+		cur.run.thread = s.thread
+	}
+	if s.bind() {
+		s.h.book.save(&s.place.rec, true)
+	}
+}
+
+// bind makes the thread this session's: its lock, its record, who is asked
+// about it. false: it can't be had, and the session has ended.
+func (s *session) bind() bool {
+	p := s.place
+	if s.thread != p.rec.BackendID || p.tlock == nil {
+		if err := s.h.opener.bindThread(p, s.agentID, s.thread); err != nil {
+			s.openErr = err
+			s.carry(s.m.end(endFailed))
+			return false
+		}
+	}
+	s.ref.Store(&agentRef{AgentID: s.agentID, Thread: s.thread, Identity: p.rec.Identity})
+	s.h.threadOf(s, s.thread)
+	return true
+}
+
+// threadID is Codex's id of the thread, "" while it has none.
+func (s *session) threadID() string {
+	if s.unnamed {
+		return ""
+	}
+	return s.thread
 }
 
 // openRefused: the child has no such thread, or won't make one. A history
@@ -307,14 +362,18 @@ func (s *session) openRefused(err *backendError) {
 		return
 	}
 	if err.Missing && p.spec.Thread != "" {
-		s.notes = append(s.notes, "Codex's own history of thread "+p.spec.Thread+" is gone; the agent continues in a new thread with a digest of the old one")
-		s.log.Warn("history gone, continuing from the digest", "thread", p.spec.Thread)
+		why := "Codex's own history of thread " + p.spec.Thread + " is gone"
+		if err.Code == 0 { // the driver's words: it didn't even ask
+			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
+		}
+		s.notes = append(s.notes, why+"; the agent continues in a new thread with a digest of the old one")
+		s.log.Warn("continuing from the digest", "thread", p.spec.Thread, "why", err.Message)
 		s.resume = p.past()
 		p.spec.Thread = ""
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh
 		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink)
+		p.be.open(s.op, p.spec, s.sink(p.be))
 		return
 	}
 	if err.Held && p.spec.Thread != "" && s.held < heldTries {
@@ -332,7 +391,7 @@ func (s *session) openRefused(err *backendError) {
 func (s *session) openAgain(op opID) {
 	if s.m.phase == phaseOpening && s.opening && s.op == op {
 		s.op = s.nextOp()
-		s.place.be.open(s.op, s.place.spec, s.sink)
+		s.place.be.open(s.op, s.place.spec, s.sink(s.place.be))
 	}
 }
 
@@ -369,7 +428,10 @@ func (s *session) reopened(be backend, err *rpcError) {
 			return
 		}
 		s.place.be, s.place.spec.Thread = be, s.thread
+		if s.unnamed {
+			s.place.spec.Thread = s.place.rec.BackendID
+		}
 		s.op = s.nextOp()
-		be.open(s.op, s.place.spec, s.sink)
+		be.open(s.op, s.place.spec, s.sink(be))
 	})
 }

@@ -16,6 +16,9 @@ import (
 func (s *session) start(t *turn) {
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
+	if t.limit != nil {
+		t.limit.Stop()
+	}
 	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
 	prompt := t.req.prompt
 	if block, changed := contextChange(s.told, facts); changed {
@@ -58,7 +61,7 @@ func (s *session) boundOpening(t *turn) {
 	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
 		return
 	}
-	time.AfterFunc(t.req.timeout, func() {
+	t.limit = time.AfterFunc(t.req.timeout, func() {
 		s.box.post(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
 				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or give it longer", t.req.timeout), "agent_id", s.agentID)})
@@ -268,7 +271,7 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 	s.h.askDone(id)
 	s.h.book.auditDecision(s, p, by, d)
 	if s.place != nil && s.place.be != nil {
-		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers})
+		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
 	}
 	if d == deny && s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
 		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
@@ -301,7 +304,7 @@ func (s *session) save() { s.h.book.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {
-	r := turnResult{AgentID: s.agentID, ThreadID: s.thread, TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
+	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
 		Status: s.statusNow()}
 	if s.place != nil {
 		r.Sandbox, r.Approval = s.place.policy.Settings.Sandbox, s.place.policy.Settings.Approval
@@ -309,7 +312,9 @@ func (s *session) result(t *turn, how finishKind) turnResult {
 	if r.err = s.failure(t, how); r.err != nil {
 		return r
 	}
-	r.Notes, s.notes = s.notes, nil
+	if t.waiter != 0 { // else nobody would read them
+		r.Notes, s.notes = s.notes, nil
+	}
 	if t.run != nil {
 		t.fill(&r, how)
 		r.Content = s.h.book.fit(r.Content, s.place, t.id)
@@ -369,7 +374,7 @@ func (s *session) statusNow() string {
 
 // publish renews what others may read of this session.
 func (s *session) publish() {
-	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.thread, Team: s.h.cfg.team, Status: s.statusNow(),
+	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.threadID(), Team: s.h.cfg.team, Status: s.statusNow(),
 		Queued: len(s.m.queue), Dropped: s.dropped + s.box.lost(), Tokens: s.tokens, LastError: s.lastErr, Mine: true,
 		Interrupted: s.stopped, LastActive: s.shown.Load().LastActive, StartedAt: s.shown.Load().StartedAt}
 	if p := s.place; p != nil {

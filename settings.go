@@ -31,8 +31,7 @@ type rule struct {
 	min, max int64                        // of a number, in its unit
 	unit     time.Duration                // of a number that is a duration
 
-	notYet    string // the part of the program that will give it its effect, "" when it has one
-	notYetFor string // the one value that waits for notYet; "" means all
+	notYet string // the part of the program that will give it its effect, "" when it has one
 }
 
 // A setting is a rule and the field it fills. field returns a *string, *bool, *int or *time.Duration.
@@ -49,8 +48,7 @@ func settings() []setting[config] {
 	const day = 24 * 60 * 60
 	return []setting[config]{
 		{rule{name: "codex_bin", flag: "--codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
-		{rule{name: "backend", flag: "--backend", check: oneOf("backend", "auto", "app-server", "mcp-server"),
-			notYet: "the mcp-server backend", notYetFor: "mcp-server"}, func(c *config) any { return &c.backend }},
+		{rule{name: "backend", flag: "--backend", check: oneOf("backend", "auto", "app-server", "mcp-server")}, func(c *config) any { return &c.backend }},
 		{rule{name: "transport", optional: true, check: checkTransport}, func(c *config) any { return &c.transport }},
 		{rule{name: "identity", alias: "default_identity", flag: "--identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
 		{rule{name: "role", flag: "--role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
@@ -228,14 +226,6 @@ func (r rule) shown(from any) any {
 		return int(*p / r.unit)
 	}
 	panic(fmt.Sprintf("BUG: setting %s has a field of type %T", r.name, from))
-}
-
-// waits names the part of the program that is needed before value has its effect, "" when it has one.
-func (r rule) waits(value any) string {
-	if r.notYetFor != "" && value != any(r.notYetFor) {
-		return ""
-	}
-	return r.notYet
 }
 
 // normalizeSandbox checks a sandbox mode as Codex writes it.

@@ -1,0 +1,414 @@
+package main
+
+// codexmcp.go owns the connection to one `codex mcp-server`, of Codex 0.104 to
+// 0.153: the handshake, the calls of its two tools, cancels, answers, the
+// child's end. It implements backend; sessions call it and never wait in it.
+// codexmcp_thread.go says when a turn ends. It must never have two calls open
+// for turns of one thread (they become one, and one caller waits for good),
+// nor answer an elicitation with an error (which hangs the turn).
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// mcpServerOptions say what to run and how long to wait for it. Zero limits
+// mean the defaults.
+type mcpServerOptions struct {
+	Path    string
+	Args    []string // before "mcp-server"
+	Env     []string
+	Dir     string
+	Home    string // CODEX_HOME, whose config.toml is read
+	Version string // ours, for the user agent
+	Log     *slog.Logger
+	Trace   func(dir string, rec []byte)
+	// OnGone is called once when the child has ended, before any evGone.
+	OnGone func(*childDeath)
+
+	InitLimit   time.Duration // initialize and tools/list: 30 s
+	StartLimit  time.Duration // a call until task_started: 60 s, 0.104 waits for slow MCP servers
+	CancelPause time.Duration // a cancel is sent again after this: 500 ms
+}
+
+// cancelTries is how often a cancel is sent: the first may come before Codex
+// has registered the turn, and is then lost.
+const cancelTries = 10
+
+// mcpServer is one running `codex mcp-server`.
+type mcpServer struct {
+	o     mcpServerOptions
+	child *child // nil over bare pipes, in tests
+	w     io.Closer
+	peer  *peer
+	asks  askTable
+	gone  chan struct{} // closed when every sink has heard of the end
+
+	mu      sync.Mutex // guards the fields below and everything in a mcpThread but its sink
+	inf     backendInfo
+	schema  mcpSchema
+	death   *childDeath
+	threads map[string]*mcpThread // by id, the driver's own or Codex's
+	calls   map[int64]*mcpThread  // of calls without a response
+	made    int
+}
+
+// startMCPServer runs the child and shakes hands with it. The error is a
+// *childDeath, with Never set.
+func startMCPServer(ctx context.Context, o mcpServerOptions) (backend, error) {
+	// With a cancelled call open it doesn't end by EOF, so the kernel tells it of our death.
+	c, err := startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], "mcp-server"), Env: o.Env, Dir: o.Dir,
+		Log: o.Log, DieWithUs: true})
+	if err != nil {
+		return nil, err
+	}
+	m := newMCPServer(c.stdout, c.stdin, c, o)
+	if err := m.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// newMCPServer speaks over pipes. Its reading goroutine ends at the stream's
+// end, after it has told every sink.
+func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *mcpServer {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.InitLimit, 30*time.Second)
+	def(&o.StartLimit, 60*time.Second)
+	def(&o.CancelPause, 500*time.Millisecond)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &mcpServer{o: o, child: c, w: w, gone: make(chan struct{}), threads: map[string]*mcpThread{}, calls: map[int64]*mcpThread{}}
+	m.inf = backendInfo{kind: "mcp-server", started: time.Now()}
+	if c != nil {
+		m.inf.pid, m.inf.started = c.pid, c.started
+	}
+	m.asks.prefix = fmt.Sprintf("ask-%d-", m.inf.pid)
+	m.peer = newPeer(r, w, peerOptions{mode: framingNewline, handle: m.handle, trace: o.Trace, onWriteErr: m.deaf})
+	go m.run()
+	return m
+}
+
+// deaf ends a child that no longer reads. The goroutine ends with the child.
+func (m *mcpServer) deaf(err error) {
+	m.o.Log.Debug("codex no longer reads", "error", err)
+	_ = m.w.Close()
+	if m.child != nil {
+		go m.child.stop(time.Second)
+	}
+}
+
+// run reads until the child is gone, and then tells everybody.
+func (m *mcpServer) run() {
+	err := m.peer.run()
+	death := streamEnd(m.child, err, m.o.Log)
+	m.mu.Lock()
+	m.death = death
+	heirs := map[*mcpThread]bool{} // a thread may be there under two names
+	for _, th := range m.threads {
+		heirs[th] = true
+		th.stopTimers()
+	}
+	m.mu.Unlock()
+	if m.o.OnGone != nil {
+		m.o.OnGone(death)
+	}
+	for th := range heirs {
+		th.last(m, event{kind: evGone, must: true, err: &backendError{Message: death.Error(), Death: death}})
+	}
+	m.peer.closeOut(0)
+	close(m.gone)
+}
+
+// initialize is the handshake. On failure the child is ended before it returns.
+func (m *mcpServer) initialize(ctx context.Context) error {
+	res, err := m.ask(ctx, "initialize", map[string]any{
+		"protocolVersion": "2025-03-26",
+		"capabilities":    map[string]any{"elicitation": map[string]any{}},
+		"clientInfo":      map[string]any{"name": appClient, "title": "ATM agent", "version": firstWord(m.o.Version, "1")},
+	})
+	if err == nil {
+		m.peer.notify("notifications/initialized", nil, false)
+		var list json.RawMessage
+		if list, err = m.ask(ctx, "tools/list", map[string]any{}); err == nil {
+			schema := readMCPSchema(list)
+			m.mu.Lock()
+			m.schema, m.inf.version = schema, stringField(res, "serverInfo", "version")
+			m.mu.Unlock()
+			if schema.codex && schema.reply {
+				return nil
+			}
+			err = errors.New("it has not both of the tools codex and codex-reply")
+		}
+	}
+	d := &childDeath{Never: true, Path: m.o.Path}
+	switch {
+	case errors.Is(err, errPeerGone):
+		<-m.gone
+		*d = *m.dead()
+		d.Never = true
+	case errors.Is(err, errCallTimeout) || errors.Is(err, errNotSent):
+		d.Reason = fmt.Sprintf("did not answer initialize within %v and was stopped", m.o.InitLimit)
+	case ctx.Err() != nil:
+		d.Reason = "was stopped before it answered initialize: " + err.Error()
+	default:
+		d.Reason = "refused initialize: " + err.Error()
+	}
+	m.stop(time.Second)
+	if m.child != nil {
+		d.Stderr = m.child.tail.firstError()
+	}
+	return d
+}
+
+// ask calls and waits; for the handshake only.
+func (m *mcpServer) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	type answer struct {
+		res json.RawMessage
+		err error
+	}
+	got := make(chan answer, 1)
+	id := m.peer.call(method, params, m.o.InitLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
+	select {
+	case ans := <-got:
+		return ans.res, ans.err
+	case <-ctx.Done():
+		m.peer.abandon(id)
+		return nil, ctx.Err()
+	}
+}
+
+func (m *mcpServer) info() backendInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inf
+}
+
+func (m *mcpServer) dead() *childDeath {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.death
+}
+
+// stop ends the child and returns when every sink has heard of it. At EOF it
+// lets open calls finish, and those of cancelled turns never do: then TERM is
+// the way, of which it dies in milliseconds with its shells.
+func (m *mcpServer) stop(grace time.Duration) {
+	if m.child != nil {
+		m.mu.Lock()
+		waits := len(m.calls) > 0
+		m.mu.Unlock()
+		if waits {
+			m.child.term()
+		}
+		m.child.stop(grace)
+	} else {
+		_ = m.w.Close()
+	}
+	<-m.gone
+}
+
+// catalog has the user's configuration, from its file; Codex can't be asked.
+func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage, error) {
+	if what != "config" {
+		return nil, fmt.Errorf("codex mcp-server has no catalog %q", what)
+	}
+	return readCodexConfig(m.o.Home)
+}
+
+// open makes a place for a new thread, which Codex makes with its first turn,
+// or takes up one that this child still has. It can't bring back any other.
+func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
+	s := &sink{to: to}
+	m.mu.Lock()
+	if m.death != nil {
+		death := m.death
+		m.mu.Unlock()
+		s.last(event{kind: evGone, op: op, thread: spec.Thread, must: true, err: &backendError{Message: death.Error(), Death: death}})
+		return
+	}
+	if spec.Thread == "" {
+		m.made++
+		th := &mcpThread{name: "new-" + strconv.Itoa(m.made), spec: spec, sink: s, op: op}
+		m.threads[th.name] = th
+		m.mu.Unlock()
+		s.put(event{kind: evOpened, op: op, thread: th.name, must: true, opened: &openedThread{unnamed: true}})
+		return
+	}
+	th := m.threads[spec.Thread]
+	if why := th.unfit(spec); why != "" {
+		if th != nil {
+			m.forgetLocked(th)
+		}
+		m.mu.Unlock()
+		if th != nil {
+			m.voidAsks(spec.Thread)
+		}
+		s.last(event{kind: evRefused, op: op, thread: spec.Thread, must: true, err: &backendError{Message: why, Missing: true}})
+		return
+	}
+	th.sink, th.op = s, op
+	e := event{kind: evOpened, op: op, thread: spec.Thread, must: true, method: mcpNote, raw: th.told, opened: th.opened(true)}
+	m.mu.Unlock()
+	s.put(e)
+}
+
+// do sends one command for an open thread.
+func (m *mcpServer) do(op opID, thread string, c command) {
+	switch c.kind {
+	case cmdTurn:
+		m.turn(op, thread, c)
+	case cmdInterrupt:
+		m.interrupt(thread, "")
+	case cmdClean: // Codex ends a thread's shells with itself, and has no call for it
+	case cmdUnload:
+		m.unload(thread)
+	case cmdAnswer:
+		if q := m.asks.take(c.ask); q != nil {
+			m.peer.reply(q.reqID, elicitationReply(m.info(), c.decision, c.why))
+		}
+	}
+}
+
+// turn calls codex for a thread's first turn and codex-reply for the others.
+func (m *mcpServer) turn(op opID, thread string, c command) {
+	id := m.peer.reserve()
+	m.mu.Lock()
+	th := m.threads[thread]
+	refuse := func(why string) {
+		var s *sink
+		if th != nil {
+			s = th.sink
+		}
+		m.mu.Unlock()
+		if s != nil {
+			s.put(event{kind: evRefused, op: op, thread: thread, must: true, err: &backendError{Message: why}})
+		}
+	}
+	switch {
+	case th == nil || m.death != nil:
+		refuse("the thread is not open")
+		return
+	case th.cur != nil:
+		refuse("a turn of this thread is still running")
+		return
+	case th.spent != "":
+		refuse(th.spent)
+		return
+	}
+	name, args := "codex-reply", map[string]any{"prompt": c.prompt, "threadId": th.id}
+	if th.id == "" {
+		th.spec.Settings = c.settings
+		name, args = "codex", startArguments(m.schema, th.spec, c.prompt)
+	}
+	run := &mcpTurn{op: op, call: id}
+	run.timer = time.AfterFunc(m.o.StartLimit, func() { m.late(th, run) })
+	th.cur = run
+	m.calls[id] = th
+	m.mu.Unlock()
+	m.peer.callAs(id, "tools/call", map[string]any{"name": name, "arguments": args}, 0,
+		func(res json.RawMessage, err error) { m.answered(th, id, res, err) })
+}
+
+// late: Codex took the call and began no turn. It may still, so the outcome is
+// unknown and the call is not made again.
+func (m *mcpServer) late(th *mcpThread, run *mcpTurn) {
+	m.mu.Lock()
+	still := th.cur == run && run.id == ""
+	m.mu.Unlock()
+	if still {
+		th.put(m, event{kind: evRefused, op: run.op, must: true, unknown: true, err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
+	}
+}
+
+// interrupt cancels the call of what runs; why says that the end is a failure.
+func (m *mcpServer) interrupt(thread, why string) {
+	m.mu.Lock()
+	th := m.threads[thread]
+	if th == nil || th.cur == nil {
+		m.mu.Unlock()
+		return
+	}
+	run := th.cur
+	if run.why == "" {
+		run.why = why
+	}
+	again := run.stop
+	run.stop = true
+	m.mu.Unlock()
+	if !again {
+		m.cancel(th, run, cancelTries)
+	}
+}
+
+// cancel sends the cancel of a turn until it ends.
+func (m *mcpServer) cancel(th *mcpThread, run *mcpTurn, tries int) {
+	m.mu.Lock()
+	if th.cur != run || tries == 0 || m.death != nil {
+		m.mu.Unlock()
+		return
+	}
+	if run.timer != nil {
+		run.timer.Stop()
+	}
+	run.timer = time.AfterFunc(m.o.CancelPause, func() { m.cancel(th, run, tries-1) })
+	m.mu.Unlock()
+	m.peer.notify("notifications/cancelled", map[string]any{"requestId": run.call, "reason": "interrupted"}, false)
+}
+
+// unload lets go of a thread. Codex keeps it while it lives, so that it can be
+// taken up again; one in which a turn still runs can't.
+func (m *mcpServer) unload(thread string) {
+	m.mu.Lock()
+	th := m.threads[thread]
+	if th == nil {
+		m.mu.Unlock()
+		return
+	}
+	s := th.sink
+	th.sink = nil
+	run := th.cur
+	if run != nil {
+		th.spent = "an earlier turn may still be running in it"
+	}
+	if th.id == "" {
+		m.forgetLocked(th)
+	}
+	m.mu.Unlock()
+	if s != nil {
+		s.cut()
+	}
+	m.voidAsks(thread)
+	if run != nil {
+		m.cancel(th, run, 1)
+	}
+}
+
+// forgetLocked takes a thread out. What Codex still says of it is nobody's.
+func (m *mcpServer) forgetLocked(th *mcpThread) {
+	th.stopTimers()
+	for _, name := range []string{th.name, th.id} {
+		if m.threads[name] == th {
+			delete(m.threads, name)
+		}
+	}
+}
+
+// voidAsks declines what a thread that nobody has any more was still asked.
+func (m *mcpServer) voidAsks(thread string) {
+	for q := m.asks.takeThread(thread); q != nil; q = m.asks.takeThread(thread) {
+		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "the session was closed"))
+	}
+}
