@@ -209,10 +209,6 @@ func (d *doctor) codex(ctx context.Context) {
 	if inf.kind == "app-server" && !inf.atLeast(104) {
 		d.add(check, findingWarning, "Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
 	}
-	if inf.kind == "mcp-server" {
-		d.add("login", findingWarning, "this backend can't be asked who is logged in", "run `codex login status`")
-		return
-	}
 	d.login(ctx, be)
 	d.policy(ctx, be)
 }
@@ -232,6 +228,14 @@ func (d *doctor) codexPath() string {
 	return d.cfg.codexBin
 }
 
+// subcommand is what is likely started: auto prefers app-server.
+func (d *doctor) subcommand() string {
+	if d.cfg.backend == "mcp-server" {
+		return "mcp-server"
+	}
+	return "app-server"
+}
+
 // codexFailed tells why there is no child. The hint is part of most reasons already.
 func (d *doctor) codexFailed(ctx context.Context, err error) {
 	const check = "codex"
@@ -240,7 +244,7 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 		d.add(check, findingFailure, fmt.Sprintf("%s did not answer initialize within %v and was stopped", d.codexPath(), d.wait),
-			"run `"+d.codexPath()+" app-server` by hand and see what it waits for; --wait SECONDS gives it more time")
+			"run `"+d.codexPath()+" "+d.subcommand()+"` by hand and see what it waits for; --wait SECONDS gives it more time")
 		return
 	case !errors.As(err, &death):
 		d.add(check, findingFailure, err.Error(), "")
@@ -256,7 +260,7 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 			text = "ended: " + text
 		}
 		text = d.codexPath() + " " + text
-		hint = "run `" + d.codexPath() + " app-server` by hand: what it says there is what is wrong"
+		hint = "run `" + d.codexPath() + " " + d.subcommand() + "` by hand: what it says there is what is wrong"
 	case from != "default":
 		text += " (codex_bin from " + from + ")"
 	}
@@ -271,6 +275,10 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	const check = "login"
 	if d.cfg.codexBin == "mock" {
 		d.ok(check, "the built-in mock needs none")
+		return
+	}
+	if be.info().kind == "mcp-server" {
+		d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexPath()+" login status`")
 		return
 	}
 	raw, err := be.catalog(ctx, "account", "")
@@ -302,7 +310,11 @@ func (d *doctor) login(ctx context.Context, be backend) {
 // policy says what an agent that is given nothing may do here.
 func (d *doctor) policy(ctx context.Context, be backend) {
 	user, err := be.catalog(ctx, "config", d.cfg.cwd)
-	if err != nil {
+	switch {
+	case err != nil && be.info().kind == "mcp-server": // that has read it itself, and we make do without
+		d.add("codex config", findingWarning, err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
+		user = nil
+	case err != nil:
 		d.add("codex config", findingFailure, err.Error(), "mend Codex's config.toml: with it no thread can be opened")
 		return
 	}
