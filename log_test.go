@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRedact(t *testing.T) {
@@ -143,4 +145,20 @@ func BenchmarkRedact(b *testing.B) {
 	for b.Loop() {
 		redact(text)
 	}
+}
+
+// A client that never reads our stderr must hold nothing up: past the budget
+// lines are lost.
+func TestLogNobodyReads(t *testing.T) {
+	r, w := io.Pipe() // nobody reads
+	out := newOutbox(w, 10<<10, nil)
+	log := newLogger(lineWriter{out}, "info")
+	for range 10000 {
+		log.Info("a line that nobody reads")
+	}
+	if got := out.size(); got > 11<<10 {
+		t.Fatalf("%d bytes wait, more than the budget", got)
+	}
+	r.Close()
+	out.close(time.Second)
 }

@@ -5,6 +5,8 @@ package main
 // it to the invariants. The session loop is its only user and carries the
 // effects out. It must never look at a clock or touch anything outside.
 
+import "time"
+
 // maxQueue is how many turns may wait in one session (-32004 past it).
 const maxQueue = 32
 
@@ -130,8 +132,9 @@ type turn struct {
 	waiter waiterID // 0: nobody (any more)
 	id     string   // Codex's name for it, "" until acknowledged
 	stop   stopReason
-	why    string   // words for a timeout
-	run    *turnRun // what the session gathers while it runs
+	why    string      // words for a timeout
+	run    *turnRun    // what the session gathers while it runs
+	limit  *time.Timer // timeout_secs, while Codex isn't ready
 }
 
 // turnMachine is a session's queue and running turn.
@@ -141,6 +144,7 @@ type turnMachine struct {
 	queue  []*turn
 	ending ending
 	sent   bool // the interrupt of cur is on its way
+	adrift bool // cur's start had no answer: what ends next is cur
 }
 
 // submit queues a turn behind those of its own and of better precedence
@@ -178,7 +182,7 @@ func (m *turnMachine) advance() []effect {
 			out = append(out, effect{kind: effFinish, turn: t, finish: finishRebound})
 			continue
 		}
-		m.cur, m.phase, m.sent = t, phaseStarting, false
+		m.cur, m.phase, m.sent, m.adrift = t, phaseStarting, false, false
 		out = append(out, effect{kind: effStart, turn: t})
 	}
 	return out
@@ -213,7 +217,10 @@ func (m *turnMachine) refused(unknown bool) []effect {
 		return nil
 	}
 	if unknown {
-		m.cur.stop = stopUnknown
+		if m.cur.stop == stopNone {
+			m.cur.stop = stopUnknown
+		}
+		m.adrift = true
 		m.phase = phaseStopping
 		return m.interrupt()
 	}
@@ -223,7 +230,7 @@ func (m *turnMachine) refused(unknown bool) []effect {
 // ended: the child said that a turn is over. A turn that isn't ours changes
 // nothing, except where ours never got a name: then it can only be ours.
 func (m *turnMachine) ended(id string) []effect {
-	if m.cur == nil || (m.cur.id != id && !(m.cur.id == "" && m.cur.stop == stopUnknown)) {
+	if m.cur == nil || (m.cur.id != id && !(m.cur.id == "" && m.adrift)) {
 		return nil
 	}
 	return m.finishCur(finishEnded)

@@ -371,16 +371,12 @@ func (p *peer) sendLocked(c *call) {
 }
 
 func (p *peer) expire(id int64) {
-	p.mu.Lock()
-	c := p.open[id]
-	sent := c != nil && c.sent
-	p.mu.Unlock()
-	if c = p.retire(id); c == nil {
-		return
-	}
-	if sent {
+	c := p.retire(id) // before looking whether it was sent: until then it may still be
+	switch {
+	case c == nil:
+	case c.sent:
 		c.done(nil, errCallTimeout)
-	} else {
+	default:
 		c.done(nil, errNotSent)
 	}
 }

@@ -41,8 +41,9 @@ func newPostbox(waiting *atomic.Int64) *postbox {
 // post hands do to the loop; false when the loop has ended.
 func (b *postbox) post(do func()) bool { return b.put(letter{do: do}) }
 
-// event hands e to the loop, unless it may be dropped and too many wait.
-func (b *postbox) event(e event) { b.put(letter{ev: e}) }
+// event hands e to the loop, unless it may be dropped and too many wait;
+// false when the loop has ended.
+func (b *postbox) event(e event) bool { return b.put(letter{ev: e}) }
 
 func (b *postbox) put(l letter) bool {
 	b.mu.Lock()

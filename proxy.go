@@ -22,6 +22,10 @@ const (
 	// answersFlush is how long answers that are ready may take to reach a
 	// client at the end.
 	answersFlush = time.Second
+	// logBudget bytes of log lines may wait for a reader of stderr, and
+	// logFlush is how long the last ones may take.
+	logBudget = 1 << 20
+	logFlush  = 100 * time.Millisecond
 	// memoryLimit is what the collector works towards: twice the output
 	// budget plus what sessions need.
 	memoryLimit = 56 << 20
@@ -49,7 +53,9 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
 		return 1
 	}
-	log := newLogger(logTo, cfg.logLevel)
+	lines := newOutbox(logTo, logBudget, nil)
+	defer lines.close(logFlush)
+	log := newLogger(lineWriter{lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		log.Warn(w)
 	}

@@ -173,6 +173,8 @@ func (s *session) leave(rest []letter) {
 	for i := range rest {
 		if rest[i].do != nil {
 			rest[i].do()
+		} else if s.place != nil {
+			late(s.place.be, &rest[i].ev)
 		}
 	}
 	for _, done := range s.closers { // asked to close while it ended otherwise
@@ -181,8 +183,25 @@ func (s *session) leave(rest []letter) {
 	close(s.ended)
 }
 
-// sink is what the child's events go into, on the reading goroutine.
-func (s *session) sink(e event) { s.box.event(e) }
+// sink is what the child's events go into, on the reading goroutine. What a
+// session that has ended can't take is undone: a thread that opens too late
+// is let go, an approval declined.
+func (s *session) sink(be backend) func(event) {
+	return func(e event) {
+		if !s.box.event(e) {
+			late(be, &e)
+		}
+	}
+}
+
+func late(be backend, e *event) {
+	switch {
+	case e.kind == evOpened:
+		be.do(0, e.thread, command{kind: cmdUnload})
+	case e.kind == evAsk && e.ask != nil:
+		be.do(0, e.thread, command{kind: cmdAnswer, ask: e.ask.id, decision: deny})
+	}
+}
 
 // prepared takes the hub's preparation: lease, thread lock, child and policy
 // are there, or an error is. false: the session has ended, p is still the
@@ -205,7 +224,7 @@ func (s *session) prepared(p *opening) bool {
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink)
+		p.be.open(s.op, p.spec, s.sink(p.be))
 	})
 }
 
@@ -351,7 +370,7 @@ func (s *session) openRefused(err *backendError) {
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh
 		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink)
+		p.be.open(s.op, p.spec, s.sink(p.be))
 		return
 	}
 	if err.Held && p.spec.Thread != "" && s.held < heldTries {
@@ -369,7 +388,7 @@ func (s *session) openRefused(err *backendError) {
 func (s *session) openAgain(op opID) {
 	if s.m.phase == phaseOpening && s.opening && s.op == op {
 		s.op = s.nextOp()
-		s.place.be.open(s.op, s.place.spec, s.sink)
+		s.place.be.open(s.op, s.place.spec, s.sink(s.place.be))
 	}
 }
 
@@ -410,6 +429,6 @@ func (s *session) reopened(be backend, err *rpcError) {
 			s.place.spec.Thread = s.place.rec.BackendID
 		}
 		s.op = s.nextOp()
-		be.open(s.op, s.place.spec, s.sink)
+		be.open(s.op, s.place.spec, s.sink(be))
 	})
 }

@@ -16,6 +16,9 @@ import (
 func (s *session) start(t *turn) {
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
+	if t.limit != nil {
+		t.limit.Stop()
+	}
 	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
 	prompt := t.req.prompt
 	if block, changed := contextChange(s.told, facts); changed {
@@ -58,7 +61,7 @@ func (s *session) boundOpening(t *turn) {
 	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
 		return
 	}
-	time.AfterFunc(t.req.timeout, func() {
+	t.limit = time.AfterFunc(t.req.timeout, func() {
 		s.box.post(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
 				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or give it longer", t.req.timeout), "agent_id", s.agentID)})
@@ -306,7 +309,9 @@ func (s *session) result(t *turn, how finishKind) turnResult {
 	if r.err = s.failure(t, how); r.err != nil {
 		return r
 	}
-	r.Notes, s.notes = s.notes, nil
+	if t.waiter != 0 { // else nobody would read them
+		r.Notes, s.notes = s.notes, nil
+	}
 	if t.run != nil {
 		t.fill(&r, how)
 		r.Content = s.h.book.fit(r.Content, s.place, t.id)
