@@ -146,6 +146,7 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 			schema := readMCPSchema(list)
 			m.mu.Lock()
 			m.schema, m.inf.version = schema, stringField(res, "serverInfo", "version")
+			m.inf.foreign = &foreignTools{list: schema.others, call: m.forward}
 			m.mu.Unlock()
 			if schema.codex && schema.reply {
 				return nil
@@ -187,6 +188,15 @@ func (m *mcpServer) ask(ctx context.Context, method string, params any) (json.Ra
 	case <-ctx.Done():
 		m.peer.abandon(id)
 		return nil, ctx.Err()
+	}
+}
+
+// forward calls a tool that is none of the two that make turns.
+func (m *mcpServer) forward(params any, done func(json.RawMessage, error)) (stop func()) {
+	id := m.peer.call("tools/call", params, 0, done)
+	return func() {
+		m.peer.abandon(id)
+		m.peer.notify("notifications/cancelled", map[string]any{"requestId": id}, false)
 	}
 }
 

@@ -49,6 +49,7 @@ type mcpFront struct {
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
 	wg      sync.WaitGroup               // goroutines of spawn
+	foreign atomic.Pointer[foreignTools] // the child's own tools, nil for none
 	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
 
 	mu         sync.Mutex // guards the fields below and those of every call
@@ -85,6 +86,7 @@ type mcpCall struct {
 	stage       callStage
 	cancelled   bool // while it was being submitted
 	detach      bool
+	stop        func()          // ends a call that was forwarded, nil for others
 	lastMessage json.RawMessage // raw text of the last final agent message
 }
 
@@ -291,7 +293,11 @@ func (f *mcpFront) cancelled(params json.RawMessage) {
 	f.forgetLocked(c)
 	stage := c.stage
 	c.cancelled, c.detach = true, detach
+	stop := c.stop
 	f.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	c.prog.end()
 	if c.batch != nil {
 		c.batch.done(nil)

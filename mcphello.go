@@ -188,10 +188,11 @@ func (f *mcpFront) discover(c *mcpCall) {
 	}{"complete", mcpVersions(), capabilities(), instructions, cacheMS, "public", f.modernMeta()}), nil)
 }
 
-// toolsResult answers tools/list. The order is the table's, always.
+// toolsResult answers tools/list. The order is the table's, always; what the
+// child has beyond it comes behind, for legacy clients.
 func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
 	if !modern {
-		return toJSON(map[string]any{"tools": f.list})
+		return toJSON(map[string]any{"tools": f.legacyList()})
 	}
 	return toJSON(struct {
 		Type  string          `json:"resultType"`

@@ -16,7 +16,8 @@ import (
 // childSlot holds the one child.
 type childSlot struct {
 	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
-	restart bool // restart_child
+	restart bool                // restart_child
+	foreign func(*foreignTools) // told of the child's own tools as it starts, of none as it ends; may be nil
 	log     *slog.Logger
 
 	mu       sync.Mutex // guards the fields below
@@ -62,7 +63,14 @@ func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
 			wait = make(chan struct{})
 			c.starting = wait
 			c.mu.Unlock()
-			return c.start(ctx, wait)
+			be, err := c.start(ctx, wait)
+			if err == nil && c.foreign != nil && be.info().foreign != nil {
+				c.foreign(be.info().foreign)
+				if c.refusal() != nil { // it died meanwhile, and said so before us
+					c.foreign(nil)
+				}
+			}
+			return be, err
 		}
 		c.mu.Unlock()
 		select {
@@ -87,6 +95,9 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 		c.be, c.death, dead = nil, d, d
 		wanted := c.stopping
 		c.mu.Unlock()
+		if c.foreign != nil {
+			c.foreign(nil)
+		}
 		if !wanted {
 			c.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
 		}
