@@ -51,7 +51,7 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 login, who holds which identity. Each line is ok, a warning or a failure with
 what to do. Exits 0 only if a session could start. Takes serve's flags: give
 it those that your MCP client gives serve. It starts codex and ends it, runs
-no turn, and changes nothing.`,
+no turn, and changes no file of yours or ours; codex may write to its own home.`,
 			flags: append([]flagRow{
 				{name: "json", help: "print JSON"},
 				{name: "wait", value: "SECONDS", help: "how long codex may take to start (default 20)"},
