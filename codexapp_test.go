@@ -197,11 +197,14 @@ func (p *appPeer) reply() string {
 	return string(m.id) + " " + string(m.result)
 }
 
+// say tells the driver something and returns when it has taken it in: a pipe
+// alone hands over bytes, and what the test does next could come first.
 func (p *appPeer) say(format string, args ...any) {
 	p.t.Helper()
 	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil {
 		p.t.Fatalf("the driver does not read: %v", err)
 	}
+	synctest.Wait()
 }
 
 // silent proves that the driver has sent nothing: it answers a probe first.
