@@ -39,6 +39,12 @@ type mcpOptions struct {
 	close    func(ref, identity string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView
+	// interrupt, wait and approve answer from another goroutine, once; turn
+	// reads the disk.
+	interrupt func(ref, identity, turn string, done func(interruptResult, *rpcError))
+	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
+	approve   func(q approveQuery, done func(*rpcError))
+	turn      func(ref, turn string) (keptTurn, *rpcError)
 }
 
 // mcpFront serves one MCP client on stdio.

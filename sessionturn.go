@@ -1,10 +1,10 @@
 package main
 
 // sessionturn.go owns how a session runs its turns: sending them, ending those
-// that take too long, answering their callers, and the approvals on the way;
-// and how a session ends. These are the effects of the turn machine, carried
-// out on the session's own goroutine. Whoever is answered may act at once, so
-// what an answer says must be true before it is given.
+// that take too long, answering their callers. These are the effects of the
+// turn machine, carried out on the session's own goroutine. Whoever is
+// answered may act at once, so what an answer says must be true before it is
+// given. sessionasks.go has the approvals, sessionend.go the session's end.
 
 import (
 	"fmt"
@@ -158,144 +158,6 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.answer(t, s.result(t, how))
 	if s.m.phase != phaseOver {
 		s.save()
-	}
-}
-
-// lonely ends a session that has no place yet and that nobody wants any more.
-func (s *session) lonely() {
-	if s.place == nil && len(s.m.queue) == 0 {
-		s.carry(s.m.end(endFailed))
-	}
-}
-
-// childGone ends the session with its child, or waits for the next one.
-func (s *session) childGone(err *backendError) {
-	for _, id := range s.asks.ids() {
-		s.asks.take(id)
-		s.h.askDone(id)
-		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
-	}
-	s.openErr = childError("run the turn", err)
-	if s.h.cfg.restartChild && s.thread != "" {
-		s.opening = false
-		s.carry(s.m.lost())
-		return
-	}
-	if s.opening { // the thread never came to be
-		s.carry(s.m.end(endFailed))
-		return
-	}
-	s.carry(s.m.end(endGone))
-}
-
-// over ends the session: record, thread and identity, then whoever waits for
-// that. After it the loop leaves.
-func (s *session) over(why ending) {
-	s.denyAll("the session ended")
-	s.clock.stop()
-	p := s.place
-	if p != nil {
-		if s.thread != "" && (why == endClose || why == endBroken) {
-			p.be.do(0, s.thread, command{kind: cmdClean}) // shells that outlived their turns
-		}
-		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
-			p.be.do(0, s.thread, command{kind: cmdUnload})
-		}
-		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
-			p.noteOver(why, s.stopped || why == endBroken, time.Now())
-			s.h.book.save(&p.rec, true) // before somebody else may have the lease
-		}
-		p.release()
-	}
-	s.free = true
-	s.publish()
-	s.h.forget(s)
-	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
-	s.h.book.auditEnd(s, why)
-	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
-	if done.Status == "" {
-		done.Status = "closed"
-	}
-	for _, f := range s.after {
-		f()
-	}
-	for _, f := range s.closers {
-		f(done, nil)
-	}
-	s.after, s.closers = nil, nil
-}
-
-// asked handles an approval: to the front, or declined at once.
-func (s *session) asked(q *approval) {
-	if q == nil {
-		return
-	}
-	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
-		s.box.post(func() {
-			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
-				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "thread", q.thread, "turn", q.turn, "item", q.item)
-				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
-			}
-		})
-	})
-	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
-	why := ""
-	switch {
-	case q.kind == askUnknown:
-		why = "this kind of request is not known here"
-	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
-		why = "no turn is running"
-	case s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
-		why = "this server is read-only (--readonly or max_sandbox), whoever approves" // an approved command leaves the sandbox
-	case s.m.cur != nil:
-		w = s.m.cur.waiter
-	}
-	if why != "" {
-		s.decide(q.id, why, deny, nil)
-		return
-	}
-	s.h.askOpen(q.id, s)
-	s.publish() // whoever asks for the status next sees what the client is asked
-	if !s.h.front.ask(*s.ref.Load(), w, *q) {
-		s.decide(q.id, "the client can't be asked for approval", deny, nil)
-	}
-}
-
-// decide answers an approval; false when it was decided before. It is
-// audited before it is sent.
-func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
-	p := s.asks.take(id)
-	if p == nil {
-		return false
-	}
-	s.h.askDone(id)
-	s.h.book.auditDecision(s, p, by, d)
-	if s.place != nil && s.place.be != nil {
-		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
-	}
-	if d == deny && s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
-		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
-	}
-	s.alive()
-	return true
-}
-
-// denyAll declines whatever is pending.
-func (s *session) denyAll(why string) {
-	for _, id := range s.asks.ids() {
-		s.decide(id, why, deny, nil)
-		s.h.front.askGone(*s.ref.Load(), id, why)
-	}
-}
-
-// denyOwn declines what the ended turn itself still asks; a subagent's
-// approval outlives it.
-func (s *session) denyOwn(why string) {
-	for _, id := range s.asks.ids() {
-		if p := s.asks.pending[id]; p.thread == s.thread {
-			s.decide(id, why, deny, nil)
-			s.h.front.askGone(*s.ref.Load(), id, why)
-		}
 	}
 }
 

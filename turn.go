@@ -22,6 +22,20 @@ const (
 	sourceSummary
 )
 
+func (s turnSource) String() string {
+	switch s {
+	case sourceClient:
+		return "client"
+	case sourceMail:
+		return "mail"
+	case sourceResume:
+		return "resume"
+	case sourceSummary:
+		return "summary"
+	}
+	return ""
+}
+
 // turnMode is what a request does about its session.
 type turnMode int
 
@@ -63,6 +77,13 @@ type turnRequest struct {
 	cwd         string // as given; resolved and checked by the hub
 	options     sessionOptions
 	correlation string // follows one request through log and audit
+
+	// A background turn answers its waiter when it is accepted: agent_id, its
+	// handle as TurnID, TurnStatus queued or running. What it brings is kept.
+	background bool
+	task       bool   // kept as an MCP task
+	handle     string // the hub's name for a background turn
+	approvals  string // who can be asked: client, caller, "" for nobody
 }
 
 // reshapes reports a request that changes what its session is, beside

@@ -33,6 +33,8 @@ type sessionView struct {
 	Pending     []askView `json:"pending_approvals,omitempty"`
 	Mine        bool      `json:"open_here"` // this process holds it
 
+	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
+
 	implied bool // nobody asked for the identity: it may be parked
 }
 
@@ -43,6 +45,8 @@ type askView struct {
 	Action     string `json:"action"`
 	Cwd        string `json:"cwd,omitempty"`
 	Reason     string `json:"reason,omitempty"`
+
+	q approval // the whole of it, for who asks
 }
 
 // statusView is the whole proxy, as agent_status tells it.
@@ -66,4 +70,65 @@ type closeResult struct {
 	Status      string // closed
 	Already     bool   // it was closed before
 	Interrupted bool   // a turn was stopped for it
+}
+
+// keptTurn is one turn as it is kept after, or beside, its caller: what
+// agent_wait and tasks/get tell.
+type keptTurn struct {
+	AgentID  string
+	Identity string
+	TurnID   string // a background turn's own name, else Codex's
+	Seq      int64  // of its end, 0 while it has none
+	Source   turnSource
+	Status   string // queued running completed failed interrupted
+	Created  time.Time
+	Updated  time.Time
+	Task     bool        // given out as an MCP task
+	Stopped  bool        // agent_interrupt or tasks/cancel ended it
+	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
+	Activity string      // of an unfinished one, in words
+	Pending  []askView   // of an unfinished one
+}
+
+// finished reports a turn that has a result.
+func (k *keptTurn) finished() bool { return k.Result != nil }
+
+// waitQuery is what agent_wait waits for.
+type waitQuery struct {
+	Agents  []string // agent_ids or threadIds
+	Since   int64    // turns that ended after it; 0: each agent's newest turn
+	All     bool
+	Timeout time.Duration
+}
+
+// waitResult is what it tells: everything newer, and what each is doing.
+type waitResult struct {
+	Seq      int64 // for the next since
+	TimedOut bool
+	Agents   []waitAgent
+}
+
+type waitAgent struct {
+	View  sessionView // Pending has its open approvals
+	Turns []keptTurn  // newer than since, oldest first
+}
+
+// interruptResult is what agent_interrupt tells.
+type interruptResult struct {
+	AgentID     string
+	Identity    string
+	TurnID      string // of the turn that was stopped
+	Interrupted bool   // false: nothing ran
+	Queued      int    // turns that still wait
+}
+
+// approveQuery is a decision that a caller brings, not the client's user.
+type approveQuery struct {
+	Agent    string // agent_id or threadId
+	Ask      string // approval_id
+	Action   string // must repeat the pending approval's
+	By       string // for the audit log: agent_approve, task
+	Decision decision
+	Answers  map[string][]string // to questions
+	Reason   string              // of a denial
 }
