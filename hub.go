@@ -28,6 +28,7 @@ type hub struct {
 	canAsk  func() bool // whether the client can be asked for approvals
 	child   childSlot
 	book    *ledger
+	kept    *keptTurns
 	opener  opener
 	started time.Time
 	waiting atomic.Int64   // letters in all sessions' postboxes
@@ -53,6 +54,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(),
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
+	h.kept = newKeptTurns(reg, log)
 	h.child.restart, h.child.log = cfg.restartChild, log
 	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
@@ -63,6 +65,9 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 // front.done, errors included, unless it is cancelled first. Two submits for
 // one agent keep their order.
 func (h *hub) submit(req turnRequest, w waiterID) {
+	if req.background && req.handle == "" {
+		req.handle = newTurnHandle()
+	}
 	h.mu.Lock()
 	if w != 0 {
 		h.waiters[w] = nil
@@ -450,6 +455,8 @@ func (h *hub) forget(s *session) {
 	}
 	h.mu.Unlock()
 	h.book.leave(s.agentID)
+	h.kept.forget(s.agentID)
+	h.kept.poke()
 }
 
 // sessions lists what is open here and the team's other sessions, newest
@@ -474,17 +481,22 @@ func (h *hub) sessions(limit int) []sessionView {
 		if open[r.AgentID] {
 			continue
 		}
-		v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-			AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
-			StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-		v.Status, v.Interrupted, _ = h.reg.told(&r)
-		out = append(out, v)
+		out = append(out, h.viewOfRecord(&r))
 	}
 	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
 	if limit > 0 && len(out) > limit {
 		out = out[:limit]
 	}
 	return out
+}
+
+// viewOfRecord is a session that isn't open here.
+func (h *hub) viewOfRecord(r *record) sessionView {
+	v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
+		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
+		StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
+	v.Status, v.Interrupted, _ = h.reg.told(r)
+	return v
 }
 
 // status tells the whole proxy. It reads no disk.

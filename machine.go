@@ -76,6 +76,7 @@ const (
 	stopUnknown // turn/start had no answer in time
 	stopShutdown
 	stopClose
+	stopInterrupt
 )
 
 // words says why a turn was interrupted.
@@ -89,6 +90,8 @@ func (s stopReason) words() string {
 		return "The turn was interrupted: atm-agent-mcp is shutting down. Start it again and call codex-reply with the same agent_id."
 	case stopClose:
 		return "The turn was interrupted: agent_close was called."
+	case stopInterrupt:
+		return "The turn was interrupted: agent_interrupt was called."
 	case stopNone:
 	}
 	return "The turn was interrupted."
@@ -135,6 +138,12 @@ type turn struct {
 	why    string      // words for a timeout
 	run    *turnRun    // what the session gathers while it runs
 	limit  *time.Timer // timeout_secs, while Codex isn't ready
+	accept *time.Timer // until a background turn is accepted at the latest
+
+	accepted bool // the caller of a background turn has its name
+	kept     bool // its result is
+	asked    time.Time
+	stoppers []func() // who waits until it has stopped
 }
 
 // turnMachine is a session's queue and running turn.

@@ -35,6 +35,23 @@ type opening struct {
 	fresh   string   // developer instructions for a new thread, where the old is gone
 	revived bool     // the session had a life before
 	adopted bool     // a thread that only Codex knew
+	early   bool     // the record was written before there was a thread
+	before  string   // the record's status until then
+}
+
+// sandbox and approval are the policy's words, "" before there is a place.
+func (p *opening) sandbox() string {
+	if p == nil {
+		return ""
+	}
+	return p.policy.Settings.Sandbox
+}
+
+func (p *opening) approval() string {
+	if p == nil {
+		return ""
+	}
+	return p.policy.Settings.Approval
 }
 
 // identity is "" before there is a place.
@@ -277,6 +294,9 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 // at a time, so that two can't take the last place or the same name.
 func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	<-o.tried // a first call may come while the process before us still holds the name
+	if name, implied := o.wantedName(p, req); !implied {
+		o.awaitLeaver(name, s)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.h.holds(s) {
@@ -308,6 +328,37 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	o.h.mu.Unlock()
 	o.h.book.named(p.rec.Identity)
 	return nil
+}
+
+// leaverLimit is how long a call waits for an identity that is about to be free.
+const leaverLimit = 2 * time.Second
+
+// awaitLeaver waits for a session that holds a name and is about to end, such
+// as one whose first turn was just cancelled: whoever stops an agent and starts
+// another under its name means that order.
+func (o *opener) awaitLeaver(name string, s *session) {
+	o.h.mu.Lock()
+	holder := o.h.names[strings.ToLower(name)]
+	o.h.mu.Unlock()
+	if holder == nil || holder == s {
+		return
+	}
+	stays := make(chan struct{}) // its loop says so, behind a cancel that came before
+	if !holder.box.post(func() {
+		if !holder.leaving() {
+			close(stays)
+		}
+	}) {
+		return
+	}
+	limit := time.NewTimer(leaverLimit)
+	defer limit.Stop()
+	select {
+	case <-stays:
+	case <-holder.ended:
+	case <-limit.C:
+	case <-o.h.life.Done():
+	}
 }
 
 // wantedName is the identity a session is to have, and whether nobody asked

@@ -254,6 +254,11 @@ func (r *registry) remove(seen record, keepDir bool) error {
 			return fmt.Errorf("removing the summary of %s: %w", seen.AgentID, err)
 		}
 	}
+	if dir := r.turnsDir(seen.AgentID); filepath.Base(dir) != ".turns" {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing the kept turns of %s: %w", seen.AgentID, err)
+		}
+	}
 	// Last: what is left of an attempt that failed can still be found and removed.
 	if err := os.Remove(r.recordPath(seen.AgentID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing record of %s: %w", seen.AgentID, err)
@@ -375,6 +380,19 @@ func (r *registry) eachFile(f func(fs.DirEntry)) error {
 
 func (r *registry) recordPath(agentID string) string {
 	return filepath.Join(r.records, suffixOf(agentID)+".json")
+}
+
+// turnsDir has the kept results of a session's turns.
+func (r *registry) turnsDir(agentID string) string {
+	return filepath.Join(r.records, suffixOf(agentID)+".turns")
+}
+
+// writeLater has a turn's file written behind; without content, removed. A
+// failure is logged.
+func (r *registry) writeLater(path string, content func() ([]byte, error)) {
+	if r.persist {
+		_ = r.put(path, lateFile{turn: content, gone: content == nil}, nil)
+	}
 }
 
 // agentOfFile is empty for what is no record: temporary files, those set aside.

@@ -77,6 +77,8 @@ type session struct {
 	after   []func() // answers that wait until identity and thread are free
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
+
+	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
 
 // newSession starts the loop of a session that the hub is about to open.
@@ -97,13 +99,18 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			s.carry([]effect{{kind: effFinish, turn: &turn{req: req}, finish: finishDropped}}) // cancelled on its way here
 			return
 		}
-		t := &turn{req: req, waiter: w}
+		t := &turn{req: req, waiter: w, asked: time.Now()}
 		if !req.run && s.m.phase != phaseOpening && s.m.ending == endNone {
 			s.rebind(t)
 			return
 		}
 		s.boundOpening(t)
+		if req.run {
+			s.h.kept.asked(s.agentID)
+			s.byCaller = req.background
+		}
 		s.carry(s.m.submit(t))
+		s.accept(t)
 	})
 }
 
@@ -225,6 +232,9 @@ func (s *session) prepared(p *opening) bool {
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()
 		p.be.open(s.op, p.spec, s.sink(p.be))
+		for _, t := range s.m.queue {
+			s.accept(t)
+		}
 	})
 }
 
@@ -261,6 +271,9 @@ func (s *session) take(e *event, now time.Time) {
 				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
 			}
 			s.carry(s.m.started(e.turn))
+			if cur != nil && cur.accepted {
+				s.h.kept.running(s.agentID, cur.req.handle)
+			}
 		}
 	case evEnded:
 		if e.thread == s.thread {

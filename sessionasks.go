@@ -4,6 +4,11 @@ package main
 // declined at once, and the one decision (FR-18). It runs on the session's own
 // goroutine. A decision is audited before it is sent to the child.
 
+import (
+	"fmt"
+	"strings"
+)
+
 // asked handles an approval: to the front, or declined at once.
 func (s *session) asked(q *approval) {
 	if q == nil {
@@ -35,6 +40,9 @@ func (s *session) asked(q *approval) {
 	}
 	s.h.askOpen(q.id, s)
 	s.publish() // whoever asks for the status next sees what the client is asked
+	if cur := s.m.cur; cur != nil && cur.req.background || cur == nil && s.byCaller {
+		return // agent_wait shows it, agent_approve decides it, or the timer does
+	}
 	if !s.h.front.ask(*s.ref.Load(), w, *q) {
 		s.decide(q.id, "the client can't be asked for approval", deny, nil)
 	}
@@ -57,6 +65,33 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 	}
 	s.alive()
 	return true
+}
+
+// approve decides what a caller has read and repeats.
+func (s *session) approve(q approveQuery) *rpcError {
+	p := s.asks.pending[q.Ask]
+	if p == nil {
+		return notPending(s.agentID, q.Ask)
+	}
+	id := []any{"agent_id", s.agentID, "approval_id", q.Ask}
+	if strings.TrimSpace(p.action) != strings.TrimSpace(q.Action) {
+		return proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
+	}
+	if p.kind == askQuestion && q.Decision != deny {
+		for _, each := range p.questions {
+			if len(q.Answers[each.id]) == 0 {
+				return proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was decided. Give answers as an object of question id and text, or deny", each.id, clip(each.text, 200)), id...)
+			}
+		}
+	}
+	by := q.By
+	if q.Reason != "" {
+		by += ": " + clip(q.Reason, 300)
+	}
+	s.decide(q.Ask, by, q.Decision, q.Answers)
+	s.h.front.askGone(*s.ref.Load(), q.Ask, "decided by "+q.By)
+	s.publish()
+	return nil
 }
 
 // denyAll declines whatever is pending.

@@ -50,6 +50,8 @@ func (s *session) over(why ending) {
 		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
 			s.h.book.save(&p.rec, true) // before somebody else may have the lease
+		} else {
+			s.unsaveEarly()
 		}
 		p.release()
 	}

@@ -107,16 +107,36 @@ func (s *session) soon(t *turn) {
 	})
 }
 
+// parksAfter reports a turn after which the session is parked if it comes to
+// nothing: a first turn leaves nobody who knows the session, so its identity is
+// freed; its thread can still be continued.
+func (s *session) parksAfter(t *turn) bool {
+	return s.place.rec.Turns == 1 && !s.place.revived && len(s.m.queue) == 0 && !t.accepted && (t.stop == stopNone || t.stop == stopCancel)
+}
+
+// leaving reports a session that ends as soon as what runs has stopped.
+func (s *session) leaving() bool {
+	cur := s.m.cur
+	return s.m.ending != endNone || cur != nil && cur.stop == stopCancel && s.place != nil && s.parksAfter(cur)
+}
+
 // answer gives a turn's waiter its result, once. While the session ends, it
 // waits until identity and thread are free: whoever is answered may want them.
 func (s *session) answer(t *turn, r turnResult) {
 	w := t.waiter
 	t.waiter = 0
+	if t.accept != nil {
+		t.accept.Stop()
+	}
 	if s.m.phase == phaseOver && !s.free {
-		s.after = append(s.after, func() { s.h.answered(w, r) })
+		s.after = append(s.after, func() {
+			s.keep(t, &r)
+			s.h.answered(w, r)
+		})
 		return
 	}
 	s.publish() // whoever asks for the status next sees what the answer says
+	s.keep(t, &r)
 	s.h.answered(w, r)
 }
 
@@ -145,10 +165,7 @@ func (s *session) finish(t *turn, how finishKind) {
 	if t.run.err != nil {
 		s.lastErr = clip(t.run.err.Message, 300)
 	}
-	// A first turn that came to nothing leaves nobody who knows the session:
-	// its identity is freed, its thread can still be continued.
-	first := p.rec.Turns == 1 && !p.revived
-	if s.m.ending == endNone && first && len(s.m.queue) == 0 && how != finishGone && !t.done() && t.stop != stopTimeout && t.stop != stopUnknown {
+	if s.m.ending == endNone && how != finishGone && !t.done() && s.parksAfter(t) {
 		r := s.result(t, how)
 		r.Status = statusParked
 		s.carry(s.m.end(endPark))
@@ -156,6 +173,9 @@ func (s *session) finish(t *turn, how finishKind) {
 		return
 	}
 	s.answer(t, s.result(t, how))
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
 	if s.m.phase != phaseOver {
 		s.save()
 	}
@@ -166,16 +186,16 @@ func (s *session) save() { s.h.book.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {
-	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.id, Identity: s.place.identity(), Team: s.h.cfg.team,
+	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(), Team: s.h.cfg.team,
 		Status: s.statusNow()}
 	if s.place != nil {
-		r.Sandbox, r.Approval = s.place.policy.Settings.Sandbox, s.place.policy.Settings.Approval
+		r.Sandbox, r.Approval = s.place.sandbox(), s.place.approval()
 	}
 	if r.err = s.failure(t, how); r.err != nil {
 		return r
 	}
-	if t.waiter != 0 { // else nobody would read them
-		r.Notes, s.notes = s.notes, nil
+	if t.waiter != 0 || t.accepted { // else nobody would read them
+		r.Notes = s.takeNotes()
 	}
 	if t.run != nil {
 		t.fill(&r, how)
@@ -248,12 +268,15 @@ func (s *session) publish() {
 		v.Activity = "opening"
 	}
 	if t := s.m.cur; t != nil && t.run != nil {
-		v.Activity = t.run.activity()
+		v.Activity, v.Source = t.run.activity(), t.req.source.String()
 	}
 	for _, id := range s.asks.ids() {
 		p := s.asks.pending[id]
-		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason})
+		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval})
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
-	s.shown.Store(&v)
+	old := s.shown.Swap(&v)
+	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) {
+		s.h.kept.poke()
+	}
 }

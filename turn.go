@@ -94,24 +94,24 @@ func (r *turnRequest) reshapes() bool {
 		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
 }
 
-// turnResult is the one answer to a waiter.
+// turnResult is the one answer to a waiter. The tags are those of its file.
 type turnResult struct {
 	err *rpcError // no turn's result but an error of ours or of the child
 
-	AgentID    string
-	ThreadID   string
-	TurnID     string
-	Content    string
-	Identity   string
-	Team       string
-	Status     string // of the session: idle, busy, …
-	TurnStatus string // completed, failed, interrupted; "" when no turn ran
-	Usage      *tokenUsage
-	Duration   time.Duration
-	Sandbox    string
-	Approval   string
-	Declined   []declined
-	Notes      []string // what the caller should know, a sentence each
+	AgentID    string        `json:"agent_id"`
+	ThreadID   string        `json:"thread_id"`
+	TurnID     string        `json:"turn_id,omitempty"`
+	Content    string        `json:"content"`
+	Identity   string        `json:"identity"`
+	Team       string        `json:"team"`
+	Status     string        `json:"status"`                // of the session: idle, busy, …
+	TurnStatus string        `json:"turn_status,omitempty"` // completed, failed, interrupted; "" when no turn ran
+	Usage      *tokenUsage   `json:"usage,omitempty"`
+	Duration   time.Duration `json:"duration_ns"`
+	Sandbox    string        `json:"sandbox,omitempty"`
+	Approval   string        `json:"approval_policy,omitempty"`
+	Declined   []declined    `json:"declined,omitempty"`
+	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
 }
 
 // failed reports a turn that ran and did not complete.

@@ -190,6 +190,14 @@ func (r *turnRun) files() []string {
 	return out
 }
 
+// name is what callers know a turn by: a background turn has one of ours.
+func (t *turn) name() string {
+	if t.req.background {
+		return t.req.handle
+	}
+	return t.id
+}
+
 // status is the turn's word in results and records.
 func (t *turn) status(how finishKind) string {
 	switch {
@@ -237,7 +245,7 @@ func timeoutError(agentID string, t *turn) *rpcError {
 	if partial != "" {
 		msg += ". Its answer so far: " + partial
 	}
-	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.id, "partial", partial)
+	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.name(), "partial", partial)
 }
 
 // clip cuts s to at most n characters on one line.

@@ -88,6 +88,8 @@ type keptTurn struct {
 	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
 	Activity string      // of an unfinished one, in words
 	Pending  []askView   // of an unfinished one
+
+	away bool // memory has let go of the answer: its file has it
 }
 
 // finished reports a turn that has a result.

@@ -1,7 +1,7 @@
 package main
 
-// The one goroutine that writes sessions: records, and the index of an
-// instance's open ones, <team>/<instance identity>/registry.json (FR-5.3). One
+// The one goroutine that writes sessions: records, the results of their turns,
+// and the index of an instance's open ones, <team>/<instance identity>/registry.json (FR-5.3). One
 // writer keeps the states of a session in their order, and takes the disk off
 // the session's own goroutine: replacing a file costs more than the 0.15 ms that
 // a reply may take longer. What changes again within a moment is written once.
@@ -54,10 +54,12 @@ type lateWriter struct {
 	failing map[string]bool // told of, until it works again
 }
 
-// lateFile is a file's newest content, either a record or an index.
+// lateFile is a file's newest content: a record, an index or a turn.
 type lateFile struct {
 	rec     *record
 	index   []indexEntry
+	turn    func() ([]byte, error) // makes the content
+	gone    bool                   // the file is to be removed
 	due     time.Time
 	waiters []chan error // each with room for one
 }
@@ -112,7 +114,7 @@ func (w *lateWriter) put(path string, f lateFile, waiter chan error) error {
 	}
 	now := time.Now()
 	lag := recordLag
-	if f.rec == nil {
+	if f.rec == nil && f.turn == nil {
 		lag = indexLag
 	}
 	f.due = now.Add(lag)
@@ -208,7 +210,9 @@ func (w *lateWriter) write(files map[string]*lateFile) {
 		err := w.writeFile(path, f)
 		switch {
 		case err == nil:
-			w.disk.add(path)
+			if !f.gone {
+				w.disk.add(path)
+			}
 			delete(w.failing, path)
 		case len(f.waiters) == 0 && !w.failing[path]: // a waiter tells it itself
 			w.log.Warn("session file can't be written", "path", path, "error", err)
@@ -223,6 +227,19 @@ func (w *lateWriter) write(files map[string]*lateFile) {
 func (w *lateWriter) writeFile(path string, f *lateFile) error {
 	if f.rec != nil {
 		return writeRecord(path, *f.rec)
+	}
+	if f.gone {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if f.turn != nil {
+		data, err := f.turn()
+		if err != nil {
+			return err
+		}
+		return writeWhole(path, data)
 	}
 	if !w.seen[path] {
 		if err := w.clearPlace(path); err != nil {

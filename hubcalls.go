@@ -1,0 +1,65 @@
+package main
+
+// hubcalls.go owns what a caller may do to a turn that it doesn't wait for:
+// stop it, or decide what it asks. Fronts call it; the session's loop does it
+// and answers from there, so done comes from another goroutine.
+
+import (
+	"fmt"
+	"strings"
+)
+
+// openSession is the session of an agent_id, threadId or identity (one
+// non-empty) that is open here; else its agent_id, or why there is none. It
+// may read the disk where nothing is open.
+func (h *hub) openSession(ref, identity string) (*session, string, *rpcError) {
+	h.mu.Lock()
+	s := h.names[strings.ToLower(identity)]
+	if ref != "" {
+		s = h.findLocked(ref)
+	}
+	h.mu.Unlock()
+	switch {
+	case s != nil:
+		return s, s.agentID, nil
+	case ref == "":
+		return nil, "", proxyError(codeSessionNotFound, fmt.Sprintf("no agent that is open here has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
+	}
+	agentID, err := h.agentOf(ref)
+	return nil, agentID, err
+}
+
+// interrupt stops a turn and keeps its session: what runs, or the turn of that
+// name, queued or running. done is called once it has stopped; where there was
+// nothing to stop, it says so.
+func (h *hub) interrupt(ref, identity, turn string, done func(interruptResult, *rpcError)) {
+	h.goWork(func() {
+		s, agentID, err := h.openSession(ref, identity)
+		if err != nil {
+			done(interruptResult{}, err)
+			return
+		}
+		if s == nil || !s.box.post(func() { s.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }) {
+			done(interruptResult{AgentID: agentID, Identity: h.viewOf(agentID).Identity}, nil)
+		}
+	})
+}
+
+// approve decides a pending approval for a caller that repeats what it
+// decides. The first decision wins; a later one is told so.
+func (h *hub) approve(q approveQuery, done func(*rpcError)) {
+	h.goWork(func() {
+		s, agentID, err := h.openSession(q.Agent, "")
+		if err != nil {
+			done(err)
+			return
+		}
+		if s == nil || !s.box.post(func() { done(s.approve(q)) }) {
+			done(notPending(agentID, q.Ask))
+		}
+	})
+}
+
+func notPending(agentID, ask string) *rpcError {
+	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id", ask)
+}
