@@ -7,6 +7,7 @@ package main
 // its answer. It must never scan a directory on a session's loop.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ const (
 	maxKeptTurns = 20      // of a session
 	maxKeptBytes = 4 << 20 // of all results in memory; older ones are read from disk
 	maxTurnFile  = 128 << 20
+	maxLeft      = 200 // ended sessions that memory still knows the turns of
 )
 
 // turnHandlePrefix begins our own name of a background turn, which needs one
@@ -48,6 +50,7 @@ type keptTurns struct {
 	agents   map[string]*keptAgent
 	order    []*keptTurn // whose result is in memory, oldest first
 	bytes    int
+	left     []string // agent_ids of ended sessions, oldest first
 	watchers map[chan struct{}]bool
 }
 
@@ -56,7 +59,8 @@ type keptAgent struct {
 	turns  []*keptTurn
 	base   int64 // seq when its newest turn was asked for
 	asked  bool  // one was, in this process
-	loaded bool  // what is on disk from before has been read
+	open   bool
+	loaded bool // what is on disk from before has been read
 }
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
@@ -76,7 +80,7 @@ func (k *keptTurns) agentLocked(agentID string) *keptAgent {
 func (k *keptTurns) asked(agentID string) {
 	k.mu.Lock()
 	a := k.agentLocked(agentID)
-	a.base, a.asked = k.seq, true
+	a.base, a.asked, a.open = k.seq, true, true
 	k.mu.Unlock()
 }
 
@@ -171,9 +175,7 @@ func (k *keptTurns) shrinkLocked() {
 		t := k.order[0]
 		k.order = k.order[1:]
 		k.bytes -= t.size()
-		short := *t.Result
-		short.Content, short.Notes, short.Declined = awayText, nil, nil
-		t.Result, t.away = &short, k.path(t.AgentID, t.TurnID) != ""
+		t.letGo(k.path(t.AgentID, t.TurnID) != "")
 	}
 }
 
@@ -279,10 +281,19 @@ func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
 
 // whole brings back a result that memory has let go of.
 func (k *keptTurns) whole(t keptTurn) *keptTurn {
-	if t.away {
-		if old, err := k.read(k.path(t.AgentID, t.TurnID)); err == nil && old.finished() {
-			t.Result = old.Result
-		}
+	if !t.away {
+		return &t
+	}
+	path := k.path(t.AgentID, t.TurnID)
+	old, err := k.read(path)
+	if err != nil { // it may be about to be written
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		_ = k.reg.flush(ctx)
+		cancel()
+		old, err = k.read(path)
+	}
+	if err == nil && old.finished() {
+		t.Result = old.Result
 	}
 	return &t
 }
@@ -311,9 +322,7 @@ func (k *keptTurns) load(agentID string) {
 	for _, t := range old {
 		if !known[t.TurnID] {
 			if t.finished() { // its file is the result; memory keeps what there is of it
-				short := *t.Result
-				short.Content, short.Notes, short.Declined = awayText, nil, nil
-				t.Result, t.away = &short, true
+				t.letGo(true)
 			}
 			before = append(before, t)
 		}
@@ -334,18 +343,37 @@ func (k *keptTurns) forget(agentID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := k.agents[agentID]
-	if a == nil || slices.ContainsFunc(a.turns, func(t *keptTurn) bool { return !t.finished() }) {
+	if a == nil || !a.open {
 		return
 	}
+	a.open = false
+	k.left = append(k.left, agentID)
+	if len(k.left) > maxLeft {
+		if old := k.agents[k.left[0]]; old != nil && !old.open {
+			k.releaseLocked(old)
+			delete(k.agents, k.left[0]) // its files have it
+		}
+		k.left = k.left[1:]
+	}
+	k.releaseLocked(a)
+}
+
+// releaseLocked lets memory go of a session's answers; their files have them.
+func (k *keptTurns) releaseLocked(a *keptAgent) {
 	for _, t := range a.turns {
-		if i := slices.Index(k.order, t); i >= 0 {
+		if i := slices.Index(k.order, t); i >= 0 && k.path(t.AgentID, t.TurnID) != "" {
 			k.order = slices.Delete(k.order, i, i+1)
 			k.bytes -= t.size()
-			short := *t.Result
-			short.Content, short.Notes, short.Declined = awayText, nil, nil
-			t.Result, t.away = &short, true
+			t.letGo(true)
 		}
 	}
+}
+
+// letGo replaces a result by what is known without its answer.
+func (k *keptTurn) letGo(onDisk bool) {
+	short := *k.Result
+	short.Content, short.Notes, short.Declined = awayText, nil, nil
+	k.Result, k.away = &short, onDisk
 }
 
 // poke tells whoever watches that something has changed.
