@@ -5,6 +5,7 @@ package main
 // memory bounded.
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,7 +20,7 @@ const keptAgentID = "codex:bcdfghj"
 func keptIn(t *testing.T, dir string, persist bool) *keptTurns {
 	t.Helper()
 	reg := newRegistry(dir, "default", persist, slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { _ = reg.close(t.Context()) })
+	t.Cleanup(func() { _ = reg.close(context.Background()) }) // the test's own context is over by then
 	return newKeptTurns(reg, slog.New(slog.DiscardHandler))
 }
 
