@@ -97,12 +97,14 @@ type turnWait struct {
 	c         *mcpCall
 	ref, turn string
 	until     time.Time
+	since     int64 // what the last wait began from
 }
 
 // ask waits for the next thing that happens. The first wait is for nothing
 // but the number that the following ones begin from, so that no end of the
 // turn falls between looking and waiting.
 func (w *turnWait) ask(since int64, limit time.Duration) {
+	w.since = since
 	w.f.stoppable(w.c, w.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
 		if e == nil && !w.f.spawn(func() { w.look(r) }) { // it reads the disk
 			e = shuttingDown()
@@ -123,13 +125,13 @@ func (w *turnWait) look(r waitResult) {
 	if len(r.Agents) > 0 {
 		agent = r.Agents[0]
 	}
-	left := time.Until(w.until)
-	if !k.finished() && len(agent.View.Pending) == 0 && left > 0 {
+	left, open := time.Until(w.until), !k.finished() && len(agent.View.Pending) == 0
+	if open && left > 0 && r.Seq != w.since { // the same number again: the hub is shutting down
 		w.ask(r.Seq, left)
 		return
 	}
 	agent.Turns = []keptTurn{k}
-	r.Agents, r.TimedOut = []waitAgent{agent}, !k.finished() && len(agent.View.Pending) == 0
+	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
 	w.f.finish(w.c, w.f.waitAnswer(&r, 0, w.c.modern), nil)
 }
 

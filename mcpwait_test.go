@@ -277,6 +277,13 @@ func TestWaitForOneTurn(t *testing.T) {
 		late.done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
 		mustContain(t, string(resultOf(t, w.next())), `"timed_out":true`, `"activity":"thinking"`)
 
+		w.call(false, "5", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		(<-w.waits).done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
+		(<-w.waits).done(waitResult{Seq: 10, Agents: []waitAgent{{View: view}}}, nil) // at shutdown: asking on would spin
+		if ending := string(resultOf(t, w.next())); !strings.Contains(ending, `"turn_status":"running"`) || strings.Contains(ending, "timed_out") {
+			t.Errorf("%s", ending)
+		}
+
 		view.Pending = []askView{askOf(everyAsk())} // the agent stands still: tell it at once
 		w.call(false, "3", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
 		(<-w.waits).done(waitResult{Seq: 11, Agents: []waitAgent{{View: view}}}, nil)
