@@ -428,6 +428,10 @@ func FuzzMCPFront(f *testing.F) {
 	f.Add(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":` + callParams(true, "codex-reply", `{"agent_id":"a","prompt":"b"}`) + `}` + "\n" +
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
 	f.Add(`{"jsonrpc":"2.0","id":6,"method":"subscriptions/listen","params":` + modernOnly + `}` + "\n" + `{"jsonrpc":"2.0","id":6,"method":"ping"}`)
+	for _, call := range []string{`"agent_wait","arguments":{"agent_ids":["a","b"],"since":4}`, `"agent_wait","arguments":{"agent_id":"a","turn_id":"t"}`,
+		`"agent_approve","arguments":{"agent_id":"a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":["x"]}}`, `"agent_interrupt","arguments":{"identity":"a"}`} {
+		f.Add(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMetaJSON + `,"name":` + call + `}}`)
+	}
 	f.Fuzz(func(t *testing.T, in string) {
 		asked := map[string]int{}
 		for _, line := range strings.Split(in, "\n") {
@@ -456,6 +460,13 @@ func FuzzMCPFront(f *testing.F) {
 			status:   func() statusView { return statusView{} },
 			close:    func(_, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
 			decide:   func(string, string, decision, map[string][]string) bool { return true },
+			wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {
+				wg.Go(func() { done(waitResult{Seq: q.Since}, nil) })
+				return func() {}
+			},
+			turn:      func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
+			approve:   func(_ approveQuery, done func(*rpcError)) { done(nil) },
+			interrupt: func(_, _, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
 		})
 		got := map[string]int{}
 		read := make(chan struct{})

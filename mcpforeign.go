@@ -50,7 +50,7 @@ func (f *mcpFront) callForeign(c *mcpCall, name string, args json.RawMessage) bo
 	if args != nil {
 		params["arguments"] = args
 	}
-	stop := t.call(params, func(res json.RawMessage, err error) {
+	f.stoppable(c, t.call(params, func(res json.RawMessage, err error) {
 		if err == nil {
 			f.finish(c, res, nil)
 			return
@@ -60,13 +60,6 @@ func (f *mcpFront) callForeign(c *mcpCall, name string, args json.RawMessage) bo
 			return
 		}
 		f.fail(c, proxyError(codeChildDead, "Codex ended while it ran its tool "+name))
-	})
-	f.mu.Lock()
-	cancelled := f.open[c.key] != c // or answered already: then stop does nothing
-	c.stop = stop
-	f.mu.Unlock()
-	if cancelled {
-		stop()
-	}
+	}))
 	return true
 }

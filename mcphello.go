@@ -37,18 +37,20 @@ type legacyClient struct {
 const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
 
 Which tool when:
-- codex: start a NEW agent with a task (prompt or agent_file). It runs one turn and returns the answer and an agent_id.
-- codex-reply: give an EXISTING agent its next message (agent_id and prompt). It remembers the whole conversation; prefer it to starting over.
-- codex with agent_id: reopen an agent that is closed, or from an earlier session of this server.
-- agent_sessions: find agents and their agent_ids. agent_status: is Codex running, which identities are taken. agent_close: end an agent and free its name.
+- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier agent.
+- codex-reply: give an EXISTING agent its next message (agent_id, prompt). It remembers its conversation; prefer it to starting over.
+- background: true on either returns at once; then agent_wait {agent_id or agent_ids} brings the answers. Use it for long tasks and for several agents at a time; pass the seq it returns as since to hear only what is new.
+- agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, and action word for word). Until then the agent stands still.
+- agent_interrupt: stop a turn, keep the agent. agent_close: end an agent, free its name.
+- agent_sessions: find agents and agent_ids. agent_status: is Codex running, what does every agent do.
 
 Good to know:
-- A call returns when the turn ends; long tasks take minutes. Agents are independent: start several for parallel work. Two messages to one agent run one after the other.
+- Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer. Messages to one agent run one after the other.
 - An agent knows only its prompt, its conversation and the files it can read: put goal, paths, constraints and the expected answer into the prompt.
 - identity names an agent; without one a free name is given. agent_id stays valid across restarts. threadId works wherever agent_id does.
-- sandbox limits what an agent may do (read-only, workspace-write, danger-full-access). Without it your Codex configuration decides, else workspace-write inside a repository and read-only elsewhere. Each result says which sandbox applied.
-- Actions beyond the sandbox ask for approval. Where nobody can be asked they are declined, listed under "declined", and the turn goes on.
-- A result with isError ran and failed: content says why, and codex-reply can continue that agent. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
+- sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write inside a repository, read-only elsewhere. Each result says which applied.
+- Actions beyond the sandbox ask for approval. Where nobody can be asked they are declined and listed under "declined".
+- isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
 
 // mcpParams are the parameters that several methods share, found in one pass
 // over what may be megabytes.

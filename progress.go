@@ -34,6 +34,7 @@ type progress struct {
 	last    time.Time
 	since   time.Time // of text
 	timer   *time.Timer
+	look    func() string // says what goes on, for a call without a turn of its own
 	ended   bool
 }
 
@@ -86,10 +87,31 @@ func (g *progress) note(a agentRef, e *event) {
 	}
 }
 
+// watch makes every beat look at what goes on, for a call that gets no events.
+func (g *progress) watch(look func() string) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.look, g.text = look, "waiting"
+	g.timer.Reset(progressGap)
+}
+
 // beat is the timer: something changed a moment ago, or nothing did for long.
 func (g *progress) beat() {
 	g.mu.Lock()
+	look := g.look
+	g.mu.Unlock()
+	seen := ""
+	if look != nil {
+		seen = look() // without the lock: it takes others
+	}
+	g.mu.Lock()
 	defer g.mu.Unlock()
+	if seen != "" && seen != g.text {
+		g.text, g.since = seen, time.Now()
+	}
 	if !g.ended {
 		g.sendLocked(time.Now())
 	}

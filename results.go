@@ -37,10 +37,13 @@ func (f *mcpFront) toolAnswer(modern, isError bool, structured any, texts ...str
 	return toJSON(r)
 }
 
-// turnAnswer is a turn's result, or what a rebinding without a turn tells. A
-// turn that ran and did not complete is a result in both eras, not an error
-// of the call.
+// turnAnswer is a turn's result, what a rebinding without a turn tells, or that
+// a background turn was accepted. A turn that ran and did not complete is a
+// result in both eras, not an error of the call.
 func (f *mcpFront) turnAnswer(r *turnResult, modern bool) json.RawMessage {
+	if r.TurnStatus == "queued" || r.TurnStatus == "running" {
+		return f.acceptedAnswer(r, modern)
+	}
 	structured := struct {
 		AgentID    string      `json:"agent_id"`
 		ThreadID   string      `json:"threadId"`
@@ -72,6 +75,31 @@ func (f *mcpFront) turnAnswer(r *turnResult, modern bool) json.RawMessage {
 		text = fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it a message with codex-reply.", r.AgentID, r.Identity)
 	}
 	return f.toolAnswer(modern, false, structured, text)
+}
+
+// acceptedAnswer tells whoever started a background turn how to get its answer,
+// in content too: a model may be shown nothing else.
+func (f *mcpFront) acceptedAnswer(r *turnResult, modern bool) json.RawMessage {
+	what := "works on it in the background"
+	if r.TurnStatus == "queued" {
+		what = "begins it as soon as the turns before it are done"
+	}
+	text := fmt.Sprintf("No answer yet: agent %s (identity %s) %s. Call agent_wait with agent_id %s for its answer, or for what it asks approval for.",
+		r.AgentID, r.Identity, what, r.AgentID)
+	return f.toolAnswer(modern, false, struct {
+		AgentID    string   `json:"agent_id"`
+		ThreadID   string   `json:"threadId,omitempty"` // a new agent may have none yet
+		TurnID     string   `json:"turn_id"`
+		Content    string   `json:"content"`
+		Identity   string   `json:"identity"`
+		Team       string   `json:"team"`
+		Status     string   `json:"status"`
+		TurnStatus string   `json:"turn_status"`
+		Sandbox    string   `json:"sandbox,omitempty"`
+		Approval   string   `json:"approval_policy,omitempty"`
+		Notes      []string `json:"notes,omitempty"`
+	}{r.AgentID, r.ThreadID, r.TurnID, text, r.Identity, r.Team, r.Status, r.TurnStatus, r.Sandbox, r.Approval, r.Notes},
+		strings.Join(append([]string{text}, r.Notes...), " "))
 }
 
 func ended(turnStatus string) string {
@@ -107,6 +135,11 @@ func protocolCode(e *rpcError) bool {
 // errorAnswer is an error as a modern client gets it: a tool result, since
 // the 2026 revision forbids the codes of NFR-6.
 func (f *mcpFront) errorAnswer(e *rpcError) json.RawMessage {
+	return f.toolAnswer(true, true, map[string]any{"error": errorDetail(e)}, e.Message)
+}
+
+// errorDetail is an error as structuredContent has it.
+func errorDetail(e *rpcError) map[string]any {
 	detail := map[string]any{}
 	_ = eachField(e.Data, func(key string, val json.RawMessage) bool {
 		detail[key] = val
@@ -120,7 +153,7 @@ func (f *mcpFront) errorAnswer(e *rpcError) json.RawMessage {
 	if detail["error_source"] == nil {
 		detail["error_source"] = "proxy"
 	}
-	return f.toolAnswer(true, true, map[string]any{"error": detail}, e.Message)
+	return detail
 }
 
 // dataAnswer is a result whose text is its structure as JSON, for clients
@@ -131,10 +164,22 @@ func (f *mcpFront) dataAnswer(modern bool, structured any) json.RawMessage {
 }
 
 func (f *mcpFront) sessionsAnswer(views []sessionView, modern bool) json.RawMessage {
-	if views == nil {
-		views = []sessionView{}
+	return f.dataAnswer(modern, map[string]any{"sessions": viewShapes(views)})
+}
+
+// viewShown is a session in agent_sessions and agent_status: what it published,
+// its approvals in the shape of every tool.
+type viewShown struct {
+	sessionView
+	Pending []askShown `json:"pending_approvals,omitempty"`
+}
+
+func viewShapes(views []sessionView) []viewShown {
+	out := make([]viewShown, 0, len(views))
+	for i := range views {
+		out = append(out, viewShown{views[i], askShapes(&views[i])})
 	}
-	return f.dataAnswer(modern, map[string]any{"sessions": views})
+	return out
 }
 
 func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
@@ -158,9 +203,21 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Uptime     int64             `json:"uptime_secs"`
 		Sessions   int               `json:"sessions"`
 		Identities map[string]string `json:"identities"`
+		Agents     []viewShown       `json:"agents"`
+		Budget     budgetShown       `json:"budget"`
 		Mail       *int              `json:"pending_mail"` // null: there is no mail yet
 	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, orNull(s.Backend), s.Team, s.TeamFrom,
-		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, nil})
+		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, viewShapes(s.Agents),
+		budgetShown{s.EventsWaiting, s.EventsLimit, f.p.queued(), f.p.budget}, nil})
+}
+
+// budgetShown is how full the buffers on both sides are: events of the child
+// that sessions have not taken in, and output that the client has not read.
+type budgetShown struct {
+	Events      int64 `json:"events_waiting"`
+	EventsLimit int64 `json:"events_limit"`
+	Output      int   `json:"output_bytes_waiting"`
+	OutputLimit int   `json:"output_bytes_limit"`
 }
 
 func (f *mcpFront) closeAnswer(r closeResult, modern bool) json.RawMessage {

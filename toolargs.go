@@ -33,6 +33,14 @@ func (a toolArgs) num(name string) float64 {
 	return n
 }
 
+// yes is a boolean argument, false where it was left out.
+func (a toolArgs) yes(name string) bool { return rawKind(a[name]) == 't' }
+
+// secs is an argument in seconds.
+func (a toolArgs) secs(name string) time.Duration {
+	return time.Duration(a.num(name) * float64(time.Second))
+}
+
 // callTool serves tools/call.
 func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 	name, ok := rawString(p.name)
@@ -129,6 +137,19 @@ func (a *argSpec) wrong(val json.RawMessage) string {
 		if rawKind(val) != '{' {
 			return "an object"
 		}
+	case "boolean":
+		if k := rawKind(val); k != 't' && k != 'f' {
+			return "true or false"
+		}
+	case "array":
+		n, bad := 0.0, rawKind(val) != '['
+		eachElement(val, func(each json.RawMessage) {
+			n++
+			bad = bad || rawKind(each) != '"'
+		})
+		if bad || n < a.min || n > a.max {
+			return fmt.Sprintf("an array of %v to %v strings", a.min, a.max)
+		}
 	case "number", "integer":
 		want := fmt.Sprintf("a number from %v to %v", a.min, a.max)
 		if a.above {
@@ -172,6 +193,15 @@ func (a toolArgs) reference() (string, *rpcError) {
 	return ref, nil
 }
 
+// runs reads what both tools that run a turn take. A background turn has no
+// request that its approvals could be put before: its caller decides them.
+func (a toolArgs) runs(req *turnRequest) {
+	req.timeout = a.secs("timeout_secs")
+	if a.yes("background") {
+		req.background, req.approvals = true, "caller"
+	}
+}
+
 // readCodex turns the arguments of codex into a request; file is the agent
 // file still to be read for its prompt.
 func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
@@ -182,8 +212,8 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 			BaseInstructions: a.str("base-instructions"), DeveloperInstructions: a.str("developer-instructions"),
 			CompactPrompt: a.str("compact-prompt"),
 		},
-		timeout: time.Duration(a.num("timeout_secs") * float64(time.Second)),
 	}
+	a.runs(&req)
 	if req.ref, e = a.reference(); e != nil {
 		return req, "", e
 	}
@@ -202,6 +232,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	}
 	if req.ref != "" {
 		req.mode, req.run = modeRevive, a.has("prompt")
+	}
+	if !req.run { // nothing to do in the background: reopening is answered at once anyway
+		req.background, req.approvals = false, ""
 	}
 	if a.has("identity") {
 		if err := validIdentity(req.identity); err != nil {
@@ -285,6 +318,7 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 
 func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
+	a.runs(&req)
 	var e *rpcError
 	req.ref, e = a.reference()
 	switch {
@@ -318,13 +352,14 @@ func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
 	f.finish(c, f.statusAnswer(f.status(), c.modern), nil)
 }
 
-func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
-	ref, e := a.reference()
-	identity := a.str("identity")
+// target finds the one agent that a reference or an identity names.
+func (a toolArgs) target(verb string) (ref, identity string, e *rpcError) {
+	ref, e = a.reference()
+	identity = a.str("identity")
 	switch {
 	case e != nil:
 	case ref == "" && !a.has("identity"):
-		e = invalidSession("no agent: give agent_id or identity of the agent to close; agent_sessions lists them")
+		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
 	case ref != "" && a.has("identity"):
 		e = invalidSession("agent_id %q and identity %q are two names; give only one of them", ref, identity)
 	case ref == "":
@@ -332,6 +367,11 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
 			e = invalidSession("%v", err)
 		}
 	}
+	return ref, identity, e
+}
+
+func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
+	ref, identity, e := a.target("close")
 	if e != nil {
 		f.fail(c, e)
 		return

@@ -16,7 +16,7 @@ type tool struct {
 	required    []string
 	output      string // JSON Schema of structuredContent, errors of modern clients included
 	hints       toolHints
-	lasts       bool                                      // runs a turn: progress is told
+	lasts       bool                                      // may take minutes: progress is told
 	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
 }
 
@@ -32,10 +32,10 @@ type toolHints struct {
 // argSpec is one argument: its schema and its check come from the same line.
 type argSpec struct {
 	name     string
-	kind     string // string, object, number, integer
+	kind     string // string, object, number, integer, boolean, array (of strings)
 	text     string
 	enum     []string
-	min, max float64 // of a number or integer, where max isn't 0
+	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
 	above    bool    // min itself is refused
 }
 
@@ -49,8 +49,32 @@ func refArgs(what string) []argSpec {
 	}
 }
 
+// runArgs are those of a call that runs a turn.
+func runArgs() []argSpec {
+	return []argSpec{
+		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided with agent_approve. Default: false, wait for the answer."},
+		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
+	}
+}
+
+func decisionWords() []string {
+	return []string{approve.String(), approveForSession.String(), deny.String()}
+}
 func policyWords() []string  { return []string{"untrusted", "on-failure", "on-request", "never"} }
 func sandboxWords() []string { return []string{"read-only", "workspace-write", "danger-full-access"} }
+
+// How many seconds agent_wait waits: unless told, and at most. Clients end a
+// call that takes a minute, unless it tells progress.
+const (
+	defaultWaitSecs = 45
+	maxWaitSecs     = 3600
+)
+
+// maxWaitAgents is how many agents one agent_wait may name.
+const maxWaitAgents = 100
+
+// maxSeq is the largest number that survives a client's floating point.
+const maxSeq = 1<<53 - 1
 
 // maxTimeoutSecs is a day: the longest wall clock a call may set for its turn.
 const maxTimeoutSecs = 86400
@@ -67,16 +91,16 @@ func toolTable() []tool {
 			description: "Start a new Codex agent on a task and wait for its answer, or reopen an existing agent with agent_id. " +
 				"Give exactly one of prompt, agent_file or agent_id (agent_id may come with a prompt). " +
 				"The agent works in cwd, can read, edit and run code as its sandbox allows, and sees nothing of your conversation: put everything it needs into the prompt. " +
-				"Returns its final answer with agent_id and threadId. The agent and its memory stay, across restarts too: continue it with codex-reply.",
-			args: append([]argSpec{
+				"Returns its final answer with agent_id and threadId; with background: true it returns at once and agent_wait brings the answer. " +
+				"The agent and its memory stay, across restarts too: continue it with codex-reply.",
+			args: append(append([]argSpec{
 				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its next message, or leave it out to reopen the agent without running a turn."},
 				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as .claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its model. Relative to cwd."},
-			}, append(refArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."),
+			}, runArgs()...), append(refArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."),
 				argSpec{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
 				argSpec{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
 				argSpec{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
 				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
-				argSpec{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
 				argSpec{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				argSpec{name: "approval-policy", kind: "string", enum: policyWords(), text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
 				argSpec{name: "sandbox", kind: "string", enum: sandboxWords(), text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
@@ -96,10 +120,10 @@ func toolTable() []tool {
 			title: "Codex Reply",
 			description: "Send the next message to an existing Codex agent and wait for its answer. " +
 				"The agent remembers its whole conversation. Give prompt and agent_id (or threadId). " +
-				"Messages sent to a busy agent run in order, one after the other. For a closed agent use codex with its agent_id.",
-			args: append([]argSpec{
+				"Messages sent to a busy agent run in order, one after the other; background: true queues one and returns at once. For a closed agent use codex with its agent_id.",
+			args: append(append([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
-			}, refArgs("The agent to continue.")...),
+			}, refArgs("The agent to continue.")...), runArgs()...),
 			required: []string{"prompt"},
 			output:   turnSchema,
 			hints:    toolHints{Destructive: true, OpenWorld: true},
@@ -107,10 +131,58 @@ func toolTable() []tool {
 			run:      (*mcpFront).callReply,
 		},
 		{
+			name:  "agent_wait",
+			title: "Wait for agents",
+			description: "Wait until a Codex agent has finished a turn or asks for an approval, then return it: finished answers, pending approvals and questions, and what each agent is doing. " +
+				"Give agent_id, or agent_ids for several. It collects background turns, and answers of calls that timed out. Nothing is used up: asking again tells the same. " +
+				"It returns at once when no turn runs or waits, and after timeout_secs in any case; then call it again with since set to the seq it returned, to hear only what is new. " +
+				"Decide what waits in pending_approvals with agent_approve: the agent stands still until then. Waiting changes nothing, so several calls may run in parallel.",
+			args: append(refArgs("The agent to wait for."),
+				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, instead of agent_id."},
+				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or asks for something. Default: the first that does."},
+				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
+				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
+				argSpec{name: "turn_id", kind: "string", text: "Wait for this one turn of the agent, and get its answer whole however long it is."}),
+			output: waitSchema,
+			hints:  toolHints{ReadOnly: true, Idempotent: true},
+			lasts:  true,
+			run:    (*mcpFront).callWait,
+		},
+		{
+			name:  "agent_approve",
+			title: "Decide an agent's approval",
+			description: "Decide what a background agent asks for: let it do exactly one thing beyond its sandbox, or deny it; or answer its question. " +
+				"Copy agent_id, approval_id and action from pending_approvals of agent_wait or agent_status; action must be repeated word for word. " +
+				"Approve only what the task needs and what you would do yourself. Without a decision it is denied after a while and the agent goes on without it. The first decision wins.",
+			args: append(refArgs("The agent that asks."),
+				argSpec{name: "approval_id", kind: "string", text: "Which approval: its approval_id."},
+				argSpec{name: "action", kind: "string", text: "What is decided, repeated exactly as its action shows it: the command line, the list of files, the tool or the question."},
+				argSpec{name: "decision", kind: "string", enum: decisionWords(), text: "approve: this once. approve_for_session: also when this agent asks for the same again, where Codex can. deny: the agent goes on without it."},
+				argSpec{name: "answers", kind: "object", text: "With approve, for kind question: question id to the answer, a string or an array of strings."},
+				argSpec{name: "reason", kind: "string", text: "With deny: why, for the agent where Codex can tell it, and for the audit log."}),
+			required: []string{"approval_id", "action", "decision"},
+			output:   approveSchema,
+			hints:    toolHints{Destructive: true, Idempotent: true, OpenWorld: true},
+			run:      (*mcpFront).callApprove,
+		},
+		{
+			name:  "agent_interrupt",
+			title: "Interrupt an agent",
+			description: "Stop the turn that an agent runs, and the shells it left running. The agent stays open with its conversation and its queue: codex-reply continues it, agent_close would end it. " +
+				"Give agent_id or identity; with turn_id only that turn is stopped, running or still queued. Whoever waits for the turn gets what there is of its answer.",
+			args: append(refArgs("The agent to interrupt."),
+				argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."},
+				argSpec{name: "turn_id", kind: "string", text: "Stop this turn and no other: the turn_id that a background call returned."}),
+			output: interruptSchema,
+			// Not idempotent: without turn_id the next call stops the next turn.
+			hints: toolHints{Destructive: true},
+			run:   (*mcpFront).callInterrupt,
+		},
+		{
 			name:  "agent_sessions",
 			title: "List agents",
 			description: "List the Codex agents: those open here and the team's others that can be continued, newest first, " +
-				"with agent_id, identity, status (busy, idle, parked, closed, stale, broken), cwd, tag and what they are doing.",
+				"with agent_id, identity, status (busy, idle, parked, closed, stale, broken), cwd, tag, what they are doing and which approvals wait.",
 			args: []argSpec{
 				{name: "limit", kind: "integer", min: 1, max: 1000, text: "How many to list at most; 50 if left out."},
 			},
@@ -122,7 +194,7 @@ func toolTable() []tool {
 			name:  "agent_status",
 			title: "Agent server status",
 			description: "Tell how this server is: whether the Codex process runs and which version, the team, uptime, " +
-				"how many agents are open and which identity belongs to which agent_id.",
+				"which agents are open, what each is doing or waiting for, their pending approvals, and how full this server's buffers are.",
 			output: statusSchema,
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
 			run:    (*mcpFront).callStatus,
@@ -149,28 +221,67 @@ const (
 		`"name":{"type":"string"},"code":{"type":"integer"},"message":{"type":"string"},"error_source":{"type":"string","description":"proxy or child"}},` +
 		`"required":["name","code","message","error_source"]}`
 
-	turnSchema = `{"type":"object","properties":{` +
-		`"agent_id":{"type":"string","description":"The agent, for codex-reply"},` +
-		`"threadId":{"type":"string","description":"The Codex thread"},` +
-		`"turn_id":{"type":"string"},` +
+	// A turn's result, beside who ran it.
+	resultProps = `"turn_id":{"type":"string"},` +
 		`"content":{"type":"string","description":"The agent's final answer, or why the turn failed"},` +
-		`"identity":{"type":"string"},"team":{"type":"string"},` +
-		`"status":{"type":"string","description":"Of the agent: busy, idle, parked, closed, stale or broken"},` +
-		`"turn_status":{"type":"string","description":"completed, failed or interrupted; absent when no turn ran"},` +
+		`"turn_status":{"type":"string","description":"completed, failed or interrupted; queued or running while it has no result; absent when no turn ran"},` +
 		`"usage":{"type":"object","description":"Tokens used by the thread"},` +
 		`"duration_ms":{"type":"integer"},` +
 		`"sandbox":{"type":"string","description":"The sandbox that applied"},` +
 		`"approval_policy":{"type":"string","description":"The approval policy that applied"},` +
 		`"declined":{"type":"array","description":"Actions that were not approved","items":{"type":"object","properties":{"kind":{"type":"string"},"action":{"type":"string"},"reason":{"type":"string"}},"required":["kind","action","reason"]}},` +
 		`"notes":{"type":"array","description":"What the caller should know","items":{"type":"string"}},` +
-		errorSchema + `}}`
+		errorSchema
 
-	sessionsSchema = `{"type":"object","properties":{"sessions":{"type":"array","items":{"type":"object","properties":{` +
+	turnSchema = `{"type":"object","properties":{` +
+		`"agent_id":{"type":"string","description":"The agent, for codex-reply"},` +
+		`"threadId":{"type":"string","description":"The Codex thread"},` +
+		`"identity":{"type":"string"},"team":{"type":"string"},` +
+		`"status":{"type":"string","description":"Of the agent: busy, idle, parked, closed, stale or broken"},` +
+		resultProps + `}}`
+
+	pendingProp = `"pending_approvals":{"type":"array","description":"What waits for a decision: agent_approve with agent_id, approval_id and the same action","items":{"type":"object","properties":{` +
+		`"approval_id":{"type":"string"},"kind":{"type":"string","description":"command, file_change, permissions, mcp_tool or question"},` +
+		`"action":{"type":"string","description":"What would be done, exactly"},"command":{"type":"string"},"cwd":{"type":"string"},` +
+		`"diff":{"type":"string","description":"Of a file_change"},"reason":{"type":"string","description":"The agent's own words"},` +
+		`"questions":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"header":{"type":"string"},"text":{"type":"string"},"options":{"type":"array","items":{"type":"string"}}},"required":["id","text"]}},` +
+		`"subagent":{"type":"string","description":"The Codex thread of the subagent that asks"}},"required":["approval_id","kind","action"]}}`
+
+	waitSchema = `{"type":"object","properties":{` +
+		`"seq":{"type":"integer","description":"For since of the next agent_wait"},` +
+		`"timed_out":{"type":"boolean","description":"The time was over before what was waited for"},` +
+		`"next":{"type":"string","description":"What to do now"},` +
+		`"agents":{"type":"array","items":{"type":"object","properties":{` +
+		`"agent_id":{"type":"string"},"threadId":{"type":"string"},"identity":{"type":"string"},"status":{"type":"string"},` +
+		`"activity":{"type":"string","description":"What it is doing"},"turn_source":{"type":"string","description":"Who wanted the running turn"},` +
+		`"queued":{"type":"integer","description":"Turns that wait behind the running one"},"last_error":{"type":"string"},` +
+		`"turns":{"type":"array","description":"Oldest first","items":{"type":"object","properties":{` + resultProps + `,` +
+		`"source":{"type":"string","description":"Who wanted the turn, unless a client did"},"seq":{"type":"integer"},` +
+		`"activity":{"type":"string"},"content_bytes":{"type":"integer","description":"Of the whole answer, where content is only its head: agent_wait with turn_id brings all of it"}},` +
+		`"required":["turn_id","turn_status"]}},` + pendingProp + `},` +
+		`"required":["agent_id","status","queued","turns","pending_approvals"]}},` + errorSchema + `}}`
+
+	approveSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
+		`"approval_id":{"type":"string"},"action":{"type":"string"},"decision":{"type":"string"},` + errorSchema + `}}`
+
+	interruptSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
+		`"turn_id":{"type":"string","description":"The turn that was stopped"},` +
+		`"interrupted":{"type":"boolean","description":"false: there was nothing to stop"},` +
+		`"queued":{"type":"integer","description":"Turns that still wait"},` +
+		`"status":{"type":"string"},` + errorSchema + `}}`
+
+	agentsItems = `{"type":"array","items":{"type":"object","properties":{` +
 		`"agent_id":{"type":"string"},"backend":{"type":"string"},"backend_id":{"type":"string","description":"The Codex thread id"},` +
 		`"team":{"type":"string"},"identity":{"type":"string"},"agent_name":{"type":"string"},"agent_source":{"type":"string"},` +
-		`"status":{"type":"string"},"last_active_at":{"type":"string"},"started_at":{"type":"string"},"tag":{"type":"string"},` +
-		`"resumable":{"type":"boolean"},"cwd":{"type":"string"},"turns":{"type":"integer"},"queued":{"type":"integer"},"activity":{"type":"string"},"open_here":{"type":"boolean"}},` +
-		`"required":["agent_id","status","identity","team","resumable"]}},` + errorSchema + `}}`
+		`"status":{"type":"string"},"interrupted":{"type":"boolean"},"last_active_at":{"type":"string"},"started_at":{"type":"string"},` +
+		`"tag":{"type":"string"},"role":{"type":"string"},"resumable":{"type":"boolean"},"cwd":{"type":"string"},"turns":{"type":"integer"},` +
+		`"turn_source":{"type":"string","description":"Who wanted the running turn: client, mail, resume or summary"},` +
+		`"queued":{"type":"integer"},"activity":{"type":"string"},"last_error":{"type":"string"},` +
+		`"dropped_events":{"type":"integer","description":"Events this client did not get, since it read too slowly"},` +
+		`"total_tokens":{"type":"integer"},"open_here":{"type":"boolean"},` + pendingProp + `},` +
+		`"required":["agent_id","status","identity","team","resumable"]}}`
+
+	sessionsSchema = `{"type":"object","properties":{"sessions":` + agentsItems + `,` + errorSchema + `}}`
 
 	statusSchema = `{"type":"object","properties":{` +
 		`"child_alive":{"type":"boolean","description":"Whether the Codex process runs; it is started by the first turn"},` +
@@ -180,6 +291,10 @@ const (
 		`"team":{"type":"string"},"team_from":{"type":"string","description":"What set the team"},` +
 		`"uptime_secs":{"type":"integer"},"sessions":{"type":"integer","description":"Agents open here"},` +
 		`"identities":{"type":"object","description":"identity to agent_id","additionalProperties":{"type":"string"}},` +
+		`"agents":` + agentsItems + `,` +
+		`"budget":{"type":"object","description":"How full this server's buffers are","properties":{` +
+		`"events_waiting":{"type":"integer","description":"Events of Codex not taken in yet"},"events_limit":{"type":"integer"},` +
+		`"output_bytes_waiting":{"type":"integer","description":"Bytes this client has not read yet"},"output_bytes_limit":{"type":"integer"}}},` +
 		`"pending_mail":{"anyOf":[{"type":"object"},{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents; null where there is no mail"},` +
 		errorSchema + `}}`
 
@@ -216,20 +331,24 @@ func (t *tool) inputSchema() json.RawMessage {
 		}
 		b = append(appendJSONString(b, a.name), ':')
 		schema := struct {
-			Type  string   `json:"type"`
-			Text  string   `json:"description"`
-			Enum  []string `json:"enum,omitempty"`
-			Min   *float64 `json:"minimum,omitempty"`
-			Above *float64 `json:"exclusiveMinimum,omitempty"`
-			Max   float64  `json:"maximum,omitempty"`
-			Open  bool     `json:"additionalProperties,omitempty"`
-		}{Type: a.kind, Text: a.text, Enum: a.enum, Max: a.max, Open: a.kind == "object"}
-		if a.max != 0 {
-			if a.above {
-				schema.Above = &a.min
-			} else {
-				schema.Min = &a.min
-			}
+			Type     string          `json:"type"`
+			Text     string          `json:"description"`
+			Enum     []string        `json:"enum,omitempty"`
+			Min      *float64        `json:"minimum,omitempty"`
+			Above    *float64        `json:"exclusiveMinimum,omitempty"`
+			Max      float64         `json:"maximum,omitempty"`
+			Items    json.RawMessage `json:"items,omitempty"`
+			MinItems float64         `json:"minItems,omitempty"`
+			MaxItems float64         `json:"maxItems,omitempty"`
+			Open     bool            `json:"additionalProperties,omitempty"`
+		}{Type: a.kind, Text: a.text, Enum: a.enum, Open: a.kind == "object"}
+		switch {
+		case a.kind == "array":
+			schema.Items, schema.MinItems, schema.MaxItems = json.RawMessage(`{"type":"string"}`), a.min, a.max
+		case a.max != 0 && a.above:
+			schema.Above, schema.Max = &a.min, a.max
+		case a.max != 0:
+			schema.Min, schema.Max = &a.min, a.max
 		}
 		b = append(b, toJSON(schema)...)
 	}

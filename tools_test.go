@@ -37,12 +37,12 @@ func TestToolListIsHonest(t *testing.T) {
 		if string(rawField(tool.InputSchema, "additionalProperties")) != "false" {
 			t.Errorf("%s takes anything", tool.Name)
 		}
-		reads := tool.Name == "agent_sessions" || tool.Name == "agent_status"
+		reads := tool.Name == "agent_sessions" || tool.Name == "agent_status" || tool.Name == "agent_wait"
 		if tool.Annotations["readOnlyHint"] != reads || tool.Annotations["destructiveHint"] == reads {
 			t.Errorf("%s: %v", tool.Name, tool.Annotations)
 		}
 	}
-	if got := strings.Join(names, " "); got != "codex codex-reply agent_sessions agent_status agent_close" {
+	if got := strings.Join(names, " "); got != "codex codex-reply agent_wait agent_approve agent_interrupt agent_sessions agent_status agent_close" {
 		t.Errorf("order %s", got)
 	}
 	// every field of the removed command is there (wire/mcp.md section 4)
@@ -70,6 +70,63 @@ func TestCodexArguments(t *testing.T) {
 	got.correlation = ""
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestBackgroundArguments(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-11-25", "{}", "x")
+	for i, c := range []struct {
+		tool, args string
+		background bool
+		approvals  string
+		timeout    time.Duration
+	}{
+		{"codex", `{"prompt":"p","background":true}`, true, "caller", 0},
+		{"codex", `{"prompt":"p","background":false,"timeout_secs":3}`, false, "", 3 * time.Second},
+		{"codex", `{"agent_id":"codex:a","prompt":"p","background":true}`, true, "caller", 0},
+		{"codex", `{"agent_id":"codex:a","background":true}`, false, "", 0}, // there is no turn: it is reopened, and answered
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"timeout_secs":1.5}`, true, "caller", 1500 * time.Millisecond},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":null}`, false, "", 0},
+	} {
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, i, callParams(false, c.tool, c.args)))
+		got := (<-r.submits).req
+		if got.background != c.background || got.approvals != c.approvals || got.timeout != c.timeout {
+			t.Errorf("%s %s: %+v", c.tool, c.args, got)
+		}
+	}
+}
+
+// An accepted background turn says all that is needed to get its answer where
+// a model sees it: in content too.
+func TestBackgroundIsAccepted(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		for _, status := range []string{"queued", "running"} {
+			r := newRig(t, nil)
+			if !modern {
+				r.hello("2025-11-25", "{}", "x")
+			}
+			r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + callParams(modern, "codex", `{"prompt":"p","background":true}`) + `}`)
+			r.f.done((<-r.submits).w, turnResult{AgentID: "codex:ab12", TurnID: "bg-1", Identity: "arch", Team: "default", Status: "busy", TurnStatus: status, Notes: []string{"A note."}})
+			rec := r.next()
+			fits(t, r, "codex", rec)
+			var got struct {
+				IsError    bool
+				Content    []textBlock
+				Structured map[string]any `json:"structuredContent"`
+			}
+			if err := json.Unmarshal(resultOf(t, rec), &got); err != nil || got.IsError || len(got.Content) != 1 {
+				t.Fatalf("%s: %v", rec, err)
+			}
+			if got.Structured["turn_id"] != "bg-1" || got.Structured["turn_status"] != status || got.Structured["agent_id"] != "codex:ab12" || got.Structured["status"] != "busy" {
+				t.Errorf("%s", rec)
+			}
+			if _, ok := got.Structured["threadId"]; ok {
+				t.Errorf("an empty threadId: %s", rec)
+			}
+			mustContain(t, got.Structured["content"].(string), "agent_wait", "codex:ab12")
+			mustContain(t, got.Content[0].Text, "agent_wait", "codex:ab12", "A note.")
+		}
 	}
 }
 
@@ -139,6 +196,39 @@ func TestBadArguments(t *testing.T) {
 		{"codex-reply", `{"agent_id":"codex:a","prompt":""}`, codeInvalidSession, []string{"empty"}},
 		{"codex-reply", `{"threadId":"t","conversationId":"u","prompt":"x"}`, codeInvalidSession, []string{"threadId", "conversationId"}},
 		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","model":"m"}`, codeInvalidParams, []string{`"model"`, "codex-reply"}},
+		{"codex", `{"prompt":"x","background":1}`, codeInvalidParams, []string{`"background"`, "true or false"}},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","background":"true"}`, codeInvalidParams, []string{`"background"`}},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","timeout_secs":0}`, codeInvalidParams, []string{`"timeout_secs"`}},
+		{"codex-reply", `{"background":true,"prompt":"x"}`, codeInvalidSession, []string{"agent_id"}},
+		{"agent_wait", `{}`, codeInvalidSession, []string{"agent_ids", "agent_sessions"}},
+		{"agent_wait", `{"agent_ids":"codex:a"}`, codeInvalidParams, []string{`"agent_ids"`, "1 to 100 strings"}},
+		{"agent_wait", `{"agent_ids":[]}`, codeInvalidParams, []string{`"agent_ids"`}},
+		{"agent_wait", `{"agent_ids":["codex:a",5]}`, codeInvalidParams, []string{`"agent_ids"`}},
+		{"agent_wait", `{"agent_ids":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, codeInvalidParams, []string{`"agent_ids"`}},
+		{"agent_wait", `{"agent_ids":["codex:a"," "]}`, codeInvalidSession, []string{"empty"}},
+		{"agent_wait", `{"agent_id":"codex:a","agent_ids":["codex:b"]}`, codeInvalidSession, []string{"exclude", "codex:a"}},
+		{"agent_wait", `{"agent_id":"codex:a","threadId":"t"}`, codeInvalidSession, []string{"only one"}},
+		{"agent_wait", `{"agent_id":"codex:a","timeout_secs":3601}`, codeInvalidParams, []string{`"timeout_secs"`, "3600"}},
+		{"agent_wait", `{"agent_id":"codex:a","timeout_secs":-1}`, codeInvalidParams, []string{`"timeout_secs"`}},
+		{"agent_wait", `{"agent_id":"codex:a","since":-1}`, codeInvalidParams, []string{`"since"`}},
+		{"agent_wait", `{"agent_id":"codex:a","since":1.5}`, codeInvalidParams, []string{`"since"`}},
+		{"agent_wait", `{"agent_id":"codex:a","all":"yes"}`, codeInvalidParams, []string{`"all"`}},
+		{"agent_wait", `{"agent_id":"codex:a","turn_id":""}`, codeInvalidSession, []string{"turn_id is empty"}},
+		{"agent_wait", `{"agent_id":"codex:a","turn_id":"t","since":4}`, codeInvalidSession, []string{`"t"`, "since"}},
+		{"agent_wait", `{"agent_ids":["codex:a"],"turn_id":"t"}`, codeInvalidSession, []string{`"t"`, "agent_ids"}},
+		{"agent_approve", `{"approval_id":"1","action":"ls","decision":"deny"}`, codeInvalidSession, []string{"agent_id"}},
+		{"agent_approve", `{"agent_id":"codex:a","action":"ls","decision":"deny"}`, codeInvalidSession, []string{"approval_id", "codex:a"}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","decision":"deny"}`, codeInvalidSession, []string{"action", `"1"`}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls"}`, codeInvalidSession, []string{"approve_for_session"}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"yes"}`, codeInvalidParams, []string{`"decision"`, "approve, approve_for_session, deny"}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":5}}`, codeInvalidParams, []string{`"answers"`, `"q"`, "5"}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":[]}}`, codeInvalidParams, []string{`"answers"`}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":["x",1]}}`, codeInvalidParams, []string{`"answers"`}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"deny","answers":{"q":"x"}}`, codeInvalidSession, []string{"exclude"}},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","reason":"no"}`, codeInvalidSession, []string{"reason"}},
+		{"agent_interrupt", `{}`, codeInvalidSession, []string{"agent_id or identity"}},
+		{"agent_interrupt", `{"agent_id":"codex:a","identity":"b"}`, codeInvalidSession, []string{"only one"}},
+		{"agent_interrupt", `{"agent_id":"codex:a","turn_id":" "}`, codeInvalidSession, []string{"turn_id is empty"}},
 		{"agent_sessions", `{"limit":0}`, codeInvalidParams, []string{`"limit"`, "whole number"}},
 		{"agent_sessions", `{"limit":1.5}`, codeInvalidParams, []string{`"limit"`}},
 		{"agent_status", `{"x":1}`, codeInvalidParams, []string{`"x"`, "takes none"}},
@@ -296,7 +386,7 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 	}
 	now := time.Now()
 	full := sessionView{AgentID: "codex:a", Backend: "codex", BackendID: "t", Team: "default", Identity: "arch", Status: "idle", LastActive: now, StartedAt: now,
-		Tag: "x", Resumable: true, Pending: []askView{{ApprovalID: "1", Kind: "command", Action: "ls"}}, Mine: true}
+		Tag: "x", Role: "r", Interrupted: true, Resumable: true, Activity: "thinking", Source: "client", LastError: "e", Pending: []askView{askOf(everyAsk())}, Mine: true}
 	for _, modern := range []bool{false, true} {
 		for name, result := range results {
 			r := newRig(t, nil)
@@ -352,7 +442,8 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 			}
 		}
 		for _, status := range []statusView{{Team: "default"}, {ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7, ChildError: "exit code 3",
-			Team: "x", TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"}}} {
+			Team: "x", TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
+			Agents: []sessionView{full}, EventsWaiting: 3, EventsLimit: 40}} {
 			r := newRig(t, func(o *mcpOptions) {
 				o.status = func() statusView { return status }
 				o.sessions = func(int) []sessionView { return []sessionView{full, {AgentID: "b"}} }
@@ -366,10 +457,15 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 			if err := json.Unmarshal(rawField(rec, "result", "structuredContent"), &got); err != nil {
 				t.Fatal(err)
 			}
-			for _, field := range []string{"child_alive", "child_version", "backend", "team", "uptime_secs", "sessions", "identities", "pending_mail"} {
+			for _, field := range []string{"child_alive", "child_version", "backend", "team", "uptime_secs", "sessions", "identities", "agents", "budget", "pending_mail"} {
 				if _, ok := got[field]; !ok {
 					t.Errorf("agent_status has no %s: %s", field, rec)
 				}
+			}
+			budget, _ := got["budget"].(map[string]any)
+			if budget["events_waiting"] != float64(status.EventsWaiting) || budget["events_limit"] != float64(status.EventsLimit) ||
+				budget["output_bytes_waiting"] != 0.0 || budget["output_bytes_limit"] != float64(16<<20) || len(got["agents"].([]any)) != len(status.Agents) {
+				t.Errorf("agents and budget: %s", rec)
 			}
 			if got["pending_mail"] != nil || got["uptime_secs"] != status.Uptime.Seconds() {
 				t.Errorf("status %s", rec)
@@ -407,7 +503,8 @@ func fits(t *testing.T, r *mcpRig, name string, rec json.RawMessage) {
 }
 
 // misfit is the little of JSON Schema that our schemas use; closed says that
-// a property which isn't declared is a mistake of ours at this level.
+// a property which isn't declared is a mistake of ours at this level. Only an
+// error has details that aren't.
 func misfit(schema map[string]any, v any, at string, closed bool) string {
 	if branches, ok := schema["anyOf"].([]any); ok {
 		why := ""
@@ -459,7 +556,7 @@ func misfit(schema map[string]any, v any, at string, closed bool) string {
 				return fmt.Sprintf("%s.%s is not declared", at, name)
 			}
 			if ok {
-				if why := misfit(sub, val, at+"."+name, false); why != "" {
+				if why := misfit(sub, val, at+"."+name, sub["properties"] != nil && name != "error"); why != "" {
 					return why
 				}
 			}
@@ -468,7 +565,7 @@ func misfit(schema map[string]any, v any, at string, closed bool) string {
 	if items, ok := schema["items"].(map[string]any); ok {
 		list, _ := v.([]any)
 		for i, val := range list {
-			if why := misfit(items, val, fmt.Sprintf("%s[%d]", at, i), false); why != "" {
+			if why := misfit(items, val, fmt.Sprintf("%s[%d]", at, i), items["properties"] != nil); why != "" {
 				return why
 			}
 		}

@@ -61,6 +61,11 @@ type statusView struct {
 	Uptime       time.Duration
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
+	Agents       []sessionView     // open here, as they published themselves: no disk is read
+
+	// Events of the child that sessions have not taken in, of how many there
+	// may be.
+	EventsWaiting, EventsLimit int64
 }
 
 // closeResult is what agent_close tells.
