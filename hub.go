@@ -511,6 +511,11 @@ func (h *hub) status() statusView {
 		}
 	}
 	v.Sessions = len(h.names)
+	for _, s := range h.live {
+		v.Agents = append(v.Agents, *s.shown.Load())
+	}
+	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
+	v.EventsWaiting, v.EventsLimit = h.waiting.Load(), maxWaitingEvents
 	return v
 }
 
