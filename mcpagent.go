@@ -42,7 +42,7 @@ type questionShown struct {
 // approval of another thread is a subagent's.
 func askShape(thread string, v askView) askShown {
 	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason, Diff: askDiff(v.q.files)}
-	if v.q.thread != thread {
+	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
 		s.Subagent = v.q.thread
 	}
 	for _, q := range v.q.questions {

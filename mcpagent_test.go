@@ -27,8 +27,10 @@ func TestAskShape(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	q := everyAsk()
-	if s := askShape("t-sub", askOf(q)); s.Subagent != "" {
-		t.Errorf("the agent's own thread is no subagent: %+v", s)
+	for _, own := range []string{"t-sub", ""} {
+		if s := askShape(own, askOf(q)); s.Subagent != "" {
+			t.Errorf("the agent's own thread is no subagent: %+v", s)
+		}
 	}
 	q.files = []fileChange{{path: "/w/a", kind: "add", diff: strings.Repeat("ä", askDiffMax)}}
 	if s := askShape("", askOf(q)); len(s.Diff) > askDiffMax+100 || !strings.Contains(s.Diff, "diff cut") || !json.Valid(toJSON(s)) {
