@@ -35,6 +35,8 @@ type opening struct {
 	fresh   string   // developer instructions for a new thread, where the old is gone
 	revived bool     // the session had a life before
 	adopted bool     // a thread that only Codex knew
+
+	approvals string // who can be asked, as its request says
 }
 
 // identity is "" before there is a place.
@@ -142,7 +144,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) {
 
 // place does what prepare promises. On an error the place holds nothing.
 func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil, notes: req.notes}
+	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals}
 	fail := func(err *rpcError) *opening {
 		p.release()
 		p.err = err
@@ -460,8 +462,8 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
-	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
-		in.Approvals = "client"
+	if p.approvals != "" && p.policy.Settings.Approval != "never" {
+		in.Approvals = p.approvals
 	}
 	if in.Caller == "" { // Codex drops the config key where the parameter is sent, and ours is
 		in.Caller = stringField(p.policy.Config, "developer_instructions")

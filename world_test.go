@@ -91,7 +91,7 @@ func (w *world) build(cfg *config) func() {
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status})
-	h.front, h.canAsk = front, front.canAsk
+	h.front = front
 	h.start()
 	w.calls = newPeer(toClient, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
 	var running sync.WaitGroup
