@@ -211,7 +211,8 @@ type itemBody struct {
 }
 
 // fileChange is one file of a patch.
-type fileChange struct{ path, kind, diff string }
+// move is where an update puts it, "" where it stays.
+type fileChange struct{ path, kind, diff, move string }
 
 // tokenUsage is what a thread has used so far and what the last request did.
 type tokenUsage struct {

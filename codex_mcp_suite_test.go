@@ -27,6 +27,7 @@ func TestCodexMCPServer(t *testing.T) {
 		{"two agents at once", twoAgentsAtOnce},
 		{"a failed model is told and survived", failedModel},
 		{"an approved command runs", approvedCommand},
+		{"a permanent rule is what Codex proposed", permanentRule},
 		{"a declined command does not end the turn", declinedCommand},
 		{"nobody to ask means declined at once", nobodyToAsk},
 		{"a cancelled turn's reply is nobody else's", cancelThenReply},

@@ -31,6 +31,7 @@ func TestCodex(t *testing.T) {
 		{"two agents at once", twoAgentsAtOnce},
 		{"a failed model is told and survived", failedModel},
 		{"an approved command runs", approvedCommand},
+		{"a permanent rule is what Codex proposed", permanentRule},
 		{"a declined command does not end the turn", declinedCommand},
 		{"nobody to ask means declined at once", nobodyToAsk},
 		{"a cancelled call stops its shell", cancelledCall},
@@ -251,6 +252,32 @@ func approvedCommand(l *codexLab) {
 		t.Errorf("the command approved in older words did not run: %v", err)
 	}
 	l.finish(c)
+}
+
+// permanentRule: only with allow_rules, only by the client's user, and as Codex
+// proposed it, whatever the client names.
+func permanentRule(l *codexLab) {
+	t := l.t
+	rules := filepath.Join(l.codex, "rules", "default.rules")
+	for _, allowed := range []bool{false, true} {
+		l.more = []string{fmt.Sprintf("ATM_AGENT_MCP_ALLOW_RULES=%v", allowed)}
+		c := l.serve(askable())
+		file := filepath.Join(l.home, fmt.Sprintf("rule-%v", allowed))
+		call := c.call("codex", map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY done", "approval-policy": "on-request"})
+		c.reply(l.askedToRun(c, file), map[string]any{"decision": map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": []string{"rm"}}}})
+		r := call.turn()
+		if _, err := os.Stat(file); err != nil || r.Content != "done" {
+			t.Errorf("the approved command did not run: %v, %+v", err, r)
+		}
+		text, _ := os.ReadFile(rules)
+		if !allowed && len(text) > 0 {
+			t.Errorf("a rule without allow_rules: %s", text)
+		}
+		if allowed && (!strings.Contains(string(text), "touch") || strings.Contains(string(text), `"rm"`)) {
+			t.Errorf("rules are %q", text)
+		}
+		l.finish(c)
+	}
 }
 
 func declinedCommand(l *codexLab) {

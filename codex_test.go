@@ -70,7 +70,8 @@ type codexLab struct {
 	repo   string // a git repository on the branch main
 	config []byte // $CODEX_HOME/config.toml as it was
 
-	backend string // of the configuration, "app-server" unless a test says otherwise
+	backend string   // of the configuration, "app-server" unless a test says otherwise
+	more    []string // of the environment
 }
 
 func newCodexLab(t *testing.T, bin realCodex, prog string) *codexLab {
@@ -96,10 +97,10 @@ func (l *codexLab) configPath() string { return filepath.Join(l.codex, "config.t
 
 // env is the whole environment of what the lab starts.
 func (l *codexLab) env() []string {
-	return []string{
+	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "TERM=dumb", "LANG=C.UTF-8", "GOCOVERDIR=" + os.Getenv("GOCOVERDIR"),
 		"HOME=" + l.home, "CODEX_HOME=" + l.codex, "ATM_HOME=" + filepath.Join(l.home, "atm"),
-	}
+	}, l.more...)
 }
 
 // serve starts the program over the binary, with the handshake done.

@@ -4,7 +4,7 @@ package main
 // kind each is, its neutral form, and the exact answer for every decision. The
 // driver asks it on the reading goroutine. The default is to decline, in words
 // that let the turn go on: never "cancel", which ends it, and never a rule
-// that outlives the thread, although Codex proposes them.
+// that outlives the thread but the one Codex proposed and a person approved.
 
 import (
 	"encoding/json"
@@ -22,6 +22,7 @@ type openAsk struct {
 	thread string
 	turn   string
 	params json.RawMessage
+	rule   json.RawMessage // a permanent rule that Codex proposed, as it came
 }
 
 // askTable holds the open requests.
@@ -102,24 +103,20 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		cwd: stringField(p, "cwd"), reason: stringField(p, "reason")}
 	switch q.method {
 	case mCommand:
-		a.kind = askCommand
+		a.kind, a.forSession = askCommand, true // every version keeps it, listed in availableDecisions or not
 		a.command = stringField(p, "command")
 		a.action = a.command
-		if host := stringField(p, "networkApprovalContext", "host"); host != "" {
-			a.action = strings.TrimSpace(a.command + "\nnetwork access to " + stringField(p, "networkApprovalContext", "protocol") + "://" + host)
+		a.networkTo(rawField(p, "networkApprovalContext"))
+		if more := permissionText(rawField(p, "additionalPermissions")); more != "" {
+			a.action = strings.TrimSpace(a.action + "\n" + more)
 		}
+		q.rule = proposedRule(rawField(p, "proposedExecpolicyAmendment"), rawField(p, "availableDecisions"), "acceptWithExecpolicyAmendment")
+		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
 	case mFileChange:
-		a.kind, a.files = askFileChange, files
-		var lines []string
-		for _, f := range files {
-			lines = append(lines, strings.TrimSpace(f.kind+" "+f.path))
-		}
-		if root := stringField(p, "grantRoot"); root != "" {
-			lines = append(lines, "write access under "+root)
-		}
-		a.action = strings.Join(lines, "\n")
+		a.kind, a.files, a.forSession = askFileChange, files, true
+		a.action = changesText(files, stringField(p, "grantRoot"))
 	case mPermissions:
-		a.kind, a.action = askPermissions, permissionText(rawField(p, "permissions"))
+		a.kind, a.action, a.forSession = askPermissions, permissionText(rawField(p, "permissions")), true
 	case mUserInput:
 		a.kind, a.questions = askQuestion, userQuestions(rawField(p, "questions"))
 	case mElicitation:
@@ -141,12 +138,36 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 	return a
 }
 
+// networkTo adds the host that a command would reach.
+func (a *approval) networkTo(context json.RawMessage) {
+	if host := stringField(context, "host"); host != "" {
+		a.network = stringField(context, "protocol") + "://" + host
+		a.action = strings.TrimSpace(a.action + "\nnetwork access to " + a.network)
+	}
+}
+
+// proposedRule is the rule that Codex proposes and would take: from 0.148 on it
+// lists the decisions, and word is the one that makes the rule.
+func proposedRule(rule, decisions json.RawMessage, word string) json.RawMessage {
+	var words []string
+	if isNull(rule) || json.Unmarshal(rule, &words) != nil || len(words) == 0 {
+		return nil
+	}
+	listed := isNull(decisions)
+	eachElement(decisions, func(d json.RawMessage) { listed = listed || rawKind(d) == '{' && rawField(d, word) != nil })
+	if !listed {
+		return nil
+	}
+	return rule
+}
+
 func elicitationAsk(a *approval, p json.RawMessage) {
 	message, server := stringField(p, "message"), stringField(p, "serverName")
 	meta := rawField(p, "_meta")
 	switch mode := stringField(p, "mode"); {
 	case stringField(meta, "codex_approval_kind") == "mcp_tool_call":
-		a.kind, a.reason = askMCPTool, message
+		a.kind, a.reason, a.forSession = askMCPTool, message, rawListHas(rawField(meta, "persist"), "session")
+		a.server, a.tool, a.arguments = server, stringField(meta, "tool_name"), rawField(meta, "tool_params")
 		a.action = strings.TrimSpace(server + "." + stringField(meta, "tool_name") + " " + string(rawField(meta, "tool_params")))
 	case mode == "url":
 		a.kind, a.reason = askQuestion, message
@@ -162,16 +183,37 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 			if !rawListHas(required, name) {
 				q.text += " (optional)"
 			}
-			eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
-				s, _ := rawString(v)
-				q.options = append(q.options, s)
-			})
+			choices := prop
+			switch stringField(prop, "type") {
+			case "array":
+				q.several, choices = true, rawField(prop, "items")
+			case "boolean":
+				q.options = []string{"true", "false"}
+			}
+			q.options = append(q.options, enumOptions(choices)...)
 			a.questions = append(a.questions, q)
 			return true
 		})
 	default:
 		a.kind, a.reason, a.action = askUnknown, message, strings.TrimSpace(server+" "+mode)
 	}
+}
+
+// enumOptions are the values that a field of a form can have, in each of the
+// ways in which MCP writes them.
+func enumOptions(prop json.RawMessage) (out []string) {
+	eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
+		s, _ := rawString(v)
+		out = append(out, s)
+	})
+	for _, key := range []string{"oneOf", "anyOf"} { // with titles
+		eachElement(rawField(prop, key), func(v json.RawMessage) {
+			if s, ok := rawString(rawField(v, "const")); ok {
+				out = append(out, s)
+			}
+		})
+	}
+	return out
 }
 
 func rawListHas(list json.RawMessage, want string) (has bool) {
@@ -183,6 +225,9 @@ func rawListHas(list json.RawMessage, want string) (has bool) {
 }
 
 func permissionText(p json.RawMessage) string {
+	if isNull(p) {
+		return ""
+	}
 	var parts []string
 	if string(rawField(p, "network", "enabled")) == "true" {
 		parts = append(parts, "network access")
@@ -202,7 +247,8 @@ func permissionText(p json.RawMessage) string {
 func userQuestions(list json.RawMessage) []question {
 	var out []question
 	eachElement(list, func(raw json.RawMessage) {
-		q := question{id: stringField(raw, "id"), header: stringField(raw, "header"), text: stringField(raw, "question")}
+		q := question{id: stringField(raw, "id"), header: stringField(raw, "header"), text: stringField(raw, "question"),
+			other: rawKind(rawField(raw, "isOther")) == 't', secret: rawKind(rawField(raw, "isSecret")) == 't'}
 		eachElement(rawField(raw, "options"), func(o json.RawMessage) {
 			q.options = append(q.options, stringField(o, "label"))
 		})
@@ -215,9 +261,12 @@ func userQuestions(list json.RawMessage) []question {
 func answerTo(q *openAsk, d decision, answers map[string][]string, info backendInfo) any {
 	switch q.method {
 	case mCommand, mFileChange:
+		if d == approveAlways && q.rule != nil {
+			return map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.rule}}}
+		}
 		word := "decline" // "cancel" would end the turn
 		switch d {
-		case approve:
+		case approve, approveAlways:
 			word = "accept"
 		case approveForSession:
 			word = "acceptForSession"
@@ -243,8 +292,10 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	case mUserInput:
 		out := map[string]any{}
 		if d != deny {
-			for id, list := range answers {
-				out[id] = map[string]any{"answers": list}
+			for _, each := range userQuestions(rawField(q.params, "questions")) {
+				if list := answers[each.id]; len(list) > 0 {
+					out[each.id] = map[string]any{"answers": list}
+				}
 			}
 		}
 		return map[string]any{"answers": out}
@@ -313,6 +364,36 @@ func formValue(kind string, list []string) (any, bool) {
 	return list[0], true
 }
 
+// named takes what a thread/started tells of a subagent.
+func (th *appThread) named(params json.RawMessage) {
+	if th.id == th.tree.root {
+		return
+	}
+	name, role := nicknameOf(params)
+	th.name, th.role = firstWord(name, th.name), firstWord(role, th.role)
+	th.parent = firstWord(parentOf(params), th.parent)
+}
+
+// subagentOf names a thread and those it was started by, nil for a root.
+func (f *forest) subagentOf(th *appThread) *subagentRef {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var first *subagentRef
+	for into := &first; th != nil && th.id != th.tree.root; {
+		r := &subagentRef{thread: th.id, name: th.name, role: th.role, parent: th.parent}
+		*into = r
+		into = &r.via
+		up := th.tree.threads[th.parent]
+		for seen := first; seen != nil; seen = seen.via {
+			if up != nil && seen.thread == up.id {
+				up = nil // nonsense that would go round for ever
+			}
+		}
+		th = up
+	}
+	return first
+}
+
 // request answers what the child asks, or puts it before the session.
 func (a *appServer) request(m *message) {
 	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
@@ -347,6 +428,7 @@ func (a *appServer) request(m *message) {
 			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
 		return
 	}
+	ask.subagent = a.wood.subagentOf(th)
 	a.asks.add(q)
 	ask.id = q.id
 	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})

@@ -193,7 +193,7 @@ func fileChanges(changes json.RawMessage) []fileChange {
 	eachElement(changes, func(c json.RawMessage) {
 		f := fileChange{path: stringField(c, "path"), diff: stringField(c, "diff")}
 		if kind := rawField(c, "kind"); rawKind(kind) == '{' {
-			f.kind = stringField(kind, "type")
+			f.kind, f.move = stringField(kind, "type"), stringField(kind, "move_path")
 		} else {
 			f.kind, _ = rawString(kind)
 		}
@@ -215,6 +215,15 @@ func subthreadsOf(params json.RawMessage) []string {
 		ids = append(ids, s)
 	}
 	return ids
+}
+
+// nicknameOf is what a thread/started calls a subagent: its thread's own fields
+// from 0.148, else those of its source. 0.104 has neither.
+func nicknameOf(params json.RawMessage) (name, role string) {
+	thread := rawField(params, "thread")
+	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
+	return firstWord(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+		firstWord(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
 // parentOf is the parent that a thread/started names: parentThreadId from

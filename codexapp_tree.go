@@ -90,6 +90,8 @@ type appThread struct {
 	id    string
 	tree  *tree
 	files map[string][]fileChange // of patches begun and not completed, by item
+
+	parent, name, role string // of a subagent's, as far as Codex told
 }
 
 // stray is a thread that nobody owns yet: a subagent's before its parent's
@@ -274,7 +276,7 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		if e.method == "thread/started" {
 			// 0.148 and later may name a subagent's parent right there.
 			if p := parentOf(e.raw); p != "" && f.threads[p] != nil {
-				return f.adoptLocked(f.threads[p].tree, e.thread, strayItem{e: e})
+				return f.adoptLocked(f.threads[p].tree, e.thread, p, strayItem{e: e})
 			}
 		}
 		f.holdLocked(e.thread, strayItem{e: e})
@@ -292,6 +294,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		} else {
 			delete(th.files, e.item)
 		}
+	case e.method == "thread/started":
+		th.named(e.raw)
 	case e.method == "turn/started":
 		if t.stop && !(isRoot && t.call != nil) {
 			stop = append(stop, turnRef{e.thread, e.turn})
@@ -321,7 +325,10 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
 		for _, id := range subthreadsOf(e.raw) {
-			more, stops := f.adoptLocked(t, id)
+			more, stops := f.adoptLocked(t, id, th.id)
+			if sub := f.threads[id]; sub != nil && sub.tree == t && sub.name == "" && id != t.root {
+				sub.name = stringField(e.raw, "item", "agentPath")
+			}
 			out, stop = append(out, more...), append(stop, stops...)
 		}
 	}
@@ -336,11 +343,12 @@ func notOurEnd(e event) event {
 
 // adoptLocked makes a thread part of a tree and releases what was held for
 // it, and for what was held in its name.
-func (f *forest) adoptLocked(t *tree, id string, more ...strayItem) (out []delivery, stop []turnRef) {
+func (f *forest) adoptLocked(t *tree, id, parent string, more ...strayItem) (out []delivery, stop []turnRef) {
 	if f.threads[id] != nil || id == "" {
 		return nil, nil // ours already, or somebody else's own thread
 	}
 	th := f.growLocked(t, id)
+	th.parent = parent
 	if t.opened {
 		out = append(out, delivery{t: t, th: th, e: event{kind: evSubthread, thread: t.root, text: id, must: true}})
 	}
@@ -369,7 +377,7 @@ func (f *forest) adoptLocked(t *tree, id string, more ...strayItem) (out []deliv
 	}
 	for child, s := range f.strays {
 		if s.parent == id {
-			o, st := f.adoptLocked(t, child)
+			o, st := f.adoptLocked(t, child, id)
 			out, stop = append(out, o...), append(stop, st...)
 		}
 	}

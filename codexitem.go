@@ -272,7 +272,7 @@ func rawChanges(raw json.RawMessage) []oldChange {
 func askedChanges(files []fileChange) []oldChange {
 	out := make([]oldChange, 0, len(files))
 	for _, c := range files {
-		out = append(out, oldChange{path: c.path, kind: c.kind, diff: c.diff})
+		out = append(out, oldChange{path: c.path, kind: c.kind, move: c.move, diff: c.diff})
 	}
 	return out
 }

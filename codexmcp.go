@@ -287,7 +287,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 		m.unload(thread)
 	case cmdAnswer:
 		if q := m.asks.take(c.ask); q != nil {
-			m.peer.reply(q.reqID, elicitationReply(m.info(), c.decision, c.why))
+			m.peer.reply(q.reqID, elicitationReply(m.info(), c.decision, c.why, q.rule))
 		}
 	}
 }
@@ -419,6 +419,6 @@ func (m *mcpServer) forgetLocked(th *mcpThread) {
 // voidAsks declines what a thread that nobody has any more was still asked.
 func (m *mcpServer) voidAsks(thread string) {
 	for q := m.asks.takeThread(thread); q != nil; q = m.asks.takeThread(thread) {
-		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "the session was closed"))
+		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "the session was closed", nil))
 	}
 }

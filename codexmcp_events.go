@@ -145,7 +145,7 @@ func commandLine(words json.RawMessage) string {
 func mcpChanges(changes json.RawMessage) []fileChange {
 	var out []fileChange
 	_ = eachField(changes, func(path string, c json.RawMessage) bool {
-		f := fileChange{path: path, kind: stringField(c, "type")}
+		f := fileChange{path: path, kind: stringField(c, "type"), move: stringField(c, "move_path")}
 		if f.diff = stringField(c, "unified_diff"); f.diff == "" {
 			f.diff = stringField(c, "content")
 		}
@@ -195,7 +195,8 @@ func mcpFailure(raw json.RawMessage) *backendError {
 }
 
 // mcpAsk is the neutral form of an elicitation. before is the event that came
-// ahead of it, which alone has the model's reason.
+// ahead of it, which alone has the model's reason, the host a command would
+// reach and the rule that Codex proposes.
 func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	p := q.params
 	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
@@ -203,17 +204,14 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	switch stringField(p, "codex_elicitation") {
 	case "exec-approval":
 		a.kind, a.command = askCommand, commandLine(rawField(p, "codex_command"))
-		a.action = a.command
+		a.action, a.forSession = a.command, true
+		a.networkTo(rawField(before, "network_approval_context"))
+		q.rule = proposedRule(rawField(before, "proposed_execpolicy_amendment"), rawField(before, "available_decisions"), "approved_execpolicy_amendment")
+		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
 	case "patch-approval":
 		a.kind, a.files = askFileChange, mcpChanges(rawField(p, "codex_changes"))
-		var lines []string
-		for _, f := range a.files {
-			lines = append(lines, strings.TrimSpace(f.kind+" "+f.path))
-		}
-		if root := stringField(p, "codex_grant_root"); root != "" {
-			lines = append(lines, "write access under "+root)
-		}
-		a.action = strings.Join(lines, "\n")
+		a.forSession = true
+		a.action = changesText(a.files, firstWord(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
 	default:
 		a.kind = askUnknown
 	}

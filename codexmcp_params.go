@@ -94,13 +94,20 @@ func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any 
 
 // elicitationReply says d in both dialects at once, so that whichever is read
 // means the same. 0.104 takes a bare "denied", later ones a reason with it that
-// the model gets to see; neither may get an error, which hangs the turn.
-func elicitationReply(info backendInfo, d decision, why string) map[string]any {
+// the model gets to see; neither may get an error, which hangs the turn. rule
+// is Codex's own proposal, which approveAlways gives back as it came.
+func elicitationReply(info backendInfo, d decision, why string, rule json.RawMessage) map[string]any {
 	switch d {
 	case approve:
 		return map[string]any{"action": "accept", "content": map[string]any{}, "decision": "approved"}
 	case approveForSession:
 		return map[string]any{"action": "accept", "content": map[string]any{}, "decision": "approved_for_session"}
+	case approveAlways:
+		if rule == nil {
+			return elicitationReply(info, approve, why, nil)
+		}
+		return map[string]any{"action": "accept", "content": map[string]any{},
+			"decision": map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}}
 	case deny:
 	}
 	if !info.atLeast(148) {

@@ -116,14 +116,18 @@ func TestMCPElicitationReply(t *testing.T) {
 	for _, tc := range []struct {
 		version string
 		d       decision
+		rule    json.RawMessage
 		want    string
 	}{
-		{"0.104.0", approve, `{"action":"accept","content":{},"decision":"approved"}`},
-		{"0.153.0", approveForSession, `{"action":"accept","content":{},"decision":"approved_for_session"}`},
-		{"0.104.0", deny, `{"action":"decline","decision":"denied"}`},
-		{"0.153.0", deny, `{"action":"decline","decision":{"denied":{"rejection":"no"}}}`},
+		{"0.104.0", approve, nil, `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", approveForSession, nil, `{"action":"accept","content":{},"decision":"approved_for_session"}`},
+		{"0.104.0", deny, json.RawMessage(`["x"]`), `{"action":"decline","decision":"denied"}`},
+		{"0.104.0", approveAlways, nil, `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", approveAlways, json.RawMessage(`["touch","x"]`), `{"action":"accept","content":{},"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["touch","x"]}}}`},
+		{"0.153.0", approve, json.RawMessage(`["touch","x"]`), `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", deny, nil, `{"action":"decline","decision":{"denied":{"rejection":"no"}}}`},
 	} {
-		sameJSON(t, toJSON(elicitationReply(backendInfo{version: tc.version}, tc.d, "no")), tc.want)
+		sameJSON(t, toJSON(elicitationReply(backendInfo{version: tc.version}, tc.d, "no", tc.rule)), tc.want)
 	}
 }
 

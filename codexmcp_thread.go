@@ -143,7 +143,7 @@ func (m *mcpServer) event(params json.RawMessage) {
 		if th.asked == nil {
 			th.asked = map[string]json.RawMessage{}
 		}
-		th.asked[stringField(f.msg, "call_id")] = f.msg
+		th.asked[firstWord(stringField(f.msg, "approval_id"), stringField(f.msg, "call_id"))] = f.msg
 		m.mu.Unlock()
 	}
 	th.put(m, e)
@@ -287,9 +287,11 @@ func (m *mcpServer) request(msg *message) {
 	}
 	m.mu.Unlock()
 	if !held {
-		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "nobody waits for this any more"))
+		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "nobody waits for this any more", nil))
 		return
 	}
+	ask := mcpAsk(q, before) // before add: from there on the answer may be given
 	m.asks.add(q)
-	th.put(m, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: mcpAsk(q, before)})
+	ask.id = q.id
+	th.put(m, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
 }

@@ -9,6 +9,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +27,12 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	c := f.caller(w)
 	if c != nil && c.modern {
 		return false
+	}
+	if l.version < "2025-11-25" { // lists came to forms with that version
+		q.questions = slices.Clone(q.questions)
+		for i := range q.questions {
+			q.questions[i].flat = true
+		}
 	}
 	var request json.RawMessage
 	if c != nil {
@@ -112,10 +119,6 @@ func elicitation(a agentRef, q *approval, request json.RawMessage) json.RawMessa
 // askMessage is what a person reads before deciding: who, what exactly, where
 // and why.
 func askMessage(a agentRef, q *approval) string {
-	who := fmt.Sprintf("agent %s (%s)", a.Identity, a.AgentID)
-	if a.Identity == "" {
-		who = "agent " + a.AgentID
-	}
 	action := strings.ReplaceAll(q.action, "\n", ", ")
 	var what string
 	switch q.kind {
@@ -137,7 +140,7 @@ func askMessage(a agentRef, q *approval) string {
 		what = "wants to call the tool " + q.action
 	case askQuestion:
 		what = "asks"
-		if questionText(q) != q.action {
+		if askedText(q) != q.action {
 			what += ": " + q.action // a form's own message, or what is to be opened
 		}
 	default:
@@ -152,11 +155,34 @@ func askMessage(a agentRef, q *approval) string {
 	if q.reason != "" {
 		what += ": " + q.reason
 	}
-	return who + " " + what
+	if rule := ruleText(q); rule != "" {
+		what += fmt.Sprintf("\nAlways would let every command that begins with `%s` run unasked from now on, in every session: Codex keeps it as a rule.", rule)
+	}
+	return askerOf(a, q) + " " + what
 }
 
-// questionText is the questions alone, a line each.
-func questionText(q *approval) string {
+// askerOf is the agent in a sentence, with the subagent that asks in its name.
+func askerOf(a agentRef, q *approval) string {
+	who := fmt.Sprintf("agent %s (%s)", a.Identity, a.AgentID)
+	if a.Identity == "" {
+		who = "agent " + a.AgentID
+	}
+	if sub := q.asker(); sub != "" {
+		who = "subagent " + sub + " of " + who
+	}
+	return who
+}
+
+// ruleText is the proposed rule as a command begins, "" without one.
+func ruleText(q *approval) string {
+	if len(q.rule) == 0 {
+		return ""
+	}
+	return commandLine(toJSON(q.rule))
+}
+
+// askedText is what the drivers make an action of.
+func askedText(q *approval) string {
 	var lines []string
 	for _, each := range q.questions {
 		lines = append(lines, each.text)
@@ -164,21 +190,63 @@ func questionText(q *approval) string {
 	return strings.Join(lines, "\n")
 }
 
-// askSchema is empty for an approval, since accept says it all. The fields of
-// questions aren't required: Claude Code can't pass over a required choice.
+// questionText is the questions with what is to be known of them, a line each.
+func questionText(q *approval) string {
+	var lines []string
+	for _, each := range q.questions {
+		lines = append(lines, each.text+each.hint())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// allowField is what a client fills in for how long an approval is to last. It
+// is only there with allow_rules, and unfilled it means once.
+const allowField = "allow"
+
+// otherField, behind a question's id, is the field for an answer beside its
+// options.
+const otherField = "_other"
+
+// askSchema is empty for an approval, since accept says it all, unless a rule
+// may be made. The fields of questions aren't required: Claude Code can't pass
+// over a required choice.
 func askSchema(q *approval) json.RawMessage {
 	b := []byte(`{"type":"object","properties":{`)
+	if rule := ruleText(q); rule != "" {
+		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), "once; session: not asked again by this agent; always: a permanent rule for every command that begins with "+rule)
+		b = append(b, `,"enum":["once",`...)
+		if q.forSession {
+			b = append(b, `"session",`...)
+		}
+		return append(b, `"always"],"default":"once"}}}`...)
+	}
 	for i, each := range q.questions {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendJSONString(b, each.id), `:{"type":"string"`...)
+		list := each.several && !each.flat && len(each.options) > 0
+		kind := `:{"type":"string"`
+		if list {
+			kind = `:{"type":"array"`
+		}
+		b = append(appendJSONString(b, each.id), kind...)
 		if each.header != "" {
 			b = appendJSONString(append(b, `,"title":`...), each.header)
 		}
-		b = appendJSONString(append(b, `,"description":`...), each.text)
-		if len(each.options) > 0 {
+		text := each.text + each.hint()
+		if each.several && !list && len(each.options) > 0 { // an enum would forbid a second choice
+			text += ": " + strings.Join(each.options, ", ")
+		}
+		b = appendJSONString(append(b, `,"description":`...), text)
+		switch {
+		case list:
+			b = append(append(append(b, `,"items":{"type":"string","enum":`...), toJSON(each.options)...), '}')
+		case len(each.options) > 0 && !each.several:
 			b = append(append(b, `,"enum":`...), toJSON(each.options)...)
+		}
+		if each.other && len(each.options) > 0 {
+			b = appendJSONString(append(b, '}', ','), each.id+otherField)
+			b = append(b, `:{"type":"string","description":"or an answer in words of your own"`...)
 		}
 		b = append(b, '}')
 	}
@@ -199,9 +267,13 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		if old == nil {
 			continue
 		}
-		switch oldDecision(old) {
+		switch word := oldDecision(old); word {
+		case approveAlways:
+			if d = max(d, word); len(q.rule) == 0 {
+				d = approve
+			}
 		case approveForSession:
-			d = approveForSession
+			d = max(d, word)
 		case approve:
 		default:
 			return deny, nil
@@ -215,13 +287,24 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		if contradicts(rawField(result, "content")) {
 			return deny, nil
 		}
+		if word := rawField(result, "content", allowField); len(q.rule) > 0 && !isNull(word) {
+			switch s, _ := rawString(word); s {
+			case "once":
+			case "session":
+				d = max(d, approveForSession)
+			case "always":
+				d = approveAlways
+			default:
+				return deny, nil
+			}
+		}
 		return d, nil
 	}
 	answers := map[string][]string{}
 	for _, each := range q.questions {
 		val := rawField(result, "content", each.id)
 		if s, ok := rawString(val); ok && s != "" {
-			answers[each.id] = []string{s}
+			answers[each.id] = chosen(&each, s)
 			continue
 		}
 		var several []string
@@ -229,10 +312,31 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 			answers[each.id] = several
 		}
 	}
+	for _, each := range q.questions {
+		if s, _ := rawString(rawField(result, "content", each.id+otherField)); s != "" && each.other && len(each.options) > 0 {
+			answers[each.id] = append(answers[each.id], s)
+		}
+	}
 	if len(answers) == 0 && len(q.questions) > 0 {
 		return deny, nil // accepted and nothing chosen: no answer
 	}
 	return d, answers
+}
+
+// chosen are the options that one line names, or the line itself.
+func chosen(q *question, line string) []string {
+	if !q.several {
+		return []string{line}
+	}
+	var out []string
+	for _, word := range strings.Split(line, ",") {
+		word = strings.TrimSpace(word)
+		if len(q.options) > 0 && !q.other && !slices.Contains(q.options, word) {
+			return []string{line} // an option with a comma of its own, or none
+		}
+		out = append(out, word)
+	}
+	return out
 }
 
 // contradicts reports content that says no beside an accept. We asked for no
@@ -262,13 +366,14 @@ func oldContent(result json.RawMessage, q *approval) json.RawMessage {
 
 // oldDecision reads the words of the removed command, in any case: clients
 // were told both "approved" and "Approved". An amendment of the policy
-// approves this once; rules are the user's to write.
+// approves always, which settle makes once unless rules are allowed: whatever
+// it holds, only Codex's own proposal is ever passed on.
 func oldDecision(raw json.RawMessage) decision {
 	if rawKind(raw) == '{' {
 		d := deny
 		_ = eachField(raw, func(key string, _ json.RawMessage) bool {
 			if key == "approved_execpolicy_amendment" {
-				d = approve
+				d = approveAlways
 				return true
 			}
 			d = deny
@@ -286,9 +391,16 @@ func oldDecision(raw json.RawMessage) decision {
 	return deny
 }
 
-// canAsk reports whether the client can be asked at all; the developer
-// instructions tell agents. Any goroutine may call it.
-func (f *mcpFront) canAsk() bool {
+// approvers is who can be asked during a call's turn: the caller of background
+// work, who decides with agent_approve, else the client's user if the client can
+// put questions. The agent is told. Any goroutine may call it.
+func (f *mcpFront) approvers(c *mcpCall, req *turnRequest) string {
 	l := f.legacy.Load()
-	return l != nil && l.elicits
+	switch {
+	case req.background || req.task:
+		return "caller"
+	case !c.modern && l != nil && l.elicits:
+		return "client"
+	}
+	return ""
 }

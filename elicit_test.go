@@ -68,12 +68,12 @@ func TestElicitationIsComplete(t *testing.T) {
 		"codex_mcp_tool_call_id":"call-7","codex_event_id":"U","codex_call_id":"call-1","codex_command":["/bin/bash","-lc","touch /x"],"codex_cwd":"/w",
 		"codex_parsed_cmd":[{"type":"unknown","cmd":"touch /x"}]}`
 	hasFields(t, p, want)
-	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "add /w/a\nupdate /w/b", files: []fileChange{{"/w/a", "add", "x"}, {"/w/b", "update", "@@"}}}
+	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "add /w/a\nupdate /w/b", files: []fileChange{{path: "/w/a", kind: "add", diff: "x"}, {path: "/w/b", kind: "update", diff: "@@"}}}
 	r.f.ask(a, 0, patch)
 	p = rawField(r.next(), "params")
 	hasFields(t, p, `{"message":"agent arch (codex:a) wants to change files: add /w/a, update /w/b","threadId":"T","codex_elicitation":"patch-approval",
 		"codex_changes":{"/w/a":{"type":"add","content":"x"},"/w/b":{"type":"update","unified_diff":"@@"}}}`)
-	question := approval{id: "3", action: "Which?\nWhy?", kind: askQuestion, questions: []question{{"q1", "Pick", "Which?", []string{"A", "B"}}, {"q2", "", "Why?", nil}}}
+	question := approval{id: "3", action: "Which?\nWhy?", kind: askQuestion, questions: []question{{id: "q1", header: "Pick", text: "Which?", options: []string{"A", "B"}}, {id: "q2", text: "Why?"}}}
 	r.f.ask(a, 0, question)
 	p = rawField(r.next(), "params")
 	hasFields(t, p, `{"message":"agent arch (codex:a) asks\nWhich?\nWhy?","requestedSchema":{"type":"object","properties":{

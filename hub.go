@@ -25,7 +25,6 @@ type hub struct {
 	log     *slog.Logger
 	reg     *registry
 	front   front
-	canAsk  func() bool // whether the client can be asked for approvals
 	child   childSlot
 	book    *ledger
 	kept    *keptTurns
@@ -48,7 +47,7 @@ type hub struct {
 	stopped  bool                // work is no longer waited for
 }
 
-// newHub makes the hub; the composition root sets front, canAsk and the
+// newHub makes the hub; the composition root sets front and the
 // child's spawn before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
 	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(),

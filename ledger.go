@@ -175,10 +175,21 @@ func (l *ledger) auditTurn(s *session, t *turn) {
 	l.audit.append(e)
 }
 
-// auditDecision writes an approval's decision down before it is sent.
-func (l *ledger) auditDecision(s *session, p *pendingAsk, by string, d decision) {
+// decisionLine is what the audit log tells of an approval.
+func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
 	e := auditEntry{Event: "approval", AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
 		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
+	if d == approveAlways {
+		e.Detail += ", rule: " + string(toJSON(p.rule))
+	}
+	if sub := p.asker(); sub != "" {
+		e.Detail += ", for subagent " + sub
+	}
+	return e
+}
+
+// auditNow writes a decision down before it is sent; it waits for the disk.
+func (l *ledger) auditNow(e auditEntry) {
 	if err := l.audit.appendNow(e); err != nil {
 		l.warnAudit.Do(func() { l.log.Warn("the audit log can't be written", "err", err) })
 	}

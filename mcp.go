@@ -328,6 +328,9 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	f.mu.Unlock()
 
 	req.correlation = correlationOf(c.waiter)
+	if req.approvals == "" {
+		req.approvals = f.approvers(c, &req)
+	}
 	f.submit(req, c.waiter)
 
 	f.mu.Lock()

@@ -87,6 +87,17 @@ func mockDecision(result json.RawMessage) string {
 	return "failed"
 }
 
+// keepMockRule writes a permanent rule where Codex does.
+func keepMockRule(rule json.RawMessage) {
+	dir := filepath.Join(os.Getenv("CODEX_HOME"), "rules")
+	_ = os.MkdirAll(dir, 0o700) // the test that looks for the rule tells
+	f, err := os.OpenFile(filepath.Join(dir, "default.rules"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, _ = fmt.Fprintf(f, "prefix_rule(pattern=%s, decision=\"allow\")\n", rule)
+		_ = f.Close()
+	}
+}
+
 // trusted are the commands that 0.104 runs without asking.
 func (t *mockTurn) trusted(line string) bool {
 	word, _, _ := strings.Cut(line, " ")
@@ -173,6 +184,9 @@ func (t *mockTurn) askCommand(it map[string]any, line string, actions []any, esc
 		return end
 	}
 	decision := mockDecision(result)
+	if rule := rawField(result, "decision", "acceptWithExecpolicyAmendment", "execpolicy_amendment"); rule != nil {
+		keepMockRule(rule)
+	}
 	switch decision {
 	case "acceptForSession":
 		t.m.mu.Lock()

@@ -413,6 +413,9 @@ func (t *mockTurn) mcpAsk(method string, params map[string]any) (json.RawMessage
 		word = "cancel"
 	case string(d) == `"denied"` && t.m.old():
 		word = "decline"
+	case rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment") != nil:
+		return toJSON(map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{
+			"execpolicy_amendment": rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment")}}}), goOn
 	case rawField(d, "denied", "rejection") != nil && !t.m.old():
 		word, why = "decline", stringField(d, "denied", "rejection")
 	}

@@ -37,6 +37,8 @@ type opening struct {
 	adopted bool     // a thread that only Codex knew
 	early   bool     // the record was written before there was a thread
 	before  string   // the record's status until then
+
+	approvals string // who can be asked, as its request says
 }
 
 // sandbox and approval are the policy's words, "" before there is a place.
@@ -159,7 +161,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) {
 
 // place does what prepare promises. On an error the place holds nothing.
 func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil, notes: req.notes}
+	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals}
 	fail := func(err *rpcError) *opening {
 		p.release()
 		p.err = err
@@ -511,8 +513,8 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
-	if o.h.canAsk() && p.policy.Settings.Approval != "never" {
-		in.Approvals = "client"
+	if p.approvals != "" && p.policy.Settings.Approval != "never" {
+		in.Approvals = p.approvals
 	}
 	if in.Caller == "" { // Codex drops the config key where the parameter is sent, and ours is
 		in.Caller = stringField(p.policy.Config, "developer_instructions")

@@ -110,7 +110,7 @@ type devInput struct {
 	BasePrompt string // bundledTeamPrompt, or what base_prompt_file holds
 	Extra      string // what extra_instructions_file holds; "": bundledMultiAgentPrompt if Subagents, else nothing
 	Subagents  bool
-	Approvals  string // "client": someone can be asked; "none", and whatever else: nobody can
+	Approvals  string // "client": its user can be asked; "caller": whoever started the work; "none", and whatever else: nobody can
 	Sandbox    string // at the start of the session; "" if not known
 	Mail       bool   // the agent has the mail tools
 }
@@ -157,10 +157,14 @@ func approvalText(approvals, sandbox string) string {
 	if sandbox != "" {
 		b.WriteString("Your commands start in the sandbox " + quoteFact(&sandbox) + ".\n")
 	}
-	if approvals == "client" {
+	switch approvals {
+	case "caller":
+		b.WriteString("You work in the background. What the sandbox doesn't allow is put to whoever started you, who may take minutes to look or not answer at all. Ask only for what the task needs, one clear command at a time, and give the reason. " +
+			"Declined means no: don't try the same by another way. Go on with what can be done without it, and say in your final message what was left out and why.")
+	case "client":
 		b.WriteString("What it doesn't allow is put to your caller, who may take minutes or not answer at all. Ask only for what the task needs, one clear command at a time, and give the reason. " +
 			"Declined means no: don't try the same by another way. Go on with what can be done without it, and say in your final message what was left out and why.")
-	} else {
+	default:
 		b.WriteString("Nobody can approve anything in this session: whatever needs approval is declined at once. " +
 			"Don't ask for it and don't look for a way around. Do what can be done inside the sandbox, and say in your final message what was left out, with the exact commands your caller could run or allow.")
 	}

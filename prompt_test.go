@@ -128,6 +128,9 @@ func TestDeveloperInstructions(t *testing.T) {
 	if !strings.HasPrefix(least, "<session-context>") {
 		t.Error(least)
 	}
+	if got := developerInstructions(devInput{Context: facts, Approvals: "caller"}); !strings.Contains(got, "put to whoever started you") || strings.Contains(got, "Nobody can approve") {
+		t.Error(got)
+	}
 	for _, approvals := range []string{"", "none", "whatever"} {
 		if got := developerInstructions(devInput{Context: facts, Approvals: approvals}); !strings.Contains(got, "Nobody can approve") {
 			t.Errorf("%q: %s", approvals, got)

@@ -67,7 +67,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
-	h.front, h.canAsk, h.child.foreign = front, front.canAsk, front.childTools
+	h.front, h.child.foreign = front, front.childTools
 	h.start()
 
 	signals := make(chan os.Signal, 4)

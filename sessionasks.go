@@ -14,10 +14,13 @@ func (s *session) asked(q *approval) {
 	if q == nil {
 		return
 	}
+	if !s.h.cfg.allowRules {
+		q.rule = nil // a rule that outlives the session is the user's to allow first
+	}
 	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
 		s.box.post(func() {
 			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
-				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "thread", q.thread, "turn", q.turn, "item", q.item)
+				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
 				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
 			}
 		})
@@ -38,6 +41,7 @@ func (s *session) asked(q *approval) {
 		s.decide(q.id, why, deny, nil)
 		return
 	}
+	s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
 	s.h.askOpen(q.id, s)
 	s.publish() // whoever asks for the status next sees what the client is asked
 	if cur := s.m.cur; cur != nil && cur.req.background || cur == nil && s.byCaller {
@@ -48,23 +52,81 @@ func (s *session) asked(q *approval) {
 	}
 }
 
-// decide answers an approval; false when it was decided before. It is
-// audited before it is sent.
+// decide answers an approval; false when it was decided before. The child
+// hears it when the audit line is on disk, which a writer of the file in
+// another process can hold up for seconds: the session doesn't wait for it.
 func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
-	p := s.asks.take(id)
+	p := s.settle(id, by, &d)
 	if p == nil {
 		return false
 	}
-	s.h.askDone(id)
-	s.h.book.auditDecision(s, p, by, d)
+	line := s.h.book.decisionLine(s, p, by, d)
+	s.asks.settle(p)
+	s.h.goWork(func() {
+		s.h.book.auditNow(line)
+		s.box.post(func() {
+			if s.asks.settled(id) {
+				s.tellDecision(id, by, d, answers)
+			}
+		})
+	})
+	return true
+}
+
+// declineNow declines an approval before whatever is sent next: an interrupt or
+// the end, for which it waits for its audit line here.
+func (s *session) declineNow(id, why string) {
+	d := deny
+	p := s.settle(id, why, &d)
+	if p == nil {
+		return
+	}
+	s.h.book.auditNow(s.h.book.decisionLine(s, p, why, d))
+	s.tellDecision(id, why, d, nil)
+	s.h.front.askGone(*s.ref.Load(), id, why)
+}
+
+// overrule declines what was decided and not sent yet.
+func (s *session) overrule(why string, own bool) {
+	for id, p := range s.asks.settling {
+		if !own || p.thread == s.thread {
+			s.asks.settled(id)
+			s.noteDeclined(p, why)
+			s.h.book.auditNow(s.h.book.decisionLine(s, p, why, deny))
+			s.tellDecision(id, why, deny, nil)
+		}
+	}
+}
+
+// tellDecision tells the child.
+func (s *session) tellDecision(id, by string, d decision, answers map[string][]string) {
 	if s.place != nil && s.place.be != nil {
 		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
 	}
-	if d == deny && s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
-		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
+	s.alive()
+}
+
+// settle takes an approval for its one decision, which it makes one that the
+// approval can have; nil when somebody else has decided it.
+func (s *session) settle(id, by string, d *decision) *pendingAsk {
+	p := s.asks.take(id)
+	if p == nil {
+		return nil
+	}
+	s.h.askDone(id)
+	*d = p.settle(*d, by)
+	if *d == deny {
+		s.noteDeclined(p, by)
 	}
 	s.alive()
-	return true
+	return p
+}
+
+// noteDeclined keeps for the turn's result what was not done.
+func (s *session) noteDeclined(p *pendingAsk, by string) {
+	if s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
+		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
+	}
 }
 
 // approve decides what a caller has read and repeats.
@@ -96,19 +158,19 @@ func (s *session) approve(q approveQuery) *rpcError {
 
 // denyAll declines whatever is pending.
 func (s *session) denyAll(why string) {
+	s.overrule(why, false)
 	for _, id := range s.asks.ids() {
-		s.decide(id, why, deny, nil)
-		s.h.front.askGone(*s.ref.Load(), id, why)
+		s.declineNow(id, why)
 	}
 }
 
 // denyOwn declines what the ended turn itself still asks; a subagent's
 // approval outlives it.
 func (s *session) denyOwn(why string) {
+	s.overrule(why, true)
 	for _, id := range s.asks.ids() {
-		if p := s.asks.pending[id]; p.thread == s.thread {
-			s.decide(id, why, deny, nil)
-			s.h.front.askGone(*s.ref.Load(), id, why)
+		if s.asks.pending[id].thread == s.thread {
+			s.declineNow(id, why)
 		}
 	}
 }

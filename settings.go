@@ -74,7 +74,7 @@ func settings() []setting[config] {
 		{rule{name: "max_answer_bytes", min: 1024, max: 32 << 20}, func(c *config) any { return &c.maxAnswerBytes }},
 		{rule{name: "log_level", flag: "--log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
 		{rule{name: "log_file", flag: "--log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
-		{rule{name: "allow_rules", notYet: "permanent approval rules"}, func(c *config) any { return &c.allowRules }},
+		{rule{name: "allow_rules"}, func(c *config) any { return &c.allowRules }},
 		{rule{name: "auto_mail", notYet: "mail"}, func(c *config) any { return &c.autoMail }},
 		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000, notYet: "mail"}, func(c *config) any { return &c.maxMailMessages }},
 		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20, notYet: "mail"}, func(c *config) any { return &c.maxMailMessageLength }},

@@ -90,8 +90,9 @@ func (w *world) build(cfg *config) func() {
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status})
-	h.front, h.canAsk = front, front.canAsk
+		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
+		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+	h.front = front
 	h.start()
 	w.calls = newPeer(toClient, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
 	var running sync.WaitGroup

@@ -6,6 +6,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -85,6 +87,49 @@ func TestWorldApprovalTimer(t *testing.T) {
 		var d []declined
 		if err := json.Unmarshal(rawField(res, "structuredContent", "declined"), &d); err != nil || len(d) != 1 || !strings.Contains(d[0].Reason, "5m0s") {
 			t.Errorf("declined: %v %+v", err, d)
+		}
+	})
+}
+
+// A decision waits for its audit line, which somebody who holds the log's lock
+// can keep back; the session doesn't wait with it.
+func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
+	inWorld(t, nil, elicits, func(w *world) {
+		t := w.t
+		path := filepath.Join(filepath.Dir(w.log), "atm", ".config", "atm", "agent-sessions", "default", "audit.jsonl")
+		c := w.tool("codex", "prompt", "PATCH x.txt hi\nSAY done", "sandbox", "read-only")
+		synctest.Wait()
+		lock, err := openAppend(path + ".lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		if err := lockFile(lock, true, true); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		id := w.asked[0]
+		w.mu.Unlock()
+		w.calls.reply(id, map[string]any{"action": "accept"})
+		var s *session
+		w.hub.mu.Lock()
+		for _, s = range w.hub.live {
+		}
+		w.hub.mu.Unlock()
+		for settling := false; !settling; { // a session that waited would never answer
+			open := make(chan bool)
+			s.box.post(func() { open <- len(s.asks.settling) == 1 })
+			settling = <-open
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(w.log), "x.txt")); err == nil || len(c.got) > 0 {
+			t.Error("the child heard of it before the audit log did")
+		}
+		if err := unlockFile(lock); err != nil {
+			t.Fatal(err)
+		}
+		res := c.ok(t)
+		if text, _ := os.ReadFile(path); stringField(res, "structuredContent", "content") != "done" || !strings.Contains(string(text), `"decision":"approve"`) {
+			t.Errorf("%s\n%s", res, text)
 		}
 	})
 }
