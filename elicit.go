@@ -16,17 +16,17 @@ import (
 type clientAsk struct{ call int64 }
 
 // ask implements front. It says no for clients that declared no elicitation,
-// for callers of the modern era, where a server may not send requests, and
-// for kinds that this version doesn't understand.
+// and for kinds that this version doesn't understand. Callers of the modern
+// era, where a server may not send requests, are asked by mcpinput.go.
 func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
+	if modern, asked := f.askByRetry(a, w, &q); modern {
+		return asked
+	}
 	l := f.legacy.Load()
 	if l == nil || !l.elicits || q.kind == askUnknown {
 		return false
 	}
 	c := f.caller(w)
-	if c != nil && c.modern {
-		return false
-	}
 	var request json.RawMessage
 	if c != nil {
 		request = c.id
@@ -62,6 +62,7 @@ func (f *mcpFront) askGone(_ agentRef, ask, why string) {
 	f.mu.Lock()
 	open := f.asks[ask]
 	delete(f.asks, ask)
+	f.parked.withdraw(ask)
 	f.mu.Unlock()
 	if open == nil {
 		return
