@@ -175,17 +175,16 @@ func (f *mcpFront) requireInput(c *mcpCall, t *parkedTurn) {
 	f.parked.handOut(t)
 	state, asks := t.state, slices.Clone(t.asks)
 	f.mu.Unlock()
-	c.prog.end()
 	requests := make(map[string]inputRequest, len(asks))
 	for i := range asks {
 		requests[asks[i].q.id] = inputRequest{"elicitation/create", elicitation(asks[i].agent, &asks[i].q, c.id)}
 	}
-	f.send(c.batch, f.p.response(c.id, toJSON(struct {
+	f.answer(c, toJSON(struct {
 		Type     string                  `json:"resultType"`
 		Requests map[string]inputRequest `json:"inputRequests"`
 		State    string                  `json:"requestState"`
 		Meta     map[string]any          `json:"_meta"`
-	}{"input_required", requests, state, f.modernMeta()}), nil))
+	}{"input_required", requests, state, f.modernMeta()}), nil)
 }
 
 // inputRequest is one thing that a modern client is asked in a result.
