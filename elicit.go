@@ -17,17 +17,17 @@ import (
 type clientAsk struct{ call int64 }
 
 // ask implements front. It says no for clients that declared no elicitation,
-// for callers of the modern era, where a server may not send requests, and
-// for kinds that this version doesn't understand.
+// and for kinds that this version doesn't understand. Callers of the modern
+// era, where a server may not send requests, are asked by mcpinput.go.
 func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
+	if modern, asked := f.askByRetry(a, w, &q); modern {
+		return asked
+	}
 	l := f.legacy.Load()
 	if l == nil || !l.elicits || q.kind == askUnknown {
 		return false
 	}
 	c := f.caller(w)
-	if c != nil && c.modern {
-		return false
-	}
 	if l.version < "2025-11-25" { // lists came to forms with that version
 		q.questions = slices.Clone(q.questions)
 		for i := range q.questions {
@@ -69,6 +69,7 @@ func (f *mcpFront) askGone(_ agentRef, ask, why string) {
 	f.mu.Lock()
 	open := f.asks[ask]
 	delete(f.asks, ask)
+	f.parked.withdraw(ask)
 	f.mu.Unlock()
 	if open == nil {
 		return
@@ -391,15 +392,18 @@ func oldDecision(raw json.RawMessage) decision {
 	return deny
 }
 
-// approvers is who can be asked during a call's turn: the caller of background
-// work, who decides with agent_approve, else the client's user if the client can
-// put questions. The agent is told. Any goroutine may call it.
+// approvers is who can be asked during a call's turn: the client's user if the
+// client can put questions, and for background work its caller, who decides
+// with agent_approve. The agent is told. Any goroutine may call it.
 func (f *mcpFront) approvers(c *mcpCall, req *turnRequest) string {
 	l := f.legacy.Load()
+	elicits := c.modern && c.elicits || !c.modern && l != nil && l.elicits
 	switch {
-	case req.background || req.task:
+	case req.task && elicits:
+		return "client" // tasks/get asks
+	case req.background:
 		return "caller"
-	case !c.modern && l != nil && l.elicits:
+	case elicits:
 		return "client"
 	}
 	return ""

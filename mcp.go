@@ -62,6 +62,7 @@ type mcpFront struct {
 	open       map[string]*mcpCall
 	waiters    map[waiterID]*mcpCall
 	asks       map[string]*clientAsk
+	parked     parking // turns of modern callers that were asked something
 	lastWaiter waiterID
 	closing    bool
 }
@@ -88,6 +89,14 @@ type mcpCall struct {
 	prog   *progress // nil: the client gave no token
 	listen bool      // a subscriptions/listen, answered at shutdown
 
+	elicits bool            // modern: its client can be asked
+	tasks   bool            // modern: its client takes a task for an answer
+	task    bool            // it is answered with one
+	tool    string          // with args: what a retry must repeat
+	args    json.RawMessage // as they came
+	binds   callBinding     // of both, once bound
+	bound   bool
+
 	waiter      waiterID
 	stage       callStage
 	cancelled   bool // while it was being submitted
@@ -108,6 +117,7 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
 		asks:       map[string]*clientAsk{},
+		parked:     newParking(),
 	}
 	f.list = toolList(f.tools)
 	f.p = newPeer(o.R, o.W, peerOptions{
@@ -195,7 +205,7 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 		return
 	}
 	p, e := readParams(m.params)
-	c.modern = p.modern
+	c.modern, c.elicits, c.tasks = p.modern, p.elicits, p.tasks
 	if e != nil {
 		f.finish(c, nil, e)
 		return
@@ -235,6 +245,8 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 			return
 		}
 		f.finish(c, f.toolsResult(c.modern), nil)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		f.taskMethod(c, m.method, m.params)
 	default:
 		f.finish(c, nil, noMethod(m.method))
 	}
@@ -256,9 +268,14 @@ func (f *mcpFront) finish(c *mcpCall, result json.RawMessage, e *rpcError) {
 	f.mu.Lock()
 	open := f.forgetLocked(c)
 	f.mu.Unlock()
-	if !open {
-		return
+	if open {
+		f.answer(c, result, e)
 	}
+}
+
+// answer sends the answer to a request that was just taken out of the open
+// ones.
+func (f *mcpFront) answer(c *mcpCall, result json.RawMessage, e *rpcError) {
 	c.prog.end() // before the answer: no progress may follow it
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
 		f.Log.Debug("answered", "request", string(c.id), "correlation", correlationOf(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
@@ -297,6 +314,7 @@ func (f *mcpFront) cancelled(params json.RawMessage) {
 		return // answered before, or never ours
 	}
 	f.forgetLocked(c)
+	f.parked.forget(c.waiter)
 	stage := c.stage
 	c.cancelled, c.detach = true, detach
 	stop := c.stop
@@ -327,10 +345,10 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	f.waiters[c.waiter] = c
 	f.mu.Unlock()
 
-	req.correlation = correlationOf(c.waiter)
-	if req.approvals == "" {
-		req.approvals = f.approvers(c, &req)
+	if c.tasks && req.run && !req.background {
+		f.makeTask(c, &req)
 	}
+	req.correlation, req.approvals = correlationOf(c.waiter), f.approvers(c, &req)
 	f.submit(req, c.waiter)
 
 	f.mu.Lock()
@@ -398,17 +416,37 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	return ok
 }
 
-// done implements front: the one answer to a waiter.
+// done implements front: the one answer to a waiter. Where its request was
+// answered with input_required, the result waits for the retry.
 func (f *mcpFront) done(w waiterID, r turnResult) {
-	c := f.caller(w)
+	f.mu.Lock()
+	c, t := f.waiters[w], f.parked.turns[w]
+	switch {
+	case c != nil:
+		f.forgetLocked(c)
+		f.parked.forget(w)
+	case t != nil:
+		f.parked.keep(t, r, time.Now())
+	}
+	f.mu.Unlock()
 	if c == nil {
-		return // cancelled by its client
+		return // parked, or cancelled by its client
 	}
-	if r.err != nil {
-		f.fail(c, r.err)
-		return
+	result, e := f.outcome(c, &r)
+	f.answer(c, result, e)
+}
+
+// outcome is the answer to a call whose waiter was done.
+func (f *mcpFront) outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
+	switch {
+	case r.err != nil && c.modern && !protocolCode(r.err):
+		return f.errorAnswer(r.err), nil
+	case r.err != nil:
+		return nil, r.err
+	case c.task && (r.TurnStatus == "queued" || r.TurnStatus == "running"):
+		return f.taskAnswer(r), nil
 	}
-	f.finish(c, f.turnAnswer(&r, c.modern), nil)
+	return f.turnAnswer(r, c.modern), nil
 }
 
 // fail answers with an error in the era's own form.

@@ -14,10 +14,6 @@ import (
 	"strings"
 )
 
-// askDiffMax bounds the diff of one pending approval: a model that reads it
-// pays for it, and its action names every file whatever the diff shows.
-const askDiffMax = 32 << 10
-
 // askShown is a pending approval in a result.
 type askShown struct {
 	ID        string          `json:"approval_id"`
@@ -29,6 +25,8 @@ type askShown struct {
 	Questions []questionShown `json:"questions,omitempty"`
 	Reason    string          `json:"reason,omitempty"`
 	Subagent  string          `json:"subagent,omitempty"`
+
+	ForSession bool `json:"for_session,omitempty"` // approve_for_session would mean something
 }
 
 type questionShown struct {
@@ -41,9 +39,11 @@ type questionShown struct {
 // askShape shows a pending approval of the agent whose own thread is given: an
 // approval of another thread is a subagent's.
 func askShape(thread string, v askView) askShown {
-	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason, Diff: askDiff(v.q.files)}
+	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason, Diff: v.q.diff(), ForSession: v.q.forSession}
 	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
-		s.Subagent = v.q.thread
+		if s.Subagent = v.q.asker(); s.Subagent == "" {
+			s.Subagent = v.q.thread
+		}
 	}
 	for _, q := range v.q.questions {
 		s.Questions = append(s.Questions, questionShown{q.id, q.header, q.text, q.options})
@@ -60,25 +60,6 @@ func askShapes(v *sessionView) []askShown {
 	return out
 }
 
-// askDiff puts the files' diffs under one another, each headed by what is done
-// to which file, as Codex words it.
-func askDiff(files []fileChange) string {
-	var b strings.Builder
-	for _, file := range files {
-		if file.diff == "" {
-			continue
-		}
-		fmt.Fprintf(&b, "*** %s %s\n%s", file.kind, file.path, file.diff)
-		if !strings.HasSuffix(file.diff, "\n") {
-			b.WriteByte('\n')
-		}
-	}
-	if b.Len() <= askDiffMax {
-		return b.String()
-	}
-	return fmt.Sprintf("%s\n[diff cut: %d of %d bytes shown]\n", clipUTF8(b.String(), askDiffMax), askDiffMax, b.Len())
-}
-
 // aboutAsk tells a reader of text what is asked and the exact call that
 // decides it.
 func aboutAsk(agentID string, a *askShown) string {
@@ -88,7 +69,7 @@ func aboutAsk(agentID string, a *askShown) string {
 		fmt.Fprintf(&b, "\n  in %s", a.Cwd)
 	}
 	if a.Subagent != "" {
-		fmt.Fprintf(&b, "\n  asked by its subagent, thread %s", a.Subagent)
+		fmt.Fprintf(&b, "\n  asked by its subagent %s", a.Subagent)
 	}
 	if a.Reason != "" {
 		fmt.Fprintf(&b, "\n  its reason: %s", a.Reason)

@@ -13,7 +13,7 @@ func askOf(q approval) askView {
 
 // everyAsk has every field, which no real one has.
 func everyAsk() approval {
-	return approval{id: "ask-1", kind: askFileChange, thread: "t-sub", action: "update /w/a\nadd /w/b", command: "cmd", cwd: "/w", reason: "it is needed",
+	return approval{id: "ask-1", forSession: true, kind: askFileChange, thread: "t-sub", action: "update /w/a\nadd /w/b", command: "cmd", cwd: "/w", reason: "it is needed",
 		files:     []fileChange{{path: "/w/a", kind: "update", diff: "@@ -1 +1 @@\n-x\n+y\n"}, {path: "/w/b", kind: "add", diff: "new"}, {path: "/w/c", kind: "delete"}},
 		questions: []question{{id: "q1", header: "H", text: "Which?", options: []string{"A", "B"}}}}
 }
@@ -21,8 +21,8 @@ func everyAsk() approval {
 func TestAskShape(t *testing.T) {
 	got := string(toJSON(askShape("t-root", askOf(everyAsk()))))
 	want := `{"approval_id":"ask-1","kind":"file_change","action":"update /w/a\nadd /w/b","command":"cmd","cwd":"/w",` +
-		`"diff":"*** update /w/a\n@@ -1 +1 @@\n-x\n+y\n*** add /w/b\nnew\n","questions":[{"id":"q1","header":"H","text":"Which?","options":["A","B"]}],` +
-		`"reason":"it is needed","subagent":"t-sub"}`
+		`"diff":"--- /w/a\n+++ /w/a\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ /w/b\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n--- /w/c\n+++ /dev/null\n","questions":[{"id":"q1","header":"H","text":"Which?","options":["A","B"]}],` +
+		`"reason":"it is needed","subagent":"t-sub","for_session":true}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -32,8 +32,8 @@ func TestAskShape(t *testing.T) {
 			t.Errorf("the agent's own thread is no subagent: %+v", s)
 		}
 	}
-	q.files = []fileChange{{path: "/w/a", kind: "add", diff: strings.Repeat("ä", askDiffMax)}}
-	if s := askShape("", askOf(q)); len(s.Diff) > askDiffMax+100 || !strings.Contains(s.Diff, "diff cut") || !json.Valid(toJSON(s)) {
+	q.files = []fileChange{{path: "/w/a", kind: "add", diff: strings.Repeat("ä", maxShownDiff)}}
+	if s := askShape("", askOf(q)); len(s.Diff) > maxShownDiff+100 || !strings.Contains(s.Diff, "diff cut") || !json.Valid(toJSON(s)) {
 		t.Errorf("a diff of %d bytes", len(s.Diff))
 	}
 }

@@ -56,8 +56,9 @@ Good to know:
 // over what may be megabytes.
 type mcpParams struct {
 	meta, name, arguments, cursor json.RawMessage
+	state, responses              json.RawMessage // of a retry: requestState, inputResponses
 	modern                        bool
-	retry                         bool // brings a requestState or inputResponses
+	elicits, tasks                bool // modern: what its clientCapabilities have
 }
 
 // readParams finds the parameters and the era of a request. An error is one
@@ -69,8 +70,10 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	}
 	err := eachField(raw, func(key string, val json.RawMessage) bool {
 		switch key {
-		case "requestState", "inputResponses":
-			p.retry = true
+		case "requestState":
+			p.state = val
+		case "inputResponses":
+			p.responses = val
 		case "_meta":
 			p.meta = val
 		case "name":
@@ -96,6 +99,8 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 		return p, nil
 	}
 	p.modern = true
+	p.elicits = takesForms(rawField(caps, "elicitation"))
+	p.tasks = rawKind(rawField(caps, "extensions", tasksExtension)) == '{'
 	word, ok := rawString(version)
 	switch {
 	case !ok:
@@ -120,10 +125,8 @@ func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
 	if asked != modernVersion && slices.Contains(mcpVersions(), asked) {
 		l.version = asked
 	}
-	elicitation := rawField(params, "capabilities", "elicitation")
-	// elicitation appeared in 2025-06-18; an empty object means form
-	l.elicits = l.version >= "2025-06-18" && rawKind(elicitation) == '{' &&
-		(rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
+	// elicitation appeared in 2025-06-18
+	l.elicits = l.version >= "2025-06-18" && takesForms(rawField(params, "capabilities", "elicitation"))
 	switch f.ForwardEvents {
 	case "on":
 		l.forwards = true
@@ -139,7 +142,7 @@ func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
 		Capabilities any    `json:"capabilities"`
 		Server       any    `json:"serverInfo"`
 		Instructions string `json:"instructions"`
-	}{l.version, capabilities(), f.serverInfo(), instructions}), nil)
+	}{l.version, capabilities(false), f.serverInfo(), instructions}), nil)
 }
 
 // warnsOfUnknown names the clients that log a warning for every notification
@@ -147,8 +150,19 @@ func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
 // which calls itself "mcp" unless told otherwise.
 func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
 
-func capabilities() any {
-	return map[string]any{"tools": map[string]any{"listChanged": true}}
+// capabilities are the server's own in one of the eras.
+func capabilities(modern bool) any {
+	c := map[string]any{"tools": map[string]any{"listChanged": true}}
+	if modern {
+		c["extensions"] = map[string]any{tasksExtension: struct{}{}}
+	}
+	return c
+}
+
+// takesForms reads the elicitation capability of a client: an empty object
+// means form.
+func takesForms(elicitation json.RawMessage) bool {
+	return rawKind(elicitation) == '{' && (rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
 }
 
 type serverInfo struct {
@@ -187,7 +201,7 @@ func (f *mcpFront) discover(c *mcpCall) {
 		TTL          int            `json:"ttlMs"`
 		Scope        string         `json:"cacheScope"`
 		Meta         map[string]any `json:"_meta"`
-	}{"complete", mcpVersions(), capabilities(), instructions, cacheMS, "public", f.modernMeta()}), nil)
+	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", f.modernMeta()}), nil)
 }
 
 // toolsResult answers tools/list. The order is the table's, always; what the
@@ -214,7 +228,11 @@ func (f *mcpFront) listenTo(c *mcpCall, params json.RawMessage) {
 		f.finish(c, nil, badParams("notifications must be an object of what to listen to"))
 		return
 	}
-	agreed := map[string]bool{}
+	if rawField(want, "taskIds") != nil && !c.tasks {
+		f.finish(c, nil, missingTasks("notifications of tasks"))
+		return
+	}
+	agreed := map[string]bool{} // no taskIds: a task's client polls, as the acknowledgement tells it
 	if rawKind(rawField(want, "toolsListChanged")) == 't' {
 		agreed["toolsListChanged"] = true
 	}

@@ -26,6 +26,7 @@ const (
 	codeNoMethod       = -32601
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
+	codeNoCapability   = -32021 // MCP 2026-07-28: the client lacks what the request needs
 	codeBadVersion     = -32022 // MCP 2026-07-28: unsupported protocol version
 
 	codeIdentityConflict = -32001

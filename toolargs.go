@@ -60,24 +60,33 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
-	if p.modern && p.retry { // never a new turn: whoever retries means one that is known
-		f.fail(c, invalidSession("requestState is unknown or expired: this server has asked for no input; call %s again without requestState and inputResponses", name))
+	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // never a new turn
+		f.retry(c, p, name)
 		return
+	}
+	if c.elicits {
+		c.tool, c.args = name, p.arguments
 	}
 	args, e := f.tools[i].decode(p.arguments)
 	if e != nil {
 		f.finish(c, nil, e)
 		return
 	}
-	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
-		if f.tools[i].lasts {
-			prog := newProgress(f.p, token)
-			f.mu.Lock()
-			c.prog = prog
-			f.mu.Unlock()
-		}
+	if f.tools[i].lasts {
+		prog := f.progressFor(p)
+		f.mu.Lock()
+		c.prog = prog
+		f.mu.Unlock()
 	}
 	f.tools[i].run(f, c, args)
+}
+
+// progressFor begins the progress of a call that gave a token, nil for others.
+func (f *mcpFront) progressFor(p mcpParams) *progress {
+	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
+		return newProgress(f.p, token)
+	}
+	return nil
 }
 
 // decode checks arguments against the table. What is wrong here is wrong with

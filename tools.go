@@ -245,7 +245,7 @@ const (
 		`"action":{"type":"string","description":"What would be done, exactly"},"command":{"type":"string"},"cwd":{"type":"string"},` +
 		`"diff":{"type":"string","description":"Of a file_change"},"reason":{"type":"string","description":"The agent's own words"},` +
 		`"questions":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"header":{"type":"string"},"text":{"type":"string"},"options":{"type":"array","items":{"type":"string"}}},"required":["id","text"]}},` +
-		`"subagent":{"type":"string","description":"The Codex thread of the subagent that asks"}},"required":["approval_id","kind","action"]}}`
+		`"subagent":{"type":"string","description":"The subagent that asks"},"for_session":{"type":"boolean","description":"approve_for_session means more than approve"}},"required":["approval_id","kind","action"]}}`
 
 	waitSchema = `{"type":"object","properties":{` +
 		`"seq":{"type":"integer","description":"For since of the next agent_wait"},` +
