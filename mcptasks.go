@@ -197,17 +197,19 @@ func (f *mcpFront) updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage
 	one(nil)
 }
 
-// cancelTask asks the hub to stop the turn. It doesn't wait for that: a client
-// that wants to know polls.
+// cancelTask stops the turn and answers when it has stopped, so that the next
+// tasks/get tells it.
 func (f *mcpFront) cancelTask(c *mcpCall, k *keptTurn) {
-	if !k.finished() {
-		f.interrupt(k.AgentID, "", k.TurnID, func(_ interruptResult, e *rpcError) {
-			if e != nil {
-				f.Log.Warn("a task could not be cancelled", "agent_id", k.AgentID, "turn", k.TurnID, "err", e.Message)
-			}
-		})
+	if k.finished() {
+		f.finish(c, f.taskAck(), nil)
+		return
 	}
-	f.finish(c, f.taskAck(), nil)
+	f.interrupt(k.AgentID, "", k.TurnID, func(_ interruptResult, e *rpcError) {
+		if e != nil { // it ended on its own in between
+			f.Log.Debug("a task needed no cancelling", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
+		}
+		f.finish(c, f.taskAck(), nil)
+	})
 }
 
 func (f *mcpFront) taskAck() json.RawMessage {
