@@ -159,6 +159,9 @@ func (f *mcpFront) endedTask(t *taskState, k *keptTurn) {
 	case k.Stopped && r.TurnStatus != "completed":
 		t.Status = "cancelled"
 		t.Message = fmt.Sprintf("stopped; agent_wait with agent_id %s tells what it had written", k.AgentID)
+	case k.Lost:
+		t.Status, t.Message = "failed", r.err.Message
+		t.Error = &rpcError{Code: codeInternal, Message: "Internal error: " + r.err.Message}
 	case r.err != nil && protocolCode(r.err):
 		t.Status, t.Message, t.Error = "failed", r.err.Message, r.err
 	case r.err != nil:

@@ -91,6 +91,7 @@ type keptTurn struct {
 	Task     bool        // given out as an MCP task
 	Stopped  bool        // agent_interrupt or tasks/cancel ended it
 	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
+	Lost     bool        // its process ended before it did
 	Activity string      // of an unfinished one, in words
 	Pending  []askView   // of an unfinished one
 

@@ -168,7 +168,7 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 		t.Activity = "working in another process"
 		return *t, nil
 	}
-	t.Status, t.Updated = "failed", time.Now()
+	t.Status, t.Lost, t.Updated = "failed", true, time.Now()
 	t.Result = &turnResult{AgentID: agentID, TurnID: turnID, Identity: t.Identity, Team: h.cfg.team, Status: v.Status, TurnStatus: "interrupted",
 		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", agentID), "agent_id", agentID)}
 	return *t, nil
