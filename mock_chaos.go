@@ -48,6 +48,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"OFFLINE":          offlineDirective,
 		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 		"STALL":            stallDirective,
+		"ENDING":           func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
 		"GATE":             gateDirective,

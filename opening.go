@@ -32,6 +32,7 @@ type opening struct {
 	told    contextFacts
 	notes   []string // what the first result is to say
 	resume  string   // block for the next prompt
+	summary string   // what the session wrote as it last ended
 	fresh   string   // developer instructions for a new thread, where the old is gone
 	revived bool     // the session had a life before
 	adopted bool     // a thread that only Codex knew
@@ -61,11 +62,23 @@ func (p *opening) unlockThread() {
 	}
 }
 
-// past is the digest block that stands for a history Codex has lost.
-func (p *opening) past() string {
+// past is the block that stands for a history Codex has lost, and what it is
+// made of, in words: the summary, the digest where there is none or turns came
+// after it. A session that left neither has no past (FR-6.3).
+func (p *opening) past() (block, of string) {
 	d := p.rec.Digest
-	text := digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles)
-	return resumeBlock(p.rec.Identity, deref(p.rec.RepoName), deref(p.rec.Branch), text)
+	digest := digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles)
+	switch {
+	case p.summary == "" && digest == "":
+		return "", "nothing of the old one: it left neither summary nor digest"
+	case p.summary == "":
+		of = "a digest of the old one"
+	case p.rec.SummaryDue:
+		of = "the old one's summary and a digest of what came after it"
+	default:
+		digest, of = "", "the old one's summary"
+	}
+	return resumeBlock(p.rec.Identity, deref(p.rec.RepoName), deref(p.rec.Branch), pastText(p.summary, digest)), of
 }
 
 func deref(s *string) string {
@@ -94,6 +107,7 @@ func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 	r.Status, r.LastActive = "idle", now.UTC()
 	r.LastTurnID, r.LastTurnStatus = t.id, t.status(how)
 	r.LastError = ""
+	r.SummaryDue = r.SummaryDue || t.done()
 	if t.run.err != nil {
 		r.LastError = clip(t.run.err.Message, 500)
 	}
@@ -181,6 +195,9 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 			return fail(err)
 		}
 	}
+	if p.revived {
+		p.summary = o.h.book.summary(&p.rec)
+	}
 	if err := o.settle(p, asRole); err != nil {
 		return fail(err)
 	}
@@ -251,6 +268,7 @@ func (o *opener) latest(p *opening, req turnRequest) *rpcError {
 		}
 	}
 	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.unknown = now.Status, now.Digest, now.Turns, now.Context, now.unknown
+	p.rec.SummaryDue = now.SummaryDue
 	return nil
 }
 
