@@ -253,11 +253,10 @@ func (m *turnMachine) stopTurn(why stopReason) []effect {
 	if m.cur.stop == stopNone {
 		m.cur.stop = why
 	}
-	if m.phase == phaseStarting {
-		m.phase = phaseStopping
+	m.phase = phaseStopping
+	if m.cur.id == "" && !m.adrift {
 		return nil // the interrupt needs the turn's name
 	}
-	m.phase = phaseStopping
 	return m.interrupt()
 }
 
