@@ -23,7 +23,7 @@ const (
 	shutdownLimit = 2 * time.Second
 	// shutdownAnswer is how long a caller waits for that: Claude Code kills us
 	// half a second after its first signal, so what there is must do.
-	shutdownAnswer = 30 * time.Millisecond
+	shutdownAnswer = 20 * time.Millisecond
 )
 
 // turnClock holds the limits and the timers of the running turn.

@@ -139,8 +139,6 @@ func (t *mockTurn) heed(steps []mockStep) {
 			t.deaf = true
 		case "STALL":
 			t.stalled = true
-		case "ENDING":
-			t.th.ending = append(t.th.ending, s.arg)
 		case "USAGE":
 			if n, err := strconv.Atoi(s.arg); err == nil {
 				t.usage = n

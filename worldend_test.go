@@ -58,7 +58,7 @@ func closedAs(t *testing.T, c *worldCall) (interrupted bool) {
 func TestWorldCloseWithSummary(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
 		t := w.t
-		agent, turn := w.busyAgent("ann", "SLOW 4000 all that was done", "SAY half\nHANG")
+		agent, turn := w.busyAgent("ann", "SLOW 4000 all that is done", "SAY half\nHANG")
 		from := w.now()
 		closing := w.tool("agent_close", "identity", "ann")
 		about(t, "caller answered", turn.wait().at-from, 0)
@@ -68,7 +68,7 @@ func TestWorldCloseWithSummary(t *testing.T) {
 		if d := w.now() - from; d < 4*time.Second || d >= closingLimit {
 			t.Errorf("closed after %v", d)
 		}
-		if got := w.summary(agent); got != "all that was done" {
+		if got := w.summary(agent); got != "all that is done" {
 			t.Errorf("summary %q", got)
 		}
 		rec := w.record(agent)
@@ -88,7 +88,7 @@ func TestWorldCloseSummaryTimeout(t *testing.T) {
 		{"the summary hangs", "HANG", "HANG"},
 		{"the summary can't be stopped", "IGNORE_INTERRUPT\nENDING HANG", "HANG"},
 		{"the summary's start is lost", "SAY never", "DROP turn/start\nHANG"},
-		{"the summary is too slow", "SLOW 60000 half of a summary", "HANG"},
+		{"the summary is too slow", "SLOW 60000 half" + strings.Repeat("x", 236), "HANG"},
 		{"the turn can't be stopped", "SAY never", "IGNORE_INTERRUPT\nHANG"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestWorldShutdownOverAClose(t *testing.T) {
 func TestWorldReviveWhileClosing(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
 		t := w.t
-		agent, _ := w.busyAgent("ann", "SLOW 4000 summed up", "HANG")
+		agent, _ := w.busyAgent("ann", "SLOW 4000 summed up so far", "HANG")
 		from := w.now()
 		closing := w.tool("agent_close", "agent_id", agent)
 		synctest.Wait()
