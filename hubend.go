@@ -12,8 +12,9 @@ import (
 )
 
 // settleLimit is how long those who wait may have to wait for their answers as
-// we stop. Claude Code kills us half a second after its first signal.
-const settleLimit = 80 * time.Millisecond
+// we stop: a fraction of it, unless the machine is overloaded. Claude Code kills
+// us half a second after its first signal.
+const settleLimit = 200 * time.Millisecond
 
 // settle begins the end, and does what matters of it: new turns are refused,
 // running ones interrupted, whoever waits is answered, records say how things
