@@ -1,8 +1,8 @@
 package main
 
 // clock.go owns the time limits of a session's running turn: silence, wall
-// clock, and how long an interrupt may take to be confirmed. It decides
-// nothing: the session asks it and acts. Timers call back from their own
+// clock, how long an interrupt may take to be confirmed; and how long the
+// session may take to end. It decides nothing: the session asks it and acts. Timers call back from their own
 // goroutine, so what they are given posts a letter.
 
 import (
@@ -16,8 +16,14 @@ const (
 	confirmLimit = 10 * time.Second
 	// answerLimit is how long a timed-out caller waits for that at most.
 	answerLimit = 2 * time.Second
+	// closingLimit is all the time that the close of a busy session has, from the
+	// interrupt to the summary (FR-17.3).
+	closingLimit = 10 * time.Second
 	// shutdownLimit is how long interrupted turns may take to end when we stop.
 	shutdownLimit = 2 * time.Second
+	// shutdownAnswer is how long a caller waits for that: Claude Code kills us
+	// half a second after its first signal, so what there is must do.
+	shutdownAnswer = 20 * time.Millisecond
 )
 
 // turnClock holds the limits and the timers of the running turn.
@@ -26,6 +32,9 @@ type turnClock struct {
 	limit   time.Duration // turn_limit_secs: wall clock, 0 for none
 
 	turn, stopping, answer *time.Timer
+
+	end *time.Timer // of the session, whatever its turns do
+	by  time.Time   // when end fires
 }
 
 // overdue says why the turn must end now, or "" and when to look again.
@@ -72,8 +81,21 @@ func (c *turnClock) arm(d time.Duration, f func()) {
 // confirm calls f when the child has not ended the turn within confirmLimit.
 func (c *turnClock) confirm(f func()) { c.stopping = time.AfterFunc(confirmLimit, f) }
 
-// soon calls f after answerLimit.
-func (c *turnClock) soon(f func()) { c.answer = time.AfterFunc(answerLimit, f) }
+// soon calls f after d.
+func (c *turnClock) soon(d time.Duration, f func()) { c.answer = time.AfterFunc(d, f) }
+
+// within calls f when the session has not ended after d. A session that is
+// asked to end twice has the shorter of both.
+func (c *turnClock) within(d time.Duration, f func()) {
+	by := time.Now().Add(d)
+	if c.end != nil {
+		if !by.Before(c.by) {
+			return
+		}
+		c.end.Stop()
+	}
+	c.end, c.by = time.AfterFunc(d, f), by
+}
 
 // stop stops every timer: the turn is over.
 func (c *turnClock) stop() {
@@ -83,4 +105,13 @@ func (c *turnClock) stop() {
 		}
 	}
 	c.turn, c.stopping, c.answer = nil, nil, nil
+}
+
+// over stops what stop leaves: the session has ended.
+func (c *turnClock) over() {
+	c.stop()
+	if c.end != nil {
+		c.end.Stop()
+		c.end = nil
+	}
 }

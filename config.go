@@ -22,7 +22,8 @@ const pluginName = "atm-agent-mcp"
 type flagValues struct {
 	identity, role, model, sandbox, approvalPolicy, backend, codexBin *string
 	team, logLevel, logFile, config                                   *string
-	fast, subagents, readonly, restartChild                           *bool // readonly is --explore too
+	resume                                                            *string // "": without an argument
+	fast, subagents, readonly, restartChild                           *bool   // readonly is --explore too
 	timeoutSecs                                                       *int
 }
 
@@ -106,7 +107,8 @@ type config struct {
 	aliases, atmRoles                     map[string]string // ATM's own [aliases] and [roles]
 	team, teamFrom                        string
 	teamExists                            bool
-	identityExplicit                      bool // by --identity: a conflict is an error, not the next suffix
+	identityExplicit                      bool    // by --identity: a conflict is an error, not the next suffix
+	resume                                *string // --resume: the session to continue, "" for the newest of identity
 	coreTeam, coreIdentity                string
 	files                                 []string // the configuration files that were read, lowest layer first
 	warnings                              []string
@@ -137,6 +139,7 @@ func defaultConfig() *config {
 // loadConfig reads all layers. An error is only for what must end the program; see flagError.
 func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, error) {
 	c := defaultConfig()
+	c.resume = fl.resume
 	var err error
 	if c.directories, err = findDirectories(env, cwd); err != nil {
 		return nil, err

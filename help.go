@@ -28,6 +28,7 @@ type commandRow struct {
 type flagRow struct {
 	name, alias string // without dashes
 	value       string // what the value is called
+	maybe       string // the same of a value that may be left out; such a flag is completed like a switch
 	help        string
 	words       []string // all the values there are
 	files       bool     // the value is a path
@@ -42,16 +43,19 @@ func commands() []commandRow {
 			about: `Speaks MCP on stdin and stdout and starts one codex child when the first
 agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
 nearest .atm.toml, that over ~/.config/atm/config.toml.`,
-			flags: serveRows(),
+			flags: append([]flagRow{
+				{name: "resume", maybe: "SESSION", help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself the newest session\nof the identity"},
+			}, serveRows()...),
 		},
 		{
 			name:  "doctor",
 			brief: "check the set-up and say what to do about it",
 			about: `Checks what a session needs: configuration, team, directories, codex and its
 login, who holds which identity. Each line is ok, a warning or a failure with
-what to do. Exits 0 only if a session could start. Takes serve's flags: give
-it those that your MCP client gives serve. It starts codex and ends it, runs
-no turn, and changes no file of yours or ours; codex may write to its own home.`,
+what to do. Exits 0 only if a session could start. Takes serve's flags but
+--resume: give it those that your MCP client gives serve. It starts codex and
+ends it, runs no turn, and changes no file of yours or ours; codex may write
+to its own home.`,
 			flags: append([]flagRow{
 				{name: "json", help: "print JSON"},
 				{name: "wait", value: "SECONDS", help: "how long codex may take to start (default 20)"},
@@ -62,8 +66,8 @@ no turn, and changes no file of yours or ours; codex may write to its own home.`
 			brief: "show every setting and where it comes from",
 			about: `Shows every setting with where it comes from: a flag, a variable, file and
 line, or the default; the team and how it was found; the repository. Takes
-serve's flags to show what they would do. In a pipe each line is: key, value,
-origin, what it still waits for, with tabs between them.`,
+serve's flags but --resume to show what they would do. In a pipe each line is:
+key, value, origin, what it still waits for, with tabs between them.`,
 			flags: append([]flagRow{{name: "json", help: "print JSON"}}, serveRows()...),
 		},
 		{
@@ -148,6 +152,9 @@ func (f flagRow) spelling() string {
 	}
 	if f.value != "" {
 		s += " " + f.value
+	}
+	if f.maybe != "" {
+		s += " [" + f.maybe + "]"
 	}
 	return s
 }

@@ -29,6 +29,7 @@ type hub struct {
 	book    *ledger
 	kept    *keptTurns
 	opener  opener
+	resume  resumption
 	started time.Time
 	waiting atomic.Int64   // letters in all sessions' postboxes
 	marked  chan struct{}  // closed when sessions of dead processes are marked
@@ -45,6 +46,11 @@ type hub struct {
 	lookups  map[string][]lookup // by the id asked for, oldest first
 	reserved *lease              // --identity, until the first session takes it
 	stopped  bool                // work is no longer waited for
+
+	waitCalls int           // open agent_wait calls, which end with life
+	waitsOver chan struct{} // closed when there is none left
+	leaving   []*session    // those that were open when settle began
+	until     time.Time     // when the grace is over, zero until settle
 }
 
 // newHub makes the hub; the composition root sets front and the
@@ -72,7 +78,9 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 		h.waiters[w] = nil
 	}
 	h.mu.Unlock()
-	h.route(req, w)
+	if !h.resumes(req, w) {
+		h.route(req, w)
+	}
 }
 
 // route finds or makes the session of a request. It reads no file: what must
@@ -528,53 +536,9 @@ func (h *hub) start() {
 			h.log.Warn("sessions of dead processes marked stale", "sessions", n)
 		}
 	})
-}
-
-// stop ends everything: new turns are refused, running ones interrupted,
-// their callers answered, records and index written, the child ended. It
-// waits, at most about grace and the child's ladder.
-func (h *hub) stop(grace time.Duration) {
-	be := h.child.close()
-	h.endLife() // work that waits gives up
-	<-h.opener.tried
-	h.mu.Lock()
-	live := make([]*session, 0, len(h.live))
-	for _, s := range h.live {
-		live = append(live, s)
+	if h.cfg.resume != nil {
+		h.resume.found = make(chan struct{})
+		h.resume.open.Store(true)
+		h.goWork(h.findResumed)
 	}
-	reserved := h.reserved
-	h.reserved = nil
-	h.mu.Unlock()
-	if reserved != nil {
-		reserved.release()
-	}
-	for _, s := range live {
-		s.end(endShutdown, nil)
-	}
-	limit := time.NewTimer(grace)
-	defer limit.Stop()
-	late := false
-	for _, s := range live {
-		if late {
-			break
-		}
-		select {
-		case <-s.ended:
-		case <-limit.C:
-			late = true
-		}
-	}
-	if be != nil {
-		be.stop(grace)
-	}
-	for _, s := range live { // the child's end ends whoever still waited for it
-		<-s.ended
-	}
-	h.mu.Lock()
-	h.stopped = true
-	h.mu.Unlock()
-	h.work.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	h.book.close(ctx)
 }

@@ -8,11 +8,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"sync"
 )
+
+// maxSummaryBytes is far above what a model writes when asked to be short.
+const maxSummaryBytes = 1 << 20
 
 // ledger may be used from any goroutine.
 type ledger struct {
@@ -91,6 +96,38 @@ func (l *ledger) records(limit int) ([]record, error) {
 	}
 	sortNewestFirst(out)
 	return out, err
+}
+
+// summaryPath is the file of a session's summary (FR-6.4), "" where it has none.
+func (l *ledger) summaryPath(rec *record) string {
+	if rec.SummaryDir == "" || !filepath.IsLocal(rec.SummaryDir) || !l.cfg.persistThreads {
+		return "" // a person can edit a record
+	}
+	return filepath.Join(l.cfg.sessionsRoot, rec.SummaryDir, "summary.md")
+}
+
+// summary is what a session wrote as it ended, "" if that is nothing. It reads
+// the disk.
+func (l *ledger) summary(rec *record) string {
+	path := l.summaryPath(rec)
+	if path == "" {
+		return ""
+	}
+	data, err := readSmall(path, maxSummaryBytes)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			l.log.Warn("a summary could not be read", "path", path, "err", err)
+		}
+		return ""
+	}
+	return string(data)
+}
+
+// flush has all that was saved written, and then on the platter.
+func (l *ledger) flush(ctx context.Context) {
+	if err := l.reg.flush(ctx); err != nil {
+		l.log.Warn("flushing records", "err", err)
+	}
 }
 
 // close writes what is pending. Nothing may be saved after it.

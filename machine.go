@@ -1,8 +1,9 @@
 package main
 
-// machine.go owns the decision which turn of a session runs, waits or ends:
-// a pure machine, events in, effects out, so that tables and fuzzing can hold
-// it to the invariants. The session loop is its only user and carries the
+// machine.go owns the decision which turn of a session runs, waits or ends, and
+// that a session may run one last turn before it does (its summary): a pure
+// machine, events in, effects out, so that tables and fuzzing can hold it to the
+// invariants. The session loop is its only user and carries the
 // effects out. It must never look at a clock or touch anything outside.
 
 import "time"
@@ -76,7 +77,7 @@ const (
 	stopUnknown // turn/start had no answer in time
 	stopShutdown
 	stopClose
-	stopInterrupt
+	stopInterrupt // agent_interrupt
 )
 
 // words says why a turn was interrupted.
@@ -152,8 +153,9 @@ type turnMachine struct {
 	cur    *turn
 	queue  []*turn
 	ending ending
-	sent   bool // the interrupt of cur is on its way
-	adrift bool // cur's start had no answer: what ends next is cur
+	last   *turn // runs, or is to run, before the session is over; nil for none
+	sent   bool  // the interrupt of cur is on its way
+	adrift bool  // cur's start had no answer: what ends next is cur
 }
 
 // submit queues a turn behind those of its own and of better precedence
@@ -191,10 +193,14 @@ func (m *turnMachine) advance() []effect {
 			out = append(out, effect{kind: effFinish, turn: t, finish: finishRebound})
 			continue
 		}
-		m.cur, m.phase, m.sent, m.adrift = t, phaseStarting, false, false
-		out = append(out, effect{kind: effStart, turn: t})
+		out = append(out, m.start(t))
 	}
 	return out
+}
+
+func (m *turnMachine) start(t *turn) effect {
+	m.cur, m.phase, m.sent, m.adrift = t, phaseStarting, false, false
+	return effect{kind: effStart, turn: t}
 }
 
 // opened: the thread is there.
@@ -253,11 +259,10 @@ func (m *turnMachine) stopTurn(why stopReason) []effect {
 	if m.cur.stop == stopNone {
 		m.cur.stop = why
 	}
-	if m.phase == phaseStarting {
-		m.phase = phaseStopping
+	m.phase = phaseStopping
+	if m.cur.id == "" && !m.adrift {
 		return nil // the interrupt needs the turn's name
 	}
-	m.phase = phaseStopping
 	return m.interrupt()
 }
 
@@ -297,10 +302,17 @@ func (m *turnMachine) drop(t *turn) bool {
 
 // end ends the session: what waits is refused at once, what runs is stopped
 // first. Parking is refused while there is anything to do.
-func (m *turnMachine) end(why ending) []effect {
+func (m *turnMachine) end(why ending) []effect { return m.endWith(why, nil) }
+
+// endWith is end with one last turn (nil for none), which runs as soon as
+// nothing else does and is stopped by nothing but expire, the child's death or
+// its own fate. A second end joins the first: there is one last turn. Where the
+// child doesn't confirm that what ran has stopped, there is none.
+func (m *turnMachine) endWith(why ending, last *turn) []effect {
 	if m.phase == phaseOver || why <= m.ending || (why == endPark && (m.cur != nil || len(m.queue) > 0)) {
 		return nil
 	}
+	again := m.ending != endNone
 	if why != endGone || m.ending != endClose { // closed was asked for, and a death on the way there makes it no less
 		m.ending = why
 	}
@@ -312,17 +324,43 @@ func (m *turnMachine) end(why ending) []effect {
 		finish = finishUnopened
 	}
 	out := m.finishQueue(finish)
-	if m.cur != nil && finish != finishOver {
+	switch {
+	case finish != finishOver && m.cur != nil:
 		return append(out, m.finishCur(finish)...)
+	case finish != finishOver:
+		return append(out, m.over()...)
+	case m.last == nil && !again && m.phase != phaseOpening:
+		m.last = last
 	}
-	if m.cur != nil {
-		reason := stopClose
-		if why == endShutdown {
-			reason = stopShutdown
-		}
-		return append(out, m.stopTurn(reason)...)
+	switch {
+	case m.cur == nil && m.last != nil:
+		return append(out, m.start(m.last))
+	case m.cur == nil:
+		return append(out, m.over()...)
+	case m.cur == m.last:
+		return out // it goes on
 	}
-	return append(out, m.over()...)
+	return append(out, m.stopTurn(m.ending.stop())...)
+}
+
+// stop is why what runs is stopped for an ending.
+func (e ending) stop() stopReason {
+	if e == endShutdown {
+		return stopShutdown
+	}
+	return stopClose
+}
+
+// expire ends a session that is ending and whose time for it is over, whatever
+// still runs: that is interrupted and not waited for.
+func (m *turnMachine) expire() []effect {
+	if m.cur == nil || m.ending == endNone {
+		return nil
+	}
+	if m.cur.stop == stopNone {
+		m.cur.stop = m.ending.stop()
+	}
+	return append(m.interrupt(), m.giveUp()...)
 }
 
 // giveUp ends the session of a turn that the child doesn't confirm to have
@@ -372,16 +410,19 @@ func (m *turnMachine) finishCur(how finishKind) []effect {
 	t := m.cur
 	m.cur, m.sent, m.phase = nil, false, phaseIdle
 	out := []effect{{kind: effFinish, turn: t, finish: how}}
-	if m.ending != endNone {
-		out = append(out, m.over()...)
+	switch {
+	case m.ending == endNone:
+		return out
+	case m.last != nil && m.last != t && (how == finishEnded || how == finishRefused):
+		return append(out, m.start(m.last))
 	}
-	return out
+	return append(out, m.over()...)
 }
 
 func (m *turnMachine) over() []effect {
 	if m.phase == phaseOver {
 		return nil
 	}
-	m.phase = phaseOver
+	m.phase, m.last = phaseOver, nil
 	return []effect{{kind: effEnd, end: m.ending}}
 }

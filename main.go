@@ -87,7 +87,39 @@ func serveFlags(args []string, stdout, stderr io.Writer) (fl flagValues, code in
 	return fl, code, done
 }
 
-func serveFlagSet(fl *flagValues) *flag.FlagSet { return settingFlagSet("serve", fl) }
+func serveFlagSet(fl *flagValues) *flag.FlagSet {
+	set := settingFlagSet("serve", fl)
+	set.Var(optionalValue{&fl.resume}, "resume", "")
+	return set
+}
+
+// optionalValue is a flag whose value may be left out: --resume, --resume=x, and
+// by parseArgs --resume x. Given without one it is "".
+type optionalValue struct{ into **string }
+
+func (optionalValue) String() string   { return "" }
+func (optionalValue) IsBoolFlag() bool { return true } // package flag then takes it alone
+func (v optionalValue) Set(s string) error {
+	if s == "true" { // package flag's word for a flag alone
+		s = ""
+	}
+	*v.into = &s
+	return nil
+}
+
+// takesNext reports whether the last of the flags in args can have the argument
+// behind it.
+func takesNext(set *flag.FlagSet, args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	f := set.Lookup(strings.TrimPrefix(strings.TrimPrefix(args[len(args)-1], "-"), "-"))
+	if f == nil || !strings.HasPrefix(args[len(args)-1], "-") {
+		return false
+	}
+	_, ok := f.Value.(optionalValue)
+	return ok
+}
 
 // settingFlagSet has the flags that set something: serve's, and those of the
 // commands that tell what serve would do with them.
@@ -160,6 +192,13 @@ func parseArgs(set *flag.FlagSet, text string, most int, args []string, stdout, 
 			return nil, 2, true
 		case set.NArg() == 0:
 			return got, 0, false
+		case takesNext(set, args[:len(args)-set.NArg()]):
+			if err := set.Set(strings.TrimLeft(args[len(args)-set.NArg()-1], "-"), set.Arg(0)); err != nil {
+				complain(stderr, err.Error(), hint)
+				return nil, 2, true
+			}
+			args = set.Args()[1:]
+			continue
 		case len(got) == most:
 			what := fmt.Sprintf("%s takes no argument %q", set.Name(), set.Arg(0))
 			if most > 0 {

@@ -141,6 +141,10 @@ func (f *mcpFront) run() error {
 	return nil
 }
 
+// flush waits until what was answered has left, for at most limit. Requests
+// are still taken after it.
+func (f *mcpFront) flush(limit time.Duration) { f.p.flush(limit) }
+
 // shutdown answers the open subscriptions, lets what was spawned finish and
 // flushes, all within grace. The hub has answered its waiters before.
 func (f *mcpFront) shutdown(grace time.Duration) {

@@ -48,6 +48,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"OFFLINE":          offlineDirective,
 		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 		"STALL":            stallDirective,
+		"ENDING":           endingDirective,
 		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
 		"GATE":             gateDirective,
@@ -64,6 +65,14 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 			return goOn
 		},
 	}
+}
+
+// endingDirective keeps a line for the prompt that will ask for a summary.
+func endingDirective(t *mockTurn, arg string) mockEnd {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.th.ending = append(t.th.ending, arg)
+	return goOn
 }
 
 // mockCount reads a leading number, with a fallback.

@@ -52,6 +52,24 @@ func TestMockAnswersAndContext(t *testing.T) {
 	}
 }
 
+// ENDING is kept for the prompt that asks for a summary, which has no directives
+// of its own.
+func TestMockEnding(t *testing.T) {
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	th := r.thread(map[string]any{"cwd": t.TempDir()})
+	for _, c := range []struct{ prompt, want string }{
+		{"Session ending. SAY x", "MOCK: Session ending. SAY x"},
+		{"ENDING COMMENTARY well\nENDING SAY the end\nSAY now", "now"},
+		{"Session ending.\nSAY mine", "the end"},
+		{"SAY on", "on"},
+	} {
+		if got, _ := r.turn(th, c.prompt); got != c.want {
+			t.Errorf("%q: %q, want %q", c.prompt, got, c.want)
+		}
+	}
+}
+
 func TestMockRefusesAsTheRealOnes(t *testing.T) {
 	for _, version := range []string{"0.104.0", "0.169.0"} {
 		r := startMock(t, version, "")

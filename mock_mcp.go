@@ -310,7 +310,7 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id st
 		m.turns.Add(1)
 		th.active, th.used, th.turns = t, true, append(th.turns, t.rec)
 		m.mu.Unlock()
-		t.heed(mockSteps(prompt))
+		t.heed(t.steps(prompt))
 		go t.run(input) // ends with the turn or the process; turns counts it
 	}
 	m.mu.Lock()

@@ -86,7 +86,7 @@ func mockSteps(prompt string) []mockStep {
 // prompt shows one user message and does what it says.
 func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 	text := mockText(input)
-	steps := mockSteps(text)
+	steps := t.steps(text)
 	t.heed(steps)
 	t.userMessage(input, text)
 	t.last, t.toolLast, t.said = "", false, false
@@ -115,6 +115,17 @@ func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 		return t.say("DONE: "+string(out[:min(len(out), 400)]), nil)
 	}
 	return goOn
+}
+
+// steps are a prompt's directives. One that begins "Session ending." has none of
+// its own, but those that ENDING named before.
+func (t *mockTurn) steps(text string) []mockStep {
+	if !strings.HasPrefix(text, "Session ending.") {
+		return mockSteps(text)
+	}
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	return mockSteps(strings.Join(t.th.ending, "\n"))
 }
 
 // heed takes the directives that hold for a whole turn before the client can

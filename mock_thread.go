@@ -48,6 +48,7 @@ type mockThread struct {
 	totalIn   int
 	total     int
 	allowed   map[string]bool // commands accepted for the session
+	ending    []string        // ENDING: what is done when asked for a summary
 }
 
 // newMockID is a version 7 UUID.

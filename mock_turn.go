@@ -101,7 +101,7 @@ func (m *mockServer) turnStart(msg *message) {
 	state := th.mockThreadState
 	m.mu.Unlock()
 	t.extra = m.turnDeveloper(msg.params)
-	t.heed(mockSteps(mockText(input)))
+	t.heed(t.steps(mockText(input)))
 	m.keep(th, mockRecord{Thread: &state})
 	m.keep(th, mockRecord{Turn: t.rec})
 	if m.new() && string(toJSON(before)) != string(toJSON(t.settings)) {

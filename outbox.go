@@ -27,7 +27,8 @@ type outbox struct {
 	pausing bool     // pause runs
 	pause   *time.Timer
 	closed  bool
-	dead    bool // a write failed: everything is dropped from now on
+	dead    bool            // a write failed: everything is dropped from now on
+	empties []chan struct{} // closed when nothing waits
 }
 
 // chunkSize is what one write takes: a pipe holds no more, and memory grows
@@ -133,6 +134,12 @@ func (o *outbox) run() {
 		if err != nil {
 			o.dead, o.chunks, o.waiting = true, nil, 0
 		}
+		if o.waiting == 0 {
+			for _, empty := range o.empties {
+				close(empty)
+			}
+			o.empties = nil
+		}
 		o.mu.Unlock()
 		if err != nil {
 			if o.onErr != nil {
@@ -140,6 +147,26 @@ func (o *outbox) run() {
 			}
 			return
 		}
+	}
+}
+
+// flush returns when all that was put before it is written, or after limit.
+func (o *outbox) flush(limit time.Duration) {
+	o.mu.Lock()
+	if o.waiting == 0 {
+		o.mu.Unlock()
+		return
+	}
+	empty := make(chan struct{})
+	o.empties = append(o.empties, empty)
+	o.ready = len(o.chunks) > 0
+	o.wake.Signal()
+	o.mu.Unlock()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-empty:
+	case <-t.C:
 	}
 }
 

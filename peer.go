@@ -491,6 +491,9 @@ func (p *peer) write(rec []byte, droppable bool) bool {
 	return p.out.put(rec, mode, droppable)
 }
 
+// flush waits until what was written has left, for at most limit.
+func (p *peer) flush(limit time.Duration) { p.out.flush(limit) }
+
 // closeOut flushes what is queued, for at most grace, and ends the writing
 // goroutine. The underlying writer is left to its owner.
 func (p *peer) closeOut(grace time.Duration) { p.out.close(grace) }

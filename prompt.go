@@ -195,6 +195,23 @@ func resumeBlock(identity, repo, branch, text string) string {
 	return head + "]\n" + resumeMarker.ReplaceAllString(text, "($1") + "\n[End of previous session]"
 }
 
+// summaryPrompt asks for what a session is resumed with where its own history is gone (FR-7.1). It has seconds.
+const summaryPrompt = "Session ending. Write the summary from which this work can be taken up again by someone who has nothing else: " +
+	"the task and its limits, what was done and decided and why, the files that were changed, what is unfinished or was interrupted, and the next step. " +
+	"Plain text, at most 400 words, from what you already know: run no commands, change no files, ask nothing. You have a few seconds."
+
+// pastText is what a session is resumed with: its summary, and behind it the digest where turns came after it.
+func pastText(summary, digest string) string {
+	summary, digest = strings.TrimSpace(summary), strings.TrimSpace(digest)
+	switch {
+	case summary == "":
+		return digest
+	case digest == "":
+		return summary
+	}
+	return summary + "\n\nAfter that summary:\n\n" + digest
+}
+
 // resumeMarker finds whatever a reader could take for one of the two marks: in any case, with any white space or
 // invisible characters in between.
 var resumeMarker = regexp.MustCompile(`(?i)\[((?:[\s\pZ\p{Cf}\p{Cc}/]*end[\s\pZ\p{Cf}\p{Cc}]+of)?[\s\pZ\p{Cf}\p{Cc}/]*previous[\s\pZ\p{Cf}\p{Cc}]+session)`)

@@ -90,16 +90,25 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		code = 128 + int(signalNumber(sig))
 	case <-ctx.Done():
 	}
-	down := make(chan struct{}) // everything is written and reaped
+	down := make(chan struct{})    // everything is written and reaped
+	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
 	go func() {
 		defer close(down)
-		h.stop(min(cfg.shutdownGrace, shutdownLimit))
+		h.settle(cfg.shutdownGrace)
+		front.flush(answersFlush)
+		close(settled)
+		h.stop(cfg.shutdownGrace)
 		front.shutdown(answersFlush)
 		audit.close()
 	}()
 	select {
 	case <-down:
 	case sig := <-signals:
+		// At once, but not before what the first signal has begun is out.
+		select {
+		case <-settled:
+		case <-time.After(settleLimit):
+		}
 		log.Info("second signal, exiting at once", "signal", sig.String())
 	}
 	return code

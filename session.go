@@ -74,6 +74,7 @@ type session struct {
 	lastErr string
 	clock   turnClock
 	closers []func(closeResult, *rpcError)
+	settled func()   // once nobody waits for a turn's answer any more, as the proxy stops
 	after   []func() // answers that wait until identity and thread are free
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
@@ -97,6 +98,10 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 	return s.box.post(func() {
 		if !s.h.waits(w) {
 			s.carry([]effect{{kind: effFinish, turn: &turn{req: req}, finish: finishDropped}}) // cancelled on its way here
+			return
+		}
+		if s.m.ending == endClose && req.mode == modeRevive && !s.free { // it is being closed: opened again once it is
+			s.after = append(s.after, func() { s.h.resubmit(req, w) })
 			return
 		}
 		t := &turn{req: req, waiter: w, asked: time.Now()}
@@ -127,7 +132,7 @@ func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
 		if why != endPark {
 			s.denyAll("the session was closed") // FR-18.5: before anything else
 		}
-		s.carry(s.m.end(why))
+		s.windUp(why, closingLimit)
 		if s.m.ending == endNone && done != nil { // parking refused: it is busy again
 			s.closers = s.closers[:len(s.closers)-1]
 			done(closeResult{AgentID: s.agentID, Status: "busy"}, nil)
@@ -379,9 +384,10 @@ func (s *session) openRefused(err *backendError) {
 		if err.Code == 0 { // the driver's words: it didn't even ask
 			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
 		}
-		s.notes = append(s.notes, why+"; the agent continues in a new thread with a digest of the old one")
-		s.log.Warn("continuing from the digest", "thread", p.spec.Thread, "why", err.Message)
-		s.resume = p.past()
+		block, of := p.past()
+		s.resume = block
+		s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
+		s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
 		p.spec.Thread = ""
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh

@@ -56,7 +56,7 @@ func (s *session) asked(q *approval) {
 // hears it when the audit line is on disk, which a writer of the file in
 // another process can hold up for seconds: the session doesn't wait for it.
 func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
-	p := s.settle(id, by, &d)
+	p := s.settleAsk(id, by, &d)
 	if p == nil {
 		return false
 	}
@@ -77,7 +77,7 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 // the end, for which it waits for its audit line here.
 func (s *session) declineNow(id, why string) {
 	d := deny
-	p := s.settle(id, why, &d)
+	p := s.settleAsk(id, why, &d)
 	if p == nil {
 		return
 	}
@@ -106,9 +106,9 @@ func (s *session) tellDecision(id, by string, d decision, answers map[string][]s
 	s.alive()
 }
 
-// settle takes an approval for its one decision, which it makes one that the
+// settleAsk takes an approval for its one decision, which it makes one that the
 // approval can have; nil when somebody else has decided it.
-func (s *session) settle(id, by string, d *decision) *pendingAsk {
+func (s *session) settleAsk(id, by string, d *decision) *pendingAsk {
 	p := s.asks.take(id)
 	if p == nil {
 		return nil

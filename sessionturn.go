@@ -14,6 +14,10 @@ import (
 // start sends a turn to the child. What the turn doesn't depend on (record,
 // audit) is written behind it.
 func (s *session) start(t *turn) {
+	if t.req.source == sourceSummary {
+		s.startSummary(t)
+		return
+	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
 	if t.limit != nil {
@@ -97,8 +101,10 @@ func (s *session) interrupt(t *turn) {
 }
 
 // soon answers a timed-out caller even where the child doesn't confirm.
-func (s *session) soon(t *turn) {
-	s.clock.soon(func() {
+func (s *session) soon(t *turn) { s.within(t, answerLimit) }
+
+func (s *session) within(t *turn, d time.Duration) {
+	s.clock.soon(d, func() {
 		s.box.post(func() {
 			if s.m.cur == t {
 				s.answer(t, s.result(t, finishEnded))
@@ -138,6 +144,7 @@ func (s *session) answer(t *turn, r turnResult) {
 	s.publish() // whoever asks for the status next sees what the answer says
 	s.keep(t, &r)
 	s.h.answered(w, r)
+	s.settle()
 }
 
 // finish ends a turn: answer first, then the record.
@@ -156,10 +163,17 @@ func (s *session) finish(t *turn, how finishKind) {
 		return
 	}
 	s.clock.stop()
-	s.stopped = s.stopped || s.m.ending != endNone
 	s.denyOwn("the turn is over")
+	if t.req.source == sourceSummary {
+		s.summed(t, how)
+		return
+	}
+	s.stopped = s.stopped || s.m.ending != endNone
 	p := s.place
 	p.noteEnd(t, how, time.Now())
+	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
+		p.noteOver(s.m.ending, s.stopped, time.Now())
+	}
 	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
 		"latency_ms", time.Since(t.run.started).Milliseconds())
 	if t.run.err != nil {
@@ -269,6 +283,9 @@ func (s *session) publish() {
 	}
 	if t := s.m.cur; t != nil && t.run != nil {
 		v.Activity, v.Source = t.run.activity(), t.req.source.String()
+		if t.req.source == sourceSummary {
+			v.Activity = "writing its summary"
+		}
 	}
 	for _, id := range s.asks.ids() {
 		p := s.asks.pending[id]

@@ -16,9 +16,6 @@ import (
 	"strings"
 )
 
-// maxSummaryBytes is far above what a model writes when asked to be short.
-const maxSummaryBytes = 1 << 20
-
 func summaryFlagSet(fl *flagValues) *flag.FlagSet {
 	set := flag.NewFlagSet("summary", flag.ContinueOnError)
 	set.Func("team", "", func(s string) error { fl.team = &s; return nil })

@@ -16,7 +16,11 @@ import (
 // unknown agent is an error.
 func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
 	quit := make(chan struct{})
+	h.mu.Lock()
+	h.waitCalls++
+	h.mu.Unlock()
 	h.goWork(func() {
+		defer h.waitOver()
 		w := &waiting{h: h, q: q}
 		if err := w.resolve(); err != nil {
 			done(waitResult{}, err)
@@ -27,6 +31,29 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 		}
 	})
 	return func() { close(quit) }
+}
+
+// waitOver counts an agent_wait out.
+func (h *hub) waitOver() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waitCalls--; h.waitCalls == 0 && h.waitsOver != nil {
+		close(h.waitsOver)
+		h.waitsOver = nil
+	}
+}
+
+// allWaitsOver is closed when no agent_wait is open any more.
+func (h *hub) allWaitsOver() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over := make(chan struct{})
+	if h.waitCalls == 0 {
+		close(over)
+	} else {
+		h.waitsOver = over
+	}
+	return over
 }
 
 // waiting is one agent_wait.
