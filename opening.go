@@ -138,4 +138,3 @@ func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
 	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
 }
-
