@@ -19,7 +19,7 @@ import (
 func house() archRules {
 	return archRules{
 		layers: []layerRow{
-			{0, "sys_*.go watch_*.go disk.go log.go audit.go"},
+			{0, "sys_*.go watch.go watch_*.go disk.go log.go audit.go"},
 			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
 			{0, "frame.go scan.go rawstring.go outbox.go"},
 			{1, "peer.go"},
