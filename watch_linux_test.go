@@ -19,7 +19,7 @@ import (
 // While a caller is busy the kernel's queue overflows: then everything counts as changed, and watching goes on.
 func TestWatchQueueOverflow(t *testing.T) {
 	most, err := readNumber("/proc/sys/fs/inotify/max_queued_events")
-	must(t, err)
+	wantNil(t, err)
 	if most > 100_000 {
 		t.Skipf("max_queued_events is %d", most)
 	}
@@ -33,20 +33,20 @@ func TestWatchQueueOverflow(t *testing.T) {
 			<-gate
 		}
 	})
-	must(t, err)
+	wantNil(t, err)
 	quiet := watchFor(t, w, dir) // nothing happens there
-	putFile(t, filepath.Join(busy, "first"))
+	touchFile(t, filepath.Join(busy, "first"))
 	<-begun
 	a, b := filepath.Join(busy, "a"), filepath.Join(busy, "b")
-	putFile(t, a)
+	touchFile(t, a)
 	for range most/4 + 2 { // two renames are four notices
-		must(t, os.Rename(a, b))
-		must(t, os.Rename(b, a))
+		wantNil(t, os.Rename(a, b))
+		wantNil(t, os.Rename(b, a))
 	}
 	close(gate)
 	quiet.awaitAll(t)
 	quiet.drain()
-	putFile(t, filepath.Join(dir, "after.json"))
+	touchFile(t, filepath.Join(dir, "after.json"))
 	quiet.await(t, "after.json")
 }
 
@@ -63,15 +63,15 @@ func TestWatchCoalesces(t *testing.T) {
 		}
 		calls <- name
 	})
-	must(t, err)
-	putFile(t, filepath.Join(dir, "first"))
+	wantNil(t, err)
+	touchFile(t, filepath.Join(dir, "first"))
 	<-begun
 	for range 500 {
 		tmp := filepath.Join(dir, "a.tmp")
-		putFile(t, tmp)
-		must(t, os.Rename(tmp, filepath.Join(dir, "a.json")))
+		touchFile(t, tmp)
+		wantNil(t, os.Rename(tmp, filepath.Join(dir, "a.json")))
 	}
-	putFile(t, filepath.Join(dir, "last"))
+	touchFile(t, filepath.Join(dir, "last"))
 	close(gate)
 	n := 0
 	for (<-calls) != "last" {
@@ -99,13 +99,13 @@ func TestWatchLimitsHelper(t *testing.T) {
 	inboxes := filepath.Join(one, "inboxes")
 	c := watchFor(t, w, inboxes) // takes one watch, of the directory above
 	_, err := w.add(filepath.Join(two, "x", "inboxes"), func(string) {})
-	must(t, err)
+	wantNil(t, err)
 	_, err = w.add(t.TempDir(), func(string) {})
 	if !errors.Is(err, errNoWatch) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "max_user_watches") {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	// The directory appears, and its watch is not to be had: the owner is told, and that it must poll.
-	must(t, os.Mkdir(inboxes, 0o755))
+	wantNil(t, os.Mkdir(inboxes, 0o755))
 	c.awaitAll(t)
 	if c.works() {
 		t.Error("the watch still claims to work")
@@ -113,7 +113,7 @@ func TestWatchLimitsHelper(t *testing.T) {
 	c.remove()
 	limit("max_inotify_watches", 100)
 	c = watchFor(t, w, inboxes)
-	putFile(t, filepath.Join(inboxes, "a.json"))
+	touchFile(t, filepath.Join(inboxes, "a.json"))
 	c.await(t, "a.json")
 
 	limit("max_inotify_instances", 1)
@@ -161,7 +161,7 @@ func FuzzParseInotify(f *testing.F) {
 
 func cpuTime(t testing.TB) time.Duration {
 	var u unix.Rusage
-	must(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	wantNil(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -173,7 +173,7 @@ func BenchmarkWatchIdle(b *testing.B) {
 			w, root := startWatcher(b), b.TempDir()
 			for i := range count {
 				dir := filepath.Join(root, fmt.Sprint("team", i), "inboxes")
-				must(b, os.MkdirAll(dir, 0o755))
+				wantNil(b, os.MkdirAll(dir, 0o755))
 				watchFor(b, w, dir)
 			}
 			before, begun := cpuTime(b), time.Now()
@@ -191,16 +191,16 @@ func BenchmarkWatchNotice(b *testing.B) {
 	var last told
 	for i := range 100 {
 		dir := filepath.Join(root, fmt.Sprint("team", i), "inboxes")
-		must(b, os.MkdirAll(dir, 0o755))
+		wantNil(b, os.MkdirAll(dir, 0o755))
 		last = watchFor(b, w, dir)
 	}
 	tmp, to := filepath.Join(last.dir, "a.tmp"), filepath.Join(last.dir, "a.json")
 	for b.Loop() {
 		b.StopTimer()
-		putFile(b, tmp)
+		touchFile(b, tmp)
 		last.await(b, "a.tmp")
 		b.StartTimer()
-		must(b, os.Rename(tmp, to))
+		wantNil(b, os.Rename(tmp, to))
 		last.await(b, "a.json")
 	}
 }

@@ -70,14 +70,14 @@ func (c told) drain() {
 	}
 }
 
-func putFile(t testing.TB, path string) {
+func touchFile(t testing.TB, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte("[]"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func must(t testing.TB, err error) {
+func wantNil(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -86,20 +86,20 @@ func must(t testing.TB, err error) {
 
 func TestWatchTellsWhatChanged(t *testing.T) {
 	w, dir := startWatcher(t), t.TempDir()
-	putFile(t, filepath.Join(dir, "there.json"))
+	touchFile(t, filepath.Join(dir, "there.json"))
 	c := watchFor(t, w, dir)
 	if runtime.GOOS != "darwin" {
-		putFile(t, filepath.Join(dir, "there.json"))
+		touchFile(t, filepath.Join(dir, "there.json"))
 		c.await(t, "there.json")
 	}
-	putFile(t, filepath.Join(dir, "a.tmp"))
-	must(t, os.Rename(filepath.Join(dir, "a.tmp"), filepath.Join(dir, "a.json")))
+	touchFile(t, filepath.Join(dir, "a.tmp"))
+	wantNil(t, os.Rename(filepath.Join(dir, "a.tmp"), filepath.Join(dir, "a.json")))
 	c.await(t, "a.json")
-	putFile(t, filepath.Join(dir, "a.tmp2"))
+	touchFile(t, filepath.Join(dir, "a.tmp2"))
 	c.await(t, "a.tmp2")
-	must(t, os.Rename(filepath.Join(dir, "a.tmp2"), filepath.Join(dir, "a.json")))
+	wantNil(t, os.Rename(filepath.Join(dir, "a.tmp2"), filepath.Join(dir, "a.json")))
 	c.await(t, "a.json")
-	must(t, os.Remove(filepath.Join(dir, "a.json")))
+	wantNil(t, os.Remove(filepath.Join(dir, "a.json")))
 	c.await(t, "a.json")
 }
 
@@ -109,17 +109,17 @@ func TestWatchDirectoryThatGoesAndComes(t *testing.T) {
 	dir := filepath.Join(team, "inboxes")
 	c := watchFor(t, w, dir) // not even the teams' directory is there
 	for round := range 30 {
-		must(t, os.MkdirAll(dir, 0o755))
-		putFile(t, filepath.Join(dir, "a.json"))
+		wantNil(t, os.MkdirAll(dir, 0o755))
+		touchFile(t, filepath.Join(dir, "a.json"))
 		c.await(t, "a.json")
 		c.drain()
-		putFile(t, filepath.Join(dir, "b.json"))
+		touchFile(t, filepath.Join(dir, "b.json"))
 		c.await(t, "b.json")
 		gone := dir
 		if round%2 == 0 {
 			gone = team
 		}
-		must(t, os.RemoveAll(gone))
+		wantNil(t, os.RemoveAll(gone))
 		c.awaitAll(t)
 	}
 	if !c.works() {
@@ -131,24 +131,24 @@ func TestWatchDirectoryThatGoesAndComes(t *testing.T) {
 func TestWatchTeamThatIsMovedAway(t *testing.T) {
 	w, root := startWatcher(t), t.TempDir()
 	team, moved, other := filepath.Join(root, "crew"), filepath.Join(root, "moved"), filepath.Join(root, "other")
-	must(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
-	must(t, os.MkdirAll(other, 0o755))
+	wantNil(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
+	wantNil(t, os.MkdirAll(other, 0o755))
 	c, ping := watchFor(t, w, filepath.Join(team, "inboxes")), watchFor(t, w, other)
-	must(t, os.Rename(team, moved))
+	wantNil(t, os.Rename(team, moved))
 	c.awaitAll(t)
-	putFile(t, filepath.Join(other, "ping"))
+	touchFile(t, filepath.Join(other, "ping"))
 	ping.await(t, "ping")
 	c.drain()
-	putFile(t, filepath.Join(moved, "inboxes", "a.json"))
-	putFile(t, filepath.Join(other, "pong"))
+	touchFile(t, filepath.Join(moved, "inboxes", "a.json"))
+	touchFile(t, filepath.Join(other, "pong"))
 	ping.await(t, "pong")
 	if len(c.calls) != 0 {
 		t.Errorf("told %q of a directory that was moved away", <-c.calls)
 	}
-	must(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
+	wantNil(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
 	c.awaitAll(t)
 	c.drain()
-	putFile(t, filepath.Join(team, "inboxes", "a.json"))
+	touchFile(t, filepath.Join(team, "inboxes", "a.json"))
 	c.await(t, "a.json")
 }
 
@@ -158,15 +158,15 @@ func TestWatchRemove(t *testing.T) {
 	above := watchFor(t, w, filepath.Dir(dir))
 	one.remove()
 	one.remove()
-	putFile(t, filepath.Join(dir, "a.json"))
+	touchFile(t, filepath.Join(dir, "a.json"))
 	two.await(t, "a.json")
 	if len(one.calls) != 0 {
 		t.Error("a removed watch was told")
 	}
 	two.remove()
 	two.drain()
-	putFile(t, filepath.Join(dir, "b.json"))
-	putFile(t, filepath.Join(filepath.Dir(dir), "pong"))
+	touchFile(t, filepath.Join(dir, "b.json"))
+	touchFile(t, filepath.Join(filepath.Dir(dir), "pong"))
 	above.await(t, "pong")
 	if len(two.calls) != 0 {
 		t.Error("the last watch of a directory was told after it was removed")
@@ -205,10 +205,10 @@ func TestWatchChangedMayCallBack(t *testing.T) {
 		_, err := w.add(wa.dir, func(string) {})
 		done <- err
 	})
-	must(t, err)
+	wantNil(t, err)
 	self <- wa
-	putFile(t, filepath.Join(dir, "a"))
-	must(t, <-done)
+	touchFile(t, filepath.Join(dir, "a"))
+	wantNil(t, <-done)
 }
 
 // A file where the directory should be, or above it, is waited out.
@@ -219,19 +219,19 @@ func TestWatchFileInTheWay(t *testing.T) {
 		if inWay == dir {
 			inWay = filepath.Join(dir, path)
 		}
-		putFile(t, inWay)
+		touchFile(t, inWay)
 		c := watchFor(t, w, filepath.Join(dir, path))
 		for range 10 {
-			must(t, os.Remove(inWay))
-			must(t, os.MkdirAll(c.dir, 0o755))
+			wantNil(t, os.Remove(inWay))
+			wantNil(t, os.MkdirAll(c.dir, 0o755))
 			c.awaitAll(t)
 			c.drain()
-			putFile(t, filepath.Join(c.dir, "a.json"))
+			touchFile(t, filepath.Join(c.dir, "a.json"))
 			c.await(t, "a.json")
-			must(t, os.Rename(inWay, filepath.Join(dir, "away")))
-			putFile(t, inWay)
+			wantNil(t, os.Rename(inWay, filepath.Join(dir, "away")))
+			touchFile(t, inWay)
 			c.awaitAll(t)
-			must(t, os.RemoveAll(filepath.Join(dir, "away")))
+			wantNil(t, os.RemoveAll(filepath.Join(dir, "away")))
 			c.drain()
 		}
 		c.remove()
@@ -252,22 +252,22 @@ func TestWatchAfterAnyHistory(t *testing.T) {
 		for step := range 40 {
 			switch rnd.IntN(6) {
 			case 0, 1:
-				must(t, os.MkdirAll(dir, 0o755))
+				wantNil(t, os.MkdirAll(dir, 0o755))
 			case 2:
-				must(t, os.RemoveAll(team))
+				wantNil(t, os.RemoveAll(team))
 			case 3:
-				must(t, os.RemoveAll(dir))
+				wantNil(t, os.RemoveAll(dir))
 			case 4:
 				_ = os.Rename(team, filepath.Join(root, fmt.Sprint("moved", step))) // or it isn't there
 			case 5:
 				_ = os.Rename(dir, filepath.Join(root, fmt.Sprint("inboxes", step)))
 			}
 		}
-		must(t, os.MkdirAll(dir, 0o755))
+		wantNil(t, os.MkdirAll(dir, 0o755))
 		// The calls so far may still be on their way: only a file's own name proves that it is watched.
 		for n := 0; ; n++ {
 			name := fmt.Sprint("last", n)
-			putFile(t, filepath.Join(dir, name))
+			touchFile(t, filepath.Join(dir, name))
 			got := ""
 			select {
 			case got = <-c.calls:
