@@ -140,37 +140,32 @@ func (r *roster) with(entry any) []byte {
 	return splice(r.text, span{last.to, last.to}, ","+gap+text)
 }
 
-// without returns the text without the entries that drop names, and the comma of each.
+// without returns the text without the entries that drop names. A run of them goes with the comma before it or, at
+// the beginning of the list, with the one after it.
 func (r *roster) without(drop func(i int) bool) []byte {
-	out := append([]byte{}, r.text[:r.list.from+1]...)
-	kept := 0
-	for i, e := range r.elems {
-		if drop(i) {
-			continue
-		}
-		// What stands before an entry, but its comma, goes with it.
-		before := r.list.from + 1
-		if i > 0 {
-			before = r.elems[i-1].to
-		}
-		gap := r.text[before:e.from]
-		if i > 0 {
-			gap = append(append([]byte{}, gap[:bytes.IndexByte(gap, ',')]...), gap[bytes.IndexByte(gap, ',')+1:]...)
-		}
-		if kept > 0 {
-			out = append(out, ',')
-		}
-		out = append(append(out, gap...), r.raw(e)...)
-		kept++
+	out, copied := []byte(nil), 0
+	cut := func(from, to int) {
+		out, copied = append(out, r.text[copied:from]...), to
 	}
-	if kept == len(r.elems) {
+	for i := 0; i < len(r.elems); i++ {
+		first := i
+		for i < len(r.elems) && drop(i) {
+			i++
+		}
+		switch {
+		case i == first:
+		case first > 0:
+			cut(r.elems[first-1].to, r.elems[i-1].to)
+		case i < len(r.elems):
+			cut(r.elems[0].from, r.elems[i].from)
+		default:
+			cut(r.list.from+1, r.list.to-1)
+		}
+	}
+	if copied == 0 {
 		return r.text
 	}
-	end := r.list.to - 1
-	if kept > 0 {
-		end = r.elems[len(r.elems)-1].to
-	}
-	return append(out, r.text[end:]...)
+	return append(out, r.text[copied:]...)
 }
 
 // marked returns the text with another mark in an entry that has one.

@@ -49,7 +49,7 @@ const (
 // FuzzRoster: whatever is done to our entry, every byte outside of the list and of the other entries stays.
 func FuzzRoster(f *testing.F) {
 	for _, s := range []string{
-		claudeTeam, atmTeam, emptyTeam, compactTeam, "{\"members\":[ ]}\n", `{"members":[1 , 2,3 ],"members":[ {"name":"x"} ]}`,
+		claudeTeam, atmTeam, emptyTeam, compactTeam, "{\"members\":[ ]}\n", `{"members":[1 , 2,3 ],"members":[ {"name":"x"} ]}`, `{"members":[0 ,{}]}`,
 		"{\"\\u006dembers\":[\r\n\t{}\r\n]}", `{"members":[[","],{"a":","}]}`, `{"members":{}}`, `[]`, `null`, "", `{"members":[1,]}`, `{"members":[`, "\ufeff{\"members\":[]}",
 		`{"members":[{"name":"c","agentType":"codex","atmAgentMcp":{"pid":1}}]}`,
 	} {
