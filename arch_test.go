@@ -19,12 +19,12 @@ import (
 func house() archRules {
 	return archRules{
 		layers: []layerRow{
-			{0, "sys_*.go watch_*.go disk.go log.go audit.go"},
+			{0, "sys_*.go watch.go watch_*.go disk.go log.go audit.go"},
 			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
 			{0, "frame.go scan.go rawstring.go outbox.go"},
 			{1, "peer.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
-			{1, "registry.go record.go writer.go lease.go mail.go team.go repo.go prompt.go"},
+			{1, "registry.go record.go writer.go lease.go mail.go team.go teamfile.go roster.go members.go recipients.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
 			{2, "policy.go codexconfig.go"},
 			{3, "codexapp*.go codexmcp*.go"},

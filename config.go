@@ -369,6 +369,15 @@ func (c *config) list() []shownSetting {
 		key := "per_thread_auto_mail." + name
 		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], "mail"})
 	}
+	for _, t := range []struct {
+		name string
+		of   map[string]string
+	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
+		for _, name := range slices.Sorted(maps.Keys(t.of)) {
+			key := "[" + t.name + "]." + name
+			all = append(all, shownSetting{key, t.of[name], c.origin[key], "mail"})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		r := c.roles[name]
 		for _, s := range roleSettings() {
