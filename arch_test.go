@@ -24,7 +24,7 @@ func house() archRules {
 			{0, "frame.go scan.go rawstring.go outbox.go"},
 			{1, "peer.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
-			{1, "registry.go record.go writer.go lease.go mail.go team.go repo.go prompt.go"},
+			{1, "registry.go record.go writer.go lease.go mail*.go team.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
 			{2, "policy.go codexconfig.go"},
 			{3, "codexapp*.go codexmcp*.go"},
