@@ -185,7 +185,7 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 
 // read opens the file and checks that it is an array; the text is at hand with whole, or where the shape isn't known.
 // The error is errInboxMalformed if it isn't an array, and fs.ErrNotExist if there is none.
-func (b *inbox) read(whole bool) (in *inboxText, err error) {
+func (b *inbox) read(whole bool) (*inboxText, error) {
 	info, err := os.Stat(b.path)
 	switch {
 	case err != nil:
@@ -197,30 +197,34 @@ func (b *inbox) read(whole bool) (in *inboxText, err error) {
 	case info.Size() > maxInbox:
 		return nil, fmt.Errorf("%s has %d MiB, at most %d are read; move it away", b.path, info.Size()>>20, maxInbox>>20)
 	}
-	in = &inboxText{at: time.Now()}
+	in := &inboxText{at: time.Now()}
 	if in.f, err = os.Open(b.path); err != nil {
 		return nil, fmt.Errorf("opening the inbox: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			in.close()
-		}
-	}()
+	if err := b.load(in, whole); err != nil {
+		in.close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// load fills in what is known of the open file, or else what stands in it.
+func (b *inbox) load(in *inboxText, whole bool) (err error) {
 	if in.info, err = in.f.Stat(); err != nil {
-		return nil, fmt.Errorf("opening the inbox: %w", err)
+		return fmt.Errorf("opening the inbox: %w", err)
 	}
 	if known, ok := b.state(in.info); ok && !whole {
 		in.shape = known.shape
-		return in, nil
+		return nil
 	}
 	if in.text, err = readMailBytes(in.f, in.info.Size()); err != nil {
-		return nil, fmt.Errorf("reading the inbox: %w", err)
+		return fmt.Errorf("reading the inbox: %w", err)
 	}
 	if in.shape, err = shapeOf(in.text); err != nil {
-		return nil, err
+		return err
 	}
 	b.remember(in, -1)
-	return in, nil
+	return nil
 }
 
 // readMailBytes reads a file that may be growing.
