@@ -120,7 +120,7 @@ func (w *rosterWriter) asATM(round int) (bool, error) {
 }
 
 // asWe joins and leaves with the sessions of one process.
-func (w *rosterWriter) asWe(rounds int, alone bool) error {
+func (w *rosterWriter) asWe(rounds int) error {
 	t := newTeamFile(filepath.Dir(w.dir), "crew", "/leases")
 	holder := func(string) (string, int, bool) { return "", os.Getpid(), true }
 	in := map[string]membership{}
@@ -162,7 +162,7 @@ func TestRosterWriterHelper(t *testing.T) {
 	case "atm":
 		how = w.asATM
 	case "we", "we2":
-		wantNil(t, w.asWe(rounds, true))
+		wantNil(t, w.asWe(rounds))
 		how = nil
 	}
 	for round := 0; how != nil && round < rounds; {

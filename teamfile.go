@@ -201,17 +201,22 @@ func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 	if runtime.GOOS == "windows" {
 		return nil, nil
 	}
+	return displaced(old, was), nil
+}
+
+// displaced returns what somebody wrote into a file after it was read, and before or while it was replaced.
+func displaced(old *os.File, was []byte) *roster {
 	for range halfReadTries {
 		now, err := readOpen(old)
 		if err != nil || bytes.Equal(now, was) {
-			return nil, nil
+			return nil
 		}
 		if r, err := parseRoster(now); err == nil {
-			return r, nil
+			return r
 		}
 		time.Sleep(halfReadPause)
 	}
-	return nil, nil // its writer died in the middle: ours is the last that was whole
+	return nil // its writer died in the middle: ours is the last that was whole
 }
 
 func readOpen(f *os.File) ([]byte, error) {

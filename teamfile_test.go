@@ -110,6 +110,23 @@ func TestUpdateSeesAWriteWithoutALock(t *testing.T) {
 	}
 }
 
+// Who opened the file before it was replaced, and writes afterwards, writes into the displaced one.
+func TestDisplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	wantNil(t, os.WriteFile(path, []byte(claudeTeam), 0o644))
+	old, err := os.OpenFile(path, os.O_RDWR, 0)
+	wantNil(t, err)
+	defer old.Close()
+	for _, text := range []string{claudeTeam, "", claudeTeam[:50], atmTeam} {
+		wantNil(t, old.Truncate(0))
+		_, err := old.WriteAt([]byte(text), 0)
+		wantNil(t, err)
+		if r := displaced(old, []byte(claudeTeam)); (r != nil) != (text == atmTeam) || r != nil && string(r.text) != atmTeam {
+			t.Errorf("%q: %v", text, r)
+		}
+	}
+}
+
 // A process that was stopped for long finds its lock taken for stale, and neither writes nor frees another's.
 func TestUpdateWithALostLock(t *testing.T) {
 	c := newCrew(t, claudeTeam)
