@@ -134,8 +134,9 @@ func defaultConfig() *config {
 	}
 }
 
-// loadConfig reads all layers. An error is only for what must end the program; see flagError.
-func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, error) {
+// loadConfig reads all layers. An error is only for what must end the program; see flagError. environ, where it is
+// given, is what os.Environ says, so that a misspelt variable is told too.
+func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...string) (*config, error) {
 	c := defaultConfig()
 	var err error
 	if c.directories, err = findDirectories(env, cwd); err != nil {
@@ -147,6 +148,7 @@ func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, er
 		}
 	}
 	c.readVariables(env)
+	c.strangeVariables(environ)
 	for _, s := range settings() {
 		if s.flag == "" {
 			continue
@@ -192,7 +194,34 @@ func (c *config) readVariables(env func(string) string) {
 	}
 }
 
-// settingProblem is an error where a flag or the named file gave the setting, else a warning.
+// strangeVariables tells the ATM_AGENT_MCP_* that nobody reads, with the one that was likely meant.
+func (c *config) strangeVariables(environ []string) {
+	var known []string
+	for _, s := range settings() {
+		known = append(known, s.name)
+		if s.alias != "" {
+			known = append(known, s.alias)
+		}
+	}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		word, ours := strings.CutPrefix(strings.ToUpper(name), variablePrefix) // Windows has them in any case
+		word = strings.ToLower(word)
+		if !ours || strings.TrimSpace(value) == "" || slices.Contains(known, word) {
+			continue
+		}
+		hint, key := "", meantKey(word, known)
+		switch {
+		case word == "team" || word == "config":
+			hint = fmt.Sprintf("; did you mean %q?", "ATM_"+strings.ToUpper(word))
+		case key != "":
+			hint = fmt.Sprintf("; did you mean %q?", rule{name: key}.variable())
+			c.failClosed(key)
+		}
+		c.warnf("unknown variable %q%s", cutName(name), hint)
+	}
+}
+
 // failClosed notes that a ceiling was meant and can't be read. Where no other
 // layer sets it, it stands at read-only: a slip of the pen must not widen what
 // agents may do.
@@ -202,6 +231,7 @@ func (c *config) failClosed(key string) {
 	}
 }
 
+// settingProblem is an error where a flag or the named file gave the setting, else a warning.
 func (c *config) settingProblem(key string, err error) error {
 	o := c.origin[key]
 	switch o.layer {

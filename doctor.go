@@ -160,7 +160,7 @@ func (d *doctor) configuration(fl flagValues) error {
 		return nil
 	}
 	env := os.Getenv
-	cfg, err := loadConfig(env, cwd, fl)
+	cfg, err := loadConfig(env, cwd, fl, os.Environ()...)
 	if bad := (*flagError)(nil); errors.As(err, &bad) {
 		return err
 	}
@@ -172,7 +172,7 @@ func (d *doctor) configuration(fl flagValues) error {
 				return ""
 			}
 			return env(name)
-		}, cwd, fl); err != nil {
+		}, cwd, fl, os.Environ()...); err != nil {
 			return nil // without a home nothing else can be looked at
 		}
 	}
