@@ -274,6 +274,9 @@ func (c *config) derive(env func(string) string) error {
 			c.clientIdentity, c.origin["client_identity"] = c.coreIdentity, c.origin["core.identity"]
 		}
 	}
+	if !c.persistThreads && c.backend == "mcp-server" {
+		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
+	}
 	for _, key := range c.unread {
 		if c.origin[key].layer == layerDefault && c.maxSandbox != "read-only" {
 			c.maxSandbox = "read-only"
