@@ -156,7 +156,7 @@ func missingBackend(path, want string) string {
 	case "app-server":
 		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
 	}
-	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex; install one with `npm install -g @openai/codex`, or name another with codex_bin", path)
+	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex, or one that is too old; install a newer one with `npm install -g @openai/codex`, or name another with codex_bin", path)
 }
 
 // openLog is stderr, or the file of log_file in its place.
