@@ -239,6 +239,9 @@ func (f configFile) names(c *config, doc *tomlTable) error {
 		}
 		for _, key := range table.tab.keys() {
 			v := table.tab.get(key)
+			if v.tab != nil && t.name == "roles" {
+				continue // a role of ours in the wrong place, which is told
+			}
 			if v.kind != tomlString {
 				if err := f.problem(c, f.errorAt(v.line, v.col, "%s.%s wants a string, not %s", t.name, key, v.kind)); err != nil {
 					return err
