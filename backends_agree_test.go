@@ -235,7 +235,7 @@ func (r *recording) converse() {
 	r.call("one's settings changed", "codex", args{"agent_id": bob, "prompt": "SAY wider", "sandbox": "workspace-write"})
 	r.call("rebound without a turn", "codex", args{"agent_id": bob})
 	r.call("a name that is taken", "codex", args{"prompt": "SAY x", "identity": "ann"})
-	r.call("an agent that is none", "codex-reply", args{"agent_id": "codex:zzzzzzz", "prompt": "SAY x"})
+	r.call("an agent that is none", "codex-reply", args{"agent_id": "nobody-at-all", "prompt": "SAY x"})
 	r.call("a bad sandbox", "codex", args{"prompt": "SAY x", "sandbox": "readonly"})
 	r.call("an unknown argument", "codex", args{"prompt": "SAY x", "promt": "x"})
 	r.call("no prompt", "codex", args{})
