@@ -299,7 +299,7 @@ func (h *hub) unknown(ref string) *rpcError {
 	}
 	msg := fmt.Sprintf("no session has the id %q", ref)
 	if near := nearest(ref, known); near != "" {
-		msg += fmt.Sprintf("; did you mean %q?", near)
+		return proxyError(codeSessionNotFound, fmt.Sprintf("%s; did you mean %q? agent_sessions lists them, codex {prompt} starts a new one", msg, near), "agent_id", ref)
 	} else if len(known) > 0 {
 		msg += "; the newest are " + strings.Join(known[:min(3, len(known))], ", ")
 	} else {

@@ -122,7 +122,11 @@ func signalNumber(s os.Signal) syscall.Signal {
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
-	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
+	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	if !cfg.persistThreads {
+		path = ""
+	}
+	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace)

@@ -215,6 +215,7 @@ func showRows(s screen, rows []sessionRow) {
 		}
 		cells = append(cells, append(row, cell{prompt, ""}))
 	}
+	s.fit = true
 	s.table(header, cells)
 }
 
