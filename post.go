@@ -217,6 +217,52 @@ func (p *post) owns(identity string) bool {
 	return p.h.reserved != nil && strings.EqualFold(identity, p.h.reserved.name)
 }
 
+// notify mails a member what a background turn brought: so a lead that doesn't
+// wait hears of it. It is marked as automatic, so that no program answers it.
+func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
+	from := p.inbox(agentID, k.Identity)
+	p.usesMail(agentID)
+	p.h.goWork(func() {
+		to, err := p.book.recipient(member, from, p.lives)
+		if err == nil {
+			text := noticeText(&k)
+			if shown, left := cutMail(text, p.h.cfg.maxMailMessageLength); left > 0 {
+				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]", k.AgentID, k.TurnID)
+			}
+			_, _, err = p.boxes.send(context.Background(), to.team, to.name, mailMessage{From: from, SourceTeam: p.h.cfg.team, Text: text,
+				Summary: fmt.Sprintf("%s: background turn %s", from, k.Status), Automatic: true})
+		}
+		if err != nil {
+			p.log.Warn("a member could not be told of a background turn", "agent", agentID, "turn", k.TurnID, "member", member, "err", err)
+		}
+		e := auditEntry{Event: "notify", Correlation: correlation, AgentID: agentID, Identity: from, Turn: k.TurnID, Recipient: member, Detail: k.Status}
+		if err != nil {
+			e.Detail += "; not delivered: " + err.Error()
+		}
+		p.h.book.audit.append(e)
+	})
+}
+
+// noticeText is what such mail says.
+func noticeText(k *keptTurn) string {
+	head := fmt.Sprintf("Background turn %s of agent %s (%s): %s.", k.TurnID, k.Identity, k.AgentID, k.Status)
+	switch r := k.Result; {
+	case r.err != nil:
+		return head + "\n\n" + r.err.Message
+	case r.Content != "":
+		return head + "\n\n" + r.Content
+	}
+	return head
+}
+
+// reachable refuses a member who could not be mailed. It reads the disk.
+func (p *post) reachable(from, member string) *rpcError {
+	if _, err := p.book.recipient(member, from, p.lives); err != nil {
+		return proxyError(codeInvalidSession, "notify: "+err.Error())
+	}
+	return nil
+}
+
 // mailCaller is whom a client's mail tool acts as: the session of agent_id or
 // threadId, an identity, or else the client itself (FR-4.5). It may read the
 // disk.
