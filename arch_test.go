@@ -21,7 +21,7 @@ func house() archRules {
 		layers: []layerRow{
 			{0, "sys_*.go watch_*.go disk.go log.go audit.go"},
 			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
-			{0, "frame.go scan.go rawstring.go outbox.go"},
+			{0, "clip.go frame.go scan.go rawstring.go outbox.go"},
 			{1, "peer.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
 			{1, "registry.go record.go writer.go lease.go mail.go team.go repo.go prompt.go"},
