@@ -22,7 +22,7 @@ func house() archRules {
 			{0, "sys_*.go watch_*.go disk.go log.go audit.go"},
 			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
 			{0, "clip.go frame.go scan.go rawstring.go outbox.go"},
-			{1, "peer.go"},
+			{1, "peer.go message.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
 			{1, "registry.go record.go writer.go lease.go mail.go team.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
@@ -39,7 +39,7 @@ func house() archRules {
 		sys:        "sys_*.go watch_*.go",
 		only: []onlyRow{
 			// The mock is what drivers are tested with: it may share none of their views.
-			{"mock*.go", "frame.go scan.go rawstring.go outbox.go peer.go"},
+			{"mock*.go", "frame.go scan.go rawstring.go outbox.go peer.go message.go"},
 		},
 	}
 }
