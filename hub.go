@@ -2,7 +2,7 @@ package main
 
 // hub.go owns the table of sessions and who waits for which turn. A front
 // talks to nothing else. It hands out pointers and never calls a session under
-// its lock; opening.go makes sessions ready, slot.go has the one child.
+// its lock; opener.go makes sessions ready, slot.go has the one child.
 // Nothing in it waits on a client or on the child, except where a comment says
 // so.
 
@@ -260,9 +260,9 @@ func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 // replyRefusal is why codex-reply can't revive a session, nil if it can.
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
-	case "closed":
+	case statusClosed:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s (identity %q) is closed; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", rec.AgentID, rec.Identity, rec.AgentID), "agent_id", rec.AgentID)
-	case "broken":
+	case statusBroken:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return nil

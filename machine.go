@@ -3,8 +3,8 @@ package main
 // machine.go owns the decision which turn of a session runs, waits or ends, and
 // that a session may run one last turn before it does (its summary): a pure
 // machine, events in, effects out, so that tables and fuzzing can hold it to the
-// invariants. The session loop is its only user and carries the
-// effects out. It must never look at a clock or touch anything outside.
+// invariants. The session loop is its only user and carries the effects out. It
+// must never look at a clock or touch anything outside.
 
 import "time"
 
@@ -48,13 +48,13 @@ const (
 func (e ending) status() string {
 	switch e {
 	case endPark:
-		return "parked"
+		return statusParked
 	case endShutdown, endGone:
-		return "stale"
+		return statusStale
 	case endClose:
-		return "closed"
+		return statusClosed
 	case endBroken:
-		return "broken"
+		return statusBroken
 	case endNone, endFailed:
 	}
 	return ""

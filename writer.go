@@ -1,12 +1,12 @@
 package main
 
-// The one goroutine that writes sessions: records, the results of their turns,
-// and the index of an instance's open ones, <team>/<instance identity>/registry.json (FR-5.3). One
-// writer keeps the states of a session in their order, and takes the disk off
-// the session's own goroutine: replacing a file costs more than the 0.15 ms that
-// a reply may take longer. What changes again within a moment is written once.
-// Called by registry.go only, which embeds it for flush and close.
-// Never queues: a newer state takes the place of one not written yet.
+// writer.go owns the one goroutine that writes sessions: records, the results
+// of their turns, and the index of an instance's open ones (FR-5.3). One writer
+// keeps a session's states in their order, and takes the disk off the session's
+// own goroutine: replacing a file costs more than the 0.15 ms that a reply may
+// take longer. What changes again within a moment is written once. registry.go
+// embeds it for flush and close, and alone calls it. It must never queue: a
+// newer state takes the place of one not written yet.
 
 import (
 	"context"
