@@ -288,7 +288,7 @@ func nextStep(seq int64, agents []agentShown) string {
 	for i := range agents {
 		a := &agents[i]
 		asked = asked || len(a.Pending) > 0
-		working = working || a.Status == statusBusy || a.Queued > 0
+		working = working || a.Status == "busy" || a.Queued > 0
 	}
 	again := fmt.Sprintf("call agent_wait again with since %d", seq)
 	switch {

@@ -2,7 +2,7 @@ package main
 
 // mock_directive.go owns the directives of the mock Codex's prompts: their
 // table, and those by which the model says and asks for something;
-// mock_exec.go has what it does, mock_chaos.go what goes wrong. They run on the
+// mock_exec.go has what it does, mock_fault.go what goes wrong. They run on the
 // turn's goroutine. A wait must go through mockTurn.wait, or an interrupt would
 // find nobody.
 

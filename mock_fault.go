@@ -1,6 +1,6 @@
 package main
 
-// mock_chaos.go owns what goes wrong in the mock Codex's turns: the directives
+// mock_fault.go owns what goes wrong in the mock Codex's turns: the directives
 // of mock_directive.go's table that fail, retry, stall, flood, talk nonsense or
 // kill the process. They run on the turn's goroutine. A wait must go through
 // mockTurn.wait, or an interrupt would find nobody.
