@@ -1,5 +1,9 @@
 package main
 
+// codexapp_replay_test.go plays what real app-servers said, from
+// testdata/recordings, to the driver and compares the events it makes of it with
+// the golden file beside each recording.
+
 import (
 	"encoding/json"
 	"os"

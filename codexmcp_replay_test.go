@@ -1,5 +1,9 @@
 package main
 
+// codexmcp_replay_test.go plays what real `codex mcp-server`s said, from
+// testdata/recordings, to the driver and compares the events it makes of it with
+// the golden file beside each recording.
+
 import (
 	"encoding/json"
 	"os"

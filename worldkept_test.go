@@ -1,7 +1,8 @@
 package main
 
 // worldkept_test.go holds what is kept and told of sessions, in the world of
-// world_test.go: answers that are too long for a result, sessions on no disk.
+// world_test.go: answers that are too long for a result, and sessions that are
+// on no disk.
 
 import (
 	"os"
