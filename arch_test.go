@@ -9,8 +9,10 @@ import (
 	"go/build"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -185,6 +187,32 @@ type backend interface{ Error() string }
 				t.Errorf("%d problems, want %d:\n%s", len(got), len(tt.want), strings.Join(got, "\n"))
 			}
 		})
+	}
+}
+
+// TestContributingListsEveryFile: the file table of CONTRIBUTING.md has a row
+// with each file and its layer, and none of a file that is gone.
+func TestContributingListsEveryFile(t *testing.T) {
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d) \\| `(\\w+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
+		listed[row[2]] = row[1]
+	}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for name := range goFiles(t, ".", goos) {
+			layer, _ := house().layerOf(name)
+			if listed[name] != strconv.Itoa(layer) {
+				t.Errorf("%s: its row in CONTRIBUTING.md has layer %q, want %d", name, listed[name], layer)
+			}
+		}
+	}
+	for name := range listed {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("CONTRIBUTING.md has a row for a file that is gone: %v", err)
+		}
 	}
 }
 
