@@ -311,14 +311,17 @@ func (h *hub) unknown(ref string) *rpcError {
 // the waiter, since the client itself timed out: the turn goes on, and what it
 // brings is kept in the session.
 func (h *hub) cancel(w waiterID, detach bool) {
-	if detach {
-		return
-	}
 	h.mu.Lock()
 	s := h.waiters[w]
-	delete(h.waiters, w)
+	if !detach {
+		delete(h.waiters, w)
+	}
 	h.mu.Unlock()
-	if s != nil {
+	switch {
+	case s == nil:
+	case detach:
+		s.detach(w)
+	default:
 		s.cancel(w)
 	}
 }

@@ -122,6 +122,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) { s.box.post(func() { s.carry(s.m.cancel(w)) }) }
 
+// detach has the result of a waiter's turn kept as that of a background turn is.
+func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
+
 // end asks the session to end; done is called once it has. false: it had
 // ended before.
 func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
