@@ -15,3 +15,5 @@ func mockKillSession(cmd *exec.Cmd) {
 }
 
 func mockTryLock(*os.File) bool { return true }
+
+func mockSurviveSIGPIPE() {}
