@@ -76,6 +76,8 @@ type session struct {
 	closers []func(closeResult, *rpcError)
 	settled func()   // once nobody waits for a turn's answer any more, as the proxy stops
 	after   []func() // answers that wait until identity and thread are free
+	unseen  bool     // a turn was kept since the last publish
+	keeps   []func() // what is kept of them, before the session is seen to have ended
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 

@@ -103,6 +103,7 @@ func (s *session) keep(t *turn, r *turnResult) {
 		}
 	}
 	s.h.kept.finish(k, t.accepted || t.detached)
+	s.unseen = true
 }
 
 // interruptTurn stops the turn of that name, or what runs for "", and keeps the
