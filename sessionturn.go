@@ -166,6 +166,7 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.denyOwn("the turn is over")
 	if t.req.source == sourceSummary {
 		s.summed(t, how)
+		s.toldStopped(t)
 		return
 	}
 	s.stopped = s.stopped || s.m.ending != endNone
@@ -184,15 +185,23 @@ func (s *session) finish(t *turn, how finishKind) {
 		r.Status = statusParked
 		s.carry(s.m.end(endPark))
 		s.answer(t, r)
+		s.toldStopped(t)
 		return
 	}
 	s.answer(t, s.result(t, how))
-	for _, stopped := range t.stoppers {
-		stopped()
-	}
+	s.toldStopped(t)
 	if s.m.phase != phaseOver {
 		s.save()
 	}
+}
+
+// toldStopped answers who waits until a turn has stopped: whichever way it went,
+// each of them once.
+func (s *session) toldStopped(t *turn) {
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
+	t.stoppers = nil
 }
 
 // save has the record written, without waiting for it.
