@@ -144,6 +144,9 @@ func (s *session) childGone(err *backendError) {
 		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
 	}
 	s.openErr = childError("run the turn", err)
+	if err != nil && err.Death != nil {
+		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
+	}
 	if s.h.cfg.restartChild && s.thread != "" {
 		s.opening = false
 		s.carry(s.m.lost())
