@@ -182,6 +182,9 @@ func (s *session) over(why ending) {
 	}
 	s.free = true
 	s.publish()
+	if why == endFailed {
+		s.h.kept.unasked(s.agentID)
+	}
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.book.auditEnd(s, why)

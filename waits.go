@@ -27,6 +27,9 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 			return
 		}
 		if r, ok := w.run(quit); ok {
+			for i := range r.Agents {
+				h.kept.fill(r.Agents[i].Turns)
+			}
 			done(r, nil)
 		}
 	})
@@ -62,7 +65,12 @@ type waiting struct {
 	q      waitQuery
 	agents []string         // agent_ids, each once
 	since  map[string]int64 // by agent_id
+
+	elsewhere bool // one of them works in another process, which tells us nothing
 }
+
+// elsewhereEvery is how often such an agent is looked at.
+const elsewhereEvery = time.Second
 
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
@@ -95,8 +103,13 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		if ready {
 			return r, true
 		}
+		var again <-chan time.Time
+		if w.elsewhere {
+			again = time.After(elsewhereEvery)
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-limit.C:
 			r, _ = w.look()
 			r.TimedOut = true
@@ -110,19 +123,30 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	}
 }
 
-// look takes everything in. What ended after the seq that it tells is left for
+// look takes everything in but the answers themselves. What ended after the seq that it tells is left for
 // the next call: so nothing is told twice and nothing passed over.
 func (w *waiting) look() (r waitResult, ready bool) {
+	views := make([]sessionView, len(w.agents))
+	for i, id := range w.agents {
+		if views[i] = w.h.viewOf(id); !views[i].Mine { // what it ended before it stood so
+			w.h.kept.load(id)
+		}
+	}
 	r.Seq = w.h.kept.now()
 	with, busy, asked := 0, 0, false
-	for _, id := range w.agents {
-		a := waitAgent{View: w.h.viewOf(id)}
-		a.Turns = w.h.kept.between(id, w.since[id], r.Seq)
+	w.elsewhere = false
+	for i, id := range w.agents {
+		if views[i].Mine {
+			views[i] = w.h.viewOf(id)
+		}
+		a := waitAgent{View: views[i]}
+		a.Turns = w.h.kept.ended(id, w.since[id], r.Seq)
 		if len(a.Turns) > 0 {
 			with++
 		}
 		if a.View.Status == statusBusy || a.View.Queued > 0 {
 			busy++
+			w.elsewhere = w.elsewhere || !a.View.Mine
 		}
 		asked = asked || len(a.View.Pending) > 0
 		r.Agents = append(r.Agents, a)
@@ -145,6 +169,7 @@ func (h *hub) agentOf(ref string) (string, *rpcError) {
 	if s != nil {
 		return s.agentID, nil
 	}
+	<-h.marked // else a turn of a process that just died may look as if it ran
 	agentID := ref
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
@@ -169,8 +194,7 @@ func (h *hub) viewOf(agentID string) sessionView {
 	return sessionView{AgentID: agentID, Backend: "codex", Team: h.cfg.team, Status: statusClosed}
 }
 
-// turn is one kept turn of an agent_id or threadId. One whose process died
-// before it ended is told as failed, not passed over. It may read the disk.
+// turn is one kept turn of an agent_id or threadId. It may read the disk.
 func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	agentID, err := h.agentOf(ref)
 	if err != nil {
@@ -183,20 +207,14 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	if t.finished() {
 		return *t, nil
 	}
-	v := h.viewOf(agentID)
-	switch {
-	case v.Mine:
-		t.Activity, t.Pending = v.Activity, v.Pending
-		if t.Status == "queued" {
-			t.Activity, t.Pending = "waiting for its turn", nil
-		}
-		return *t, nil
-	case v.Status == statusBusy: // another process has the session
+	if t.process != h.kept.began {
 		t.Activity = "working in another process"
 		return *t, nil
 	}
-	t.Status, t.Lost, t.Updated = "failed", true, time.Now()
-	t.Result = &turnResult{AgentID: agentID, TurnID: turnID, Identity: t.Identity, Team: h.cfg.team, Status: v.Status, TurnStatus: "interrupted",
-		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", agentID), "agent_id", agentID)}
+	v := h.viewOf(agentID)
+	t.Activity, t.Pending = v.Activity, v.Pending
+	if t.Status == "queued" {
+		t.Activity, t.Pending = "waiting for its turn", nil
+	}
 	return *t, nil
 }
