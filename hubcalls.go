@@ -48,12 +48,13 @@ func (h *hub) interrupt(ref, identity, turn string, done func(interruptResult, *
 }
 
 // approve decides a pending approval for a caller that repeats what it
-// decides. The first decision wins; a later one is told so.
-func (h *hub) approve(q approveQuery, done func(*rpcError)) {
+// decides, and tells what that came to. The first decision wins; a later one is
+// told so.
+func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 	h.goWork(func() {
 		s, agentID, err := h.openSession(q.Agent, "")
 		if err != nil {
-			done(err)
+			done(deny, err)
 			return
 		}
 		if s == nil || !s.box.post(func() { done(s.approve(q)) }) {
@@ -61,7 +62,7 @@ func (h *hub) approve(q approveQuery, done func(*rpcError)) {
 			if err = elsewhere(&v); err == nil {
 				err = notPending(agentID, q.Ask)
 			}
-			done(err)
+			done(deny, err)
 		}
 	})
 }

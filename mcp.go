@@ -43,7 +43,7 @@ type mcpOptions struct {
 	// reads the disk.
 	interrupt func(ref, identity, turn string, done func(interruptResult, *rpcError))
 	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
-	approve   func(q approveQuery, done func(*rpcError))
+	approve   func(q approveQuery, done func(decision, *rpcError))
 	turn      func(ref, turn string) (keptTurn, *rpcError)
 }
 
