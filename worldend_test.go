@@ -281,3 +281,41 @@ func TestWorldReviveWhileClosing(t *testing.T) {
 		}
 	})
 }
+
+// agent_interrupt is answered however the turn ends that it stops: here a new
+// agent's first one, cancelled by its caller just before, which parks the agent.
+// The answer never came.
+func TestWorldInterruptOfACancelledTurn(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		w.tool("codex", "identity", "ann", "prompt", "HANG")
+		synctest.Wait()
+		w.hub.mu.Lock()
+		s := w.hub.names["ann"]
+		w.hub.mu.Unlock()
+		told := make(chan interruptResult, 1)
+		s.box.post(func() {
+			w.hub.cancel(s.m.cur.waiter, false)
+			s.carry(s.m.stopTurn(stopCancel)) // what the cancel has posted
+			s.interruptTurn("", func(r interruptResult) { told <- r })
+		})
+		if r := <-told; !r.Interrupted || r.AgentID != s.agentID {
+			w.t.Errorf("told %+v", r)
+		}
+	})
+}
+
+// The same of a summary that an agent writes as it closes.
+func TestWorldInterruptOfASummary(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		agent, _ := w.busyAgent("ann", "HANG", "HANG")
+		from := w.now()
+		closing := w.tool("agent_close", "agent_id", agent)
+		synctest.Wait()
+		res := w.tool("agent_interrupt", "agent_id", agent).ok(w.t)
+		if string(rawField(res, "structuredContent", "interrupted")) != "true" {
+			w.t.Errorf("interrupt: %s", res)
+		}
+		closedAs(w.t, closing)
+		about(w.t, "closed", w.now()-from, 0)
+	})
+}
