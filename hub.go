@@ -102,23 +102,34 @@ func (h *hub) route(req turnRequest, w waiterID) {
 		return
 	}
 	s := h.findLocked(req.ref)
-	queue, looking := h.lookups[req.ref]
-	if s != nil && !looking && !req.reshapes() {
+	if s != nil && !h.lookingLocked(req.ref) && !req.reshapes() {
 		h.mu.Unlock()
 		h.give(s, req, w)
 		return
 	}
-	h.lookups[req.ref] = append(queue, lookup{req, w})
+	h.lookUpLocked(req.ref, lookup{req: req, w: w})
 	h.mu.Unlock()
-	if !looking {
-		h.goWork(func() { h.lookAll(req.ref) })
-	}
 }
 
-// lookup is a turn whose session must first be looked up on disk.
+// lookup is a turn, or a close, whose session must first be looked up on disk.
 type lookup struct {
-	req turnRequest
-	w   waiterID
+	req   turnRequest
+	w     waiterID
+	close func(closeResult, *rpcError) // nil: a turn
+}
+
+func (h *hub) lookingLocked(ref string) bool {
+	_, looking := h.lookups[ref]
+	return looking
+}
+
+// lookUpLocked has a look-up done behind those for the same id.
+func (h *hub) lookUpLocked(ref string, l lookup) {
+	looking := h.lookingLocked(ref)
+	h.lookups[ref] = append(h.lookups[ref], l)
+	if !looking {
+		h.goWorkLocked(func() { h.lookAll(ref) })
+	}
 }
 
 // lookAll routes the turns for one id in the order they came.
@@ -135,6 +146,12 @@ func (h *hub) lookAll(ref string) {
 		h.lookups[ref] = queue[1:]
 		s := h.findLocked(ref)
 		h.mu.Unlock()
+		if next.close != nil {
+			if s == nil || !h.endFor(s, next.close) {
+				next.close(h.closeRecord(ref, ""))
+			}
+			continue
+		}
 		if s != nil && next.req.reshapes() {
 			err := h.opener.vet(s.agentID, next.req)
 			if err == nil {
@@ -162,15 +179,16 @@ func (h *hub) setAside(s *session) *rpcError {
 // goWork runs f in a goroutine of the hub's, waited for by stop.
 func (h *hub) goWork(f func()) {
 	h.mu.Lock()
-	late := h.stopped
-	if !late {
-		h.work.Add(1)
-	}
-	h.mu.Unlock()
-	if late { // the child refuses everything by now: f only answers
+	defer h.mu.Unlock()
+	h.goWorkLocked(f)
+}
+
+func (h *hub) goWorkLocked(f func()) {
+	if h.stopped { // the child refuses everything by now: f only answers
 		go f()
 		return
 	}
+	h.work.Add(1)
 	go func() {
 		defer h.work.Done()
 		f()
@@ -311,14 +329,17 @@ func (h *hub) unknown(ref string) *rpcError {
 // the waiter, since the client itself timed out: the turn goes on, and what it
 // brings is kept in the session.
 func (h *hub) cancel(w waiterID, detach bool) {
-	if detach {
-		return
-	}
 	h.mu.Lock()
 	s := h.waiters[w]
-	delete(h.waiters, w)
+	if !detach {
+		delete(h.waiters, w)
+	}
 	h.mu.Unlock()
-	if s != nil {
+	switch {
+	case s == nil:
+	case detach:
+		s.detach(w)
+	default:
 		s.cancel(w)
 	}
 }
@@ -363,71 +384,6 @@ func (h *hub) askDone(id string) {
 	h.mu.Lock()
 	delete(h.asks, id)
 	h.mu.Unlock()
-}
-
-// close closes a session by agent_id, threadId or identity (one non-empty) and
-// calls done exactly once, from another goroutine.
-func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
-	h.mu.Lock()
-	s := h.names[strings.ToLower(identity)]
-	if ref != "" {
-		s = h.findLocked(ref)
-	}
-	h.mu.Unlock()
-	if s != nil && s.end(endClose, done) {
-		return
-	}
-	h.goWork(func() { done(h.closeRecord(ref, identity)) })
-}
-
-// closeRecord closes a session that isn't open here.
-func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
-	var rec *record
-	if ref != "" {
-		r, err := h.lookUp(ref)
-		if err != nil {
-			return closeResult{}, err
-		}
-		if r.Status == "" {
-			return closeResult{}, h.unknown(ref)
-		}
-		rec = r
-	} else {
-		all, err := h.book.records(0)
-		if err != nil {
-			return closeResult{}, proxyError(codeInvalidSession, err.Error())
-		}
-		for _, r := range all {
-			if strings.EqualFold(r.Identity, identity) && (rec == nil || rec.Status == "closed") {
-				rec = &r
-				if r.Status != "closed" {
-					break
-				}
-			}
-		}
-		if rec == nil {
-			return closeResult{}, proxyError(codeSessionNotFound, fmt.Sprintf("no session has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
-		}
-	}
-	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: "closed", Already: rec.Status == "closed"}
-	if res.Already {
-		return res, nil
-	}
-	if rec.BackendID != "" {
-		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
-		if err != nil {
-			return closeResult{}, heldError(err, rec.AgentID, rec.Identity, "")
-		}
-		defer lock.release()
-	}
-	rec.Status, rec.LastActive = "closed", time.Now().UTC()
-	if h.book.remembered(rec.AgentID) != nil {
-		h.book.save(rec, true)
-	} else if err := h.reg.save(*rec); err != nil {
-		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
-	}
-	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
-	return res, nil
 }
 
 // threadOf and forget keep the table in step with a session's life.

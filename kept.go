@@ -61,6 +61,7 @@ type keptAgent struct {
 	asked  bool  // one was, in this process
 	open   bool
 	loaded bool // what is on disk from before has been read
+	unseen bool // its newest turn has ended, and its session does not show that yet
 }
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
@@ -106,9 +107,10 @@ func (k *keptTurns) running(agentID, turnID string) {
 	k.mu.Unlock()
 }
 
-// finish keeps a turn's result. That of a background turn is in its file when
-// finish returns.
-func (k *keptTurns) finish(t keptTurn, background bool) {
+// finish keeps a turn's result; the caller shows the session as it is then, and
+// calls seen. One that nobody is answered with, a background turn's or one whose
+// caller's time is over, is in its file when finish returns.
+func (k *keptTurns) finish(t keptTurn, unanswered bool) {
 	k.mu.Lock()
 	k.seq++
 	t.Seq, t.Updated = k.seq, time.Now()
@@ -120,13 +122,14 @@ func (k *keptTurns) finish(t keptTurn, background bool) {
 	file := t // for the disk: memory may let go of the answer meanwhile
 	kept := &t
 	a.turns = append(a.turns, kept)
+	a.unseen = true
 	gone := k.pruneLocked(a)
 	k.order = append(k.order, kept)
 	k.bytes += kept.size()
 	k.shrinkLocked()
 	k.mu.Unlock()
 
-	if background {
+	if unanswered {
 		if err := k.write(&file); err != nil {
 			k.log.Warn("a turn's result could not be written", "agent", file.AgentID, "turn", file.TurnID, "err", err)
 		}
@@ -138,6 +141,16 @@ func (k *keptTurns) finish(t keptTurn, background bool) {
 			k.reg.writeLater(path, nil)
 		}
 	}
+}
+
+// seen notes that a session shows itself as it is after the turn that finish
+// kept. Only now does agent_wait tell that turn.
+func (k *keptTurns) seen(agentID string) {
+	k.mu.Lock()
+	if a := k.agents[agentID]; a != nil {
+		a.unseen = false
+	}
+	k.mu.Unlock()
 	k.poke()
 }
 
@@ -239,6 +252,18 @@ func (k *keptTurns) now() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.seq
+}
+
+// state is now, and whether one of these
+// sessions doesn't show the end of its newest turn yet.
+func (k *keptTurns) state(agents []string) (seq int64, unseen bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range agents {
+		a := k.agents[id]
+		unseen = unseen || a != nil && a.unseen
+	}
+	return k.seq, unseen
 }
 
 // base is the seq from just before a session's newest turn. It may read the

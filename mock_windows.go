@@ -16,3 +16,5 @@ func mockKillSession(cmd *exec.Cmd) {
 }
 
 func mockTryLock(*os.File) bool { return true }
+
+func mockSurviveSIGPIPE() {}

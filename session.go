@@ -76,6 +76,8 @@ type session struct {
 	closers []func(closeResult, *rpcError)
 	settled func()   // once nobody waits for a turn's answer any more, as the proxy stops
 	after   []func() // answers that wait until identity and thread are free
+	unseen  bool     // a turn was kept since the last publish
+	keeps   []func() // what is kept of them, before the session is seen to have ended
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
@@ -125,6 +127,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) { s.box.post(func() { s.carry(s.m.cancel(w)) }) }
+
+// detach has the result of a waiter's turn kept as that of a background turn is.
+func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
 
 // end asks the session to end; done is called once it has. false: it had
 // ended before.

@@ -102,7 +102,8 @@ func (s *session) keep(t *turn, r *turnResult) {
 			k.Status = "interrupted"
 		}
 	}
-	s.h.kept.finish(k, t.accepted)
+	s.h.kept.finish(k, t.accepted || t.detached)
+	s.unseen = true
 }
 
 // interruptTurn stops the turn of that name, or what runs for "", and keeps the

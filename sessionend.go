@@ -169,7 +169,8 @@ func (s *session) over(why ending) {
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}
-		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
+		known := s.thread != "" || why == endClose && p.revived && !p.adopted // it has a record, though Codex hasn't opened it yet
+		if known && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
 			s.h.book.save(&p.rec, true) // before somebody else may have the lease
 		} else {
@@ -178,6 +179,9 @@ func (s *session) over(why ending) {
 		p.release()
 	}
 	s.free = true
+	for _, f := range s.keeps {
+		f()
+	}
 	s.publish()
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
@@ -192,6 +196,6 @@ func (s *session) over(why ending) {
 	for _, f := range s.closers {
 		f(done, nil)
 	}
-	s.after, s.closers = nil, nil
+	s.keeps, s.after, s.closers = nil, nil, nil
 	s.settle()
 }

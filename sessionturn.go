@@ -135,19 +135,18 @@ func (s *session) answer(t *turn, r turnResult) {
 		t.accept.Stop()
 	}
 	if s.m.phase == phaseOver && !s.free {
-		s.after = append(s.after, func() {
-			s.keep(t, &r)
-			s.h.answered(w, r)
-		})
+		s.keeps = append(s.keeps, func() { s.keep(t, &r) })
+		s.after = append(s.after, func() { s.h.answered(w, r) })
 		return
 	}
-	s.publish() // whoever asks for the status next sees what the answer says
 	s.keep(t, &r)
+	s.publish() // whoever asks for the status next sees what the answer says
 	s.h.answered(w, r)
 	s.settle()
 }
 
-// finish ends a turn: answer first, then the record.
+// finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
+// answer, then the record.
 func (s *session) finish(t *turn, how finishKind) {
 	if how == finishOver && s.m.ending == endPark { // parked while this was on its way here
 		s.h.resubmit(t.req, t.waiter)
@@ -168,7 +167,7 @@ func (s *session) finish(t *turn, how finishKind) {
 		s.summed(t, how)
 		return
 	}
-	s.stopped = s.stopped || s.m.ending != endNone
+	s.stopped = s.stopped || s.m.ending != endNone && !t.done()
 	p := s.place
 	p.noteEnd(t, how, time.Now())
 	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
@@ -186,6 +185,7 @@ func (s *session) finish(t *turn, how finishKind) {
 		s.answer(t, r)
 		return
 	}
+	s.h.book.noteTurn(&p.rec)
 	s.answer(t, s.result(t, how))
 	for _, stopped := range t.stoppers {
 		stopped()
@@ -295,5 +295,9 @@ func (s *session) publish() {
 	old := s.shown.Swap(&v)
 	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) {
 		s.h.kept.poke()
+	}
+	if s.unseen {
+		s.unseen = false
+		s.h.kept.seen(s.agentID)
 	}
 }

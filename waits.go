@@ -114,10 +114,10 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 // look takes everything in. What ended after the seq that it tells is left for
 // the next call: so nothing is told twice and nothing passed over.
 func (w *waiting) look() (r waitResult, ready bool) {
-	r.Seq = w.h.kept.now()
+	whole := w.snapshot(&r)
 	with, busy, asked := 0, 0, false
-	for _, id := range w.agents {
-		a := waitAgent{View: w.h.viewOf(id)}
+	for i := range r.Agents {
+		a, id := &r.Agents[i], w.agents[i]
 		a.Turns = w.h.kept.between(id, w.since[id], r.Seq)
 		if len(a.Turns) > 0 {
 			with++
@@ -126,15 +126,32 @@ func (w *waiting) look() (r waitResult, ready bool) {
 			busy++
 		}
 		asked = asked || len(a.View.Pending) > 0
-		r.Agents = append(r.Agents, a)
 	}
 	switch {
+	case !whole:
+		return r, false
 	case asked || busy == 0:
 		return r, true
 	case w.q.All:
 		return r, with == len(w.agents)
 	}
 	return r, with > 0
+}
+
+// snapshot takes sessions and the seq as of one moment: else a session would be
+// seen to be idle whose last turn isn't told, or one to be busy with a turn that
+// is. false: a session is just telling how a turn ended, and will say so.
+func (w *waiting) snapshot(r *waitResult) (whole bool) {
+	for {
+		seq, unseen := w.h.kept.state(w.agents)
+		r.Agents = r.Agents[:0]
+		for _, id := range w.agents {
+			r.Agents = append(r.Agents, waitAgent{View: w.h.viewOf(id)})
+		}
+		if r.Seq = w.h.kept.now(); r.Seq == seq {
+			return !unseen
+		}
+	}
 }
 
 // agentOf is the agent_id of an agent_id or threadId that is known here or on
