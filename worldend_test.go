@@ -54,6 +54,30 @@ func closedAs(t *testing.T, c *worldCall) (interrupted bool) {
 	return string(rawField(res, "structuredContent", "interrupted")) == "true"
 }
 
+// codex {agent_id} that reaches a session in the instant after its close was
+// answered "closed before this turn ran": it came too late for those that wait
+// for the end, and too early to be turned away at the postbox.
+func TestWorldReopenInTheInstantOfTheClose(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		t := w.t
+		agent := w.agent("SAY hello")
+		const waiter = waiterID(1000) // none of the front's
+		w.hub.mu.Lock()
+		s := w.hub.live[agent]
+		w.hub.waiters[waiter] = nil
+		w.hub.mu.Unlock()
+		before := w.sent("turn/start")
+		s.box.post(func() {
+			s.carry(s.m.end(endClose))
+			w.hub.give(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
+		})
+		synctest.Wait()
+		if n, status := w.sent("turn/start")-before, w.status(agent); n != 1 || status != "idle" {
+			t.Errorf("%d turns ran, and the agent is %s; want 1, idle", n, status)
+		}
+	})
+}
+
 // A summary that takes its time is waited for, and its file is private.
 func TestWorldCloseWithSummary(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
