@@ -2,7 +2,7 @@ package main
 
 // hub.go owns the table of sessions and who waits for which turn. A front
 // talks to nothing else. It hands out pointers and never calls a session under
-// its lock; opening.go makes sessions ready, slot.go has the one child.
+// its lock; opener.go makes sessions ready, slot.go has the one child.
 // Nothing in it waits on a client or on the child, except where a comment says
 // so.
 
@@ -104,23 +104,34 @@ func (h *hub) route(req turnRequest, w waiterID) {
 		return
 	}
 	s := h.findLocked(req.ref)
-	queue, looking := h.lookups[req.ref]
-	if s != nil && !looking && !req.reshapes() {
+	if s != nil && !h.lookingLocked(req.ref) && !req.reshapes() {
 		h.mu.Unlock()
 		h.give(s, req, w)
 		return
 	}
-	h.lookups[req.ref] = append(queue, lookup{req, w})
+	h.lookUpLocked(req.ref, lookup{req: req, w: w})
 	h.mu.Unlock()
-	if !looking {
-		h.goWork(func() { h.lookAll(req.ref) })
-	}
 }
 
-// lookup is a turn whose session must first be looked up on disk.
+// lookup is a turn, or a close, whose session must first be looked up on disk.
 type lookup struct {
-	req turnRequest
-	w   waiterID
+	req   turnRequest
+	w     waiterID
+	close func(closeResult, *rpcError) // nil: a turn
+}
+
+func (h *hub) lookingLocked(ref string) bool {
+	_, looking := h.lookups[ref]
+	return looking
+}
+
+// lookUpLocked has a look-up done behind those for the same id.
+func (h *hub) lookUpLocked(ref string, l lookup) {
+	looking := h.lookingLocked(ref)
+	h.lookups[ref] = append(h.lookups[ref], l)
+	if !looking {
+		h.goWorkLocked(func() { h.lookAll(ref) })
+	}
 }
 
 // lookAll routes the turns for one id in the order they came.
@@ -137,6 +148,12 @@ func (h *hub) lookAll(ref string) {
 		h.lookups[ref] = queue[1:]
 		s := h.findLocked(ref)
 		h.mu.Unlock()
+		if next.close != nil {
+			if s == nil || !h.endFor(s, next.close) {
+				next.close(h.closeRecord(ref, ""))
+			}
+			continue
+		}
 		if s != nil && next.req.reshapes() {
 			err := h.opener.vet(s.agentID, next.req)
 			if err == nil {
@@ -164,15 +181,16 @@ func (h *hub) setAside(s *session) *rpcError {
 // goWork runs f in a goroutine of the hub's, waited for by stop.
 func (h *hub) goWork(f func()) {
 	h.mu.Lock()
-	late := h.stopped
-	if !late {
-		h.work.Add(1)
-	}
-	h.mu.Unlock()
-	if late { // the child refuses everything by now: f only answers
+	defer h.mu.Unlock()
+	h.goWorkLocked(f)
+}
+
+func (h *hub) goWorkLocked(f func()) {
+	if h.stopped { // the child refuses everything by now: f only answers
 		go f()
 		return
 	}
+	h.work.Add(1)
 	go func() {
 		defer h.work.Done()
 		f()
@@ -262,9 +280,9 @@ func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 // replyRefusal is why codex-reply can't revive a session, nil if it can.
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
-	case "closed":
+	case statusClosed:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s (identity %q) is closed; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", rec.AgentID, rec.Identity, rec.AgentID), "agent_id", rec.AgentID)
-	case "broken":
+	case statusBroken:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return nil
@@ -313,14 +331,17 @@ func (h *hub) unknown(ref string) *rpcError {
 // the waiter, since the client itself timed out: the turn goes on, and what it
 // brings is kept in the session.
 func (h *hub) cancel(w waiterID, detach bool) {
-	if detach {
-		return
-	}
 	h.mu.Lock()
 	s := h.waiters[w]
-	delete(h.waiters, w)
+	if !detach {
+		delete(h.waiters, w)
+	}
 	h.mu.Unlock()
-	if s != nil {
+	switch {
+	case s == nil:
+	case detach:
+		s.detach(w)
+	default:
 		s.cancel(w)
 	}
 }
@@ -365,71 +386,6 @@ func (h *hub) askDone(id string) {
 	h.mu.Lock()
 	delete(h.asks, id)
 	h.mu.Unlock()
-}
-
-// close closes a session by agent_id, threadId or identity (one non-empty) and
-// calls done exactly once, from another goroutine.
-func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
-	h.mu.Lock()
-	s := h.names[strings.ToLower(identity)]
-	if ref != "" {
-		s = h.findLocked(ref)
-	}
-	h.mu.Unlock()
-	if s != nil && s.end(endClose, done) {
-		return
-	}
-	h.goWork(func() { done(h.closeRecord(ref, identity)) })
-}
-
-// closeRecord closes a session that isn't open here.
-func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
-	var rec *record
-	if ref != "" {
-		r, err := h.lookUp(ref)
-		if err != nil {
-			return closeResult{}, err
-		}
-		if r.Status == "" {
-			return closeResult{}, h.unknown(ref)
-		}
-		rec = r
-	} else {
-		all, err := h.book.records(0)
-		if err != nil {
-			return closeResult{}, proxyError(codeInvalidSession, err.Error())
-		}
-		for _, r := range all {
-			if strings.EqualFold(r.Identity, identity) && (rec == nil || rec.Status == "closed") {
-				rec = &r
-				if r.Status != "closed" {
-					break
-				}
-			}
-		}
-		if rec == nil {
-			return closeResult{}, proxyError(codeSessionNotFound, fmt.Sprintf("no session has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
-		}
-	}
-	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: "closed", Already: rec.Status == "closed"}
-	if res.Already {
-		return res, nil
-	}
-	if rec.BackendID != "" {
-		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
-		if err != nil {
-			return closeResult{}, heldError(err, rec.AgentID, rec.Identity, "")
-		}
-		defer lock.release()
-	}
-	rec.Status, rec.LastActive = "closed", time.Now().UTC()
-	if h.book.remembered(rec.AgentID) != nil {
-		h.book.save(rec, true)
-	} else if err := h.reg.save(*rec); err != nil {
-		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
-	}
-	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
-	return res, nil
 }
 
 // threadOf and forget keep the table in step with a session's life.
@@ -504,7 +460,7 @@ func (h *hub) viewOfRecord(r *record) sessionView {
 	v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 		StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-	v.Status, v.Interrupted, _ = h.reg.told(r)
+	v.Status, v.Interrupted, v.pid = h.reg.told(r)
 	return v
 }
 

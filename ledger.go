@@ -148,9 +148,7 @@ func (l *ledger) save(rec *record, now bool) {
 		l.reg.saveLater(*rec)
 	} else if err := l.reg.save(*rec); err != nil {
 		onDisk = false
-		l.warnSave.Do(func() {
-			l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
-		})
+		l.warnUnsaved(err)
 	}
 	l.mu.Lock()
 	if rec.Status == statusBusy || rec.Status == statusIdle {
@@ -164,6 +162,22 @@ func (l *ledger) save(rec *record, now bool) {
 	}
 	l.indexLocked()
 	l.mu.Unlock()
+}
+
+// noteTurn has the end of a turn outlive us, before the turn is answered.
+func (l *ledger) noteTurn(rec *record) {
+	if !l.cfg.persistThreads {
+		return
+	}
+	if err := l.reg.noteTurn(rec); err != nil {
+		l.warnUnsaved(err)
+	}
+}
+
+func (l *ledger) warnUnsaved(err error) {
+	l.warnSave.Do(func() {
+		l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
+	})
 }
 
 // maxKept is how many sessions that aren't on disk are remembered.

@@ -31,6 +31,7 @@ type mcpOptions struct {
 	ForwardEvents string // auto, on, off (FR-19)
 	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
 	Trace         func(dir string, rec []byte)
+	Deaf          func() // the client has closed its reading side; may be nil
 
 	// The hub. hub.go says what each of them promises.
 	submit   func(req turnRequest, w waiterID)
@@ -43,7 +44,7 @@ type mcpOptions struct {
 	// reads the disk.
 	interrupt func(ref, identity, turn string, done func(interruptResult, *rpcError))
 	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
-	approve   func(q approveQuery, done func(*rpcError))
+	approve   func(q approveQuery, done func(decision, *rpcError))
 	turn      func(ref, turn string) (keptTurn, *rpcError)
 }
 
@@ -127,6 +128,9 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		trace:  o.Trace,
 		onWriteErr: func(err error) {
 			f.Log.Warn("the client no longer reads", "err", err)
+			if o.Deaf != nil {
+				o.Deaf()
+			}
 		},
 	})
 	return f
@@ -401,7 +405,7 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	}
 	x, _ := f.scratch.Get().(*codexEvents)
 	if x == nil {
-		x = &codexEvents{send: f.p.write}
+		x = &codexEvents{send: f.sendEvent}
 	}
 	x.a, x.e = a, e
 	if c != nil {
@@ -418,6 +422,17 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 		f.scratch.Put(x)
 	}
 	return ok
+}
+
+// sendEvent writes a codex/event. The ends of items and turns, each with the
+// whole text, go past what may be dropped; but nobody reading must not make
+// memory grow, so once the budget is spent they are dropped and counted too.
+// Only answers and requests never are (FR-19.4).
+func (f *mcpFront) sendEvent(rec []byte, droppable bool) bool {
+	if !droppable && f.p.queued() >= f.p.budget {
+		return false
+	}
+	return f.p.write(rec, droppable)
 }
 
 // done implements front: the one answer to a waiter. Where its request was

@@ -1,5 +1,9 @@
 package main
 
+// mcp_test.go holds the MCP front to the protocol in both eras: handshakes,
+// batches, raw ids, bad records, cancels, the order of answers, the stream's end.
+// Its client is mcprig_test.go's.
+
 import (
 	"bufio"
 	"encoding/json"
@@ -465,7 +469,7 @@ func FuzzMCPFront(f *testing.F) {
 				return func() {}
 			},
 			turn:      func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
-			approve:   func(_ approveQuery, done func(*rpcError)) { done(nil) },
+			approve:   func(q approveQuery, done func(decision, *rpcError)) { done(q.Decision, nil) },
 			interrupt: func(_, _, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
 		})
 		got := map[string]int{}

@@ -1,5 +1,9 @@
 package main
 
+// mcptasks_test.go holds the tasks extension: who gets a task, its states and
+// their words, decisions by tasks/update, and errors in the protocol's terms. The
+// hub behind it is made of functions.
+
 import (
 	"encoding/json"
 	"fmt"
@@ -34,9 +38,9 @@ func newTaskRig(t *testing.T) *taskRig {
 			}
 			return r.turn, nil
 		}
-		o.approve = func(q approveQuery, done func(*rpcError)) {
+		o.approve = func(q approveQuery, done func(decision, *rpcError)) {
 			r.approves <- q
-			go done(nil)
+			go done(q.Decision, nil)
 		}
 		o.interrupt = func(ref, _, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- ref + " " + turn

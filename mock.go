@@ -232,6 +232,7 @@ func (m *mockServer) exit(code int) {
 // the signal and leaves its shells; INT and HUP kill both.
 func (m *mockServer) signals() {
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	mockSurviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
 	if m.old() {
 		return
 	}

@@ -65,6 +65,7 @@ func mockMCPServer(ctx context.Context, persona mockPersona, args []string, stdi
 		mcp: &mockMCP{queues: map[string]*mockQueue{}},
 	}
 	m.mcpSignals()
+	mockSurviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
 	if code, ended := m.startUp(ctx, stdin, stdout); ended {
 		return code
 	}
@@ -99,8 +100,19 @@ func mockMCPServer(ctx context.Context, persona mockPersona, args []string, stdi
 	m.turns.Wait()
 	m.peer.closeOut(mockFlush)
 	m.home.release()
+	if code == dieOfTERM {
+		code = 143
+		signal.Reset(syscall.SIGTERM)
+		if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(syscall.SIGTERM) == nil {
+			<-make(chan struct{}) // the signal is on its way
+		}
+	}
 	return code
 }
+
+// dieOfTERM stands for an exit code: the process ends by the signal, once no
+// turn can start a shell any more.
+const dieOfTERM = -15
 
 // mcpSignals: every version dies by the signal, and takes its shells along.
 func (m *mockServer) mcpSignals() {
@@ -110,11 +122,7 @@ func (m *mockServer) mcpSignals() {
 	go func() { // one for the process, ends with it
 		select {
 		case <-term:
-			m.killShells(nil)
-			signal.Reset(syscall.SIGTERM)
-			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(syscall.SIGTERM) != nil {
-				m.exit(143)
-			}
+			m.exit(dieOfTERM)
 		case <-m.done:
 		}
 	}()

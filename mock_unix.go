@@ -9,6 +9,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 )
 
@@ -22,3 +23,7 @@ func mockKillSession(cmd *exec.Cmd) {
 func mockTryLock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
+
+// mockSurviveSIGPIPE has writes to a client that is gone fail, as in Rust. Not
+// signal.Ignore, which the shells would inherit.
+func mockSurviveSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -107,12 +106,7 @@ func encodeRecord(r record) ([]byte, error) {
 	if r.Version < recordVersion {
 		r.Version = recordVersion // but a newer version's number stays with its fields
 	}
-	r.LastError = clipUTF8(r.LastError, maxRecordedErrors)
-	r.Digest.LastPrompt = clipUTF8(r.Digest.LastPrompt, maxDigestPrompt)
-	r.Digest.LastAnswer = clipUTF8(r.Digest.LastAnswer, maxDigestAnswer)
-	if n := len(r.Digest.TouchedFiles); n > maxDigestFiles {
-		r.Digest.TouchedFiles = r.Digest.TouchedFiles[n-maxDigestFiles:]
-	}
+	r = boundedRecord(r)
 	data, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encoding record of %s: %w", r.AgentID, err)
@@ -121,6 +115,17 @@ func encodeRecord(r record) ([]byte, error) {
 		return nil, fmt.Errorf("record of %s is %d bytes, more than the limit of %d; use shorter instructions or config", r.AgentID, len(data), maxRecordBytes)
 	}
 	return append(data, '\n'), nil
+}
+
+// boundedRecord has no more of the last turn than a record may.
+func boundedRecord(r record) record {
+	r.LastError = clipUTF8(r.LastError, maxRecordedErrors)
+	r.Digest.LastPrompt = clipUTF8(r.Digest.LastPrompt, maxDigestPrompt)
+	r.Digest.LastAnswer = clipUTF8(r.Digest.LastAnswer, maxDigestAnswer)
+	if n := len(r.Digest.TouchedFiles); n > maxDigestFiles {
+		r.Digest.TouchedFiles = r.Digest.TouchedFiles[n-maxDigestFiles:]
+	}
+	return r
 }
 
 // decodeRecord fails for what is no record of the session it should be of.
@@ -209,17 +214,6 @@ func withUnknown(known any, unknown map[string]json.RawMessage) ([]byte, error) 
 	}
 	data[len(data)-1] = ','
 	return append(data, rest[1:]...), nil
-}
-
-// clipUTF8 cuts to at most n bytes without cutting a character in two.
-func clipUTF8(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // Nothing that looks or sounds like something else, and no vowels, which make

@@ -71,6 +71,9 @@ func (r *registry) save(rec record) error {
 	if err := <-done; err != nil {
 		return fmt.Errorf("saving record of %s: %w", rec.AgentID, err)
 	}
+	if rec.Status != statusBusy && rec.Status != statusIdle {
+		r.dropJournal(rec.AgentID)
+	}
 	return nil
 }
 
@@ -254,6 +257,7 @@ func (r *registry) remove(seen record, keepDir bool) error {
 			return fmt.Errorf("removing the summary of %s: %w", seen.AgentID, err)
 		}
 	}
+	r.dropJournal(rec.AgentID)
 	if dir := r.turnsDir(seen.AgentID); filepath.Base(dir) != ".turns" {
 		if err := os.RemoveAll(dir); err != nil {
 			return fmt.Errorf("removing the kept turns of %s: %w", seen.AgentID, err)
@@ -343,6 +347,7 @@ func (r *registry) readRecord(agentID string) (*record, error) {
 		if len(data) > maxRecordBytes {
 			err = fmt.Errorf("it is larger than %d bytes", maxRecordBytes)
 		} else if rec, err = decodeRecord(data, agentID); err == nil {
+			r.addNote(rec)
 			return rec, nil
 		}
 		if !r.persist {

@@ -102,7 +102,8 @@ func (s *session) keep(t *turn, r *turnResult) {
 			k.Status = "interrupted"
 		}
 	}
-	s.h.kept.finish(k, t.accepted)
+	s.h.kept.finish(k, t.accepted || t.detached)
+	s.unseen = true
 	if t.req.notify != "" {
 		s.h.post.notify(s.agentID, k, t.req.notify, t.req.correlation)
 	}

@@ -144,6 +144,9 @@ func (s *session) childGone(err *backendError) {
 		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
 	}
 	s.openErr = childError("run the turn", err)
+	if err != nil && err.Death != nil {
+		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
+	}
 	if s.h.cfg.restartChild && s.thread != "" {
 		s.opening = false
 		s.carry(s.m.lost())
@@ -169,7 +172,8 @@ func (s *session) over(why ending) {
 		if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 			p.be.do(0, s.thread, command{kind: cmdUnload})
 		}
-		if s.thread != "" && (why != endFailed || p.rec.Turns > 0) {
+		known := s.thread != "" || why == endClose && p.revived && !p.adopted // it has a record, though Codex hasn't opened it yet
+		if known && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
 			s.h.book.save(&p.rec, true) // before somebody else may have the lease
 		} else {
@@ -179,13 +183,19 @@ func (s *session) over(why ending) {
 	}
 	s.h.post.ended(s.agentID)
 	s.free = true
+	for _, f := range s.keeps {
+		f()
+	}
 	s.publish()
+	if why == endFailed {
+		s.h.kept.unasked(s.agentID)
+	}
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.book.auditEnd(s, why)
 	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
 	if done.Status == "" {
-		done.Status = "closed"
+		done.Status = statusClosed
 	}
 	for _, f := range s.after {
 		f()
@@ -193,6 +203,6 @@ func (s *session) over(why ending) {
 	for _, f := range s.closers {
 		f(done, nil)
 	}
-	s.after, s.closers = nil, nil
+	s.keeps, s.after, s.closers = nil, nil, nil
 	s.settle()
 }

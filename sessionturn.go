@@ -135,19 +135,18 @@ func (s *session) answer(t *turn, r turnResult) {
 		t.accept.Stop()
 	}
 	if s.m.phase == phaseOver && !s.free {
-		s.after = append(s.after, func() {
-			s.keep(t, &r)
-			s.h.answered(w, r)
-		})
+		s.keeps = append(s.keeps, func() { s.keep(t, &r) })
+		s.after = append(s.after, func() { s.h.answered(w, r) })
 		return
 	}
-	s.publish() // whoever asks for the status next sees what the answer says
 	s.keep(t, &r)
+	s.publish() // whoever asks for the status next sees what the answer says
 	s.h.answered(w, r)
 	s.settle()
 }
 
-// finish ends a turn: answer first, then the record.
+// finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
+// answer, then the record.
 func (s *session) finish(t *turn, how finishKind) {
 	if how == finishOver && s.m.ending == endPark { // parked while this was on its way here
 		s.h.resubmit(t.req, t.waiter)
@@ -166,9 +165,10 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.denyOwn("the turn is over")
 	if t.req.source == sourceSummary {
 		s.summed(t, how)
+		s.toldStopped(t)
 		return
 	}
-	s.stopped = s.stopped || s.m.ending != endNone
+	s.stopped = s.stopped || s.m.ending != endNone && !t.done()
 	p := s.place
 	p.noteEnd(t, how, time.Now())
 	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
@@ -184,15 +184,24 @@ func (s *session) finish(t *turn, how finishKind) {
 		r.Status = statusParked
 		s.carry(s.m.end(endPark))
 		s.answer(t, r)
+		s.toldStopped(t)
 		return
 	}
+	s.h.book.noteTurn(&p.rec)
 	s.answer(t, s.result(t, how))
-	for _, stopped := range t.stoppers {
-		stopped()
-	}
+	s.toldStopped(t)
 	if s.m.phase != phaseOver {
 		s.save()
 	}
+}
+
+// toldStopped answers who waits until a turn has stopped: whichever way it went,
+// each of them once.
+func (s *session) toldStopped(t *turn) {
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
+	t.stoppers = nil
 }
 
 // save has the record written, without waiting for it.
@@ -261,11 +270,11 @@ func (s *session) statusNow() string {
 		if w := s.m.ending.status(); w != "" {
 			return w
 		}
-		return "closed"
+		return statusClosed
 	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
-		return "busy"
+		return statusBusy
 	}
-	return "idle"
+	return statusIdle
 }
 
 // publish renews what others may read of this session.
@@ -295,5 +304,9 @@ func (s *session) publish() {
 	old := s.shown.Swap(&v)
 	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) {
 		s.h.kept.poke()
+	}
+	if s.unseen {
+		s.unseen = false
+		s.h.kept.seen(s.agentID)
 	}
 }

@@ -1,8 +1,9 @@
 package main
 
-// views.go owns what is told of sessions and of the whole proxy: copies that
-// nobody changes, so that a reader never waits for a session (invariant 3).
-// The session publishes its own after every transition; the hub adds up.
+// views.go owns what is told of sessions, turns and the whole proxy, and what
+// the hub is asked for beside turns: copies that nobody changes, so that a
+// reader never waits for a session (invariant 3). The session publishes its own
+// after every transition; the hub adds up.
 
 import "time"
 
@@ -39,6 +40,7 @@ type sessionView struct {
 	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, or paused and why
 
 	implied bool // nobody asked for the identity: it may be parked
+	pid     int  // of the process that holds its identity, where it isn't open here
 }
 
 // askView is a pending approval as it is shown.
@@ -99,6 +101,9 @@ type keptTurn struct {
 	Activity string      // of an unfinished one, in words
 	Pending  []askView   // of an unfinished one
 
+	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
+	pid     int
+
 	away bool // memory has let go of the answer: its file has it
 }
 
@@ -143,7 +148,7 @@ type approveQuery struct {
 	Agent    string // agent_id or threadId
 	Ask      string // approval_id
 	Action   string // must repeat the pending approval's
-	By       string // for the audit log: agent_approve, task
+	By       string // who decides, as the audit log names it
 	Decision decision
 	Answers  map[string][]string // to questions
 	Reason   string              // of a denial

@@ -1,9 +1,10 @@
 package main
 
-// waits.go owns agent_wait: looking at sessions until a turn has ended or
-// somebody must decide something. It is level-triggered and consumes nothing:
-// it compares what is kept and shown with a number that the caller brings, so
-// a call that was lost can be made again. It never touches a session's loop.
+// waits.go owns agent_wait in the hub: looking at sessions until a turn has
+// ended or somebody must decide something; and the look-up of one agent or turn,
+// open here or not. It is level-triggered and consumes nothing: it compares what
+// is kept and shown with a number that the caller brings, so a call that was
+// lost can be made again. It never touches a session's loop.
 
 import (
 	"errors"
@@ -28,6 +29,9 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 			return
 		}
 		if r, ok := w.run(quit); ok {
+			for i := range r.Agents {
+				h.kept.fill(r.Agents[i].Turns)
+			}
 			done(r, nil)
 		}
 	})
@@ -63,7 +67,12 @@ type waiting struct {
 	q      waitQuery
 	agents []string         // agent_ids, each once
 	since  map[string]int64 // by agent_id
+
+	elsewhere bool // one of them works in another process, which tells us nothing
 }
+
+// elsewhereEvery is how often such an agent is looked at.
+const elsewhereEvery = time.Second
 
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
@@ -101,8 +110,13 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		if ready {
 			return r, true
 		}
+		var again <-chan time.Time
+		if w.elsewhere {
+			again = time.After(elsewhereEvery)
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-limit.C:
 			r, _ = w.look()
 			r.TimedOut = true
@@ -116,24 +130,26 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	}
 }
 
-// look takes everything in. What ended after the seq that it tells is left for
-// the next call: so nothing is told twice and nothing passed over.
+// look takes everything in but the answers themselves. What ended after the seq
+// that it tells is left for the next call: so nothing is told twice and nothing
+// passed over.
 func (w *waiting) look() (r waitResult, ready bool) {
-	r.Seq = w.h.kept.now()
+	whole := w.snapshot(&r)
 	with, busy, asked := 0, 0, false
-	for _, id := range w.agents {
-		a := waitAgent{View: w.h.viewOf(id)}
-		a.Turns = w.h.kept.between(id, w.since[id], r.Seq)
+	w.elsewhere = false
+	for i := range r.Agents {
+		a, id := &r.Agents[i], w.agents[i]
+		a.Turns = w.h.kept.ended(id, w.since[id], r.Seq)
 		if len(a.Turns) > 0 {
 			with++
 		}
 		if a.View.Status == statusBusy || a.View.Queued > 0 {
 			busy++
+			w.elsewhere = w.elsewhere || !a.View.Mine
 		}
 		asked = asked || len(a.View.Pending) > 0
 		// Mail that is delivered by itself becomes a turn, and that is told.
 		asked = asked || a.View.PendingMail != nil && *a.View.PendingMail > 0 && a.View.AutoMail != "on" && a.View.Status == statusIdle
-		r.Agents = append(r.Agents, a)
 	}
 	if w.q.Identity != "" {
 		n := w.unread()
@@ -141,6 +157,8 @@ func (w *waiting) look() (r waitResult, ready bool) {
 		asked = asked || n > 0
 	}
 	switch {
+	case !whole:
+		return r, false
 	case asked || busy == 0 && w.q.Identity == "":
 		return r, true
 	case w.q.Identity != "" && len(w.agents) == 0:
@@ -149,6 +167,26 @@ func (w *waiting) look() (r waitResult, ready bool) {
 		return r, with == len(w.agents)
 	}
 	return r, with > 0
+}
+
+// snapshot takes sessions and the seq as of one moment: else a session would be
+// seen to be idle whose last turn isn't told, or one to be busy with a turn that
+// is. false: a session is just telling how a turn ended, and will say so.
+func (w *waiting) snapshot(r *waitResult) (whole bool) {
+	for {
+		seq, unseen := w.h.kept.state(w.agents)
+		r.Agents = r.Agents[:0]
+		for _, id := range w.agents {
+			v := w.h.viewOf(id)
+			if !v.Mine { // what it ended before it stood so
+				w.h.kept.load(id)
+			}
+			r.Agents = append(r.Agents, waitAgent{View: v})
+		}
+		if r.Seq = w.h.kept.now(); r.Seq == seq {
+			return !unseen
+		}
+	}
 }
 
 // unread counts the mail of the identity that is waited for. An unchanged inbox
@@ -170,6 +208,7 @@ func (h *hub) agentOf(ref string) (string, *rpcError) {
 	if s != nil {
 		return s.agentID, nil
 	}
+	<-h.marked // else a turn of a process that just died may look as if it ran
 	agentID := ref
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
@@ -194,8 +233,7 @@ func (h *hub) viewOf(agentID string) sessionView {
 	return sessionView{AgentID: agentID, Backend: "codex", Team: h.cfg.team, Status: statusClosed}
 }
 
-// turn is one kept turn of an agent_id or threadId. One whose process died
-// before it ended is told as failed, not passed over. It may read the disk.
+// turn is one kept turn of an agent_id or threadId. It may read the disk.
 func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	agentID, err := h.agentOf(ref)
 	if err != nil {
@@ -208,20 +246,14 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	if t.finished() {
 		return *t, nil
 	}
-	v := h.viewOf(agentID)
-	switch {
-	case v.Mine:
-		t.Activity, t.Pending = v.Activity, v.Pending
-		if t.Status == "queued" {
-			t.Activity, t.Pending = "waiting for its turn", nil
-		}
-		return *t, nil
-	case v.Status == statusBusy: // another process has the session
+	if t.process != h.kept.began {
 		t.Activity = "working in another process"
 		return *t, nil
 	}
-	t.Status, t.Lost, t.Updated = "failed", true, time.Now()
-	t.Result = &turnResult{AgentID: agentID, TurnID: turnID, Identity: t.Identity, Team: h.cfg.team, Status: v.Status, TurnStatus: "interrupted",
-		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", agentID), "agent_id", agentID)}
+	v := h.viewOf(agentID)
+	t.Activity, t.Pending = v.Activity, v.Pending
+	if t.Status == "queued" {
+		t.Activity, t.Pending = "waiting for its turn", nil
+	}
 	return *t, nil
 }
