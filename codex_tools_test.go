@@ -19,7 +19,9 @@ while read -r line; do
 	case "$line" in
 	*'"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
 	*'"tools/list"'*) r='{"tools":[{"name":"atm_send","description":"d","inputSchema":{"type":"object","properties":{}}}]}' ;;
-	*'"tools/call"'*) r='{"content":[{"type":"text","text":"'"$* ATM_HOME=$ATM_HOME in $(basename "$(pwd)")"'"}]}' ;;
+	*'"tools/call"'*)
+		echo "$*" >> "$ATM_HOME/called"
+		r='{"content":[{"type":"text","text":"'"$* ATM_HOME=$ATM_HOME in $(basename "$(pwd)")"'"}]}' ;;
 	*) continue ;;
 	esac
 	printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
@@ -85,6 +87,17 @@ func TestCodexAgentTools(t *testing.T) {
 							called(r, "bob-"+approval, stringField(r, "structuredContent", "agent_id"))
 						}
 						called(w.tool("codex", "agent_id", agent, "prompt", "CALLMCP atm atm_send {}").ok(t), "codex", agent)
+
+						// A subagent has a server of its own, which acts as the parent.
+						r := w.tool("codex", "prompt", `CALL spawn_agent {"message":"CALLMCP atm atm_send {}","task_name":"a1"}`, "identity", "parent", "sandbox", "read-only",
+							"config", map[string]any{"features": map[string]any{"multi_agent": true, "collab": true}}).ok(t)
+						line := "--identity parent --agent " + stringField(r, "structuredContent", "agent_id") + "\n"
+						if !poll(waitLimit(t), func() bool {
+							log, _ := os.ReadFile(filepath.Join(l.home, "atm", "called")) // not there yet
+							return strings.HasSuffix(string(log), line)
+						}) {
+							t.Errorf("the subagent's call never came; %s", r)
+						}
 					})
 				})
 			}
