@@ -126,6 +126,7 @@ func (l *codexLab) inProcess(settings map[string]string, f func(w *world)) {
 		return codexSpawner(cfg, w.hub.log, nil)(ctx, gone)
 	}
 	defer down()
+	w.hub.agentTool, w.hub.agentSpecs = nil, nil // until the test gives them
 	w.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"world","version":"1"}}`).ok(t)
 	f(w)
 }

@@ -177,6 +177,7 @@ func TestWorldWaysOfTools(t *testing.T) {
 	})
 	t.Run("without tools", func(t *testing.T) {
 		inWorld(t, nil, `{}`, func(w *world) {
+			w.hub.agentTool, w.hub.agentSpecs = nil, nil
 			agent := w.agent("hello")
 			if o := last(t, w, "thread/start"); o != (opened{}) {
 				t.Errorf("start: %+v", o)
