@@ -110,6 +110,7 @@ type config struct {
 	identityExplicit                      bool    // by --identity: a conflict is an error, not the next suffix
 	resume                                *string // --resume: the session to continue, "" for the newest of identity
 	coreTeam, coreIdentity                string
+	namedFile                             string   // the file of --config or ATM_CONFIG, "" for none
 	files                                 []string // the configuration files that were read, lowest layer first
 	warnings                              []string
 	origin                                map[string]origin // by key; roles.<name>.<key>; core.<key>

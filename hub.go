@@ -32,11 +32,16 @@ type hub struct {
 	opener  opener
 	resume  resumption
 	started time.Time
-	waiting atomic.Int64   // letters in all sessions' postboxes
-	marked  chan struct{}  // closed when sessions of dead processes are marked
-	work    sync.WaitGroup // opening and reopening sessions, look-ups
-	life    context.Context
-	endLife context.CancelFunc
+	// The tools of the agents themselves, set by the composition root: without
+	// agentTool agents have none and are told of none.
+	agentTool  agentToolFunc
+	agentSpecs []clientTool
+	toolServer toolServerEntry
+	waiting    atomic.Int64   // letters in all sessions' postboxes
+	marked     chan struct{}  // closed when sessions of dead processes are marked
+	work       sync.WaitGroup // opening and reopening sessions, look-ups
+	life       context.Context
+	endLife    context.CancelFunc
 
 	mu       sync.Mutex            // guards the fields below
 	live     map[string]*session   // by agent_id

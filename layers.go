@@ -71,7 +71,7 @@ func configFiles(c *config, env func(string) string, fl flagValues) []configFile
 	if path := nearestProjectFile(start); path != "" {
 		files = append(files, configFile{layer: layerProject, path: path})
 	}
-	if named.path != "" {
+	if c.namedFile = named.path; named.path != "" {
 		files = append(files, named)
 	}
 	return files

@@ -213,6 +213,7 @@ func mockAppServer(ctx context.Context, persona mockPersona, overrides, args []s
 	close(m.done)
 	if code == 0 {
 		m.killShells(nil)
+		m.stopServers(nil)
 		m.turns.Wait()
 	}
 	m.peer.closeOut(mockFlush)

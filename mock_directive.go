@@ -37,6 +37,8 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"ASK":               askDirective,
 		"MCPASK":            mcpAskDirective,
 		"TOOL":              toolDirective,
+		"TOOLS":             toolsDirective,
+		"MCPTOOL":           mcpToolDirective,
 		"SUBAGENT":          subagentDirective,
 		"FAIL":              failDirective,
 		"NOTLOGGEDIN": func(t *mockTurn, _ string) mockEnd {
@@ -270,7 +272,7 @@ func toolDirective(t *mockTurn, arg string) mockEnd {
 func subagentDirective(t *mockTurn, arg string) mockEnd {
 	m := t.m
 	prompt := strings.ReplaceAll(arg, " ;; ", "\n")
-	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true}
+	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true, servers: t.th.servers}
 	t.toolBegins()
 	v2 := m.new() && (strings.HasPrefix(t.settings.Model, "gpt-6") || strings.HasPrefix(t.settings.Model, "gpt-5.6"))
 	activity := func(t *mockTurn, id, kind string) map[string]any {

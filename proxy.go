@@ -133,6 +133,7 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace)
+	h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
 	return h, audit
 }
 

@@ -59,6 +59,7 @@ type record struct {
 	Interrupted    bool            `json:"interrupted"`
 	Tag            string          `json:"tag,omitempty"`
 	Role           string          `json:"role,omitempty"`
+	Tools          string          `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
 	AgentName      string          `json:"agent_name,omitempty"`
 	AgentSource    string          `json:"agent_source,omitempty"`
 	Settings       recordSettings  `json:"settings"`

@@ -81,6 +81,9 @@ type session struct {
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
+	calls  agentCalls
+	acting actingTurn // the newest turn, for the tools the agent calls
+
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
 
@@ -221,6 +224,8 @@ func late(be backend, e *event) {
 		be.do(0, e.thread, command{kind: cmdUnload})
 	case e.kind == evAsk && e.ask != nil:
 		be.do(0, e.thread, command{kind: cmdAnswer, ask: e.ask.id, decision: deny})
+	case e.kind == evTool && e.tool != nil:
+		be.do(0, e.thread, command{kind: cmdToolResult, ask: e.tool.id, text: "the session has ended, so " + e.tool.name + " was not done"})
 	}
 }
 
@@ -310,7 +315,9 @@ func (s *session) take(e *event, now time.Time) {
 		}
 	case evGone:
 		s.childGone(e.err)
-	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
+	case evTool:
+		s.called(e)
+	case evItem, evDelta, evPlan, evDiff, evNotice, evSubthread, evRaw:
 	}
 }
 

@@ -20,6 +20,7 @@ func (s *session) start(t *turn) {
 	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
+	s.acting = actingTurn{t.req.correlation, t.req.source == sourceMail}
 	if t.limit != nil {
 		t.limit.Stop()
 	}
@@ -47,7 +48,7 @@ func (s *session) checkTime(t *turn) {
 		return
 	}
 	now := time.Now()
-	why, next := s.clock.overdue(t, len(s.asks.pending) > 0, now)
+	why, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
 	if why == "" {
 		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
 		return
