@@ -261,10 +261,6 @@ func notInitialized(method string) *rpcError {
 		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
 }
 
-func badParams(format string, args ...any) *rpcError {
-	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
-}
-
 func noMethod(what string) *rpcError {
 	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
 }

@@ -20,25 +20,6 @@ type tool struct {
 	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
 }
 
-// toolHints are honest: Claude Code runs tools in parallel that only read,
-// and asks its user about those that destroy.
-type toolHints struct {
-	ReadOnly    bool `json:"readOnlyHint"`
-	Destructive bool `json:"destructiveHint"`
-	Idempotent  bool `json:"idempotentHint"`
-	OpenWorld   bool `json:"openWorldHint"`
-}
-
-// argSpec is one argument: its schema and its check come from the same line.
-type argSpec struct {
-	name     string
-	kind     string // string, object, number, integer, boolean, array (of strings)
-	text     string
-	enum     []string
-	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
-	above    bool    // min itself is refused
-}
-
 // The three names of a session. threadId is what callers of the removed
 // `codex mcp-server` kept, conversationId what they kept before that.
 func refArgs(what string) []argSpec {
@@ -316,45 +297,7 @@ func toolList(tools []tool) json.RawMessage {
 	out := make([]listed, 0, len(tools))
 	for i := range tools {
 		t := &tools[i]
-		out = append(out, listed{t.name, t.title, t.description, t.inputSchema(), json.RawMessage(t.output), t.hints})
+		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required), json.RawMessage(t.output), t.hints})
 	}
 	return toJSON(out)
-}
-
-// inputSchema writes the arguments in the table's order, which a Go map would
-// lose.
-func (t *tool) inputSchema() json.RawMessage {
-	b := []byte(`{"type":"object","properties":{`)
-	for i, a := range t.args {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, a.name), ':')
-		schema := struct {
-			Type     string          `json:"type"`
-			Text     string          `json:"description"`
-			Enum     []string        `json:"enum,omitempty"`
-			Min      *float64        `json:"minimum,omitempty"`
-			Above    *float64        `json:"exclusiveMinimum,omitempty"`
-			Max      float64         `json:"maximum,omitempty"`
-			Items    json.RawMessage `json:"items,omitempty"`
-			MinItems float64         `json:"minItems,omitempty"`
-			MaxItems float64         `json:"maxItems,omitempty"`
-			Open     bool            `json:"additionalProperties,omitempty"`
-		}{Type: a.kind, Text: a.text, Enum: a.enum, Open: a.kind == "object"}
-		switch {
-		case a.kind == "array":
-			schema.Items, schema.MinItems, schema.MaxItems = json.RawMessage(`{"type":"string"}`), a.min, a.max
-		case a.max != 0 && a.above:
-			schema.Above, schema.Max = &a.min, a.max
-		case a.max != 0:
-			schema.Min, schema.Max = &a.min, a.max
-		}
-		b = append(b, toJSON(schema)...)
-	}
-	b = append(b, `},`...)
-	if len(t.required) > 0 {
-		b = append(append(append(b, `"required":`...), toJSON(t.required)...), ',')
-	}
-	return append(b, `"additionalProperties":false}`...)
 }
