@@ -84,11 +84,21 @@ func (a toolArgs) reference() (string, *rpcError) {
 
 // runs reads what both tools that run a turn take. A background turn has no
 // request that its approvals could be put before: its caller decides them.
-func (a toolArgs) runs(req *turnRequest) {
+func (a toolArgs) runs(req *turnRequest) *rpcError {
 	req.timeout = a.secs("timeout_secs")
 	if a.yes("background") {
 		req.background, req.approvals = true, "caller"
 	}
+	if req.notify = strings.TrimSpace(a.str("notify")); !a.has("notify") {
+		return nil
+	}
+	switch {
+	case req.notify == "":
+		return invalidSession("notify is empty: name the member who is mailed the answer, or leave it out")
+	case !req.background:
+		return invalidSession("notify %q is of a background turn: give background: true too, or leave notify out and wait for the answer", cutName(req.notify))
+	}
+	return nil
 }
 
 // readCodex turns the arguments of codex into a request; file is the agent
@@ -102,7 +112,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 			CompactPrompt: a.str("compact-prompt"),
 		},
 	}
-	a.runs(&req)
+	if e = a.runs(&req); e != nil {
+		return req, "", e
+	}
 	if req.ref, e = a.reference(); e != nil {
 		return req, "", e
 	}
@@ -123,6 +135,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 		req.mode, req.run = modeRevive, a.has("prompt")
 	}
 	if !req.run { // nothing to do in the background: reopening is answered at once anyway
+		if req.notify != "" {
+			return req, "", invalidSession("notify %q is of a turn, and without prompt none runs", cutName(req.notify))
+		}
 		req.background, req.approvals = false, ""
 	}
 	if a.has("identity") {
@@ -207,9 +222,10 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 
 func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
-	a.runs(&req)
-	var e *rpcError
-	req.ref, e = a.reference()
+	e := a.runs(&req)
+	if e == nil {
+		req.ref, e = a.reference()
+	}
 	switch {
 	case e != nil:
 	case req.ref == "":

@@ -84,6 +84,7 @@ type turnRequest struct {
 	task       bool   // kept as an MCP task
 	handle     string // the hub's name for a background turn
 	approvals  string // who can be asked: client, caller, "" for nobody
+	notify     string // the member who is mailed its result, "" for nobody
 }
 
 // reshapes reports a request that changes what its session is, beside
