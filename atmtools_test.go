@@ -342,7 +342,7 @@ func TestAtmReadShows(t *testing.T) {
 func TestAtmReadIsBounded(t *testing.T) {
 	l := newAtmLab(t, nil)
 	var all []string
-	for i, size := range []int{200 << 10, 30 << 10, 30 << 10, 30 << 10, 2 << 20, 1} {
+	for i, size := range []int{200 << 10, 30 << 10, 30 << 10, 30 << 10, 1<<20 + 10, 1} {
 		all = append(all, fmt.Sprintf(`{"from":"x","text":"%d%s","timestamp":"2026-11-21T09:00:0%dZ","message_id":"m%d"}`, i, strings.Repeat("é", size/2), i, i))
 	}
 	l.inboxText("codex", "["+strings.Join(all, ",")+"]")
@@ -361,7 +361,7 @@ func TestAtmReadIsBounded(t *testing.T) {
 				if len(m.Message) > maxMailText+300 {
 					t.Errorf("%d bytes returned", len(m.Message))
 				}
-				mustContain(t, m.Message[maxMailText-2:], "[message cut: its last 1048578 of 2097153 bytes are left out; the whole is in "+filepath.Join(l.root, "crew", "inboxes", "codex.json"))
+				mustContain(t, m.Message[maxMailText-2:], "[message cut: its last 12 of 1048587 bytes are left out; the whole is in "+filepath.Join(l.root, "crew", "inboxes", "codex.json"))
 			case strings.Contains(m.Message, "cut"):
 				t.Errorf("%s is cut", m.ID)
 			}
