@@ -28,6 +28,7 @@ type hub struct {
 	child   childSlot
 	book    *ledger
 	kept    *keptTurns
+	post    *post
 	opener  opener
 	resume  resumption
 	started time.Time
@@ -60,6 +61,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.kept = newKeptTurns(reg, log)
+	h.post = newPost(h)
 	h.child.restart, h.child.log = cfg.restartChild, log
 	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
@@ -297,7 +299,7 @@ func (h *hub) unknown(ref string) *rpcError {
 	}
 	msg := fmt.Sprintf("no session has the id %q", ref)
 	if near := nearest(ref, known); near != "" {
-		msg += fmt.Sprintf("; did you mean %q?", near)
+		return proxyError(codeSessionNotFound, fmt.Sprintf("%s; did you mean %q? agent_sessions lists them, codex {prompt} starts a new one", msg, near), "agent_id", ref)
 	} else if len(known) > 0 {
 		msg += "; the newest are " + strings.Join(known[:min(3, len(known))], ", ")
 	} else {
@@ -530,6 +532,7 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
+	h.post.start()
 	h.goWork(func() {
 		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {

@@ -252,7 +252,7 @@ func TestWaitForMail(t *testing.T) {
 				res.Agents = append(res.Agents, waitAgent{View: sessionView{AgentID: "codex:ab12", Identity: "ann", Status: "idle", AutoMail: "on", PendingMail: &three}})
 			}
 			if q.Identity != "" {
-				res.Agents = append(res.Agents, waitAgent{View: sessionView{Identity: q.Identity, PendingMail: map[bool]*int{true: &none, false: &three}[q.Identity == "nobody"]}})
+				res.Unread = map[bool]*int{true: &none, false: &three}[q.Identity == "nobody"]
 			}
 			go done(res, nil)
 			return func() {}
@@ -263,14 +263,14 @@ func TestWaitForMail(t *testing.T) {
 	if q := <-queries; q.Identity != "team-lead" || len(q.Agents) != 0 {
 		t.Errorf("%+v", q)
 	}
-	mustContain(t, string(result), "Unread messages of team-lead: 3.", `"pending_mail":3`)
+	mustContain(t, string(result), "Unread messages of team-lead: 3.", `"unread":3`, `"agents":[]`)
 	mustContain(t, stringField(result, "structuredContent", "next"), `atm_read {"identity": "team-lead"}`, "agent_wait again with since 9")
 
 	result = resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"agent_id":"codex:ab12","identity":"nobody"}`)))
 	if q := <-queries; q.Identity != "nobody" || len(q.Agents) != 1 {
 		t.Errorf("%+v", q)
 	}
-	mustContain(t, string(result), `"auto_mail":"on"`)
+	mustContain(t, string(result), `"auto_mail":"on"`, `"unread":0`)
 	if rawField(result, "structuredContent", "next") != nil { // its mail is delivered to it
 		t.Errorf("%s", result)
 	}

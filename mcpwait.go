@@ -82,7 +82,7 @@ func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
 			f.fail(c, e)
 			return
 		}
-		f.finish(c, f.waitAnswer(&r, waitBudget, c.modern), nil)
+		f.finish(c, f.waitAnswer(&r, q.Identity, waitBudget, c.modern), nil)
 	}))
 }
 
@@ -140,7 +140,7 @@ func (w *turnWait) look(r waitResult) {
 	}
 	agent.Turns = []keptTurn{k}
 	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-	w.f.finish(w.c, w.f.waitAnswer(&r, 0, w.c.modern), nil)
+	w.f.finish(w.c, w.f.waitAnswer(&r, "", 0, w.c.modern), nil)
 }
 
 // doings says in words what the agents that refs name are doing.
@@ -228,9 +228,10 @@ type agentShown struct {
 	Pending   []askShown  `json:"pending_approvals"`
 }
 
-// waitAnswer is agent_wait's result. Answers that are more than budget together
+// waitAnswer is agent_wait's result; identity is whose mail was waited for.
+// Answers that are more than budget together
 // are cut, the longest first; budget 0 cuts none.
-func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMessage {
+func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern bool) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
 	for i := range r.Agents {
@@ -255,7 +256,14 @@ func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMe
 	for i := range agents {
 		texts = append(texts, agents[i].text())
 	}
-	next := nextStep(r.Seq, agents)
+	mailed := ""
+	if r.Unread != nil {
+		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", identity, *r.Unread))
+		if *r.Unread > 0 {
+			mailed = identity
+		}
+	}
+	next := nextStep(r.Seq, agents, mailed)
 	if next != "" {
 		texts = append(texts, next)
 	}
@@ -263,8 +271,9 @@ func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMe
 		Seq      int64        `json:"seq"`
 		TimedOut bool         `json:"timed_out,omitempty"`
 		Next     string       `json:"next,omitempty"`
+		Unread   *int         `json:"unread,omitempty"`
 		Agents   []agentShown `json:"agents"`
-	}{r.Seq, r.TimedOut, next, agents}, strings.Join(texts, "\n\n"))
+	}{r.Seq, r.TimedOut, next, r.Unread, agents}, strings.Join(texts, "\n\n"))
 }
 
 // wholeUpTo is the size up to which texts stay whole if all of them together
@@ -292,9 +301,10 @@ func (t *turnShown) cut(agentID string, n int) {
 	t.Content = fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
 }
 
-// nextStep is one hint for a model that sees nothing but the structure.
-func nextStep(seq int64, agents []agentShown) string {
-	asked, working, mailed := false, false, ""
+// nextStep is one hint for a model that sees nothing but the structure. mailed
+// is the name whose unread mail was waited for.
+func nextStep(seq int64, agents []agentShown, mailed string) string {
+	asked, working := false, false
 	for i := range agents {
 		a := &agents[i]
 		asked = asked || len(a.Pending) > 0
@@ -321,10 +331,6 @@ func (a *agentShown) mailWaits() bool { return a.Mail != nil && *a.Mail > 0 && a
 // text tells the same in words.
 func (a *agentShown) text() string {
 	var b strings.Builder
-	if a.AgentID == "" && a.Mail != nil { // a name that is waited for and is no agent's
-		fmt.Fprintf(&b, "Unread messages of %s: %d.", a.Identity, *a.Mail)
-		return b.String()
-	}
 	fmt.Fprintf(&b, "Agent %s, identity %s, is %s", a.AgentID, a.Identity, a.Status)
 	if a.Activity != "" {
 		b.WriteString(": " + a.Activity)

@@ -247,6 +247,7 @@ const (
 		`"seq":{"type":"integer","description":"For since of the next agent_wait"},` +
 		`"timed_out":{"type":"boolean","description":"The time was over before what was waited for"},` +
 		`"next":{"type":"string","description":"What to do now"},` +
+		`"unread":{"type":"integer","description":"Unread messages of the identity that was waited for"},` +
 		`"agents":{"type":"array","items":{"type":"object","properties":{` +
 		`"agent_id":{"type":"string"},"threadId":{"type":"string"},"identity":{"type":"string"},"status":{"type":"string"},` +
 		`"activity":{"type":"string","description":"What it is doing"},"turn_source":{"type":"string","description":"Who wanted the running turn"},` +
@@ -296,7 +297,7 @@ const (
 		`"pending_mail":{"anyOf":[{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents open here; null where there is no mail"},` +
 		errorSchema + `}}`
 
-	// An agent's mail; in agent_wait also that of a name which is no agent's.
+	// An agent's mail.
 	mailProps = `"pending_mail":{"type":"integer","description":"Unread messages"},` +
 		`"auto_mail":{"type":"string","description":"Whether mail starts turns: on, off, or paused and why"}`
 

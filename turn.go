@@ -83,8 +83,8 @@ type turnRequest struct {
 	background bool
 	task       bool   // kept as an MCP task
 	handle     string // the hub's name for a background turn
+	notify     string // member who is mailed what a background turn brings, "" for none
 	approvals  string // who can be asked: client, caller, "" for nobody
-	notify     string // the member who is mailed its result, "" for nobody
 }
 
 // reshapes reports a request that changes what its session is, beside

@@ -35,8 +35,8 @@ type sessionView struct {
 
 	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
 
-	PendingMail *int   `json:"pending_mail,omitempty"` // unread messages; nil: there is no mail, or it isn't known yet
-	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, or paused: and why
+	PendingMail *int   `json:"pending_mail,omitempty"` // unread; nil where there is no mail
+	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, or paused and why
 
 	implied bool // nobody asked for the identity: it may be parked
 }
@@ -64,13 +64,12 @@ type statusView struct {
 	Uptime       time.Duration
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
+	PendingMail  *int              // of all agents open here; nil where there is no mail
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
 
 	// Events of the child that sessions have not taken in, of how many there
 	// may be.
 	EventsWaiting, EventsLimit int64
-
-	PendingMail *int // unread messages of all agents open here; nil: there is no mail
 }
 
 // closeResult is what agent_close tells.
@@ -108,17 +107,20 @@ func (k *keptTurn) finished() bool { return k.Result != nil }
 
 // waitQuery is what agent_wait waits for.
 type waitQuery struct {
-	Agents   []string // agent_ids or threadIds
-	Identity string   // whose new mail ends the waiting too; "" for nobody's
-	Since    int64    // turns that ended after it; 0: each agent's newest turn
-	All      bool
-	Timeout  time.Duration
+	Agents  []string // agent_ids or threadIds
+	Since   int64    // turns that ended after it; 0: each agent's newest turn
+	All     bool
+	Timeout time.Duration
+	// Identity waits for unread mail of a member of the team, with or without
+	// agents.
+	Identity string
 }
 
 // waitResult is what it tells: everything newer, and what each is doing.
 type waitResult struct {
 	Seq      int64 // for the next since
 	TimedOut bool
+	Unread   *int // mail of the identity that was asked for
 	Agents   []waitAgent
 }
 
