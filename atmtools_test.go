@@ -233,7 +233,7 @@ func TestAtmBroadcast(t *testing.T) {
 		len(got.Failed) != 2 || got.Failed[0].To != "a.b@crew" || got.Failed[1].To != "stuck@crew" || got.Failed[0].Error == "" || got.Failed[1].Error == "" {
 		t.Errorf("%s", raw)
 	}
-	mustContain(t, text, "Sent to 2 of 4 members of team crew.", "Not to a.b@crew: ", "Not to stuck@crew: ")
+	mustContain(t, text, "Sent to 2 of 4 members of team crew: team-lead, arch-ctm.", "Not to a.b@crew: ", "Not to stuck@crew: ")
 	for i, member := range []string{"team-lead", "arch-ctm"} {
 		if m := l.mail("crew", member); len(m) != 1 || m[0]["text"] != "all hands" || m[0]["summary"] != "s" || m[0]["message_id"] != got.Sent[i].ID {
 			t.Errorf("%s: %v", member, m)
