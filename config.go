@@ -401,7 +401,7 @@ func (c *config) list() []shownSetting {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
-		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], "mail"})
+		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], ""})
 	}
 	for _, t := range []struct {
 		name string
@@ -409,7 +409,7 @@ func (c *config) list() []shownSetting {
 	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
 		for _, name := range slices.Sorted(maps.Keys(t.of)) {
 			key := "[" + t.name + "]." + name
-			all = append(all, shownSetting{key, t.of[name], c.origin[key], "mail"})
+			all = append(all, shownSetting{key, t.of[name], c.origin[key], ""})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {

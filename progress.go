@@ -228,5 +228,3 @@ func doingItem(b *itemBody, started bool) string {
 
 // quoted shows a command on one line.
 func quoted(s string) string { return "`" + shorten(oneLine(shorten(s, 400)), 80) + "`" }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
