@@ -79,6 +79,8 @@ type session struct {
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
+	mail mailPump
+
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
 
@@ -113,6 +115,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 		if req.run {
 			s.h.kept.asked(s.agentID)
 			s.byCaller = req.background
+			s.mailResumes()
 		}
 		s.carry(s.m.submit(t))
 		s.accept(t)
@@ -159,7 +162,9 @@ func (s *session) loop() {
 				return
 			}
 		}
+		s.yieldMail()
 		s.carry(s.m.advance())
+		s.fetchMail()
 		if s.m.phase == phaseOpening && !s.opening && len(s.m.queue) > 0 {
 			s.opening = true
 			s.h.goWork(func() { s.h.opener.reopen(s) })
@@ -275,6 +280,7 @@ func (s *session) take(e *event, now time.Time) {
 			if cur != nil {
 				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
 			}
+			s.mailTaken(cur)
 			s.carry(s.m.started(e.turn))
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
@@ -282,6 +288,9 @@ func (s *session) take(e *event, now time.Time) {
 		}
 	case evEnded:
 		if e.thread == s.thread {
+			if s.m.adrift && e.turn != "" { // the start that had no answer ran all the same
+				s.mailTaken(cur)
+			}
 			s.carry(s.m.ended(e.turn))
 			if e.spent {
 				s.m.spent() // the next turn opens the thread again, or one in its place
@@ -326,6 +335,7 @@ func (s *session) threadOpened(e *event) {
 	}
 	p.rec.Status, p.rec.Interrupted = "idle", false
 	s.m.opened()
+	s.openMail()
 	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it
 		return

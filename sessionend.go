@@ -161,6 +161,7 @@ func (s *session) childGone(err *backendError) {
 func (s *session) over(why ending) {
 	s.denyAll("the session ended")
 	s.clock.over()
+	s.closeMail()
 	p := s.place
 	if p != nil {
 		if s.thread != "" && (why == endClose || why == endBroken) {

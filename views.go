@@ -35,6 +35,9 @@ type sessionView struct {
 
 	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
 
+	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
+
 	implied bool // nobody asked for the identity: it may be parked
 }
 
@@ -62,6 +65,8 @@ type statusView struct {
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
+
+	PendingMail *int // of all that are open here; nil without a team
 
 	// Events of the child that sessions have not taken in, of how many there
 	// may be.
