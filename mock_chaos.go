@@ -52,6 +52,8 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"ON_MAIL":          onMailDirective,
 		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
+		"REFUSE":           func(t *mockTurn, a string) mockEnd { return dropDirective(t, "refuse "+a) },
+		"MUTE":             func(t *mockTurn, a string) mockEnd { return dropDirective(t, "mute "+a) },
 		"GATE":             gateDirective,
 		"FLOOD":            floodDirective,
 		"UNKNOWN":          unknownDirective,
@@ -379,7 +381,8 @@ func stallDirective(t *mockTurn, _ string) mockEnd {
 	return gone
 }
 
-// dropDirective makes the next request of a method vanish.
+// dropDirective makes the next request of a method vanish; with REFUSE it is
+// refused, with MUTE turn/start it is carried out and not answered.
 func dropDirective(t *mockTurn, method string) mockEnd {
 	t.m.mu.Lock()
 	t.m.drop[method]++

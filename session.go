@@ -256,6 +256,9 @@ func (s *session) take(e *event, now time.Time) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
+	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" { // as good as turn/start's answer, which may be lost
+		s.mailTaken(cur)
+	}
 	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
 		s.tell(e, cur)
 	}
