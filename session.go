@@ -257,7 +257,7 @@ func (s *session) take(e *event, now time.Time) {
 		cur.run.take(e, now)
 	}
 	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" { // as good as turn/start's answer, which may be lost
-		s.mailTaken(cur)
+		s.mailTaken(cur, e.turn)
 	}
 	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
 		s.tell(e, cur)
@@ -283,7 +283,7 @@ func (s *session) take(e *event, now time.Time) {
 			if cur != nil {
 				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
 			}
-			s.mailTaken(cur)
+			s.mailTaken(cur, e.turn)
 			s.carry(s.m.started(e.turn))
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
@@ -292,7 +292,7 @@ func (s *session) take(e *event, now time.Time) {
 	case evEnded:
 		if e.thread == s.thread {
 			if s.m.adrift && e.turn != "" { // the start that had no answer ran all the same
-				s.mailTaken(cur)
+				s.mailTaken(cur, e.turn)
 			}
 			s.carry(s.m.ended(e.turn))
 			if e.spent {

@@ -208,7 +208,7 @@ func (s *session) yieldMail() {
 }
 
 // mailTaken: Codex has the turn. Only now are its messages acknowledged (FR-8.6).
-func (s *session) mailTaken(t *turn) {
+func (s *session) mailTaken(t *turn, id string) {
 	if t == nil || t.req.mail == nil || t.req.mail.taken {
 		return
 	}
@@ -219,7 +219,7 @@ func (s *session) mailTaken(t *turn) {
 	p.hour = append(slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour }), now)
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
-	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", t.id, "correlation", t.req.correlation)
+	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation", t.req.correlation)
 }
 
 // mailEnded: a mail turn has left the machine.

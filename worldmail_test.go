@@ -107,7 +107,9 @@ func deliveredIn(log []byte) string {
 // ann starts an agent of that name, whose mail turns do what it says.
 func (w *world) ann(onMail string) string {
 	w.t.Helper()
-	return stringField(w.tool("codex", "identity", "ann", "prompt", onMail+"SAY hello").ok(w.t), "structuredContent", "agent_id")
+	agent := stringField(w.tool("codex", "identity", "ann", "prompt", onMail+"SAY hello").ok(w.t), "structuredContent", "agent_id")
+	synctest.Wait() // and its look for mail after the turn
+	return agent
 }
 
 // after lets the clock run, and then everything that it set off.
@@ -173,6 +175,7 @@ func TestWorldMailWaitsForClients(t *testing.T) {
 		gate := filepath.Join(t.TempDir(), "gate")
 		first := w.tool("codex-reply", "agent_id", agent, "prompt", "GATE "+gate+"\nSAY first")
 		second := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY second")
+		synctest.Wait()
 		w.mail("ann", mailMessage{Text: "one"})
 		w.after(time.Minute)
 		w.wantMail("one", "")
