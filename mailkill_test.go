@@ -29,8 +29,13 @@ type mailVictim struct {
 }
 
 func startMailVictim(t *testing.T, env []string) *mailVictim {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestMailVictimProcess$")
-	cmd.Env = append(os.Environ(), append(env, "MAIL_VICTIM=1")...)
+	t.Helper()
+	path, err := exec.LookPath("atm-agent-mcp") // testscript.Main made it, and codex beside it
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "serve", "--log-level", "error")
+	cmd.Env = append(os.Environ(), env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -74,14 +79,6 @@ func (v *mailVictim) request(method string, params any) json.RawMessage {
 func (v *mailVictim) tool(name string, args map[string]any) json.RawMessage {
 	v.t.Helper()
 	return v.request("tools/call", map[string]any{"name": name, "arguments": args})
-}
-
-// TestMailVictimProcess is no test but the process that TestMailDeliveryKill kills.
-func TestMailVictimProcess(t *testing.T) {
-	if os.Getenv("MAIL_VICTIM") == "" {
-		t.Skip("run by TestMailDeliveryKill")
-	}
-	os.Exit(run(t.Context(), []string{"serve", "--codex-bin", "mock", "--log-level", "error"}, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // TestMailDeliveryKill: kill -9 after a number of records that goes through all of
