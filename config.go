@@ -136,8 +136,9 @@ func defaultConfig() *config {
 	}
 }
 
-// loadConfig reads all layers. An error is only for what must end the program; see flagError.
-func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, error) {
+// loadConfig reads all layers. An error is only for what must end the program; see flagError. environ, where it is
+// given, is what os.Environ says, so that a misspelt variable is told too.
+func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...string) (*config, error) {
 	c := defaultConfig()
 	c.resume = fl.resume
 	var err error
@@ -150,6 +151,7 @@ func loadConfig(env func(string) string, cwd string, fl flagValues) (*config, er
 		}
 	}
 	c.readVariables(env)
+	c.strangeVariables(environ)
 	for _, s := range settings() {
 		if s.flag == "" {
 			continue
@@ -195,7 +197,34 @@ func (c *config) readVariables(env func(string) string) {
 	}
 }
 
-// settingProblem is an error where a flag or the named file gave the setting, else a warning.
+// strangeVariables tells the ATM_AGENT_MCP_* that nobody reads, with the one that was likely meant.
+func (c *config) strangeVariables(environ []string) {
+	var known []string
+	for _, s := range settings() {
+		known = append(known, s.name)
+		if s.alias != "" {
+			known = append(known, s.alias)
+		}
+	}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		word, ours := strings.CutPrefix(strings.ToUpper(name), variablePrefix) // Windows has them in any case
+		word = strings.ToLower(word)
+		if !ours || strings.TrimSpace(value) == "" || slices.Contains(known, word) {
+			continue
+		}
+		hint, key := "", meantKey(word, known)
+		switch {
+		case word == "team" || word == "config":
+			hint = fmt.Sprintf("; did you mean %q?", "ATM_"+strings.ToUpper(word))
+		case key != "":
+			hint = fmt.Sprintf("; did you mean %q?", rule{name: key}.variable())
+			c.failClosed(key)
+		}
+		c.warnf("unknown variable %q%s", cutName(name), hint)
+	}
+}
+
 // failClosed notes that a ceiling was meant and can't be read. Where no other
 // layer sets it, it stands at read-only: a slip of the pen must not widen what
 // agents may do.
@@ -205,6 +234,7 @@ func (c *config) failClosed(key string) {
 	}
 }
 
+// settingProblem is an error where a flag or the named file gave the setting, else a warning.
 func (c *config) settingProblem(key string, err error) error {
 	o := c.origin[key]
 	switch o.layer {
@@ -246,6 +276,9 @@ func (c *config) derive(env func(string) string) error {
 		} else if c.coreIdentity != "" {
 			c.clientIdentity, c.origin["client_identity"] = c.coreIdentity, c.origin["core.identity"]
 		}
+	}
+	if !c.persistThreads && c.backend == "mcp-server" {
+		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
 	}
 	for _, key := range c.unread {
 		if c.origin[key].layer == layerDefault && c.maxSandbox != "read-only" {

@@ -37,7 +37,7 @@ func runConfig(args []string, stdout, stderr io.Writer) int {
 		complain(stderr, "reading the working directory: "+err.Error(), "")
 		return 1
 	}
-	cfg, err := loadConfig(os.Getenv, cwd, ask.fl)
+	cfg, err := loadConfig(os.Getenv, cwd, ask.fl, os.Environ()...)
 	if err != nil {
 		complain(stderr, err.Error(), "atm-agent-mcp help config lists the flags")
 		return 2

@@ -13,8 +13,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -160,7 +163,7 @@ func (d *doctor) configuration(fl flagValues) error {
 		return nil
 	}
 	env := os.Getenv
-	cfg, err := loadConfig(env, cwd, fl)
+	cfg, err := loadConfig(env, cwd, fl, os.Environ()...)
 	if bad := (*flagError)(nil); errors.As(err, &bad) {
 		return err
 	}
@@ -172,7 +175,7 @@ func (d *doctor) configuration(fl flagValues) error {
 				return ""
 			}
 			return env(name)
-		}, cwd, fl); err != nil {
+		}, cwd, fl, os.Environ()...); err != nil {
 			return nil // without a home nothing else can be looked at
 		}
 	}
@@ -209,8 +212,9 @@ func (d *doctor) codex(ctx context.Context) {
 	if inf.kind == "app-server" && !inf.atLeast(104) {
 		d.add(check, findingWarning, "Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
 	}
-	d.login(ctx, be)
-	d.policy(ctx, be)
+	if d.policy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
+		d.login(ctx, be)
+	}
 }
 
 func orWord(s, otherwise string) string {
@@ -264,10 +268,65 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	case from != "default":
 		text += " (codex_bin from " + from + ")"
 	}
-	if strings.Contains(death.Stderr, "CODEX_HOME") {
-		hint = fmt.Sprintf("mkdir -p %s, or unset CODEX_HOME", os.Getenv("CODEX_HOME"))
+	switch mend := d.mendCodexHome(); {
+	case death.Path == "" || death.Stderr == "": // it was never started
+	case mend != "":
+		hint = mend
+	case strings.Contains(death.Stderr, "loading config"), strings.Contains(death.Stderr, "config.toml:"):
+		hint = "mend Codex's config.toml: with it no thread can be opened"
+	case strings.Contains(death.Stderr, "env: ") && strings.Contains(death.Stderr, "node"):
+		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
 	}
 	d.add(check, findingFailure, text, hint)
+}
+
+// mendCodexHome says how to mend the directory in which Codex keeps its configuration and its login, "" where
+// nothing is wrong with it. Codex's own words on that are a bare "Permission denied". It is looked at only where
+// Codex has failed.
+func (d *doctor) mendCodexHome() string {
+	dir, named := codexHomeDir(d.cfg.home), os.Getenv("CODEX_HOME") != ""
+	orUnset := ""
+	if named {
+		orUnset = ", or unset CODEX_HOME"
+	}
+	st, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named: // Codex makes it
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return "mkdir -p " + dir + orUnset
+	case err == nil && !st.IsDir():
+		return fmt.Sprintf("%s is a file where Codex wants a directory: move it away%s", dir, orUnset)
+	}
+	if err == nil {
+		_, err = os.ReadDir(dir)
+	}
+	if err == nil {
+		err = probeDir(dir)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.Open(filepath.Join(dir, "config.toml")); err == nil {
+			f.Close()
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("make %s yours to read and write%s", dir, orUnset)
+	}
+	return fmt.Sprintf("sudo chown -R \"$(id -un)\" %s && chmod -R u+rwX %s%s", dir, dir, orUnset)
+}
+
+// codexCommand is how a person calls the codex that is used here.
+func (d *doctor) codexCommand() string {
+	if filepath.Base(d.cfg.codexBin) == d.cfg.codexBin {
+		return d.cfg.codexBin
+	}
+	return d.codexPath()
 }
 
 // login asks for the account; that starts no turn and needs no network.
@@ -277,13 +336,20 @@ func (d *doctor) login(ctx context.Context, be backend) {
 		d.ok(check, "the built-in mock needs none")
 		return
 	}
-	if be.info().kind == "mcp-server" {
-		d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexPath()+" login status`")
-		return
+	if be.info().kind == "mcp-server" { // can't be asked, but the same binary's app-server can, where it has one
+		cfg := *d.cfg
+		cfg.backend = "app-server"
+		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil)(ctx, func(*childDeath) {})
+		if err != nil {
+			d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
+			return
+		}
+		defer other.stop(2 * time.Second)
+		be = other
 	}
 	raw, err := be.catalog(ctx, "account", "")
 	if err != nil {
-		d.add(check, findingWarning, "who is logged in could not be read: "+err.Error(), "run `codex login status`")
+		d.add(check, findingWarning, "who is logged in could not be read: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 		return
 	}
 	var got struct {
@@ -295,7 +361,7 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	}
 	switch err := json.Unmarshal(raw, &got); {
 	case err != nil:
-		d.add(check, findingWarning, "who is logged in could not be understood: "+err.Error(), "run `codex login status`")
+		d.add(check, findingWarning, "who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 	case got.Account != nil && got.Account.PlanType != "":
 		d.ok(check, "%s, plan %s", orWord(got.Account.Type, "logged in"), got.Account.PlanType)
 	case got.Account != nil:
@@ -303,32 +369,37 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	case got.Needed != nil && !*got.Needed:
 		d.ok(check, "none needed: the model provider of Codex's config.toml has its own")
 	default:
-		d.add(check, findingFailure, "Codex is not logged in: every turn would fail", "run `codex login`, or `codex login --with-api-key` and give it an API key on stdin")
+		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`", d.codexCommand())
+		if mend := d.mendCodexHome(); mend != "" { // the login could not be written
+			hint = "first " + mend + "; then " + hint
+		}
+		d.add(check, findingFailure, "Codex is not logged in: every turn would fail", hint)
 	}
 }
 
-// policy says what an agent that is given nothing may do here.
-func (d *doctor) policy(ctx context.Context, be backend) {
+// policy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
+func (d *doctor) policy(ctx context.Context, be backend) bool {
 	user, err := be.catalog(ctx, "config", d.cfg.cwd)
 	switch {
 	case err != nil && be.info().kind == "mcp-server": // that has read it itself, and we make do without
 		d.add("codex config", findingWarning, err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
 		user = nil
 	case err != nil:
-		d.add("codex config", findingFailure, err.Error(), "mend Codex's config.toml: with it no thread can be opened")
-		return
+		d.add("codex config", findingFailure, err.Error(), orWord(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
+		return false
 	}
 	r, roleErr := d.cfg.role("")
 	if roleErr != nil {
-		return // said with the configuration
+		return true // said with the configuration
 	}
 	pol, rpcErr := resolvePolicy(policyInput{Role: r, Model: d.cfg.model, Effort: d.cfg.effort, Sandbox: d.cfg.sandbox, Approval: d.cfg.approvalPolicy,
 		MaxSandbox: d.cfg.maxSandbox, ReadOnly: d.cfg.readonly, UserConfig: user, Cwd: d.cfg.cwd, Home: d.cfg.home, RepoRoot: deref(readRepo(d.cfg.cwd).Root)})
 	if rpcErr != nil {
 		d.add("policy", findingFailure, rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
-		return
+		return true
 	}
 	hint := strings.Join(pol.Notes, "; ")
 	d.add("policy", findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
 		orWord(pol.Settings.Model, "as Codex chooses")), hint)
+	return true
 }

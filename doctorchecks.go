@@ -114,7 +114,7 @@ func (d *doctor) sessionFiles() {
 		err = probeDir(at)
 	}
 	if err != nil {
-		d.add(check, findingFailure, err.Error(), fmt.Sprintf("make %s a directory that you can write, or set ATM_HOME to another", orWord(at, dir)))
+		d.add(check, findingFailure, err.Error(), d.mendSessionDir(orWord(at, dir), dir))
 		return
 	}
 	if at == dir { // below it, records are made when there are some
@@ -133,6 +133,16 @@ func (d *doctor) sessionFiles() {
 			"chmod 700 "+d.cfg.sessionsRoot)
 	}
 	d.ok(check, "%s can be written and locked", at)
+}
+
+// mendSessionDir: what is missing below a directory that isn't yours is to be made; that one is not to be opened.
+func (d *doctor) mendSessionDir(at, dir string) string {
+	const or = "or set ATM_HOME to a directory that you can write"
+	root := d.cfg.sessionsRoot // with .threads in it, which must be yours too
+	if st, err := os.Stat(at); at != dir && err == nil && st.IsDir() && runtime.GOOS != "windows" {
+		return fmt.Sprintf("sudo mkdir -p %s && sudo chown -R \"$(id -un)\" %s, %s", root, root, or)
+	}
+	return fmt.Sprintf("make %s a directory that you can write, %s", at, or)
 }
 
 // nearestDir is the directory, or the nearest above it that is there: those between are made when they are needed.

@@ -28,9 +28,9 @@ type hub struct {
 	child   childSlot
 	book    *ledger
 	kept    *keptTurns
+	post    *post
 	opener  opener
 	resume  resumption
-	post    *post
 	mail    mailroom
 	started time.Time
 	waiting atomic.Int64   // letters in all sessions' postboxes
@@ -301,7 +301,7 @@ func (h *hub) unknown(ref string) *rpcError {
 	}
 	msg := fmt.Sprintf("no session has the id %q", ref)
 	if near := nearest(ref, known); near != "" {
-		msg += fmt.Sprintf("; did you mean %q?", near)
+		return proxyError(codeSessionNotFound, fmt.Sprintf("%s; did you mean %q? agent_sessions lists them, codex {prompt} starts a new one", msg, near), "agent_id", ref)
 	} else if len(known) > 0 {
 		msg += "; the newest are " + strings.Join(known[:min(3, len(known))], ", ")
 	} else {
@@ -545,6 +545,7 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
+	h.post.start()
 	h.goWork(func() {
 		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {

@@ -134,6 +134,7 @@ func (f configFile) read(c *config) error {
 	if err := f.names(c, doc); err != nil {
 		return err
 	}
+	f.misplaced(c, doc)
 	plugins := doc.get("plugins")
 	if plugins != nil && plugins.tab == nil {
 		return f.problem(c, f.errorAt(plugins.line, plugins.col, "plugins wants a table, not %s", plugins.kind))
@@ -142,7 +143,7 @@ func (f configFile) read(c *config) error {
 		v := doc.at("plugins", name)
 		switch {
 		case name != pluginName && foldWord(name) == foldWord(pluginName):
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[plugins.%s] is written [plugins.%s]", name, pluginName))
+			f.wrongTable(c, v, "plugins."+name)
 		case name == pluginName && v.tab == nil:
 			err = f.problem(c, f.errorAt(v.line, v.col, "plugins.%s wants a table, not %s", name, v.kind))
 		case name == pluginName:
@@ -153,6 +154,43 @@ func (f configFile) read(c *config) error {
 		}
 	}
 	return nil
+}
+
+// misplaced tells of what is ours and stands where nobody reads it. The file is ATM's too: of what is in it,
+// only that is told which can't be meant for anybody else.
+func (f configFile) misplaced(c *config, doc *tomlTable) {
+	for _, key := range doc.keys() {
+		v := doc.get(key)
+		switch {
+		case v.tab != nil && foldWord(key) == foldWord(pluginName):
+			f.wrongTable(c, v, key)
+		case key == "plugin" && v.tab.get(pluginName) != nil:
+			f.wrongTable(c, v.tab.get(pluginName), "plugin."+pluginName)
+		case v.tab == nil && slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key }):
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s stands outside of [plugins.%s] and has no effect there", key, pluginName))
+			c.failClosed(key)
+		}
+	}
+	for _, name := range doc.table("roles").keys() {
+		if v := doc.at("roles", name); v.tab != nil {
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[roles.%s] is written [plugins.%s.roles.%s]", name, pluginName, name))
+		}
+	}
+	for _, key := range doc.table("core").keys() {
+		known := []string{"default_team", "identity"}
+		if near := nearest(key, known); near != "" && !slices.Contains(known, key) {
+			v := doc.at("core", key)
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q; did you mean %q?", "core."+key, near))
+		}
+	}
+}
+
+// wrongTable tells that the plugin's table has another name, and that a ceiling in it was meant.
+func (f configFile) wrongTable(c *config, v *tomlValue, name string) {
+	c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[%s] is written [plugins.%s]", name, pluginName))
+	for _, key := range v.tab.keys() {
+		c.failClosed(key)
+	}
 }
 
 // core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
@@ -201,6 +239,9 @@ func (f configFile) names(c *config, doc *tomlTable) error {
 		}
 		for _, key := range table.tab.keys() {
 			v := table.tab.get(key)
+			if v.tab != nil && t.name == "roles" {
+				continue // a role of ours in the wrong place, which is told
+			}
 			if v.kind != tomlString {
 				if err := f.problem(c, f.errorAt(v.line, v.col, "%s.%s wants a string, not %s", t.name, key, v.kind)); err != nil {
 					return err
@@ -291,7 +332,15 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 		case slices.Contains(also, key):
 			continue
 		case !ok:
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, didYouMean(key, known)))
+			hint, meant := "", meantKey(key, known)
+			switch {
+			case prefix == "" && key == "team":
+				hint = "; a team is named by default_team under [core]"
+			case meant != "":
+				hint = fmt.Sprintf("; did you mean %q?", meant)
+				c.failClosed(prefix + meant)
+			}
+			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, hint))
 			continue
 		case s.find(t) != v:
 			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s is the older name of %s, which is set too and counts", key, s.name))

@@ -36,6 +36,7 @@ func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLi
 	if limits.Length <= 0 {
 		limits.Length = defaultMailLength
 	}
+	limits.Length = min(limits.Length, maxEnvelope)
 	var lines []string
 	size := 0
 	for _, m := range msgs[:min(len(msgs), limits.Messages)] {

@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	mailPatience  = 5 * time.Second  // for all locks of one operation, where the caller's context has no less
-	mailLockStale = 10 * time.Second // Claude Code's rule; a living holder renews the directory's time every 5 s
+	mailPatience  = 5 * time.Second       // for all locks of one operation, where the caller's context has no less
+	mailFilePause = 8 * time.Millisecond  // no lock is handed on: who looks rarely never gets it from one who writes without a pause
+	mailDirPause  = 70 * time.Millisecond // as Claude Code, which must not starve: it gives up after eleven looks
+	mailLockStale = 10 * time.Second      // Claude Code's rule; a living holder renews the directory's time every 5 s
 )
 
 // errInboxBusy: others held the locks all the time. Nothing was changed; it can be tried again.
@@ -51,7 +53,7 @@ func lockMailFile(ctx context.Context, path string) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("locking the inbox: %w", err)
 		}
-		if err := waitMailTurn(ctx, try, path); err != nil {
+		if err := waitMailTurn(ctx, try, mailFilePause, path); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +96,7 @@ func lockMailDir(ctx context.Context, path string) (*mailDirLock, error) {
 		case time.Since(info.ModTime()) > mailLockStale && os.Remove(path) == nil: // with files in it, it isn't removed
 			continue
 		}
-		if err := waitMailTurn(ctx, try, path); err != nil {
+		if err := waitMailTurn(ctx, try, mailDirPause, path); err != nil {
 			return nil, err
 		}
 	}
@@ -112,9 +114,9 @@ func (l *mailDirLock) release() {
 	}
 }
 
-// waitMailTurn waits 2 to 100 ms, as the others do, but not in step with any.
-func waitMailTurn(ctx context.Context, try int, path string) error {
-	pause := min(2*time.Millisecond<<min(try, 6), 70*time.Millisecond)
+// waitMailTurn waits from 2 ms on, longer each time, and not in step with any other.
+func waitMailTurn(ctx context.Context, try int, most time.Duration, path string) error {
+	pause := min(2*time.Millisecond<<min(try, 6), most)
 	timer := time.NewTimer(pause/2 + rand.N(pause))
 	defer timer.Stop()
 	select {

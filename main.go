@@ -73,7 +73,7 @@ func runServe(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		complain(stderr, "reading the working directory: "+err.Error(), "")
 		return 1
 	}
-	cfg, err := loadConfig(os.Getenv, cwd, fl)
+	cfg, err := loadConfig(os.Getenv, cwd, fl, os.Environ()...)
 	if err != nil {
 		complain(stderr, err.Error(), "atm-agent-mcp help serve lists the flags")
 		return 2

@@ -229,7 +229,7 @@ func (t *mockTurn) userMessage(input json.RawMessage, text string) {
 
 // requested is what 0.104 shows as a model request begins: the counts so far.
 func (t *mockTurn) requested() {
-	if !t.m.tellsEvents() {
+	if !t.m.old() { // not 0.153 over mcp-server either
 		return
 	}
 	t.m.mu.Lock()

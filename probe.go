@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -68,6 +69,9 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
+		if file := notExecutable(bin); file != "" {
+			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: fmt.Sprintf("could not be started: %s is not executable; chmod +x %s", file, file)}
+		}
 		reason := fmt.Sprintf("could not be started: %q was not found on PATH", bin)
 		if strings.ContainsRune(bin, os.PathSeparator) {
 			reason = fmt.Sprintf("could not be started: %q: %v", bin, errors.Unwrap(err))
@@ -80,6 +84,26 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
 	}
 	return found, info, nil
+}
+
+// notExecutable returns the file that is meant by bin and would be found if it were executable, "" for none.
+func notExecutable(bin string) string {
+	if runtime.GOOS == "windows" { // there a file's name says that it is
+		return ""
+	}
+	files := []string{bin}
+	if !strings.ContainsRune(bin, os.PathSeparator) {
+		files = nil
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			files = append(files, filepath.Join(dir, bin))
+		}
+	}
+	for _, file := range files {
+		if st, err := os.Stat(file); err == nil && st.Mode().IsRegular() && st.Mode().Perm()&0o111 == 0 {
+			return file
+		}
+	}
+	return ""
 }
 
 // probeBackend finds the codex of bin and what it has of what want names

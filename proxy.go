@@ -122,7 +122,11 @@ func signalNumber(s os.Signal) syscall.Signal {
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
-	audit := openAudit(filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl"), log)
+	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	if !cfg.persistThreads {
+		path = ""
+	}
+	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace)
@@ -156,7 +160,7 @@ func missingBackend(path, want string) string {
 	case "app-server":
 		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
 	}
-	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex; install one with `npm install -g @openai/codex`, or name another with codex_bin", path)
+	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex, or one that is too old; install a newer one with `npm install -g @openai/codex`, or name another with codex_bin", path)
 }
 
 // openLog is stderr, or the file of log_file in its place.

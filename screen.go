@@ -23,6 +23,7 @@ type screen struct {
 	color    bool
 	width    int // of a line; 0: endless
 	now      time.Time
+	fit      bool // a table's columns may be cut
 }
 
 const (
@@ -72,8 +73,8 @@ func (s screen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n
 type cell struct{ text, how string }
 
 // table prints rows below a header, each column as wide as it needs and the
-// last one cut to what is left of the line. In a pipe there is no header, and
-// the cells stand between tabs.
+// last one cut to what is left of the line; with fit, others are cut too where
+// that is too little. In a pipe there is no header, and the cells stand between tabs.
 func (s screen) table(header []string, rows [][]cell) {
 	if !s.terminal {
 		for _, row := range rows {
@@ -92,6 +93,9 @@ func (s screen) table(header []string, rows [][]cell) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(printable(row[i].text)))
 		}
 	}
+	if s.fit {
+		s.shrink(widths)
+	}
 	print := func(row []cell) {
 		var b strings.Builder
 		used := 0
@@ -101,6 +105,7 @@ func (s screen) table(header []string, rows [][]cell) {
 				b.WriteString(s.paint(c.how, clipRunes(text, max(s.width-used, 8))))
 				break
 			}
+			text = clipRunes(text, widths[i])
 			b.WriteString(s.paint(c.how, text))
 			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
 			used += widths[i] + 2
@@ -114,6 +119,24 @@ func (s screen) table(header []string, rows [][]cell) {
 	print(top)
 	for _, row := range rows {
 		print(row)
+	}
+}
+
+// shrink takes from the widest columns but the first, by which a row is named, until the last has room for some words.
+func (s screen) shrink(widths []int) {
+	const least, room = 10, 12
+	last := len(widths) - 1
+	for {
+		used, widest := 0, 0
+		for i, w := range widths[:last] {
+			if used += w + 2; i > 0 && (widest == 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if used+room <= s.width || widest == 0 || widths[widest] <= least {
+			return
+		}
+		widths[widest]--
 	}
 }
 

@@ -54,6 +54,7 @@ func TestTable(t *testing.T) {
 	}{
 		{"pipe", screen{}, "a\tred\ta long prompt that goes on[2J and on\nbcd\té\t\n"},
 		{"terminal", screen{terminal: true, width: 30}, "ID   S    LAST\na    red  a long prompt that …\nbcd  é\n"},
+		{"narrow", screen{terminal: true, width: 20}, "ID   S    LAST\na    red  a long pr…\nbcd  é\n"},
 		{"colours", screen{terminal: true, width: 30, color: true}, "\x1b[1mID\x1b[0m   \x1b[1mS\x1b[0m    \x1b[1mLAST\x1b[0m\n" +
 			"a    \x1b[31mred\x1b[0m  a long prompt that …\nbcd  é\n"},
 	}
@@ -66,6 +67,23 @@ func TestTable(t *testing.T) {
 				t.Errorf("got\n%q\nwant\n%q", b.String(), tt.want)
 			}
 		})
+	}
+}
+
+// Long names must not push a list of sessions over the edge of the terminal, and
+// what names a row stays whole. A table without fit, such as config's, is never cut but at its end: it has files and lines.
+func TestTableFitsTheLine(t *testing.T) {
+	row := []cell{{"codex:bcdfghj", ""}, {"agent-with-a-very-long-name", ""}, {"repository@a-branch", ""}, {"the last prompt", ""}}
+	for fit, want := range map[bool]string{
+		true:  "codex:bcdfghj  agent-wit…  repositor…  the last pr…\n",
+		false: "codex:bcdfghj  agent-with-a-very-long-name  repository@a-branch  the las…\n",
+	} {
+		var b strings.Builder
+		s := screen{out: &b, terminal: true, width: 51, fit: fit}
+		s.table([]string{"AGENT", "IDENTITY", "WHERE", "LAST PROMPT"}, [][]cell{row})
+		if _, got, _ := strings.Cut(b.String(), "\n"); got != want {
+			t.Errorf("fit %v: got\n%q\nwant\n%q", fit, got, want)
+		}
 	}
 }
 

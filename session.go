@@ -345,6 +345,7 @@ func (s *session) threadOpened(e *event) {
 	}
 	s.carry(s.m.advance())
 	s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+	s.h.post.opened(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()}, !p.rec.Implied)
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
 

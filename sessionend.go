@@ -178,6 +178,7 @@ func (s *session) over(why ending) {
 		}
 		p.release()
 	}
+	s.h.post.ended(s.agentID)
 	s.free = true
 	s.publish()
 	s.h.forget(s)

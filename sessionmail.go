@@ -219,6 +219,7 @@ func (s *session) mailTaken(t *turn, id string) {
 	p.hour = append(slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour }), now)
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
+	s.h.post.usesMail(s.agentID)
 	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation", t.req.correlation)
 }
 

@@ -110,7 +110,7 @@ func openRecords(command string, fl flagValues, change bool, stderr io.Writer) (
 		complain(stderr, "reading the working directory: "+err.Error(), "")
 		return nil, nil, 1
 	}
-	cfg, err := loadConfig(os.Getenv, cwd, fl)
+	cfg, err := loadConfig(os.Getenv, cwd, fl, os.Environ()...)
 	if err != nil {
 		complain(stderr, err.Error(), "atm-agent-mcp help "+command+" lists the flags")
 		return nil, nil, 2
@@ -215,6 +215,7 @@ func showRows(s screen, rows []sessionRow) {
 		}
 		cells = append(cells, append(row, cell{prompt, ""}))
 	}
+	s.fit = true
 	s.table(header, cells)
 }
 

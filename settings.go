@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,7 +41,9 @@ type setting[T any] struct {
 	field func(*T) any
 }
 
-func (r rule) variable() string { return "ATM_AGENT_MCP_" + strings.ToUpper(r.name) }
+const variablePrefix = "ATM_AGENT_MCP_"
+
+func (r rule) variable() string { return variablePrefix + strings.ToUpper(r.name) }
 
 // settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. roles and
 // per_thread_auto_mail are tables and stand in config.go.
@@ -95,6 +98,21 @@ func roleSettings() []setting[role] {
 		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
 		{rule{name: "auto_mail", notYet: "mail"}, func(r *role) any { return &r.autoMail }},
 	}
+}
+
+// meantKey returns the known key that a word which is none likely means: the one whose flag has that name, else the
+// nearest, "" for none.
+func meantKey(word string, known []string) string {
+	for _, s := range settings() {
+		also := ""
+		if s.name == "readonly" {
+			also = "explore"
+		}
+		if w := foldWord(word); (w == foldWord(s.flag) || w == also || w == foldWord(s.name)) && w != "" && slices.Contains(known, s.name) {
+			return s.name
+		}
+	}
+	return nearest(word, known)
 }
 
 // find returns the value that a table holds for the rule, under its name or else its older one.

@@ -83,6 +83,7 @@ type turnRequest struct {
 	background bool
 	task       bool   // kept as an MCP task
 	handle     string // the hub's name for a background turn
+	notify     string // member who is mailed what a background turn brings, "" for none
 	approvals  string // who can be asked: client, caller, "" for nobody
 
 	mail *mailTurn // what a turn of sourceMail delivers

@@ -64,9 +64,8 @@ type statusView struct {
 	Uptime       time.Duration
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
+	PendingMail  *int              // of all agents open here; nil where there is no mail
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
-
-	PendingMail *int // of all that are open here; nil without a team
 
 	// Events of the child that sessions have not taken in, of how many there
 	// may be.
@@ -112,12 +111,16 @@ type waitQuery struct {
 	Since   int64    // turns that ended after it; 0: each agent's newest turn
 	All     bool
 	Timeout time.Duration
+	// Identity waits for unread mail of a member of the team, with or without
+	// agents.
+	Identity string
 }
 
 // waitResult is what it tells: everything newer, and what each is doing.
 type waitResult struct {
 	Seq      int64 // for the next since
 	TimedOut bool
+	Unread   *int // mail of the identity that was asked for
 	Agents   []waitAgent
 }
 

@@ -6,6 +6,7 @@ package main
 // a call that was lost can be made again. It never touches a session's loop.
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -67,6 +68,11 @@ type waiting struct {
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
 	w.since = map[string]int64{}
+	if w.q.Identity != "" {
+		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
+			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
+		}
+	}
 	for _, ref := range w.q.Agents {
 		id, err := w.h.agentOf(ref)
 		if err != nil {
@@ -125,15 +131,34 @@ func (w *waiting) look() (r waitResult, ready bool) {
 			busy++
 		}
 		asked = asked || len(a.View.Pending) > 0
+		// Mail that is delivered by itself becomes a turn, and that is told.
+		asked = asked || a.View.PendingMail != nil && *a.View.PendingMail > 0 && a.View.AutoMail != "on" && a.View.Status == statusIdle
 		r.Agents = append(r.Agents, a)
 	}
+	if w.q.Identity != "" {
+		n := w.unread()
+		r.Unread = &n
+		asked = asked || n > 0
+	}
 	switch {
-	case asked || busy == 0:
+	case asked || busy == 0 && w.q.Identity == "":
 		return r, true
+	case w.q.Identity != "" && len(w.agents) == 0:
+		return r, false
 	case w.q.All:
 		return r, with == len(w.agents)
 	}
 	return r, with > 0
+}
+
+// unread counts the mail of the identity that is waited for. An unchanged inbox
+// isn't read; where there is no team there is no mail.
+func (w *waiting) unread() int {
+	n, err := w.h.post.boxes.count(w.h.life, w.h.cfg.team, w.q.Identity)
+	if err != nil && !errors.Is(err, errMailNoTeam) {
+		w.h.log.Warn("an inbox can't be counted", "identity", w.q.Identity, "err", err)
+	}
+	return n
 }
 
 // agentOf is the agent_id of an agent_id or threadId that is known here or on

@@ -7,6 +7,7 @@ package main
 // At debug it tells no params and no results: prompts are in there.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,7 +78,27 @@ func messageAttrs(side, dir string, m *message, size int) []any {
 		add("tool", stringField(m.params, "name"))
 		add("agent", stringField(m.params, "arguments", "agent_id"))
 	}
-	add("thread", stringField(m.params, "threadId"))
+	thread := stringField(m.params, "threadId")
+	if m.method == "thread/started" {
+		thread = stringField(m.params, "thread", "id")
+	}
+	switch side {
+	case "client": // what we forward says whose it is beside the event, and a turn's result in its structured part
+		about := []string{"_meta"}
+		from := m.params
+		if m.method == "" {
+			about, from = []string{"structuredContent"}, m.result
+		}
+		add("agent", stringField(from, append(about, "agent_id")...))
+		thread = cmp.Or(thread, stringField(from, append(about, "threadId")...))
+		add("turn", stringField(from, append(about, "turn_id")...))
+	case "codex": // mcp-server's events say it so
+		thread = cmp.Or(thread, stringField(m.params, "_meta", "threadId"))
+	}
+	if m.method == "codex/event" {
+		add("event", stringField(m.params, "msg", "type"))
+	}
+	add("thread", thread)
 	if add("turn", stringField(m.params, "turnId")); m.method == "turn/started" || m.method == "turn/completed" {
 		add("turn", stringField(m.params, "turn", "id"))
 	}

@@ -15,6 +15,9 @@ func TestTraceOf(t *testing.T) {
 		turn  = `{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1"}}}`
 		piece = `{"method":"item/agentMessage/delta","params":{"threadId":"t1","itemId":"i1","delta":"private words"}}`
 		event = `{"method":"codex/event","params":{"msg":{"type":"agent_message_delta","delta":"private words"}}}`
+		told  = `{"method":"codex/event","params":{"_meta":{"agent_id":"codex:bcdfghj","threadId":"t1"},"msg":{"type":"agent_message","message":"private words"}}}`
+		ended = `{"id":7,"result":{"content":[],"structuredContent":{"agent_id":"codex:bcdfghj","threadId":"t1","turn_id":"u1","content":"private words"}}}`
+		began = `{"method":"thread/started","params":{"thread":{"id":"t1","preview":"private words"}}}`
 		fail  = `{"id":"a","error":{"code":-32600,"message":"private words"}}`
 	)
 	tests := []struct {
@@ -26,6 +29,9 @@ func TestTraceOf(t *testing.T) {
 		{"a call", "debug", call, []string{"level=debug msg=message side=client dir=< bytes=", "method=tools/call request=7 tool=codex-reply agent=codex:bcdfghj"}, "private"},
 		{"an item", "debug", item, []string{"method=item/completed thread=t1 turn=u1 item=i1"}, "private"},
 		{"a turn's end", "debug", turn, []string{"method=turn/completed thread=t1 turn=u1"}, ""},
+		{"an event that is forwarded", "debug", told, []string{"method=codex/event agent=codex:bcdfghj event=agent_message thread=t1"}, "private"},
+		{"a turn's result", "debug", ended, []string{"request=7 agent=codex:bcdfghj turn=u1 thread=t1"}, "private"},
+		{"a thread's start", "debug", began, []string{"method=thread/started thread=t1"}, "private"},
 		{"an error", "debug", fail, []string{`request="\"a\"" code=-32600`}, "private"},
 		{"a piece at debug", "debug", piece, []string{""}, ""},
 		{"no JSON", "debug", `{"a`, []string{`msg="not a message"`, "bytes=3"}, ""},
