@@ -49,8 +49,11 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 		"STALL":            stallDirective,
 		"ENDING":           endingDirective,
+		"ON_MAIL":          onMailDirective,
 		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
+		"REFUSE":           func(t *mockTurn, a string) mockEnd { return dropDirective(t, "refuse "+a) },
+		"MUTE":             func(t *mockTurn, a string) mockEnd { return dropDirective(t, "mute "+a) },
 		"GATE":             gateDirective,
 		"FLOOD":            floodDirective,
 		"UNKNOWN":          unknownDirective,
@@ -72,6 +75,15 @@ func endingDirective(t *mockTurn, arg string) mockEnd {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	t.th.ending = append(t.th.ending, arg)
+	return goOn
+}
+
+// onMailDirective: ON_MAIL directive, which prompts that bring mail then have:
+// what stands in the mail itself is in JSON, and none.
+func onMailDirective(t *mockTurn, arg string) mockEnd {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.th.onMail = append(t.th.onMail, arg)
 	return goOn
 }
 

@@ -48,6 +48,7 @@ type mockThread struct {
 	totalIn   int
 	total     int
 	allowed   map[string]bool // commands accepted for the session
+	onMail    []string        // ON_MAIL: what is done when mail comes
 	ending    []string        // ENDING: what is done when asked for a summary
 	servers   map[string]any  // config.mcp_servers, as it was when the thread was loaded; not kept
 	running   map[string]*mockToolServer

@@ -69,6 +69,7 @@ type record struct {
 	LastError      string          `json:"last_error,omitempty"`
 	SummaryDir     string          `json:"summary_dir,omitempty"` // fixed at birth, relative to agent-sessions
 	SummaryDue     bool            `json:"summary_due,omitempty"` // a turn completed since the last summary
+	AutoMail       *bool           `json:"auto_mail,omitempty"`   // agent_mail's word for this session
 	Context        json.RawMessage `json:"context,omitempty"`     // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
 	PID            int             `json:"pid,omitempty"` // of the holder

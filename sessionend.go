@@ -166,6 +166,7 @@ func (s *session) over(why ending) {
 	s.denyAll("the session ended")
 	s.dropCalls("the session ended")
 	s.clock.over()
+	s.closeMail()
 	p := s.place
 	if p != nil {
 		if s.thread != "" && (why == endClose || why == endBroken) {

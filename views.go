@@ -36,8 +36,8 @@ type sessionView struct {
 
 	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
 
-	PendingMail *int   `json:"pending_mail,omitempty"` // unread; nil where there is no mail
-	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, or paused and why
+	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
 
 	implied bool // nobody asked for the identity: it may be parked
 	pid     int  // of the process that holds its identity, where it isn't open here

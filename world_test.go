@@ -87,6 +87,7 @@ func (w *world) build(cfg *config) func() {
 	h, audit := newProxyHub(cfg, log, nil)
 	w.hub = h
 	h.child.spawn = spawnMock
+	h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch } // a bubble can't wait for the kernel: mail is polled for
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
