@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,7 @@ type post struct {
 	boxes *inboxes
 	file  *teamFile // of our own team
 	book  addressBook
+	tools *atmTools
 
 	mu      sync.Mutex // guards the fields below
 	jobs    []func()
@@ -43,6 +45,7 @@ func newPost(h *hub) *post {
 		joined: map[string]membership{}, refused: map[string]string{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
 	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
+	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
 	return p
 }
 
@@ -298,4 +301,34 @@ func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
 		h.post.usesMail(s.agentID)
 	}
 	return who, nil
+}
+
+// runTool is how a front runs an ATM tool. It waits for files.
+func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
+	return h.post.tools.run(ctx, who, tool, args)
+}
+
+// runAgentTool is how an agent's own call runs: as the agent, whatever it says
+// of itself.
+func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
+	h.post.usesMail(agentID)
+	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
+		Correlation: correlation, Auto: auto}
+	structured, text, err := h.post.tools.run(ctx, who, tool, args)
+	if err != nil {
+		return err.Message, false
+	}
+	if tool == "atm_read" || text == "" {
+		return string(toJSON(structured)), true
+	}
+	return text, true
+}
+
+// agentToolSpecs are the ATM tools as the agents themselves have them.
+func agentToolSpecs() []clientTool {
+	var out []clientTool
+	for _, t := range atmToolSpecs() {
+		out = append(out, clientTool{t.Name, t.Description, t.Input})
+	}
+	return out
 }

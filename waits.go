@@ -105,14 +105,20 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	defer unwatch()
 	limit := time.NewTimer(w.q.Timeout)
 	defer limit.Stop()
+	if w.q.Identity != "" {
+		defer w.watchMail(changed)()
+	}
 	for {
 		r, ready := w.look()
 		if ready {
 			return r, true
 		}
 		var again <-chan time.Time
-		if w.elsewhere {
+		switch {
+		case w.elsewhere:
 			again = time.After(elsewhereEvery)
+		case w.q.Identity != "":
+			again = time.After(w.h.cfg.mailPollInterval)
 		}
 		select {
 		case <-changed:
@@ -128,6 +134,19 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 			return r, false
 		}
 	}
+}
+
+// watchMail nudges changed as the team's inboxes change; without notification
+// the poll stands alone. What it returns ends that.
+func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
+	eyes, err := w.h.mail.newWatcher()
+	if err != nil {
+		return func() {}
+	}
+	if _, err := eyes.add(w.h.mail.dir, func(string) { nudge(changed) }); err != nil {
+		w.h.log.Debug("inboxes can't be watched", "err", err)
+	}
+	return eyes.close
 }
 
 // look takes everything in but the answers themselves. What ended after the seq

@@ -92,7 +92,8 @@ func (w *world) build(cfg *config) func() {
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
-		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
+		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
 	h.front = front
 	h.start()
 	w.calls = newPeer(toClient, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
