@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // toolRig is a Codex that talks to one tool server over pipes.
@@ -221,8 +222,12 @@ func TestToolServerWaitsBesideOthers(t *testing.T) {
 	}
 	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x"}}`)
 	send(2)
-	if string(resultOf(t, r.ask("ping", `{}`))) != "{}" {
-		t.Error("the cancelled call was answered")
+	for over, limit := false, time.Now().Add(time.Minute); !over; { // its line in the audit trail tells that it has ended
+		if string(resultOf(t, r.ask("ping", `{}`))) != "{}" || time.Now().After(limit) {
+			t.Fatal("the cancelled call was answered, or goes on")
+		}
+		trail, _ := os.ReadFile(filepath.Join(r.cfg.sessionsRoot, "crew", "audit.jsonl"))
+		over = strings.Contains(string(trail), "number 1")
 	}
 	r.in.Close()
 	wantNil(t, os.Remove(lock))
