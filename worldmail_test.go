@@ -214,7 +214,7 @@ func TestWorldMailYields(t *testing.T) {
 		call.ok(t)
 		w.wantMail("[one]", "lead: one")
 		data, _ := os.ReadFile(w.log)
-		if client, mail := strings.Index(string(data), "SAY client"), strings.Index(string(data), "atm-mail"); client < 0 || mail < client {
+		if client, mail := strings.Index(string(data), "SAY client"), strings.Index(string(data), "atm-mail to="); client < 0 || mail < client {
 			t.Errorf("mail at %d, the client's turn at %d", mail, client)
 		}
 	})
