@@ -220,6 +220,37 @@ func TestWorldMailYields(t *testing.T) {
 	})
 }
 
+// Mail that was fetched as a client's turn came isn't kept back until after it,
+// but fetched anew: what was read meanwhile by other means is not delivered.
+func TestWorldMailIsFetchedAnew(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		t := w.t
+		w.team("lead")
+		agent := w.ann("")
+		w.mail("ann", mailMessage{Text: "one"})
+		s, done := w.hub.live[agent], filepath.Join(t.TempDir(), "gate")
+		gate := make(chan struct{})
+		s.box.post(func() { <-gate })
+		synctest.Wait()
+		got := w.hub.mail.fetch(agent, "ann")
+		s.box.post(func() { s.mailFetched(got) })
+		w.hub.submit(turnRequest{mode: modeReply, ref: agent, prompt: "GATE " + done + "\nSAY client", run: true}, 0)
+		close(gate)
+		synctest.Wait()
+		if v := w.view(agent); v.Source != "client" || v.Queued != 0 {
+			t.Errorf("source %q, %d queued", v.Source, v.Queued)
+		}
+		if _, err := w.others().markRead(t.Context(), w.hub.cfg.team, "ann", []string{w.messages("ann")[0].Key}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(done, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Minute)
+		w.wantMail("[one]", "")
+	})
+}
+
 // A client's turn that comes while a mail turn runs waits for it, and is not lost.
 func TestWorldClientWaitsForMailTurn(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
