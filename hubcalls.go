@@ -107,8 +107,15 @@ func (h *hub) setMail(ref, identity string, auto bool, done func(sessionView, *r
 			done(sessionView{}, err)
 			return
 		}
-		if s == nil || !s.box.post(func() { done(s.setMail(auto), nil) }) {
-			done(h.setRecordMail(agentID, auto))
+		record := func() { done(h.setRecordMail(agentID, auto)) }
+		if s == nil || !s.box.post(func() {
+			if s.m.phase == phaseOver { // its record may be another's by now
+				h.goWork(record)
+				return
+			}
+			done(s.setMail(auto), nil)
+		}) {
+			record()
 		}
 	})
 }
