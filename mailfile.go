@@ -69,18 +69,30 @@ type mailPatch struct {
 	put      []byte
 }
 
-// createInbox makes an empty inbox if there is none. Nobody else's is touched: it may just have come.
+// createInbox makes an empty inbox if there is none, whole from its first moment:
+// a reader that comes between two steps must not find a file without a list in
+// it. Nobody else's is touched: it may just have come.
 func createInbox(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
+	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp.*") // swept with the others, if a crash leaves it
 	if err != nil {
 		return mailPathError(err)
 	}
+	defer os.Remove(f.Name())
 	_, err = f.WriteString("[]")
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
 	if err2 := f.Close(); err == nil {
 		err = err2
+	}
+	if err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("making the inbox: %w", err)
