@@ -1,5 +1,9 @@
 package main
 
+// agentfile_test.go holds agent files to FR-16: what front matter is understood,
+// what is refused with which words, where a file is looked for, and that no file
+// made for it can make reading slow.
+
 import (
 	"encoding/json"
 	"errors"

@@ -1,5 +1,9 @@
 package main
 
+// approval_test.go holds approvals in their neutral form: which decision a child
+// can keep, the diff that is shown, who of a thread tree asks, the permanent rule,
+// and the forms of questions.
+
 import (
 	"encoding/json"
 	"fmt"

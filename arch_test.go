@@ -9,8 +9,10 @@ import (
 	"go/build"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -21,8 +23,8 @@ func house() archRules {
 		layers: []layerRow{
 			{0, "sys_*.go watch_*.go disk.go log.go audit.go"},
 			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
-			{0, "frame.go scan.go rawstring.go outbox.go"},
-			{1, "peer.go"},
+			{0, "clip.go frame.go scan.go rawstring.go outbox.go"},
+			{1, "peer.go message.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
 			{1, "registry.go record.go journal.go writer.go lease.go mail.go team.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
@@ -39,7 +41,7 @@ func house() archRules {
 		sys:        "sys_*.go watch_*.go",
 		only: []onlyRow{
 			// The mock is what drivers are tested with: it may share none of their views.
-			{"mock*.go", "frame.go scan.go rawstring.go outbox.go peer.go"},
+			{"mock*.go", "frame.go scan.go rawstring.go outbox.go peer.go message.go"},
 		},
 	}
 }
@@ -185,6 +187,32 @@ type backend interface{ Error() string }
 				t.Errorf("%d problems, want %d:\n%s", len(got), len(tt.want), strings.Join(got, "\n"))
 			}
 		})
+	}
+}
+
+// TestContributingListsEveryFile: the file table of CONTRIBUTING.md has a row
+// with each file and its layer, and none of a file that is gone.
+func TestContributingListsEveryFile(t *testing.T) {
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (\\d) \\| `(\\w+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
+		listed[row[2]] = row[1]
+	}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		for name := range goFiles(t, ".", goos) {
+			layer, _ := house().layerOf(name)
+			if listed[name] != strconv.Itoa(layer) {
+				t.Errorf("%s: its row in CONTRIBUTING.md has layer %q, want %d", name, listed[name], layer)
+			}
+		}
+	}
+	for name := range listed {
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("CONTRIBUTING.md has a row for a file that is gone: %v", err)
+		}
 	}
 }
 

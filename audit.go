@@ -16,10 +16,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -310,26 +308,6 @@ func (e auditEntry) clip() auditEntry {
 	e.Decision = clipBytes(e.Decision, auditSummaryChars*auditClipFactor)
 	e.Detail = clipBytes(e.Detail, auditDetailChars*auditClipFactor)
 	return e
-}
-
-func clipBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.Clone(s[:n])
-}
-
-// clipChars cuts to n characters, the last of which tells that it was cut.
-func clipChars(s string, n int) string {
-	if len(s) <= n || utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	i := 0
-	for range n - 1 {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		i += size
-	}
-	return s[:i] + "…"
 }
 
 // openAppend makes the file and its directory for its owner alone.

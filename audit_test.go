@@ -1,5 +1,9 @@
 package main
 
+// audit_test.go holds the audit trail to FR-9 and NFR-3: whole lines, redacted
+// and private, of many processes at once, rotated, and never in the way of a
+// session. TestAuditHelper is another process.
+
 import (
 	"bufio"
 	"bytes"

@@ -227,8 +227,9 @@ type stderrTail struct {
 }
 
 const (
-	stderrHead = 2 << 10
-	stderrEnd  = 8 << 10
+	stderrHead  = 2 << 10
+	stderrEnd   = 8 << 10
+	maxToldLine = 400 // characters of the line that an error message quotes
 )
 
 // Write never fails: a child must not block or die for its stderr.
@@ -285,7 +286,7 @@ func (t *stderrTail) lastLine() string {
 	if lastError != "" {
 		last = lastError
 	}
-	return redact(clipLine(last))
+	return redact(clipChars(last, maxToldLine))
 }
 
 // firstError is for a child that ended before it answered: the first line
@@ -296,7 +297,7 @@ func (t *stderrTail) firstError() string {
 	t.mu.Unlock()
 	for _, l := range strings.Split(text, "\n") {
 		if s, isError := cleanLogLine(l); isError && !strings.Contains(s, "could not find bubblewrap") {
-			return redact(clipLine(s))
+			return redact(clipChars(s, maxToldLine))
 		}
 	}
 	return t.lastLine()
@@ -320,12 +321,4 @@ func cleanLogLine(line string) (text string, isError bool) {
 		return "", false
 	}
 	return line, level == "ERROR" || level == "" && errorWord.MatchString(line)
-}
-
-func clipLine(s string) string {
-	const limit = 400
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -2,6 +2,10 @@
 
 package main
 
+// child_test.go holds the life of a Codex process: the ladder that ends it, its
+// whole group with it, pipes that a grandchild holds, what its stderr tells, and
+// what a binary is found to be.
+
 import (
 	"context"
 	"fmt"
@@ -140,7 +144,7 @@ func TestStderrLines(t *testing.T) {
 		{"log lines", "2026-11-21T11:35:09Z  INFO codex_core: fine\n2026-11-21T11:35:09Z ERROR codex_core::x: broken\n2026-11-21T11:35:09Z ERROR codex_core::y: worse\n", "worse", "broken"},
 		{"bubblewrap is said on every start", bwrap, "", ""},
 		{"bubblewrap and more", bwrap + "thread 'main' panicked at x.rs\n", "thread 'main' panicked at x.rs", "thread 'main' panicked at x.rs"},
-		{"long", "error " + strings.Repeat("x", 20000), strings.Repeat("x", 400) + "…", "error " + strings.Repeat("x", 394) + "…"},
+		{"long", "error " + strings.Repeat("x", 20000), strings.Repeat("x", 399) + "…", "error " + strings.Repeat("x", 393) + "…"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tail := &stderrTail{}

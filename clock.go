@@ -2,8 +2,9 @@ package main
 
 // clock.go owns the time limits of a session's running turn: silence, wall
 // clock, how long an interrupt may take to be confirmed; and how long the
-// session may take to end. It decides nothing: the session asks it and acts. Timers call back from their own
-// goroutine, so what they are given posts a letter.
+// session may take to end. It decides nothing: the session asks it and acts.
+// Timers call back from their own goroutine, so what they are given posts a
+// letter.
 
 import (
 	"fmt"

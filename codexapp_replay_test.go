@@ -1,5 +1,9 @@
 package main
 
+// codexapp_replay_test.go plays what real app-servers said, from
+// testdata/recordings, to the driver and compares the events it makes of it with
+// the golden file beside each recording.
+
 import (
 	"encoding/json"
 	"os"
@@ -19,9 +23,13 @@ type recorded struct {
 // TestAppReplay plays what real app-servers said, and lets the driver do what
 // the recorded client did. The golden file beside a recording holds what the
 // session heard and, behind "> ", what the driver sent in between.
-func TestAppReplay(t *testing.T) {
-	files, err := filepath.Glob("testdata/recordings/app-server-*.jsonl")
-	if err != nil || len(files) < 12 {
+func TestAppReplay(t *testing.T) { eachRecording(t, "app-server", 12, replay) }
+
+// eachRecording compares what play makes of each recording of a backend with the
+// golden file beside it; least is how many recordings there must be.
+func eachRecording(t *testing.T, backend string, least int, play func(*testing.T, []recorded) string) {
+	files, err := filepath.Glob("testdata/recordings/" + backend + "-*.jsonl")
+	if err != nil || len(files) < least {
 		t.Fatalf("%d recordings, %v", len(files), err)
 	}
 	for _, name := range files {
@@ -39,7 +47,7 @@ func TestAppReplay(t *testing.T) {
 				lines = append(lines, r)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				got := replay(t, lines)
+				got := play(t, lines)
 				golden := strings.TrimSuffix(name, ".jsonl") + ".golden"
 				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the driver does now; read the difference
 					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {

@@ -1,5 +1,9 @@
 package main
 
+// codexapp_test.go holds the app-server driver against a peer over pipes that it
+// plays itself, in a synctest bubble: what goes out to which version, what ends a
+// turn, and that every sink hears of the end once.
+
 import (
 	"bufio"
 	"context"

@@ -1,5 +1,9 @@
 package main
 
+// codexevent_test.go holds the codex/event notifications to FR-19: the old form
+// of each event, who gets them, and that only they are dropped when a client
+// reads too slowly.
+
 import (
 	"bytes"
 	"encoding/base64"

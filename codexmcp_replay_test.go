@@ -1,55 +1,19 @@
 package main
 
+// codexmcp_replay_test.go plays what real `codex mcp-server`s said, from
+// testdata/recordings, to the driver: what codexapp_replay_test.go does for
+// app-server.
+
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 // TestMCPReplay plays what real mcp-servers said, and lets the driver do what
 // the recorded client did: as in TestAppReplay the golden file holds what the
 // sessions heard and, behind "> ", what the driver sent. A recorded client that
 // goes on in a thread after a failed turn stops there: the driver refuses to.
-func TestMCPReplay(t *testing.T) {
-	files, err := filepath.Glob("testdata/recordings/mcp-server-*.jsonl")
-	if err != nil || len(files) < 11 {
-		t.Fatalf("%d recordings, %v", len(files), err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl"), func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var lines []recorded
-			for _, l := range strings.Split(strings.TrimSpace(string(data)), "\n") {
-				var r recorded
-				if err := json.Unmarshal([]byte(l), &r); err != nil {
-					t.Fatal(err)
-				}
-				lines = append(lines, r)
-			}
-			synctest.Test(t, func(t *testing.T) {
-				got := replayMCP(t, lines)
-				golden := strings.TrimSuffix(name, ".jsonl") + ".golden"
-				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the driver does now; read the difference
-					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-					return
-				}
-				text, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want(t, got, string(text))
-			})
-		})
-	}
-}
+func TestMCPReplay(t *testing.T) { eachRecording(t, "mcp-server", 11, replayMCP) }
 
 func replayMCP(t *testing.T, lines []recorded) string {
 	p := newMCPPeer(t)

@@ -1,5 +1,9 @@
 package main
 
+// codexmcp_test.go holds the mcp-server driver to what is known of that command:
+// lost cancels, answers on another call's id, one call a thread, elicitations that
+// must always be answered.
+
 import (
 	"bufio"
 	"context"

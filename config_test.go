@@ -1,5 +1,8 @@
 package main
 
+// config_test.go holds the configuration as a whole: defaults, which layer wins,
+// ceilings that a mistake may not lift, roles, and the example of the design.
+
 import (
 	"errors"
 	"fmt"

@@ -1,7 +1,8 @@
 package main
 
-// What doctor makes of files that a script can't easily bring about: locks
-// whose process is gone, old leftovers, directories of others.
+// doctorchecks_test.go holds what doctor makes of files that a script can't
+// easily bring about: locks whose process is gone, old leftovers, directories
+// of others.
 
 import (
 	"context"

@@ -1,10 +1,11 @@
 package main
 
-// elicit.go owns the asking of a legacy client: an approval or question of an
-// agent becomes elicitation/create, and its answer, in the protocol's words or
-// in those of the removed `codex mcp-server`, a decision (FR-18). The hub calls
-// ask and askGone; the timer is the hub's. Only an answer that says yes and
-// nothing else approves: an error, nonsense or a contradiction denies.
+// elicit.go owns the words of an elicitation in both eras: an approval or
+// question of an agent becomes its message and form, and the answer, in the
+// protocol's words or in those of the removed `codex mcp-server`, a decision
+// (FR-18). mcpask.go, mcpinput.go and mcptasks.go call it. It is pure. Only an
+// answer that says yes and nothing else approves: nonsense or a contradiction
+// denies.
 
 import (
 	"encoding/json"
@@ -12,71 +13,6 @@ import (
 	"slices"
 	"strings"
 )
-
-// clientAsk is one question before the client.
-type clientAsk struct{ call int64 }
-
-// ask implements front. It says no for clients that declared no elicitation,
-// and for kinds that this version doesn't understand. Callers of the modern
-// era, where a server may not send requests, are asked by mcpinput.go.
-func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
-	if modern, asked := f.askByRetry(a, w, &q); modern {
-		return asked
-	}
-	l := f.legacy.Load()
-	if l == nil || !l.elicits || q.kind == askUnknown {
-		return false
-	}
-	c := f.caller(w)
-	if l.version < "2025-11-25" { // lists came to forms with that version
-		q.questions = slices.Clone(q.questions)
-		for i := range q.questions {
-			q.questions[i].flat = true
-		}
-	}
-	var request json.RawMessage
-	if c != nil {
-		request = c.id
-	}
-	open := &clientAsk{}
-	f.mu.Lock()
-	f.asks[q.id] = open
-	f.mu.Unlock()
-	call := f.p.call("elicitation/create", elicitation(a, &q, request), 0, func(result json.RawMessage, err error) {
-		f.mu.Lock()
-		mine := f.asks[q.id] == open
-		if mine {
-			delete(f.asks, q.id)
-		}
-		f.mu.Unlock()
-		if !mine || err == errPeerGone {
-			return // withdrawn, or the client is gone: then the hub denies all
-		}
-		d, answers := deny, map[string][]string(nil)
-		if err == nil {
-			d, answers = readAnswer(result, &q)
-		}
-		f.decide(q.id, "client", d, answers)
-	})
-	f.mu.Lock()
-	open.call = call
-	f.mu.Unlock()
-	return call != 0
-}
-
-// askGone implements front: the client needn't answer any more.
-func (f *mcpFront) askGone(_ agentRef, ask, why string) {
-	f.mu.Lock()
-	open := f.asks[ask]
-	delete(f.asks, ask)
-	f.parked.withdraw(ask)
-	f.mu.Unlock()
-	if open == nil {
-		return
-	}
-	f.p.abandon(open.call)
-	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why}, false)
-}
 
 // elicitation builds the parameters. The fields below threadId are those of
 // the removed command, for clients that read them.
@@ -390,21 +326,4 @@ func oldDecision(raw json.RawMessage) decision {
 		return approveForSession
 	}
 	return deny
-}
-
-// approvers is who can be asked during a call's turn: the client's user if the
-// client can put questions, and for background work its caller, who decides
-// with agent_approve. The agent is told. Any goroutine may call it.
-func (f *mcpFront) approvers(c *mcpCall, req *turnRequest) string {
-	l := f.legacy.Load()
-	elicits := c.modern && c.elicits || !c.modern && l != nil && l.elicits
-	switch {
-	case req.task && elicits:
-		return "client" // tasks/get asks
-	case req.background:
-		return "caller"
-	case elicits:
-		return "client"
-	}
-	return ""
 }

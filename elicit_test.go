@@ -1,5 +1,9 @@
 package main
 
+// elicit_test.go holds the asking of a legacy client: who can be asked, what the
+// message and its form say, and that only a clear yes approves. mcpinput_test.go
+// does the same for modern callers.
+
 import (
 	"encoding/json"
 	"fmt"

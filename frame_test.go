@@ -1,5 +1,8 @@
 package main
 
+// frame_test.go holds the framing of records: both kinds and their detection, the
+// size limit, and that a stream goes on behind whatever was too long or no frame.
+
 import (
 	"bytes"
 	"errors"

@@ -1,7 +1,8 @@
 package main
 
-// The table of help.go held to the parsers, and the shape of the texts. The
-// spellings of help are pinned by testdata/script/help-every-spelling.txtar.
+// help_test.go holds the table of help.go to the parsers, and the texts to their
+// shape. The spellings of help are pinned by
+// testdata/script/help-every-spelling.txtar.
 
 import (
 	"bytes"

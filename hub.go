@@ -2,7 +2,7 @@ package main
 
 // hub.go owns the table of sessions and who waits for which turn. A front
 // talks to nothing else. It hands out pointers and never calls a session under
-// its lock; opening.go makes sessions ready, slot.go has the one child.
+// its lock; opener.go makes sessions ready, slot.go has the one child.
 // Nothing in it waits on a client or on the child, except where a comment says
 // so.
 
@@ -278,9 +278,9 @@ func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 // replyRefusal is why codex-reply can't revive a session, nil if it can.
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
-	case "closed":
+	case statusClosed:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s (identity %q) is closed; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", rec.AgentID, rec.Identity, rec.AgentID), "agent_id", rec.AgentID)
-	case "broken":
+	case statusBroken:
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return nil
@@ -329,14 +329,17 @@ func (h *hub) unknown(ref string) *rpcError {
 // the waiter, since the client itself timed out: the turn goes on, and what it
 // brings is kept in the session.
 func (h *hub) cancel(w waiterID, detach bool) {
-	if detach {
-		return
-	}
 	h.mu.Lock()
 	s := h.waiters[w]
-	delete(h.waiters, w)
+	if !detach {
+		delete(h.waiters, w)
+	}
 	h.mu.Unlock()
-	if s != nil {
+	switch {
+	case s == nil:
+	case detach:
+		s.detach(w)
+	default:
 		s.cancel(w)
 	}
 }

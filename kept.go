@@ -108,8 +108,9 @@ func (k *keptTurns) running(agentID, turnID string) {
 }
 
 // finish keeps a turn's result; the caller shows the session as it is then, and
-// calls seen. That of a background turn is in its file when finish returns.
-func (k *keptTurns) finish(t keptTurn, background bool) {
+// calls seen. One that nobody is answered with, a background turn's or one whose
+// caller's time is over, is in its file when finish returns.
+func (k *keptTurns) finish(t keptTurn, unanswered bool) {
 	k.mu.Lock()
 	k.seq++
 	t.Seq, t.Updated = k.seq, time.Now()
@@ -128,7 +129,7 @@ func (k *keptTurns) finish(t keptTurn, background bool) {
 	k.shrinkLocked()
 	k.mu.Unlock()
 
-	if background {
+	if unanswered {
 		if err := k.write(&file); err != nil {
 			k.log.Warn("a turn's result could not be written", "agent", file.AgentID, "turn", file.TurnID, "err", err)
 		}

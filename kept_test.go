@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -168,4 +169,28 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
 		t.Errorf("after memory forgot it: %+v", one)
 	}
+}
+
+// Of turns that follow each other fast only those are written that are kept:
+// each file cost a short turn as much as all else did.
+func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		k := keptIn(t, dir, true)
+		written := 0
+		path := k.path(keptAgentID, "one")
+		k.reg.writeLater(path, func() ([]byte, error) { written++; return []byte("{}\n"), nil })
+		time.Sleep(turnLag - time.Millisecond)
+		k.reg.writeLater(path, nil)
+		time.Sleep(time.Second)
+		if err := k.reg.flush(t.Context()); err != nil || written > 0 {
+			t.Errorf("written %d times, %v", written, err)
+		}
+		k.reg.writeLater(path, func() ([]byte, error) { written++; return []byte("{}\n"), nil })
+		time.Sleep(time.Second)
+		if _, err := os.Stat(path); err != nil || written != 1 {
+			t.Errorf("one that stays was written %d times: %v", written, err)
+		}
+		_ = k.reg.close(t.Context())
+	})
 }

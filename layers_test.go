@@ -1,5 +1,8 @@
 package main
 
+// layers_test.go holds the configuration's files: a bad value costs that value
+// only, which file is found, and against what a path in it is resolved.
+
 import (
 	"os"
 	"path/filepath"

@@ -1,5 +1,9 @@
 package main
 
+// lease_test.go holds identity leases and thread locks to invariant 4: one holder
+// across processes, whatever the name's case, and free when the holder is killed.
+// TestLeaseHelper is another process.
+
 import (
 	"bufio"
 	"encoding/json"

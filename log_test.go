@@ -1,5 +1,9 @@
 package main
 
+// log_test.go holds the log to NFR-5 and NFR-3: levels, one structured line a
+// message, what redact takes out and what it must leave, and a stderr that nobody
+// reads.
+
 import (
 	"bytes"
 	"encoding/json"

@@ -3,8 +3,8 @@ package main
 // machine.go owns the decision which turn of a session runs, waits or ends, and
 // that a session may run one last turn before it does (its summary): a pure
 // machine, events in, effects out, so that tables and fuzzing can hold it to the
-// invariants. The session loop is its only user and carries the
-// effects out. It must never look at a clock or touch anything outside.
+// invariants. The session loop is its only user and carries the effects out. It
+// must never look at a clock or touch anything outside.
 
 import "time"
 
@@ -48,13 +48,13 @@ const (
 func (e ending) status() string {
 	switch e {
 	case endPark:
-		return "parked"
+		return statusParked
 	case endShutdown, endGone:
-		return "stale"
+		return statusStale
 	case endClose:
-		return "closed"
+		return statusClosed
 	case endBroken:
-		return "broken"
+		return statusBroken
 	case endNone, endFailed:
 	}
 	return ""
@@ -143,6 +143,7 @@ type turn struct {
 
 	accepted bool // the caller of a background turn has its name
 	kept     bool // its result is
+	detached bool // its caller's own time was over: only what is kept reaches anybody
 	asked    time.Time
 	stoppers []func() // who waits until it has stopped
 }
@@ -287,6 +288,18 @@ func (m *turnMachine) cancel(w waiterID) []effect {
 		return m.stopTurn(stopCancel)
 	}
 	return nil
+}
+
+// detach notes that a waiter will not take its turn's result.
+func (m *turnMachine) detach(w waiterID) {
+	for _, t := range m.queue {
+		if t.waiter == w {
+			t.detached = true
+		}
+	}
+	if m.cur != nil && m.cur.waiter == w {
+		m.cur.detached = true
+	}
 }
 
 // drop takes a waiting turn out; false when it doesn't wait any more.

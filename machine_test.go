@@ -1,5 +1,9 @@
 package main
 
+// machine_test.go holds the turn machine to the invariants: a table of dialogues
+// (testdata/machine.golden), and random and fuzzed events in any order, after each
+// of which every turn is in exactly one place.
+
 import (
 	"fmt"
 	"os"

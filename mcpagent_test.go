@@ -1,5 +1,9 @@
 package main
 
+// mcpagent_test.go holds agent_approve, agent_interrupt and the shape of a
+// pending approval: a decision needs its action repeated, and the call that a
+// result spells out is one that works.
+
 import (
 	"encoding/json"
 	"strings"

@@ -2,7 +2,7 @@ package main
 
 // mcpinput.go owns what a modern client is asked in the middle of a call: its
 // request is answered with input_required and a handle, and the retry that
-// brings the answers goes on with the same turn. elicit.go's ask and askGone,
+// brings the answers goes on with the same turn. mcpask.go's ask and askGone,
 // mcp.go's done and cancelled, and callTool call it. The turn is the hub's and
 // goes on whether or not a retry comes; the timer of an approval is the hub's
 // too. It must never let a retry begin a turn, nor take a handle twice.
@@ -255,7 +255,7 @@ func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
 			continue
 		}
 		word, answers := readAnswer(d.response, &d.q)
-		f.decide(d.q.id, "client", word, answers)
+		f.decide(d.q.id, byClient, word, answers)
 	}
 	f.requireInput(c, t)
 }

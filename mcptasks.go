@@ -30,7 +30,7 @@ type taskState struct {
 	Message  string                  `json:"statusMessage,omitempty"`
 	Created  string                  `json:"createdAt"`
 	Updated  string                  `json:"lastUpdatedAt"`
-	TTL      *int64                  `json:"ttlMs"` // null: it stays until 20 newer turns have ended
+	TTL      *int64                  `json:"ttlMs"` // null: it stays until maxKeptTurns newer turns have ended
 	Poll     int64                   `json:"pollIntervalMs"`
 	Requests map[string]inputRequest `json:"inputRequests,omitempty"`
 	Result   json.RawMessage         `json:"result,omitempty"`
@@ -115,7 +115,7 @@ func (f *mcpFront) taskTurn(id string) (keptTurn, *rpcError) {
 	k, e := f.turn(agentID, handle)
 	switch {
 	case e != nil && e.Code == codeSessionNotFound:
-		return k, badParams("there is no task %s, or 20 newer turns of its agent have ended since: %s", shorten(id, 100), e.Message)
+		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s", shorten(id, 100), maxKeptTurns, e.Message)
 	case e != nil:
 		return k, &rpcError{Code: codeInternal, Message: "Internal error: " + e.Message}
 	case !k.Task:

@@ -1,5 +1,9 @@
 package main
 
+// mcptasks_test.go holds the tasks extension: who gets a task, its states and
+// their words, decisions by tasks/update, and errors in the protocol's terms. The
+// hub behind it is made of functions.
+
 import (
 	"encoding/json"
 	"fmt"

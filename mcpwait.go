@@ -1,11 +1,11 @@
 package main
 
-// mcpwait.go owns agent_wait: what is waited for, what is told meanwhile, and
-// a result that a model can go on from. All of it stands in structuredContent,
-// since that is all Claude shows a model, and it stays short of the 25 000
-// tokens at which Claude Code saves a result to a file instead. callTool runs
-// it; the hub answers from another goroutine. It must never use anything up:
-// whoever asks again is told the same.
+// mcpwait.go owns agent_wait in the front: what is waited for, what is told
+// meanwhile, and a result that a model can go on from. All of it stands in
+// structuredContent, since that is all Claude shows a model, and it stays short
+// of the 25 000 tokens at which Claude Code saves a result to a file instead.
+// callTool runs it; the hub answers from another goroutine. It must never use
+// anything up: whoever asks again is told the same.
 
 import (
 	"encoding/json"

@@ -1,5 +1,9 @@
 package main
 
+// mcpwait_test.go holds agent_wait at the front: its arguments, its progress, a
+// result that fits what a model is shown, and its end by a cancel. The test
+// answers in place of the hub.
+
 import (
 	"encoding/json"
 	"fmt"

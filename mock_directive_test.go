@@ -1,7 +1,8 @@
 package main
 
-// mock_directive_test.go holds the mock Codex to the meaning of its
-// directives and environment: what other tests build on must itself be sure.
+// mock_directive_test.go holds the mock Codex to the meaning of its directives
+// (mock_directive.go, mock_fault.go) and environment: what other tests build on
+// must itself be sure.
 
 import (
 	"encoding/json"

@@ -2,7 +2,7 @@ package main
 
 // mock_exec.go owns what the mock Codex's model does to the world: shell
 // commands, which really run, patches, and the questions that it asks the
-// client first, by policy and version. Directives in mock_chaos.go call it on
+// client first, by policy and version. Directives in mock_directive.go call it on
 // the turn's goroutine. It must never leave a shell that killShells can't find.
 
 import (

@@ -3,7 +3,7 @@ package main
 // mock_run.go owns the goroutine of a mock Codex's running turn: the
 // directives of its prompt one after the other, the steers that come between,
 // waiting, and the end as each version shows it. mock_turn.go starts it,
-// mock_chaos.go does the directives' work. It must leave every wait when the
+// mock_directive.go and mock_fault.go do the directives' work. It must leave every wait when the
 // turn is stopped or the process ends.
 
 import (

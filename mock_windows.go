@@ -1,7 +1,8 @@
 package main
 
-// mock_windows.go is mock_unix.go for Windows, where a shell has no session
-// and the writer lock is left out: nothing there tests two writers.
+// mock_windows.go owns what the mock Codex needs of Windows, in mock_unix.go's
+// place. A shell has no session there, and the lock that keeps a second writer
+// off a thread is left out. The mock's other files call it.
 
 import (
 	"os"

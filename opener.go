@@ -333,7 +333,7 @@ func (o *opener) makeRoom() *rpcError {
 		var oldest *session
 		for _, other := range o.h.names {
 			v := other.shown.Load()
-			if v.Status == "idle" && v.implied && (oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
+			if v.Status == statusIdle && v.implied && (oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
 				oldest = other
 			}
 		}

@@ -4,9 +4,7 @@ package main
 // the record that is kept in step with its turns. opener.go makes it; the
 // session's own goroutine changes it and gives it back.
 
-import (
-	"time"
-)
+import "time"
 
 // opening is the place of one session: what it holds while it is open.
 type opening struct {
@@ -98,7 +96,7 @@ func deref(s *string) string {
 // noteStart, noteEnd and noteOver keep the record in step with the turns.
 func (p *opening) noteStart(t *turn, facts contextFacts, now time.Time) {
 	r := &p.rec
-	r.Status, r.Interrupted, r.LastActive = "busy", false, now.UTC()
+	r.Status, r.Interrupted, r.LastActive = statusBusy, false, now.UTC()
 	r.Turns++
 	r.LastTurnID, r.LastTurnStatus = "", "running"
 	r.CWD = p.policy.Settings.Cwd
@@ -111,7 +109,7 @@ func (p *opening) noteStart(t *turn, facts contextFacts, now time.Time) {
 
 func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 	r := &p.rec
-	r.Status, r.LastActive = "idle", now.UTC()
+	r.Status, r.LastActive = statusIdle, now.UTC()
 	r.LastTurnID, r.LastTurnStatus = t.id, t.status(how)
 	r.LastError = ""
 	r.SummaryDue = r.SummaryDue || t.done()

@@ -1,5 +1,8 @@
 package main
 
+// paths_test.go holds the names that become paths, the directories they are
+// resolved in, and the nearest of the words that a mistyped one may mean.
+
 import (
 	"os"
 	"path/filepath"

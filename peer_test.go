@@ -1,5 +1,9 @@
 package main
 
+// peer_test.go holds JSON-RPC with one other side: bad records from a client and
+// from a child, calls that end exactly once, and an outgoing queue that drops only
+// what may be dropped.
+
 import (
 	"bufio"
 	"encoding/json"

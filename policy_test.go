@@ -1,5 +1,9 @@
 package main
 
+// policy_test.go holds what a session may do: who wins over whom, the defaults by
+// directory, ceilings that no argument or config key passes (fuzzed too), profiles,
+// and directories.
+
 import (
 	"encoding/json"
 	"fmt"

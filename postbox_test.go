@@ -1,5 +1,9 @@
 package main
 
+// postbox_test.go holds the bound on events that wait for sessions to invariant 3:
+// all postboxes share it, so that one session that is behind can't use up memory
+// by another's name.
+
 import (
 	"sync/atomic"
 	"testing"

@@ -1,5 +1,9 @@
 package main
 
+// progress_test.go holds progress to its pace: one as a turn starts, throttled
+// after it, never without a token, never after a cancel; and the words for what an
+// agent is doing.
+
 import (
 	"encoding/json"
 	"strings"

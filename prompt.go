@@ -1,7 +1,7 @@
 package main
 
 // The words this program adds to what a model reads: developer instructions, context blocks, the block a session is
-// resumed with. Facts in, text out; opening.go and sessionturn.go call it and decide when. Nothing here looks at the disk
+// resumed with. Facts in, text out; opener.go and sessionturn.go call it and decide when. Nothing here looks at the disk
 // but loadPromptFile. The caller's own text is never changed, and no fact (a branch, a path, a name) may end the
 // block it stands in or pass for a line of it: facts are JSON strings with <, > and & escaped.
 

@@ -1,5 +1,9 @@
 package main
 
+// prompt_test.go holds the words that a model reads: context, instructions, the
+// block a session is resumed with; and that no branch, path or name can end a
+// block or begin another (fuzzed).
+
 import (
 	"bufio"
 	"encoding/json"

@@ -2,6 +2,10 @@
 
 package main
 
+// prompt_unix_test.go holds the reading of prompt and agent files to files that
+// never answer: a named pipe must be refused, since opening it would block for
+// ever.
+
 import (
 	"path/filepath"
 	"strings"

@@ -1,6 +1,6 @@
 package main
 
-// proxy.go is the composition root of serve: it makes the hub and the front,
+// proxy.go owns the composition root of serve: it makes the hub and the front,
 // wires them to each other and to the child's start, and owns the order of
 // shutdown. main.go calls it. It holds no state of its own and decides
 // nothing about sessions.

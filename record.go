@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const (
@@ -215,17 +214,6 @@ func withUnknown(known any, unknown map[string]json.RawMessage) ([]byte, error) 
 	}
 	data[len(data)-1] = ','
 	return append(data, rest[1:]...), nil
-}
-
-// clipUTF8 cuts to at most n bytes without cutting a character in two.
-func clipUTF8(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // Nothing that looks or sounds like something else, and no vowels, which make

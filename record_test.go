@@ -1,5 +1,9 @@
 package main
 
+// record_test.go holds a session's record: nothing is lost between memory and
+// bytes, a newer version's fields survive, its size is bounded, and what is no
+// record is refused (fuzzed).
+
 import (
 	"encoding/json"
 	"fmt"

@@ -1,5 +1,9 @@
 package main
 
+// registry_test.go holds the sessions on disk to invariant 5: whole or absent for
+// every reader, set aside where they can't be read, the index in step, and sessions
+// of dead processes told from those of live ones.
+
 import (
 	"bytes"
 	"context"

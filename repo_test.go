@@ -1,5 +1,9 @@
 package main
 
+// repo_test.go holds what is read straight from .git against git itself and
+// against repositories made by hand, and the cache against every way in which a
+// branch changes.
+
 import (
 	"os"
 	"os/exec"

@@ -112,7 +112,7 @@ func ended(turnStatus string) string {
 func aboutFailure(r *turnResult) string {
 	var b strings.Builder
 	tool := "codex-reply"
-	if r.Status == "closed" || r.Status == "broken" { // codex-reply refuses those
+	if r.Status == statusClosed || r.Status == statusBroken { // codex-reply refuses those
 		tool = "codex"
 	}
 	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",

@@ -3,7 +3,7 @@ package main
 // resume.go owns `serve --resume` (FR-6.1, FR-6.2): which session it means, and
 // the one call that continues it. hub.start has it looked up, hub.submit offers
 // it every new session's first call. It changes a call at most into what codex
-// {agent_id} would be; opening and history are opening.go's and session.go's.
+// {agent_id} would be; opening and history are opener.go's and session.go's.
 
 import (
 	"fmt"

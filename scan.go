@@ -3,8 +3,8 @@ package main
 // scan.go owns the reading of raw JSON without reflection: validity, the
 // fields of an object, the elements of an array; rawstring.go has the strings.
 // Every frame passes here, thousands a second, and most of each one is
-// forwarded as it is. It is pure; peer.go, the drivers and the fronts call it. It must never accept what
-// encoding/json.Valid refuses, or the other way round.
+// forwarded as it is. It is pure; peer.go, the drivers and the fronts call it.
+// It must never accept what encoding/json.Valid refuses, or the other way round.
 
 import (
 	"bytes"

@@ -1,5 +1,8 @@
 package main
 
+// scan_test.go holds the reader of raw JSON against encoding/json: it accepts and
+// finds the same (fuzzed), and what it writes is valid UTF-8.
+
 import (
 	"encoding/json"
 	"strings"

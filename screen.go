@@ -102,10 +102,10 @@ func (s screen) table(header []string, rows [][]cell) {
 		for i, c := range row {
 			text := printable(c.text)
 			if i == len(row)-1 {
-				b.WriteString(s.paint(c.how, clipRunes(text, max(s.width-used, 8))))
+				b.WriteString(s.paint(c.how, clipChars(text, max(s.width-used, 8))))
 				break
 			}
-			text = clipRunes(text, widths[i])
+			text = clipChars(text, widths[i])
 			b.WriteString(s.paint(c.how, text))
 			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
 			used += widths[i] + 2
@@ -194,12 +194,4 @@ func printable(text string) string {
 		}
 		return -1
 	}, text)
-}
-
-// clipRunes cuts to n characters, the last of which then says so.
-func clipRunes(text string, n int) string {
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
 }

@@ -1,7 +1,8 @@
 package main
 
-// What a terminal and a pipe are given, as text; sessions-on-a-terminal.txtar
-// has a real terminal.
+// screen_test.go holds what a terminal and a pipe are given, as text: columns
+// that fit, colours only where they are seen. sessions-on-a-terminal.txtar has a
+// real terminal.
 
 import (
 	"strings"

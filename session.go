@@ -89,7 +89,7 @@ func newSession(h *hub, agentID string) *session {
 	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
 		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.ref.Store(&agentRef{AgentID: agentID})
-	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: "busy", Team: h.cfg.team,
+	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: statusBusy, Team: h.cfg.team,
 		StartedAt: time.Now(), LastActive: time.Now(), Activity: "opening", Mine: true})
 	go s.loop()
 	return s
@@ -124,6 +124,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) { s.box.post(func() { s.carry(s.m.cancel(w)) }) }
 
+// detach has the result of a waiter's turn kept as that of a background turn is.
+func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
+
 // end asks the session to end; done is called once it has. false: it had
 // ended before.
 func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
@@ -137,7 +140,7 @@ func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
 		s.windUp(why, closingLimit)
 		if s.m.ending == endNone && done != nil { // parking refused: it is busy again
 			s.closers = s.closers[:len(s.closers)-1]
-			done(closeResult{AgentID: s.agentID, Status: "busy"}, nil)
+			done(closeResult{AgentID: s.agentID, Status: statusBusy}, nil)
 		}
 	})
 }
@@ -192,7 +195,7 @@ func (s *session) leave(rest []letter) {
 		}
 	}
 	for _, done := range s.closers { // asked to close while it ended otherwise
-		done(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: "closed", Already: true}, nil)
+		done(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: statusClosed, Already: true}, nil)
 	}
 	close(s.ended)
 }
@@ -326,7 +329,7 @@ func (s *session) threadOpened(e *event) {
 	if s.unnamed = e.opened != nil && e.opened.unnamed; !s.unnamed && !s.bind() {
 		return
 	}
-	p.rec.Status, p.rec.Interrupted = "idle", false
+	p.rec.Status, p.rec.Interrupted = statusIdle, false
 	s.m.opened()
 	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it

@@ -102,7 +102,7 @@ func (s *session) keep(t *turn, r *turnResult) {
 			k.Status = "interrupted"
 		}
 	}
-	s.h.kept.finish(k, t.accepted)
+	s.h.kept.finish(k, t.accepted || t.detached)
 	s.unseen = true
 }
 

@@ -188,7 +188,7 @@ func (s *session) over(why ending) {
 	s.h.book.auditEnd(s, why)
 	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: s.stopped}
 	if done.Status == "" {
-		done.Status = "closed"
+		done.Status = statusClosed
 	}
 	for _, f := range s.after {
 		f()

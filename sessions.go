@@ -209,7 +209,7 @@ func showRows(s screen, rows []sessionRow) {
 		row := []cell{{r.AgentID, ""}, {r.Identity, ""}, {r.statusText(s.terminal), statusColor(r.Status)},
 			{s.when(r.LastActive), ""}, {fmt.Sprint(r.Turns), ""}}
 		if s.terminal {
-			row = append(row, cell{clipRunes(printable(r.where()), 32), inDim})
+			row = append(row, cell{clipChars(printable(r.where()), 32), inDim})
 		} else {
 			row = append(row, cell{orEmpty(r.RepoName), ""}, cell{orEmpty(r.Branch), ""}, cell{r.CWD, ""})
 		}

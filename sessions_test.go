@@ -1,7 +1,8 @@
 package main
 
-// Removing records: what holds on the disk whatever a record says. The command
-// itself is in testdata/script/sessions-*.txtar.
+// sessions_test.go holds the removing of records: what is removed and what stays
+// on the disk, whatever a record says. The command itself is in
+// testdata/script/sessions-*.txtar.
 
 import (
 	"errors"

@@ -261,11 +261,11 @@ func (s *session) statusNow() string {
 		if w := s.m.ending.status(); w != "" {
 			return w
 		}
-		return "closed"
+		return statusClosed
 	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
-		return "busy"
+		return statusBusy
 	}
-	return "idle"
+	return statusIdle
 }
 
 // publish renews what others may read of this session.

@@ -1,5 +1,8 @@
 package main
 
+// settings_test.go holds the table of settings: every value's origin, aliases and
+// spellings, and what a key that has no effect is told.
+
 import (
 	"fmt"
 	"path/filepath"

@@ -59,7 +59,7 @@ func runSummary(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	s := newScreen(stdout, os.Getenv)
 	if s.terminal {
 		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity), s.paint(statusColor(row.Status), row.statusText(true)))
-		s.line("%s\n", s.paint(inDim, clipRunes(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(), counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
+		s.line("%s\n", s.paint(inDim, clipChars(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(), counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
 	}
 	s.line("%s", s.text(strings.TrimRight(text, "\n")))
 	return 0

@@ -1,7 +1,8 @@
 package main
 
-// Locks, process groups and exit reasons, with real processes. The child is
-// this test binary, run as TestSysHelper.
+// sys_test.go holds what the system is asked for (locks, process groups, exit
+// reasons) with real processes. The child is this test binary, run as
+// TestSysHelper.
 
 import (
 	"bufio"

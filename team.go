@@ -1,10 +1,10 @@
 package main
 
-// Teams: which team we are in. The name was asked for (flag, ATM_TEAM, .atm.toml), or it is the team of the Claude
-// Code session that started us, or the default.
-// config.go asks once at start. A team is never created here: without one everything
-// but mail works.
-// Reading only, and bounded: a folder with very many teams must not slow the start.
+// team.go owns which team we are in: the one that was asked for (flag, ATM_TEAM,
+// .atm.toml), or that of the Claude Code session that started us, or the
+// default. config.go asks once at start. It only reads, and must never create a
+// team (without one everything but mail works), nor let a folder with very many
+// teams slow the start.
 
 import (
 	"encoding/json"

@@ -1,5 +1,8 @@
 package main
 
+// tools_test.go holds the tools to their table: honest annotations, arguments and
+// what is said of bad ones, agent files, and results that fit their schemas.
+
 import (
 	"encoding/json"
 	"fmt"

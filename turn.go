@@ -1,7 +1,8 @@
 package main
 
 // turn.go owns one turn's request and result. Fronts build requests and read
-// results; machine.go decides when a turn runs, sessionturn.go runs it.
+// results; machine.go decides when a turn runs, sessionturn.go runs it. Nothing
+// here does anything: it is what the layers hand each other.
 
 import (
 	"encoding/json"

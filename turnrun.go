@@ -247,18 +247,3 @@ func timeoutError(agentID string, t *turn) *rpcError {
 	}
 	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.name(), "partial", partial)
 }
-
-// clip cuts s to at most n characters on one line.
-func clip(s string, n int) string {
-	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
-		s = s[:i] + " …"
-	}
-	if len(s) <= n {
-		return s
-	}
-	runes := []rune(s)
-	if len(runes) <= n {
-		return s
-	}
-	return string(runes[:n-1]) + "…"
-}

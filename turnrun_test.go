@@ -1,5 +1,8 @@
 package main
 
+// turnrun_test.go holds what is gathered of a running turn to invariant 3: it
+// stays bounded however long the turn runs and whatever the child sends.
+
 import (
 	"fmt"
 	"testing"

@@ -1,8 +1,9 @@
 package main
 
-// views.go owns what is told of sessions and of the whole proxy: copies that
-// nobody changes, so that a reader never waits for a session (invariant 3).
-// The session publishes its own after every transition; the hub adds up.
+// views.go owns what is told of sessions, turns and the whole proxy, and what
+// the hub is asked for beside turns: copies that nobody changes, so that a
+// reader never waits for a session (invariant 3). The session publishes its own
+// after every transition; the hub adds up.
 
 import "time"
 
@@ -135,7 +136,7 @@ type approveQuery struct {
 	Agent    string // agent_id or threadId
 	Ask      string // approval_id
 	Action   string // must repeat the pending approval's
-	By       string // for the audit log: agent_approve, task
+	By       string // who decides, as the audit log names it
 	Decision decision
 	Answers  map[string][]string // to questions
 	Reason   string              // of a denial

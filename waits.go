@@ -1,9 +1,10 @@
 package main
 
-// waits.go owns agent_wait: looking at sessions until a turn has ended or
-// somebody must decide something. It is level-triggered and consumes nothing:
-// it compares what is kept and shown with a number that the caller brings, so
-// a call that was lost can be made again. It never touches a session's loop.
+// waits.go owns agent_wait in the hub: looking at sessions until a turn has
+// ended or somebody must decide something; and the look-up of one agent or turn,
+// open here or not. It is level-triggered and consumes nothing: it compares what
+// is kept and shown with a number that the caller brings, so a call that was
+// lost can be made again. It never touches a session's loop.
 
 import (
 	"fmt"

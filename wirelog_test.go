@@ -1,6 +1,8 @@
 package main
 
-// What the log tells of the wire at each level, and what it never tells.
+// wirelog_test.go holds what the log tells of the wire to NFR-5: ids and times
+// at debug, whole messages at trace, and what it never tells, at whatever
+// level.
 
 import (
 	"bytes"

@@ -1,13 +1,17 @@
 package main
 
 // worldkept_test.go holds what is kept and told of sessions, in the world of
-// world_test.go: answers that are too long for a result, sessions on no disk.
+// world_test.go: answers that are too long for a result, and sessions that are
+// on no disk.
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 )
 
@@ -82,4 +86,32 @@ func TestWorldReshapingAKeptSession(t *testing.T) {
 			t.Errorf("status %q, want idle: it lost its place for another's mistake", got)
 		}
 	})
+}
+
+// What a caller's own time limit left unanswered is on disk when its turn ends,
+// as a background turn's result is; what is answered is written behind.
+func TestWorldResultOfADetachedCaller(t *testing.T) {
+	for reason, want := range map[string]int{"Request timed out": 1, "": 0} {
+		inWorld(t, nil, noElicitation, func(w *world) {
+			t := w.t
+			agent := w.agent("SAY one")
+			time.Sleep(time.Second) // of the bubble: its result is written
+			call := w.tool("codex-reply", "agent_id", agent, "prompt", "SLOW 2 the late answer")
+			synctest.Wait()
+			if reason != "" {
+				w.calls.notify("notifications/cancelled", map[string]any{"requestId": call.id, "reason": reason}, false)
+			}
+			w.tool("agent_wait", "agent_id", agent).ok(t)
+			late := 0
+			files, err := filepath.Glob(filepath.Join(filepath.Dir(w.log), "atm", ".config", "atm", "agent-sessions", "*", ".records", "*.turns", "*.json"))
+			for _, name := range files {
+				if data, err := os.ReadFile(name); err == nil && strings.Contains(string(data), "the late answer") {
+					late++
+				}
+			}
+			if err != nil || len(files) != 1+want || late != want {
+				t.Errorf("reason %q: as the turn ended %d of %d files had its answer, want %d", reason, late, len(files), want)
+			}
+		})
+	}
 }

@@ -1,12 +1,12 @@
 package main
 
-// The one goroutine that writes sessions: records, the results of their turns,
-// and the index of an instance's open ones, <team>/<instance identity>/registry.json (FR-5.3). One
-// writer keeps the states of a session in their order, and takes the disk off
-// the session's own goroutine: replacing a file costs more than the 0.15 ms that
-// a reply may take longer. What changes again within a moment is written once.
-// Called by registry.go only, which embeds it for flush and close.
-// Never queues: a newer state takes the place of one not written yet.
+// writer.go owns the one goroutine that writes sessions: records, the results
+// of their turns, and the index of an instance's open ones (FR-5.3). One writer
+// keeps a session's states in their order, and takes the disk off the session's
+// own goroutine: replacing a file costs more than the 0.15 ms that a reply may
+// take longer. What changes again within a moment is written once. registry.go
+// embeds it for flush and close, and alone calls it. It must never queue: a
+// newer state takes the place of one not written yet.
 
 import (
 	"context"
@@ -25,11 +25,15 @@ import (
 
 // How long a change may wait for the next one. A short turn's start and end
 // become one write of its record; the index follows the records (FR-5.3), so it
-// may be older. Both count from the first change that waits, so that a session
+// may be older. So may the result of a turn, which its caller is answered with:
+// where turns follow each other fast most are outnumbered before they are
+// written, and a new file each costs as much as all else that a short turn
+// does. All count from the first change that waits, so that a session
 // that never rests is written all the same.
 const (
 	recordLag = 5 * time.Millisecond
 	indexLag  = 50 * time.Millisecond
+	turnLag   = 50 * time.Millisecond
 )
 
 var errWriterClosed = errors.New("the session files are closed")
@@ -113,11 +117,14 @@ func (w *lateWriter) put(path string, f lateFile, waiter chan error) error {
 		return errWriterClosed
 	}
 	now := time.Now()
-	lag := recordLag
-	if f.rec == nil && f.turn == nil {
-		lag = indexLag
+	switch {
+	case f.rec != nil:
+		f.due = now.Add(recordLag)
+	case f.index != nil:
+		f.due = now.Add(indexLag)
+	default:
+		f.due = now.Add(turnLag)
 	}
-	f.due = now.Add(lag)
 	if old := w.files[path]; old != nil {
 		f.due, f.waiters = old.due, old.waiters
 	}
