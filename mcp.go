@@ -401,7 +401,7 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	}
 	x, _ := f.scratch.Get().(*codexEvents)
 	if x == nil {
-		x = &codexEvents{send: f.p.write}
+		x = &codexEvents{send: f.p.put}
 	}
 	x.a, x.e = a, e
 	if c != nil {
