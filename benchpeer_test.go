@@ -94,10 +94,10 @@ type benchPeer struct {
 }
 
 // start begins a process; the test's end closes it.
-func (r *benchRig) start(tb testing.TB, side string, args ...string) *benchPeer {
+func (r *benchRig) start(tb testing.TB, side string, env []string, args ...string) *benchPeer {
 	tb.Helper()
 	p := &benchPeer{tb: tb, name: side, cmd: exec.Command(r.bin, args...)}
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = r.project, r.environ(side), &p.stderr, 10*time.Second
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = r.project, append(r.environ(side), env...), &p.stderr, 10*time.Second
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -226,7 +226,7 @@ func (p *benchPeer) hello(params map[string]any) {
 // mockSide is the mock Codex, driven directly.
 func (r *benchRig) mockSide(tb testing.TB) *benchPeer {
 	tb.Helper()
-	p := r.start(tb, "direct", "mock-codex", "app-server")
+	p := r.start(tb, "direct", nil, "mock-codex", "app-server")
 	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true}})
 	return p
 }
@@ -245,9 +245,9 @@ func (p *benchPeer) direct(thread, prompt string) benchTurn {
 
 // serveSide is serve over the mock, with everything as it is by default:
 // records, audit, context and events.
-func (r *benchRig) serveSide(tb testing.TB) *benchPeer {
+func (r *benchRig) serveSide(tb testing.TB, env ...string) *benchPeer {
 	tb.Helper()
-	p := r.start(tb, "served", "serve", "--codex-bin", "mock", "--log-level", "error")
+	p := r.start(tb, "served", env, "serve", "--codex-bin", "mock", "--log-level", "error")
 	p.hello(map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}})
 	return p
 }

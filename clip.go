@@ -30,7 +30,8 @@ func clipChars(s string, n int) string {
 	return s[:i] + "…"
 }
 
-// clipUTF8 cuts to at most n bytes without cutting a character in two.
+// clipUTF8 cuts to at most n bytes without cutting a character in two. Like
+// clipBytes it clones: a digest must not keep an answer of megabytes alive.
 func clipUTF8(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -38,7 +39,7 @@ func clipUTF8(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
 	}
-	return s[:n]
+	return strings.Clone(s[:n])
 }
 
 // clipBytes cuts to n bytes, whatever character that hits: for what is cut again

@@ -18,10 +18,10 @@ import (
 type codexEvents struct {
 	a       agentRef
 	e       *event
-	request json.RawMessage                       // id of the caller's request, nil where nobody waits
-	last    json.RawMessage                       // raw text of the turn's last agent message, if known
-	send    func(rec []byte, droppable bool) bool // keeps nothing of rec
-	buf     []byte                                // for the next notification
+	request json.RawMessage                // id of the caller's request, nil where nobody waits
+	last    json.RawMessage                // raw text of the turn's last agent message, if known
+	send    func(rec []byte, w worth) bool // keeps nothing of rec
+	buf     []byte                         // for the next notification
 	dropped bool
 }
 
@@ -142,9 +142,18 @@ func (x *codexEvents) passOn() {
 		}
 		return true
 	})
-	if !x.send(append(b, `}}`...), !x.e.must) {
+	if !x.send(append(b, `}}`...), x.worth()) {
 		x.dropped = true
 	}
+}
+
+// worth is what the event is to a client that doesn't read. None of them is what
+// somebody waits for: that is the answer to the call.
+func (x *codexEvents) worth() worth {
+	if x.e.must {
+		return dropLast
+	}
+	return dropFirst
 }
 
 // begin opens a notification up to behind msg.type.
@@ -179,7 +188,7 @@ func (x *codexEvents) end(b []byte) {
 		raw = json.RawMessage("{}")
 	}
 	b = append(append(append(b, `,"params":`...), raw...), `}}}`...)
-	if !x.send(b, !x.e.must) {
+	if !x.send(b, x.worth()) {
 		x.dropped = true
 	}
 	x.buf = b

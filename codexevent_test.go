@@ -20,7 +20,7 @@ import (
 func forwarded(t *testing.T, e event) (types string, msgs []json.RawMessage) {
 	t.Helper()
 	x := codexEvents{a: agentRef{AgentID: "codex:ab", Thread: "T", Identity: "codex"}, e: &e, request: json.RawMessage("0"), last: json.RawMessage(`"the last"`),
-		send: func(rec []byte, _ bool) bool {
+		send: func(rec []byte, _ worth) bool {
 			if !json.Valid(rec) || strings.Contains(string(rec), "\n") {
 				t.Fatalf("no one-line JSON: %s", rec)
 			}
@@ -270,7 +270,7 @@ func FuzzForward(f *testing.F) {
 			return // the peer lets nothing else pass
 		}
 		e := event{kind: evRaw, method: method, raw: json.RawMessage(params)}
-		x := codexEvents{e: &e, request: json.RawMessage("1"), send: func(rec []byte, _ bool) bool {
+		x := codexEvents{e: &e, request: json.RawMessage("1"), send: func(rec []byte, _ worth) bool {
 			if !validJSON(rec) {
 				t.Fatalf("%s", rec)
 			}

@@ -38,7 +38,7 @@ type hub struct {
 	agentTool  agentToolFunc
 	agentSpecs []clientTool
 	toolServer toolServerEntry
-	waiting    atomic.Int64   // letters in all sessions' postboxes
+	waiting    atomic.Int64   // bytes in all sessions' postboxes
 	marked     chan struct{}  // closed when sessions of dead processes are marked
 	work       sync.WaitGroup // opening and reopening sessions, look-ups
 	life       context.Context
@@ -498,7 +498,7 @@ func (h *hub) status() statusView {
 		}
 	}
 	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
-	v.EventsWaiting, v.EventsLimit = h.waiting.Load(), maxWaitingEvents
+	v.EventBytes, v.EventBytesLimit = h.waiting.Load(), maxWaitingBytes
 	return v
 }
 

@@ -52,7 +52,7 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 type lineWriter struct{ out *outbox }
 
 func (w lineWriter) Write(line []byte) (int, error) {
-	w.out.put(bytes.TrimRight(line, "\n"), framingNewline, true)
+	w.out.put(bytes.TrimRight(line, "\n"), framingNewline, dropFirst)
 	return len(line), nil
 }
 

@@ -189,6 +189,7 @@ func (m *turnMachine) advance() []effect {
 	var out []effect
 	for m.phase == phaseIdle && m.ending == endNone && len(m.queue) > 0 {
 		t := m.queue[0]
+		m.queue[0] = nil // or the array would keep the turn and its answer
 		m.queue = m.queue[1:]
 		if !t.req.run {
 			out = append(out, effect{kind: effFinish, turn: t, finish: finishRebound})

@@ -410,7 +410,7 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	}
 	x, _ := f.scratch.Get().(*codexEvents)
 	if x == nil {
-		x = &codexEvents{send: f.sendEvent}
+		x = &codexEvents{send: f.p.put}
 	}
 	x.a, x.e = a, e
 	if c != nil {
@@ -427,17 +427,6 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 		f.scratch.Put(x)
 	}
 	return ok
-}
-
-// sendEvent writes a codex/event. The ends of items and turns, each with the
-// whole text, go past what may be dropped; but nobody reading must not make
-// memory grow, so once the budget is spent they are dropped and counted too.
-// Only answers and requests never are (FR-19.4).
-func (f *mcpFront) sendEvent(rec []byte, droppable bool) bool {
-	if !droppable && f.p.queued() >= f.p.budget {
-		return false
-	}
-	return f.p.write(rec, droppable)
 }
 
 // done implements front: the one answer to a waiter. Where its request was

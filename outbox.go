@@ -31,6 +31,15 @@ type outbox struct {
 	empties []chan struct{} // closed when nothing waits
 }
 
+// worth is what becomes of a record when the other side doesn't read.
+type worth int
+
+const (
+	keepAlways worth = iota // responses, requests: somebody waits for them
+	dropLast                // what ended and began: dropped past the budget
+	dropFirst               // deltas: dropped past three quarters of it, so that there is room for the former
+)
+
 // chunkSize is what one write takes: a pipe holds no more, and memory grows
 // by no more at a time, so a stalled reader costs the budget and not twice.
 const chunkSize = 64 << 10
@@ -54,14 +63,15 @@ func newOutbox(w io.Writer, budget int, onErr func(error)) *outbox {
 }
 
 // put queues one record. It reports false when the record was dropped: the
-// stream is closed or dead, or the record is droppable and the budget spent.
-func (o *outbox) put(rec []byte, mode framing, droppable bool) bool {
+// stream is closed or dead, or the record isn't worth going past the budget. One
+// large record may: else none larger than what is left would ever be told.
+func (o *outbox) put(rec []byte, mode framing, w worth) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed || o.dead {
 		return false
 	}
-	if droppable && o.waiting+len(rec) > o.budget {
+	if w == dropFirst && o.waiting+len(rec) > o.budget/4*3 || w == dropLast && o.waiting > o.budget {
 		return false
 	}
 	last := len(o.chunks) - 1
@@ -78,7 +88,7 @@ func (o *outbox) put(rec []byte, mode framing, droppable bool) bool {
 	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
 	o.waiting += len(o.chunks[last]) - before
 	switch {
-	case !droppable || last > 0 || len(o.chunks[0]) >= lazySize:
+	case w != dropFirst || last > 0 || len(o.chunks[0]) >= lazySize:
 		o.ready = true
 		o.wake.Signal()
 	case !o.pausing:

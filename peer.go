@@ -40,7 +40,7 @@ type peerOptions struct {
 	noVersion   bool                         // leave "jsonrpc" out (towards app-server)
 	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
 	maxInFlight int                          // calls open at once, 0 = no limit
-	budget      int                          // bytes that may wait for the writer before droppable records are dropped
+	budget      int                          // bytes that may wait for the writer before records are dropped that may be
 	handle      func(*message)               // a notification's message is valid during the call only
 	batch       func(rec []byte) bool        // takes a record that is a JSON array; false refuses it
 	trace       func(dir string, rec []byte) // nil unless frames are logged
@@ -331,6 +331,14 @@ func (p *peer) response(id, result json.RawMessage, e *rpcError) []byte {
 
 // write queues one finished record.
 func (p *peer) write(rec []byte, droppable bool) bool {
+	if droppable {
+		return p.put(rec, dropFirst)
+	}
+	return p.put(rec, keepAlways)
+}
+
+// put queues one finished record; false: it was dropped.
+func (p *peer) put(rec []byte, w worth) bool {
 	mode := p.mode
 	if mode == framingUnknown {
 		mode = p.fr.seen()
@@ -338,7 +346,7 @@ func (p *peer) write(rec []byte, droppable bool) bool {
 	if p.trace != nil {
 		p.trace(">", rec)
 	}
-	return p.out.put(rec, mode, droppable)
+	return p.out.put(rec, mode, w)
 }
 
 // flush waits until what was written has left, for at most limit.

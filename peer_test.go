@@ -150,32 +150,40 @@ func TestCallEndsOnce(t *testing.T) {
 	})
 }
 
-// A client that stops reading costs the budget and no more; answers are kept.
+// A client that stops reading costs the budget and no more, but for one large
+// record. Deltas leave room for what ended and began; answers are kept.
 func TestOutboxDropsOnlyWhatMayBeDropped(t *testing.T) {
 	r, w := io.Pipe()
 	o := newOutbox(w, 1000, nil)
 	rec := []byte(strings.Repeat("x", 99))
 	dropped := 0
 	for range 50 {
-		if !o.put(rec, framingNewline, true) {
+		if !o.put(rec, framingNewline, dropFirst) {
 			dropped++
 		}
 	}
-	if !o.put([]byte("answer"), framingNewline, false) {
-		t.Fatal("an answer was dropped")
+	if dropped != 43 {
+		t.Fatalf("%d dropped, want 43", dropped)
 	}
-	if dropped != 40 {
-		t.Fatalf("%d dropped, want 40", dropped)
+	large := []byte(strings.Repeat("y", 5000))
+	if !o.put(rec, framingNewline, dropLast) || !o.put(large, framingNewline, dropLast) {
+		t.Fatal("no room for an end, or for a large one")
+	}
+	if o.put(rec, framingNewline, dropLast) {
+		t.Fatal("ends go on past the budget")
+	}
+	if !o.put([]byte("answer"), framingNewline, keepAlways) {
+		t.Fatal("an answer was dropped")
 	}
 	go func() { o.close(time.Minute); w.Close() }()
 	all, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(strings.TrimSpace(string(all)), "\n"); len(lines) != 11 || lines[10] != "answer" {
+	if lines := strings.Split(strings.TrimSpace(string(all)), "\n"); len(lines) != 10 || lines[9] != "answer" {
 		t.Fatalf("%d lines, last %q", len(lines), lines[len(lines)-1])
 	}
-	if o.put(rec, framingNewline, false) {
+	if o.put(rec, framingNewline, keepAlways) {
 		t.Fatal("put after close")
 	}
 }
@@ -185,11 +193,11 @@ func TestOutboxEndsWithItsReader(t *testing.T) {
 	told := make(chan error, 1)
 	o := newOutbox(w, 1000, func(err error) { told <- err })
 	r.Close()
-	o.put([]byte("x"), framingNewline, false)
+	o.put([]byte("x"), framingNewline, keepAlways)
 	if err := <-told; !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatal(err)
 	}
-	if o.put([]byte("y"), framingNewline, false) || o.size() != 0 {
+	if o.put([]byte("y"), framingNewline, keepAlways) || o.size() != 0 {
 		t.Fatal("a dead outbox takes records")
 	}
 }

@@ -16,17 +16,23 @@ type letter struct {
 	do func()
 }
 
-// maxWaitingEvents is how many letters may wait in all postboxes together
-// before droppable events are dropped. It is above any burst a child sends
-// while a loop is scheduled out, and bounds memory when ten agents flood.
-const maxWaitingEvents = 32768
+// maxWaitingBytes may wait in all postboxes together before droppable events
+// are dropped: what the loops have taken counts until they are done with it. It
+// is above any burst a child sends while a loop is scheduled out, and bounds
+// memory when ten agents flood.
+const maxWaitingBytes = 12 << 20
+
+// letterSize is about what a letter takes beside its texts.
+const letterSize = 256
 
 type postbox struct {
-	waiting *atomic.Int64 // letters in all postboxes that share it
+	waiting *atomic.Int64 // bytes in all postboxes that share it
 
 	mu      sync.Mutex // guards the fields below
 	wake    sync.Cond
 	letters []letter
+	bytes   int // of letters
+	taken   int // bytes in the loop's hand
 	closed  bool
 	dropped int64
 }
@@ -37,6 +43,10 @@ func newPostbox(waiting *atomic.Int64) *postbox {
 	b.wake.L = &b.mu
 	return b
 }
+
+// size is what a letter counts for: its events' texts are parts of raw, or
+// copies of them.
+func (l *letter) size() int { return letterSize + len(l.ev.raw) + len(l.ev.text) }
 
 // post hands do to the loop; false when the loop has ended.
 func (b *postbox) post(do func()) bool { return b.put(letter{do: do}) }
@@ -51,33 +61,37 @@ func (b *postbox) put(l letter) bool {
 	if b.closed {
 		return false
 	}
-	if l.do == nil && l.ev.droppable() && b.waiting.Load() >= maxWaitingEvents {
+	n := l.size()
+	if l.do == nil && l.ev.droppable() && b.waiting.Load()+int64(n) > maxWaitingBytes {
 		b.dropped++
 		return true
 	}
 	b.letters = append(b.letters, l)
-	b.waiting.Add(1)
+	b.bytes += n
+	b.waiting.Add(int64(n))
 	if len(b.letters) == 1 {
 		b.wake.Signal()
 	}
 	return true
 }
 
-// take waits for letters and returns all of them; old is given back for
-// reuse.
+// take waits for letters and returns all of them. old are those of the last
+// time, done with: they make room, and their memory is used again.
 func (b *postbox) take(old []letter) []letter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for len(b.letters) == 0 {
-		b.wake.Wait()
-	}
-	clear(old)
+	clear(old) // now: the last answer of an agent that falls idle would stay
 	if cap(old) > 4096 {
 		old = nil
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.Add(-int64(b.taken))
+	b.taken = 0
+	for len(b.letters) == 0 {
+		b.wake.Wait()
+	}
 	got := b.letters
 	b.letters = old[:0]
-	b.waiting.Add(-int64(len(got)))
+	b.taken, b.bytes = b.bytes, 0
 	return got
 }
 
@@ -88,7 +102,8 @@ func (b *postbox) close() []letter {
 	b.closed = true
 	rest := b.letters
 	b.letters = nil
-	b.waiting.Add(-int64(len(rest)))
+	b.waiting.Add(-int64(b.taken + b.bytes))
+	b.taken, b.bytes = 0, 0
 	return rest
 }
 

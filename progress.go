@@ -44,11 +44,11 @@ func newProgress(p *peer, token json.RawMessage) *progress {
 	now := time.Now()
 	g := &progress{began: now, since: now, text: "waiting for its turn"}
 	g.send = func(n int, text string) {
-		p.notify("notifications/progress", struct {
+		p.put(p.request(nil, "notifications/progress", struct {
 			Token   json.RawMessage `json:"progressToken"`
 			N       int             `json:"progress"`
 			Message string          `json:"message"`
-		}{token, n, text}, false)
+		}{token, n, text}), dropLast)
 	}
 	g.mu.Lock()
 	g.timer = time.AfterFunc(progressBeat, g.beat)

@@ -26,9 +26,9 @@ const (
 	// logFlush is how long the last ones may take.
 	logBudget = 1 << 20
 	logFlush  = 100 * time.Millisecond
-	// memoryLimit is what the collector works towards: twice the output
-	// budget plus what sessions need.
-	memoryLimit = 56 << 20
+	// memoryLimit is what the collector works towards: what may wait for the
+	// client and for the sessions (28 MiB), and as much again for the rest.
+	memoryLimit = 48 << 20
 	// gcPercent: the live heap is about a megabyte, so the collector's floor,
 	// 4 MB at 100, decides how often it runs. 200 makes that seldom enough for
 	// a turn not to meet it, and ten sessions still live in 15 MB.

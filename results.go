@@ -211,16 +211,16 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Mail       *int              `json:"pending_mail"` // null: there is no mail
 	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, orNull(s.Backend), s.Team, s.TeamFrom,
 		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, viewShapes(s.Agents),
-		budgetShown{s.EventsWaiting, s.EventsLimit, f.p.queued(), f.p.budget}, s.PendingMail})
+		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail})
 }
 
 // budgetShown is how full the buffers on both sides are: events of the child
 // that sessions have not taken in, and output that the client has not read.
 type budgetShown struct {
-	Events      int64 `json:"events_waiting"`
-	EventsLimit int64 `json:"events_limit"`
-	Output      int   `json:"output_bytes_waiting"`
-	OutputLimit int   `json:"output_bytes_limit"`
+	Events          int64 `json:"event_bytes_waiting"`
+	EventBytesLimit int64 `json:"event_bytes_limit"`
+	Output          int   `json:"output_bytes_waiting"`
+	OutputLimit     int   `json:"output_bytes_limit"`
 }
 
 func (f *mcpFront) closeAnswer(r closeResult, modern bool) json.RawMessage {

@@ -360,7 +360,7 @@ func (s *soak) end() {
 			len(s.hub.names), len(s.hub.waiters), len(s.hub.asks), len(s.hub.lookups))
 	}
 	if n := s.hub.waiting.Load(); n != 0 {
-		s.t.Errorf("%d letters are counted that nobody will take", n)
+		s.t.Errorf("%d bytes of letters are counted that nobody will take", n)
 	}
 }
 

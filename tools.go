@@ -292,7 +292,7 @@ const (
 		`"identities":{"type":"object","description":"identity to agent_id","additionalProperties":{"type":"string"}},` +
 		`"agents":` + agentsItems + `,` +
 		`"budget":{"type":"object","description":"How full this server's buffers are","properties":{` +
-		`"events_waiting":{"type":"integer","description":"Events of Codex not taken in yet"},"events_limit":{"type":"integer"},` +
+		`"event_bytes_waiting":{"type":"integer","description":"Bytes of Codex events not taken in yet"},"event_bytes_limit":{"type":"integer"},` +
 		`"output_bytes_waiting":{"type":"integer","description":"Bytes this client has not read yet"},"output_bytes_limit":{"type":"integer"}}},` +
 		`"pending_mail":{"anyOf":[{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents open here; null where there is no mail"},` +
 		errorSchema + `}}`

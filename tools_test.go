@@ -452,7 +452,7 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 		}
 		for _, status := range []statusView{{Team: "default"}, {ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7, ChildError: "exit code 3",
 			Team: "x", TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
-			Agents: []sessionView{full}, EventsWaiting: 3, EventsLimit: 40}} {
+			Agents: []sessionView{full}, EventBytes: 3, EventBytesLimit: 40}} {
 			r := newRig(t, func(o *mcpOptions) {
 				o.status = func() statusView { return status }
 				o.sessions = func(int) []sessionView { return []sessionView{full, {AgentID: "b"}} }
@@ -472,7 +472,7 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 				}
 			}
 			budget, _ := got["budget"].(map[string]any)
-			if budget["events_waiting"] != float64(status.EventsWaiting) || budget["events_limit"] != float64(status.EventsLimit) ||
+			if budget["event_bytes_waiting"] != float64(status.EventBytes) || budget["event_bytes_limit"] != float64(status.EventBytesLimit) ||
 				budget["output_bytes_waiting"] != 0.0 || budget["output_bytes_limit"] != float64(16<<20) || len(got["agents"].([]any)) != len(status.Agents) {
 				t.Errorf("agents and budget: %s", rec)
 			}

@@ -71,7 +71,7 @@ type statusView struct {
 
 	// Events of the child that sessions have not taken in, of how many there
 	// may be.
-	EventsWaiting, EventsLimit int64
+	EventBytes, EventBytesLimit int64
 }
 
 // closeResult is what agent_close tells.

@@ -30,6 +30,7 @@ type world struct {
 	began time.Time
 	log   string // MOCK_CODEX_LOG: what the child was sent
 	calls *peer
+	out   *pausableReader
 
 	mu    sync.Mutex // guards the fields below
 	notes []worldNote
@@ -96,7 +97,8 @@ func (w *world) build(cfg *config) func() {
 		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
 	h.front = front
 	h.start()
-	w.calls = newPeer(toClient, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
+	w.out = newPausableReader(toClient)
+	w.calls = newPeer(w.out, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
 	var running sync.WaitGroup
 	running.Go(func() { _ = front.run() })   // until the client closes its side
 	running.Go(func() { _ = w.calls.run() }) // until the front closes its own
