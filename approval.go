@@ -86,6 +86,7 @@ type question struct {
 	other            bool // words beside the options are an answer too
 	several          bool // more than one option may be chosen
 	secret           bool // the answer is not to be shown
+	optional         bool // a yes needs no answer to it
 	flat             bool // the client that is asked knows no field for several choices
 }
 

@@ -181,6 +181,7 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 				q.text = name
 			}
 			if !rawListHas(required, name) {
+				q.optional = true
 				q.text += " (optional)"
 			}
 			choices := prop

@@ -7,6 +7,7 @@ package main
 // nothing but a probe file that it removes, and never takes a lease.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -208,20 +209,13 @@ func (d *doctor) codex(ctx context.Context) {
 	}
 	defer be.stop(2 * time.Second)
 	inf := be.info()
-	d.ok(check, "%s %s, %s, answers after %d ms", d.codexPath(), orWord(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
+	d.ok(check, "%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
 	if inf.kind == "app-server" && !inf.atLeast(104) {
 		d.add(check, findingWarning, "Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
 	}
 	if d.policy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
 		d.login(ctx, be)
 	}
-}
-
-func orWord(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // codexPath is where codex was found, or what was looked for.
@@ -363,9 +357,9 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	case err != nil:
 		d.add(check, findingWarning, "who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 	case got.Account != nil && got.Account.PlanType != "":
-		d.ok(check, "%s, plan %s", orWord(got.Account.Type, "logged in"), got.Account.PlanType)
+		d.ok(check, "%s, plan %s", cmp.Or(got.Account.Type, "logged in"), got.Account.PlanType)
 	case got.Account != nil:
-		d.ok(check, "%s", orWord(got.Account.Type, "logged in"))
+		d.ok(check, "%s", cmp.Or(got.Account.Type, "logged in"))
 	case got.Needed != nil && !*got.Needed:
 		d.ok(check, "none needed: the model provider of Codex's config.toml has its own")
 	default:
@@ -385,7 +379,7 @@ func (d *doctor) policy(ctx context.Context, be backend) bool {
 		d.add("codex config", findingWarning, err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
 		user = nil
 	case err != nil:
-		d.add("codex config", findingFailure, err.Error(), orWord(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
+		d.add("codex config", findingFailure, err.Error(), cmp.Or(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
 		return false
 	}
 	r, roleErr := d.cfg.role("")
@@ -400,6 +394,6 @@ func (d *doctor) policy(ctx context.Context, be backend) bool {
 	}
 	hint := strings.Join(pol.Notes, "; ")
 	d.add("policy", findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
-		orWord(pol.Settings.Model, "as Codex chooses")), hint)
+		cmp.Or(pol.Settings.Model, "as Codex chooses")), hint)
 	return true
 }

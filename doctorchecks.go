@@ -7,6 +7,7 @@ package main
 // do too; no lock file is opened for writing, and nothing is removed but the probe.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +115,7 @@ func (d *doctor) sessionFiles() {
 		err = probeDir(at)
 	}
 	if err != nil {
-		d.add(check, findingFailure, err.Error(), d.mendSessionDir(orWord(at, dir), dir))
+		d.add(check, findingFailure, err.Error(), d.mendSessionDir(cmp.Or(at, dir), dir))
 		return
 	}
 	if at == dir { // below it, records are made when there are some

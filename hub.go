@@ -458,7 +458,7 @@ func (h *hub) viewOfRecord(r *record) sessionView {
 	v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 		StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-	v.Status, v.Interrupted, _ = h.reg.told(r)
+	v.Status, v.Interrupted, v.pid = h.reg.told(r)
 	return v
 }
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -40,24 +41,39 @@ func (h *hub) interrupt(ref, identity, turn string, done func(interruptResult, *
 			return
 		}
 		if s == nil || !s.box.post(func() { s.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }) {
-			done(interruptResult{AgentID: agentID, Identity: h.viewOf(agentID).Identity}, nil)
+			v := h.viewOf(agentID)
+			done(interruptResult{AgentID: agentID, Identity: v.Identity}, elsewhere(&v))
 		}
 	})
 }
 
 // approve decides a pending approval for a caller that repeats what it
-// decides. The first decision wins; a later one is told so.
-func (h *hub) approve(q approveQuery, done func(*rpcError)) {
+// decides, and tells what that came to. The first decision wins; a later one is
+// told so.
+func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 	h.goWork(func() {
 		s, agentID, err := h.openSession(q.Agent, "")
 		if err != nil {
-			done(err)
+			done(deny, err)
 			return
 		}
 		if s == nil || !s.box.post(func() { done(s.approve(q)) }) {
-			done(notPending(agentID, q.Ask))
+			v := h.viewOf(agentID)
+			if err = elsewhere(&v); err == nil {
+				err = notPending(agentID, q.Ask)
+			}
+			done(deny, err)
 		}
 	})
+}
+
+// elsewhere is who must be asked about an agent that another process has open,
+// nil where none has.
+func elsewhere(v *sessionView) *rpcError {
+	if v.Mine || v.pid == 0 || v.pid == os.Getpid() {
+		return nil
+	}
+	return heldError(&leaseHeld{identity: v.Identity, agentID: v.AgentID, pid: v.pid}, v.AgentID, v.Identity, "")
 }
 
 func notPending(agentID, ask string) *rpcError {

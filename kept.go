@@ -8,13 +8,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +43,7 @@ type keptTurns struct {
 	mu       sync.Mutex // guards the fields below
 	seq      int64      // of the newest end; begins at the process's start, so that it never runs backwards
 	agents   map[string]*keptAgent
+	began    int64       // seq at first: tells this process's turns from others'
 	order    []*keptTurn // whose result is in memory, oldest first
 	bytes    int
 	left     []string // agent_ids of ended sessions, oldest first
@@ -59,13 +55,16 @@ type keptAgent struct {
 	turns  []*keptTurn
 	base   int64 // seq when its newest turn was asked for
 	asked  bool  // one was, in this process
-	open   bool
-	loaded bool // what is on disk from before has been read
-	unseen bool // its newest turn has ended, and its session does not show that yet
+	open   bool  // here: nobody else writes its turns
+	loaded bool  // what is on disk from others has been read
+	unseen bool  // its newest turn has ended, and its session does not show that yet
+	read   time.Time
+	dir    time.Time // when its directory had changed, as of read
 }
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
-	return &keptTurns{reg: reg, log: log, seq: time.Now().UnixMicro(), agents: map[string]*keptAgent{}, watchers: map[chan struct{}]bool{}}
+	now := time.Now().UnixMicro()
+	return &keptTurns{reg: reg, log: log, seq: now, began: now, agents: map[string]*keptAgent{}, watchers: map[chan struct{}]bool{}}
 }
 
 func (k *keptTurns) agentLocked(agentID string) *keptAgent {
@@ -81,13 +80,27 @@ func (k *keptTurns) agentLocked(agentID string) *keptAgent {
 func (k *keptTurns) asked(agentID string) {
 	k.mu.Lock()
 	a := k.agentLocked(agentID)
+	if !a.open {
+		a.loaded = false // another process may have had it until now
+	}
 	a.base, a.asked, a.open = k.seq, true, true
+	k.mu.Unlock()
+}
+
+// unasked takes that back: the session was not to be had, so no turn came of it
+// and the newest is the one before.
+func (k *keptTurns) unasked(agentID string) {
+	k.mu.Lock()
+	if a := k.agents[agentID]; a != nil {
+		a.asked = false
+	}
 	k.mu.Unlock()
 }
 
 // begin keeps a background turn that was accepted. On an error it could not be
 // made to outlive this process, and is not kept.
 func (k *keptTurns) begin(t keptTurn) error {
+	t.process, t.pid = k.began, os.Getpid()
 	if err := k.write(&t); err != nil { // before anybody else sees it
 		return err
 	}
@@ -113,7 +126,7 @@ func (k *keptTurns) running(agentID, turnID string) {
 func (k *keptTurns) finish(t keptTurn, unanswered bool) {
 	k.mu.Lock()
 	k.seq++
-	t.Seq, t.Updated = k.seq, time.Now()
+	t.Seq, t.Updated, t.process, t.pid = k.seq, time.Now(), k.began, os.Getpid()
 	a := k.agentLocked(t.AgentID)
 	if old := k.findLocked(t.AgentID, t.TurnID); old != nil && !old.finished() {
 		t.Created, t.Task = old.Created, old.Task
@@ -278,17 +291,29 @@ func (k *keptTurns) base(agentID string) int64 {
 	}
 	for i := len(a.turns) - 1; i >= 0; i-- {
 		if a.turns[i].finished() {
+			if k.othersLocked(a) { // the newest is one that runs in another process
+				return a.turns[i].Seq
+			}
 			return a.turns[i].Seq - 1
 		}
 	}
 	return 0
 }
 
-// between lists a session's turns that ended after since and not after until.
-// It may read the disk.
+// between lists a session's turns that ended after since and not after until,
+// with their whole answers. It may read the disk.
 func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
+	out := k.ended(agentID, since, until)
+	k.fill(out)
+	return out
+}
+
+// ended is between, but for the answers that memory has let go of: fill brings
+// those, once somebody is to read them.
+func (k *keptTurns) ended(agentID string, since, until int64) []keptTurn {
 	k.load(agentID)
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	var out []keptTurn
 	if a := k.agents[agentID]; a != nil {
 		for _, t := range a.turns {
@@ -297,11 +322,13 @@ func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
 			}
 		}
 	}
-	k.mu.Unlock()
-	for i := range out {
-		out[i] = *k.whole(out[i])
-	}
 	return out
+}
+
+func (k *keptTurns) fill(turns []keptTurn) {
+	for i := range turns {
+		turns[i] = *k.whole(turns[i])
+	}
 }
 
 // whole brings back a result that memory has let go of.
@@ -321,43 +348,6 @@ func (k *keptTurns) whole(t keptTurn) *keptTurn {
 		t.Result = old.Result
 	}
 	return &t
-}
-
-// load reads what a session's turns of before this process left, once.
-func (k *keptTurns) load(agentID string) {
-	k.mu.Lock()
-	loaded := k.agentLocked(agentID).loaded
-	k.mu.Unlock()
-	if loaded {
-		return
-	}
-	old := k.readAll(agentID)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	a := k.agentLocked(agentID)
-	if a.loaded {
-		return
-	}
-	a.loaded = true
-	known := map[string]bool{}
-	for _, t := range a.turns {
-		known[t.TurnID] = true
-	}
-	var before []*keptTurn
-	for _, t := range old {
-		if !known[t.TurnID] {
-			if t.finished() { // its file is the result; memory keeps what there is of it
-				t.letGo(true)
-			}
-			before = append(before, t)
-		}
-	}
-	a.turns = append(before, a.turns...)
-	for _, t := range k.pruneLocked(a) {
-		if path := k.path(t.AgentID, t.TurnID); path != "" {
-			_ = os.Remove(path)
-		}
-	}
 }
 
 // forget lets go of a session that isn't open any more and is on disk.
@@ -427,110 +417,4 @@ func (k *keptTurns) watch() (ch chan struct{}, stop func()) {
 		k.watched.Store(int32(len(k.watchers)))
 		k.mu.Unlock()
 	}
-}
-
-// path is a turn's file, "" for one that has none.
-func (k *keptTurns) path(agentID, turnID string) string {
-	if !k.reg.persist || !validThreadID(turnID) {
-		return ""
-	}
-	return filepath.Join(k.reg.turnsDir(agentID), turnID+".json")
-}
-
-func (k *keptTurns) write(t *keptTurn) error {
-	path := k.path(t.AgentID, t.TurnID)
-	if path == "" {
-		return nil
-	}
-	data, err := encodeTurn(t)
-	if err != nil {
-		return err
-	}
-	return writeWhole(path, data)
-}
-
-// readAll reads a session's turns, oldest first. What can't be read is passed
-// over: the next result replaces it.
-func (k *keptTurns) readAll(agentID string) []*keptTurn {
-	if !k.reg.persist {
-		return nil
-	}
-	dir := k.reg.turnsDir(agentID)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		k.log.Warn("kept turns can't be read", "path", dir, "err", err)
-	}
-	var out []*keptTurn
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".json") {
-			removeLeftover(dir, e)
-			continue
-		}
-		t, err := k.read(filepath.Join(dir, e.Name()))
-		if err != nil || t.AgentID != agentID || t.TurnID+".json" != e.Name() {
-			k.log.Warn("a kept turn can't be read", "path", filepath.Join(dir, e.Name()), "err", err)
-			continue
-		}
-		out = append(out, t)
-	}
-	slices.SortStableFunc(out, func(a, b *keptTurn) int {
-		if a.finished() && b.finished() {
-			return int(min(1, max(-1, a.Seq-b.Seq)))
-		}
-		return a.Created.Compare(b.Created)
-	})
-	return out
-}
-
-// turnFile is a turn on disk.
-type turnFile struct {
-	Version  int         `json:"version"`
-	AgentID  string      `json:"agent_id"`
-	Identity string      `json:"identity"`
-	TurnID   string      `json:"turn_id"`
-	Seq      int64       `json:"seq,omitempty"`
-	Source   turnSource  `json:"source"`
-	Status   string      `json:"status"`
-	Created  time.Time   `json:"created_at"`
-	Updated  time.Time   `json:"updated_at"`
-	Task     bool        `json:"task,omitempty"`
-	Stopped  bool        `json:"stopped,omitempty"`
-	Result   *turnResult `json:"result,omitempty"`
-	Error    *rpcError   `json:"error,omitempty"`
-}
-
-func encodeTurn(t *keptTurn) ([]byte, error) {
-	f := turnFile{1, t.AgentID, t.Identity, t.TurnID, t.Seq, t.Source, t.Status, t.Created.UTC(), t.Updated.UTC(), t.Task, t.Stopped, t.Result, nil}
-	if t.Result != nil {
-		f.Error = t.Result.err
-	}
-	data, err := json.Marshal(f)
-	if err != nil {
-		return nil, fmt.Errorf("encoding turn %s: %w", t.TurnID, err)
-	}
-	return append(data, '\n'), nil
-}
-
-func (k *keptTurns) read(path string) (*keptTurn, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxTurnFile {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", st.Size(), maxTurnFile)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	var f turnFile
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	t := &keptTurn{AgentID: f.AgentID, Identity: f.Identity, TurnID: f.TurnID, Seq: f.Seq, Source: f.Source, Status: f.Status,
-		Created: f.Created, Updated: f.Updated, Task: f.Task, Stopped: f.Stopped, Result: f.Result}
-	if t.Result != nil {
-		t.Result.err = f.Error
-	}
-	return t, nil
 }

@@ -59,7 +59,7 @@ func TestKeptTurnsAreToldOnce(t *testing.T) {
 }
 
 // A new process has the results of the one before, whole, and its own come
-// after them; a turn that had not ended is there as unfinished.
+// after them; a turn that had not ended is the newest of them, and lost.
 func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	k := keptIn(t, dir, true)
@@ -69,7 +69,8 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	failed := keptResult("two", "")
 	failed.Result.err = proxyError(codeTimeout, "too slow", "agent_id", keptAgentID)
 	k.finish(failed, false)
-	if err := k.begin(keptTurn{AgentID: keptAgentID, TurnID: "bg-three", Status: "running", Created: time.Now(), Task: true}); err != nil {
+	began := time.Now()
+	if err := k.begin(keptTurn{AgentID: keptAgentID, TurnID: "bg-three", Status: "running", Created: began, Updated: began, Task: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.reg.close(t.Context()); err != nil {
@@ -86,16 +87,85 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	if two := k.find(keptAgentID, "two"); two == nil || two.Result.err == nil || two.Result.err.Code != codeTimeout || !strings.Contains(two.Result.err.Message, "too slow") {
 		t.Errorf("two = %+v", two)
 	}
-	if three := k.find(keptAgentID, "bg-three"); three == nil || three.finished() || !three.Task {
+	if three := k.find(keptAgentID, "bg-three"); three == nil || !three.Lost || !three.finished() || !three.Task {
 		t.Errorf("three = %+v", three)
 	}
-	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "two" {
+	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "bg-three" {
 		t.Errorf("the newest turn isn't what a first look tells: %q", turnIDs(k.between(keptAgentID, base, k.now())))
 	}
 	before := k.now()
 	k.finish(keptResult("four", "4"), false)
 	if got := turnIDs(k.between(keptAgentID, before, k.now())); got != "four" {
 		t.Errorf("after the restart %q is new", got)
+	}
+	if err := k.reg.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k = keptIn(t, dir, true) // what was lost long ago is not news for ever
+	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "four" {
+		t.Errorf("the third process tells %q first", turnIDs(k.between(keptAgentID, base, k.now())))
+	}
+}
+
+// A process that looks at a session which another one has learns what that ends,
+// though its own numbers are higher by far, and whether it died; what it learns
+// is new to it once.
+func TestKeptTurnsOfAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	theirs := keptIn(t, dir, true)
+	ours := keptIn(t, dir, true)
+	lease, err := theirs.reg.acquire("ann", keptAgentID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(turn string) {
+		t.Helper()
+		now := time.Now()
+		if err := theirs.begin(keptTurn{AgentID: keptAgentID, Identity: "ann", TurnID: turn, Status: "running", Created: now, Updated: now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("bg-one")
+	if one := ours.find(keptAgentID, "bg-one"); one == nil || one.finished() || one.Lost {
+		t.Fatalf("while it runs: %+v", one)
+	}
+	since := ours.now()
+	theirs.finish(keptResult("bg-one", "the answer"), true)
+	if one := ours.find(keptAgentID, "bg-one"); one == nil || !one.finished() || one.Result.Content != "the answer" {
+		t.Fatalf("after it ended: %+v", one)
+	}
+	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-one" {
+		t.Errorf("new is %q", got)
+	}
+	since = ours.now()
+	begin("bg-two")
+	if base := ours.base(keptAgentID); base != since {
+		t.Errorf("while a turn runs elsewhere, base %d isn't after what ended before it (%d)", base, since)
+	}
+	lease.release()
+	if two := ours.find(keptAgentID, "bg-two"); two == nil || !two.Lost {
+		t.Errorf("after its process let go: %+v", two)
+	}
+	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-two" {
+		t.Errorf("new is %q", got)
+	}
+	theirs.finish(keptResult("bg-two", "late"), true) // it had let go first
+	if two := ours.find(keptAgentID, "bg-two"); two == nil || two.Lost || two.Result.Content != "late" {
+		t.Errorf("after all: %+v", two)
+	}
+}
+
+// A call that comes to nothing is no turn: the newest is the one before it.
+func TestKeptTurnsAfterARefusal(t *testing.T) {
+	k := keptIn(t, t.TempDir(), true)
+	k.asked(keptAgentID)
+	k.finish(keptResult("one", "1"), false)
+	k.forget(keptAgentID)
+	k.asked(keptAgentID)
+	k.unasked(keptAgentID)
+	k.forget(keptAgentID)
+	if got := turnIDs(k.between(keptAgentID, k.base(keptAgentID), k.now())); got != "one" {
+		t.Errorf("told %q", got)
 	}
 }
 
@@ -158,6 +228,9 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
 		t.Errorf("one = %+v", one)
 	}
+	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away { // looking again and again is cheap
+		t.Errorf("a look read the answers: %+v", turns)
+	}
 	for i := range maxLeft + 1 {
 		id := fmt.Sprintf("codex:x%d", i+1000)
 		k.asked(id)
@@ -188,6 +261,7 @@ func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
 		}
 		k.reg.writeLater(path, func() ([]byte, error) { written++; return []byte("{}\n"), nil })
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if _, err := os.Stat(path); err != nil || written != 1 {
 			t.Errorf("one that stays was written %d times: %v", written, err)
 		}

@@ -31,6 +31,7 @@ type mcpOptions struct {
 	ForwardEvents string // auto, on, off (FR-19)
 	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
 	Trace         func(dir string, rec []byte)
+	Deaf          func() // the client has closed its reading side; may be nil
 
 	// The hub. hub.go says what each of them promises.
 	submit   func(req turnRequest, w waiterID)
@@ -43,7 +44,7 @@ type mcpOptions struct {
 	// reads the disk.
 	interrupt func(ref, identity, turn string, done func(interruptResult, *rpcError))
 	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
-	approve   func(q approveQuery, done func(*rpcError))
+	approve   func(q approveQuery, done func(decision, *rpcError))
 	turn      func(ref, turn string) (keptTurn, *rpcError)
 }
 
@@ -127,6 +128,9 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		trace:  o.Trace,
 		onWriteErr: func(err error) {
 			f.Log.Warn("the client no longer reads", "err", err)
+			if o.Deaf != nil {
+				o.Deaf()
+			}
 		},
 	})
 	return f

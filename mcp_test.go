@@ -469,7 +469,7 @@ func FuzzMCPFront(f *testing.F) {
 				return func() {}
 			},
 			turn:      func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
-			approve:   func(_ approveQuery, done func(*rpcError)) { done(nil) },
+			approve:   func(q approveQuery, done func(decision, *rpcError)) { done(q.Decision, nil) },
 			interrupt: func(_, _, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
 		})
 		got := map[string]int{}

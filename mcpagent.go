@@ -157,11 +157,12 @@ func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) {
 		f.fail(c, e)
 		return
 	}
-	f.approve(q, func(e *rpcError) {
+	f.approve(q, func(as decision, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)
 			return
 		}
+		q.Decision = as
 		f.finish(c, f.approveAnswer(q, c.modern), nil)
 	})
 }

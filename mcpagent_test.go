@@ -54,7 +54,7 @@ func TestAboutAskIsACallThatWorks(t *testing.T) {
 	}
 	asked := make(chan approveQuery, 1)
 	r := newRig(t, func(o *mcpOptions) {
-		o.approve = func(q approveQuery, done func(*rpcError)) { asked <- q; go done(nil) }
+		o.approve = func(q approveQuery, done func(decision, *rpcError)) { asked <- q; go done(q.Decision, nil) }
 	})
 	r.hello("2025-11-25", "{}", "x")
 	resultOf(t, r.ask("tools/call", callParams(false, "agent_approve", string(call))))
@@ -68,7 +68,7 @@ func TestApprove(t *testing.T) {
 		asked := make(chan approveQuery, 10)
 		var refuse *rpcError
 		r := newRig(t, func(o *mcpOptions) {
-			o.approve = func(q approveQuery, done func(*rpcError)) { asked <- q; go done(refuse) }
+			o.approve = func(q approveQuery, done func(decision, *rpcError)) { asked <- q; go done(q.Decision, refuse) }
 			o.status = func() statusView {
 				return statusView{Agents: []sessionView{{AgentID: "codex:z"}, {AgentID: "codex:a", BackendID: "t-1", Identity: "arch"}}}
 			}

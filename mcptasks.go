@@ -186,7 +186,7 @@ func (f *mcpFront) updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage
 	}
 	var left atomic.Int64
 	left.Store(int64(len(decisions)) + 1)
-	one := func(e *rpcError) {
+	one := func(_ decision, e *rpcError) {
 		if e != nil { // somebody else decided first
 			f.Log.Debug("a task's answer was not needed", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
 		}
@@ -197,7 +197,7 @@ func (f *mcpFront) updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage
 	for _, q := range decisions {
 		f.approve(q, one)
 	}
-	one(nil)
+	one(deny, nil)
 }
 
 // cancelTask stops the turn and answers when it has stopped, so that the next

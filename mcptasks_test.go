@@ -38,9 +38,9 @@ func newTaskRig(t *testing.T) *taskRig {
 			}
 			return r.turn, nil
 		}
-		o.approve = func(q approveQuery, done func(*rpcError)) {
+		o.approve = func(q approveQuery, done func(decision, *rpcError)) {
 			r.approves <- q
-			go done(nil)
+			go done(q.Decision, nil)
 		}
 		o.interrupt = func(ref, _, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- ref + " " + turn

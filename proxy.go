@@ -64,7 +64,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	surviveSIGPIPE()
 
 	h, audit := newProxyHub(cfg, log, traceOf(log, "codex"))
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
+	deaf := make(chan struct{}) // nobody will hear an answer any more
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Deaf: func() { close(deaf) }, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
 	h.front, h.child.foreign = front, front.childTools
@@ -85,6 +86,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	select {
 	case <-ended:
 		log.Info("client gone, shutting down")
+	case <-deaf: // its turns would run on with nobody to answer, or to approve anything
+		log.Info("client reads no more, shutting down")
 	case sig := <-signals:
 		log.Info("signal, shutting down", "signal", sig.String())
 		code = 128 + int(signalNumber(sig))

@@ -102,7 +102,11 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			s.carry([]effect{{kind: effFinish, turn: &turn{req: req}, finish: finishDropped}}) // cancelled on its way here
 			return
 		}
-		if s.m.ending == endClose && req.mode == modeRevive && !s.free { // it is being closed: opened again once it is
+		if s.m.ending == endClose && req.mode == modeRevive { // it is being closed: opened again once it is
+			if s.free {
+				s.h.resubmit(req, w)
+				return
+			}
 			s.after = append(s.after, func() { s.h.resubmit(req, w) })
 			return
 		}

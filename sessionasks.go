@@ -129,20 +129,21 @@ func (s *session) noteDeclined(p *pendingAsk, by string) {
 	}
 }
 
-// approve decides what a caller has read and repeats.
-func (s *session) approve(q approveQuery) *rpcError {
+// approve decides what a caller has read and repeats, and tells what its word
+// came to: a yes for the session is a yes for once where Codex can't keep it.
+func (s *session) approve(q approveQuery) (decision, *rpcError) {
 	p := s.asks.pending[q.Ask]
 	if p == nil {
-		return notPending(s.agentID, q.Ask)
+		return deny, notPending(s.agentID, q.Ask)
 	}
 	id := []any{"agent_id", s.agentID, "approval_id", q.Ask}
 	if strings.TrimSpace(p.action) != strings.TrimSpace(q.Action) {
-		return proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
+		return deny, proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
 	}
 	if p.kind == askQuestion && q.Decision != deny {
 		for _, each := range p.questions {
-			if len(q.Answers[each.id]) == 0 {
-				return proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was decided. Give answers as an object of question id and text, or deny", each.id, clip(each.text, 200)), id...)
+			if len(q.Answers[each.id]) == 0 && !each.optional {
+				return deny, proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was decided. Give answers as an object of question id and text, or deny", each.id, clip(each.text, 200)), id...)
 			}
 		}
 	}
@@ -150,10 +151,11 @@ func (s *session) approve(q approveQuery) *rpcError {
 	if q.Reason != "" {
 		by += ": " + clip(q.Reason, 300)
 	}
+	as := p.settle(q.Decision, by)
 	s.decide(q.Ask, by, q.Decision, q.Answers)
 	s.h.front.askGone(*s.ref.Load(), q.Ask, "decided by "+q.By)
 	s.publish()
-	return nil
+	return as, nil
 }
 
 // denyAll declines whatever is pending.

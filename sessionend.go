@@ -144,6 +144,9 @@ func (s *session) childGone(err *backendError) {
 		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
 	}
 	s.openErr = childError("run the turn", err)
+	if err != nil && err.Death != nil {
+		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
+	}
 	if s.h.cfg.restartChild && s.thread != "" {
 		s.opening = false
 		s.carry(s.m.lost())
@@ -183,6 +186,9 @@ func (s *session) over(why ending) {
 		f()
 	}
 	s.publish()
+	if why == endFailed {
+		s.h.kept.unasked(s.agentID)
+	}
 	s.h.forget(s)
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.book.auditEnd(s, why)

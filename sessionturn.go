@@ -165,6 +165,7 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.denyOwn("the turn is over")
 	if t.req.source == sourceSummary {
 		s.summed(t, how)
+		s.toldStopped(t)
 		return
 	}
 	s.stopped = s.stopped || s.m.ending != endNone && !t.done()
@@ -183,16 +184,24 @@ func (s *session) finish(t *turn, how finishKind) {
 		r.Status = statusParked
 		s.carry(s.m.end(endPark))
 		s.answer(t, r)
+		s.toldStopped(t)
 		return
 	}
 	s.h.book.noteTurn(&p.rec)
 	s.answer(t, s.result(t, how))
-	for _, stopped := range t.stoppers {
-		stopped()
-	}
+	s.toldStopped(t)
 	if s.m.phase != phaseOver {
 		s.save()
 	}
+}
+
+// toldStopped answers who waits until a turn has stopped: whichever way it went,
+// each of them once.
+func (s *session) toldStopped(t *turn) {
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
+	t.stoppers = nil
 }
 
 // save has the record written, without waiting for it.

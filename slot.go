@@ -40,7 +40,7 @@ func (c *childSlot) refusalLocked() *rpcError {
 		return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id")
 	}
 	if d := c.death; d != nil && !d.Never && !c.restart {
-		return deathError(d)
+		return deathError(d, c.restart)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
 			be, death := c.be, c.death
 			c.mu.Unlock()
 			if be == nil && death != nil {
-				return nil, deathError(death) // the same answer as the one who started it
+				return nil, deathError(death, c.restart) // the same answer as the one who started it
 			}
 		case <-ctx.Done():
 			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
@@ -113,9 +113,9 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 			d = &childDeath{Reason: "could not be started: " + err.Error(), Never: true}
 		}
 		c.death = d
-		return nil, deathError(d)
+		return nil, deathError(d, c.restart)
 	case dead != nil:
-		return nil, deathError(dead)
+		return nil, deathError(dead, c.restart)
 	case c.stopping:
 		c.mu.Unlock()
 		be.stop(shutdownLimit) // nobody else knows of it
@@ -150,10 +150,14 @@ func (c *childSlot) show(v *statusView) {
 }
 
 // deathError is the -32005 every caller gets (FR-11): what happened, with
-// which code or signal, and what to do.
-func deathError(d *childDeath) *rpcError {
+// which code or signal, and what to do. again: the next call starts another.
+func deathError(d *childDeath, again bool) *rpcError {
 	msg := d.Error()
-	if !d.Never {
+	switch {
+	case d.Never:
+	case again:
+		msg += ". Sessions are kept, and codex-reply with the same agent_id starts Codex again (restart_child)"
+	default:
 		msg += ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
 	}
 	return proxyError(codeChildDead, msg, "reason", d.Reason, "stderr", d.Stderr)
@@ -166,7 +170,7 @@ func childError(what string, e *backendError) *rpcError {
 	case e == nil:
 		return proxyError(codeChildDead, "Codex is gone")
 	case e.Death != nil:
-		return deathError(e.Death)
+		return deathError(e.Death, false)
 	case e.Timeout:
 		return proxyError(codeTimeout, "Codex had no answer in time when asked to "+what, "child_error", e.Data)
 	case e.Held:

@@ -37,6 +37,7 @@ type sessionView struct {
 	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
 
 	implied bool // nobody asked for the identity: it may be parked
+	pid     int  // of the process that holds its identity, where it isn't open here
 }
 
 // askView is a pending approval as it is shown.
@@ -95,6 +96,9 @@ type keptTurn struct {
 	Lost     bool        // its process ended before it did
 	Activity string      // of an unfinished one, in words
 	Pending  []askView   // of an unfinished one
+
+	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
+	pid     int
 
 	away bool // memory has let go of the answer: its file has it
 }

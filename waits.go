@@ -28,6 +28,9 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 			return
 		}
 		if r, ok := w.run(quit); ok {
+			for i := range r.Agents {
+				h.kept.fill(r.Agents[i].Turns)
+			}
 			done(r, nil)
 		}
 	})
@@ -63,7 +66,12 @@ type waiting struct {
 	q      waitQuery
 	agents []string         // agent_ids, each once
 	since  map[string]int64 // by agent_id
+
+	elsewhere bool // one of them works in another process, which tells us nothing
 }
+
+// elsewhereEvery is how often such an agent is looked at.
+const elsewhereEvery = time.Second
 
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
@@ -96,8 +104,13 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		if ready {
 			return r, true
 		}
+		var again <-chan time.Time
+		if w.elsewhere {
+			again = time.After(elsewhereEvery)
+		}
 		select {
 		case <-changed:
+		case <-again:
 		case <-limit.C:
 			r, _ = w.look()
 			r.TimedOut = true
@@ -111,19 +124,22 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	}
 }
 
-// look takes everything in. What ended after the seq that it tells is left for
-// the next call: so nothing is told twice and nothing passed over.
+// look takes everything in but the answers themselves. What ended after the seq
+// that it tells is left for the next call: so nothing is told twice and nothing
+// passed over.
 func (w *waiting) look() (r waitResult, ready bool) {
 	whole := w.snapshot(&r)
 	with, busy, asked := 0, 0, false
+	w.elsewhere = false
 	for i := range r.Agents {
 		a, id := &r.Agents[i], w.agents[i]
-		a.Turns = w.h.kept.between(id, w.since[id], r.Seq)
+		a.Turns = w.h.kept.ended(id, w.since[id], r.Seq)
 		if len(a.Turns) > 0 {
 			with++
 		}
 		if a.View.Status == statusBusy || a.View.Queued > 0 {
 			busy++
+			w.elsewhere = w.elsewhere || !a.View.Mine
 		}
 		asked = asked || len(a.View.Pending) > 0
 	}
@@ -146,7 +162,11 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 		seq, unseen := w.h.kept.state(w.agents)
 		r.Agents = r.Agents[:0]
 		for _, id := range w.agents {
-			r.Agents = append(r.Agents, waitAgent{View: w.h.viewOf(id)})
+			v := w.h.viewOf(id)
+			if !v.Mine { // what it ended before it stood so
+				w.h.kept.load(id)
+			}
+			r.Agents = append(r.Agents, waitAgent{View: v})
 		}
 		if r.Seq = w.h.kept.now(); r.Seq == seq {
 			return !unseen
@@ -163,6 +183,7 @@ func (h *hub) agentOf(ref string) (string, *rpcError) {
 	if s != nil {
 		return s.agentID, nil
 	}
+	<-h.marked // else a turn of a process that just died may look as if it ran
 	agentID := ref
 	if !validAgentID(ref) {
 		agentID, _ = h.reg.agentOfThread(ref)
@@ -187,8 +208,7 @@ func (h *hub) viewOf(agentID string) sessionView {
 	return sessionView{AgentID: agentID, Backend: "codex", Team: h.cfg.team, Status: statusClosed}
 }
 
-// turn is one kept turn of an agent_id or threadId. One whose process died
-// before it ended is told as failed, not passed over. It may read the disk.
+// turn is one kept turn of an agent_id or threadId. It may read the disk.
 func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	agentID, err := h.agentOf(ref)
 	if err != nil {
@@ -201,20 +221,14 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	if t.finished() {
 		return *t, nil
 	}
-	v := h.viewOf(agentID)
-	switch {
-	case v.Mine:
-		t.Activity, t.Pending = v.Activity, v.Pending
-		if t.Status == "queued" {
-			t.Activity, t.Pending = "waiting for its turn", nil
-		}
-		return *t, nil
-	case v.Status == statusBusy: // another process has the session
+	if t.process != h.kept.began {
 		t.Activity = "working in another process"
 		return *t, nil
 	}
-	t.Status, t.Lost, t.Updated = "failed", true, time.Now()
-	t.Result = &turnResult{AgentID: agentID, TurnID: turnID, Identity: t.Identity, Team: h.cfg.team, Status: v.Status, TurnStatus: "interrupted",
-		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", agentID), "agent_id", agentID)}
+	v := h.viewOf(agentID)
+	t.Activity, t.Pending = v.Activity, v.Pending
+	if t.Status == "queued" {
+		t.Activity, t.Pending = "waiting for its turn", nil
+	}
 	return *t, nil
 }

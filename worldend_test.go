@@ -54,6 +54,30 @@ func closedAs(t *testing.T, c *worldCall) (interrupted bool) {
 	return string(rawField(res, "structuredContent", "interrupted")) == "true"
 }
 
+// codex {agent_id} that reaches a session in the instant after its close was
+// answered "closed before this turn ran": it came too late for those that wait
+// for the end, and too early to be turned away at the postbox.
+func TestWorldReopenInTheInstantOfTheClose(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		t := w.t
+		agent := w.agent("SAY hello")
+		const waiter = waiterID(1000) // none of the front's
+		w.hub.mu.Lock()
+		s := w.hub.live[agent]
+		w.hub.waiters[waiter] = nil
+		w.hub.mu.Unlock()
+		before := w.sent("turn/start")
+		s.box.post(func() {
+			s.carry(s.m.end(endClose))
+			w.hub.give(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
+		})
+		synctest.Wait()
+		if n, status := w.sent("turn/start")-before, w.status(agent); n != 1 || status != "idle" {
+			t.Errorf("%d turns ran, and the agent is %s; want 1, idle", n, status)
+		}
+	})
+}
+
 // A summary that takes its time is waited for, and its file is private.
 func TestWorldCloseWithSummary(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
@@ -279,5 +303,43 @@ func TestWorldReviveWhileClosing(t *testing.T) {
 		if got := w.status(agent); got != "idle" {
 			t.Errorf("status %q", got)
 		}
+	})
+}
+
+// agent_interrupt is answered however the turn ends that it stops: here a new
+// agent's first one, cancelled by its caller just before, which parks the agent.
+// The answer never came.
+func TestWorldInterruptOfACancelledTurn(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		w.tool("codex", "identity", "ann", "prompt", "HANG")
+		synctest.Wait()
+		w.hub.mu.Lock()
+		s := w.hub.names["ann"]
+		w.hub.mu.Unlock()
+		told := make(chan interruptResult, 1)
+		s.box.post(func() {
+			w.hub.cancel(s.m.cur.waiter, false)
+			s.carry(s.m.stopTurn(stopCancel)) // what the cancel has posted
+			s.interruptTurn("", func(r interruptResult) { told <- r })
+		})
+		if r := <-told; !r.Interrupted || r.AgentID != s.agentID {
+			w.t.Errorf("told %+v", r)
+		}
+	})
+}
+
+// The same of a summary that an agent writes as it closes.
+func TestWorldInterruptOfASummary(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		agent, _ := w.busyAgent("ann", "HANG", "HANG")
+		from := w.now()
+		closing := w.tool("agent_close", "agent_id", agent)
+		synctest.Wait()
+		res := w.tool("agent_interrupt", "agent_id", agent).ok(w.t)
+		if string(rawField(res, "structuredContent", "interrupted")) != "true" {
+			w.t.Errorf("interrupt: %s", res)
+		}
+		closedAs(w.t, closing)
+		about(w.t, "closed", w.now()-from, 0)
 	})
 }
