@@ -50,6 +50,8 @@ type backendInfo struct {
 	pid     int
 	started time.Time
 	foreign *foreignTools // nil: none beyond ours
+	// clientTools: a new thread takes threadSpec.Tools and calls them by evTool.
+	clientTools bool
 }
 
 // foreignTools are what a child offers as an MCP server beyond the two tools
@@ -100,19 +102,27 @@ type threadSpec struct {
 	DeveloperInstructions string          // new threads only: Codex shows them once
 	Profile               string          // Codex before 0.148 takes it as config.profile; newer never get it
 	Config                json.RawMessage // nested overrides, nil for none
+	Tools                 []clientTool    // new threads only, where the child can: Codex keeps them with the thread
 	Ephemeral             bool            // keep nothing on disk (persist_threads = false)
 	Recover               bool            // an earlier turn may still be running there: stop it first
+}
+
+// clientTool is a tool that the session itself answers when the model calls it.
+type clientTool struct {
+	Name, Description string
+	Input             json.RawMessage // JSON Schema of an object
 }
 
 // commandKind is what a command asks of the child.
 type commandKind int
 
 const (
-	cmdTurn      commandKind = iota // run a turn: input, settings
-	cmdInterrupt                    // stop turn ("": whatever runs), the subagents' turns and the shells they left
-	cmdClean                        // stop background terminals of the thread tree
-	cmdUnload                       // free the thread in the child; the sink is gone after it
-	cmdAnswer                       // decide an approval
+	cmdTurn       commandKind = iota // run a turn: input, settings
+	cmdInterrupt                     // stop turn ("": whatever runs), the subagents' turns and the shells they left
+	cmdClean                         // stop background terminals of the thread tree
+	cmdUnload                        // free the thread in the child; the sink is gone after it
+	cmdAnswer                        // decide an approval
+	cmdToolResult                    // answer an evTool: ask, text, ok; the first answer counts
 )
 
 // command is one order for a thread.
@@ -121,10 +131,12 @@ type command struct {
 	turn     string
 	prompt   string
 	settings turnSettings
-	ask      string // approval id, as in the evAsk
+	ask      string // approval id, as in the evAsk, or toolCall.id
 	decision decision
 	answers  map[string][]string // to questions, by question id
 	why      string              // of a denial: for the model, where the child can tell it
+	text     string              // of a tool's result: what the model reads
+	ok       bool
 }
 
 // eventKind is what happened. Every switch over it lists all kinds.
@@ -142,7 +154,7 @@ const (
 	evNotice                     // text: a warning; retry set: the child retries on its own
 	evAsk                        // ask: an approval or question that must be decided
 	evAskGone                    // ask id: the child no longer wants an answer
-	evTool                       // a dynamic tool call to be answered (mail issue)
+	evTool                       // tool: a call of one of the session's own tools, to be answered by cmdToolResult
 	evEnded                      // turn; status completed, failed or interrupted; err
 	evSubthread                  // text: id of a thread that now belongs to this tree
 	evRaw                        // something without neutral meaning
@@ -169,6 +181,7 @@ type event struct {
 	opened *openedThread
 	usage  *tokenUsage
 	ask    *approval
+	tool   *toolCall
 	err    *backendError
 	method string
 	raw    json.RawMessage // params of method
@@ -185,6 +198,13 @@ func (e *event) droppable() bool {
 	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evGone:
 	}
 	return false
+}
+
+// toolCall is a call of a clientTool. Its event names thread, turn and item.
+type toolCall struct {
+	id   string // the driver's, for cmdToolResult
+	name string
+	args json.RawMessage
 }
 
 // openedThread is the child's own word on a thread it opened.

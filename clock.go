@@ -39,7 +39,7 @@ type turnClock struct {
 }
 
 // overdue says why the turn must end now, or "" and when to look again.
-// Waiting for an approval isn't silence.
+// Waiting for an approval isn't silence, nor is waiting for a tool of ours.
 func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (why string, next time.Time) {
 	next = t.run.last.Add(c.silence)
 	if asking {

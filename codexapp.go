@@ -37,6 +37,7 @@ type appServerOptions struct {
 	TurnLimit      time.Duration // turn/start: 30 s
 	InterruptLimit time.Duration // turn/interrupt: 10 s; before 0.148 it never answers when nothing runs
 	CallLimit      time.Duration // everything else: 10 s
+	ToolLimit      time.Duration // a tool's result: 60 s; Codex itself waits for ever
 }
 
 // appClient is our name: what userAgent begins with, and originator upstream.
@@ -54,6 +55,7 @@ type appServer struct {
 	peer  *peer
 	wood  *forest
 	asks  askTable
+	tools openTools
 	gone  chan struct{} // closed when every sink has heard of the end
 	last  appIDs        // the reading goroutine's
 
@@ -89,6 +91,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	def(&o.TurnLimit, 30*time.Second)
 	def(&o.InterruptLimit, 10*time.Second)
 	def(&o.CallLimit, 10*time.Second)
+	def(&o.ToolLimit, 60*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -98,6 +101,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 		a.inf.pid, a.inf.started = c.pid, c.started
 	}
 	a.asks.prefix = fmt.Sprintf("ask-%d-", a.inf.pid)
+	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	a.wood = newForest(a.refuse)
 	a.peer = newPeer(r, w, peerOptions{mode: framingNewline, noVersion: true, maxInFlight: appInFlight, handle: a.handle,
 		trace: o.Trace, onWriteErr: a.deaf})
@@ -124,6 +128,7 @@ func (a *appServer) run() {
 	if a.o.OnGone != nil {
 		a.o.OnGone(death)
 	}
+	a.tools.end()
 	for _, t := range a.wood.end() {
 		t.last(goneEvent(t, death))
 	}
@@ -155,6 +160,7 @@ func (a *appServer) initialize(ctx context.Context) error {
 	if ans.err == nil {
 		a.mu.Lock()
 		a.inf.version = versionOf(stringField(ans.res, "userAgent"))
+		a.inf.clientTools = a.inf.atLeast(104)
 		a.mu.Unlock()
 		a.peer.notify("initialized", nil, false)
 		return nil
@@ -276,8 +282,8 @@ func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err er
 	}
 	old, held := a.wood.plant(t, id)
 	if old != nil {
-		a.voidAsks(old)
 		old.cut()
+		a.voidAsks(old)
 	}
 	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
 		path: stringField(res, "thread", "path"), resumed: spec.Thread != "", raw: withoutTurns(res)}
@@ -368,6 +374,8 @@ func (a *appServer) do(op opID, thread string, c command) {
 		if q := a.asks.take(c.ask); q != nil {
 			a.peer.reply(q.reqID, answerTo(q, c.decision, c.answers, a.info()))
 		}
+	case cmdToolResult:
+		a.toolResult(c.ask, c.text, c.ok)
 	}
 }
 
@@ -489,6 +497,7 @@ func (a *appServer) voidAsks(t *tree) {
 		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
 			a.peer.reply(q.reqID, answerTo(q, deny, nil, a.info()))
 		}
+		a.voidTools(id)
 	}
 }
 

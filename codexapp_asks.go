@@ -303,9 +303,7 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	case mElicitation:
 		return elicitationAnswer(q.params, d, answers)
 	case mToolCall:
-		tool := stringField(q.params, "tool")
-		return map[string]any{"success": false, "contentItems": []any{map[string]any{"type": "inputText",
-			"text": fmt.Sprintf("the tool %q is not available in this session", tool)}}}
+		return toolAnswer(fmt.Sprintf("the tool %q is not available in this session", stringField(q.params, "tool")), false)
 	case mOldPatch, mOldExec:
 		// Nobody is asked in these words any more; they were never seen since 0.104.
 		if info.atLeast(148) {
@@ -402,8 +400,8 @@ func (a *appServer) request(m *message) {
 		q.thread = stringField(m.params, "conversationId")
 	}
 	switch m.method {
-	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation:
-	case mToolCall, mOldPatch, mOldExec:
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
+	case mOldPatch, mOldExec:
 		a.refuse(m)
 		return
 	default:
@@ -420,6 +418,10 @@ func (a *appServer) request(m *message) {
 	}
 	if th == nil {
 		a.refuse(m)
+		return
+	}
+	if m.method == mToolCall {
+		a.toolCall(th.tree, m)
 		return
 	}
 	ask := newAsk(q, a.wood.filesOf(th, stringField(m.params, "itemId")))

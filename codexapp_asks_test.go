@@ -86,8 +86,6 @@ func TestAppAskAndAnswer(t *testing.T) {
 // What nobody is asked about is answered at once.
 func TestAppRefusedAtOnce(t *testing.T) {
 	for _, tc := range []struct{ name, version, method, params, reply, told string }{
-		{"tool without handler", "0.169.0", mToolCall, `{"threadId":"t1","tool":"atm_send"}`,
-			`{"contentItems":[{"text":"the tool \"atm_send\" is not available in this session","type":"inputText"}],"success":false}`, ""},
 		{"old patch", "0.104.0", mOldPatch, `{"conversationId":"t1","callId":"c","fileChanges":{}}`, `{"decision":"denied"}`, ""},
 		{"old exec", "0.104.0", mOldExec, `{"conversationId":"t1"}`, `{"decision":"denied"}`, ""},
 		{"old exec, new words", "0.169.0", mOldExec, `{"conversationId":"t1"}`, `{"decision":{"denied":{"rejection":"declined"}}}`, ""},

@@ -36,7 +36,8 @@ func oldEventMethods() []string {
 
 // openParams are the method and parameters that open a thread. Everything is
 // sent again on resume: 0.104 falls back to the configuration's defaults,
-// newer ones forget the thread's MCP servers.
+// newer ones forget the thread's MCP servers. Only the dynamic tools are not:
+// no version takes them then, and every one has kept the thread's.
 func openParams(info backendInfo, s threadSpec) (method string, params map[string]any) {
 	p := map[string]any{
 		// Always: a thread that starts with more makes 0.169 write
@@ -59,6 +60,9 @@ func openParams(info backendInfo, s threadSpec) (method string, params map[strin
 	if s.Thread == "" {
 		if s.Ephemeral {
 			p["ephemeral"] = true
+		}
+		if len(s.Tools) > 0 && info.clientTools {
+			p["dynamicTools"] = dynamicTools(s.Tools)
 		}
 		return "thread/start", p
 	}

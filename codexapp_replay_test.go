@@ -72,8 +72,11 @@ func replay(t *testing.T, lines []recorded) string {
 	ids := map[string]string{} // recorded id of a call → the driver's
 	ask, thread, cleans, shook := "", "", 0, make(chan error, 1)
 	settle := func() {
-		if last := h.last(); last.kind == evAsk {
+		switch last := h.last(); last.kind {
+		case evAsk:
 			ask = last.ask.id
+		case evTool:
+			ask = last.tool.id
 		}
 		if s := h.take(); s != "" {
 			out.WriteString(s + "\n")
@@ -98,9 +101,6 @@ func replay(t *testing.T, lines []recorded) string {
 			}
 			p.say("%s", line)
 			settle()
-			if m.method == mToolCall { // refused at once
-				out.WriteString("> reply " + p.reply() + "\n")
-			}
 			continue
 		}
 		settle()
@@ -130,7 +130,16 @@ func replay(t *testing.T, lines []recorded) string {
 				want(t, r, string(m.id)+" "+string(m.result)) // the very words of the recorded client
 				out.WriteString("> reply " + r + "\n")
 			}
-			continue // else the tool call, answered above
+			if content := rawField(m.result, "contentItems"); content != nil {
+				text := ""
+				eachElement(content, func(part json.RawMessage) { text += stringField(part, "text") })
+				p.a.do(0, thread, command{kind: cmdToolResult, ask: ask, text: text, ok: string(rawField(m.result, "success")) == "true"})
+				r := p.next()
+				want(t, string(r.id), string(m.id))
+				sameJSON(t, r.result, string(m.result)) // the very words of the recorded client
+				out.WriteString("> reply " + string(r.id) + " " + string(r.result) + "\n")
+			}
+			continue
 		default:
 			t.Fatalf("the recorded client sent %s: teach the test", m.method)
 		}

@@ -117,6 +117,9 @@ func eventLine(e event) string {
 		}
 		b.WriteString("}")
 	}
+	if c := e.tool; c != nil {
+		fmt.Fprintf(b, " tool={%s %s %s}", c.id, c.name, c.args)
+	}
 	if x := e.err; x != nil {
 		fmt.Fprintf(b, " err={%d %q %s timeout=%v missing=%v held=%v}", x.Code, x.Message, x.Info, x.Timeout, x.Missing, x.Held)
 	}
@@ -294,6 +297,9 @@ func TestAppOpenParamsPerVersion(t *testing.T) {
 		DeveloperInstructions: "D", BaseInstructions: "B", Profile: "p", Ephemeral: true, Config: json.RawMessage(`{"features":{"x":true}}`)}
 	resume := spec
 	resume.Thread = "t9"
+	tools := threadSpec{Tools: []clientTool{{"atm_send", "sends", json.RawMessage(`{"type":"object","required":["to"]}`)}, {Name: "atm_pending_count", Description: "counts"}}}
+	kept := tools
+	kept.Thread = "t9"
 	for _, tc := range []struct {
 		name, version, method string
 		s                     threadSpec
@@ -307,9 +313,16 @@ func TestAppOpenParamsPerVersion(t *testing.T) {
 			`{"threadId":"t9","cwd":"/w","model":"m","approvalPolicy":"never","sandbox":"read-only","baseInstructions":"B","developerInstructions":"D","config":{"features":{"x":true},"profile":"p"}}`},
 		{"resume without the turns", "0.148.0", "thread/resume", resume,
 			`{"threadId":"t9","excludeTurns":true,"cwd":"/w","model":"m","approvalPolicy":"never","sandbox":"read-only","baseInstructions":"B","developerInstructions":"D","config":{"features":{"x":true},"thread_unload_delay_secs":1}}`},
+		{"tools in the one form that all versions take", "0.104.0", "thread/start", tools,
+			`{"sandbox":"read-only","dynamicTools":[{"type":"function","name":"atm_send","description":"sends","inputSchema":{"type":"object","required":["to"]}},
+				{"type":"function","name":"atm_pending_count","description":"counts","inputSchema":{"type":"object","properties":{}}}]}`},
+		{"tools are the thread's for good", "0.104.0", "thread/resume", kept, `{"threadId":"t9","sandbox":"read-only"}`},
+		{"no tools where there are none", "0.103.0", "thread/start", tools, `{"sandbox":"read-only"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			method, params := openParams(backendInfo{version: tc.version}, tc.s)
+			info := backendInfo{version: tc.version}
+			info.clientTools = info.atLeast(104)
+			method, params := openParams(info, tc.s)
 			want(t, method, tc.method)
 			sameJSON(t, toJSON(params), tc.want)
 		})

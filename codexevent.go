@@ -115,6 +115,11 @@ func (x *codexEvents) forward() bool {
 		b := field(x.begin("request_user_input"), "call_id", rawField(e.raw, "itemId"))
 		b = field(b, "turn_id", rawField(e.raw, "turnId"))
 		x.end(field(b, "questions", rawField(e.raw, "questions")))
+	case "item/tool/call":
+		b := field(x.begin("dynamic_tool_call_request"), "callId", rawField(e.raw, "callId"))
+		b = field(b, "turnId", rawField(e.raw, "turnId"))
+		b = field(b, "tool", rawField(e.raw, "tool"))
+		x.end(field(b, "arguments", rawField(e.raw, "arguments")))
 	default:
 		x.end(x.begin(e.method))
 	}

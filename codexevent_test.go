@@ -100,6 +100,8 @@ func TestOldEvents(t *testing.T) {
 		{"exec approval", "item/commandExecution/requestApproval", `{` + ids + `,"itemId":"c1","command":"/bin/bash -lc 'x'","cwd":"/w","reason":"r","proposedExecpolicyAmendment":["x"]}`, "exec_approval_request",
 			[]string{`{"call_id":"c1","turn_id":"U","command":["/bin/bash","-lc","x"],"cwd":"/w","reason":"r","proposed_execpolicy_amendment":["x"],"parsed_cmd":[]}`}},
 		{"user input", "item/tool/requestUserInput", `{` + ids + `,"itemId":"c","questions":[{"id":"q"}]}`, "request_user_input", []string{`{"call_id":"c","questions":[{"id":"q"}]}`}},
+		{"tool call", "item/tool/call", `{"threadId":"T","turnId":"U","callId":"c","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}`, "dynamic_tool_call_request",
+			[]string{`{"callId":"c","turnId":"U","tool":"atm_send","arguments":{"to":"bob"}}`}},
 		{"unknown", "thread/whatever/new", `{"threadId":"T","x":[1]}`, "thread/whatever/new", []string{`{}`}},
 		{"no params", "thread/whatever/new", ``, "thread/whatever/new", []string{`{"params":{}}`}},
 	} {

@@ -282,6 +282,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 		m.turn(op, thread, c)
 	case cmdInterrupt:
 		m.interrupt(thread, "")
+	case cmdToolResult: // it calls none of ours: info says so
 	case cmdClean: // Codex ends a thread's shells with itself, and has no call for it
 	case cmdUnload:
 		m.unload(thread)

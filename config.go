@@ -110,6 +110,7 @@ type config struct {
 	identityExplicit                      bool    // by --identity: a conflict is an error, not the next suffix
 	resume                                *string // --resume: the session to continue, "" for the newest of identity
 	coreTeam, coreIdentity                string
+	namedFile                             string   // the file of --config or ATM_CONFIG, "" for none
 	files                                 []string // the configuration files that were read, lowest layer first
 	warnings                              []string
 	origin                                map[string]origin // by key; roles.<name>.<key>; core.<key>
@@ -400,7 +401,16 @@ func (c *config) list() []shownSetting {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
-		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], "mail"})
+		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], ""})
+	}
+	for _, t := range []struct {
+		name string
+		of   map[string]string
+	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
+		for _, name := range slices.Sorted(maps.Keys(t.of)) {
+			key := "[" + t.name + "]." + name
+			all = append(all, shownSetting{key, t.of[name], c.origin[key], ""})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		r := c.roles[name]

@@ -304,7 +304,7 @@ func TestConfigRoles(t *testing.T) {
 	g := w.global(pluginHead + "subagents = true\n[plugins.atm-agent-mcp.roles.worker]\nmodel = 'g'\nsandbox = 'read-only'\napproval_policy = 'on-failure'\n[plugins.atm-agent-mcp.roles.alone]\nsubagents = false\nauto_mail = false\n")
 	p := w.project(pluginHead + "auto_mail = true\n[plugins.atm-agent-mcp.roles.worker]\nmodel = 'p'\nsandbox = 'full'\nreasoning_effort = 'high'\nmodell = 1\n[plugins.atm-agent-mcp.roles.'a b']\n[roles]\nlead = 'arch-ctm'\n[aliases]\narch = 'arch-ctm'\nn = 1\n")
 	c := w.load(flagValues{})
-	w.wantWarnings(c, p+":5:11: roles.worker.sandbox: \"full\" is no sandbox mode", p+`:7:1: unknown key "roles.worker.modell"; did you mean "model"?`, p+":8:30: roles.a b: a role's name has letters")
+	w.wantWarnings(c, p+":13:5: aliases.n wants a string, not an integer", p+":5:11: roles.worker.sandbox: \"full\" is no sandbox mode", p+`:7:1: unknown key "roles.worker.modell"; did you mean "model"?`, p+":8:30: roles.a b: a role's name has letters")
 	r, err := c.role("worker")
 	if want := (role{"worker", "p", "high", "read-only", "on-request", true, true}); err != nil || r != want {
 		t.Errorf("got %+v, %v, want %+v", r, err, want)
@@ -325,6 +325,11 @@ func TestConfigRoles(t *testing.T) {
 	}
 	if c.atmRoles["lead"] != "arch-ctm" || len(c.aliases) != 1 || c.aliases["arch"] != "arch-ctm" {
 		t.Errorf("got %v %v", c.atmRoles, c.aliases)
+	}
+	for key, line := range map[string]string{"[roles].lead": ":10", "[aliases].arch": ":12"} {
+		if s := shownOf(t, c, key); s.value != "arch-ctm" || s.from.String() != p+line {
+			t.Errorf("%s is shown as %v from %s", key, s.value, s.from)
+		}
 	}
 	c = w.load(flagValues{role: flagOf("worker")})
 	if r, err = c.role(""); err != nil || r.name != "worker" {

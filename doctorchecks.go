@@ -326,7 +326,8 @@ func (d *doctor) leftovers(ctx context.Context) {
 	}
 }
 
-// inotify: each process that watches takes an instance of its user's, each inbox a watch.
+// inotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
+// another (watch_linux.go).
 func (d *doctor) inotify() {
 	const check, dir = "inotify", "/proc/sys/fs/inotify"
 	if runtime.GOOS != "linux" {

@@ -93,6 +93,36 @@ a digest of it: last prompt, last answer, touched files.`,
 			flags: []flagRow{{name: "team", value: "NAME", help: "the team (default as for serve)"}},
 		},
 		{
+			name:  "audit",
+			brief: "show who sent, asked, approved and closed what",
+			about: `Shows the team's audit trail, oldest first: turns, mail, approvals, ends of
+sessions. Secrets are taken out as it is written; the oldest lines go when it
+is over 20 MB. In a pipe each line is: time, event, agent id, identity,
+recipient, decision, correlation id, summary, detail, with tabs between them.`,
+			flags: []flagRow{
+				{name: "agent", value: "ID", help: "only of this agent: its agent id or thread id"},
+				{name: "identity", value: "NAME", help: "only of this identity"},
+				{name: "since", value: "WHEN", help: "only from then on: a time, or an age such as 90m, 24h\nor 7d"},
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "json", help: "print JSON"},
+			},
+		},
+		{
+			name:  "tools",
+			brief: "serve an agent's mail tools to Codex (serve has Codex start it)",
+			about: `Speaks MCP on stdin and stdout and serves the four mail tools of one agent to
+the Codex that runs it: atm_send, atm_read, atm_broadcast, atm_pending_count.
+All of them act as the identity given here, whatever a call claims. serve puts
+this command into the configuration of its threads; there is no need to.`,
+			flags: []flagRow{
+				{name: "identity", value: "NAME", help: "whose mail it is"},
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "agent", value: "ID", help: "only while this agent has the identity"},
+				{name: "cwd", value: "DIR", help: "find the configuration as from there", files: true},
+				{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},
+			},
+		},
+		{
 			name:  "demo",
 			brief: "show a short conversation over a built-in mock of Codex",
 			about: `Runs a short conversation of an MCP client with "atm-agent-mcp serve" over the

@@ -22,6 +22,8 @@ func TestFlagsAreTold(t *testing.T) {
 		"doctor":   doctorFlagSet(&doctorAsk{}),
 		"sessions": sessionsFlagSet(&sessionsAsk{}),
 		"summary":  summaryFlagSet(&flagValues{}),
+		"audit":    auditFlagSet(&auditAsk{}),
+		"tools":    toolsFlagSet(&toolsAsk{}),
 	}
 	for _, c := range commands() {
 		var told, parsed []string

@@ -28,14 +28,21 @@ type hub struct {
 	child   childSlot
 	book    *ledger
 	kept    *keptTurns
+	post    *post
 	opener  opener
 	resume  resumption
+	mail    mailroom
 	started time.Time
-	waiting atomic.Int64   // bytes in all sessions' postboxes
-	marked  chan struct{}  // closed when sessions of dead processes are marked
-	work    sync.WaitGroup // opening and reopening sessions, look-ups
-	life    context.Context
-	endLife context.CancelFunc
+	// The tools of the agents themselves, set by the composition root: without
+	// agentTool agents have none and are told of none.
+	agentTool  agentToolFunc
+	agentSpecs []clientTool
+	toolServer toolServerEntry
+	waiting    atomic.Int64   // bytes in all sessions' postboxes
+	marked     chan struct{}  // closed when sessions of dead processes are marked
+	work       sync.WaitGroup // opening and reopening sessions, look-ups
+	life       context.Context
+	endLife    context.CancelFunc
 
 	mu       sync.Mutex            // guards the fields below
 	live     map[string]*session   // by agent_id
@@ -60,6 +67,8 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.kept = newKeptTurns(reg, log)
+	h.post = newPost(h)
+	h.mail.init(h)
 	h.child.restart, h.child.log = cfg.restartChild, log
 	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
 	h.life, h.endLife = context.WithCancel(context.Background())
@@ -459,6 +468,9 @@ func (h *hub) viewOfRecord(r *record) sessionView {
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
 		StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
 	v.Status, v.Interrupted, v.pid = h.reg.told(r)
+	if v.Status == statusParked { // it comes back by its next reply, and so does its mail
+		v.PendingMail, v.AutoMail = h.mail.waitingFor(r.Identity), onOff(h.autoMail(r))
+	}
 	return v
 }
 
@@ -475,7 +487,15 @@ func (h *hub) status() statusView {
 	}
 	v.Sessions = len(h.names)
 	for _, s := range h.live {
-		v.Agents = append(v.Agents, *s.shown.Load())
+		view := *s.shown.Load()
+		v.Agents = append(v.Agents, view)
+		if view.PendingMail != nil {
+			sum := *view.PendingMail
+			if v.PendingMail != nil {
+				sum += *v.PendingMail
+			}
+			v.PendingMail = &sum
+		}
 	}
 	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
 	v.EventBytes, v.EventBytesLimit = h.waiting.Load(), maxWaitingBytes
@@ -486,6 +506,7 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
+	h.post.start()
 	h.goWork(func() {
 		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {

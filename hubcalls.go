@@ -79,3 +79,65 @@ func elsewhere(v *sessionView) *rpcError {
 func notPending(agentID, ask string) *rpcError {
 	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id", ask)
 }
+
+// autoMail reports whether mail starts turns in a session: agent_mail's word for
+// it, per_thread_auto_mail's for its identity, its role's, or auto_mail.
+func (h *hub) autoMail(rec *record) bool {
+	if rec.AutoMail != nil {
+		return *rec.AutoMail
+	}
+	for name, on := range h.cfg.perThreadAutoMail {
+		if strings.EqualFold(name, rec.Identity) {
+			return on
+		}
+	}
+	if r, err := h.cfg.role(rec.Role); err == nil {
+		return r.autoMail
+	}
+	return h.cfg.autoMail
+}
+
+// setMail turns auto-mail on or off for one session, by agent_id, threadId or
+// identity (one non-empty); it is kept in its record. auto true also resumes
+// what the runaway guard has paused.
+func (h *hub) setMail(ref, identity string, auto bool, done func(sessionView, *rpcError)) {
+	h.goWork(func() {
+		s, agentID, err := h.openSession(ref, identity)
+		if err != nil {
+			done(sessionView{}, err)
+			return
+		}
+		record := func() { done(h.setRecordMail(agentID, auto)) }
+		if s == nil || !s.box.post(func() {
+			if s.m.phase == phaseOver { // its record may be another's by now
+				h.goWork(record)
+				return
+			}
+			done(s.setMail(auto), nil)
+		}) {
+			record()
+		}
+	})
+}
+
+// setRecordMail does it for a session that isn't open here.
+func (h *hub) setRecordMail(agentID string, auto bool) (sessionView, *rpcError) {
+	rec := h.book.record(agentID)
+	if rec == nil {
+		return sessionView{}, h.unknown(agentID)
+	}
+	if rec.BackendID != "" {
+		lock, err := h.reg.lockThread(rec.BackendID, rec.AgentID)
+		if err != nil {
+			return sessionView{}, heldError(err, rec.AgentID, rec.Identity, "")
+		}
+		defer lock.release()
+		if now := h.book.record(agentID); now != nil {
+			rec = now
+		}
+	}
+	rec.AutoMail = &auto
+	h.book.save(rec, true)
+	h.book.auditMail(agentID, rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
+	return h.viewOfRecord(rec), nil
+}

@@ -78,6 +78,7 @@ func (h *hub) stop(grace time.Duration) {
 	if !settled {
 		h.settle(grace)
 	}
+	h.post.leaveAll()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	h.book.flush(ctx)
 	cancel()

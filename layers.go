@@ -71,7 +71,7 @@ func configFiles(c *config, env func(string) string, fl flagValues) []configFile
 	if path := nearestProjectFile(start); path != "" {
 		files = append(files, configFile{layer: layerProject, path: path})
 	}
-	if named.path != "" {
+	if c.namedFile = named.path; named.path != "" {
 		files = append(files, named)
 	}
 	return files
@@ -131,13 +131,8 @@ func (f configFile) read(c *config) error {
 	if err := f.core(c, doc); err != nil {
 		return err
 	}
-	for _, name := range []string{"aliases", "roles"} {
-		into := map[string]map[string]string{"aliases": c.aliases, "roles": c.atmRoles}[name]
-		for _, key := range doc.table(name).keys() {
-			if v := doc.at(name, key); v.kind == tomlString {
-				into[key] = v.str
-			}
-		}
+	if err := f.names(c, doc); err != nil {
+		return err
 	}
 	f.misplaced(c, doc)
 	plugins := doc.get("plugins")
@@ -222,6 +217,40 @@ func (f configFile) core(c *config, doc *tomlTable) error {
 		}
 		*k.into = v.str
 		c.origin["core."+k.key] = f.at(v)
+	}
+	return nil
+}
+
+// names reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
+func (f configFile) names(c *config, doc *tomlTable) error {
+	for _, t := range []struct {
+		name string
+		into map[string]string
+	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
+		table := doc.get(t.name)
+		if table == nil {
+			continue
+		}
+		if table.tab == nil {
+			if err := f.problem(c, f.errorAt(table.line, table.col, "%s wants a table, not %s", t.name, table.kind)); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, key := range table.tab.keys() {
+			v := table.tab.get(key)
+			if v.tab != nil && t.name == "roles" {
+				continue // a role of ours in the wrong place, which is told
+			}
+			if v.kind != tomlString {
+				if err := f.problem(c, f.errorAt(v.line, v.col, "%s.%s wants a string, not %s", t.name, key, v.kind)); err != nil {
+					return err
+				}
+				continue
+			}
+			t.into[key] = v.str
+			c.origin["["+t.name+"]."+key] = f.at(v) // not roles.x: that is a role of ours
+		}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 )
 
@@ -220,8 +221,23 @@ func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 // auditTurn notes a forwarded turn (FR-9.2).
 func (l *ledger) auditTurn(s *session, t *turn) {
 	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
+	if m := t.req.mail; m != nil {
+		e.Event, e.Detail = "mail_turn", "message_ids: "+strings.Join(m.ids, " ")
+	}
 	if l.cfg.persistThreads { // else who did what is kept, not what was said
-		e.Summary = t.req.prompt
+		if e.Summary = t.req.prompt; t.req.mail != nil {
+			e.Summary = t.req.mail.words
+		}
+	}
+	l.audit.append(e)
+}
+
+// auditMail notes what became of mail beside a turn: a frame that was taken
+// note of or answered, and auto-mail's pauses.
+func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail string) {
+	e := auditEntry{Event: event, AgentID: agentID, Identity: identity, Recipient: recipient, Detail: detail}
+	if l.cfg.persistThreads {
+		e.Summary = summary
 	}
 	l.audit.append(e)
 }

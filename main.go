@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -39,6 +40,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return runSessions(ctx, rest, stdout, stderr)
 	case "summary":
 		return runSummary(ctx, rest, stdout, stderr)
+	case "audit":
+		return runAudit(rest, stdout, stderr)
+	case "tools":
+		return runTools(ctx, rest, stdin, stdout, stderr)
 	case "demo":
 		if code, done := noFlags("demo", usageOf("demo"), rest, stdout, stderr); done {
 			return code
@@ -91,6 +96,56 @@ func serveFlagSet(fl *flagValues) *flag.FlagSet {
 	set := settingFlagSet("serve", fl)
 	set.Var(optionalValue{&fl.resume}, "resume", "")
 	return set
+}
+
+// toolsAsk is the command line of tools, which Codex writes, not a person.
+type toolsAsk struct {
+	agent, cwd string
+	fl         flagValues
+}
+
+func toolsFlagSet(ask *toolsAsk) *flag.FlagSet {
+	set := flag.NewFlagSet("tools", flag.ContinueOnError)
+	set.Func("identity", "", func(s string) error { ask.fl.identity = &s; return nil })
+	set.Func("team", "", func(s string) error { ask.fl.team = &s; return nil })
+	set.Func("config", "", func(s string) error { ask.fl.config = &s; return nil })
+	set.StringVar(&ask.agent, "agent", "", "")
+	set.StringVar(&ask.cwd, "cwd", "", "")
+	return set
+}
+
+// runTools parses tools' flags and serves the tools.
+func runTools(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var ask toolsAsk
+	if code, done := parseFlags(toolsFlagSet(&ask), usageOf("tools"), args, stdout, stderr); done {
+		return code
+	}
+	const hint = "atm-agent-mcp help tools lists the flags"
+	if ask.fl.identity == nil {
+		complain(stderr, "tools wants --identity: whose mail it serves", hint)
+		return 2
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		complain(stderr, "reading the working directory: "+err.Error(), "")
+		return 1
+	}
+	if ask.cwd != "" {
+		cwd = filepath.Join(cwd, ask.cwd)
+		if filepath.IsAbs(ask.cwd) {
+			cwd = ask.cwd
+		}
+	}
+	cfg, err := loadConfig(os.Getenv, cwd, ask.fl)
+	if err != nil {
+		complain(stderr, err.Error(), hint)
+		return 2
+	}
+	if err := serveTools(ctx, cfg, ask.agent, version(), stdin, stdout, stderr); err != nil {
+		complain(stderr, err.Error(), "")
+		return 1
+	}
+	return 0
 }
 
 // optionalValue is a flag whose value may be left out: --resume, --resume=x, and

@@ -46,6 +46,11 @@ type mcpOptions struct {
 	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
 	approve   func(q approveQuery, done func(decision, *rpcError))
 	turn      func(ref, turn string) (keptTurn, *rpcError)
+	// mailAs reads the disk, atm waits for inboxes; setMail answers from
+	// another goroutine, once.
+	mailAs  func(ref, identity string) (atmCaller, *rpcError)
+	atm     func(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string, e *rpcError)
+	setMail func(ref, identity string, auto bool, done func(sessionView, *rpcError))
 }
 
 // mcpFront serves one MCP client on stdio.

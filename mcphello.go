@@ -39,17 +39,18 @@ const instructions = `Codex agents as teammates: each agent is a named, persiste
 Which tool when:
 - codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier agent.
 - codex-reply: give an EXISTING agent its next message (agent_id, prompt). It remembers its conversation; prefer it to starting over.
-- background: true on either returns at once; then agent_wait {agent_id or agent_ids} brings the answers. Use it for long tasks and for several agents at a time; pass the seq it returns as since to hear only what is new.
-- agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, and action word for word). Until then the agent stands still.
+- background: true on either returns at once; agent_wait {agent_id or agent_ids} brings the answers. For long tasks and several agents at a time; pass its seq as since to hear only what is new.
+- agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, action word for word). Until then the agent stands still.
 - agent_interrupt: stop a turn, keep the agent. agent_close: end an agent, free its name.
-- agent_sessions: find agents and agent_ids. agent_status: is Codex running, what does every agent do.
+- agent_sessions: find agents. agent_status: is Codex running, what does every agent do.
+- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent (agent_id or identity) or in your own name. agent_mail: whether mail starts an agent's turns.
 
 Good to know:
-- Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer. Messages to one agent run one after the other.
-- An agent knows only its prompt, its conversation and the files it can read: put goal, paths, constraints and the expected answer into the prompt.
-- identity names an agent; without one a free name is given. agent_id stays valid across restarts. threadId works wherever agent_id does.
-- sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write inside a repository, read-only elsewhere. Each result says which applied.
-- Actions beyond the sandbox ask for approval. Where nobody can be asked they are declined and listed under "declined".
+- Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer.
+- An agent knows only its prompt, its conversation and the files it can read: put goal, paths and constraints into the prompt.
+- identity names an agent and is its address in the team. agent_id stays valid across restarts; threadId works wherever it does.
+- sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write in a repository, read-only elsewhere.
+- What needs approval where nobody can be asked is declined and listed under "declined".
 - isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
 
 // mcpParams are the parameters that several methods share, found in one pass
@@ -259,10 +260,6 @@ func (f *mcpFront) listenResult(c *mcpCall) json.RawMessage {
 func notInitialized(method string) *rpcError {
 	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
 		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
-}
-
-func badParams(format string, args ...any) *rpcError {
-	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
 }
 
 func noMethod(what string) *rpcError {

@@ -5,6 +5,7 @@ package main
 // something was not sent, a test pings and reads up to the pong.
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -64,6 +65,12 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 			r.decides <- decided{ask, by, d, answers}
 			return true
 		},
+	}
+	o.mailAs = func(ref, identity string) (atmCaller, *rpcError) {
+		return atmCaller{}, proxyError(codeIdentityRequired, "whose mail?")
+	}
+	o.atm = func(_ context.Context, who atmCaller, _ string, _ json.RawMessage) (any, string, *rpcError) {
+		return nil, "", who.Refused
 	}
 	if change != nil {
 		change(&o)

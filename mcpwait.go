@@ -37,6 +37,8 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 		return q, "", invalidSession("turn_id is empty: leave it out to wait for any turn")
 	case turn != "" && a.has("agent_ids"):
 		return q, "", invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
+	case turn != "" && a.has("identity"):
+		return q, "", invalidSession("turn_id %q names what to wait for: leave identity out", turn)
 	case turn != "" && (a.has("since") || a.yes("all")):
 		return q, "", invalidSession("turn_id %q names what to wait for: leave since and all out", turn)
 	case ref != "":
@@ -51,8 +53,14 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 			q.Agents = append(q.Agents, s)
 		}
 	})
-	if e == nil && len(q.Agents) == 0 {
-		e = invalidSession("no agent: give agent_id, or agent_ids for several; agent_sessions lists them")
+	if e == nil && a.has("identity") {
+		q.Identity = a.str("identity")
+		if err := validIdentity(q.Identity); err != nil {
+			e = invalidSession("%v", err)
+		}
+	}
+	if e == nil && len(q.Agents) == 0 && q.Identity == "" {
+		e = invalidSession("no agent: give agent_id, agent_ids for several, or identity to wait for mail; agent_sessions lists them")
 	}
 	return q, turn, e
 }
@@ -74,7 +82,7 @@ func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
 			f.fail(c, e)
 			return
 		}
-		f.finish(c, f.waitAnswer(&r, waitBudget, c.modern), nil)
+		f.finish(c, f.waitAnswer(&r, q.Identity, waitBudget, c.modern), nil)
 	}))
 }
 
@@ -132,7 +140,7 @@ func (w *turnWait) look(r waitResult) {
 	}
 	agent.Turns = []keptTurn{k}
 	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-	w.f.finish(w.c, w.f.waitAnswer(&r, 0, w.c.modern), nil)
+	w.f.finish(w.c, w.f.waitAnswer(&r, "", 0, w.c.modern), nil)
 }
 
 // doings says in words what the agents that refs name are doing.
@@ -214,19 +222,22 @@ type agentShown struct {
 	Source    string      `json:"turn_source,omitempty"`
 	Queued    int         `json:"queued"`
 	LastError string      `json:"last_error,omitempty"`
+	Mail      *int        `json:"pending_mail,omitempty"`
+	AutoMail  string      `json:"auto_mail,omitempty"`
 	Turns     []turnShown `json:"turns"`
 	Pending   []askShown  `json:"pending_approvals"`
 }
 
-// waitAnswer is agent_wait's result. Answers that are more than budget together
+// waitAnswer is agent_wait's result; identity is whose mail was waited for.
+// Answers that are more than budget together
 // are cut, the longest first; budget 0 cuts none.
-func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMessage {
+func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern bool) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
 	for i := range r.Agents {
 		v := &r.Agents[i].View
 		a := agentShown{AgentID: v.AgentID, ThreadID: v.BackendID, Identity: v.Identity, Status: v.Status, Activity: v.Activity, Source: v.Source,
-			Queued: v.Queued, LastError: v.LastError, Turns: []turnShown{}, Pending: askShapes(v)}
+			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail, Turns: []turnShown{}, Pending: askShapes(v)}
 		for j := range r.Agents[i].Turns {
 			t := turnShape(&r.Agents[i].Turns[j])
 			sizes = append(sizes, len(t.Content))
@@ -245,7 +256,14 @@ func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMe
 	for i := range agents {
 		texts = append(texts, agents[i].text())
 	}
-	next := nextStep(r.Seq, agents)
+	mailed := ""
+	if r.Unread != nil {
+		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", identity, *r.Unread))
+		if *r.Unread > 0 {
+			mailed = identity
+		}
+	}
+	next := nextStep(r.Seq, agents, mailed)
 	if next != "" {
 		texts = append(texts, next)
 	}
@@ -253,8 +271,9 @@ func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMe
 		Seq      int64        `json:"seq"`
 		TimedOut bool         `json:"timed_out,omitempty"`
 		Next     string       `json:"next,omitempty"`
+		Unread   *int         `json:"unread,omitempty"`
 		Agents   []agentShown `json:"agents"`
-	}{r.Seq, r.TimedOut, next, agents}, strings.Join(texts, "\n\n"))
+	}{r.Seq, r.TimedOut, next, r.Unread, agents}, strings.Join(texts, "\n\n"))
 }
 
 // wholeUpTo is the size up to which texts stay whole if all of them together
@@ -282,23 +301,32 @@ func (t *turnShown) cut(agentID string, n int) {
 	t.Content = fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
 }
 
-// nextStep is one hint for a model that sees nothing but the structure.
-func nextStep(seq int64, agents []agentShown) string {
+// nextStep is one hint for a model that sees nothing but the structure. mailed
+// is the name whose unread mail was waited for.
+func nextStep(seq int64, agents []agentShown, mailed string) string {
 	asked, working := false, false
 	for i := range agents {
 		a := &agents[i]
 		asked = asked || len(a.Pending) > 0
+		if mailed == "" && a.mailWaits() {
+			mailed = a.Identity
+		}
 		working = working || a.Status == "busy" || a.Queued > 0
 	}
 	again := fmt.Sprintf("call agent_wait again with since %d", seq)
 	switch {
 	case asked:
 		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then " + again + "."
+	case mailed != "":
+		return fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}; then %s.", mailed, mailed, again)
 	case working:
 		return "Turns are still running: " + again + ", or do other work first."
 	}
 	return ""
 }
+
+// mailWaits reports mail that nobody delivers by himself.
+func (a *agentShown) mailWaits() bool { return a.Mail != nil && *a.Mail > 0 && a.AutoMail != "on" }
 
 // text tells the same in words.
 func (a *agentShown) text() string {
@@ -311,6 +339,9 @@ func (a *agentShown) text() string {
 		fmt.Fprintf(&b, " (turns waiting behind it: %d)", a.Queued)
 	}
 	b.WriteByte('.')
+	if a.mailWaits() {
+		fmt.Fprintf(&b, " Unread messages: %d.", *a.Mail)
+	}
 	for i := range a.Turns {
 		t := &a.Turns[i]
 		fmt.Fprintf(&b, "\n\nTurn %s, %s", t.TurnID, t.Status)

@@ -174,7 +174,7 @@ func TestWaitNextStep(t *testing.T) {
 		"Decide each of":           {{Status: "busy", Pending: []askShown{{}}}, {Status: "busy"}},
 		"call agent_wait again wi": {{Status: "idle", Queued: 1}},
 	} {
-		if got := nextStep(5, agents); !strings.Contains(got, want) || (want == "") != (got == "") {
+		if got := nextStep(5, agents, ""); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q: %q", want, got)
 		}
 	}

@@ -213,6 +213,7 @@ func mockAppServer(ctx context.Context, persona mockPersona, overrides, args []s
 	close(m.done)
 	if code == 0 {
 		m.killShells(nil)
+		m.stopServers(nil)
 		m.turns.Wait()
 	}
 	m.peer.closeOut(mockFlush)
@@ -363,9 +364,17 @@ func (m *mockServer) handle(msg *message) {
 	if dropped {
 		m.drop[msg.method]--
 	}
+	refused := m.drop["refuse "+msg.method] > 0
+	if refused {
+		m.drop["refuse "+msg.method]--
+	}
 	ready, experimental := m.client.ready, m.client.experimental
 	m.mu.Unlock()
 	if dropped {
+		return
+	}
+	if refused {
+		m.refuse(msg, "REFUSE "+msg.method)
 		return
 	}
 	methods := mockMethods()

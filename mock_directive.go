@@ -37,6 +37,8 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"ASK":               askDirective,
 		"MCPASK":            mcpAskDirective,
 		"TOOL":              toolDirective,
+		"TOOLS":             toolsDirective,
+		"MCPTOOL":           mcpToolDirective,
 		"SUBAGENT":          subagentDirective,
 		"FAIL":              failDirective,
 		"NOTLOGGEDIN": func(t *mockTurn, _ string) mockEnd {
@@ -47,8 +49,11 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"HANG":             func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 		"STALL":            stallDirective,
 		"ENDING":           endingDirective,
+		"ON_MAIL":          onMailDirective,
 		"IGNORE_INTERRUPT": func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"DROP":             dropDirective,
+		"REFUSE":           func(t *mockTurn, a string) mockEnd { return dropDirective(t, "refuse "+a) },
+		"MUTE":             func(t *mockTurn, a string) mockEnd { return dropDirective(t, "mute "+a) },
 		"GATE":             gateDirective,
 		"FLOOD":            floodDirective,
 		"UNKNOWN":          unknownDirective,
@@ -70,6 +75,15 @@ func endingDirective(t *mockTurn, arg string) mockEnd {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	t.th.ending = append(t.th.ending, arg)
+	return goOn
+}
+
+// onMailDirective: ON_MAIL directive, which prompts that bring mail then have:
+// what stands in the mail itself is in JSON, and none.
+func onMailDirective(t *mockTurn, arg string) mockEnd {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.th.onMail = append(t.th.onMail, arg)
 	return goOn
 }
 
@@ -270,7 +284,7 @@ func toolDirective(t *mockTurn, arg string) mockEnd {
 func subagentDirective(t *mockTurn, arg string) mockEnd {
 	m := t.m
 	prompt := strings.ReplaceAll(arg, " ;; ", "\n")
-	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true}
+	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true, servers: t.th.servers}
 	t.toolBegins()
 	v2 := m.new() && (strings.HasPrefix(t.settings.Model, "gpt-6") || strings.HasPrefix(t.settings.Model, "gpt-5.6"))
 	activity := func(t *mockTurn, id, kind string) map[string]any {

@@ -76,7 +76,8 @@ func stallDirective(t *mockTurn, _ string) mockEnd {
 	return gone
 }
 
-// dropDirective makes the next request of a method vanish.
+// dropDirective makes the next request of a method vanish; with REFUSE it is
+// refused, with MUTE turn/start it is carried out and not answered.
 func dropDirective(t *mockTurn, method string) mockEnd {
 	t.m.mu.Lock()
 	t.m.drop[method]++

@@ -97,6 +97,7 @@ func mockMCPServer(ctx context.Context, persona mockPersona, args []string, stdi
 	m.mu.Unlock()
 	close(m.done)
 	m.killShells(nil)
+	m.stopServers(nil)
 	m.turns.Wait()
 	m.peer.closeOut(mockFlush)
 	m.home.release()
@@ -278,6 +279,7 @@ func (m *mockServer) mcpStart(call, args json.RawMessage) {
 	}
 	th := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Created: time.Now().Unix(), Settings: s,
 		Base: cmp.Or(stringField(args, "base-instructions"), mockString(cfg, "instructions"))}}
+	th.servers, _ = cfg["mcp_servers"].(map[string]any)
 	if d := cmp.Or(stringField(args, "developer-instructions"), mockString(cfg, "developer_instructions")); d != "" {
 		th.Developer = []string{d}
 	}

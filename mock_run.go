@@ -118,8 +118,14 @@ func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 }
 
 // steps are a prompt's directives. One that begins "Session ending." has none of
-// its own, but those that ENDING named before.
+// its own, but those that ENDING named before, and so has one that brings mail
+// with ON_MAIL.
 func (t *mockTurn) steps(text string) []mockStep {
+	if strings.Contains(text, "\n<atm-mail to=") {
+		t.m.mu.Lock()
+		defer t.m.mu.Unlock()
+		return mockSteps(strings.Join(t.th.onMail, "\n"))
+	}
 	if !strings.HasPrefix(text, "Session ending.") {
 		return mockSteps(text)
 	}

@@ -48,7 +48,10 @@ type mockThread struct {
 	totalIn   int
 	total     int
 	allowed   map[string]bool // commands accepted for the session
+	onMail    []string        // ON_MAIL: what is done when mail comes
 	ending    []string        // ENDING: what is done when asked for a summary
+	servers   map[string]any  // config.mcp_servers, as it was when the thread was loaded; not kept
+	running   map[string]*mockToolServer
 }
 
 // newMockID is a version 7 UUID.
@@ -206,6 +209,7 @@ func (m *mockServer) threadStart(msg *message) {
 	if d := cmp.Or(stringField(msg.params, "developerInstructions"), mockString(cfg, "developer_instructions")); d != "" {
 		th.Developer = []string{d}
 	}
+	th.servers, _ = cfg["mcp_servers"].(map[string]any)
 	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
 	if secs, ok := cfg["thread_unload_delay_secs"].(float64); ok {
@@ -285,7 +289,7 @@ func (m *mockServer) threadResume(msg *message) {
 		m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: thread-store internal error: " + err.Error()})
 		return
 	}
-	s, _, failed := m.settle(msg.params, &th.Settings)
+	s, cfg, failed := m.settle(msg.params, &th.Settings)
 	if failed != "" {
 		m.refuse(msg, failed)
 		return
@@ -295,6 +299,7 @@ func (m *mockServer) threadResume(msg *message) {
 		return
 	}
 	th.Settings = s
+	th.servers, _ = cfg["mcp_servers"].(map[string]any)
 	m.load(th)
 	if !m.old() {
 		if hydrate {
@@ -401,6 +406,7 @@ func (m *mockServer) threadArchive(msg *message) {
 // drain unloads a thread: its shells die and another process may write it.
 func (m *mockServer) drain(th *mockThread) {
 	m.killShells(th)
+	m.stopServers(th)
 	m.mu.Lock()
 	delete(m.threads, th.ID)
 	m.mu.Unlock()

@@ -110,7 +110,15 @@ func (m *mockServer) turnStart(msg *message) {
 	if !m.old() {
 		t.warn()
 	}
-	m.peer.reply(msg.id, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
+	m.mu.Lock()
+	mute := m.drop["mute turn/start"] > 0
+	if mute {
+		m.drop["mute turn/start"]--
+	}
+	m.mu.Unlock()
+	if !mute {
+		m.peer.reply(msg.id, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
+	}
 	go t.run(input) // ends with the turn or the process; turns counts it
 }
 

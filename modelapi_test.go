@@ -247,6 +247,15 @@ func parseModelRequest(raw []byte) (req modelRequest, stream bool, err error) {
 	if _, after, ok := strings.Cut(now, "[End of previous session]"); ok {
 		now = after
 	}
+	if _, mail, ok := strings.Cut(now, "\n<atm-mail "); ok { // what is asked for in a message is done
+		now = ""
+		for line := range strings.Lines(mail) {
+			var m struct{ Text string }
+			if json.Unmarshal([]byte(line), &m) == nil {
+				now += m.Text + "\n"
+			}
+		}
+	}
 	for line := range strings.Lines(now) {
 		if m := directives.FindStringSubmatch(strings.TrimRight(line, "\r\n")); m != nil {
 			req.steps = append(req.steps, modelStep{op: m[1], arg: strings.TrimSpace(m[2])})

@@ -380,14 +380,21 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	}
 	p.policy = pol
 	p.notes = append(p.notes, pol.Notes...)
+	config, err := o.equip(p, asRole, user)
+	if err != nil {
+		return err
+	}
 	dev, err := o.instructions(p, opts, asRole, facts)
 	if err != nil {
 		return err
 	}
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
-		DeveloperInstructions: dev, Profile: opts.Profile, Config: pol.Config, Ephemeral: !o.h.cfg.persistThreads,
+		DeveloperInstructions: dev, Profile: opts.Profile, Config: config, Ephemeral: !o.h.cfg.persistThreads,
 		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
+	if p.rec.Tools == toolsDynamic {
+		p.spec.Tools = o.h.agentSpecs
+	}
 	p.told = facts
 	if p.revived && !p.adopted {
 		p.told = contextFacts{}
@@ -396,10 +403,28 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	return nil
 }
 
+// equip decides how the session's thread has its tools, and returns the
+// configuration that it is opened with.
+func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (json.RawMessage, *rpcError) {
+	if o.h.agentTool == nil {
+		return p.policy.Config, nil
+	}
+	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "", p.rec.Tools, o.h.cfg.subagents || asRole.subagents)
+	if p.rec.Tools != toolsServer {
+		return p.policy.Config, nil
+	}
+	user, _ := readUserConfig(userConfig) // unreadable: nothing to keep clear of
+	config, err := withToolServer(p.policy.Config, user, o.h.toolServer.of(o.h.cfg.team, p.rec.Identity, p.rec.AgentID))
+	if err != nil {
+		return nil, proxyError(codeInvalidSession, err.Error())
+	}
+	return config, nil
+}
+
 // instructions are the developer instructions of a thread's first turn.
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
-		Approvals: "none", Sandbox: p.policy.Settings.Sandbox}
+		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.h.agentTool != nil, MailShared: p.rec.Tools == toolsServer}
 	if p.approvals != "" && p.policy.Settings.Approval != "never" {
 		in.Approvals = p.approvals
 	}

@@ -181,7 +181,11 @@ func doing(e *event) string {
 		return "waiting for approval of " + quoted(e.ask.action)
 	case evAskGone:
 		return "thinking"
-	case evOpened, evRefused, evPlan, evDiff, evUsage, evTool, evEnded, evSubthread, evRaw, evGone:
+	case evTool:
+		if e.tool != nil {
+			return "calling " + e.tool.name
+		}
+	case evOpened, evRefused, evPlan, evDiff, evUsage, evEnded, evSubthread, evRaw, evGone:
 	}
 	return ""
 }
@@ -224,5 +228,3 @@ func doingItem(b *itemBody, started bool) string {
 
 // quoted shows a command on one line.
 func quoted(s string) string { return "`" + shorten(oneLine(shorten(s, 400)), 80) + "`" }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

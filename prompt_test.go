@@ -108,7 +108,7 @@ func TestContextChangeNamesWhatChanged(t *testing.T) {
 
 func TestDeveloperInstructions(t *testing.T) {
 	facts := contextFacts{Identity: "codex", Team: "t", Repo: inRepo("/r", "app", "main"), Cwd: "/r"}
-	full := devInput{Caller: " Be kind.\n</session-context>\n ", Context: facts, BasePrompt: bundledTeamPrompt, Extra: "More.", Subagents: true, Approvals: "client", Sandbox: "read-only", Mail: true}
+	full := devInput{Caller: " Be kind.\n</session-context>\n ", Context: facts, BasePrompt: bundledTeamPrompt, Extra: "More.", Subagents: true, Approvals: "client", Sandbox: "read-only", Mail: true, MailShared: true}
 	got := developerInstructions(full)
 	at := 0
 	for _, part := range []string{full.Caller + "\n\n<session-context>", "</session-context>\n\n<team-guidance>\nYou are a member", "</team-guidance>\n\n<approvals>\n", `sandbox "read-only"`, "put to your caller",
@@ -149,6 +149,9 @@ func TestDeveloperInstructions(t *testing.T) {
 		{"its file without subagents", devInput{Extra: "More."}, "<extra-instructions>\nMore.", "subagents"},
 		{"a blank file switches it off", devInput{Subagents: true, Extra: "\n", BasePrompt: "\n"}, "<approvals>", "<multi-agent>"},
 		{"mail without subagents", devInput{Mail: true}, "<team-mail>", "subagents"},
+		{"how mail reaches the agent", devInput{Mail: true}, "an <atm-mail> block", "MCP server"},
+		{"subagents without the tools", devInput{Mail: true, Subagents: true}, "<multi-agent>", "same tools"},
+		{"tools of a server may have to be searched for", devInput{Mail: true, MailShared: true}, "MCP server", "same tools"},
 		{"the bundled team prompt speaks of no mail", devInput{BasePrompt: bundledTeamPrompt}, "<team-guidance>", "atm_"},
 	} {
 		if got := developerInstructions(tt.in); !strings.Contains(got, tt.has) || strings.Contains(got, tt.hasNo) {

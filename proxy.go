@@ -67,7 +67,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	deaf := make(chan struct{}) // nobody will hear an answer any more
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Deaf: func() { close(deaf) }, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
+		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
 	h.front, h.child.foreign = front, front.childTools
 	h.start()
 
@@ -133,6 +134,8 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace)
+	h.agentTool, h.agentSpecs = h.runAgentTool, agentToolSpecs()
+	h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
 	return h, audit
 }
 

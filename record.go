@@ -59,6 +59,7 @@ type record struct {
 	Interrupted    bool            `json:"interrupted"`
 	Tag            string          `json:"tag,omitempty"`
 	Role           string          `json:"role,omitempty"`
+	Tools          string          `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
 	AgentName      string          `json:"agent_name,omitempty"`
 	AgentSource    string          `json:"agent_source,omitempty"`
 	Settings       recordSettings  `json:"settings"`
@@ -68,6 +69,7 @@ type record struct {
 	LastError      string          `json:"last_error,omitempty"`
 	SummaryDir     string          `json:"summary_dir,omitempty"` // fixed at birth, relative to agent-sessions
 	SummaryDue     bool            `json:"summary_due,omitempty"` // a turn completed since the last summary
+	AutoMail       *bool           `json:"auto_mail,omitempty"`   // agent_mail's word for this session
 	Context        json.RawMessage `json:"context,omitempty"`     // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
 	PID            int             `json:"pid,omitempty"` // of the holder

@@ -21,11 +21,11 @@ func fullRecord(agentID, identity string) record {
 	return record{
 		Version: 1, AgentID: agentID, Backend: "codex", BackendKind: "app-server", BackendID: "thread-" + suffixOf(agentID),
 		Identity: identity, Implied: true, Team: "red", RepoRoot: &root, RepoName: &name, Branch: &branch, CWD: "/src/app/cmd",
-		StartedAt: at, LastActive: at.Add(time.Hour), Status: statusIdle, Interrupted: true, Tag: "t", Role: "reviewer",
+		StartedAt: at, LastActive: at.Add(time.Hour), Status: statusIdle, Interrupted: true, Tag: "t", Role: "reviewer", Tools: toolsServer,
 		AgentName: "helper", AgentSource: "/a/b.md",
 		Settings: recordSettings{Model: "m", Effort: "high", Sandbox: "read-only", ApprovalPolicy: "never", BaseInstructions: "b",
 			DeveloperInstructions: "d", CompactPrompt: "c", Profile: "p", Config: json.RawMessage(`{"a.b":1}`), Subagents: true},
-		Turns: 3, LastTurnID: "turn-3", LastTurnStatus: "completed", LastError: "none", SummaryDir: "red/codex/thread-1", SummaryDue: true,
+		Turns: 3, LastTurnID: "turn-3", LastTurnStatus: "completed", LastError: "none", SummaryDir: "red/codex/thread-1", AutoMail: new(bool), SummaryDue: true,
 		Context: json.RawMessage(`{"branch":"main"}`), Digest: recordDigest{LastPrompt: "<p> & q", LastAnswer: "a", TouchedFiles: []string{"x", "y"}},
 		PID: 12, Host: "h",
 	}

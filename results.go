@@ -147,6 +147,9 @@ func errorDetail(e *rpcError) map[string]any {
 	})
 	name := codeName(e.Code)
 	if name == "" {
+		name = stringField(e.Data, "name") // ours, of what is nobody's fault
+	}
+	if name == "" {
 		name = "CODEX_ERROR" // the child's own code
 	}
 	detail["name"], detail["code"], detail["message"] = name, e.Code, e.Message
@@ -205,10 +208,10 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Identities map[string]string `json:"identities"`
 		Agents     []viewShown       `json:"agents"`
 		Budget     budgetShown       `json:"budget"`
-		Mail       *int              `json:"pending_mail"` // null: there is no mail yet
+		Mail       *int              `json:"pending_mail"` // null: there is no mail
 	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, orNull(s.Backend), s.Team, s.TeamFrom,
 		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, viewShapes(s.Agents),
-		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, nil})
+		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail})
 }
 
 // budgetShown is how full the buffers on both sides are: events of the child

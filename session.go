@@ -81,6 +81,11 @@ type session struct {
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
+	calls  agentCalls
+	acting actingTurn // the newest turn, for the tools the agent calls
+
+	mail mailPump
+
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
 
@@ -119,6 +124,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 		if req.run {
 			s.h.kept.asked(s.agentID)
 			s.byCaller = req.background
+			s.mailResumes()
 		}
 		s.carry(s.m.submit(t))
 		s.accept(t)
@@ -168,7 +174,9 @@ func (s *session) loop() {
 				return
 			}
 		}
+		s.yieldMail()
 		s.carry(s.m.advance())
+		s.fetchMail()
 		if s.m.phase == phaseOpening && !s.opening && len(s.m.queue) > 0 {
 			s.opening = true
 			s.h.goWork(func() { s.h.opener.reopen(s) })
@@ -221,6 +229,8 @@ func late(be backend, e *event) {
 		be.do(0, e.thread, command{kind: cmdUnload})
 	case e.kind == evAsk && e.ask != nil:
 		be.do(0, e.thread, command{kind: cmdAnswer, ask: e.ask.id, decision: deny})
+	case e.kind == evTool && e.tool != nil:
+		be.do(0, e.thread, command{kind: cmdToolResult, ask: e.tool.id, text: "the session has ended, so " + e.tool.name + " was not done"})
 	}
 }
 
@@ -260,6 +270,9 @@ func (s *session) take(e *event, now time.Time) {
 	if cur != nil && cur.run != nil {
 		cur.run.take(e, now)
 	}
+	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" { // as good as turn/start's answer, which may be lost
+		s.mailTaken(cur, e.turn)
+	}
 	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
 		s.tell(e, cur)
 	}
@@ -284,6 +297,7 @@ func (s *session) take(e *event, now time.Time) {
 			if cur != nil {
 				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
 			}
+			s.mailTaken(cur, e.turn)
 			s.carry(s.m.started(e.turn))
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
@@ -291,6 +305,9 @@ func (s *session) take(e *event, now time.Time) {
 		}
 	case evEnded:
 		if e.thread == s.thread {
+			if s.m.adrift && e.turn != "" { // the start that had no answer ran all the same
+				s.mailTaken(cur, e.turn)
+			}
 			s.carry(s.m.ended(e.turn))
 			if e.spent {
 				s.m.spent() // the next turn opens the thread again, or one in its place
@@ -310,7 +327,9 @@ func (s *session) take(e *event, now time.Time) {
 		}
 	case evGone:
 		s.childGone(e.err)
-	case evItem, evDelta, evPlan, evDiff, evNotice, evTool, evSubthread, evRaw:
+	case evTool:
+		s.called(e)
+	case evItem, evDelta, evPlan, evDiff, evNotice, evSubthread, evRaw:
 	}
 }
 
@@ -335,12 +354,14 @@ func (s *session) threadOpened(e *event) {
 	}
 	p.rec.Status, p.rec.Interrupted = statusIdle, false
 	s.m.opened()
+	s.openMail()
 	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it
 		return
 	}
 	s.carry(s.m.advance())
 	s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+	s.h.post.opened(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()}, !p.rec.Implied)
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
 

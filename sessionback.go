@@ -104,6 +104,9 @@ func (s *session) keep(t *turn, r *turnResult) {
 	}
 	s.h.kept.finish(k, t.accepted || t.detached)
 	s.unseen = true
+	if t.req.notify != "" {
+		s.h.post.notify(s.agentID, k, t.req.notify, t.req.correlation)
+	}
 }
 
 // interruptTurn stops the turn of that name, or what runs for "", and keeps the

@@ -143,6 +143,7 @@ func (s *session) childGone(err *backendError) {
 		s.h.askDone(id)
 		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
 	}
+	s.calls.waiting = nil // nobody is left to be answered
 	s.openErr = childError("run the turn", err)
 	if err != nil && err.Death != nil {
 		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
@@ -163,7 +164,9 @@ func (s *session) childGone(err *backendError) {
 // that. After it the loop leaves.
 func (s *session) over(why ending) {
 	s.denyAll("the session ended")
+	s.dropCalls("the session ended")
 	s.clock.over()
+	s.closeMail()
 	p := s.place
 	if p != nil {
 		if s.thread != "" && (why == endClose || why == endBroken) {
@@ -181,6 +184,7 @@ func (s *session) over(why ending) {
 		}
 		p.release()
 	}
+	s.h.post.ended(s.agentID)
 	s.free = true
 	for _, f := range s.keeps {
 		f()

@@ -20,6 +20,7 @@ func (s *session) start(t *turn) {
 	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
+	s.acting = actingTurn{t.req.correlation, t.req.source == sourceMail}
 	if t.limit != nil {
 		t.limit.Stop()
 	}
@@ -39,6 +40,7 @@ func (s *session) start(t *turn) {
 	p.noteStart(t, facts, now)
 	s.save()
 	s.h.book.auditTurn(s, t)
+	s.h.mail.active()
 }
 
 // checkTime ends a turn that has run or been silent for too long (FR-14).
@@ -47,7 +49,7 @@ func (s *session) checkTime(t *turn) {
 		return
 	}
 	now := time.Now()
-	why, next := s.clock.overdue(t, len(s.asks.pending) > 0, now)
+	why, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
 	if why == "" {
 		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
 		return
@@ -148,7 +150,10 @@ func (s *session) answer(t *turn, r turnResult) {
 // finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
 // answer, then the record.
 func (s *session) finish(t *turn, how finishKind) {
-	if how == finishOver && s.m.ending == endPark { // parked while this was on its way here
+	if t.req.source == sourceMail {
+		s.mailEnded(t, how)
+	}
+	if how == finishOver && s.m.ending == endPark && t.req.source != sourceMail { // parked while this was on its way here
 		s.h.resubmit(t.req, t.waiter)
 		return
 	}
@@ -190,6 +195,7 @@ func (s *session) finish(t *turn, how finishKind) {
 	s.h.book.noteTurn(&p.rec)
 	s.answer(t, s.result(t, how))
 	s.toldStopped(t)
+	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
 	if s.m.phase != phaseOver {
 		s.save()
 	}
@@ -287,6 +293,7 @@ func (s *session) publish() {
 		v.Identity, v.AgentName, v.AgentSource, v.Tag, v.Role = r.Identity, r.AgentName, r.AgentSource, r.Tag, r.Role
 		v.Cwd, v.Turns, v.LastActive, v.StartedAt, v.implied = r.CWD, r.Turns, r.LastActive, r.StartedAt, r.Implied
 		v.Resumable = s.h.cfg.persistThreads
+		v.PendingMail, v.AutoMail = s.mail.pending(), s.autoMailWord()
 	} else {
 		v.Activity = "opening"
 	}
@@ -302,7 +309,7 @@ func (s *session) publish() {
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
 	old := s.shown.Swap(&v)
-	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) {
+	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
 		s.h.kept.poke()
 	}
 	if s.unseen {

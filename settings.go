@@ -78,12 +78,12 @@ func settings() []setting[config] {
 		{rule{name: "log_level", flag: "--log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
 		{rule{name: "log_file", flag: "--log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
 		{rule{name: "allow_rules"}, func(c *config) any { return &c.allowRules }},
-		{rule{name: "auto_mail", notYet: "mail"}, func(c *config) any { return &c.autoMail }},
-		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000, notYet: "mail"}, func(c *config) any { return &c.maxMailMessages }},
-		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20, notYet: "mail"}, func(c *config) any { return &c.maxMailMessageLength }},
-		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond, notYet: "mail"}, func(c *config) any { return &c.mailPollInterval }},
-		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond, notYet: "mail"}, func(c *config) any { return &c.idleTimeout }},
-		{rule{name: "client_identity", optional: true, check: checkIdentity, notYet: "mail"}, func(c *config) any { return &c.clientIdentity }},
+		{rule{name: "auto_mail"}, func(c *config) any { return &c.autoMail }},
+		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000}, func(c *config) any { return &c.maxMailMessages }},
+		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20}, func(c *config) any { return &c.maxMailMessageLength }},
+		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.mailPollInterval }},
+		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.idleTimeout }},
+		{rule{name: "client_identity", optional: true, check: checkIdentity}, func(c *config) any { return &c.clientIdentity }},
 		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn"), notYet: "ACP"}, func(c *config) any { return &c.acpMail }},
 	}
 }
@@ -96,7 +96,7 @@ func roleSettings() []setting[role] {
 		{rule{name: "sandbox", optional: true, check: normalizeSandbox}, func(r *role) any { return &r.sandbox }},
 		{rule{name: "approval_policy", optional: true, check: normalizePolicy}, func(r *role) any { return &r.approvalPolicy }},
 		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
-		{rule{name: "auto_mail", notYet: "mail"}, func(r *role) any { return &r.autoMail }},
+		{rule{name: "auto_mail"}, func(r *role) any { return &r.autoMail }},
 	}
 }
 

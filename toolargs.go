@@ -8,38 +8,10 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
-
-// toolArgs are the checked arguments of one call; null counts as left out.
-type toolArgs map[string]json.RawMessage
-
-func (a toolArgs) has(name string) bool { return a[name] != nil }
-
-// str is a string argument, "" where it was left out.
-func (a toolArgs) str(name string) string {
-	s, _ := rawString(a[name])
-	return s
-}
-
-func (a toolArgs) num(name string) float64 {
-	n, _ := strconv.ParseFloat(string(a[name]), 64)
-	return n
-}
-
-// yes is a boolean argument, false where it was left out.
-func (a toolArgs) yes(name string) bool { return rawKind(a[name]) == 't' }
-
-// secs is an argument in seconds.
-func (a toolArgs) secs(name string) time.Duration {
-	return time.Duration(a.num(name) * float64(time.Second))
-}
 
 // callTool serves tools/call.
 func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
@@ -67,7 +39,7 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 	if c.elicits {
 		c.tool, c.args = name, p.arguments
 	}
-	args, e := f.tools[i].decode(p.arguments)
+	args, e := decodeArgs(name, f.tools[i].args, p.arguments)
 	if e != nil {
 		f.finish(c, nil, e)
 		return
@@ -87,98 +59,6 @@ func (f *mcpFront) progressFor(p mcpParams) *progress {
 		return newProgress(f.p, token)
 	}
 	return nil
-}
-
-// decode checks arguments against the table. What is wrong here is wrong with
-// the protocol in both eras: -32602.
-func (t *tool) decode(raw json.RawMessage) (toolArgs, *rpcError) {
-	args := toolArgs{}
-	if isNull(raw) {
-		return args, nil
-	}
-	var bad *rpcError
-	err := eachField(raw, func(key string, val json.RawMessage) bool {
-		i := slices.IndexFunc(t.args, func(a argSpec) bool { return a.name == key })
-		if i < 0 {
-			var names []string
-			for _, a := range t.args {
-				names = append(names, a.name)
-			}
-			known := "it takes none"
-			if len(names) > 0 {
-				known = "it takes " + strings.Join(names, ", ")
-			}
-			bad = badParams("tool %s has no argument %q (%s)%s", t.name, key, known, didYouMean(key, names))
-			return false
-		}
-		if isNull(val) {
-			delete(args, key)
-			return true
-		}
-		if want := t.args[i].wrong(val); want != "" {
-			word, _ := rawString(val)
-			bad = badParams("argument %q of tool %s must be %s, not %s%s", key, t.name, want, shorten(string(val), 80), didYouMean(word, t.args[i].enum))
-			return false
-		}
-		args[key] = val
-		return true
-	})
-	if err != nil {
-		return nil, badParams("arguments of tool %s must be an object", t.name)
-	}
-	return args, bad
-}
-
-// wrong says what the value should have been, "" if it is right.
-func (a *argSpec) wrong(val json.RawMessage) string {
-	switch a.kind {
-	case "string":
-		if len(a.enum) == 0 { // a prompt: decoded once, by who takes it
-			if rawKind(val) != '"' {
-				return "a string"
-			}
-			return ""
-		}
-		if s, ok := rawString(val); !ok || !slices.Contains(a.enum, s) {
-			return "one of " + strings.Join(a.enum, ", ")
-		}
-	case "object":
-		if rawKind(val) != '{' {
-			return "an object"
-		}
-	case "boolean":
-		if k := rawKind(val); k != 't' && k != 'f' {
-			return "true or false"
-		}
-	case "array":
-		n, bad := 0.0, rawKind(val) != '['
-		eachElement(val, func(each json.RawMessage) {
-			n++
-			bad = bad || rawKind(each) != '"'
-		})
-		if bad || n < a.min || n > a.max {
-			return fmt.Sprintf("an array of %v to %v strings", a.min, a.max)
-		}
-	case "number", "integer":
-		want := fmt.Sprintf("a number from %v to %v", a.min, a.max)
-		if a.above {
-			want = fmt.Sprintf("a number over %v and at most %v", a.min, a.max)
-		}
-		if a.kind == "integer" {
-			want = "a whole " + strings.TrimPrefix(want, "a ")
-		}
-		n, err := strconv.ParseFloat(string(val), 64)
-		if rawKind(val) != '0' || err != nil || n > a.max || n < a.min || a.above && n == a.min ||
-			a.kind == "integer" && n != math.Trunc(n) {
-			return want
-		}
-	}
-	return ""
-}
-
-// invalidSession is a call that is well formed and makes no sense (NFR-6).
-func invalidSession(format string, args ...any) *rpcError {
-	return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
 }
 
 // reference finds the one session that agent_id, threadId and conversationId
@@ -204,11 +84,21 @@ func (a toolArgs) reference() (string, *rpcError) {
 
 // runs reads what both tools that run a turn take. A background turn has no
 // request that its approvals could be put before: its caller decides them.
-func (a toolArgs) runs(req *turnRequest) {
+func (a toolArgs) runs(req *turnRequest) *rpcError {
 	req.timeout = a.secs("timeout_secs")
 	if a.yes("background") {
 		req.background, req.approvals = true, "caller"
 	}
+	if req.notify = strings.TrimSpace(a.str("notify")); !a.has("notify") {
+		return nil
+	}
+	switch {
+	case req.notify == "":
+		return invalidSession("notify is empty: name the member who is mailed the answer, or leave it out")
+	case !req.background:
+		return invalidSession("notify %q is of a background turn: give background: true too, or leave notify out and wait for the answer", cutName(req.notify))
+	}
+	return nil
 }
 
 // readCodex turns the arguments of codex into a request; file is the agent
@@ -222,7 +112,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 			CompactPrompt: a.str("compact-prompt"),
 		},
 	}
-	a.runs(&req)
+	if e = a.runs(&req); e != nil {
+		return req, "", e
+	}
 	if req.ref, e = a.reference(); e != nil {
 		return req, "", e
 	}
@@ -243,6 +135,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 		req.mode, req.run = modeRevive, a.has("prompt")
 	}
 	if !req.run { // nothing to do in the background: reopening is answered at once anyway
+		if req.notify != "" {
+			return req, "", invalidSession("notify %q is of a turn, and without prompt none runs", cutName(req.notify))
+		}
 		req.background, req.approvals = false, ""
 	}
 	if a.has("identity") {
@@ -327,9 +222,10 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 
 func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
-	a.runs(&req)
-	var e *rpcError
-	req.ref, e = a.reference()
+	e := a.runs(&req)
+	if e == nil {
+		req.ref, e = a.reference()
+	}
 	switch {
 	case e != nil:
 	case req.ref == "":
@@ -396,16 +292,4 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
 
 func shuttingDown() *rpcError {
 	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
-}
-
-// shorten cuts s to at most n runes, for messages and progress.
-func shorten(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	for i := range s {
-		if n == 0 {
-			return s[:i] + "…"
-		}
-		n--
-	}
-	return s
 }

@@ -20,25 +20,6 @@ type tool struct {
 	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
 }
 
-// toolHints are honest: Claude Code runs tools in parallel that only read,
-// and asks its user about those that destroy.
-type toolHints struct {
-	ReadOnly    bool `json:"readOnlyHint"`
-	Destructive bool `json:"destructiveHint"`
-	Idempotent  bool `json:"idempotentHint"`
-	OpenWorld   bool `json:"openWorldHint"`
-}
-
-// argSpec is one argument: its schema and its check come from the same line.
-type argSpec struct {
-	name     string
-	kind     string // string, object, number, integer, boolean, array (of strings)
-	text     string
-	enum     []string
-	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
-	above    bool    // min itself is refused
-}
-
 // The three names of a session. threadId is what callers of the removed
 // `codex mcp-server` kept, conversationId what they kept before that.
 func refArgs(what string) []argSpec {
@@ -53,6 +34,7 @@ func refArgs(what string) []argSpec {
 func runArgs() []argSpec {
 	return []argSpec{
 		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided with agent_approve. Default: false, wait for the answer."},
+		{name: "notify", kind: "string", text: "With background: the member of the team (a name, or name@team) who is mailed the answer when it is there."},
 		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
 	}
 }
@@ -84,7 +66,7 @@ const defaultSessions = 50
 
 // toolTable is the one table of tools.
 func toolTable() []tool {
-	return []tool{
+	return append([]tool{
 		{
 			name:  "codex",
 			title: "Codex",
@@ -139,6 +121,7 @@ func toolTable() []tool {
 				"Decide what waits in pending_approvals with agent_approve: the agent stands still until then. Waiting changes nothing, so several calls may run in parallel.",
 			args: append(refArgs("The agent to wait for."),
 				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, instead of agent_id."},
+				argSpec{name: "identity", kind: "string", text: "Return on unread mail of this name too, an agent's or your own; alone, or beside agents."},
 				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or asks for something. Default: the first that does."},
 				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
 				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
@@ -210,7 +193,20 @@ func toolTable() []tool {
 			hints:  toolHints{Destructive: true, Idempotent: true},
 			run:    (*mcpFront).callClose,
 		},
-	}
+		{
+			name:  "agent_mail",
+			title: "Switch an agent's mail",
+			description: "Say whether mail of the team starts turns of an agent by itself. auto false: its mail waits unread until the agent or you read it with atm_read. " +
+				"auto true: it is delivered again, also where it was paused after too many mail turns in a row. Give agent_id or identity; agent_status shows auto_mail and pending_mail.",
+			args: append(refArgs("The agent that is meant."),
+				argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."},
+				argSpec{name: "auto", kind: "boolean", text: "true: mail is delivered as soon as the agent is idle. false: it waits."}),
+			required: []string{"auto"},
+			output:   agentMailSchema,
+			hints:    toolHints{Idempotent: true},
+			run:      (*mcpFront).callAgentMail,
+		},
+	}, mailTools()...)
 }
 
 // The output schemas name no required field: a modern client's error result
@@ -251,9 +247,11 @@ const (
 		`"seq":{"type":"integer","description":"For since of the next agent_wait"},` +
 		`"timed_out":{"type":"boolean","description":"The time was over before what was waited for"},` +
 		`"next":{"type":"string","description":"What to do now"},` +
+		`"unread":{"type":"integer","description":"Unread messages of the identity that was waited for"},` +
 		`"agents":{"type":"array","items":{"type":"object","properties":{` +
 		`"agent_id":{"type":"string"},"threadId":{"type":"string"},"identity":{"type":"string"},"status":{"type":"string"},` +
 		`"activity":{"type":"string","description":"What it is doing"},"turn_source":{"type":"string","description":"Who wanted the running turn"},` +
+		mailProps + `,` +
 		`"queued":{"type":"integer","description":"Turns that wait behind the running one"},"last_error":{"type":"string"},` +
 		`"turns":{"type":"array","description":"Oldest first","items":{"type":"object","properties":{` + resultProps + `,` +
 		`"source":{"type":"string","description":"Who wanted the turn, unless a client did"},"seq":{"type":"integer"},` +
@@ -277,6 +275,7 @@ const (
 		`"tag":{"type":"string"},"role":{"type":"string"},"resumable":{"type":"boolean"},"cwd":{"type":"string"},"turns":{"type":"integer"},` +
 		`"turn_source":{"type":"string","description":"Who wanted the running turn: client, mail, resume or summary"},` +
 		`"queued":{"type":"integer"},"activity":{"type":"string"},"last_error":{"type":"string"},` +
+		mailProps + `,` +
 		`"dropped_events":{"type":"integer","description":"Events this client did not get, since it read too slowly"},` +
 		`"total_tokens":{"type":"integer"},"open_here":{"type":"boolean"},` + pendingProp + `},` +
 		`"required":["agent_id","status","identity","team","resumable"]}}`
@@ -295,8 +294,14 @@ const (
 		`"budget":{"type":"object","description":"How full this server's buffers are","properties":{` +
 		`"event_bytes_waiting":{"type":"integer","description":"Bytes of Codex events not taken in yet"},"event_bytes_limit":{"type":"integer"},` +
 		`"output_bytes_waiting":{"type":"integer","description":"Bytes this client has not read yet"},"output_bytes_limit":{"type":"integer"}}},` +
-		`"pending_mail":{"anyOf":[{"type":"object"},{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents; null where there is no mail"},` +
+		`"pending_mail":{"anyOf":[{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents open here; null where there is no mail"},` +
 		errorSchema + `}}`
+
+	// An agent's mail.
+	mailProps = `"pending_mail":{"type":"integer","description":"Unread messages"},` +
+		`"auto_mail":{"type":"string","description":"Whether mail starts turns: on, off, or paused and why"}`
+
+	agentMailSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` + mailProps + `,` + errorSchema + `}}`
 
 	closeSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
 		`"status":{"type":"string"},"already_closed":{"type":"boolean"},` +
@@ -316,45 +321,7 @@ func toolList(tools []tool) json.RawMessage {
 	out := make([]listed, 0, len(tools))
 	for i := range tools {
 		t := &tools[i]
-		out = append(out, listed{t.name, t.title, t.description, t.inputSchema(), json.RawMessage(t.output), t.hints})
+		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required), json.RawMessage(t.output), t.hints})
 	}
 	return toJSON(out)
-}
-
-// inputSchema writes the arguments in the table's order, which a Go map would
-// lose.
-func (t *tool) inputSchema() json.RawMessage {
-	b := []byte(`{"type":"object","properties":{`)
-	for i, a := range t.args {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, a.name), ':')
-		schema := struct {
-			Type     string          `json:"type"`
-			Text     string          `json:"description"`
-			Enum     []string        `json:"enum,omitempty"`
-			Min      *float64        `json:"minimum,omitempty"`
-			Above    *float64        `json:"exclusiveMinimum,omitempty"`
-			Max      float64         `json:"maximum,omitempty"`
-			Items    json.RawMessage `json:"items,omitempty"`
-			MinItems float64         `json:"minItems,omitempty"`
-			MaxItems float64         `json:"maxItems,omitempty"`
-			Open     bool            `json:"additionalProperties,omitempty"`
-		}{Type: a.kind, Text: a.text, Enum: a.enum, Open: a.kind == "object"}
-		switch {
-		case a.kind == "array":
-			schema.Items, schema.MinItems, schema.MaxItems = json.RawMessage(`{"type":"string"}`), a.min, a.max
-		case a.max != 0 && a.above:
-			schema.Above, schema.Max = &a.min, a.max
-		case a.max != 0:
-			schema.Min, schema.Max = &a.min, a.max
-		}
-		b = append(b, toJSON(schema)...)
-	}
-	b = append(b, `},`...)
-	if len(t.required) > 0 {
-		b = append(append(append(b, `"required":`...), toJSON(t.required)...), ',')
-	}
-	return append(b, `"additionalProperties":false}`...)
 }

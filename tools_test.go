@@ -40,12 +40,18 @@ func TestToolListIsHonest(t *testing.T) {
 		if string(rawField(tool.InputSchema, "additionalProperties")) != "false" {
 			t.Errorf("%s takes anything", tool.Name)
 		}
-		reads := tool.Name == "agent_sessions" || tool.Name == "agent_status" || tool.Name == "agent_wait"
-		if tool.Annotations["readOnlyHint"] != reads || tool.Annotations["destructiveHint"] == reads {
+		reads, destroys := false, true
+		switch tool.Name {
+		case "agent_sessions", "agent_status", "agent_wait", "atm_pending_count":
+			reads, destroys = true, false
+		case "agent_mail", "atm_send", "atm_broadcast", "atm_read": // atm_read marks
+			destroys = false
+		}
+		if tool.Annotations["readOnlyHint"] != reads || tool.Annotations["destructiveHint"] != destroys {
 			t.Errorf("%s: %v", tool.Name, tool.Annotations)
 		}
 	}
-	if got := strings.Join(names, " "); got != "codex codex-reply agent_wait agent_approve agent_interrupt agent_sessions agent_status agent_close" {
+	if got := strings.Join(names, " "); got != "codex codex-reply agent_wait agent_approve agent_interrupt agent_sessions agent_status agent_close agent_mail atm_send atm_read atm_broadcast atm_pending_count" {
 		t.Errorf("order %s", got)
 	}
 	// every field of the removed command is there (wire/mcp.md section 4)

@@ -84,7 +84,20 @@ type turnRequest struct {
 	background bool
 	task       bool   // kept as an MCP task
 	handle     string // the hub's name for a background turn
+	notify     string // member who is mailed what a background turn brings, "" for none
 	approvals  string // who can be asked: client, caller, "" for nobody
+
+	mail *mailTurn // what a turn of sourceMail delivers
+}
+
+// mailTurn is the mail that a turn delivers.
+type mailTurn struct {
+	name      string // the inbox it is from: an identity
+	keys      []string
+	ids       []string // message_ids, for the audit log
+	words     string   // the like, for people
+	automatic bool     // nobody wrote any of it: what is done about it is never answered automatically
+	taken     bool     // acknowledged: never to be delivered again
 }
 
 // reshapes reports a request that changes what its session is, beside

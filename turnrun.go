@@ -78,7 +78,11 @@ func (r *turnRun) take(e *event, now time.Time) {
 				r.answer, r.answered = e.text, true
 			}
 		}
-	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evTool, evSubthread, evRaw, evGone:
+	case evTool: // 0.104 shows no item for it
+		if e.tool != nil {
+			r.openItem(e.item, "calling "+e.tool.name)
+		}
+	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evSubthread, evRaw, evGone:
 	}
 }
 
@@ -88,18 +92,12 @@ func (r *turnRun) takeItem(e *event, own bool) {
 	}
 	b := e.body
 	if e.phase == "started" {
-		if what := b.words(); what != "" && len(r.open) < maxOpenItems {
-			if _, known := r.open[e.item]; !known {
-				r.openedAt = append(r.openedAt, e.item)
-			}
-			r.open[e.item] = what
+		if what := b.words(); what != "" {
+			r.openItem(e.item, what)
 		}
 		return
 	}
-	delete(r.open, e.item)
-	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
-		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
-	}
+	r.closeItem(e.item)
 	switch b.kind {
 	case "agentMessage":
 		if own && b.phase != "commentary" {
@@ -115,6 +113,23 @@ func (r *turnRun) takeItem(e *event, own bool) {
 				r.touched[f.path] = true
 			}
 		}
+	}
+}
+
+func (r *turnRun) openItem(id, what string) {
+	if len(r.open) >= maxOpenItems {
+		return
+	}
+	if _, known := r.open[id]; !known {
+		r.openedAt = append(r.openedAt, id)
+	}
+	r.open[id] = what
+}
+
+func (r *turnRun) closeItem(id string) {
+	delete(r.open, id)
+	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
+		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
 	}
 }
 

@@ -36,6 +36,9 @@ type sessionView struct {
 
 	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
 
+	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
+
 	implied bool // nobody asked for the identity: it may be parked
 	pid     int  // of the process that holds its identity, where it isn't open here
 }
@@ -63,6 +66,7 @@ type statusView struct {
 	Uptime       time.Duration
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
+	PendingMail  *int              // of all agents open here; nil where there is no mail
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
 
 	// Events of the child that sessions have not taken in, of how many there
@@ -112,12 +116,16 @@ type waitQuery struct {
 	Since   int64    // turns that ended after it; 0: each agent's newest turn
 	All     bool
 	Timeout time.Duration
+	// Identity waits for unread mail of a member of the team, with or without
+	// agents.
+	Identity string
 }
 
 // waitResult is what it tells: everything newer, and what each is doing.
 type waitResult struct {
 	Seq      int64 // for the next since
 	TimedOut bool
+	Unread   *int // mail of the identity that was asked for
 	Agents   []waitAgent
 }
 

@@ -7,6 +7,7 @@ package main
 // lost can be made again. It never touches a session's loop.
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -76,6 +77,11 @@ const elsewhereEvery = time.Second
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
 	w.since = map[string]int64{}
+	if w.q.Identity != "" {
+		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
+			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
+		}
+	}
 	for _, ref := range w.q.Agents {
 		id, err := w.h.agentOf(ref)
 		if err != nil {
@@ -99,14 +105,20 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	defer unwatch()
 	limit := time.NewTimer(w.q.Timeout)
 	defer limit.Stop()
+	if w.q.Identity != "" {
+		defer w.watchMail(changed)()
+	}
 	for {
 		r, ready := w.look()
 		if ready {
 			return r, true
 		}
 		var again <-chan time.Time
-		if w.elsewhere {
+		switch {
+		case w.elsewhere:
 			again = time.After(elsewhereEvery)
+		case w.q.Identity != "":
+			again = time.After(w.h.cfg.mailPollInterval)
 		}
 		select {
 		case <-changed:
@@ -122,6 +134,19 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 			return r, false
 		}
 	}
+}
+
+// watchMail nudges changed as the team's inboxes change; without notification
+// the poll stands alone. What it returns ends that.
+func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
+	eyes, err := w.h.mail.newWatcher()
+	if err != nil {
+		return func() {}
+	}
+	if _, err := eyes.add(w.h.mail.dir, func(string) { nudge(changed) }); err != nil {
+		w.h.log.Debug("inboxes can't be watched", "err", err)
+	}
+	return eyes.close
 }
 
 // look takes everything in but the answers themselves. What ended after the seq
@@ -142,12 +167,21 @@ func (w *waiting) look() (r waitResult, ready bool) {
 			w.elsewhere = w.elsewhere || !a.View.Mine
 		}
 		asked = asked || len(a.View.Pending) > 0
+		// Mail that is delivered by itself becomes a turn, and that is told.
+		asked = asked || a.View.PendingMail != nil && *a.View.PendingMail > 0 && a.View.AutoMail != "on" && a.View.Status == statusIdle
+	}
+	if w.q.Identity != "" {
+		n := w.unread()
+		r.Unread = &n
+		asked = asked || n > 0
 	}
 	switch {
 	case !whole:
 		return r, false
-	case asked || busy == 0:
+	case asked || busy == 0 && w.q.Identity == "":
 		return r, true
+	case w.q.Identity != "" && len(w.agents) == 0:
+		return r, false
 	case w.q.All:
 		return r, with == len(w.agents)
 	}
@@ -172,6 +206,16 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 			return !unseen
 		}
 	}
+}
+
+// unread counts the mail of the identity that is waited for. An unchanged inbox
+// isn't read; where there is no team there is no mail.
+func (w *waiting) unread() int {
+	n, err := w.h.post.boxes.count(w.h.life, w.h.cfg.team, w.q.Identity)
+	if err != nil && !errors.Is(err, errMailNoTeam) {
+		w.h.log.Warn("an inbox can't be counted", "identity", w.q.Identity, "err", err)
+	}
+	return n
 }
 
 // agentOf is the agent_id of an agent_id or threadId that is known here or on

@@ -88,11 +88,13 @@ func (w *world) build(cfg *config) func() {
 	h, audit := newProxyHub(cfg, log, nil)
 	w.hub = h
 	h.child.spawn = spawnMock
+	h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch } // a bubble can't wait for the kernel: mail is polled for
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
-		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
+		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
 	h.front = front
 	h.start()
 	w.out = newPausableReader(toClient)

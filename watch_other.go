@@ -1,0 +1,24 @@
+//go:build !linux && !darwin
+
+package main
+
+// Where no file-change notification is used, as on Windows: newNotifier says so, and the poll stands alone.
+// watch.go is the only caller, and calls nothing else of it.
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// A notifier is never made here.
+type notifier struct{}
+
+func newNotifier() (*notifier, error) {
+	return nil, fmt.Errorf("%w: there is no support for %s", errNoWatch, runtime.GOOS)
+}
+
+func (*notifier) arm(string, bool) (int, error) { return 0, errNoWatch }
+func (*notifier) disarm(int)                    {}
+func (*notifier) read() ([]notice, error)       { return nil, errNoWatch }
+func (*notifier) close()                        {}
+func (*notifier) release()                      {}
