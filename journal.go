@@ -20,18 +20,18 @@ import (
 
 // maxJournal bytes are in a journal before it is begun anew: the last line
 // says all.
-const maxJournal = 64 << 10
+const maxJournal = 256 << 10
 
 // turnNote is what the end of a turn changes in a record.
 type turnNote struct {
-	Status         string       `json:"status"`
-	Interrupted    bool         `json:"interrupted,omitempty"`
-	Turns          int          `json:"turns"`
-	LastActive     time.Time    `json:"last_active"`
-	LastTurnID     string       `json:"last_turn_id,omitempty"`
-	LastTurnStatus string       `json:"last_turn_status"`
-	LastError      string       `json:"last_error,omitempty"`
-	Digest         recordDigest `json:"digest"`
+	Status         string          `json:"status"`
+	Interrupted    bool            `json:"interrupted,omitempty"`
+	Turns          int             `json:"turns"`
+	LastActive     time.Time       `json:"last_active"`
+	LastTurnID     string          `json:"last_turn_id,omitempty"`
+	LastTurnStatus string          `json:"last_turn_status"`
+	LastError      string          `json:"last_error,omitempty"`
+	Digest         json.RawMessage `json:"digest"`
 }
 
 // noteTurn puts the end of a turn where a kill -9 leaves it. The caller holds
@@ -42,35 +42,29 @@ func (r *registry) noteTurn(rec *record) error {
 		return nil
 	}
 	bounded := boundedRecord(*rec)
-	line, err := json.Marshal(turnNote{rec.Status, rec.Interrupted, rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus, bounded.LastError, bounded.Digest})
+	digest, err := withUnknown(plainDigest(bounded.Digest), bounded.Digest.unknown)
 	if err != nil {
 		return fmt.Errorf("encoding the end of a turn of %s: %w", rec.AgentID, err)
 	}
-	line = append(line, '\n')
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
+	line, err := json.Marshal(turnNote{rec.Status, rec.Interrupted, rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus, bounded.LastError, digest})
+	if err != nil {
+		return fmt.Errorf("encoding the end of a turn of %s: %w", rec.AgentID, err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("noting the end of a turn: %w", err)
 	}
 	st, err := f.Stat()
-	if err == nil && st.Size() > maxJournal {
-		f.Close()
-		if err = writeWhole(path, line); err != nil {
-			return fmt.Errorf("noting the end of a turn: %w", err)
-		}
-		return nil
-	}
-	// In a line of its own, whatever a crash left in the middle of the last.
-	if err == nil && st.Size() > 0 {
-		last := []byte{0}
-		if _, err = f.ReadAt(last, st.Size()-1); err == nil && last[0] != '\n' {
-			line = append([]byte{'\n'}, line...)
-		}
-	}
-	if err == nil {
-		_, err = f.Write(line)
+	begin := err == nil && st.Size() > maxJournal
+	if err == nil && !begin {
+		// A line of its own, whatever a crash left in the middle of the last.
+		_, err = f.Write(append(append([]byte{'\n'}, line...), '\n'))
 	}
 	if err2 := f.Close(); err == nil {
 		err = err2
+	}
+	if begin {
+		err = writeWhole(path, append(line, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("noting the end of a turn: %w", err)
@@ -85,11 +79,12 @@ func (r *registry) addNote(rec *record) {
 		return
 	}
 	n := r.lastNote(rec.AgentID)
-	if n == nil || n.Turns < rec.Turns || n.Turns == rec.Turns && rec.LastTurnStatus != "running" {
+	var digest recordDigest
+	if n == nil || n.Turns < rec.Turns || n.Turns == rec.Turns && rec.LastTurnStatus != "running" || json.Unmarshal(n.Digest, &digest) != nil {
 		return
 	}
 	rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus, rec.LastError = n.Turns, n.LastActive, n.LastTurnID, n.LastTurnStatus, n.LastError
-	rec.Digest, rec.Status, rec.Interrupted = n.Digest, n.Status, n.Interrupted
+	rec.Digest, rec.Status, rec.Interrupted = digest, n.Status, n.Interrupted
 }
 
 // lastNote is the last whole line of a journal, nil if there is none. A line

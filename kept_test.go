@@ -262,6 +262,7 @@ func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
 		}
 		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if _, err := os.Stat(path); err != nil || written.Load() != 1 {
 			t.Errorf("one that stays was written %d times: %v", written.Load(), err)
 		}

@@ -92,6 +92,7 @@ type killAgent struct {
 	stuck   bool        // asked for something that ends by itself never
 	closing bool        // a close is under way, or was when its proxy died
 	closed  bool        // told so, and not asked for anything since
+	handles []string    // of background turns that were taken on, newest last
 	revives int         // how often it was asked to reopen
 	named   bool        // by its client: it is never parked
 	touched bool        // in the life that ended last
@@ -235,7 +236,34 @@ func (g *killGame) recovered(c *killClient) {
 	}
 	for _, a := range g.order {
 		if a.touched || g.rnd.IntN(len(g.order)) == 0 {
+			g.backgroundTold(c, a)
 			g.goesOn(c, a)
+		}
+	}
+}
+
+// backgroundTold has every background turn that was taken on end somehow: with
+// its answer, or with the word that its process died.
+func (g *killGame) backgroundTold(c *killClient, a *killAgent) {
+	g.t.Helper()
+	a.handles = a.handles[max(0, len(a.handles)-5):] // the last twenty turns of all are kept
+	for _, handle := range a.handles {
+		m := c.wait(c.tool("agent_wait", map[string]any{"agent_id": a.id, "turn_id": handle, "timeout_secs": 0}, nil))
+		var told struct {
+			Agents []struct {
+				Turns []turnReply `json:"turns"`
+			} `json:"agents"`
+		}
+		m.structured(&told)
+		if m.Error != nil || len(told.Agents) != 1 || len(told.Agents[0].Turns) != 1 {
+			g.t.Errorf("%s: background turn %s of %s is lost: %s %s", c.name, handle, a.id, m.Result, toJSON(m.Error))
+			continue
+		}
+		switch turn := told.Agents[0].Turns[0]; {
+		case turn.TurnStatus == "completed" && !strings.HasPrefix(turn.Content, "word-"):
+			g.t.Errorf("%s: background turn %s of %s said %q", c.name, handle, a.id, turn.Content)
+		case turn.TurnStatus != "completed" && turn.TurnStatus != "failed" && turn.TurnStatus != "interrupted":
+			g.t.Errorf("%s: background turn %s of %s is %q after its process died", c.name, handle, a.id, turn.TurnStatus)
 		}
 	}
 }

@@ -42,6 +42,7 @@ type killCall struct {
 	agent *killAgent // nil: it is new, or the call isn't about one
 	turn  *killTurn  // nil: none
 	close bool
+	later bool // a background turn: the answer is its handle
 	got   *wireMessage
 
 	revives int // of a close: the agent's when it was asked for; a later one wins
@@ -131,7 +132,9 @@ func (c *killClient) answerLocked(m *wireMessage) {
 	var r turnReply
 	m.structured(&r)
 	a := call.agent
-	if call.turn != nil && m.Error == nil {
+	if call.later && m.Error == nil {
+		a.handles = append(a.handles, r.TurnID)
+	} else if call.turn != nil && m.Error == nil {
 		if a == nil {
 			a = c.meetLocked(r.AgentID)
 			a.turns = slices.Insert(a.turns, 0, call.turn) // its first, whatever was asked since its events told of it
@@ -228,6 +231,10 @@ func (c *killClient) reply(a *killAgent, prompt string) *killCall {
 	return c.tool("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt}, &killCall{agent: a, turn: &killTurn{word: lastWord(prompt)}})
 }
 
+func (c *killClient) later(a *killAgent, prompt string) *killCall {
+	return c.tool("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt, "background": true}, &killCall{agent: a, later: true, turn: &killTurn{word: lastWord(prompt)}})
+}
+
 func (c *killClient) revive(a *killAgent, prompt string) *killCall {
 	c.mu.Lock()
 	a.closed, a.closing = false, true // it may stay closed if nobody comes to it
@@ -309,9 +316,11 @@ func (c *killClient) play() {
 				named = word
 			}
 			call = c.start("SAY "+word, named)
-		case n < 10:
+		case n < 8:
 			call = c.reply(a, "SAY "+word)
 			mayWait = !c.isStuck(a)
+		case n < 10: // its acceptance waits for no turn
+			call = c.later(a, "SAY "+word)
 		case n < 13: // the client's answer may be no, or never come
 			what := "true"
 			if c.intN(3) == 0 {

@@ -29,6 +29,7 @@ type mockShell struct {
 	out  []byte
 	late bool // the turn waits no more: the item completes by itself
 	over bool
+	told bool // its item was completed, by the turn or by itself
 	code int
 }
 
@@ -290,8 +291,12 @@ func (t *mockTurn) runShell(it map[string]any, line string, show, background boo
 // for one that its interrupt killed.
 func (t *mockTurn) shellItem(s *mockShell) {
 	s.mu.Lock()
-	out, code, late := string(s.out), s.code, s.late
+	out, code, late, told := string(s.out), s.code, s.late, s.told
+	s.told = true
 	s.mu.Unlock()
+	if told { // it was killed while its turn waited for it
+		return
+	}
 	if late && t.m.old() && code < 0 {
 		return
 	}
