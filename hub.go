@@ -87,6 +87,21 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 		h.waiters[w] = nil
 	}
 	h.mu.Unlock()
+	if req.notify != "" {
+		h.goWork(func() { // a name that can't be mailed is a mistake of this call
+			if err := h.post.reachable(req.identity, req.notify); err != nil {
+				h.answered(w, turnResult{err: err})
+				return
+			}
+			h.routeFirst(req, w)
+		})
+		return
+	}
+	h.routeFirst(req, w)
+}
+
+// routeFirst routes a request that may be the one that continues a session.
+func (h *hub) routeFirst(req turnRequest, w waiterID) {
 	if !h.resumes(req, w) {
 		h.route(req, w)
 	}

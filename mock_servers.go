@@ -217,7 +217,7 @@ func (s *mockToolServer) greet(t *mockTurn, limit time.Duration) error {
 		case <-answered:
 			return failed
 		case <-t.m.done:
-			return errors.New("Codex ends")
+			return errors.New("the mock ends")
 		}
 	}
 	err := ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"elicitation": map[string]any{}},

@@ -130,7 +130,7 @@ type agentCall struct {
 // actingTurn is what an agent's calls are known by.
 type actingTurn struct {
 	correlation string
-	auto        bool // it answers mail that came by itself
+	auto        bool // it delivers nothing but automatic mail
 }
 
 // open reports a call that has no answer yet.
