@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,20 +251,20 @@ func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		k := keptIn(t, dir, true)
-		written := 0
+		var written atomic.Int32
 		path := k.path(keptAgentID, "one")
-		k.reg.writeLater(path, func() ([]byte, error) { written++; return []byte("{}\n"), nil })
+		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
 		time.Sleep(turnLag - time.Millisecond)
 		k.reg.writeLater(path, nil)
 		time.Sleep(time.Second)
-		if err := k.reg.flush(t.Context()); err != nil || written > 0 {
-			t.Errorf("written %d times, %v", written, err)
+		if err := k.reg.flush(t.Context()); err != nil || written.Load() > 0 {
+			t.Errorf("written %d times, %v", written.Load(), err)
 		}
-		k.reg.writeLater(path, func() ([]byte, error) { written++; return []byte("{}\n"), nil })
+		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if _, err := os.Stat(path); err != nil || written != 1 {
-			t.Errorf("one that stays was written %d times: %v", written, err)
+		if _, err := os.Stat(path); err != nil || written.Load() != 1 {
+			t.Errorf("one that stays was written %d times: %v", written.Load(), err)
 		}
 		_ = k.reg.close(t.Context())
 	})
