@@ -51,7 +51,10 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	audit := openAudit(path, log)
 	defer audit.close()
 	disk := newSyncer(log)
-	defer close(disk.stop)
+	defer func() { // what was sent is on the platter
+		close(disk.stop)
+		<-disk.exited
+	}()
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
