@@ -138,6 +138,10 @@ func (w *turnWait) look(r waitResult) {
 		w.ask(r.Seq, left)
 		return
 	}
+	if k.finished() && k.Seq > r.Seq && r.Seq != w.since { // it ended after the agent was looked at, who seems busy with it
+		w.ask(r.Seq, max(left, time.Second))
+		return
+	}
 	agent.Turns = []keptTurn{k}
 	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
 	w.f.finish(w.c, w.f.waitAnswer(&r, "", 0, w.c.modern), nil)

@@ -137,8 +137,10 @@ func (s *session) interruptTurn(name string, done func(interruptResult)) {
 	}
 	r.Interrupted, r.TurnID = true, cur.name()
 	cur.stoppers = append(cur.stoppers, tell)
-	s.denyAll("the turn was interrupted")
+	// The interrupt first: a turn that is only told no goes on, and may be through
+	// with its work before the interrupt comes.
 	s.carry(s.m.stopTurn(stopInterrupt))
+	s.denyAll("the turn was interrupted")
 }
 
 // takeNotes are what the next answer is to say.
