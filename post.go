@@ -314,14 +314,11 @@ func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation s
 	h.post.usesMail(agentID)
 	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
 		Correlation: correlation, Auto: auto}
-	structured, text, err := h.post.tools.run(ctx, who, tool, args)
+	_, text, err := h.post.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false
 	}
-	if tool == "atm_read" || text == "" {
-		return string(toJSON(structured)), true
-	}
-	return text, true
+	return text, true // not the structure, which doesn't say that mail is no instruction
 }
 
 // agentToolSpecs are the ATM tools as the agents themselves have them.
