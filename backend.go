@@ -33,10 +33,22 @@ type backend interface {
 	// else for the others but evRefused.
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex
-	// configuration as seen from dir, the child's JSON), "account", "models".
+	// configuration as seen from dir, the child's JSON), "account", "models",
+	// "mcp" (the MCP servers of the user's configuration and how they are).
 	// It waits for the answer and may be called from any goroutine but the
 	// session loop and the reader.
 	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
+	// account changes who is logged in: action "login" (params are Codex's own,
+	// {type: "apiKey", apiKey} or {type: "chatgpt"}), "cancelLogin" {loginId},
+	// "logout". It waits as catalog does. How a login that needs a person ended
+	// is told by the spawner's onAccount.
+	account(ctx context.Context, action string, params any) (json.RawMessage, error)
+	// history tells the past turns of a thread, open or not, oldest first, as
+	// the events they were: for each turn evStarted, its items as evItem with
+	// phase "completed", evEnded. raw has what a live event's has, as far as
+	// Codex kept it. A thread without turns has no history and is no error. It
+	// waits as catalog does, and for each; an error of each ends it.
+	history(ctx context.Context, thread string, each func(*event) error) error
 	// stop ends the child by the ladder (close stdin, TERM, KILL), waiting at
 	// most grace before each harder step, and returns when it is reaped.
 	// Every open sink gets exactly one evGone.
@@ -125,11 +137,30 @@ const (
 	cmdToolResult                    // answer an evTool: ask, text, ok; the first answer counts
 )
 
+// promptPart is one piece of what a user says.
+type promptPart struct {
+	kind string // "text"; "image": url is a data: or https: one; "localImage": path
+	text string
+	url  string
+	path string
+}
+
+// turnAction is what a turn does beside answering a prompt.
+type turnAction int
+
+const (
+	actPrompt  turnAction = iota
+	actCompact            // shorten the thread's history; takes no prompt
+	actReview             // review changes; the prompt is what to look at, "" for the uncommitted ones
+)
+
 // command is one order for a thread.
 type command struct {
 	kind     commandKind
 	turn     string
+	action   turnAction   // of cmdTurn
 	prompt   string
+	parts    []promptPart // behind the prompt, nil for none
 	settings turnSettings
 	ask      string // approval id, as in the evAsk, or toolCall.id
 	decision decision
@@ -157,6 +188,7 @@ const (
 	evTool                       // tool: a call of one of the session's own tools, to be answered by cmdToolResult
 	evEnded                      // turn; status completed, failed or interrupted; err
 	evSubthread                  // text: id of a thread that now belongs to this tree
+	evServer                     // item: an MCP server of the thread; status starting, ready, failed or cancelled; text: why
 	evRaw                        // something without neutral meaning
 	evGone                       // the child is gone: err. The last event of a sink
 )
@@ -195,7 +227,7 @@ func (e *event) droppable() bool {
 		return !e.must
 	case evItem:
 		return !e.must && e.phase == "started"
-	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evGone:
+	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evServer, evGone:
 	}
 	return false
 }
@@ -228,7 +260,20 @@ type itemBody struct {
 	files    []fileChange
 	server   string // of an mcpToolCall
 	tool     string
+
+	// What Codex told of it as it came, nil where it told nothing.
+	arguments json.RawMessage // of an MCP, dynamic or collaboration tool call
+	result    json.RawMessage // of an MCP or dynamic tool call: the tool's own, contentItems
+	output    string          // a command's, whole
+	failure   string          // why a call failed
+	actions   []commandAction // what a command does, as Codex reads it
+	path      string          // of an image view
+	query     string          // of a web search
+	duration  int64           // ms, 0 where it isn't known
 }
+
+// commandAction is a part of a command line that Codex understands.
+type commandAction struct{ kind, path, query, command string } // kind: read, listFiles, search, unknown
 
 // fileChange is one file of a patch.
 // move is where an update puts it, "" where it stays.

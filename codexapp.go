@@ -256,6 +256,14 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 	}
 }
 
+func (a *appServer) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
+	return nil, errors.New("to be written")
+}
+
+func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
+	return errors.New("to be written")
+}
+
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {

@@ -238,6 +238,16 @@ func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage,
 	return readCodexConfig(m.o.Home)
 }
 
+// account can't be changed: mcp-server has no methods for it.
+func (m *mcpServer) account(context.Context, string, any) (json.RawMessage, error) {
+	return nil, errors.New("codex mcp-server can't log in or out; run `codex login` in a terminal")
+}
+
+// history isn't to be had of mcp-server.
+func (m *mcpServer) history(context.Context, string, func(*event) error) error {
+	return errors.New("codex mcp-server doesn't tell the past turns of a thread")
+}
+
 // open makes a place for a new thread, which Codex makes with its first turn,
 // or takes up one that this child still has. It can't bring back any other.
 func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {

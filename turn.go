@@ -88,6 +88,19 @@ type turnRequest struct {
 	approvals  string // who can be asked: client, caller, "" for nobody
 
 	mail *mailTurn // what a turn of sourceMail delivers
+
+	// What a front that has sessions of its own (ACP) adds.
+	agentID string          // modeNew: the id that the session gets, "" for any
+	client  *clientBirth    // the client's own name for the session, nil: it has none
+	servers json.RawMessage // the client's MCP servers, as Codex's mcp_servers, for whenever the thread is opened; kept nowhere
+	parts   []promptPart    // what the user says, in order, where it is more than text; prompt is its text then
+	action  turnAction
+}
+
+// clientBirth is what a client's session has that an agent's record keeps.
+type clientBirth struct {
+	session string   // the client's id for it
+	roots   []string // directories beside cwd that it works in, absolute
 }
 
 // mailTurn is the mail that a turn delivers.

@@ -153,3 +153,33 @@ type approveQuery struct {
 	Answers  map[string][]string // to questions
 	Reason   string              // of a denial
 }
+
+// sessionSettings is what the next turn of a session runs with, and what else
+// it could: copies, for who lets a person choose.
+type sessionSettings struct {
+	Model, Effort     string // as chosen, else as Codex opened the thread with; "" where nobody said
+	Sandbox, Approval string
+	// What they would be if nobody had chosen them for this session.
+	BaseSandbox, BaseApproval string
+	MaxSandbox                string   // the ceiling
+	Notes                     []string // why they aren't what was chosen, a sentence each
+}
+
+// settingsChange is what a person chose; nil leaves as it is, "" goes back to
+// what it is without a choice.
+type settingsChange struct {
+	Model, Effort     *string
+	Sandbox, Approval *string
+}
+
+// clientSession is a session that a client has its own id for, as it is kept.
+type clientSession struct {
+	Session string // the client's
+	AgentID string
+	Cwd     string
+	Roots   []string
+	Title   string
+	Updated time.Time
+	Turns   int
+	Status  string
+}
