@@ -158,7 +158,7 @@ const (
 type command struct {
 	kind     commandKind
 	turn     string
-	action   turnAction   // of cmdTurn
+	action   turnAction // of cmdTurn
 	prompt   string
 	parts    []promptPart // behind the prompt, nil for none
 	settings turnSettings
