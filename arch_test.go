@@ -29,7 +29,7 @@ func house() archRules {
 			{1, "registry.go record.go journal.go writer.go lease.go mail.go mailfile.go mailmsg.go maillock.go mailspool.go mailenvelope.go team.go teamfile.go roster.go members.go recipients.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
 			{2, "policy.go codexconfig.go argspec.go atmspec.go"},
-			{3, "codexapp*.go codexmcp*.go"},
+			{3, "childlink.go codexapp*.go codexmcp*.go"},
 			{3, "session.go sessionturn.go sessionasks.go sessionback.go sessionend.go hub.go hubend.go hubcalls.go hubclose.go waits.go kept.go keptfiles.go resume.go post.go mailroom.go mailfetch.go sessionmail.go sessiontools.go slot.go opening.go opener.go ledger.go views.go"},
 			{4, "tools.go toolargs.go results.go mcp*.go progress.go elicit.go wirelog.go codexevent.go codexitem.go toolserver.go acp*.go"},
 			{5, "proxy.go mock*.go"},

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -154,8 +153,7 @@ func newAppPeer(t *testing.T, change ...func(*appServerOptions)) *appPeer {
 	theirs, out := io.Pipe()
 	in, ours := io.Pipe()
 	p := &appPeer{t: t, out: out, in: bufio.NewReaderSize(in, 1<<20)}
-	o := appServerOptions{Log: slog.New(slog.DiscardHandler)}
-	o.OnGone = func(d *childDeath) { p.gone = append(p.gone, d) }
+	o := appServerOptions{linkOptions: linkOptions{OnGone: func(d *childDeath) { p.gone = append(p.gone, d) }}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -794,7 +792,7 @@ func TestAppCatalog(t *testing.T) {
 
 func BenchmarkAppDelta(b *testing.B) {
 	rec := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"01a1fd66-9e5c-76e0-92a3-5717962be18f","turnId":"01a1fd66-b084-7fd2-98f3-1852e88ef645","itemId":"msg_18825_000003","delta":"some words of an answer "},"emittedAtMs":1795260852245}`)
-	a := &appServer{o: appServerOptions{Log: slog.New(slog.DiscardHandler)}}
+	a := &appServer{}
 	a.wood = newForest(func(*message) {})
 	n := 0
 	t := &tree{sink: sink{to: func(e event) { n += len(e.text) }}, opened: true}

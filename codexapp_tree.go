@@ -2,67 +2,15 @@ package main
 
 // codexapp_tree.go owns which thread belongs to which session: the trees of a
 // session's thread and its subagents' threads, the turns that run in them, the
-// events of threads that nobody has named yet, and the order in which a sink
-// hears of it all. The driver calls it from the reader, from timers and from
-// sessions. It never calls a sink, the peer or anybody else under its lock.
+// events of threads that nobody has named yet. The driver calls it from the
+// reader, from timers and from sessions. It never calls a sink, the peer or
+// anybody else under its lock.
 
 import (
 	"encoding/json"
 	"sync"
 	"time"
 )
-
-// sink delivers to one session, in order and one at a time, whoever puts: who
-// comes while somebody else delivers leaves his event there and goes on.
-type sink struct {
-	to func(event)
-
-	mu     sync.Mutex // guards the fields below; not held while to runs
-	queue  []event
-	busy   bool
-	closed bool
-}
-
-// put delivers e. After last or cut it does nothing.
-func (s *sink) put(e event) { s.deliver(e, false) }
-
-// last delivers e as the last event of all.
-func (s *sink) last(e event) { s.deliver(e, true) }
-
-func (s *sink) deliver(e event, last bool) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return
-	}
-	s.closed = last
-	if s.busy {
-		s.queue = append(s.queue, e)
-		s.mu.Unlock()
-		return
-	}
-	s.busy = true
-	for {
-		s.mu.Unlock()
-		s.to(e)
-		s.mu.Lock()
-		if len(s.queue) == 0 {
-			break
-		}
-		e = s.queue[0]
-		s.queue = s.queue[1:]
-	}
-	s.busy, s.queue = false, nil
-	s.mu.Unlock()
-}
-
-// cut ends the sink without a word; an event that is just being delivered may
-// still arrive.
-func (s *sink) cut() {
-	s.mu.Lock()
-	s.closed, s.queue = true, nil
-	s.mu.Unlock()
-}
 
 // tree is one session's thread with its subagents' threads. Everything but
 // the sink is guarded by the forest's lock.
