@@ -233,8 +233,6 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 	}()
 }
 
-func (r turnRef) params() any { return map[string]any{"threadId": r.thread, "turnId": r.turn} }
-
 // do sends one command.
 func (a *appServer) do(op opID, thread string, c command) {
 	switch c.kind {

@@ -7,7 +7,6 @@ package main
 // that outlives the thread but the one Codex proposed and a person approved.
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -292,36 +291,6 @@ func formValue(kind string, list []string) (any, bool) {
 		return list, true
 	}
 	return list[0], true
-}
-
-// named takes what a thread/started tells of a subagent.
-func (th *appThread) named(params json.RawMessage) {
-	if th.id == th.tree.root {
-		return
-	}
-	name, role := nicknameOf(params)
-	th.name, th.role = cmp.Or(name, th.name), cmp.Or(role, th.role)
-	th.parent = cmp.Or(parentOf(params), th.parent)
-}
-
-// subagentOf names a thread and those it was started by, nil for a root.
-func (f *forest) subagentOf(th *appThread) *subagentRef {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var first *subagentRef
-	for into := &first; th != nil && th.id != th.tree.root; {
-		r := &subagentRef{thread: th.id, name: th.name, role: th.role, parent: th.parent}
-		*into = r
-		into = &r.via
-		up := th.tree.threads[th.parent]
-		for seen := first; seen != nil; seen = seen.via {
-			if up != nil && seen.thread == up.id {
-				up = nil // nonsense that would go round for ever
-			}
-		}
-		th = up
-	}
-	return first
 }
 
 // request answers what the child asks, or puts it before the session.

@@ -203,6 +203,19 @@ func fileChanges(changes json.RawMessage) []fileChange {
 	return out
 }
 
+// idleOf tells from an opened thread whether a turn runs in it: the status
+// from 0.148, the last turn before.
+func idleOf(thread json.RawMessage) (turn string, idle bool) {
+	idle = stringField(thread, "status", "type") != "active"
+	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {
+		turn = ""
+		if stringField(tn, "status") == "inProgress" {
+			turn = stringField(tn, "id")
+		}
+	})
+	return turn, idle && turn == ""
+}
+
 // subthreadsOf are the threads that an item says its thread has to do with.
 func subthreadsOf(params json.RawMessage) []string {
 	item := rawField(params, "item")
