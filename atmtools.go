@@ -466,9 +466,9 @@ func mailRefused(err error) *rpcError {
 	switch {
 	case errors.As(err, &bad):
 		return invalidSession("%v", err)
-	case errors.Is(err, errNoTeam), errors.Is(err, errMailNoTeam):
+	case errors.Is(err, errNoTeam):
 		return invalidSession("%v. Without its team an agent works, but has no mail; agent_status tells the team and what set it", err)
-	case errors.Is(err, errInboxBusy), errors.Is(err, errTeamBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errTeamBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return proxyError(codeTimeout, err.Error()+"; try again")
 	}
 	return &rpcError{Code: codeInternal, Message: "INTERNAL_ERROR: " + err.Error(),

@@ -460,14 +460,14 @@ func TestMailLocked(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, _, err := x.send(t.Context(), "crew", "arch", mailMessage{From: "a", Text: "x"})
-		if out != "" || !errors.Is(err, errInboxBusy) {
+		if out != "" || !errors.Is(err, errTeamBusy) {
 			t.Errorf("%s: %v, %v", lock, out, err)
 		}
 		msgs, _, err := x.list(t.Context(), "crew", "arch", mailFilter{})
 		if len(msgs) != 1 || err != nil {
 			t.Fatalf("%s: reading needs no lock: %v, %v", lock, msgs, err)
 		}
-		if n, err := x.markRead(t.Context(), "crew", "arch", []string{msgs[0].Key}); n != 0 || !errors.Is(err, errInboxBusy) {
+		if n, err := x.markRead(t.Context(), "crew", "arch", []string{msgs[0].Key}); n != 0 || !errors.Is(err, errTeamBusy) {
 			t.Errorf("%s: %d marked, %v", lock, n, err)
 		}
 		x.spool = filepath.Join(t.TempDir(), "spool", "pending")

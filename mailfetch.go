@@ -54,7 +54,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 	for _, name := range names {
 		msgs, more, err := r.news(sl, agentID, name, limits.Messages)
 		if err != nil {
-			if !errors.Is(err, errMailNoTeam) {
+			if !errors.Is(err, errNoTeam) {
 				got.err = err
 			}
 			continue
@@ -210,7 +210,7 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 	for _, mem := range members {
 		if strings.EqualFold(mem.name, name) {
 			m.From, m.SourceTeam, m.Automatic = identity, r.h.cfg.team, true
-			ctx, cancel := context.WithTimeout(context.Background(), mailPatience)
+			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 			defer cancel()
 			_, _, err := r.h.post.boxes.send(ctx, r.h.cfg.team, mem.name, m)
 			return err
