@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -126,9 +125,9 @@ func signalNumber(s os.Signal) syscall.Signal {
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	path := cfg.auditFile()
 	if !cfg.persistThreads {
-		path = ""
+		path = "" // to the log
 	}
 	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
