@@ -41,9 +41,9 @@ type mailFilter struct {
 
 // inboxes are the inboxes of all teams. It is safe for use by many goroutines.
 type inboxes struct {
-	root  string // …/teams
-	spool string // where mail goes that can't be delivered for want of a lock; "": such mail is refused
-	sync  *syncer
+	root  string  // …/teams
+	spool string  // where mail goes that can't be delivered for want of a lock; "": such mail is refused
+	disk  *syncer // fsyncs what was written, later; nil: never
 	log   *slog.Logger
 
 	patience time.Duration // for the locks
@@ -54,10 +54,9 @@ type inboxes struct {
 	stamp time.Time // of our last message
 }
 
-// newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none; sync
-// has what was written fsynced later, nil for never.
-func newInboxes(root, spool string, sync *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, sync: sync, log: log, patience: lockPatience, unlucky: 2, boxes: map[string]*inbox{}}
+// newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
+func newInboxes(root, spool string, disk *syncer, log *slog.Logger) *inboxes {
+	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience, unlucky: 2, boxes: map[string]*inbox{}}
 }
 
 // send appends a message to the member's inbox, which is made if there is none. Timestamp, Read and Key are set here;

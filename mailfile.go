@@ -189,8 +189,8 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 		return mailPathError(err)
 	}
 	temp = ""
-	if x.sync != nil {
-		x.sync.add(box.path)
+	if x.disk != nil {
+		x.disk.add(box.path)
 	}
 	return nil
 }

@@ -54,8 +54,8 @@ func newTeamFile(root, team, leases string) *teamFile {
 
 func (t *teamFile) path() string { return filepath.Join(t.dir, "config.json") }
 
-// noTeam wraps what a path below the team's directory failed with.
-func (t *teamFile) noTeam(err error) error {
+// pathError wraps what a path below the team's directory failed with: errNoTeam if there is none any more.
+func (t *teamFile) pathError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("team %q: %w: %s is missing (Claude Code and atm make teams)", t.team, errNoTeam, t.path())
 	}
@@ -86,11 +86,11 @@ func (t *teamFile) read() (*roster, fs.FileInfo, error) {
 func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(t.path())
 	if err != nil {
-		return nil, nil, t.noTeam(err)
+		return nil, nil, t.pathError(err)
 	}
 	data, err := readSmall(t.path(), maxTeamConfigSize)
 	if err != nil {
-		return nil, nil, t.noTeam(err)
+		return nil, nil, t.pathError(err)
 	}
 	return data, info, nil
 }
@@ -99,7 +99,7 @@ func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 func (t *teamFile) list() ([]member, error) {
 	now, err := os.Stat(t.path())
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	t.mu.Lock()
 	if t.seen != nil && os.SameFile(t.seen, now) && t.seen.Size() == now.Size() && t.seen.ModTime().Equal(now.ModTime()) {
@@ -131,12 +131,12 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 	defer cancel()
 	flock, err := takeFlock(ctx, t.path())
 	if err != nil {
-		return t.noTeam(err)
+		return t.pathError(err)
 	}
 	defer dropFlock(flock)
 	lock, err := takeDirLock(ctx, t.path())
 	if err != nil {
-		return t.noTeam(err)
+		return t.pathError(err)
 	}
 	defer lock.release()
 	r, _, err := t.read()
@@ -166,16 +166,16 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 	path, err := filepath.EvalSymlinks(t.path()) // a link stays one
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	old, err := os.Open(path)
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	defer func() { old.Close() }()
 	info, err := old.Stat()
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	temp, err := t.writeTemp(filepath.Dir(path), text, info.Mode().Perm())
 	if err != nil {
@@ -194,7 +194,7 @@ func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 		old.Close()
 	}
 	if err := renameOver(temp, path); err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	temp = ""
 	if runtime.GOOS == "windows" {
@@ -225,7 +225,7 @@ func readOpen(f *os.File) ([]byte, error) {
 func (t *teamFile) writeTemp(dir string, text []byte, mode fs.FileMode) (name string, err error) {
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
-		return "", t.noTeam(err)
+		return "", t.pathError(err)
 	}
 	_, err = f.Write(text)
 	if err == nil && runtime.GOOS != "windows" {
@@ -236,7 +236,7 @@ func (t *teamFile) writeTemp(dir string, text []byte, mode fs.FileMode) (name st
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return "", t.noTeam(err)
+		return "", t.pathError(err)
 	}
 	return f.Name(), nil
 }
