@@ -1,7 +1,7 @@
 package main
 
-// The inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code and `atm`
-// read and write the same files at the same time, and nobody's message may be lost, nor a field we don't know.
+// mail.go owns the inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code
+// and `atm` read and write the same files at the same time; nobody's message may be lost, nor a field we don't know.
 // The ATM tools and the sessions' mail pump call it; mailfile.go changes the files, mailmsg.go knows a message.
 // Never makes a team, never says delivered before the message stands in the file, and never overwrites a file that it
 // can't understand. It waits for other writers, so it is never called on a session's own goroutine.
@@ -47,7 +47,6 @@ type inboxes struct {
 	log   *slog.Logger
 
 	patience time.Duration // for the locks
-	unlucky  int           // how often a file may change under our preparations before we prepare it under both locks
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	boxes map[string]*inbox
@@ -56,7 +55,7 @@ type inboxes struct {
 
 // newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
 func newInboxes(root, spool string, disk *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience, unlucky: 2, boxes: map[string]*inbox{}}
+	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
 }
 
 // send appends a message to the member's inbox, which is made if there is none. Timestamp, Read and Key are set here;

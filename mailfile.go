@@ -1,6 +1,7 @@
 package main
 
-// One inbox file: read whole, changed by patches of its bytes and replaced whole, under the two locks of teamlock.go.
+// mailfile.go owns one inbox file: read whole, changed by patches of its bytes and replaced whole, under the two locks
+// of teamlock.go.
 // What is slow (reading, checking, writing the new file) is done under atm's lock alone; then Claude Code's is taken
 // for a look whether the file is still the same, and a rename. mail.go is the caller.
 // Never changes a byte that no patch names, never writes over a file that is not a JSON array, and never leaves half
@@ -26,6 +27,7 @@ import (
 const (
 	maxInbox    = 256 << 20              // bytes
 	mailSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
+	mailTries   = 2                      // a file that changed so often under our preparations is prepared under both locks
 )
 
 // errInboxChanged: while a new file was prepared, somebody else replaced the old one.
@@ -118,7 +120,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 		return nil, mailPathError(err)
 	}
 	defer dropFlock(flock)
-	for try := 0; try < x.unlucky; try++ {
+	for range mailTries {
 		in, err := box.read(whole)
 		if err != nil {
 			break // what is to be done about it is done under both locks

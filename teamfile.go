@@ -1,7 +1,7 @@
 package main
 
-// One team's config.json as a file: read whole, and replaced whole under the two locks of teamlock.go. members.go and
-// recipients.go are the callers.
+// teamfile.go owns one team's config.json as a file: read whole, and replaced whole under the two locks of teamlock.go.
+// members.go and recipients.go are the callers.
 // Never makes a team, and never overwrites a file that it can't understand: Claude Code would take such a one as
 // empty, so what looks broken may be half of what is just being written.
 
