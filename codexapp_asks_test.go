@@ -2,7 +2,7 @@ package main
 
 // codexapp_asks_test.go holds what app-server asks, and which session hears of a
 // thread: answers in each version's words, subagents, threads that nobody owns
-// yet. The peer that plays app-server is codexapp_test.go's.
+// yet. The peer that plays app-server is codexapp_rig_test.go's.
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 package main
 
-// Inboxes with several writers at full speed, and with a writer that dies.
+// mailrace_test.go holds inboxes to several writers at full speed, and to a writer that dies: nothing is lost.
 
 import (
 	"bufio"

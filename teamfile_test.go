@@ -1,5 +1,8 @@
 package main
 
+// teamfile_test.go holds the changing of config.json to its locks, and to the
+// writers that take none: what they write while we do is never written over.
+
 import (
 	"context"
 	"errors"
