@@ -7,6 +7,7 @@ package main
 // what it doesn't know is evRaw, whatever its fields or words are.
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -202,6 +203,19 @@ func fileChanges(changes json.RawMessage) []fileChange {
 	return out
 }
 
+// idleOf tells from an opened thread whether a turn runs in it: the status
+// from 0.148, the last turn before.
+func idleOf(thread json.RawMessage) (turn string, idle bool) {
+	idle = stringField(thread, "status", "type") != "active"
+	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {
+		turn = ""
+		if stringField(tn, "status") == "inProgress" {
+			turn = stringField(tn, "id")
+		}
+	})
+	return turn, idle && turn == ""
+}
+
 // subthreadsOf are the threads that an item says its thread has to do with.
 func subthreadsOf(params json.RawMessage) []string {
 	item := rawField(params, "item")
@@ -222,8 +236,8 @@ func subthreadsOf(params json.RawMessage) []string {
 func nicknameOf(params json.RawMessage) (name, role string) {
 	thread := rawField(params, "thread")
 	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
-	return firstWord(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
-		firstWord(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
+	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
 // parentOf is the parent that a thread/started names: parentThreadId from

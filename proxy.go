@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -126,9 +125,9 @@ func signalNumber(s os.Signal) syscall.Signal {
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	path := cfg.auditFile()
 	if !cfg.persistThreads {
-		path = ""
+		path = "" // to the log
 	}
 	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
@@ -145,14 +144,14 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 	probe := &childProbe{}
 	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
+		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone}
 		switch {
 		case err != nil:
 			return nil, err
 		case codex.AppServer:
-			return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
+			return startAppServer(ctx, appServerOptions{linkOptions: link})
 		case codex.MCPServer:
-			return startMCPServer(ctx, mcpServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Home: codexHomeDir(cfg.home),
-				Log: log, Trace: trace, OnGone: gone})
+			return startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
 		}
 		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
 	}
