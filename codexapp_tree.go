@@ -76,6 +76,8 @@ type tree struct {
 	turn    string      // the turn that turn/start returned, until it ends
 	stop    bool        // interrupted: whatever starts before the next turn is stopped too
 	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
+	acted               // what its turn is beside an answer to a prompt
+	early   []event     // evServer from before opened was set: they come once
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
 
@@ -182,7 +184,7 @@ func (f *forest) plant(t *tree, id string) (old *tree, held []strayItem) {
 	f.trees[id] = t
 	f.growLocked(t, id)
 	if s := f.strays[id]; s != nil {
-		held = s.items
+		held = t.keepEarly(s.items)
 		f.forgetLocked(id, s)
 	}
 	return old, held
@@ -217,11 +219,14 @@ func (f *forest) fell(root string) (t *tree, ids []string) {
 	return t, ids
 }
 
-// open marks the tree as opened: from here its events are delivered.
-func (f *forest) open(t *tree) {
+// open marks the tree as opened: from here its events are delivered. Those that
+// it returns come first; then it is to be called again.
+func (f *forest) open(t *tree) (early []event) {
 	f.mu.Lock()
-	t.opened = true
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	early, t.early = t.early, nil
+	t.opened = len(early) == 0
+	return early
 }
 
 // end empties the forest: every tree gets its evGone from the caller.
@@ -263,10 +268,14 @@ func (f *forest) owner(thread string) *tree {
 }
 
 func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turnRef) {
+	run := e.turn
+	if th != nil && th.id == th.tree.root && th.tree.act != actPrompt {
+		out, e, run = f.actionLocked(th.tree, e)
+	}
 	switch {
 	case e.method == "turn/started":
-		f.runs[e.thread] = e.turn
-	case e.method == "turn/completed" && f.runs[e.thread] == e.turn:
+		f.runs[e.thread] = run
+	case e.method == "turn/completed" && f.runs[e.thread] == run:
 		delete(f.runs, e.thread)
 	case e.kind == evItem && e.phase == "started" && e.turn != "" && f.runs[e.thread] == "" && (th == nil || th.id != th.tree.root):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
@@ -298,7 +307,7 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		th.named(e.raw)
 	case e.method == "turn/started":
 		if t.stop && !(isRoot && t.call != nil) {
-			stop = append(stop, turnRef{e.thread, e.turn})
+			stop = append(stop, turnRef{e.thread, run})
 		}
 	case e.kind == evEnded:
 		th.files = nil
@@ -322,6 +331,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	}
 	if t.opened {
 		out = append(out, delivery{t: t, th: th, e: e})
+	} else if e.kind == evServer {
+		t.early = append(t.early, e)
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
 		for _, id := range subthreadsOf(e.raw) {
@@ -474,7 +485,7 @@ func (f *forest) filesOf(th *appThread, item string) []fileChange {
 // begin registers a turn/start, before it is sent. busy is the turn that
 // still runs there: Codex would steer it (0.148 and later) or lose the new one
 // (0.104).
-func (f *forest) begin(root string, op opID) (t *tree, busy string) {
+func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t = f.trees[root]; t == nil {
@@ -486,7 +497,7 @@ func (f *forest) begin(root string, op opID) (t *tree, busy string) {
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.lost = &turnCall{op: op}, false, false
+	t.call, t.stop, t.lost, t.acted = &turnCall{op: op}, false, false, acted{act: act}
 	return t, ""
 }
 
@@ -497,7 +508,7 @@ func (f *forest) began(t *tree, turn string, outcome event) (out []event, stop b
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := t.call
-	if c == nil {
+	if c == nil || c.op != outcome.op {
 		return nil, false
 	}
 	t.call = nil
@@ -584,17 +595,4 @@ func (f *forest) watch(t *tree) <-chan string {
 	defer f.mu.Unlock()
 	t.quiet = make(chan string, 4)
 	return t.quiet
-}
-
-// idleOf tells from an opened thread whether a turn runs in it: the status
-// from 0.148, the last turn before.
-func idleOf(thread json.RawMessage) (turn string, idle bool) {
-	idle = stringField(thread, "status", "type") != "active"
-	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {
-		turn = ""
-		if stringField(tn, "status") == "inProgress" {
-			turn = stringField(tn, "id")
-		}
-	})
-	return turn, idle && turn == ""
 }
