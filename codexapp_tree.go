@@ -7,7 +7,6 @@ package main
 // sessions. It never calls a sink, the peer or anybody else under its lock.
 
 import (
-	"encoding/json"
 	"sync"
 	"time"
 )
