@@ -22,6 +22,9 @@ import (
 // mean the defaults.
 type appServerOptions struct {
 	linkOptions
+	// OnAccount hears of account/login/completed and account/updated, on the
+	// reading goroutine: it must not block.
+	OnAccount func(method string, params json.RawMessage)
 
 	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
 	TurnLimit      time.Duration // turn/start: 30 s

@@ -97,6 +97,7 @@ type config struct {
 	unread                                []string // ceilings that were meant and could not be read
 	persistThreads                        bool     // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
+	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
 	maxMailMessages, maxMailMessageLength int
