@@ -24,14 +24,14 @@ func TestCodexACP(t *testing.T) {
 		name string
 		run  func(*codexLab)
 	}{
-		{"a prompt is answered", acpPrompt},
+		{"a prompt is answered", acpSays},
 		{"an approved command shows its output", acpApproved},
 		{"a rejected command does not end the turn", acpRejected},
 		{"rejecting and stopping ends it", acpStopped},
 		{"an edit shows its diff", acpEdit},
 		{"a cancel ends the running command", acpCancel},
 		{"a session is loaded after a restart", acpLoad},
-		{"options reach the model", acpOptions},
+		{"options reach the model", acpChooses},
 		{"a client's MCP server is called", acpServer},
 		{"a dead Codex is told and replaced", acpDeath},
 		{"the end of input leaves nothing behind", acpHangup},
@@ -57,7 +57,7 @@ func (l *codexLab) finishACP(p *acpPeer) {
 	l.configUnchanged()
 }
 
-func acpPrompt(l *codexLab) {
+func acpSays(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	if got := p.say(s.SessionID, "SAY hello from the model"); got != "hello from the model" {
@@ -281,7 +281,7 @@ func acpLoad(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpOptions(l *codexLab) {
+func acpChooses(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	if s.value("mode") != "ask" {

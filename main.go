@@ -1,5 +1,5 @@
-// Command atm-agent-mcp makes Codex agents first-class teammates of an MCP
-// client: named sessions over one codex child.
+// Command atm-agent-mcp makes Codex agents first-class teammates of an MCP or
+// ACP client: named sessions over one codex child.
 package main
 
 // main.go owns the command line: one switch from argument to command, the
@@ -32,6 +32,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch name, rest := args[0], args[1:]; name {
 	case "serve":
 		return runServe(ctx, rest, stdin, stdout, stderr)
+	case "acp":
+		return runACP(ctx, rest, stdin, stdout, stderr)
 	case "config":
 		return runConfig(rest, stdout, stderr)
 	case "doctor":
