@@ -7,6 +7,7 @@ package main
 // never write them anywhere, nor set what lets their tools run unasked.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -184,6 +185,7 @@ func (f *acpFront) userServers(ctx context.Context, dir string) []string {
 	defer stop()
 	raw, e := f.catalog(ctx, "config", dir)
 	if e != nil {
+		f.Log.Warn("the user's MCP servers could not be read", "err", e)
 		return nil
 	}
 	var names []string
@@ -318,7 +320,7 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	case status != "failed" && status != "cancelled" || !slices.Contains(t.names, name):
 		return false
 	}
-	text := clipChars(firstWord(why, "Codex gave no reason"), 2000)
+	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
 	if before, has := t.told[name]; has && before == text {
 		return false // the thread was opened again
 	}
@@ -327,7 +329,7 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	if status == "cancelled" {
 		word = "was cancelled as it started"
 	}
-	t.addLocked(fmt.Sprintf("MCP server %q %s", firstWord(t.renamed[name], name), word), "failed", text)
+	t.addLocked(fmt.Sprintf("MCP server %q %s", cmp.Or(t.renamed[name], name), word), "failed", text)
 	return true
 }
 
