@@ -25,7 +25,7 @@ func TestACPInitialize(t *testing.T) {
 		{"nothing kept", `{"protocolVersion":1}`, false, []string{`"loadSession":false`, `"close":{}`}, []string{`"list"`, `"resume"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newACPRig(t, func(r *acpRig, o *acpOptions) { o.Kept, r.ready = tt.kept, make(chan struct{}) })
+			r := newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) { o.Kept, r.ready = tt.kept, make(chan struct{}) })
 			got := string(rawField(r.call("initialize", tt.params), "result"))
 			for _, w := range tt.want {
 				if !strings.Contains(got, w) {
@@ -45,7 +45,7 @@ func TestACPInitialize(t *testing.T) {
 }
 
 func TestACPBadInput(t *testing.T) {
-	r := newACPRig(t, nil)
+	r := newACPFrontRig(t, nil)
 	r.notify("session/cancel", `{"sessionId":"x"}`)
 	failsWith(t, r.call("session/new", `{"cwd":"/w","mcpServers":[]}`), codeInvalidRequest, "before initialize")
 	for _, rec := range []struct {
@@ -108,7 +108,7 @@ func TestACPBadInput(t *testing.T) {
 // TestACPErrors: what the hub says is told with ACP's codes, in words for who
 // has an editor and no MCP tools.
 func TestACPErrors(t *testing.T) {
-	f := newACPRig(t, nil).f
+	f := newACPFrontRig(t, nil).f
 	child := func(code int, msg, data string) *rpcError {
 		return childError("start the turn", &backendError{Code: code, Message: msg, Data: json.RawMessage(data)})
 	}
@@ -142,7 +142,7 @@ func TestACPErrors(t *testing.T) {
 }
 
 func TestACPNotLoggedIn(t *testing.T) {
-	r := newACPRig(t, func(r *acpRig, _ *acpOptions) { r.account = `{"account":null,"requiresOpenaiAuth":true}` })
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.account = `{"account":null,"requiresOpenaiAuth":true}` })
 	r.hello(`{"auth":{"terminal":true}}`)
 	got := r.call("session/new", `{"cwd":"/w","mcpServers":[]}`)
 	failsWith(t, got, codeAuthRequired, "codex login")
@@ -153,13 +153,13 @@ func TestACPNotLoggedIn(t *testing.T) {
 }
 
 func TestACPNeedsAppServer(t *testing.T) {
-	r := newACPRig(t, func(r *acpRig, _ *acpOptions) { r.backend = "mcp-server" })
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.backend = "mcp-server" })
 	r.hello(`{}`)
 	failsWith(t, r.call("session/new", `{"cwd":"/w","mcpServers":[]}`), codeInternal, "app-server")
 }
 
 func TestACPLoginByKey(t *testing.T) {
-	r := newACPRig(t, func(_ *acpRig, o *acpOptions) {
+	r := newACPFrontRig(t, func(_ *acpFrontRig, o *acpOptions) {
 		o.Env = func(name string) string { return map[string]string{"OPENAI_API_KEY": "sk-1"}[name] }
 	})
 	r.hello(`{}`)
@@ -185,8 +185,8 @@ func TestACPLoginByKey(t *testing.T) {
 // TestACPLoginByPage: the page is put before the user, and the answer waits for
 // the user: for this login's own end.
 func TestACPLoginByPage(t *testing.T) {
-	begin := func(t *testing.T, caps string) (r *acpRig, id string, ask json.RawMessage) {
-		r = newACPRig(t, nil)
+	begin := func(t *testing.T, caps string) (r *acpFrontRig, id string, ask json.RawMessage) {
+		r = newACPFrontRig(t, nil)
 		r.hello(caps)
 		id = r.start("authenticate", `{"methodId":"chatgpt"}`)
 		a := receive(t, r.accounts)
@@ -240,7 +240,7 @@ func TestACPLoginByPage(t *testing.T) {
 // come and one of them is prompted meanwhile.
 func TestACPListPages(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := newACPRig(t, nil)
+	r := newACPFrontRig(t, nil)
 	add := func(n int, dir string, when time.Time) {
 		id := fmt.Sprintf("sess_%03d", n)
 		r.known[id] = clientSession{Session: id, Cwd: dir, Updated: when, Title: "t", Roots: []string{"/r"}}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// acpRig is one client of one front.
-type acpRig struct {
+// acpFrontRig is one client of one front.
+type acpFrontRig struct {
 	t    *testing.T
 	f    *acpFront
 	in   *io.PipeWriter
@@ -57,26 +57,32 @@ type acpAnswered struct {
 	e   *rpcError
 }
 
-// newACPRig starts a front whose client has not said hello; change may be nil.
-func newACPRig(t *testing.T, change func(*acpRig, *acpOptions)) *acpRig {
+// newACPFrontRig starts a front whose client has not said hello; change may be nil.
+func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFrontRig {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	r := &acpRig{t: t, in: inW, outR: outR, run: make(chan error, 1), submits: make(chan submitted, 100), cancels: make(chan cancelled, 100),
+	r := &acpFrontRig{t: t, in: inW, outR: outR, run: make(chan error, 1), submits: make(chan submitted, 100), cancels: make(chan cancelled, 100),
 		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10),
 		backend: "app-server", account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`,
 		known: map[string]clientSession{}, ready: make(chan struct{})}
 	close(r.ready)
 	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Env: func(string) string { return "" },
-		submit:    func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-		cancel:    func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
-		decide:    func(string, string, decision, map[string][]string) bool { return true },
-		interrupt: func(agent, _, turn string, done func(interruptResult, *rpcError)) { r.interrupts <- acpInterrupted{agent, turn, done} },
-		status:    func() statusView { return statusView{Team: "default", ChildAlive: true, Backend: r.backend, ChildPID: 7} },
+		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
+		cancel: func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
+		decide: func(string, string, decision, map[string][]string) bool { return true },
+		interrupt: func(agent, _, turn string, done func(interruptResult, *rpcError)) {
+			r.interrupts <- acpInterrupted{agent, turn, done}
+		},
+		status: func() statusView {
+			return statusView{Team: "default", ChildAlive: true, Backend: r.backend, ChildPID: 7}
+		},
 		settings: func(string) *sessionSettings {
 			return &sessionSettings{Model: "m1", Effort: "low", Sandbox: "workspace-write", Approval: "on-request", BaseSandbox: "workspace-write", BaseApproval: "on-request"}
 		},
-		retune: func(_ string, _ settingsChange, done func(sessionSettings, *rpcError)) { go done(sessionSettings{}, nil) },
+		retune: func(_ string, _ settingsChange, done func(sessionSettings, *rpcError)) {
+			go done(sessionSettings{}, nil)
+		},
 		clientSessions: func() (all []clientSession, err error) {
 			for _, s := range r.known {
 				all = append(all, s)
@@ -149,7 +155,7 @@ func newACPRig(t *testing.T, change func(*acpRig, *acpOptions)) *acpRig {
 }
 
 // reading has the client read from now on.
-func (r *acpRig) reading() {
+func (r *acpFrontRig) reading() {
 	if r.out != nil {
 		return
 	}
@@ -168,7 +174,7 @@ func (r *acpRig) reading() {
 	}()
 }
 
-func (r *acpRig) send(rec string) {
+func (r *acpFrontRig) send(rec string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
 		r.t.Fatalf("writing to the front: %v", err)
@@ -176,7 +182,7 @@ func (r *acpRig) send(rec string) {
 }
 
 // start sends a request and returns its id.
-func (r *acpRig) start(method, params string) string {
+func (r *acpFrontRig) start(method, params string) string {
 	r.t.Helper()
 	r.n++
 	id := fmt.Sprint(r.n)
@@ -184,13 +190,13 @@ func (r *acpRig) start(method, params string) string {
 	return id
 }
 
-func (r *acpRig) notify(method, params string) {
+func (r *acpFrontRig) notify(method, params string) {
 	r.t.Helper()
 	r.send(`{"jsonrpc":"2.0","method":"` + method + `","params":` + params + `}`)
 }
 
 // next reads one record of the front.
-func (r *acpRig) next() json.RawMessage {
+func (r *acpFrontRig) next() json.RawMessage {
 	r.t.Helper()
 	r.reading()
 	select {
@@ -209,7 +215,7 @@ func (r *acpRig) next() json.RawMessage {
 }
 
 // answerTo reads up to the answer to id, and returns it with what came before.
-func (r *acpRig) answerTo(id string) (answer json.RawMessage, before []json.RawMessage) {
+func (r *acpFrontRig) answerTo(id string) (answer json.RawMessage, before []json.RawMessage) {
 	r.t.Helper()
 	for {
 		rec := r.next()
@@ -221,14 +227,14 @@ func (r *acpRig) answerTo(id string) (answer json.RawMessage, before []json.RawM
 }
 
 // call asks and reads up to the answer.
-func (r *acpRig) call(method, params string) json.RawMessage {
+func (r *acpFrontRig) call(method, params string) json.RawMessage {
 	r.t.Helper()
 	rec, _ := r.answerTo(r.start(method, params))
 	return rec
 }
 
 // nothing fails if the front has sent anything but what is not of a turn.
-func (r *acpRig) nothing() {
+func (r *acpFrontRig) nothing() {
 	r.t.Helper()
 	_, before := r.answerTo(r.start("session/nothing", "{}"))
 	for _, rec := range before {
@@ -237,7 +243,7 @@ func (r *acpRig) nothing() {
 }
 
 // hello does the handshake.
-func (r *acpRig) hello(capabilities string) {
+func (r *acpFrontRig) hello(capabilities string) {
 	r.t.Helper()
 	if got := r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+capabilities+`,"clientInfo":{"name":"rig","version":"1"}}`); rawField(got, "result") == nil {
 		r.t.Fatalf("initialize: %s", got)
@@ -245,7 +251,7 @@ func (r *acpRig) hello(capabilities string) {
 }
 
 // open makes a session.
-func (r *acpRig) open() (session, agent string) {
+func (r *acpFrontRig) open() (session, agent string) {
 	r.t.Helper()
 	id := r.start("session/new", `{"cwd":"/work","mcpServers":[]}`)
 	sub := receive(r.t, r.submits)
@@ -269,46 +275,46 @@ func updateKind(rec json.RawMessage) string {
 }
 
 // prompt sends a text.
-func (r *acpRig) prompt(session, text string) string {
+func (r *acpFrontRig) prompt(session, text string) string {
 	r.t.Helper()
 	return r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}`, session, toJSON(text)))
 }
 
-// acpTurn is a turn that the test plays.
-type acpTurn struct {
-	r    *acpRig
+// acpPlayed is a turn that the test plays.
+type acpPlayed struct {
+	r    *acpFrontRig
 	a    agentRef
 	w    waiterID
 	turn string
 }
 
 // begun takes the next submit and plays its start.
-func (r *acpRig) begun(turn string) *acpTurn {
+func (r *acpFrontRig) begun(turn string) *acpPlayed {
 	r.t.Helper()
 	sub := receive(r.t, r.submits)
-	t := &acpTurn{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, turn}
+	t := &acpPlayed{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, turn}
 	t.is(&event{kind: evStarted})
 	return t
 }
 
-func (t *acpTurn) is(e *event) {
+func (t *acpPlayed) is(e *event) {
 	e.thread, e.turn = t.a.Thread, t.turn
 	t.r.f.event(t.a, t.w, e)
 }
 
 // says plays a delta of the answer.
-func (t *acpTurn) says(text string) {
+func (t *acpPlayed) says(text string) {
 	t.is(&event{kind: evDelta, item: "i-" + t.turn, phase: "answer", text: text, method: "item/agentMessage/delta", raw: toJSON(map[string]string{"delta": text}), delta: toJSON(text)})
 }
 
 // runs plays the start of a command.
-func (t *acpTurn) runs(item string) {
+func (t *acpPlayed) runs(item string) {
 	t.is(&event{kind: evItem, item: item, phase: "started", method: "item/started", body: &itemBody{kind: "commandExecution", command: "sleep 9", cwd: "/work", status: "inProgress"},
 		raw: json.RawMessage(`{"item":{"type":"commandExecution","command":"sleep 9"}}`)})
 }
 
 // ends plays the end and the answer.
-func (t *acpTurn) ends(status string, err *backendError) {
+func (t *acpPlayed) ends(status string, err *backendError) {
 	t.is(&event{kind: evEnded, status: status, err: err})
 	res := turnResult{AgentID: t.a.AgentID, TurnID: t.turn, TurnStatus: status}
 	if err != nil {

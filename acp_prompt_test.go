@@ -14,9 +14,9 @@ import (
 )
 
 // newOpenRig is a client with an open session.
-func newOpenRig(t *testing.T) (r *acpRig, session, agent string) {
+func newOpenRig(t *testing.T) (r *acpFrontRig, session, agent string) {
 	t.Helper()
-	r = newACPRig(t, nil)
+	r = newACPFrontRig(t, nil)
 	r.hello(`{"session":{"notices":{}}}`)
 	session, agent = r.open()
 	return r, session, agent
@@ -67,7 +67,7 @@ func TestACPStopReasons(t *testing.T) {
 // TestACPPromptSays: what the hub is told of a prompt: all that the client knows
 // of the session, so that one that was parked comes back as it was.
 func TestACPPromptSays(t *testing.T) {
-	r := newACPRig(t, nil)
+	r := newACPFrontRig(t, nil)
 	r.hello(`{}`)
 	id := r.start("session/new", `{"cwd":"/work/./","mcpServers":[],"additionalDirectories":["/extra/"]}`)
 	sub := receive(t, r.submits)
@@ -103,7 +103,7 @@ func TestACPQueue(t *testing.T) {
 	one.ends("completed", nil)
 	got, _ := r.answerTo(first)
 	stopIs(t, got, "end_turn")
-	two := &acpTurn{r, one.a, sub.w, "t2"}
+	two := &acpPlayed{r, one.a, sub.w, "t2"}
 	two.is(&event{kind: evStarted})
 	two.ends("completed", nil)
 	r.answerTo(second)
@@ -186,7 +186,7 @@ func TestACPCancelBeforeTheTurn(t *testing.T) {
 	}
 	got, _ := r.answerTo(id)
 	stopIs(t, got, "cancelled")
-	turn := &acpTurn{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, "t1"}
+	turn := &acpPlayed{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, "t1"}
 	turn.is(&event{kind: evStarted})
 	turn.says("never shown")
 	turn.runs("c1")
@@ -216,7 +216,7 @@ func TestACPCancelOfOne(t *testing.T) {
 	i.done(interruptResult{Interrupted: true}, nil)
 	got, _ := r.answerTo(running)
 	stopIs(t, got, "cancelled")
-	two := &acpTurn{r, turn.a, waiting.w, "t2"}
+	two := &acpPlayed{r, turn.a, waiting.w, "t2"}
 	two.is(&event{kind: evStarted})
 	two.ends("completed", nil)
 	got, _ = r.answerTo(queued)
@@ -228,7 +228,7 @@ func TestACPCancelOfOne(t *testing.T) {
 
 // TestACPCancelOfOtherRequests: they are answered too, with -32800.
 func TestACPCancelOfOtherRequests(t *testing.T) {
-	r := newACPRig(t, nil)
+	r := newACPFrontRig(t, nil)
 	r.hello(`{}`)
 	id := r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
 	sub := receive(t, r.submits)
@@ -254,7 +254,7 @@ func TestACPFailuresBeforeTheTurn(t *testing.T) {
 // TestACPImages: a model that takes none has them refused, and what comes behind
 // keeps its place.
 func TestACPImages(t *testing.T) {
-	r := newACPRig(t, func(r *acpRig, _ *acpOptions) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
 		r.models = `{"data":[{"id":"m1","model":"m1","isDefault":true,"inputModalities":["text"]}]}`
 	})
 	r.hello(`{}`)
@@ -272,7 +272,7 @@ func TestACPImages(t *testing.T) {
 // and has its calls closed, though nobody is answered.
 func TestACPMailTurn(t *testing.T) {
 	r, session, agent := newOpenRig(t)
-	turn := &acpTurn{r, agentRef{AgentID: agent, Thread: "T"}, 0, "m1"}
+	turn := &acpPlayed{r, agentRef{AgentID: agent, Thread: "T"}, 0, "m1"}
 	turn.is(&event{kind: evStarted})
 	turn.is(&event{kind: evItem, item: "u1", phase: "started", method: "item/started", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
 	turn.is(&event{kind: evItem, item: "u1", phase: "completed", method: "item/completed", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
@@ -281,7 +281,7 @@ func TestACPMailTurn(t *testing.T) {
 	queued := r.prompt(session, "user")
 	sub := receive(t, r.submits)
 	turn.is(&event{kind: evEnded, status: "completed"})
-	two := &acpTurn{r, turn.a, sub.w, "t2"}
+	two := &acpPlayed{r, turn.a, sub.w, "t2"}
 	two.is(&event{kind: evStarted})
 	two.ends("completed", nil)
 	_, before := r.answerTo(queued)
@@ -334,7 +334,7 @@ func TestACPStalledClient(t *testing.T) {
 	turn.says("unseen")
 	turn.is(&event{kind: evEnded, status: "completed"})
 	r.f.done(turn.w, turnResult{TurnStatus: "completed"})
-	two := &acpTurn{r, turn.a, sub.w, "t2"}
+	two := &acpPlayed{r, turn.a, sub.w, "t2"}
 	two.is(&event{kind: evStarted})
 	two.says("seen")
 	two.ends("completed", nil)
@@ -350,7 +350,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // load starts a session/load and plays its opening.
-func (r *acpRig) load(method, session string) (id string, sub submitted) {
+func (r *acpFrontRig) load(method, session string) (id string, sub submitted) {
 	r.t.Helper()
 	id = r.start(method, fmt.Sprintf(`{"sessionId":%q,"cwd":"/work","mcpServers":[]}`, session))
 	return id, receive(r.t, r.submits)
@@ -364,7 +364,7 @@ func TestACPLoadReplays(t *testing.T) {
 		raw := map[string]any{"item": map[string]any{"id": id, "type": kind, "text": text, "content": []any{map[string]any{"type": "text", "text": text}}}}
 		return &event{kind: evItem, item: id, phase: "completed", method: "item/completed", body: &itemBody{kind: kind, text: text}, raw: toJSON(raw)}
 	}
-	r := newACPRig(t, func(r *acpRig, _ *acpOptions) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
 		r.known["sess_1"] = clientSession{Session: "sess_1", AgentID: "codex:old", Cwd: "/work", Title: "kept"}
 		r.past = func(ctx context.Context, each func(*event) error) *rpcError {
 			for n := range turns {
@@ -459,7 +459,7 @@ func TestACPClose(t *testing.T) {
 
 // TestACPHoldsForServers: a prompt waits while the client's MCP servers start.
 func TestACPHoldsForServers(t *testing.T) {
-	r := newACPRig(t, nil)
+	r := newACPFrontRig(t, nil)
 	r.hello(`{}`)
 	id := r.start("session/new", `{"cwd":"/work","mcpServers":[{"name":"s1","command":"/bin/s","args":[],"env":[]}]}`)
 	sub := receive(t, r.submits)
@@ -487,7 +487,7 @@ func TestACPHoldsForServers(t *testing.T) {
 
 // TestACPEndsWithItsClient: whatever waits ends with the stream.
 func TestACPEndsWithItsClient(t *testing.T) {
-	r := newACPRig(t, func(r *acpRig, _ *acpOptions) { r.ready = make(chan struct{}) })
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.ready = make(chan struct{}) })
 	r.hello(`{}`)
 	r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
 	began := time.Now()

@@ -122,26 +122,13 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 	case "account":
 		method = "account/read"
 	case "models":
-		method = "model/list"
+		return a.pages(ctx, what, "model/list", a.o.CallLimit)
+	case "mcp": // Codex starts the servers to ask them
+		return a.pages(ctx, what, "mcpServerStatus/list", a.o.OpenLimit)
 	default:
 		return nil, fmt.Errorf("app-server has no catalog %q", what)
 	}
-	res, err := a.ask(ctx, method, params, a.o.CallLimit)
-	switch {
-	case err == nil:
-		return res, nil
-	case err != ctx.Err():
-		err = callError(err)
-	}
-	return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
-}
-
-func (a *appServer) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
-	return nil, errors.New("to be written")
-}
-
-func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
-	return errors.New("to be written")
+	return a.read(ctx, what, method, params, a.o.CallLimit)
 }
 
 // open starts or resumes a thread. A pending open whose child dies hears
@@ -177,7 +164,11 @@ func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err er
 		path: stringField(res, "thread", "path"), resumed: spec.Thread != "", raw: withoutTurns(res)}
 	ready := func() {
 		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
-		a.wood.open(t)
+		for early := a.wood.open(t); len(early) > 0; early = a.wood.open(t) {
+			for _, e := range early {
+				t.put(e)
+			}
+		}
 		for _, it := range held {
 			if it.req != nil {
 				a.request(it.req)
@@ -270,7 +261,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 // answered: then it is interrupted, and never sent again. When the child dies
 // it hears evGone and nothing about the op.
 func (a *appServer) turn(op opID, thread string, c command) {
-	t, busy := a.wood.begin(thread, op)
+	t, busy := a.wood.begin(thread, op, c.action)
 	if t == nil {
 		a.log.Debug("turn for a thread that is not open", "thread", thread)
 		return
@@ -280,27 +271,37 @@ func (a *appServer) turn(op opID, thread string, c command) {
 			Message: fmt.Sprintf("thread %s still runs turn %s: interrupt it and wait for its end", thread, busy)}})
 		return
 	}
-	a.peer.call("turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) {
-		if err == errPeerGone {
-			return // evGone follows
+	if c.action != actPrompt {
+		a.act(t, op, thread, c)
+		return
+	}
+	a.peer.call("turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+}
+
+// began takes the answer that names the turn.
+func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, err error) {
+	if err == errPeerGone {
+		return // evGone follows
+	}
+	turn := stringField(res, "turn", "id")
+	outcome := event{kind: evStarted, op: op, thread: thread, turn: turn, must: true}
+	if err != nil || turn == "" {
+		outcome.kind = evRefused
+		outcome.unknown = err == errCallTimeout || err == nil
+		if outcome.err = (&backendError{Message: "Codex started a turn and gave no id"}); err != nil {
+			outcome.err = callError(err)
 		}
-		turn := stringField(res, "turn", "id")
-		outcome := event{kind: evStarted, op: op, thread: thread, turn: turn, must: true}
-		if err != nil || turn == "" {
-			outcome.kind = evRefused
-			outcome.unknown = err == errCallTimeout || err == nil
-			if outcome.err = (&backendError{Message: "Codex started a turn and gave no id"}); err != nil {
-				outcome.err = callError(err)
-			}
-		}
-		events, stopped := a.wood.began(t, turn, outcome)
-		for _, e := range events {
-			t.put(e)
-		}
-		if stopped && a.info().atLeast(148) || outcome.unknown { // 0.104 keeps the order of start and interrupt
-			a.interrupt(0, thread, turn)
-		}
-	})
+	}
+	events, stopped := a.wood.began(t, turn, outcome)
+	if events == nil {
+		return // a compaction that had begun before anybody answered
+	}
+	for _, e := range events {
+		t.put(e)
+	}
+	if stopped && a.info().atLeast(148) || outcome.unknown { // 0.104 keeps the order of start and interrupt
+		a.interrupt(0, thread, turn)
+	}
 }
 
 // interrupt stops what runs in the tree, and the shells it left running:
@@ -394,7 +395,11 @@ func (a *appServer) handle(m *message) {
 		return
 	}
 	if strings.HasPrefix(m.method, "codex/event/") {
-		return // 0.104's second voice; what matters comes in the first too
+		a.oldServerStatus(m) // 0.104's second voice; all else that matters comes in the first too
+		return
+	}
+	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
+		a.o.OnAccount(m.method, m.params)
 	}
 	a.route(a.last.event(m.method, m.params))
 }

@@ -230,7 +230,7 @@ func TestAppEventsBeforeOpened(t *testing.T) {
 		p.say(`{"method":"mcpServer/startupStatus/updated","params":{"threadId":"t1","name":"atm","status":"starting"}}`)
 		time.Sleep(20 * time.Second)
 		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, m.id)
-		want(t, h.take(), "opened op=1 thread=t1 model=m resumed=false\nraw thread=t1 method=mcpServer/startupStatus/updated")
+		want(t, h.take(), "opened op=1 thread=t1 model=m resumed=false\nserver thread=t1 item=atm status=starting method=mcpServer/startupStatus/updated")
 	})
 }
 

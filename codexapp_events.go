@@ -99,6 +99,8 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 	case "model/rerouted":
 		e.kind = evNotice
 		e.text = "Codex answers with model " + stringField(params, "toModel") + " instead of " + stringField(params, "fromModel")
+	case mServerStatus:
+		e.serverStatus()
 	case "turn/started":
 		e.turn = stringField(a.turnBody, "id")
 	case "turn/completed":
@@ -173,7 +175,7 @@ func appItem(raw json.RawMessage) *itemBody {
 			b.files = fileChanges(val)
 		case "server", "namespace":
 			b.server, _ = rawString(val)
-		case "tool":
+		case "tool", "name": // the latter of a functionCallOutput
 			b.tool, _ = rawString(val)
 		case "content", "summary": // user message: parts with text; reasoning: plain strings
 			eachElement(val, func(part json.RawMessage) {
@@ -184,6 +186,10 @@ func appItem(raw json.RawMessage) *itemBody {
 				}
 			})
 		}
+		b.callField(string(f.key), json.RawMessage(f.val))
+	}
+	if b.kind == "collabAgentToolCall" {
+		b.arguments = collabArguments(raw)
 	}
 	b.text = strings.Join(texts, "\n")
 	return b
@@ -201,19 +207,6 @@ func fileChanges(changes json.RawMessage) []fileChange {
 		out = append(out, f)
 	})
 	return out
-}
-
-// idleOf tells from an opened thread whether a turn runs in it: the status
-// from 0.148, the last turn before.
-func idleOf(thread json.RawMessage) (turn string, idle bool) {
-	idle = stringField(thread, "status", "type") != "active"
-	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {
-		turn = ""
-		if stringField(tn, "status") == "inProgress" {
-			turn = stringField(tn, "id")
-		}
-	})
-	return turn, idle && turn == ""
 }
 
 // subthreadsOf are the threads that an item says its thread has to do with.
@@ -346,7 +339,7 @@ func callError(err error) *backendError {
 		return &backendError{Message: err.Error()}
 	}
 	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re)}
-	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") ||
+	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") || strings.Contains(re.Message, "thread not loaded") ||
 		strings.Contains(re.Message, "invalid thread id") || strings.Contains(re.Message, "invalid session id")
 	e.Held = strings.Contains(re.Message, "already has an active writer")
 	return withLogin(e)

@@ -71,7 +71,7 @@ func (f *forest) plant(t *tree, id string) (old *tree, held []strayItem) {
 	t.root, t.threads = id, map[string]*appThread{}
 	f.trees[id] = t
 	f.growLocked(t, id)
-	return old, f.strays.take(id)
+	return old, t.keepEarly(f.strays.take(id))
 }
 
 func (f *forest) growLocked(t *tree, id string) *appThread {
@@ -103,11 +103,14 @@ func (f *forest) fell(root string) (t *tree, ids []string) {
 	return t, ids
 }
 
-// open marks the tree as opened: from here its events are delivered.
-func (f *forest) open(t *tree) {
+// open marks the tree as opened: from here its events are delivered. Those that
+// it returns come first; then it is to be called again.
+func (f *forest) open(t *tree) (early []event) {
 	f.mu.Lock()
-	t.opened = true
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	early, t.early = t.early, nil
+	t.opened = len(early) == 0
+	return early
 }
 
 // end empties the forest: every tree gets its evGone from the caller.
@@ -147,7 +150,11 @@ func (f *forest) owner(thread string) *tree {
 }
 
 func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turnRef) {
-	f.trackLocked(th, e)
+	run := e.turn // the id by which Codex knows what runs
+	if th != nil && th.isRoot() && th.tree.act != actPrompt {
+		out, e, run = f.actionLocked(th.tree, e)
+	}
+	f.trackLocked(th, e, run)
 	if th == nil {
 		if e.method == "thread/started" {
 			// 0.148 and later may name a subagent's parent right there.
@@ -166,7 +173,7 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		th.named(e.raw)
 	case e.method == "turn/started":
 		if t.stop && !(th.isRoot() && t.call != nil) {
-			stop = append(stop, turnRef{e.thread, e.turn})
+			stop = append(stop, turnRef{e.thread, run})
 		}
 	case e.kind == evEnded:
 		th.files = nil
@@ -181,6 +188,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	}
 	if t.opened {
 		out = append(out, delivery{t: t, th: th, e: e})
+	} else if e.kind == evServer {
+		t.early = append(t.early, e)
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
 		for _, id := range subthreadsOf(e.raw) {
@@ -195,11 +204,11 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 }
 
 // trackLocked notes which turn runs in a thread, be it anybody's.
-func (f *forest) trackLocked(th *appThread, e event) {
+func (f *forest) trackLocked(th *appThread, e event, run string) {
 	switch {
 	case e.method == "turn/started":
-		f.runs[e.thread] = e.turn
-	case e.method == "turn/completed" && f.runs[e.thread] == e.turn:
+		f.runs[e.thread] = run
+	case e.method == "turn/completed" && f.runs[e.thread] == run:
 		delete(f.runs, e.thread)
 	case e.kind == evItem && e.phase == "started" && e.turn != "" && f.runs[e.thread] == "" && (th == nil || !th.isRoot()):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
@@ -294,7 +303,7 @@ func (f *forest) subagentOf(th *appThread) *subagentRef {
 // begin registers a turn/start, before it is sent. busy is the turn that
 // still runs there: Codex would steer it (0.148 and later) or lose the new one
 // (0.104).
-func (f *forest) begin(root string, op opID) (t *tree, busy string) {
+func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if t = f.trees[root]; t == nil {
@@ -306,7 +315,7 @@ func (f *forest) begin(root string, op opID) (t *tree, busy string) {
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.lost = &turnCall{op: op}, false, false
+	t.call, t.stop, t.lost, t.acted = &turnCall{op: op}, false, false, acted{act: act}
 	return t, ""
 }
 
@@ -317,7 +326,7 @@ func (f *forest) began(t *tree, turn string, outcome event) (out []event, stop b
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := t.call
-	if c == nil {
+	if c == nil || c.op != outcome.op {
 		return nil, false
 	}
 	t.call = nil

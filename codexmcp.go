@@ -231,10 +231,15 @@ func (m *mcpServer) turn(op opID, thread string, c command) {
 		refuse(th.spent)
 		return
 	}
-	name, args := "codex-reply", map[string]any{"prompt": c.prompt, "threadId": th.id}
+	prompt, why := mcpPrompt(c)
+	if why != "" {
+		refuse(why)
+		return
+	}
+	name, args := "codex-reply", map[string]any{"prompt": prompt, "threadId": th.id}
 	if th.id == "" {
 		th.spec.Settings = c.settings
-		name, args = "codex", startArguments(m.schema, th.spec, c.prompt)
+		name, args = "codex", startArguments(m.schema, th.spec, prompt)
 	}
 	run := &mcpTurn{op: op, call: id}
 	run.timer = time.AfterFunc(m.o.StartLimit, func() { m.late(th, run) })

@@ -112,6 +112,14 @@ func mcpAct(typ string, msg json.RawMessage) *itemBody {
 		if raw := rawField(msg, "exit_code"); rawKind(raw) == '0' && json.Unmarshal(raw, &n) == nil {
 			b.exitCode = &n
 		}
+		b.output = stringField(msg, "aggregated_output")
+		eachElement(rawField(msg, "parsed_cmd"), func(c json.RawMessage) {
+			kind := stringField(c, "type")
+			if kind == "list_files" {
+				kind = "listFiles" // app-server's word
+			}
+			b.actions = append(b.actions, commandAction{kind: kind, path: stringField(c, "path"), query: stringField(c, "query"), command: stringField(c, "cmd")})
+		})
 	case "patch_apply_begin", "patch_apply_end":
 		b.kind, b.files = "fileChange", mcpChanges(rawField(msg, "changes"))
 		if string(rawField(msg, "success")) == "false" && b.status != "declined" { // 0.104 has no status
@@ -119,8 +127,11 @@ func mcpAct(typ string, msg json.RawMessage) *itemBody {
 		}
 	case "mcp_tool_call_begin", "mcp_tool_call_end":
 		b.kind, b.server, b.tool = "mcpToolCall", stringField(msg, "invocation", "server"), stringField(msg, "invocation", "tool")
+		b.arguments = rawField(msg, "invocation", "arguments")
+		b.result, b.failure = rawField(msg, "result", "Ok"), stringField(msg, "result", "Err")
 	default:
 		b.kind, b.text = "webSearch", stringField(msg, "query")
+		b.query = b.text
 	}
 	return b
 }

@@ -42,6 +42,25 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 	return s
 }
 
+// mcpPrompt is all of a command that the tools can take: text. why says what
+// they can't.
+func mcpPrompt(c command) (prompt, why string) {
+	if c.action != actPrompt {
+		return "", "codex mcp-server can neither compact a thread nor review changes; use a Codex with app-server for that"
+	}
+	prompt = c.prompt
+	for _, p := range c.parts {
+		if p.kind != "text" {
+			return "", "codex mcp-server takes text only, and the prompt has an image; use a Codex with app-server for that"
+		}
+		if prompt != "" {
+			prompt += "\n"
+		}
+		prompt += p.text
+	}
+	return prompt, ""
+}
+
 // startArguments are those of the codex tool: a new thread with its first turn.
 func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any {
 	set := spec.Settings
