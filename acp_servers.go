@@ -7,7 +7,6 @@ package main
 // never write them anywhere, nor set what lets their tools run unasked.
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,8 +25,6 @@ const (
 	// (0.169) waits one second for them, and a tool that comes later is missing
 	// from the turn.
 	serversWait = 10 * time.Second
-	// configWait is how long the names of the user's own servers are waited for.
-	configWait = 20 * time.Second
 )
 
 // readServers makes Codex's mcp_servers of a client's mcpServers. taken are the
@@ -166,7 +163,10 @@ func codexServerName(own string, used map[string]bool) string {
 		}
 	}
 	name := clipBytes(b.String(), 60)
-	if strings.Trim(name, "_") == "" {
+	if name != own {
+		name = strings.TrimRight(name, "_")
+	}
+	if name == "" {
 		name = "server"
 	}
 	free := name
@@ -174,24 +174,6 @@ func codexServerName(own string, used map[string]bool) string {
 		free = fmt.Sprintf("%s-%d", name, n)
 	}
 	return free
-}
-
-// userServers are the names of the MCP servers in the user's own Codex
-// configuration as seen from dir, switched off or not: Codex would mix two
-// entries of one name. It waits for the child. nil where it can't be read.
-func (f *acpFront) userServers(ctx context.Context, dir string) []string {
-	ctx, stop := context.WithTimeout(ctx, configWait)
-	defer stop()
-	raw, e := f.catalog(ctx, "config", dir)
-	if e != nil {
-		return nil
-	}
-	var names []string
-	_ = eachField(rawField(raw, "config", "mcp_servers"), func(name string, _ json.RawMessage) bool {
-		names = append(names, name)
-		return true
-	})
-	return names
 }
 
 // acpServer is how one server is.
