@@ -7,6 +7,7 @@ package main
 // that nobody knows, must reach the model as it was written.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -125,7 +126,7 @@ func (s *acpSession) statusText() string {
 	b.WriteString("**Status**\n\n")
 	line("Agent", "`%s`", s.agentID)
 	if me.Identity != "" {
-		line("Identity", "`%s` in team `%s`", me.Identity, firstWord(me.Team, v.Team))
+		line("Identity", "`%s` in team `%s`", me.Identity, cmp.Or(me.Team, v.Team))
 	}
 	if set := s.settingsNow(); set != nil {
 		for _, o := range configOptions(set, s.f.modelList(0)) {
@@ -140,7 +141,7 @@ func (s *acpSession) statusText() string {
 			line("Note", "%s", note)
 		}
 	}
-	line("Directory", "`%s`", firstWord(me.Cwd, s.cwd))
+	line("Directory", "`%s`", cmp.Or(me.Cwd, s.cwd))
 	line("Codex", "%s", codexText(&v))
 	s.opts.mu.Lock()
 	u := s.opts.usage
@@ -150,9 +151,9 @@ func (s *acpSession) statusText() string {
 	}
 	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), count(me.Turns, "turn"))
 	if me.PendingMail != nil {
-		line("Mail", "%s unread; auto-mail %s", count(*me.PendingMail, "message"), firstWord(me.AutoMail, "off"))
+		line("Mail", "%s unread; auto-mail %s", count(*me.PendingMail, "message"), cmp.Or(me.AutoMail, "off"))
 	} else {
-		line("Mail", "none: there is no team directory for `%s`", firstWord(me.Team, v.Team))
+		line("Mail", "none: there is no team directory for `%s`", cmp.Or(me.Team, v.Team))
 	}
 	return b.String()
 }
@@ -237,7 +238,7 @@ func (s acpServer) words() string {
 	case "":
 		return "not started yet"
 	case "failed", "cancelled":
-		return s.status + ": " + clip(firstWord(s.why, "Codex gave no reason"), 500)
+		return s.status + ": " + clip(cmp.Or(s.why, "Codex gave no reason"), 500)
 	}
 	return s.status
 }

@@ -7,6 +7,7 @@ package main
 // who says so; without it everything works with the model that is.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -39,7 +40,7 @@ type acpEffort struct {
 	Description string `json:"description"`
 }
 
-func (m *acpModel) word() string { return firstWord(m.Model, m.ID) }
+func (m *acpModel) word() string { return cmp.Or(m.Model, m.ID) }
 
 // takes reports whether the model has a thought level.
 func (m *acpModel) takes(effort string) bool {

@@ -8,6 +8,7 @@ package main
 // doesn't offer.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -122,7 +123,7 @@ func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	}
 	for i := range models {
 		if m := &models[i]; !m.Hidden || m.word() == model.Current {
-			model.Options = append(model.Options, optionValue{m.word(), firstWord(m.Name, m.word()), m.Description})
+			model.Options = append(model.Options, optionValue{m.word(), cmp.Or(m.Name, m.word()), m.Description})
 		}
 	}
 	if model.Current == "" {
@@ -135,7 +136,7 @@ func configOptions(set *sessionSettings, models []acpModel) []configOption {
 
 	effort := configOption{ID: optionEffort, Name: "Thought level", Text: "How long the model thinks", Category: optionEffort, Type: "select", Current: set.Effort}
 	if is != nil {
-		effort.Current = firstWord(set.Effort, is.DefaultEffort)
+		effort.Current = cmp.Or(set.Effort, is.DefaultEffort)
 		for _, e := range is.Efforts {
 			effort.Options = append(effort.Options, optionValue{e.Effort, effortName(e.Effort), e.Description})
 		}

@@ -5,6 +5,7 @@ package main
 // the wire.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,7 +103,7 @@ func TestACPOptionChange(t *testing.T) {
 		{"thought_level", "xhigh", "", `- "xhigh" - -`},
 	} {
 		was := set
-		was.Effort = firstWord(tt.effort, was.Effort)
+		was.Effort = cmp.Or(tt.effort, was.Effort)
 		c, e := optionChange(&was, models, tt.id, tt.value)
 		if got := strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " "); e != nil || got != tt.want {
 			t.Errorf("%s %s: %s, %v; want %s", tt.id, tt.value, got, e, tt.want)
@@ -148,7 +149,7 @@ func (h *tuned) options(o *acpOptions) {
 			base string
 		}{{change.Model, &h.set.Model, ""}, {change.Effort, &h.set.Effort, ""}, {change.Sandbox, &h.set.Sandbox, h.set.BaseSandbox}, {change.Approval, &h.set.Approval, h.set.BaseApproval}} {
 			if f.from != nil {
-				*f.into = firstWord(*f.from, f.base)
+				*f.into = cmp.Or(*f.from, f.base)
 			}
 		}
 		set := h.set

@@ -7,6 +7,7 @@ package main
 // never write them anywhere, nor set what lets their tools run unasked.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -300,7 +301,7 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	case status != "failed" && status != "cancelled" || !slices.Contains(t.names, name):
 		return false
 	}
-	text := clipChars(firstWord(why, "Codex gave no reason"), 2000)
+	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
 	if before, has := t.told[name]; has && before == text {
 		return false // the thread was opened again
 	}
@@ -309,7 +310,7 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	if status == "cancelled" {
 		word = "was cancelled as it started"
 	}
-	t.addLocked(fmt.Sprintf("MCP server %q %s", firstWord(t.renamed[name], name), word), "failed", text)
+	t.addLocked(fmt.Sprintf("MCP server %q %s", cmp.Or(t.renamed[name], name), word), "failed", text)
 	return true
 }
 

@@ -4,6 +4,7 @@ package main
 // their names, and what the user sees of one that fails.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -184,7 +185,7 @@ func TestACPServerFails(t *testing.T) {
 				ids = append(ids, id)
 				title[id] = stringField(u, "title")
 			}
-			status[id] = firstWord(stringField(u, "status"), status[id])
+			status[id] = cmp.Or(stringField(u, "status"), status[id])
 		}
 		for _, id := range ids {
 			all = append(all, title[id]+" "+status[id])
