@@ -177,8 +177,8 @@ func codexServerName(own string, used map[string]bool) string {
 	return free
 }
 
-// acpServer is how one server is.
-type acpServer struct {
+// serverNow is how one server is.
+type serverNow struct {
 	status string // as evServer tells it, "" before
 	why    string
 }
@@ -192,7 +192,7 @@ type acpServerState struct {
 	mu      sync.Mutex // guards the fields below
 	names   []string   // the client's, as Codex has them
 	renamed map[string]string
-	now     map[string]acpServer // all that Codex told of
+	now     map[string]serverNow // all that Codex told of
 	until   time.Time            // a prompt is held so long at most; zero: nothing starts
 	told    map[string]string    // why it failed, as the client was told
 	waiting []extraCall
@@ -204,7 +204,7 @@ type acpServerState struct {
 func (t *acpServerState) set(names []string, renamed map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]acpServer{}, map[string]string{}, time.Time{}
+	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]serverNow{}, map[string]string{}, time.Time{}
 	if len(names) > 0 {
 		t.until = time.Now().Add(serversWait)
 	}
@@ -288,9 +288,9 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
-		t.now, t.told = map[string]acpServer{}, map[string]string{}
+		t.now, t.told = map[string]serverNow{}, map[string]string{}
 	}
-	t.now[name] = acpServer{status, why}
+	t.now[name] = serverNow{status, why}
 	if status == "starting" && slices.Contains(t.names, name) {
 		t.until = time.Now().Add(serversWait)
 	}
@@ -319,11 +319,11 @@ func (t *acpServerState) heard(name, status, why string) bool {
 func (t *acpServerState) gone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.until = map[string]acpServer{}, time.Time{}
+	t.now, t.until = map[string]serverNow{}, time.Time{}
 }
 
 // list are the client's servers and what is known of the others, for /mcp.
-func (t *acpServerState) list() (own []string, renamed map[string]string, now map[string]acpServer) {
+func (t *acpServerState) list() (own []string, renamed map[string]string, now map[string]serverNow) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.names, t.renamed, maps.Clone(t.now)
