@@ -40,7 +40,7 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
 	r.ends = func(turn string) (interruptResult, *rpcError) {
 		return interruptResult{Interrupted: true, TurnID: turn}, nil
 	}
-	o := acpOptions{R: inR, W: outW,
+	o := acpOptions{R: inR, W: outW, Env: func(string) string { return "" },
 		decide: func(ask, by string, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}
 			return true
