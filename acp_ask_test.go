@@ -25,6 +25,7 @@ type askRig struct {
 	out chan json.RawMessage // closed at the end of stdout
 	ids int
 
+	schema     *jsonSchema // nil where it isn't at hand
 	decides    chan decided
 	interrupts chan string // the turn each is for
 	// ends is what interrupt answers; set before it is used.
@@ -36,7 +37,7 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	r := &askRig{t: t, in: inW, out: make(chan json.RawMessage, 1000), decides: make(chan decided, 100), interrupts: make(chan string, 100)}
+	r := &askRig{t: t, schema: acpSchema(t), in: inW, out: make(chan json.RawMessage, 1000), decides: make(chan decided, 100), interrupts: make(chan string, 100)}
 	r.ends = func(turn string) (interruptResult, *rpcError) {
 		return interruptResult{Interrupted: true, TurnID: turn}, nil
 	}
@@ -114,11 +115,30 @@ func (r *askRig) next() json.RawMessage {
 		if !ok {
 			r.t.Fatal("the front's output ended")
 		}
+		if method := stringField(rec, "method"); r.schema != nil && method != "" && method != "$/cancel_request" {
+			r.valid(r.schema.byMethod(method, "Notification", "Request"), rawField(rec, "params"))
+		}
 		return rec
 	case <-time.After(limit):
 		r.t.Fatal("the front says nothing")
 	}
 	return nil
+}
+
+// valid holds what the front sends against the protocol's schema.
+func (r *askRig) valid(def string, raw json.RawMessage) {
+	r.t.Helper()
+	if r.schema == nil {
+		return
+	}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		r.t.Errorf("%s: %v", raw, err)
+		return
+	}
+	for _, problem := range r.schema.problems(def, v) {
+		r.t.Errorf("%s is no %s: %s", raw, def, problem)
+	}
 }
 
 // until reads up to the first record that is wanted, and returns it with those
@@ -140,7 +160,11 @@ func (r *askRig) call(method, params string) (answer json.RawMessage, before []j
 	r.ids++
 	id := fmt.Sprintf(`"c%d"`, r.ids)
 	r.write(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
-	return r.until(func(rec json.RawMessage) bool { return string(rawField(rec, "id")) == id })
+	answer, before = r.until(func(rec json.RawMessage) bool { return string(rawField(rec, "id")) == id })
+	if result := rawField(answer, "result"); result != nil && r.schema != nil {
+		r.valid(r.schema.byMethod(method, "Response"), result)
+	}
+	return answer, before
 }
 
 // quiet proves that nothing more is decided, stopped or said.

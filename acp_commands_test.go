@@ -161,10 +161,10 @@ func TestACPMCPList(t *testing.T) {
 		}
 	}
 
-	r.f.catalog = func(context.Context, string, string) (json.RawMessage, *rpcError) {
-		return nil, &rpcError{Code: codeInternal, Message: "Codex is gone"}
-	}
-	if got := r.s.mcpText(context.Background()); !strings.Contains(got, "`files`: ready") || !strings.Contains(got, "could not be listed: Codex is gone") {
+	r = newAskRig(t, `{}`, nil) // whose hub has no catalog
+	r.s.servers.set([]string{"files"}, nil)
+	r.s.observe(agentRef{}, &event{kind: evServer, item: "files", status: "ready"})
+	if got := r.s.mcpText(context.Background()); !strings.Contains(got, "`files`: ready") || !strings.Contains(got, "could not be listed: no catalog here") {
 		t.Errorf("without Codex:\n%s", got)
 	}
 }
