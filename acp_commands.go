@@ -233,7 +233,7 @@ func (s *acpSession) mcpText(ctx context.Context) string {
 }
 
 // words tells how a server is.
-func (s serverNow) words() string {
+func (s acpServer) words() string {
 	switch s.status {
 	case "":
 		return "not started yet"
@@ -245,7 +245,7 @@ func (s serverNow) words() string {
 
 // listedServer tells one of mcpServerStatus/list: what the thread saw of it
 // first, then what Codex says now.
-func listedServer(raw json.RawMessage, is serverNow) string {
+func listedServer(raw json.RawMessage, is acpServer) string {
 	var parts []string
 	failure := stringField(raw, "toolsError") // 0.169
 	switch {

@@ -156,20 +156,6 @@ func (s *acpSession) awaitServers() {
 	})
 }
 
-// userServers are the names of the MCP servers in the user's own configuration.
-func (f *acpFront) userServers(ctx context.Context, cwd string) []string {
-	raw, e := f.catalog(ctx, "config", cwd)
-	if e != nil {
-		f.Log.Warn("the user's MCP servers could not be read", "err", e)
-	}
-	var names []string
-	_ = eachField(rawField(raw, "config", "mcp_servers"), func(name string, _ json.RawMessage) bool {
-		names = append(names, name)
-		return true
-	})
-	return names
-}
-
 // reopenSession answers session/load and session/resume. From here on prompts
 // for it wait until it is answered; what runs of it on this connection ends
 // first.

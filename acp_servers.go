@@ -8,6 +8,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,6 +27,8 @@ const (
 	// (0.169) waits one second for them, and a tool that comes later is missing
 	// from the turn.
 	serversWait = 10 * time.Second
+	// configWait is how long the names of the user's own servers are waited for.
+	configWait = 20 * time.Second
 )
 
 // readServers makes Codex's mcp_servers of a client's mcpServers. taken are the
@@ -177,8 +180,27 @@ func codexServerName(own string, used map[string]bool) string {
 	return free
 }
 
-// serverNow is how one server is.
-type serverNow struct {
+// userServers are the names of the MCP servers in the user's own Codex
+// configuration as seen from dir, switched off or not: Codex would mix two
+// entries of one name. It waits for the child. nil where it can't be read.
+func (f *acpFront) userServers(ctx context.Context, dir string) []string {
+	ctx, stop := context.WithTimeout(ctx, configWait)
+	defer stop()
+	raw, e := f.catalog(ctx, "config", dir)
+	if e != nil {
+		f.Log.Warn("the user's MCP servers could not be read", "err", e)
+		return nil
+	}
+	var names []string
+	_ = eachField(rawField(raw, "config", "mcp_servers"), func(name string, _ json.RawMessage) bool {
+		names = append(names, name)
+		return true
+	})
+	return names
+}
+
+// acpServer is how one server is.
+type acpServer struct {
 	status string // as evServer tells it, "" before
 	why    string
 }
@@ -192,7 +214,7 @@ type acpServerState struct {
 	mu      sync.Mutex // guards the fields below
 	names   []string   // the client's, as Codex has them
 	renamed map[string]string
-	now     map[string]serverNow // all that Codex told of
+	now     map[string]acpServer // all that Codex told of
 	until   time.Time            // a prompt is held so long at most; zero: nothing starts
 	told    map[string]string    // why it failed, as the client was told
 	waiting []extraCall
@@ -204,7 +226,7 @@ type acpServerState struct {
 func (t *acpServerState) set(names []string, renamed map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]serverNow{}, map[string]string{}, time.Time{}
+	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]acpServer{}, map[string]string{}, time.Time{}
 	if len(names) > 0 {
 		t.until = time.Now().Add(serversWait)
 	}
@@ -288,9 +310,9 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
-		t.now, t.told = map[string]serverNow{}, map[string]string{}
+		t.now, t.told = map[string]acpServer{}, map[string]string{}
 	}
-	t.now[name] = serverNow{status, why}
+	t.now[name] = acpServer{status, why}
 	if status == "starting" && slices.Contains(t.names, name) {
 		t.until = time.Now().Add(serversWait)
 	}
@@ -319,11 +341,11 @@ func (t *acpServerState) heard(name, status, why string) bool {
 func (t *acpServerState) gone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.until = map[string]serverNow{}, time.Time{}
+	t.now, t.until = map[string]acpServer{}, time.Time{}
 }
 
 // list are the client's servers and what is known of the others, for /mcp.
-func (t *acpServerState) list() (own []string, renamed map[string]string, now map[string]serverNow) {
+func (t *acpServerState) list() (own []string, renamed map[string]string, now map[string]acpServer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.names, t.renamed, maps.Clone(t.now)

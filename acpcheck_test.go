@@ -52,11 +52,11 @@ type acpReview struct {
 	answered map[string]bool
 	prompts  map[string]string // session of an open session/prompt, by id
 	loads    map[string]string // session of an open session/load
-	sessions map[string]*acpSeen
+	sessions map[string]*acpTalk
 }
 
-// acpSeen is what was seen of one session.
-type acpSeen struct {
+// acpTalk is what was seen of one session.
+type acpTalk struct {
 	prompts, loads int
 	mail           bool              // a turn that mail began runs
 	calls          map[string]string // status by toolCallId
@@ -68,7 +68,7 @@ type acpSeen struct {
 // acpProblems tells what is wrong with a dialogue.
 func acpProblems(schema *jsonSchema, log []acpEntry) []string {
 	r := &acpReview{schema: schema, methods: map[string]string{}, answered: map[string]bool{}, prompts: map[string]string{},
-		loads: map[string]string{}, sessions: map[string]*acpSeen{}}
+		loads: map[string]string{}, sessions: map[string]*acpTalk{}}
 	for i, e := range log {
 		m, ok := e.value.(map[string]any)
 		if !ok {
@@ -90,10 +90,10 @@ func (r *acpReview) bad(i int, format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf("record %d: ", i+1)+fmt.Sprintf(format, args...))
 }
 
-func (r *acpReview) session(id string) *acpSeen {
+func (r *acpReview) session(id string) *acpTalk {
 	s := r.sessions[id]
 	if s == nil {
-		s = &acpSeen{calls: map[string]string{}, past: map[string]bool{}, messages: map[string]bool{}, current: map[string]bool{}}
+		s = &acpTalk{calls: map[string]string{}, past: map[string]bool{}, messages: map[string]bool{}, current: map[string]bool{}}
 		r.sessions[id] = s
 	}
 	return s
@@ -208,13 +208,13 @@ func (r *acpReview) answer(i int, m map[string]any) {
 
 // queuedOnly reports the answer to a prompt whose turn can't have begun: it was
 // cancelled while another one runs.
-func (s *acpSeen) queuedOnly(m map[string]any) bool {
+func (s *acpTalk) queuedOnly(m map[string]any) bool {
 	result, _ := m["result"].(map[string]any)
 	return s.prompts > 0 && result["stopReason"] == "cancelled"
 }
 
 // closed ends a turn: whatever it opened must be final.
-func (s *acpSeen) closed(open func(id string)) {
+func (s *acpTalk) closed(open func(id string)) {
 	for id, status := range s.calls {
 		if status != "completed" && status != "failed" {
 			open(id)
@@ -279,7 +279,7 @@ func (r *acpReview) notification(i int, method string, params any) {
 }
 
 // status takes the next status of a call: they only go forward.
-func (r *acpReview) status(i int, s *acpSeen, call string, next any) {
+func (r *acpReview) status(i int, s *acpTalk, call string, next any) {
 	order := []string{"pending", "in_progress", "completed", "failed"}
 	was := s.calls[call]
 	final := was == "completed" || was == "failed"

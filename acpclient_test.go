@@ -150,29 +150,29 @@ func spoken(updates []acpUpdate) string {
 	return b.String()
 }
 
-// acpTool is a tool call as its updates made it.
-type acpTool struct {
+// acpCallSeen is a tool call as its updates made it.
+type acpCallSeen struct {
 	acpUpdate
 	path []string // of statuses
 }
 
 // shown is the text that any client shows of the call.
-func (c *acpTool) shown() string {
+func (c *acpCallSeen) shown() string {
 	var b strings.Builder
 	eachElement(c.Content, func(block json.RawMessage) { b.WriteString(stringField(block, "content", "text")) })
 	return b.String()
 }
 
 // tools are the calls in updates, in the order they were announced.
-func toolsIn(updates []acpUpdate) (out []*acpTool) {
-	byID := map[string]*acpTool{}
+func toolsIn(updates []acpUpdate) (out []*acpCallSeen) {
+	byID := map[string]*acpCallSeen{}
 	for _, u := range updates {
 		if u.Kind != "tool_call" && u.Kind != "tool_call_update" {
 			continue
 		}
 		c := byID[u.ToolCallID]
 		if c == nil {
-			c = &acpTool{acpUpdate: u}
+			c = &acpCallSeen{acpUpdate: u}
 			byID[u.ToolCallID] = c
 			out = append(out, c)
 		} else {

@@ -25,17 +25,17 @@ func TestCodexACP(t *testing.T) {
 		run  func(*codexLab)
 	}{
 		{"a prompt is answered", acpSays},
-		{"an approved command shows its output", acpApproved},
-		{"a rejected command does not end the turn", acpRejected},
-		{"rejecting and stopping ends it", acpStopped},
-		{"an edit shows its diff", acpEdit},
-		{"a cancel ends the running command", acpCancel},
-		{"a session is loaded after a restart", acpLoad},
+		{"an approved command shows its output", editorApproved},
+		{"a rejected command does not end the turn", editorRejected},
+		{"rejecting and stopping ends it", editorStopped},
+		{"an edit shows its diff", editorEdit},
+		{"a cancel ends the running command", editorCancel},
+		{"a session is loaded after a restart", editorLoad},
 		{"options reach the model", acpChooses},
-		{"a client's MCP server is called", acpServer},
-		{"a dead Codex is told and replaced", acpDeath},
-		{"the end of input leaves nothing behind", acpHangup},
-		{"a failed model is an error", acpFailure},
+		{"a client's MCP server is called", editorServer},
+		{"a dead Codex is told and replaced", editorDeath},
+		{"the end of input leaves nothing behind", editorHangup},
+		{"a failed model is an error", editorFailure},
 	}
 	for _, bin := range bins {
 		for _, rule := range rules {
@@ -78,7 +78,7 @@ func acpSays(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpApproved(l *codexLab) {
+func editorApproved(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	file := filepath.Join(l.home, "approved")
@@ -112,7 +112,7 @@ func acpApproved(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpRejected(l *codexLab) {
+func editorRejected(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	file := filepath.Join(l.home, "rejected")
@@ -132,7 +132,7 @@ func acpRejected(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpStopped(l *codexLab) {
+func editorStopped(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	for _, kind := range []string{"reject_always", ""} {
@@ -153,7 +153,7 @@ func acpStopped(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpEdit(l *codexLab) {
+func editorEdit(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	p.set(s.SessionID, "mode", "auto")
@@ -205,7 +205,7 @@ func (l *codexLab) runningSleep(p *acpPeer, session string) (call *pendingCall, 
 	return call, pid
 }
 
-func acpCancel(l *codexLab) {
+func editorCancel(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	call, pid := l.runningSleep(p, s.SessionID)
@@ -224,7 +224,7 @@ func acpCancel(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpLoad(l *codexLab) {
+func editorLoad(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s, unused := p.open(), p.open()
 	p.set(s.SessionID, "mode", "auto")
@@ -324,7 +324,7 @@ func acpChooses(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpServer(l *codexLab) {
+func editorServer(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	if err := os.MkdirAll(filepath.Join(l.home, "atm", ".claude", "teams", "crew", "inboxes"), 0o700); err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func acpServer(l *codexLab) {
 		}
 	}
 	p.ends(call, "end_turn")
-	var failed, done *acpTool
+	var failed, done *acpCallSeen
 	for _, c := range toolsIn(p.updates(s.SessionID)) {
 		if strings.Contains(c.Title, "broken") {
 			failed = c
@@ -357,7 +357,7 @@ func acpServer(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpDeath(l *codexLab) {
+func editorDeath(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	p.set(s.SessionID, "mode", "read-only")
@@ -389,7 +389,7 @@ func acpDeath(l *codexLab) {
 	l.finishACP(p)
 }
 
-func acpHangup(l *codexLab) {
+func editorHangup(l *codexLab) {
 	p := l.acp(map[string]any{})
 	s := p.open()
 	_, pid := l.runningSleep(p, s.SessionID)
@@ -419,7 +419,7 @@ func acpHangup(l *codexLab) {
 	l.configUnchanged()
 }
 
-func acpFailure(l *codexLab) {
+func editorFailure(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
 	s := p.open()
 	e := p.prompt(s.SessionID, "FAIL 400 request-broke").wait().Error

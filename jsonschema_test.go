@@ -75,6 +75,22 @@ func (s *jsonSchema) problems(name string, v any) []string {
 	return out
 }
 
+// schemaSays is what is wrong with a raw value, "" for nothing; without a schema
+// it need only be JSON in UTF-8.
+func schemaSays(s *jsonSchema, name string, raw []byte) string {
+	if !utf8.Valid(raw) {
+		return "no UTF-8"
+	}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return err.Error()
+	}
+	if s == nil {
+		return ""
+	}
+	return strings.Join(s.problems(name, v), "; ")
+}
+
 func unnamed(obj map[string]any, seen map[string]bool, at string) (out []string) {
 	for key := range obj {
 		if !seen[key] && !seen["*"] {

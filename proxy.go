@@ -23,10 +23,10 @@ const (
 	// answersFlush is how long answers that are ready may take to reach a
 	// client at the end.
 	answersFlush = time.Second
-	// acpFlush and acpGrace are the same for an editor: with the child's ladder,
-	// two steps of acpGrace, all of it stays within a second.
-	acpFlush = 100 * time.Millisecond
-	acpGrace = 300 * time.Millisecond
+	// acpFlush and acpLadder are the same for an editor: with the child's ladder,
+	// two steps of acpLadder, all of it stays within a second.
+	acpFlush  = 100 * time.Millisecond
+	acpLadder = 300 * time.Millisecond
 	// logBudget bytes of log lines may wait for a reader of stderr, and
 	// logFlush is how long the last ones may take.
 	logBudget = 1 << 20
@@ -168,7 +168,7 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
 		return 1
 	}
-	p.flush, p.grace = acpFlush, acpGrace
+	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
 	front = newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
 		Env: os.Getenv, Kept: cfg.persistThreads, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
