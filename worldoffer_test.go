@@ -75,7 +75,6 @@ func TestWorldOfferedMail(t *testing.T) {
 // that revives it; one whose auto-mail is off takes none.
 func TestWorldOfferedMailOfTheRevived(t *testing.T) {
 	inClientWorld(t, nil, func(w *clientWorld) {
-		t := w.t
 		born := w.taught("ON_MAIL SAY thanks\n")
 		w.end()
 		w.mail("ann", mailMessage{Text: "one"})
