@@ -5,6 +5,7 @@ package main
 // session's own goroutine changes it and gives it back.
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -44,7 +45,7 @@ type opening struct {
 // settings is what the next turn runs with, for who lets a person choose.
 func (p *opening) settings() sessionSettings {
 	t := &p.policy.Settings
-	return sessionSettings{Model: firstWord(t.Model, p.model), Effort: firstWord(t.Effort, p.effort), Sandbox: t.Sandbox, Approval: t.Approval,
+	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox, Approval: t.Approval,
 		BaseSandbox: p.base.Sandbox, BaseApproval: p.base.Approval, MaxSandbox: p.ceiling, Notes: p.policy.Notes}
 }
 

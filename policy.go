@@ -10,6 +10,7 @@ package main
 // touches the disk.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,8 +105,8 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 		pinned = in.FastModel // FR-12.5: pins of a call or a role stay
 	}
 	// FR-12.4: what only the user's Codex configuration says of model and effort is Codex's to apply.
-	out.Settings.Model = firstWord(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
-	out.Settings.Effort = firstWord(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
+	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
+	out.Settings.Effort = cmp.Or(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
 
 	var chosen statedPolicy // of sandbox and approval
 	for _, w := range []statedPolicy{
@@ -407,13 +408,4 @@ func expandHome(path, home string) string {
 		return path
 	}
 	return filepath.Join(home, path[1:])
-}
-
-func firstWord(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }

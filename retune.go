@@ -7,6 +7,7 @@ package main
 // ceilings: policy.go decides every choice as it decided the first one.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,10 +34,10 @@ func (o *opener) retune(p *opening) *rpcError {
 	if set.Model == "" && p.was.Model != "" || set.Effort == "" && p.was.Effort != "" {
 		model, effort := o.codexDefaults(p, set.Model)
 		if p.was.Model != "" {
-			set.Model = firstWord(set.Model, model)
+			set.Model = cmp.Or(set.Model, model)
 		}
 		if p.was.Effort != "" {
-			set.Effort = firstWord(set.Effort, effort)
+			set.Effort = cmp.Or(set.Effort, effort)
 		}
 		p.spec.Settings = *set
 	}
@@ -49,7 +50,7 @@ func (o *opener) codexDefaults(p *opening, model string) (string, string) {
 	user, _ := readUserConfig(p.user)
 	own, _ := user["model"].(string)
 	effort, _ := user["model_reasoning_effort"].(string)
-	model = firstWord(model, own)
+	model = cmp.Or(model, own)
 	if model != "" && effort != "" {
 		return model, effort
 	}
@@ -61,9 +62,9 @@ func (o *opener) codexDefaults(p *opening, model string) (string, string) {
 	}
 	eachElement(rawField(list, "data"), func(m json.RawMessage) {
 		if model == "" && string(rawField(m, "isDefault")) == "true" {
-			model = firstWord(stringField(m, "model"), stringField(m, "id"))
+			model = cmp.Or(stringField(m, "model"), stringField(m, "id"))
 		}
-		if effort == "" && model != "" && model == firstWord(stringField(m, "model"), stringField(m, "id")) {
+		if effort == "" && model != "" && model == cmp.Or(stringField(m, "model"), stringField(m, "id")) {
 			effort = stringField(m, "defaultReasoningEffort")
 		}
 	})
