@@ -6,6 +6,7 @@ package main
 // block that the schema doesn't know, nor JSON that a strict parser refuses.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -136,7 +137,7 @@ func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
 func acpImageBlock(address string) json.RawMessage {
 	if head, data, ok := strings.Cut(address, ";base64,"); ok && strings.HasPrefix(head, "data:") {
 		mime, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
-		return toJSON(map[string]string{"type": "image", "data": data, "mimeType": firstWord(mime, "image/png")})
+		return toJSON(map[string]string{"type": "image", "data": data, "mimeType": cmp.Or(mime, "image/png")})
 	}
 	return acpLinkBlock(address)
 }

@@ -7,6 +7,7 @@ package main
 // lost, told twice or overtaken.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -203,7 +204,7 @@ func (x *acpEncoder) reasoning(k acpKey, e *event) {
 			eachElement(rawField(item, "content"), add)
 		}
 		text := strings.Join(parts, "\n\n")
-		if text = firstWord(text, e.body.text); text != "" && x.thought {
+		if text = cmp.Or(text, e.body.text); text != "" && x.thought {
 			text = "\n\n" + text
 		}
 		x.say(thoughtChunk, x.callID(k), text)
@@ -235,7 +236,7 @@ func (x *acpEncoder) reviews(k acpKey, e *event) {
 	switch {
 	case x.closed.times[k] > 0 && !x.o.Replay:
 	case e.body.kind == "enteredReviewMode":
-		x.say(agentChunk, x.callID(k), "Reviewing "+firstWord(e.body.text, "changes")+".\n\n")
+		x.say(agentChunk, x.callID(k), "Reviewing "+cmp.Or(e.body.text, "changes")+".\n\n")
 		x.closed.add(k)
 	case e.phase == "completed":
 		x.review = e.body.text
@@ -335,7 +336,7 @@ func (x *acpEncoder) planText(now time.Time, text, status string) {
 // planItem takes a plan that is written: nothing of it is done yet.
 func (x *acpEncoder) planItem(e *event) {
 	if e.phase == "completed" {
-		x.planText(time.Now(), firstWord(cappedText(e.body.text), x.plan.text()), "pending")
+		x.planText(time.Now(), cmp.Or(cappedText(e.body.text), x.plan.text()), "pending")
 		x.plan = acpOutput{}
 	}
 }

@@ -6,6 +6,7 @@ package main
 // Codex didn't name, and never pass on a block that the schema doesn't know.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -27,9 +28,9 @@ type acpFace struct {
 	content           []json.RawMessage // stays beside what the call brings
 }
 
-// maxTitle is how many characters of a command stand in its title; all of it is
+// maxCallTitle is how many characters of a command stand in its title; all of it is
 // in the input, and a longer one in the content too.
-const maxTitle = 2000
+const maxCallTitle = 2000
 
 // face is the face of an item; false for what isn't shown as a tool call. raw is
 // the item as Codex told it. done: it has ended already.
@@ -48,9 +49,9 @@ func (x *acpEncoder) face(b *itemBody, raw json.RawMessage, done bool) (f acpFac
 			f.title = b.server + "." + b.tool
 		}
 	case "webSearch":
-		f = webFace(firstWord(b.query, b.text), rawField(raw, "action"))
+		f = webFace(cmp.Or(b.query, b.text), rawField(raw, "action"))
 	case "imageView":
-		file := x.absolute(firstWord(b.path, b.text), b.cwd)
+		file := x.absolute(cmp.Or(b.path, b.text), b.cwd)
 		f.title, f.name, f.kind = "View image "+x.short(file), "view_image", "read"
 		f.input = toJSON(map[string]string{"path": file})
 		if filepath.IsAbs(file) {
@@ -76,7 +77,7 @@ func (x *acpEncoder) face(b *itemBody, raw json.RawMessage, done bool) (f acpFac
 		}
 		f.title = plainWords(b.kind)
 	}
-	f.title = clipChars(visible(f.title), maxTitle)
+	f.title = clipChars(visible(f.title), maxCallTitle)
 	if f.title == "" {
 		f.title = plainWords(b.kind)
 	}
@@ -85,7 +86,7 @@ func (x *acpEncoder) face(b *itemBody, raw json.RawMessage, done bool) (f acpFac
 
 func (x *acpEncoder) commandFace(line, cwd string, actions []commandAction) acpFace {
 	f := acpFace{title: shownCommand(line), name: "shell", kind: acpCommandKind(actions)}
-	if len(f.title) > maxTitle {
+	if len(f.title) > maxCallTitle {
 		f.content = []json.RawMessage{callText(fenced(cappedText(visible(f.title))))}
 	}
 	for _, a := range actions {
@@ -237,14 +238,14 @@ func webFace(query string, action json.RawMessage) acpFace {
 	address := stringField(action, "url")
 	switch stringField(action, "type") {
 	case "openPage", "open_page":
-		f.title, f.kind = "Open "+firstWord(address, query), "fetch"
+		f.title, f.kind = "Open "+cmp.Or(address, query), "fetch"
 	case "findInPage", "find_in_page":
-		f.title = "Find " + firstWord(stringField(action, "pattern"), query)
+		f.title = "Find " + cmp.Or(stringField(action, "pattern"), query)
 		if address != "" {
 			f.title += " in " + address
 		}
 	default:
-		if query = firstWord(query, stringField(action, "query")); query != "" {
+		if query = cmp.Or(query, stringField(action, "query")); query != "" {
 			f.title += " for " + query
 		}
 	}
@@ -319,7 +320,7 @@ func (x *acpEncoder) askFace(q *approval) acpFace {
 	default:
 		f = acpFace{title: q.action, kind: "other"}
 	}
-	f.title = clipChars(visible(f.title), maxTitle)
+	f.title = clipChars(visible(f.title), maxCallTitle)
 	if f.title == "" {
 		f.title = "Approval"
 	}
@@ -371,7 +372,7 @@ func (x *acpEncoder) absolute(file, cwd string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
 	}
-	return filepath.Join(firstWord(cwd, x.o.Cwd), file)
+	return filepath.Join(cmp.Or(cwd, x.o.Cwd), file)
 }
 
 // short is a path as a title names it.

@@ -5,6 +5,7 @@ package main
 // updates are held to the schema and to the rules that no schema can say.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -20,7 +21,7 @@ type acpRig struct {
 	t      testing.TB
 	x      *acpEncoder
 	ids    appIDs
-	schema *acpSchema
+	schema *jsonSchema
 
 	mu      sync.Mutex // guards the fields below
 	got     []string
@@ -31,7 +32,7 @@ type acpRig struct {
 }
 
 func newACPRig(t testing.TB, o acpEncoding) *acpRig {
-	r := &acpRig{t: t, schema: readACPSchema(t), calls: map[string]string{}}
+	r := &acpRig{t: t, schema: acpSchema(t), calls: map[string]string{}}
 	if o.Cwd == "" {
 		o.Cwd = "/w"
 	}
@@ -47,7 +48,7 @@ func (r *acpRig) take(update []byte) bool {
 	defer r.mu.Unlock()
 	u := string(update)
 	r.got = append(r.got, u)
-	if why := r.schema.check("SessionUpdate", update); why != "" {
+	if why := schemaSays(r.schema, "SessionUpdate", update); why != "" {
 		r.t.Errorf("%s\nis not valid: %s", clip(u, 500), why)
 	}
 	id, status := stringField(update, "toolCallId"), stringField(update, "status")
@@ -173,11 +174,11 @@ func fillBody(e *event) {
 	set(&b.arguments, rawField(item, "arguments"))
 	set(&b.result, rawField(item, "result"))
 	set(&b.result, rawField(item, "contentItems"))
-	b.output = firstWord(b.output, stringField(item, "aggregatedOutput"))
-	b.failure = firstWord(b.failure, stringField(item, "error", "message"))
-	b.query = firstWord(b.query, stringField(item, "query"))
+	b.output = cmp.Or(b.output, stringField(item, "aggregatedOutput"))
+	b.failure = cmp.Or(b.failure, stringField(item, "error", "message"))
+	b.query = cmp.Or(b.query, stringField(item, "query"))
 	if b.kind == "imageView" {
-		b.path = firstWord(b.path, stringField(item, "path"))
+		b.path = cmp.Or(b.path, stringField(item, "path"))
 	}
 	if b.actions == nil {
 		eachElement(rawField(item, "commandActions"), func(a json.RawMessage) {
@@ -227,7 +228,7 @@ func (r *acpRig) replayACP(lines []recorded) {
 			asked[string(m.id)] = q
 			r.x.event(ref(), &event{kind: evAsk, thread: q.thread, turn: q.turn, item: q.item, ask: q})
 			call := r.x.announce(ref(), q)
-			if why := r.schema.check("ToolCallUpdate", call); why != "" {
+			if why := schemaSays(r.schema, "ToolCallUpdate", call); why != "" {
 				r.t.Errorf("%s is not valid: %s", call, why)
 			}
 			r.mu.Lock()

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -328,7 +329,7 @@ func (x *acpEncoder) asksFor(k acpKey, q *approval) *acpTool {
 }
 
 func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {
-	k := acpKey{firstWord(q.thread, a.Thread), q.turn, q.item}
+	k := acpKey{cmp.Or(q.thread, a.Thread), q.turn, q.item}
 	if k.item == "" {
 		k.item = "ask-" + q.id
 	}
@@ -379,7 +380,7 @@ func (x *acpEncoder) decided(q *approval, d decision, said string) {
 	delete(x.asked, q.id)
 	t.asks--
 	if d == deny {
-		t.denied = firstWord(said, "by the user")
+		t.denied = cmp.Or(said, "by the user")
 		content := []json.RawMessage{callText(cappedText(declinedText(t.denied)))}
 		if t.body == "" {
 			x.close(t, callFailed, content, nil)
@@ -408,7 +409,7 @@ func (x *acpEncoder) extraCall(id, title, kind, status, text string) {
 		id += fmt.Sprintf("#%d", n+1)
 	}
 	x.closed.add(k)
-	x.call(acpCallUpdate{Update: callNew, ID: id, Title: firstWord(clipChars(visible(title), maxTitle), id), Kind: kind, Status: callPending})
+	x.call(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: kind, Status: callPending})
 	u := acpCallUpdate{Update: callNews, ID: id, Status: status}
 	if text != "" {
 		u.Content = []json.RawMessage{callText(cappedText(text))}

@@ -7,6 +7,7 @@ package main
 // wait, and after a turn's end it must never tell anything of that turn.
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"hash/maphash"
@@ -92,7 +93,7 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 	defer x.mu.Unlock()
 	x.meet(a)
 	own := e.thread == "" || x.thread == "" || e.thread == x.thread
-	k := acpKey{firstWord(e.thread, x.thread), e.turn, e.item}
+	k := acpKey{cmp.Or(e.thread, x.thread), e.turn, e.item}
 	switch e.kind {
 	case evStarted:
 		if own {

@@ -283,30 +283,19 @@ func (c *atmCall) broadcast(ctx context.Context) (any, string, *rpcError) {
 		return nil, "", mailRefused(c.book.noTeam(err, file.team))
 	}
 	names := c.others(all, file)
-	outcomes, ids, errs := make([]mailOutcome, len(names)), make([]string, len(names)), make([]error, len(names))
-	var wg sync.WaitGroup // of this call's own senders
-	room := make(chan struct{}, broadcastAtOnce)
-	for i, name := range names {
-		room <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-room }()
-			outcomes[i], ids[i], errs[i] = c.boxes.send(ctx, file.team, name, m)
-		})
-	}
-	wg.Wait()
 	shown := broadcastShown{Sent: []sentShown{}, Failed: []failureShown{}}
 	spooled := mailDelivered
 	var reached, missed []string
-	for i, name := range names {
-		to := name + "@" + file.team
-		if errs[i] != nil {
-			shown.Failed = append(shown.Failed, failureShown{to, errs[i].Error()})
-			missed = append(missed, name)
+	for i, sent := range c.sendAll(ctx, file.team, names, m) {
+		to := names[i] + "@" + file.team
+		if sent.err != nil {
+			shown.Failed = append(shown.Failed, failureShown{to, sent.err.Error()})
+			missed = append(missed, names[i])
 			continue
 		}
-		shown.Sent = append(shown.Sent, sentShown{ID: ids[i], Outcome: outcomes[i], To: to})
-		reached = append(reached, name)
-		if outcomes[i] == mailSpooled {
+		shown.Sent = append(shown.Sent, sentShown{ID: sent.id, Outcome: sent.outcome, To: to})
+		reached = append(reached, names[i])
+		if sent.outcome == mailSpooled {
 			spooled = mailSpooled
 		}
 	}
@@ -320,6 +309,30 @@ func (c *atmCall) broadcast(ctx context.Context) (any, string, *rpcError) {
 		text += fmt.Sprintf("\nNot to %s: %s", f.To, f.Error)
 	}
 	return shown, withNotes(text, shown.Notes), nil
+}
+
+// sentMail is what became of one message of a broadcast.
+type sentMail struct {
+	outcome mailOutcome
+	id      string
+	err     error
+}
+
+// sendAll sends a message to each of the names, in whose order the outcomes are.
+// An inbox that is locked holds up the others only when there are many such.
+func (c *atmCall) sendAll(ctx context.Context, team string, names []string, m mailMessage) []sentMail {
+	sent := make([]sentMail, len(names))
+	var wg sync.WaitGroup // of this call's own senders
+	room := make(chan struct{}, broadcastAtOnce)
+	for i, name := range names {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			sent[i].outcome, sent[i].id, sent[i].err = c.boxes.send(ctx, team, name, m)
+		})
+	}
+	wg.Wait()
+	return sent
 }
 
 // others are the members that a broadcast goes to: each once, never the
@@ -466,9 +479,9 @@ func mailRefused(err error) *rpcError {
 	switch {
 	case errors.As(err, &bad):
 		return invalidSession("%v", err)
-	case errors.Is(err, errNoTeam), errors.Is(err, errMailNoTeam):
+	case errors.Is(err, errNoTeam):
 		return invalidSession("%v. Without its team an agent works, but has no mail; agent_status tells the team and what set it", err)
-	case errors.Is(err, errInboxBusy), errors.Is(err, errTeamBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errTeamBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return proxyError(codeTimeout, err.Error()+"; try again")
 	}
 	return &rpcError{Code: codeInternal, Message: "INTERNAL_ERROR: " + err.Error(),

@@ -7,6 +7,7 @@ package main
 // what it doesn't know is evRaw, whatever its fields or words are.
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -98,6 +99,8 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 	case "model/rerouted":
 		e.kind = evNotice
 		e.text = "Codex answers with model " + stringField(params, "toModel") + " instead of " + stringField(params, "fromModel")
+	case mServerStatus:
+		e.serverStatus()
 	case "turn/started":
 		e.turn = stringField(a.turnBody, "id")
 	case "turn/completed":
@@ -172,7 +175,7 @@ func appItem(raw json.RawMessage) *itemBody {
 			b.files = fileChanges(val)
 		case "server", "namespace":
 			b.server, _ = rawString(val)
-		case "tool":
+		case "tool", "name": // the latter of a functionCallOutput
 			b.tool, _ = rawString(val)
 		case "content", "summary": // user message: parts with text; reasoning: plain strings
 			eachElement(val, func(part json.RawMessage) {
@@ -183,6 +186,10 @@ func appItem(raw json.RawMessage) *itemBody {
 				}
 			})
 		}
+		b.callField(string(f.key), json.RawMessage(f.val))
+	}
+	if b.kind == "collabAgentToolCall" {
+		b.arguments = collabArguments(raw)
 	}
 	b.text = strings.Join(texts, "\n")
 	return b
@@ -222,8 +229,8 @@ func subthreadsOf(params json.RawMessage) []string {
 func nicknameOf(params json.RawMessage) (name, role string) {
 	thread := rawField(params, "thread")
 	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
-	return firstWord(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
-		firstWord(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
+	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
 // parentOf is the parent that a thread/started names: parentThreadId from
@@ -332,7 +339,7 @@ func callError(err error) *backendError {
 		return &backendError{Message: err.Error()}
 	}
 	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re)}
-	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") ||
+	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") || strings.Contains(re.Message, "thread not loaded") ||
 		strings.Contains(re.Message, "invalid thread id") || strings.Contains(re.Message, "invalid session id")
 	e.Held = strings.Contains(re.Message, "already has an active writer")
 	return withLogin(e)

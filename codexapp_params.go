@@ -12,7 +12,8 @@ import (
 )
 
 // oldEventMethods silences what 0.104 says in its first protocol's words
-// beside the second's, twice the traffic. Only exact names count.
+// beside the second's, twice the traffic. Only exact names count. How MCP
+// servers start (mcp_startup_*) it says in no other words.
 func oldEventMethods() []string {
 	var out []string
 	for _, name := range strings.Fields(`agent_message agent_message_content_delta agent_message_delta agent_reasoning
@@ -22,8 +23,7 @@ func oldEventMethods() []string {
 		collab_resume_end collab_waiting_begin collab_waiting_end context_compacted deprecation_notice
 		dynamic_tool_call_request elicitation_request entered_review_mode error exec_approval_request exec_command_begin
 		exec_command_end exec_command_output_delta exited_review_mode get_history_entry_response item_completed
-		item_started list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_startup_complete
-		mcp_startup_update mcp_tool_call_begin mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta
+		item_started list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_tool_call_begin mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta
 		plan_update raw_response_item reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded
 		request_user_input session_configured shutdown_complete skills_update_available stream_error task_complete
 		task_started terminal_interaction thread_name_updated thread_rolled_back token_count turn_aborted turn_complete
@@ -102,11 +102,35 @@ func approvalWord(info backendInfo, word string) string {
 
 // turnParams are complete on every turn: Codex's overrides stick.
 func turnParams(info backendInfo, thread string, c command) map[string]any {
-	p := map[string]any{
-		"threadId":      thread,
-		"input":         []any{map[string]any{"type": "text", "text": c.prompt, "text_elements": []any{}}},
-		"sandboxPolicy": sandboxPolicy(info, c.settings),
+	p := settingsParams(info, thread, c)
+	p["input"] = turnInput(c)
+	return p
+}
+
+// turnInput is the prompt and the parts behind it; with parts alone there is no
+// empty text before them.
+func turnInput(c command) []any {
+	text := func(s string) any { return map[string]any{"type": "text", "text": s, "text_elements": []any{}} }
+	var in []any
+	if c.prompt != "" || len(c.parts) == 0 {
+		in = append(in, text(c.prompt))
 	}
+	for _, p := range c.parts {
+		switch p.kind {
+		case "image":
+			in = append(in, map[string]any{"type": "image", "url": p.url})
+		case "localImage":
+			in = append(in, map[string]any{"type": "localImage", "path": p.path})
+		default:
+			in = append(in, text(p.text))
+		}
+	}
+	return in
+}
+
+// settingsParams are what a turn runs under.
+func settingsParams(info backendInfo, thread string, c command) map[string]any {
+	p := map[string]any{"threadId": thread, "sandboxPolicy": sandboxPolicy(info, c.settings)}
 	if c.settings.Cwd != "" {
 		p["cwd"] = c.settings.Cwd
 	}

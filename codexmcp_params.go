@@ -8,6 +8,7 @@ package main
 // whole call for one unknown field.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,25 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 		}
 	})
 	return s
+}
+
+// mcpPrompt is all of a command that the tools can take: text. why says what
+// they can't.
+func mcpPrompt(c command) (prompt, why string) {
+	if c.action != actPrompt {
+		return "", "codex mcp-server can neither compact a thread nor review changes; use a Codex with app-server for that"
+	}
+	prompt = c.prompt
+	for _, p := range c.parts {
+		if p.kind != "text" {
+			return "", "codex mcp-server takes text only, and the prompt has an image; use a Codex with app-server for that"
+		}
+		if prompt != "" {
+			prompt += "\n"
+		}
+		prompt += p.text
+	}
+	return prompt, ""
 }
 
 // startArguments are those of the codex tool: a new thread with its first turn.
@@ -113,7 +133,7 @@ func elicitationReply(info backendInfo, d decision, why string, rule json.RawMes
 	if !info.atLeast(148) {
 		return map[string]any{"action": "decline", "decision": "denied"}
 	}
-	why = firstWord(why, "declined")
+	why = cmp.Or(why, "declined")
 	return map[string]any{"action": "decline", "decision": map[string]any{"denied": map[string]any{"rejection": why}}}
 }
 

@@ -16,18 +16,23 @@ import (
 // close closes a session by agent_id, threadId or identity (one non-empty) and
 // calls done exactly once, from another goroutine.
 func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
+	h.closeAs(ref, identity, false, done)
+}
+
+// closeAs is close; with leave no summary is asked for.
+func (h *hub) closeAs(ref, identity string, leave bool, done func(closeResult, *rpcError)) {
 	h.mu.Lock()
 	s := h.names[strings.ToLower(identity)]
 	if ref != "" {
 		s = h.findLocked(ref)
 		if s == nil || h.lookingLocked(ref) { // behind the calls that came before it
-			h.lookUpLocked(ref, lookup{close: done})
+			h.lookUpLocked(ref, lookup{close: done, leave: leave})
 			h.mu.Unlock()
 			return
 		}
 	}
 	h.mu.Unlock()
-	if s == nil || !h.endFor(s, done) {
+	if s == nil || !h.endFor(s, leave, done) {
 		h.goWork(func() { done(h.closeRecord(ref, identity)) })
 	}
 }
@@ -35,7 +40,10 @@ func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
 // endFor closes an open session. false: it had ended before. One that had no
 // place yet left its record as it was, and one that was just parked is no
 // closed one: those are closed by their records.
-func (h *hub) endFor(s *session, done func(closeResult, *rpcError)) bool {
+func (h *hub) endFor(s *session, leave bool, done func(closeResult, *rpcError)) bool {
+	if leave {
+		s.box.post(func() { s.client.unsummed = true })
+	}
 	return s.end(endClose, func(r closeResult, err *rpcError) {
 		if r.Identity != "" && !r.Already {
 			done(r, err)

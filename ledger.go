@@ -79,6 +79,17 @@ func (l *ledger) record(agentID string) *record {
 	return rec
 }
 
+// newest is a record as its session here has it by now, which may be ahead of
+// its file.
+func (l *ledger) newest(rec *record) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.open[rec.AgentID]; ok {
+		return &r
+	}
+	return rec
+}
+
 // records lists the team's sessions, newest first: the limit newest on disk, or
 // all of them for 0, and those on no disk. With an error it still lists the
 // latter. It reads the disk.
@@ -223,6 +234,9 @@ func (l *ledger) auditTurn(s *session, t *turn) {
 	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
 	if m := t.req.mail; m != nil {
 		e.Event, e.Detail = "mail_turn", "message_ids: "+strings.Join(m.ids, " ")
+	}
+	if t.req.action != actPrompt {
+		e.Detail = t.req.action.word()
 	}
 	if l.cfg.persistThreads { // else who did what is kept, not what was said
 		if e.Summary = t.req.prompt; t.req.mail != nil {

@@ -1,9 +1,10 @@
 package main
 
-// One message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others write.
+// mailmsg.go owns one message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others
+// write.
 // mail.go and mailfile.go call it with raw JSON; nothing here looks at the disk.
 // A message is read tolerantly and never written back from what was understood: fields that we don't know, spelling
-// and order are others', so a change to a message is a patch of its bytes (readPatch).
+// and order are others', so a change to a message is a patch of its bytes (readPatches).
 
 import (
 	"crypto/rand"

@@ -1,6 +1,6 @@
 package main
 
-// Inboxes with several writers at full speed, and with a writer that dies.
+// mailrace_test.go holds inboxes to several writers at full speed, and to a writer that dies: nothing is lost.
 
 import (
 	"bufio"
@@ -87,7 +87,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 						keys = append(keys, m.Key)
 					}
 					n, err := second.markRead(ctx, "crew", "arch", keys)
-					if err != nil && ctx.Err() == nil && !errors.Is(err, errInboxBusy) {
+					if err != nil && ctx.Err() == nil && !errors.Is(err, errTeamBusy) {
 						t.Error(err)
 					}
 					marked += n
@@ -165,7 +165,7 @@ func TestMailSurvivesKill(t *testing.T) {
 			t.Fatalf("round %d: not whole: %q…", round, text[:min(len(text), 200)])
 		}
 		if _, err := os.Stat(path + ".lock"); err == nil {
-			ageFile(t, path+".lock", mailLockStale+1)
+			ageFile(t, path+".lock", dirLockStale+1)
 		}
 		for _, name := range leftovers(t, path) {
 			ageFile(t, name, 2*tempLifetime)

@@ -308,7 +308,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
 		n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, name)
 		if err != nil {
-			if !errors.Is(err, errMailNoTeam) {
+			if !errors.Is(err, errNoTeam) {
 				r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 				unread = max(unread, 0)
 			}
@@ -427,7 +427,7 @@ func (r *mailroom) mark(sl *mailSlot) {
 			keys[i] = g.key
 		}
 		_, err := r.h.post.boxes.markRead(ctx, r.h.cfg.team, name, keys)
-		if err == nil || errors.Is(err, errMailNoTeam) { // gone is as good as read
+		if err == nil || errors.Is(err, errNoTeam) { // gone is as good as read
 			r.mu.Lock()
 			for _, g := range batch {
 				g.marked = true

@@ -1,5 +1,9 @@
 package main
 
+// mcpmail_test.go holds the mail tools of a client to asking the hub who may act, in
+// both eras, and to telling of what is refused; beside it agent_mail, notify, and
+// waiting for mail.
+
 import (
 	"context"
 	"encoding/json"

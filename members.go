@@ -1,6 +1,7 @@
 package main
 
-// Members in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to a session.
+// members.go owns who is in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to
+// a session.
 // Sessions call it when they join, leave and are asked whether their inbox is theirs; the start of an instance calls
 // sweep. Ours is an entry that carries our mark; one that `atm add-member` prepared for a Codex agent is adopted
 // and never removed; any other is somebody else's.

@@ -39,6 +39,7 @@ type peerOptions struct {
 	mode        framing                      // framingUnknown: detect and answer in kind
 	noVersion   bool                         // leave "jsonrpc" out (towards app-server)
 	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
+	nullID      bool                         // such an error has "id":null, as in JSON-RPC 2.0; else none, as in MCP
 	maxInFlight int                          // calls open at once, 0 = no limit
 	budget      int                          // bytes that may wait for the writer before records are dropped that may be
 	handle      func(*message)               // a notification's message is valid during the call only
@@ -294,8 +295,12 @@ func (p *peer) reply(id json.RawMessage, result any) {
 }
 
 // replyError answers a request with an error; a nil id leaves the id out, as
-// the 2026 schema wants where the request's can't be known.
+// MCP's 2026 schema wants where the request's can't be known, or with nullID
+// makes it null.
 func (p *peer) replyError(id json.RawMessage, e *rpcError) {
+	if id == nil && p.nullID {
+		id = json.RawMessage("null")
+	}
 	p.write(p.response(id, nil, e), false)
 }
 

@@ -36,13 +36,12 @@ type post struct {
 	jobs    []func()
 	running bool
 	joined  map[string]membership // by agent_id
-	refused map[string]string     // agent_ids that could not join, and why
 }
 
 func newPost(h *hub) *post {
 	cfg := h.cfg
 	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
-		joined: map[string]membership{}, refused: map[string]string{}}
+		joined: map[string]membership{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
 	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
@@ -134,16 +133,14 @@ func (p *post) join(m newMember) {
 			return
 		}
 		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.refused, m.agentID)
 		switch {
 		case err == nil:
+			p.mu.Lock()
 			p.joined[m.agentID] = got
+			p.mu.Unlock()
 			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.h.cfg.team, "adopted", !got.added)
 		case errors.Is(err, errNoTeam): // works without mail
 		default:
-			p.refused[m.agentID] = err.Error()
 			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
 		}
 	})
@@ -155,7 +152,6 @@ func (p *post) ended(agentID string) {
 		p.mu.Lock()
 		was, ok := p.joined[agentID]
 		delete(p.joined, agentID)
-		delete(p.refused, agentID)
 		p.mu.Unlock()
 		if ok {
 			p.leave(was)

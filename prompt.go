@@ -381,19 +381,3 @@ func headWord(s string) string {
 		return r
 	}, s)
 }
-
-// cutMiddle keeps both ends of a text that is longer than limit bytes: what it is about stands at the start, what came
-// of it at the end.
-func cutMiddle(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	head, tail := limit/2, len(s)-limit/2
-	for head > 0 && !utf8.RuneStart(s[head]) {
-		head--
-	}
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
-	}
-	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", s[:head], tail-head, s[tail:])
-}

@@ -1,7 +1,7 @@
 package main
 
-// Whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as `atm` does, and only
-// members of a team that exists.
+// recipients.go owns whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as
+// `atm` does, and only members of a team that exists.
 // The mail tools call it for every address. A word that is refused is answered with the members and the nearest
 // name, since whoever addresses mail is a model and tries again.
 // Never sends, and never makes a path of a name it hasn't checked.

@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 //	mkgit dir branch             a directory that is a git repository on that branch
 //	exitcode N prog args…        exec, and it must end with this code
 func scriptParams(t *testing.T, dir string) testscript.Params {
-	limit := waitLimit(t)
+	limit, schema := waitLimit(t), acpSchema(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"waitfile": scriptWaitfile,
 		"jsonfile": scriptJSONFile,
@@ -69,7 +69,18 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		Cmds:                cmds,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Setup:               func(env *testscript.Env) error { return setupScript(env, limit) },
+		Setup: func(env *testscript.Env) error {
+			err := setupScript(env, limit)
+			st, _ := env.Values[scriptStateKey{}].(*scriptState)
+			env.Defer(func() { // before its peers are stopped
+				for _, p := range st.peers {
+					if len(p.args) > 0 && p.args[0] == "acp" {
+						p.reviewACP(t, schema)
+					}
+				}
+			})
+			return err
+		},
 	}
 }
 

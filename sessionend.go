@@ -33,7 +33,7 @@ func (s *session) windUp(why ending, limit time.Duration) {
 func (s *session) lastTurn(why ending) *turn {
 	p := s.place
 	switch {
-	case p == nil || s.thread == "" || s.unnamed || s.h.book.summaryPath(&p.rec) == "":
+	case p == nil || s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries || s.h.book.summaryPath(&p.rec) == "":
 		return nil
 	case s.resume != "": // Codex lost its history, and no turn has told the new thread of it
 		return nil
@@ -186,6 +186,7 @@ func (s *session) over(why ending) {
 	}
 	s.h.post.ended(s.agentID)
 	s.free = true
+	s.clientLeft()
 	for _, f := range s.keeps {
 		f()
 	}

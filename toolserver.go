@@ -13,16 +13,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// auditLimit is how long a call's answer waits for its line in the audit trail:
-// Codex ends this process without a word.
-const auditLimit = time.Second
+const (
+	// auditLimit is how long a call's answer waits for its line in the audit
+	// trail: Codex ends this process without a word.
+	auditLimit = time.Second
+	// answerGrace is how long the last answers may take.
+	answerGrace = time.Second
+)
 
 // toolServer serves one Codex thread.
 type toolServer struct {
@@ -44,9 +47,9 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	for _, w := range cfg.warnings {
 		log.Warn(w)
 	}
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	path := cfg.auditFile()
 	if !cfg.persistThreads {
-		path = ""
+		path = "" // to the log
 	}
 	audit := openAudit(path, log)
 	defer audit.close()
@@ -73,9 +76,6 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	}
 	return nil
 }
-
-// answerGrace is how long the last answers may take.
-const answerGrace = time.Second
 
 // stillHeld refuses an agent whose identity is free, or another's, by now: over
 // mcp-server a thread's tool servers live as long as Codex, its session may not.

@@ -1,5 +1,8 @@
 package main
 
+// toolserver_test.go is a Codex that talks to `atm-agent-mcp tools` over pipes: the
+// protocol, the bond to one identity and its lease, calls that wait or are cancelled.
+
 import (
 	"encoding/json"
 	"fmt"

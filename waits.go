@@ -212,7 +212,7 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 // isn't read; where there is no team there is no mail.
 func (w *waiting) unread() int {
 	n, err := w.h.post.boxes.count(w.h.life, w.h.cfg.team, w.q.Identity)
-	if err != nil && !errors.Is(err, errMailNoTeam) {
+	if err != nil && !errors.Is(err, errNoTeam) {
 		w.h.log.Warn("an inbox can't be counted", "identity", w.q.Identity, "err", err)
 	}
 	return n

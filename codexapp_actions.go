@@ -1,0 +1,110 @@
+package main
+
+// codexapp_actions.go owns the turns of app-server that answer no prompt:
+// compaction and review. A session hears of them what it hears of any turn,
+// one evStarted and one evEnded with the same id, whatever ids each version
+// uses inside. The driver and the forest call it. It must never start a review
+// under settings that the session didn't choose: nobody is asked in it.
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+)
+
+// acted is what a tree's turn, or the one it calls for, is beside an answer to
+// a prompt. The forest's lock guards it.
+type acted struct {
+	act   turnAction
+	inner string // of a review: the id under which Codex runs it, "" where that is the turn's own
+}
+
+// act asks for a compaction or a review. Neither takes settings: from 0.148 on
+// they are those of the last turn, so they are sent before it. 0.104 reviews
+// under those with which the thread was opened, which is read-only here.
+func (a *appServer) act(t *tree, op opID, thread string, c command) {
+	ask := func() {
+		if c.action == actCompact {
+			a.peer.call("thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compacting(t, op, thread, err) })
+			return
+		}
+		a.peer.call("review/start", reviewParams(thread, c.prompt), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+	}
+	if !a.info().atLeast(148) {
+		ask()
+		return
+	}
+	a.peer.call("thread/settings/update", settingsParams(a.info(), thread, c), a.o.CallLimit, func(_ json.RawMessage, err error) {
+		switch {
+		case err == nil, methodMissing(err) && c.action == actCompact: // which runs nothing
+			ask()
+		case methodMissing(err):
+			a.began(t, op, thread, nil, &rpcError{Code: codeInvalidRequest,
+				Message: "this Codex " + a.info().version + " can't be told what a review may do; use a newer one, or ask for the review in a prompt"})
+		case err == errCallTimeout:
+			a.began(t, op, thread, nil, errNotSent) // the turn itself wasn't asked for
+		default:
+			a.began(t, op, thread, nil, err)
+		}
+	})
+}
+
+// methodMissing: Codex's way to say that it has no such method.
+func methodMissing(err error) bool {
+	var e *rpcError
+	return errors.As(err, &e) && strings.Contains(e.Message, "unknown variant `thread/settings/update`")
+}
+
+// reviewParams: detached reviews exist up to 0.157 only.
+func reviewParams(thread, what string) map[string]any {
+	target := map[string]any{"type": "uncommittedChanges"}
+	if what != "" { // "instructions must not be empty"
+		target = map[string]any{"type": "custom", "instructions": what}
+	}
+	return map[string]any{"threadId": thread, "target": target, "delivery": "inline"}
+}
+
+// compacting takes the answer to thread/compact/start, which names no turn: the
+// first word of the compaction does (actionLocked). Without one it was not begun.
+func (a *appServer) compacting(t *tree, op opID, thread string, err error) {
+	if err != nil {
+		a.began(t, op, thread, nil, err)
+		return
+	}
+	time.AfterFunc(a.o.TurnLimit, func() { a.began(t, op, thread, nil, errCallTimeout) })
+}
+
+// actionLocked takes an event of a root whose turn answers no prompt. It returns
+// what comes before it, the event as the session knows it, and the id by which
+// Codex knows what runs.
+func (f *forest) actionLocked(t *tree, e event) (out []delivery, _ event, run string) {
+	run = e.turn
+	switch t.act {
+	case actCompact:
+		// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
+		// as good a beginning: it may be interrupted before it has any other.
+		begins := e.method == "turn/started" || e.kind == evEnded || e.kind == evItem && e.body.kind == "contextCompaction"
+		if t.call == nil || !begins {
+			break
+		}
+		out = append(out, delivery{t: t, th: f.threads[t.root], e: event{kind: evStarted, op: t.call.op, thread: t.root, turn: e.turn, must: true}})
+		t.call, t.turn = nil, e.turn
+		if e.kind != evEnded {
+			f.runs[t.root] = e.turn
+		}
+	case actReview:
+		// From 0.148 on a review runs under an id of its own (0.169 names the
+		// turn's in rootTurnId, 0.153 nowhere); only an interrupt wants it. All
+		// else that is said of it, and its end, goes by the turn's.
+		switch {
+		case t.turn == "":
+		case e.method == "turn/started" && e.turn != t.turn:
+			t.inner, e.turn = e.turn, t.turn
+		case e.method == "turn/completed" && e.turn == t.turn && t.inner != "":
+			run = t.inner
+		}
+	case actPrompt:
+	}
+	return out, e, run
+}
