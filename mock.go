@@ -341,6 +341,8 @@ func mockMethods() []mockMethod {
 		{"thread/name/set", 0, false, (*mockServer).threadName},
 		{"thread/inject_items", 148, false, (*mockServer).threadInject},
 		{"thread/compact/start", 0, false, (*mockServer).threadCompact},
+		{"thread/settings/update", 153, true, (*mockServer).settingsUpdate},
+		{"review/start", 0, false, (*mockServer).reviewStart},
 		{"thread/backgroundTerminals/clean", 0, true, (*mockServer).threadClean},
 		{"thread/list", 0, false, (*mockServer).threadList},
 		{"thread/loaded/list", 0, false, (*mockServer).threadLoaded},

@@ -5,8 +5,10 @@ package main
 // configuration. mock.go dispatches to it on the reading goroutine.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -129,7 +131,7 @@ func (m *mockServer) threadRead(msg *message) {
 		th, err = m.stored(id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			m.refuse(msg, "no rollout found for thread id "+id)
+			m.refuse(msg, "thread not loaded: "+id)
 			return
 		case err != nil:
 			m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: thread-store internal error: " + err.Error()})
@@ -279,16 +281,42 @@ func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	views := []any{}
+	views, n := []any{}, 0
 	for _, t := range th.turns {
+		if m.old() {
+			views = append(views, m.oldTurnView(t, &n))
+			continue
+		}
 		v := m.turnView(t.ID, t.Status, t.Items, t.Error)
-		if !m.old() {
-			v["itemsView"], v["startedAt"] = "full", t.Started
-			if t.Completed > 0 {
-				v["completedAt"] = t.Completed
-			}
+		v["itemsView"], v["startedAt"] = "full", t.Started
+		if t.Completed > 0 {
+			v["completedAt"] = t.Completed
+		}
+		if m.new() {
+			v["rootTurnId"] = cmp.Or(t.Root, t.ID)
 		}
 		views = append(views, v)
 	}
 	return views
+}
+
+// oldTurnView: 0.104 keeps of a turn what was said in it, under ids of its own,
+// and doesn't know that one failed, nor that it still runs.
+func (m *mockServer) oldTurnView(t *mockTurnRecord, n *int) map[string]any {
+	items := []json.RawMessage{}
+	for _, raw := range t.Items {
+		switch stringField(raw, "type") {
+		case "userMessage", "agentMessage", "reasoning", "enteredReviewMode", "exitedReviewMode":
+			*n++
+			var it map[string]any
+			_ = json.Unmarshal(raw, &it) // our own
+			it["id"] = fmt.Sprintf("item-%d", *n)
+			items = append(items, toJSON(it))
+		}
+	}
+	status := t.Status
+	if status != "interrupted" {
+		status = "completed"
+	}
+	return m.turnView(t.ID, status, items, nil)
 }

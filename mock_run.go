@@ -86,6 +86,7 @@ func mockSteps(prompt string) []mockStep {
 // prompt shows one user message and does what it says.
 func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 	text := mockText(input)
+	t.input = input
 	steps := t.steps(text)
 	t.heed(steps)
 	t.userMessage(input, text)
@@ -208,7 +209,9 @@ func (t *mockTurn) finish(end mockEnd) bool {
 		end = interrupted
 	}
 	t.stopped = true
-	th.active = nil
+	if th.active == t {
+		th.active = nil
+	}
 	answer := t.answer
 	t.rec.Status = map[mockEnd]string{goOn: "completed", interrupted: "interrupted", failed: "failed"}[end]
 	t.rec.Error, t.rec.Completed = t.err, time.Now().Unix()
@@ -231,11 +234,8 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	if m.tellsEvents() && end != interrupted {
 		t.event("task_complete", map[string]any{"turn_id": t.id, "last_agent_message": mockNull(stringField(t.final, "text"))})
 	}
-	m.mu.Lock()
-	experimental := m.client.experimental
-	m.mu.Unlock()
-	if m.new() && experimental && end != interrupted {
-		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(th)})
+	if end != interrupted && !t.mute {
+		t.readStateChanged()
 	}
 	items := []json.RawMessage{}
 	if end == goOn && t.final != nil && !m.old() {
@@ -248,7 +248,18 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	for _, f := range t.after {
 		f()
 	}
+	close(t.over)
 	return true
+}
+
+// readStateChanged is 0.169's unread mark.
+func (t *mockTurn) readStateChanged() {
+	t.m.mu.Lock()
+	experimental := t.m.client.experimental
+	t.m.mu.Unlock()
+	if t.m.new() && experimental {
+		t.tell("thread/readState/changed", map[string]any{"readState": t.m.readState(t.th)})
+	}
 }
 
 // view is the Turn object.
