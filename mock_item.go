@@ -105,6 +105,10 @@ func (t *mockTurn) item(kind, id string, fields map[string]any) map[string]any {
 		it["clientId"] = nil
 	case "commandExecution":
 		it["pluginId"], it["scriptPath"] = nil, nil
+	case "mcpToolCall":
+		if t.m.new() {
+			it["appContext"], it["mcpAppUi"], it["pluginId"], it["readOnlyHint"] = nil, nil, nil, nil
+		}
 	}
 	if t.m.new() {
 		it["startedAtMs"], it["completedAtMs"] = nil, nil

@@ -8,6 +8,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,6 +92,9 @@ func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 	t.heed(steps)
 	t.userMessage(input, text)
 	t.last, t.toolLast, t.said = "", false, false
+	if os.Getenv("MOCK_CODEX_AUTH") == "1" && t.m.loggedIn() == "" {
+		return failDirective(t, "401 Missing bearer or basic authentication in header")
+	}
 	if len(steps) == 0 {
 		return t.say("MOCK: "+text, nil)
 	}

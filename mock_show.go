@@ -63,13 +63,8 @@ func webSearchDirective(t *mockTurn, query string) mockEnd {
 		fields["results"] = nil
 	}
 	it := t.item("webSearch", t.m.newID("ws"), fields)
-	if t.m.old() {
-		begun := t.item("webSearch", it["id"].(string), map[string]any{"query": "", "action": map[string]any{"type": "other"}})
-		t.started(begun)
-		t.event("web_search_begin", map[string]any{"call_id": it["id"]})
-	} else {
-		t.started(it)
-	}
+	t.started(it)
+	t.event("web_search_begin", map[string]any{"call_id": it["id"]})
 	t.completed(it)
 	t.event("web_search_end", map[string]any{"call_id": it["id"], "query": query, "action": map[string]any{"type": "search", "query": query}})
 	return t.say("searched", nil)

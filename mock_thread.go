@@ -223,9 +223,7 @@ func (m *mockServer) threadStart(msg *message) {
 	}
 	m.peer.reply(msg.id, m.opened(th, nil))
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
-	if m.old() {
-		m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
-	}
+	m.startUps(th)
 }
 
 func (m *mockServer) load(th *mockThread) {
@@ -313,6 +311,9 @@ func (m *mockServer) threadResume(msg *message) {
 	m.peer.reply(msg.id, m.opened(th, m.turnViews(th, hydrate)))
 	if m.new() {
 		m.tell(th, "thread/goal/cleared", map[string]any{"threadId": id})
+	}
+	if !m.old() || len(th.servers) > 0 {
+		m.startUps(th)
 	}
 }
 
