@@ -138,8 +138,8 @@ func (r *mailroom) noticed(entry string) {
 	nudge(r.wake)
 }
 
-// mailEyes are the watcher and its one watch, as far as they are to be had.
-type mailEyes struct {
+// mailWatch is the watcher and its one watch, as far as they are to be had.
+type mailWatch struct {
 	w    *watcher
 	wa   *watch
 	told bool
@@ -147,46 +147,46 @@ type mailEyes struct {
 
 // open watches, or watches again where the kernel had given up; false: the poll
 // stands alone until the next try.
-func (e *mailEyes) open(r *mailroom) bool {
-	if e.works() {
+func (m *mailWatch) open(r *mailroom) bool {
+	if m.works() {
 		return true
 	}
 	var err error
 	for range 2 { // a watcher that has failed takes no other watch: once more with a new one
-		if e.w == nil {
-			if e.w, err = r.newWatcher(); err != nil {
-				e.w = nil
+		if m.w == nil {
+			if m.w, err = r.newWatcher(); err != nil {
+				m.w = nil
 				break
 			}
 		}
-		if e.wa, err = e.w.add(r.dir, r.noticed); err == nil {
+		if m.wa, err = m.w.add(r.dir, r.noticed); err == nil {
 			r.noticed("") // what happened until now was told to nobody
 			return true
 		}
-		e.close()
+		m.close()
 	}
-	if !e.told {
-		e.told = true
+	if !m.told {
+		m.told = true
 		r.h.log.Info("inboxes can't be watched, mail is polled for", "interval", r.h.cfg.mailPollInterval, "err", err)
 	}
 	return false
 }
 
-func (e *mailEyes) works() bool { return e.wa != nil && e.wa.works() }
+func (m *mailWatch) works() bool { return m.wa != nil && m.wa.works() }
 
-func (e *mailEyes) close() {
-	if e.w != nil {
-		e.w.close()
+func (m *mailWatch) close() {
+	if m.w != nil {
+		m.w.close()
 	}
-	e.w, e.wa = nil, nil
+	m.w, m.wa = nil, nil
 }
 
 // run waits for notices and polls below them: a network's file system tells
 // nobody what another machine does.
 func (r *mailroom) run() {
-	var eyes mailEyes
-	defer eyes.close()
-	eyes.open(r)
+	var w mailWatch
+	defer w.close()
+	w.open(r)
 	r.tell()
 	poll := time.NewTimer(r.h.cfg.mailPollInterval)
 	defer poll.Stop()
@@ -196,14 +196,14 @@ func (r *mailroom) run() {
 			return
 		case <-r.wake:
 			r.tell()
-			if !eyes.works() {
+			if !w.works() {
 				r.active() // there is nothing but the poll
 			}
 			if r.rests() || !stopped {
 				continue
 			}
 		case <-poll.C:
-			works := eyes.open(r)
+			works := w.open(r)
 			r.spell()
 			r.lookAt(func(string) (bool, bool) { return true, false })
 			if stopped = r.pause(works); stopped {
