@@ -298,6 +298,7 @@ func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
 	if s != nil {
 		v := s.shown.Load()
 		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
+		who.Strange = func() error { return h.post.mayDeliver(s.agentID, v.Identity) }
 		h.post.usesMail(s.agentID)
 	}
 	return who, nil
@@ -313,7 +314,7 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
 	h.post.usesMail(agentID)
 	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
-		Correlation: correlation, Auto: auto}
+		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayDeliver(agentID, identity) }}
 	_, text, err := h.post.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false
