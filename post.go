@@ -32,17 +32,19 @@ type post struct {
 	book  addressBook
 	tools *atmTools
 
-	mu      sync.Mutex // guards the fields below
-	jobs    []func()
-	running bool
-	joined  map[string]membership // by agent_id
-	refused map[string]string     // agent_ids that could not join, and why
+	mu        sync.Mutex // guards the fields below
+	jobs      []func()
+	running   bool
+	wanted    map[string]newMember  // by agent_id: who is a member, or would be
+	enrolling map[string]bool       // agent_ids that are about to join
+	joined    map[string]membership // by agent_id
+	refused   map[string]error      // agent_ids that could not join, and why
 }
 
 func newPost(h *hub) *post {
 	cfg := h.cfg
 	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
-		joined: map[string]membership{}, refused: map[string]string{}}
+		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
 	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
@@ -126,25 +128,55 @@ func (p *post) usesMail(agentID string) {
 }
 
 func (p *post) join(m newMember) {
+	p.mu.Lock()
+	p.wanted[m.agentID] = m
+	p.mu.Unlock()
+	p.enrol(m.agentID, false)
+}
+
+// teamSeen makes a session a member that should be one and isn't: there was no
+// team, or its files could not be had. anew: the team had vanished, and whoever
+// made it again knows nothing of us.
+func (p *post) teamSeen(agentID string, anew bool) {
+	p.mu.Lock()
+	_, wanted := p.wanted[agentID]
+	_, known := p.joined[agentID]
+	// Whose name is another's joins with its next mail: until then nobody's lock
+	// is taken at every poll.
+	wanted = wanted && (anew || !known) && !p.enrolling[agentID] && !errors.As(p.refused[agentID], new(*memberTaken))
+	p.mu.Unlock()
+	if wanted {
+		p.enrol(agentID, anew)
+	}
+}
+
+func (p *post) enrol(agentID string, anew bool) {
+	p.mu.Lock()
+	p.enrolling[agentID] = true
+	p.mu.Unlock()
 	p.later(func() {
 		p.mu.Lock()
-		_, known := p.joined[m.agentID]
+		m, wanted := p.wanted[agentID]
+		_, known := p.joined[agentID]
+		delete(p.enrolling, agentID)
 		p.mu.Unlock()
-		if known {
+		if !wanted || known && !anew {
 			return
 		}
 		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		was := p.refused[m.agentID]
 		delete(p.refused, m.agentID)
 		switch {
 		case err == nil:
 			p.joined[m.agentID] = got
 			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.h.cfg.team, "adopted", !got.added)
-		case errors.Is(err, errNoTeam): // works without mail
+		case errors.Is(err, errNoTeam), p.h.life.Err() != nil: // works without mail; or we stop
 		default:
-			p.refused[m.agentID] = err.Error()
-			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
+			if p.refused[m.agentID] = err; was == nil || err.Error() != was.Error() {
+				p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
+			}
 		}
 	})
 }
@@ -154,6 +186,7 @@ func (p *post) ended(agentID string) {
 	p.later(func() {
 		p.mu.Lock()
 		was, ok := p.joined[agentID]
+		delete(p.wanted, agentID)
 		delete(p.joined, agentID)
 		delete(p.refused, agentID)
 		p.mu.Unlock()
