@@ -229,6 +229,22 @@ func (p *post) inbox(agentID, identity string) string {
 	return identity
 }
 
+// inboxOf is the name under which anybody's inbox is found: an identity's that
+// is ours, or a member's. It reads the disk.
+func (p *post) inboxOf(identity string) (string, error) {
+	p.h.mu.Lock()
+	s := p.h.names[strings.ToLower(identity)]
+	p.h.mu.Unlock()
+	if s != nil {
+		return p.inbox(s.agentID, s.shown.Load().Identity), nil
+	}
+	if p.owns(identity) {
+		return identity, nil
+	}
+	to, err := p.book.recipient(identity, "", p.lives)
+	return to.name, err
+}
+
 // mayDeliver reports why the inbox of a session's identity isn't its own, nil
 // if it is, listed or not. It reads the disk.
 func (p *post) mayDeliver(agentID, identity string) error {
