@@ -59,6 +59,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			}
 			continue
 		}
+		addressed(msgs, r.h.cfg.team)
 		prompt, used := mailEnvelope(identity, msgs, more, limits)
 		if used == 0 {
 			continue
@@ -75,6 +76,20 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 		return mailFetch{prompt: prompt, turn: turn, last: msgs[used-1]}
 	}
 	return got
+}
+
+// addressed makes each sender's name one that an answer can go to: the same name
+// may be a member of two teams.
+func addressed(msgs []mailMessage, own string) {
+	for i := range msgs {
+		m := &msgs[i]
+		if m.SourceTeam != "" && m.SourceTeam != own && m.From != "" && !strings.Contains(m.From, "@") {
+			m.From += "@" + m.SourceTeam
+		}
+		if m.SourceTeam == own || strings.HasSuffix(m.From, "@"+m.SourceTeam) {
+			m.SourceTeam = "" // it would say nothing more
+		}
+	}
 }
 
 // firstOf is the first word that says something.
