@@ -140,6 +140,8 @@ type lookup struct {
 	req   turnRequest
 	w     waiterID
 	close func(closeResult, *rpcError) // nil: a turn
+
+	correlation string // of a close
 }
 
 func (h *hub) lookingLocked(ref string) bool {
@@ -171,8 +173,8 @@ func (h *hub) lookAll(ref string) {
 		s := h.findLocked(ref)
 		h.mu.Unlock()
 		if next.close != nil {
-			if s == nil || !h.endFor(s, next.close) {
-				next.close(h.closeRecord(ref, ""))
+			if s == nil || !h.endFor(s, next.correlation, next.close) {
+				next.close(h.closeRecord(ref, "", next.correlation))
 			}
 			continue
 		}
@@ -194,7 +196,7 @@ func (h *hub) lookAll(ref string) {
 // settings. It waits for that.
 func (h *hub) setAside(s *session) *rpcError {
 	done := make(chan closeResult, 1)
-	if s.end(endPark, func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
+	if s.end(endPark, "", func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
 		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
 	}
 	return nil
@@ -293,7 +295,7 @@ func (h *hub) revive(req turnRequest, w waiterID) {
 // order, so that a place that can't be had still answers the turn.
 func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 	if !h.give(s, req, w) {
-		s.end(endFailed, nil) // cancelled before it began
+		s.end(endFailed, "", nil) // cancelled before it began
 		return
 	}
 	h.goWork(func() { h.opener.prepare(s, req, rec) })

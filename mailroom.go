@@ -51,7 +51,8 @@ type mailSlot struct {
 	s        *session // nil while none is open
 	names    []string // as the inbox is spelt; more than one where others disagree
 	seen     []os.FileInfo
-	unread   int // in the files, -1: there is no team
+	unread   int  // in the files, -1: there is no team
+	teamless bool // there was none at the last count
 	looking  bool
 	again    bool // look once more, since something came meanwhile
 	fresh    bool // and take it for changed, whatever the files look like
@@ -320,13 +321,16 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		return a == nil && b == nil || a != nil && b != nil && sameInbox(a, b)
 	})
 	r.mu.Lock()
-	was := sl.unread
-	sl.seen, sl.unread = infos, unread
+	was, back := sl.unread, sl.teamless && unread >= 0
+	sl.seen, sl.unread, sl.teamless = infos, unread, unread < 0
 	if fresh && unread > 0 {
 		r.activeLocked()
 	}
 	pending := sl.pendingLocked()
 	r.mu.Unlock()
+	if unread >= 0 {
+		r.h.post.teamSeen(s.agentID, back)
+	}
 	if unread > 0 || unread != was {
 		s.box.post(func() { s.mailCounted(pending, fresh) })
 	}

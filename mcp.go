@@ -37,7 +37,7 @@ type mcpOptions struct {
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
 	decide   func(ask, by string, d decision, answers map[string][]string) bool
-	close    func(ref, identity string, done func(closeResult, *rpcError))
+	close    func(ref, identity, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView
 	// interrupt, wait and approve answer from another goroutine, once; turn

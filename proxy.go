@@ -82,17 +82,21 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 			log.Debug("client stream ended", "err", err)
 		}
 	}()
-	code := 0
+	code, why := 0, "asked to stop"
 	select {
 	case <-ended:
+		why = "client gone"
 		log.Info("client gone, shutting down")
 	case <-deaf: // its turns would run on with nobody to answer, or to approve anything
+		why = "client reads no more"
 		log.Info("client reads no more, shutting down")
 	case sig := <-signals:
+		why = "signal: " + sig.String()
 		log.Info("signal, shutting down", "signal", sig.String())
 		code = 128 + int(signalNumber(sig))
 	case <-ctx.Done():
 	}
+	h.book.auditShutdown(why)
 	down := make(chan struct{})    // everything is written and reaped
 	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
 	go func() {

@@ -63,8 +63,9 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log), book, audit, log),
 		who: atmCaller{Identity: cfg.identity, AgentID: agentID, Team: cfg.team,
-			Owns: func(identity string) bool { return strings.EqualFold(identity, cfg.identity) },
-			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
+			Owns:    func(identity string) bool { return strings.EqualFold(identity, cfg.identity) },
+			Live:    func(identity string) bool { _, _, held := leases.holder(identity); return held },
+			Strange: func() error { return book.own.stranger(cfg.identity) }},
 		held: func() *rpcError { return stillHeld(leases, cfg.identity, agentID) },
 	}
 	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})

@@ -28,7 +28,7 @@ func newToolRig(t *testing.T, agentID string) *toolRig {
 	t.Helper()
 	home := t.TempDir()
 	r := &toolRig{t: t, root: filepath.Join(home, "teams"), done: make(chan error, 1)}
-	writeTeam(t, r.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"codex"}`))
+	writeTeam(t, r.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"codex","agentType":"codex"}`))
 	writeTeam(t, r.root, "other", crewOf(`{"name":"boss"}`))
 	r.cfg = &config{team: "crew", identity: "codex", maxMailMessageLength: 100, persistThreads: true, logLevel: "error"}
 	r.cfg.teamsRoot, r.cfg.sessionsRoot, r.cfg.atmHome = r.root, filepath.Join(home, "sessions"), home
