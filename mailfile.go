@@ -33,8 +33,9 @@ var errInboxChanged = errors.New("the inbox changed meanwhile")
 
 // An inbox is one file, and what is known of it.
 type inbox struct {
-	path string
-	turn chan struct{} // has room for the one of this process who changes the file
+	path  string
+	turn  chan struct{} // has room for the one of this process who changes the file
+	queue lockQueue     // of that one
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	known inboxState
@@ -113,7 +114,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 		return nil, fmt.Errorf("%w (%s): %w", errInboxBusy, box.path, ctx.Err())
 	}
 	box.sweep()
-	flock, err := lockMailFile(ctx, strings.TrimSuffix(box.path, ".json")+".lock")
+	flock, err := lockMailFile(ctx, &box.queue, strings.TrimSuffix(box.path, ".json")+".lock")
 	if err != nil {
 		return nil, err
 	}

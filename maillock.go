@@ -19,8 +19,7 @@ import (
 
 const (
 	mailPatience  = 5 * time.Second       // for all locks of one operation, where the caller's context has no less
-	mailFilePause = 8 * time.Millisecond  // no lock is handed on: who looks rarely never gets it from one who writes without a pause
-	mailDirPause  = 70 * time.Millisecond // as Claude Code, which must not starve: it gives up after eleven looks
+	mailDirPause  = 20 * time.Millisecond // no lock is handed on: who looks rarely never gets it from one who writes without a pause
 	mailLockStale = 10 * time.Second      // Claude Code's rule; a living holder renews the directory's time every 5 s
 )
 
@@ -28,35 +27,40 @@ const (
 var errInboxBusy = errors.New("the inbox is locked by another program")
 
 // lockMailFile takes atm's lock. Whoever removes the member removes the file as well, so it looks again.
-func lockMailFile(ctx context.Context, path string) (*os.File, error) {
+func lockMailFile(ctx context.Context, queue *lockQueue, path string) (*os.File, error) {
 	for try := 0; ; try++ {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-		if errors.Is(err, fs.ErrPermission) {
-			if other, err2 := os.Open(path); err2 == nil {
-				f, err = other, nil // another user's, which can be locked all the same
-			}
+		f, err := queue.take(ctx, func() (*os.File, error) { return openMailLock(path) })
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil, fmt.Errorf("%w (%s): %w", errInboxBusy, path, err)
 		}
 		if err != nil {
-			return nil, mailPathError(err)
+			return nil, err
 		}
-		err = lockFile(f, true, false)
-		if err == nil {
-			there, err2 := isAt(f, path)
-			if there {
-				return f, nil
-			}
-			err = err2
-		} else if errors.Is(err, errLocked) {
-			err = nil
+		there, err := isAt(f, path)
+		if there {
+			return f, nil
 		}
-		f.Close()
+		unlockMailFile(f)
 		if err != nil {
 			return nil, fmt.Errorf("locking the inbox: %w", err)
 		}
-		if err := waitMailTurn(ctx, try, mailFilePause, path); err != nil {
+		if err := waitMailTurn(ctx, try, path); err != nil {
 			return nil, err
 		}
 	}
+}
+
+func openMailLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, fs.ErrPermission) {
+		if other, err2 := os.Open(path); err2 == nil {
+			return other, nil // another user's, which can be locked all the same
+		}
+	}
+	if err != nil {
+		return nil, mailPathError(err)
+	}
+	return f, nil
 }
 
 // unlockMailFile also ends the lock where a child that is just being forked has a copy of the descriptor.
@@ -96,7 +100,7 @@ func lockMailDir(ctx context.Context, path string) (*mailDirLock, error) {
 		case time.Since(info.ModTime()) > mailLockStale && os.Remove(path) == nil: // with files in it, it isn't removed
 			continue
 		}
-		if err := waitMailTurn(ctx, try, mailDirPause, path); err != nil {
+		if err := waitMailTurn(ctx, try, path); err != nil {
 			return nil, err
 		}
 	}
@@ -115,8 +119,8 @@ func (l *mailDirLock) release() {
 }
 
 // waitMailTurn waits from 2 ms on, longer each time, and not in step with any other.
-func waitMailTurn(ctx context.Context, try int, most time.Duration, path string) error {
-	pause := min(2*time.Millisecond<<min(try, 6), most)
+func waitMailTurn(ctx context.Context, try int, path string) error {
+	pause := min(2*time.Millisecond<<min(try, 6), mailDirPause)
 	timer := time.NewTimer(pause/2 + rand.N(pause))
 	defer timer.Stop()
 	select {
