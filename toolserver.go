@@ -33,6 +33,7 @@ type toolServer struct {
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
+	line callLines                     // one: all of them are one identity's
 	mu   sync.Mutex                    // guards the field below
 	open map[string]context.CancelFunc // by request
 }
@@ -169,10 +170,15 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 		s.p.replyError(id, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", id)})
 		return
 	}
+	queue := s.line.enter(name)
 	s.wg.Go(func() {
 		defer cancel()
-		who.Refused = s.held()
+		leave := queue(who.Identity)
+		if who.Refused = s.held(); who.Refused == nil && ctx.Err() != nil {
+			who.Refused = notBegun(name)
+		}
 		_, text, e := s.tools.run(ctx, who, name, args)
+		leave()
 		written, done := context.WithTimeout(context.WithoutCancel(ctx), auditLimit)
 		defer done()
 		if err := s.tools.audit.flush(written); err != nil {

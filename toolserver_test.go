@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -239,6 +240,31 @@ func TestToolServerWaitsBesideOthers(t *testing.T) {
 	if text := readText(t, filepath.Join(inboxes, "team-lead.json")); !strings.Contains(text, "number 2") || strings.Contains(text, "number 1") {
 		t.Errorf("%s", text)
 	}
+}
+
+// What is sent at once stands in the inbox in the order of the calls.
+func TestToolServerKeepsTheOrderOfWhatIsSent(t *testing.T) {
+	r := newToolRig(t, "")
+	var want []string
+	go func() { // Codex doesn't wait for one answer before the next call
+		for i := range 40 {
+			if _, err := fmt.Fprintf(r.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"atm_send","arguments":{"to":"team-lead","message":"number %d"}}}`+"\n", i, i); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for i := range 40 {
+		want = append(want, fmt.Sprintf("number %d", i))
+		mustContain(t, string(r.next()), "delivered")
+	}
+	var got []string
+	eachElement(json.RawMessage(readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json"))), func(m json.RawMessage) {
+		got = append(got, stringField(m, "text"))
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	r.hangUp()
 }
 
 // Without persistence the trail is in the log, and nothing is on disk.
