@@ -25,8 +25,10 @@ func TestCodexMail(t *testing.T) {
 		t.Run(bin.version+"/app-server", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALL atm_send") })
 		t.Run(bin.version+"/subagents", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALLMCP atm atm_send", "--subagents") })
 		t.Run(bin.version+"/of a subagent", func(t *testing.T) { mailingSubagent(newCodexLab(t, bin, prog), "--subagents") })
+		t.Run(bin.version+"/renamed", func(t *testing.T) { renamedAgent(newCodexLab(t, bin, prog), "--subagents") })
 		if exec.Command(bin.path, "help", "mcp-server").Run() == nil {
 			t.Run(bin.version+"/mcp-server", func(t *testing.T) { mailedAgent(mcpLab(t, bin, prog), "CALLMCP atm atm_send") })
+			t.Run(bin.version+"/mcp-server/renamed", func(t *testing.T) { renamedAgent(mcpLab(t, bin, prog)) })
 			t.Run(bin.version+"/mcp-server/of a subagent", func(t *testing.T) { mailingSubagent(mcpLab(t, bin, prog)) })
 		}
 	}
@@ -101,6 +103,31 @@ func mailedAgent(l *codexLab, send string, flags ...string) {
 		return !strings.Contains(readText(t, filepath.Join(teams, "crew", "config.json")), `"worker"`)
 	}) {
 		t.Errorf("the closed agent is still a member: %s", readText(t, filepath.Join(teams, "crew", "config.json")))
+	}
+	l.finish(c)
+}
+
+// renamedAgent is given another name while its thread is loaded: its tool server sends as the new one.
+func renamedAgent(l *codexLab, flags ...string) {
+	t := l.t
+	teams := filepath.Join(l.home, "atm", ".claude", "teams")
+	writeTeam(t, teams, "crew", crewOf(`{"name":"team-lead"}`))
+	c := l.serve(map[string]any{}, append([]string{"--team", "crew"}, flags...)...)
+	call := map[string]any{"sandbox": "read-only", "approval-policy": "never"}
+	var names []string
+	for _, name := range []string{"before", "after"} {
+		call["identity"], call["prompt"] = name, `CALLMCP atm atm_send {"to":"team-lead","message":"hello"}`
+		agent := c.call("codex", call).turn()
+		call["agent_id"] = agent.AgentID
+		var msgs []struct{ From string }
+		data, err := os.ReadFile(filepath.Join(teams, "crew", "inboxes", "team-lead.json"))
+		if err != nil || json.Unmarshal(data, &msgs) != nil || len(msgs) == 0 {
+			t.Fatalf("%v; the turn was %+v%s", err, agent, c.told())
+		}
+		names = append(names, msgs[len(msgs)-1].From)
+	}
+	if !slices.Equal(names, []string{"before", "after"}) {
+		t.Errorf("it mailed as %q", names)
 	}
 	l.finish(c)
 }

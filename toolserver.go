@@ -5,7 +5,8 @@ package main
 // servers (mcp-server, and subagents of every version). Codex starts it for
 // each thread that has it in its configuration, a subagent's with the same
 // identity (FR-20.4). main.go starts it. It must never act as anybody but the
-// identity of its command line, nor for it once the session no longer has it.
+// identity that its agent has as a call begins: the session may have been given
+// another one since Codex started this process, or be closed.
 
 import (
 	"context"
@@ -29,7 +30,7 @@ type toolServer struct {
 	p       *peer
 	tools   *atmTools
 	who     atmCaller
-	held    func() *rpcError // whether the agent still has its identity, nil error if so
+	now     func() (identity string, e *rpcError) // whom the calls act as by now
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
@@ -58,12 +59,16 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	}()
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
+	now := func() (string, *rpcError) { return identityNow(leases, cfg.identity, agentID) }
+	identity, e := now()
+	if e != nil {
+		identity = cfg.identity // each call is told why it is refused
+	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log), book, audit, log),
-		who: atmCaller{Identity: cfg.identity, AgentID: agentID, Team: cfg.team,
-			Owns: func(identity string) bool { return strings.EqualFold(identity, cfg.identity) },
+		who: atmCaller{Identity: identity, AgentID: agentID, Team: cfg.team,
 			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
-		held: func() *rpcError { return stillHeld(leases, cfg.identity, agentID) },
+		now: now,
 	}
 	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})
 	err := s.p.run()
@@ -78,16 +83,21 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 // answerGrace is how long the last answers may take.
 const answerGrace = time.Second
 
-// stillHeld refuses an agent whose identity is free, or another's, by now: over
-// mcp-server a thread's tool servers live as long as Codex, its session may not.
-func stillHeld(leases *leases, identity, agentID string) *rpcError {
+// identityNow is the identity that the agent has by now, which a codex
+// {agent_id, identity} may have changed while its thread stayed loaded. An agent
+// that has none is refused: over mcp-server a thread's tool servers live as long
+// as Codex, its session may not.
+func identityNow(leases *leases, identity, agentID string) (string, *rpcError) {
 	if agentID == "" {
-		return nil
+		return identity, nil
 	}
 	if holder, _, held := leases.holder(identity); held && holder == agentID {
-		return nil
+		return identity, nil
 	}
-	return proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
+	if other, held := leases.identityOf(agentID); held {
+		return other, nil
+	}
+	return "", proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
 		"agent_id", agentID, "identity", identity)
 }
 
@@ -173,9 +183,15 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 	queue := s.line.enter(name)
 	s.wg.Go(func() {
 		defer cancel()
-		leave := queue(who.Identity)
-		if who.Refused = s.held(); who.Refused == nil && ctx.Err() != nil {
+		leave := queue("")
+		identity, refused := s.now()
+		switch {
+		case refused != nil:
+			who.Refused = refused
+		case ctx.Err() != nil:
 			who.Refused = notBegun(name)
+		default:
+			who.Identity, who.Owns = identity, func(other string) bool { return strings.EqualFold(other, identity) }
 		}
 		_, text, e := s.tools.run(ctx, who, name, args)
 		leave()

@@ -186,6 +186,18 @@ func TestToolServerNeedsTheLease(t *testing.T) {
 	mine.release()
 	other := r.lease("Codex", "codex:otherab")
 	refused("another has it")
+	renamed := r.lease("Ann", "codex:k7m3pqx")
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"renamed","identity":"codex"}`); failed || !strings.Contains(text, "You are Ann") {
+		t.Errorf("%v %s", failed, text)
+	}
+	if text, failed := r.call("atm_pending_count", `{}`); failed || !strings.Contains(text, "of Ann: 0") {
+		t.Errorf("%v %s", failed, text)
+	}
+	if text := readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json")); !strings.Contains(text, `"from": "Ann"`) {
+		t.Errorf("%s", text)
+	}
+	renamed.release()
+	refused("it was renamed and has closed")
 	other.release()
 	// A session that isn't listed can be written to while it lives.
 	mine = r.lease("codex", "codex:k7m3pqx")
