@@ -83,6 +83,8 @@ type lockContent struct {
 	Identity string `json:"identity,omitempty"` // as it was asked for: the file's name has no capitals
 	Team     string `json:"team,omitempty"`
 	Host     string `json:"host,omitempty"`
+
+	Automatic bool `json:"automatic,omitempty"` // what the agent sends by now answers nothing but automatic mail
 }
 
 // leases is the table of what this process holds. It is needed beside flock,
@@ -203,7 +205,7 @@ func (l *leases) look(identity string) (c lockContent, held bool) {
 
 // identityOf finds the identity that a session of another process has. It
 // reads the team's directory, so it is for who can't know better.
-func (l *leases) identityOf(agentID string) (identity string, held bool) {
+func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
 	entries, _ := os.ReadDir(filepath.Join(l.root, l.team)) // none: nobody has one
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".lock")
@@ -211,13 +213,13 @@ func (l *leases) identityOf(agentID string) (identity string, held bool) {
 			continue
 		}
 		if c, held := l.look(name); held && c.AgentID == agentID {
-			if strings.EqualFold(c.Identity, name) {
-				name = c.Identity
+			if !strings.EqualFold(c.Identity, name) { // whoever wrote that
+				c.Identity = name
 			}
-			return name, true
+			return c, true
 		}
 	}
-	return "", false
+	return lockContent{}, false
 }
 
 // lockThread keeps other processes, of whichever team, off a Codex thread.
@@ -262,6 +264,19 @@ func (h *lease) assign(agentID string) error {
 		return fmt.Errorf("assigning %q to %s: %w", h.name, agentID, err)
 	}
 	h.table.note(h.path, lockHolder{agentID: agentID})
+	return nil
+}
+
+// mark tells the tool servers of the session whether what is sent now is
+// automatic. It writes a few bytes, when that changes.
+func (h *lease) mark(automatic bool) error {
+	if h.content.Automatic == automatic || h.released.Load() {
+		return nil
+	}
+	h.content.Automatic = automatic
+	if err := writeLockContent(h.file, h.content); err != nil {
+		return fmt.Errorf("telling the tool servers of %q of its turn: %w", h.name, err)
+	}
 	return nil
 }
 

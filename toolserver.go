@@ -30,7 +30,7 @@ type toolServer struct {
 	p       *peer
 	tools   *atmTools
 	who     atmCaller
-	now     func() (identity string, e *rpcError) // whom the calls act as by now
+	now     func() (as lockContent, e *rpcError) // whom the calls act as by now
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
@@ -59,14 +59,14 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	}()
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
-	now := func() (string, *rpcError) { return identityNow(leases, cfg.identity, agentID) }
-	identity, e := now()
+	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }
+	as, e := now()
 	if e != nil {
-		identity = cfg.identity // each call is told why it is refused
+		as.Identity = cfg.identity // each call is told why it is refused
 	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log), book, audit, log),
-		who: atmCaller{Identity: identity, AgentID: agentID, Team: cfg.team,
+		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
 			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
 		now: now,
 	}
@@ -83,21 +83,22 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 // answerGrace is how long the last answers may take.
 const answerGrace = time.Second
 
-// identityNow is the identity that the agent has by now, which a codex
-// {agent_id, identity} may have changed while its thread stayed loaded. An agent
-// that has none is refused: over mcp-server a thread's tool servers live as long
-// as Codex, its session may not.
-func identityNow(leases *leases, identity, agentID string) (string, *rpcError) {
+// agentNow tells which identity the agent has by now, which a codex {agent_id,
+// identity} may have changed while its thread stayed loaded, and whether its
+// turn answers automatic mail. An agent without an identity is refused: over
+// mcp-server a thread's tool servers live as long as Codex, its session may not.
+func agentNow(leases *leases, identity, agentID string) (lockContent, *rpcError) {
 	if agentID == "" {
-		return identity, nil
+		return lockContent{Identity: identity}, nil
 	}
-	if holder, _, held := leases.holder(identity); held && holder == agentID {
-		return identity, nil
+	if as, held := leases.look(identity); held && as.AgentID == agentID {
+		as.Identity = identity
+		return as, nil
 	}
-	if other, held := leases.identityOf(agentID); held {
-		return other, nil
+	if as, held := leases.identityOf(agentID); held {
+		return as, nil
 	}
-	return "", proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
+	return lockContent{}, proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
 		"agent_id", agentID, "identity", identity)
 }
 
@@ -184,14 +185,15 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 	s.wg.Go(func() {
 		defer cancel()
 		leave := queue("")
-		identity, refused := s.now()
+		as, refused := s.now()
 		switch {
 		case refused != nil:
 			who.Refused = refused
 		case ctx.Err() != nil:
 			who.Refused = notBegun(name)
 		default:
-			who.Identity, who.Owns = identity, func(other string) bool { return strings.EqualFold(other, identity) }
+			who.Identity, who.Auto = as.Identity, as.Automatic
+			who.Owns = func(other string) bool { return strings.EqualFold(other, as.Identity) }
 		}
 		_, text, e := s.tools.run(ctx, who, name, args)
 		leave()

@@ -196,6 +196,18 @@ func TestToolServerNeedsTheLease(t *testing.T) {
 	if text := readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json")); !strings.Contains(text, `"from": "Ann"`) {
 		t.Errorf("%s", text)
 	}
+	wantNil(t, renamed.mark(true)) // its turn answers automatic mail
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"an answer"}`); failed {
+		t.Error(text)
+	}
+	wantNil(t, renamed.mark(false))
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"its own"}`); failed {
+		t.Error(text)
+	}
+	sent := readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json"))
+	if i := strings.Index(sent, "an answer"); strings.Count(sent, `"automatic": true`) != 1 || i < 0 || strings.Index(sent[i:], `"automatic"`) > strings.Index(sent[i:], "its own") {
+		t.Errorf("%s", sent)
+	}
 	renamed.release()
 	refused("it was renamed and has closed")
 	other.release()
