@@ -133,7 +133,7 @@ func (x *acpEncoder) toolItem(k acpKey, e *event) {
 		}
 		t = x.begin(k, x.owned(k, f), e.body.status == "declined")
 		t.running = x.soon(acpGrace)
-	} else if t.body == "" || done && !slices.Equal(t.files, e.body.files) || e.body.kind == "webSearch" || e.body.kind == "contextCompaction" {
+	} else if t.body == "" || done && (e.body.kind != "fileChange" || !slices.Equal(t.files, e.body.files)) {
 		if f, ok := x.face(e.body, raw, done); ok {
 			x.renew(t, x.owned(k, f))
 		}
@@ -289,7 +289,8 @@ func (x *acpEncoder) closeAll(why string, completed bool) {
 			x.runs(t)
 			x.close(t, callDone, nil, nil)
 			continue
-		case completed && t.body == "commandExecution" && t.status == callRunning:
+		case completed && t.body == "commandExecution" && t.asks == 0 && t.denied == "":
+			x.runs(t)
 			x.close(t, callDone, append(content, callText("It was still running when the turn ended.")), nil)
 			continue
 		}
