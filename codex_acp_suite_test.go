@@ -105,10 +105,10 @@ func editorApproved(l *codexLab) {
 		t.Errorf("said %q", got)
 	}
 	// Allowed for the session: not asked again.
-	call = p.prompt(s.SessionID, "SHELLESC echo twice\nSAY first")
+	call = p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY first")
 	p.permit("allow_always")
 	p.ends(call, "end_turn")
-	p.ends(p.prompt(s.SessionID, "SHELLESC echo twice\nSAY second"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY second"), "end_turn")
 	l.finishACP(p)
 }
 
@@ -163,7 +163,8 @@ func editorEdit(l *codexLab) {
 		t.Fatal(err)
 	}
 	patch := compact("*** Begin Patch\n*** Update File: poem.txt\n@@\n two\n-three\n+THREE\n four\n*** End Patch\n")
-	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nPATCH new.txt fresh\nSAY edited"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nSAY edited"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "PATCH new.txt fresh\nSAY edited"), "end_turn")
 	after := strings.Replace(before, "three", "THREE", 1)
 	if now, err := os.ReadFile(file); err != nil || string(now) != after {
 		t.Fatalf("the edit was not made: %v, %q", err, now)
