@@ -222,6 +222,18 @@ func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
 	return lockContent{}, false
 }
 
+// holds reports an identity that is leased here, by us, for that agent.
+func (l *leases) holds(identity, agentID string) bool {
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, ok := l.held[path]
+	return ok && !h.pending && h.agentID == agentID
+}
+
 // lockThread keeps other processes, of whichever team, off a Codex thread.
 func (l *leases) lockThread(threadID, agentID string) (*lease, error) {
 	path, err := l.threadPath(threadID)

@@ -259,6 +259,12 @@ func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail 
 	l.audit.append(e)
 }
 
+// auditChoice notes what a person chose for a session's later turns.
+func (l *ledger) auditChoice(rec *record, set sessionSettings) {
+	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval, set.Model, set.Effort)})
+}
+
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
 	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,

@@ -177,6 +177,9 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
+	if s := r.h.open(agentID); s != nil && s.client.named() {
+		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
+	}
 	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
 		"from": sl.identity, "reason": reason, "timestamp": time.Now().UTC().Format(mailTimeLayout)})
 	if err != nil {
