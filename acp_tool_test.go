@@ -4,6 +4,7 @@ package main
 // told of it by then.
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,10 +12,10 @@ import (
 )
 
 func (r *acpRig) ask(q *approval) string {
-	q.thread, q.turn = firstWord(q.thread, acpThread), firstWord(q.turn, "t1")
+	q.thread, q.turn = cmp.Or(q.thread, acpThread), cmp.Or(q.turn, "t1")
 	r.x.event(r.ref(), &event{kind: evAsk, thread: q.thread, turn: q.turn, item: q.item, ask: q})
 	call := r.x.announce(r.ref(), q)
-	if why := r.schema.check("ToolCallUpdate", call); why != "" {
+	if why := schemaSays(r.schema, "ToolCallUpdate", call); why != "" {
 		r.t.Errorf("%s is not valid: %s", call, why)
 	}
 	r.mu.Lock()
