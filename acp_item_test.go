@@ -23,7 +23,7 @@ func itemFace(t *testing.T, started, completed string) (begin, end string) {
 		r.item("completed", completed)
 	}
 	r.ends("completed")
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		out := "{"
 		_ = eachField([]byte(u), func(key string, val json.RawMessage) bool {
 			if key != "sessionUpdate" && key != "toolCallId" && (key != "status" || string(val) == `"failed"`) {
@@ -127,7 +127,7 @@ func TestACPLongCommand(t *testing.T) {
 	r.begin()
 	long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
 	r.item("started", `{"type":"commandExecution","id":"c","command":`+string(toJSON(long))+`,"status":"inProgress"}`)
-	got := r.got[0]
+	got := r.all()[0]
 	if n := len(stringField([]byte(got), "title")); n > maxCallTitle+3 {
 		t.Errorf("a title of %d bytes", n)
 	}
@@ -146,12 +146,13 @@ func TestACPBigResults(t *testing.T) {
 		parts = append(parts, `{"type":"text","text":"`+strings.Repeat("x", 1<<20)+`"}`, `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", 1<<20)+`"}`)
 	}
 	r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed","arguments":{"a":"`+strings.Repeat("y", 1<<20)+`"},"result":{"content":[`+strings.Join(parts, ",")+`]}}`)
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		if len(u) > maxDiffs+3*maxACPText {
 			t.Errorf("an update of %d bytes", len(u))
 		}
 	}
-	if last := r.got[len(r.got)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
+	all := r.all()
+	if last := all[len(all)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
 		t.Errorf("%.300s", last)
 	}
 }

@@ -38,7 +38,33 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)
+	t.Cleanup(func() { r.x.turnEnds("") }) // its timers
 	return r
+}
+
+// all are the updates so far.
+func (r *acpRig) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// states are the statuses of calls.
+func (r *acpRig) states(ids ...string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, id := range ids {
+		out = append(out, r.calls[strings.Replace(id, ":T:", ":"+acpThread+":", 1)])
+	}
+	return strings.Join(out, " ")
+}
+
+// crowd says whether output waits.
+func (r *acpRig) crowd(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.crowded = is
 }
 
 // take is the client: it checks every update.
