@@ -58,9 +58,7 @@ func (t *acpAskTable) take(id string) *acpAsk {
 // mail began and a subagent that outlives its turn are the user's of the
 // session as well. false: this client can't be asked.
 func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool {
-	f.mu.Lock()
-	s := f.agents[a.AgentID]
-	f.mu.Unlock()
+	s := f.sessionBy(a.AgentID)
 	switch {
 	case s == nil || q.kind == askUnknown:
 		return false

@@ -107,8 +107,10 @@ func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.Raw
 		return turnResult{}, e
 	}
 	s.mcp = mcp
-	if before == nil || f.settings(s.agentID) == nil || !sameOpening(s, before) {
-		s.awaitServers() // they start with the thread
+	if before != nil && f.settings(s.agentID) != nil && sameOpening(s, before) {
+		s.servers.gone() // the thread stays as it is, and so do they
+	} else {
+		s.awaitServers()
 	}
 	f.mu.Lock()
 	f.agents[s.agentID] = s
@@ -421,6 +423,8 @@ func (s *acpSession) readServers(ctx context.Context, raw json.RawMessage) (json
 		taken = s.f.userServers(ctx, s.cwd)
 	}
 	servers, names, renamed, e := readServers(raw, taken)
-	_, _ = names, renamed
+	if e == nil {
+		s.servers.set(names, renamed)
+	}
 	return servers, e
 }

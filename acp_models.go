@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -135,13 +134,7 @@ func (f *acpFront) fetchModels(over chan struct{}) {
 	l.fetching = nil
 	l.mu.Unlock()
 	close(over)
-	if !changed {
-		return
-	}
-	f.mu.Lock()
-	open := slices.Collect(maps.Values(f.sessions))
-	f.mu.Unlock()
-	for _, s := range open {
-		f.settled(s)
+	if changed {
+		f.each(f.settled)
 	}
 }

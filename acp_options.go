@@ -245,17 +245,25 @@ func (s *acpSession) optionsJSON() (options []any, modes any) {
 	return options, modesOf(list)
 }
 
-// tellOptions is the state as the client will know it from now on.
+// tellOptions is the state as the client will know it from now on. A list of
+// models that came meanwhile has told nobody yet who knew nothing: hence the
+// second look.
 func (s *acpSession) tellOptions() []configOption {
 	set := s.settingsNow()
 	if set == nil {
 		return nil
 	}
-	list := configOptions(set, s.f.modelList(0))
-	s.opts.mu.Lock()
-	s.opts.told, s.opts.mode = string(toJSON(list)), list[0].Current
-	s.opts.mu.Unlock()
-	return list
+	for models := s.f.modelList(0); ; {
+		list := configOptions(set, models)
+		s.opts.mu.Lock()
+		s.opts.told, s.opts.mode = string(toJSON(list)), list[0].Current
+		s.opts.mu.Unlock()
+		newer := s.f.modelList(0)
+		if len(newer) == len(models) && (len(newer) == 0 || &newer[0] == &models[0]) {
+			return list
+		}
+		models = newer
+	}
 }
 
 // optionUpdates are what the client must be told because the state is no more
@@ -334,7 +342,7 @@ func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOp
 	s.inTurn(func() {
 		set := s.settingsNow()
 		if set == nil {
-			s.f.answer(c, nil, &rpcError{Code: codeInternal, Message: "the settings of this session aren't known yet; try again when its first turn has begun"})
+			s.f.answer(c, nil, &rpcError{Code: codeInternal, Message: "the settings of this session aren't known yet; try again when it has been answered"})
 			return
 		}
 		change, e := optionChange(set, s.f.modelList(modelsWait), id, value)
@@ -346,14 +354,14 @@ func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOp
 		s.f.retune(s.agentID, change, func(now sessionSettings, e *rpcError) {
 			defer close(over)
 			if e != nil {
-				s.f.answer(c, nil, e)
+				s.f.answer(c, nil, s.f.acpError(e))
 				return
 			}
 			s.changed(c, &now, answer)
 		})
 		<-over
 	}, func() {
-		s.f.answer(c, nil, &rpcError{Code: codeInternal, Message: "shutting down; nothing was changed"})
+		s.f.answer(c, nil, errACPClosing())
 	})
 }
 

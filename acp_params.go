@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// kindWord names what a raw value is, with its article.
+// kindWord names what a raw value is, as in "must be a string, not a number".
 func kindWord(raw json.RawMessage) string {
 	switch rawKind(raw) {
 	case '{':
@@ -28,16 +28,17 @@ func kindWord(raw json.RawMessage) string {
 	case 'n':
 		return "null"
 	}
-	return "missing"
+	return "nothing"
 }
 
 // paramText is a string that must be there.
 func paramText(params json.RawMessage, name string) (string, *rpcError) {
 	raw := rawField(params, name)
-	if s, ok := rawString(raw); ok {
+	s, ok := rawString(raw)
+	switch {
+	case ok:
 		return s, nil
-	}
-	if raw == nil {
+	case raw == nil:
 		return "", badParams("%s is missing: it must be a string", name)
 	}
 	return "", badParams("%s must be a string, not %s", name, kindWord(raw))
@@ -135,8 +136,12 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 	case codeInvalidSession, codeIdentityRequired, codeAgentFile:
 		// The child's own -32602 is about what the client sent (a prompt over
 		// 1 MiB characters, from 0.148 on); what it refuses otherwise isn't.
-		if !fromChild || string(rawField(e.Data, "child_error", "code")) == "-32602" {
+		tooLong := stringField(e.Data, "child_error", "data", "input_error_code") == "input_too_large"
+		if !fromChild || tooLong || string(rawField(e.Data, "child_error", "code")) == "-32602" {
 			out.Code = codeInvalidParams
+		}
+		if tooLong {
+			out.Message += " Send less at once: link files in place of embedding them"
 		}
 	case codeChildDead:
 		if said, _, cut := strings.Cut(out.Message, ". Sessions are kept"); cut {

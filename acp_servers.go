@@ -167,7 +167,10 @@ func codexServerName(own string, used map[string]bool) string {
 		}
 	}
 	name := clipBytes(b.String(), 60)
-	if strings.Trim(name, "_") == "" {
+	if name != own {
+		name = strings.TrimRight(name, "_")
+	}
+	if name == "" {
 		name = "server"
 	}
 	free := name

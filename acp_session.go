@@ -157,14 +157,14 @@ func (s *acpSession) notices(words []string) {
 
 // event takes an event of the session, on the session's own goroutine.
 func (s *acpSession) event(a agentRef, w waiterID, e *event) {
+	s.observe(a, e)
 	if e.kind == evServer {
-		s.serverEvent(e)
 		s.pump()
 		return
 	}
 	own := e.thread == "" || e.thread == a.Thread
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
-	shown := ""
+	shown, first := "", false
 	s.mu.Lock()
 	if w != 0 {
 		p := s.promptLocked(w)
@@ -172,6 +172,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 			s.mu.Unlock()
 			return // its prompt was answered: nothing of it is told
 		}
+		first = begins && p.turn == ""
 		p.begun = true
 		if own && e.turn != "" {
 			p.turn = cmp.Or(p.turn, e.turn)
@@ -191,6 +192,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	s.mu.Unlock()
 
 	s.enc.event(a, e)
+	if first {
+		s.tellServers()
+	}
 	if shown != "" { // what the agent was sent stands in front of what it does
 		s.enc.userText(shown)
 	}

@@ -43,8 +43,9 @@ func TestCodexACPClients(t *testing.T) {
 // agentLine is how a client starts the agent.
 func (l *codexLab) agentLine() []string { return []string{l.prog, "acp", "--codex-bin", l.bin.path} }
 
-// foreign runs a client to its end and returns what it printed.
-func (l *codexLab) foreign(env []string, argv ...string) string {
+// foreign runs a client to its end, which must be with that code, and returns
+// what it printed.
+func (l *codexLab) foreign(code int, env []string, argv ...string) string {
 	l.t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 2*waitLimit(l.t))
 	defer stop()
@@ -53,7 +54,7 @@ func (l *codexLab) foreign(env []string, argv ...string) string {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
 		text := stderr.String()
 		l.t.Fatalf("%s: %v\n%s\n%s", strings.Join(argv, " "), err, out, text[max(0, len(text)-4000):])
 	}
@@ -70,7 +71,7 @@ func sdkClient(l *codexLab, dir, node string) {
 	if err := os.WriteFile(file, script, 0o600); err != nil {
 		l.t.Fatal(err)
 	}
-	out := l.foreign([]string{"AGENT=" + compact(l.agentLine()), "CWD=" + l.repo}, node, file)
+	out := l.foreign(0, []string{"AGENT=" + compact(l.agentLine()), "CWD=" + l.repo}, node, file)
 	for _, want := range []string{"prompt", "permission", "rejection", "options", "edit", "cancel", "load"} {
 		if !strings.Contains(out, "ok "+want+"\n") {
 			l.t.Errorf("no %q in\n%s", want, out)
@@ -83,13 +84,14 @@ func acpxClient(l *codexLab, dir, node string) {
 	t := l.t
 	acpx := filepath.Join(dir, "node_modules", ".bin", "acpx")
 	agent := strings.Join(l.agentLine(), " ")
-	run := func(args ...string) string {
-		return l.foreign(nil, append([]string{node, acpx, "--agent", agent, "--cwd", l.repo}, args...)...)
+	run := func(code int, args ...string) string {
+		return l.foreign(code, nil, append([]string{node, acpx, "--agent", agent, "--cwd", l.repo}, args...)...)
 	}
-	if out := run("--approve-all", "exec", "SHELLESC echo shown-by-acpx\nSAY spoken-by-acpx"); !strings.Contains(out, "shown-by-acpx") || !strings.Contains(out, "spoken-by-acpx") {
+	if out := run(0, "--approve-all", "exec", "SHELLESC echo shown-by-acpx\nSAY spoken-by-acpx"); !strings.Contains(out, "shown-by-acpx") || !strings.Contains(out, "spoken-by-acpx") {
 		t.Errorf("acpx shows\n%s", out)
 	}
-	if out := run("--deny-all", "exec", "SHELLESC touch denied\nSAY after the denial"); !strings.Contains(out, "after the denial") {
+	const denied = 5 // acpx's word for a permission that was denied
+	if out := run(denied, "--deny-all", "exec", "SHELLESC touch denied\nSAY after the denial"); !strings.Contains(out, "after the denial") {
 		t.Errorf("acpx shows\n%s", out)
 	}
 	if _, err := os.Stat(filepath.Join(l.repo, "denied")); err == nil {

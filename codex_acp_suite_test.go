@@ -105,10 +105,10 @@ func editorApproved(l *codexLab) {
 		t.Errorf("said %q", got)
 	}
 	// Allowed for the session: not asked again.
-	call = p.prompt(s.SessionID, "SHELLESC echo twice\nSAY first")
+	call = p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY first")
 	p.permit("allow_always")
 	p.ends(call, "end_turn")
-	p.ends(p.prompt(s.SessionID, "SHELLESC echo twice\nSAY second"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY second"), "end_turn")
 	l.finishACP(p)
 }
 
@@ -163,7 +163,8 @@ func editorEdit(l *codexLab) {
 		t.Fatal(err)
 	}
 	patch := compact("*** Begin Patch\n*** Update File: poem.txt\n@@\n two\n-three\n+THREE\n four\n*** End Patch\n")
-	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nPATCH new.txt fresh\nSAY edited"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nSAY edited"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "PATCH new.txt fresh\nSAY edited"), "end_turn")
 	after := strings.Replace(before, "three", "THREE", 1)
 	if now, err := os.ReadFile(file); err != nil || string(now) != after {
 		t.Fatalf("the edit was not made: %v, %q", err, now)
@@ -202,6 +203,9 @@ func (l *codexLab) runningSleep(p *acpPeer, session string) (call *pendingCall, 
 	}) {
 		l.t.Fatalf("the command does not run%s", p.told())
 	}
+	p.awaitNote("the command's tool call", func(m wireMessage) bool {
+		return stringField(m.Params, "sessionId") == session && stringField(m.Params, "update", "sessionUpdate") == "tool_call"
+	})
 	return call, pid
 }
 
@@ -326,17 +330,19 @@ func acpChooses(l *codexLab) {
 
 func editorServer(l *codexLab) {
 	t, p := l.t, l.acp(map[string]any{})
-	if err := os.MkdirAll(filepath.Join(l.home, "atm", ".claude", "teams", "crew", "inboxes"), 0o700); err != nil {
+	self, err := os.Executable()
+	if err != nil {
 		t.Fatal(err)
 	}
-	env := []any{map[string]any{"name": "ATM_HOME", "value": filepath.Join(l.home, "atm")}}
-	s := p.open(map[string]any{"name": "post", "command": l.prog, "args": []string{"tools", "--team", "crew", "--identity", "clerk"}, "env": env},
+	s := p.open(map[string]any{"name": "post", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}},
 		map[string]any{"name": "broken", "command": filepath.Join(l.home, "no-such-server"), "args": []string{}, "env": []any{}})
-	call := p.prompt(s.SessionID, "CALLMCP post atm_pending_count {}\nSAY counted")
+	call := p.prompt(s.SessionID, `CALLMCP post shout {"text":"over an editor's server"}`+"\nSAY shouted")
 	if !strings.HasPrefix(l.bin.version, "0.104.") { // which asks nobody about MCP tools
 		ask := p.permit("allow_once")
-		if text := string(ask); !strings.Contains(text, "post") || !strings.Contains(text, "atm_pending_count") {
-			t.Errorf("the permission doesn't name server and tool: %s", text)
+		for _, want := range []string{"post", "shout", "over an editor's server"} {
+			if !strings.Contains(string(ask), want) {
+				t.Errorf("the permission doesn't tell %q: %s", want, ask)
+			}
 		}
 	}
 	p.ends(call, "end_turn")
@@ -344,14 +350,14 @@ func editorServer(l *codexLab) {
 	for _, c := range toolsIn(p.updates(s.SessionID)) {
 		if strings.Contains(c.Title, "broken") {
 			failed = c
-		} else if strings.Contains(c.Title, "atm_pending_count") {
+		} else if strings.Contains(c.Title, "shout") {
 			done = c
 		}
 	}
 	if failed == nil || failed.Status != "failed" || failed.shown() == "" {
 		t.Errorf("the server that doesn't start: %+v", failed)
 	}
-	if done == nil || done.shown() == "" || done.RawInput == nil {
+	if done == nil || done.Status != "completed" || !strings.Contains(done.shown(), "OVER AN EDITOR'S SERVER") || !strings.Contains(string(done.RawInput), "over an editor's server") {
 		t.Errorf("the tool call: %+v", done)
 	}
 	l.finishACP(p)

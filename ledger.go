@@ -233,13 +233,16 @@ func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 func (l *ledger) auditTurn(s *session, t *turn) {
 	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
 	if m := t.req.mail; m != nil {
-		e.Event, e.Detail = "mail_turn", "message_ids: "+strings.Join(m.ids, " ")
+		e.Detail = "message_ids: " + strings.Join(m.ids, " ")
+		if t.req.source == sourceMail {
+			e.Event = "mail_turn"
+		}
 	}
 	if t.req.action != actPrompt {
 		e.Detail = t.req.action.word()
 	}
 	if l.cfg.persistThreads { // else who did what is kept, not what was said
-		if e.Summary = t.req.prompt; t.req.mail != nil {
+		if e.Summary = t.req.prompt; t.req.source == sourceMail {
 			e.Summary = t.req.mail.words
 		}
 	}

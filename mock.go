@@ -55,8 +55,9 @@ type mockServer struct {
 	threads map[string]*mockThread
 	drop    map[string]int // method: how many requests to swallow
 	shells  map[*mockShell]bool
-	ended   bool     // no turn and no shell begins any more
-	mcp     *mockMCP // nil for app-server
+	login   *mockLogin // that waits for a person
+	ended   bool       // no turn and no shell begins any more
+	mcp     *mockMCP   // nil for app-server
 }
 
 // mockClient is what initialize told.
@@ -341,6 +342,8 @@ func mockMethods() []mockMethod {
 		{"thread/name/set", 0, false, (*mockServer).threadName},
 		{"thread/inject_items", 148, false, (*mockServer).threadInject},
 		{"thread/compact/start", 0, false, (*mockServer).threadCompact},
+		{"thread/settings/update", 153, true, (*mockServer).settingsUpdate},
+		{"review/start", 0, false, (*mockServer).reviewStart},
 		{"thread/backgroundTerminals/clean", 0, true, (*mockServer).threadClean},
 		{"thread/list", 0, false, (*mockServer).threadList},
 		{"thread/loaded/list", 0, false, (*mockServer).threadLoaded},
@@ -349,7 +352,11 @@ func mockMethods() []mockMethod {
 		{"turn/steer", 0, false, (*mockServer).turnSteer},
 		{"turn/interrupt", 0, false, (*mockServer).turnInterrupt},
 		{"model/list", 0, false, (*mockServer).modelList},
+		{"mcpServerStatus/list", 0, false, (*mockServer).serverList},
 		{"account/read", 0, false, (*mockServer).accountRead},
+		{"account/login/start", 0, false, (*mockServer).loginStart},
+		{"account/login/cancel", 0, false, (*mockServer).loginCancel},
+		{"account/logout", 0, false, (*mockServer).logout},
 		{"config/read", 0, false, (*mockServer).configRead},
 	}
 }
@@ -390,7 +397,7 @@ func (m *mockServer) handle(msg *message) {
 		switch {
 		case !ready && msg.method != "initialize":
 			m.refuse(msg, "Not initialized")
-		case rawKind(msg.params) != '{':
+		case rawKind(msg.params) != '{' && !(msg.method == "account/logout" && isNull(msg.params)):
 			m.refuse(msg, "Invalid request: missing field `params`")
 		case it.experimental && !experimental:
 			m.refuse(msg, msg.method+" requires experimentalApi capability")

@@ -26,6 +26,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"BIG":               bigDirective,
 		"REASON":            reasonDirective,
 		"ECHO_INSTRUCTIONS": echoDirective,
+		"ECHO_INPUT":        echoInputDirective,
 		"ECHO_SETTINGS":     func(t *mockTurn, _ string) mockEnd { return t.say(string(toJSON(t.settings)), nil) },
 		"USAGE":             func(*mockTurn, string) mockEnd { return goOn }, // heed has read it
 		"SHELL":             shellDirective,
@@ -33,6 +34,16 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"BACKGROUND":        backgroundDirective,
 		"GRANDCHILD":        grandchildDirective,
 		"PATCH":             patchDirective,
+		"EDIT":              editDirective,
+		"DELETE":            deleteDirective,
+		"MOVE":              moveDirective,
+		"OUTPUT":            outputDirective,
+		"VIEW":              viewDirective,
+		"WEBSEARCH":         webSearchDirective,
+		"PLAN":              planDirective,
+		"PLANITEM":          planItemDirective,
+		"CALL":              callDirective,
+		"CALLMCP":           mcpToolDirective,
 		"PERMISSIONS":       permissionsDirective,
 		"ASK":               askDirective,
 		"MCPASK":            mcpAskDirective,
@@ -304,8 +315,8 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 		it["agentsStates"] = map[string]any{child.ID: map[string]any{"status": "pendingInit", "message": nil}}
 	}
 	t.completed(it)
-	sub := &mockTurn{m: m, th: child, id: newMockID(), begun: time.Now(), stop: make(chan struct{}), wake: make(chan struct{}, 1), usage: 100, settings: t.settings}
-	sub.rec = &mockTurnRecord{ID: sub.id, Status: "inProgress", Started: sub.begun.Unix(), Items: []json.RawMessage{}}
+	sub := m.newTurn(child)
+	sub.settings = t.settings
 	if v2 {
 		sub.after = append(sub.after, func() {
 			done := activity(t, "subagent-completed-"+sub.id, "completed")

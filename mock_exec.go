@@ -349,12 +349,36 @@ func patchDirective(t *mockTurn, arg string) mockEnd {
 		text = "hello"
 	}
 	text += "\n"
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(t.settings.Cwd, name)
+	path := t.inCwd(name)
+	return t.patchFile(mockChange{name: "A " + name, path: path, kind: map[string]any{"type": "add"}, diff: text, apply: func() error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(path, []byte(text), 0o644)
+	}})
+}
+
+// mockChange is what a patch does to one file.
+type mockChange struct {
+	name  string // as the model hears of it: A path
+	path  string
+	kind  map[string]any
+	diff  string // the text of what is added or deleted, the hunks of what is updated
+	apply func() error
+}
+
+// old is the change in the words of the first protocol.
+func (c mockChange) old() map[string]any {
+	if c.kind["type"] == "update" {
+		return map[string]any{c.path: map[string]any{"type": "update", "unified_diff": c.diff, "move_path": c.kind["move_path"]}}
 	}
+	return map[string]any{c.path: map[string]any{"type": c.kind["type"], "content": c.diff}}
+}
+
+// patchFile patches one file, if it may.
+func (t *mockTurn) patchFile(c mockChange) mockEnd {
 	t.toolBegins()
-	inside := strings.HasPrefix(path, filepath.Clean(t.settings.Cwd)+string(filepath.Separator))
+	inside := strings.HasPrefix(c.path, filepath.Clean(t.settings.Cwd)+string(filepath.Separator))
 	free := t.settings.sandbox() == "dangerFullAccess" || t.settings.sandbox() == "workspaceWrite" && inside
 	untrusted := t.settings.approval() == "untrusted"
 	if !free && t.settings.approval() == "never" {
@@ -363,7 +387,8 @@ func patchDirective(t *mockTurn, arg string) mockEnd {
 		return goOn
 	}
 	it := t.item("fileChange", t.m.newID("call"), map[string]any{"status": "inProgress",
-		"changes": []any{map[string]any{"path": path, "kind": map[string]any{"type": "add"}, "diff": text}}})
+		"changes": []any{map[string]any{"path": c.path, "kind": c.kind, "diff": c.diff}}})
+	t.change = c
 	t.started(it)
 	if !free || untrusted {
 		if end := t.askPatch(it); end != goOn || it["status"] != "inProgress" {
@@ -371,20 +396,24 @@ func patchDirective(t *mockTurn, arg string) mockEnd {
 		}
 	}
 	it["status"] = "completed"
-	said := "Success. Updated the following files:\nA " + name + "\n"
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
-		it["status"], said = "failed", "Failed to write file "+name+": "+err.Error()
+	said := "Success. Updated the following files:\n" + c.name + "\n"
+	if err := c.apply(); err != nil {
+		it["status"], said = "failed", "Failed to write file "+c.path+": "+err.Error()
 	}
 	if t.m.old() {
 		t.event("exec_command_output_delta", map[string]any{"call_id": it["id"], "stream": "stdout", "chunk": ""})
 		t.tell("item/fileChange/outputDelta", map[string]any{"itemId": it["id"], "delta": said})
 	}
 	t.completed(it)
-	t.patch = fmt.Sprintf("diff --git a/%s b/%[1]s\nnew file mode 100644\nindex 0000000000000000000000000000000000000000..ce013625030ba8dba906f756967f9e9ca394464a\n--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1 @@\n+%s", name, text)
+	_, name, _ := strings.Cut(c.name, " ")
+	switch c.kind["type"] {
+	case "add":
+		t.patch = fmt.Sprintf("diff --git a/%s b/%[1]s\nnew file mode 100644\nindex 0000000000000000000000000000000000000000..ce013625030ba8dba906f756967f9e9ca394464a\n--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1 @@\n+%s", name, c.diff)
+	case "update":
+		t.patch = fmt.Sprintf("diff --git a/%s b/%[1]s\n--- a/%[1]s\n+++ b/%[1]s\n%s", name, c.diff)
+	default:
+		t.patch = fmt.Sprintf("diff --git a/%s b/%[1]s\ndeleted file mode 100644\n--- a/%[1]s\n+++ /dev/null\n", name)
+	}
 	t.diff()
 	t.told("Exit code: 0\nWall time: 0 seconds\nOutput:\n" + said)
 	t.toolEnded()
@@ -407,8 +436,7 @@ func (t *mockTurn) askPatch(it map[string]any) mockEnd {
 		t.setStatus("active", "waitingOnApproval")
 		params["startedAtMs"] = time.Now().UnixMilli()
 	}
-	change := it["changes"].([]any)[0].(map[string]any)
-	changes := map[string]any{change["path"].(string): map[string]any{"type": "add", "content": change["diff"]}}
+	changes := t.change.old()
 	if t.m.mcp != nil {
 		params["changes"] = changes
 	}

@@ -105,6 +105,10 @@ func (t *mockTurn) item(kind, id string, fields map[string]any) map[string]any {
 		it["clientId"] = nil
 	case "commandExecution":
 		it["pluginId"], it["scriptPath"] = nil, nil
+	case "mcpToolCall":
+		if t.m.new() {
+			it["appContext"], it["mcpAppUi"], it["pluginId"], it["readOnlyHint"] = nil, nil, nil, nil
+		}
 	}
 	if t.m.new() {
 		it["startedAtMs"], it["completedAtMs"] = nil, nil
@@ -146,7 +150,9 @@ func (t *mockTurn) completed(it map[string]any) {
 	t.tell("item/completed", params)
 	switch text, _ := it["text"].(string); it["type"] {
 	case "userMessage":
-		t.event("user_message", map[string]any{"message": mockText(toJSON(it["content"])), "images": []any{}, "local_images": []any{}, "text_elements": []any{}})
+		for n := 0; n == 0 || n == 1 && t.review; n++ { // in a review 0.104 says it twice
+			t.event("user_message", map[string]any{"message": mockText(toJSON(it["content"])), "images": []any{}, "local_images": []any{}, "text_elements": []any{}})
+		}
 	case "agentMessage":
 		t.event("agent_message", map[string]any{"message": text})
 	case "reasoning":
@@ -172,6 +178,8 @@ func (t *mockTurn) double(it map[string]any, completed bool) {
 		item["type"], item["summary_text"], item["raw_content"] = "Reasoning", it["summary"], []any{}
 	case "contextCompaction":
 		item["type"] = "ContextCompaction"
+	case "webSearch":
+		item["type"], item["query"], item["action"] = "WebSearch", it["query"], it["action"]
 	case "commandExecution":
 		if it["status"] == "declined" || it["processId"] == nil {
 			return
@@ -190,8 +198,7 @@ func (t *mockTurn) double(it map[string]any, completed bool) {
 		t.event("exec_command_end", e)
 		return
 	case "fileChange":
-		change := it["changes"].([]any)[0].(map[string]any)
-		changes := map[string]any{change["path"].(string): map[string]any{"type": "add", "content": change["diff"]}}
+		changes := t.change.old()
 		if !completed {
 			t.event("patch_apply_begin", map[string]any{"call_id": it["id"], "turn_id": t.id, "auto_approved": t.settings.sandbox() != "readOnly", "changes": changes})
 			return
@@ -216,6 +223,9 @@ func (t *mockTurn) userMessage(input json.RawMessage, text string) {
 		if p["type"] == "text" && p["text_elements"] == nil {
 			p["text_elements"] = []any{}
 		}
+		if p["type"] != "text" && p["detail"] == nil && !t.m.old() {
+			p["detail"] = nil
+		}
 		content = append(content, p)
 	}
 	t.m.mu.Lock()
@@ -229,7 +239,7 @@ func (t *mockTurn) userMessage(input json.RawMessage, text string) {
 
 // requested is what 0.104 shows as a model request begins: the counts so far.
 func (t *mockTurn) requested() {
-	if !t.m.old() { // not 0.153 over mcp-server either
+	if !t.m.old() || t.review { // not 0.153 over mcp-server either
 		return
 	}
 	t.m.mu.Lock()
@@ -245,6 +255,9 @@ func (t *mockTurn) requested() {
 
 // counts adds one model request to the thread's tokens and shows them.
 func (t *mockTurn) counts() {
+	if t.review {
+		return
+	}
 	t.m.mu.Lock()
 	t.th.totalIn += t.usage
 	t.th.total += t.usage + 20
@@ -318,6 +331,9 @@ func (t *mockTurn) messageBegin(phase any) map[string]any {
 }
 
 func (t *mockTurn) delta(it map[string]any, piece string) {
+	if t.review {
+		return
+	}
 	t.event("agent_message_content_delta", map[string]any{"thread_id": t.th.ID, "turn_id": t.id, "item_id": it["id"], "delta": piece})
 	t.tell("item/agentMessage/delta", map[string]any{"itemId": it["id"], "delta": piece})
 	if t.m.old() {
@@ -327,8 +343,11 @@ func (t *mockTurn) delta(it map[string]any, piece string) {
 
 func (t *mockTurn) messageEnd(it map[string]any, text string) {
 	it["text"] = text
-	t.completed(it)
 	t.final, t.toolLast, t.said = toJSON(it), false, true
+	if t.review {
+		return // of what it says only the beginning is told
+	}
+	t.completed(it)
 	t.counts()
 }
 

@@ -5,8 +5,10 @@ package main
 // configuration. mock.go dispatches to it on the reading goroutine.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -129,7 +131,7 @@ func (m *mockServer) threadRead(msg *message) {
 		th, err = m.stored(id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			m.refuse(msg, "no rollout found for thread id "+id)
+			m.refuse(msg, "thread not loaded: "+id)
 			return
 		case err != nil:
 			m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: thread-store internal error: " + err.Error()})
@@ -210,29 +212,54 @@ func (m *mockServer) models() []string {
 	return []string{"gpt-6.1-sol", "gpt-6-astra", "gpt-5.6-sol", "gpt-5.5"}
 }
 
+// modelList comes in pages of limit, or of MOCK_CODEX_PAGE where the client
+// names none; MOCK_CODEX_TEXT_ONLY names a model that takes no images.
 func (m *mockServer) modelList(msg *message) {
+	efforts := []any{}
+	words := []string{"low", "medium", "high", "xhigh"}
+	if m.new() {
+		words = append(words, "max", "ultra")
+	}
+	for _, e := range words {
+		efforts = append(efforts, map[string]any{"reasoningEffort": e, "description": e + " reasoning"})
+	}
 	data := []any{}
 	for i, name := range m.models() {
-		var efforts []any
-		for _, e := range []string{"low", "medium", "high", "xhigh"} {
-			efforts = append(efforts, map[string]any{"reasoningEffort": e, "description": e + " reasoning"})
+		modalities := []string{"text", "image"}
+		if name == os.Getenv("MOCK_CODEX_TEXT_ONLY") {
+			modalities = modalities[:1]
 		}
-		data = append(data, map[string]any{"id": name, "model": name, "upgrade": nil, "displayName": name, "description": "mock", "hidden": false,
-			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "inputModalities": []string{"text", "image"},
-			"supportsPersonality": false, "isDefault": i == 0})
+		model := map[string]any{"id": name, "model": name, "upgrade": nil, "displayName": name, "description": "mock", "hidden": false,
+			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "inputModalities": modalities,
+			"supportsPersonality": false, "isDefault": i == 0}
+		if m.new() {
+			for _, k := range []string{"upgradeInfo", "availabilityNux", "modelSpecialty", "defaultServiceTier", "availableAccessPrograms"} {
+				model[k] = nil
+			}
+			model["multiAgentVersion"], model["additionalSpeedTiers"], model["serviceTiers"] = "v2", []any{}, []any{}
+		}
+		data = append(data, model)
 	}
-	m.peer.reply(msg.id, map[string]any{"data": data, "nextCursor": nil})
+	m.page(msg, data)
 }
 
-func (m *mockServer) accountRead(msg *message) {
-	result := map[string]any{"account": nil, "requiresOpenaiAuth": mockString(m.home.config, "model_provider") == ""}
-	if _, err := os.Stat(filepath.Join(m.home.dir, "auth.json")); err == nil { // whatever is in it
-		result["account"] = map[string]any{"type": "apiKey"}
+// page answers with a part of a list. The cursor is where the next one begins.
+func (m *mockServer) page(msg *message, data []any) {
+	size, _ := strconv.Atoi(string(rawField(msg.params, "limit")))
+	if size == 0 {
+		size, _ = strconv.Atoi(os.Getenv("MOCK_CODEX_PAGE")) // none: all
 	}
-	if m.new() {
-		result["userId"], result["workspaceRouting"] = nil, nil
+	from, err := strconv.Atoi(cmp.Or(stringField(msg.params, "cursor"), "0"))
+	if err != nil || from > len(data) {
+		m.refuse(msg, "invalid cursor: "+stringField(msg.params, "cursor"))
+		return
 	}
-	m.peer.reply(msg.id, result)
+	to, next := len(data), any(nil)
+	if size > 0 && from+size < to {
+		to = from + size
+		next = strconv.Itoa(to)
+	}
+	m.peer.reply(msg.id, map[string]any{"data": data[from:to], "nextCursor": next})
 }
 
 // configRead answers with the effective configuration. Of the real one's
@@ -279,16 +306,42 @@ func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	views := []any{}
+	views, n := []any{}, 0
 	for _, t := range th.turns {
+		if m.old() {
+			views = append(views, m.oldTurnView(t, &n))
+			continue
+		}
 		v := m.turnView(t.ID, t.Status, t.Items, t.Error)
-		if !m.old() {
-			v["itemsView"], v["startedAt"] = "full", t.Started
-			if t.Completed > 0 {
-				v["completedAt"] = t.Completed
-			}
+		v["itemsView"], v["startedAt"] = "full", t.Started
+		if t.Completed > 0 {
+			v["completedAt"] = t.Completed
+		}
+		if m.new() {
+			v["rootTurnId"] = cmp.Or(t.Root, t.ID)
 		}
 		views = append(views, v)
 	}
 	return views
+}
+
+// oldTurnView: 0.104 keeps of a turn what was said in it, under ids of its own,
+// and doesn't know that one failed, nor that it still runs.
+func (m *mockServer) oldTurnView(t *mockTurnRecord, n *int) map[string]any {
+	items := []json.RawMessage{}
+	for _, raw := range t.Items {
+		switch stringField(raw, "type") {
+		case "userMessage", "agentMessage", "reasoning", "enteredReviewMode", "exitedReviewMode":
+			*n++
+			var it map[string]any
+			_ = json.Unmarshal(raw, &it) // our own
+			it["id"] = fmt.Sprintf("item-%d", *n)
+			items = append(items, toJSON(it))
+		}
+	}
+	status := t.Status
+	if status != "interrupted" {
+		status = "completed"
+	}
+	return m.turnView(t.ID, status, items, nil)
 }

@@ -8,6 +8,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,10 +87,14 @@ func mockSteps(prompt string) []mockStep {
 // prompt shows one user message and does what it says.
 func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 	text := mockText(input)
+	t.input = input
 	steps := t.steps(text)
 	t.heed(steps)
 	t.userMessage(input, text)
 	t.last, t.toolLast, t.said = "", false, false
+	if os.Getenv("MOCK_CODEX_AUTH") == "1" && t.m.loggedIn() == "" {
+		return failDirective(t, "401 Missing bearer or basic authentication in header")
+	}
 	if len(steps) == 0 {
 		return t.say("MOCK: "+text, nil)
 	}
@@ -208,7 +213,9 @@ func (t *mockTurn) finish(end mockEnd) bool {
 		end = interrupted
 	}
 	t.stopped = true
-	th.active = nil
+	if th.active == t {
+		th.active = nil
+	}
 	answer := t.answer
 	t.rec.Status = map[mockEnd]string{goOn: "completed", interrupted: "interrupted", failed: "failed"}[end]
 	t.rec.Error, t.rec.Completed = t.err, time.Now().Unix()
@@ -231,11 +238,8 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	if m.tellsEvents() && end != interrupted {
 		t.event("task_complete", map[string]any{"turn_id": t.id, "last_agent_message": mockNull(stringField(t.final, "text"))})
 	}
-	m.mu.Lock()
-	experimental := m.client.experimental
-	m.mu.Unlock()
-	if m.new() && experimental && end != interrupted {
-		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(th)})
+	if end != interrupted && !t.mute {
+		t.readStateChanged()
 	}
 	items := []json.RawMessage{}
 	if end == goOn && t.final != nil && !m.old() {
@@ -248,7 +252,18 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	for _, f := range t.after {
 		f()
 	}
+	close(t.over)
 	return true
+}
+
+// readStateChanged is 0.169's unread mark.
+func (t *mockTurn) readStateChanged() {
+	t.m.mu.Lock()
+	experimental := t.m.client.experimental
+	t.m.mu.Unlock()
+	if t.m.new() && experimental {
+		t.tell("thread/readState/changed", map[string]any{"readState": t.m.readState(t.th)})
+	}
 }
 
 // view is the Turn object.

@@ -29,6 +29,9 @@ type mockToolServer struct {
 	kill  func()
 	ended chan struct{} // closed when the process has ended
 	tools []string
+
+	info   json.RawMessage // serverInfo
+	listed []json.RawMessage
 }
 
 // mcpToolDirective calls a tool of one of the thread's MCP servers:
@@ -53,7 +56,11 @@ func mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	}
 	call := t.m.newID("call")
 	it := t.item("mcpToolCall", call, map[string]any{"server": server, "tool": tool, "status": "inProgress", "arguments": json.RawMessage(args), "result": nil, "error": nil, "durationMs": nil})
-	if allowed, end := t.askMCPTool(entry, server, tool, args, call); end != goOn || !allowed {
+	readOnly := s.readOnly(tool)
+	if t.m.new() && readOnly {
+		it["readOnlyHint"] = true
+	}
+	if allowed, end := t.askMCPTool(entry, readOnly, server, tool, args, call); end != goOn || !allowed {
 		if end == goOn {
 			t.toolEnded()
 		}
@@ -76,7 +83,7 @@ func mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	if end := t.wait(answered, false); end != goOn {
 		return end // the server isn't told, and the item never completes
 	}
-	it["status"], it["result"], it["durationMs"] = "completed", result, 1
+	it["status"], it["result"], it["durationMs"] = "completed", t.toolResult(result), 1
 	said := ""
 	var parts []json.RawMessage
 	_ = json.Unmarshal(rawField(result, "content"), &parts) // none: nothing was said
@@ -99,10 +106,29 @@ func mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	return goOn
 }
 
+func (s *mockToolServer) readOnly(tool string) (hint bool) {
+	for _, t := range s.listed {
+		hint = hint || stringField(t, "name") == tool && string(rawField(t, "annotations", "readOnlyHint")) == "true"
+	}
+	return hint
+}
+
+// toolResult is what an item shows of a tool's result: the parts that it knows.
+func (t *mockTurn) toolResult(result json.RawMessage) any {
+	if result == nil {
+		return nil
+	}
+	shown := map[string]any{"content": rawField(result, "content"), "structuredContent": rawField(result, "structuredContent")}
+	if t.m.new() {
+		shown["_meta"] = rawField(result, "_meta")
+	}
+	return shown
+}
+
 // askMCPTool: from 0.148 on a tool without annotations needs approval, unless its
 // server's entry says otherwise; over mcp-server nobody can give it. 0.104 never asks.
-func (t *mockTurn) askMCPTool(entry map[string]any, server, tool, args, call string) (allowed bool, end mockEnd) {
-	if t.m.old() || mockString(entry, "default_tools_approval_mode") == "approve" {
+func (t *mockTurn) askMCPTool(entry map[string]any, readOnly bool, server, tool, args, call string) (allowed bool, end mockEnd) {
+	if t.m.old() || readOnly || mockString(entry, "default_tools_approval_mode") == "approve" {
 		return true, goOn
 	}
 	if t.settings.approval() == "never" {
@@ -137,7 +163,7 @@ func (m *mockServer) toolServer(t *mockTurn, name string, entry map[string]any) 
 	case entry == nil || entry["enabled"] == false || ended:
 		return nil, errors.New("there is none")
 	}
-	s, err := m.startServer(t, entry)
+	s, err := m.startServer(t.settings.Cwd, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +173,13 @@ func (m *mockServer) toolServer(t *mockTurn, name string, entry map[string]any) 
 	}
 	t.th.running[name] = s
 	m.mu.Unlock()
-	return s, s.greet(t, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
+	return s, s.greet(m, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
 }
 
 // startServer runs an entry's command.
-func (m *mockServer) startServer(t *mockTurn, entry map[string]any) (*mockToolServer, error) {
+func (m *mockServer) startServer(cwd string, entry map[string]any) (*mockToolServer, error) {
 	cmd := exec.Command(mockString(entry, "command"), mockStrings(entry["args"])...)
-	cmd.Dir = t.settings.Cwd
+	cmd.Dir = cwd
 	if m.mcp != nil && m.old() {
 		cmd.Dir = "" // the mcp-server of 0.104 hands down its own
 	}
@@ -204,7 +230,7 @@ func (m *mockServer) startServer(t *mockTurn, entry map[string]any) (*mockToolSe
 }
 
 // greet is the handshake, as Codex has it.
-func (s *mockToolServer) greet(t *mockTurn, limit time.Duration) error {
+func (s *mockToolServer) greet(m *mockServer, limit time.Duration) error {
 	var result json.RawMessage
 	ask := func(method string, params any) error {
 		var failed error
@@ -216,22 +242,22 @@ func (s *mockToolServer) greet(t *mockTurn, limit time.Duration) error {
 		select {
 		case <-answered:
 			return failed
-		case <-t.m.done:
+		case <-m.done:
 			return errors.New("the mock ends")
 		}
 	}
 	err := ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"elicitation": map[string]any{}},
-		"clientInfo": map[string]any{"name": "codex-mcp-client", "title": "Codex", "version": t.m.version}})
+		"clientInfo": map[string]any{"name": "codex-mcp-client", "title": "Codex", "version": m.version}})
 	if err != nil {
 		return err
 	}
+	s.info = rawField(result, "serverInfo")
 	s.peer.notify("notifications/initialized", nil, false)
 	if err := ask("tools/list", map[string]any{}); err != nil {
 		return err
 	}
-	var tools []json.RawMessage
-	_ = json.Unmarshal(rawField(result, "tools"), &tools) // no list: no tools
-	for _, tool := range tools {
+	_ = json.Unmarshal(rawField(result, "tools"), &s.listed) // no list: no tools
+	for _, tool := range s.listed {
 		s.tools = append(s.tools, stringField(tool, "name"))
 	}
 	return nil

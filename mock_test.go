@@ -30,6 +30,7 @@ type mockRun struct {
 	code   chan int
 	stderr *lockedBuffer
 	nextID int
+	doing  func() string // for the failure
 }
 
 type lockedBuffer struct {
@@ -96,7 +97,11 @@ func (r *mockRun) read() json.RawMessage {
 		}
 		return m
 	case <-time.After(20 * time.Second):
-		r.t.Fatalf("nothing more came; stderr: %s", r.stderr)
+		doing := ""
+		if r.doing != nil {
+			doing = r.doing()
+		}
+		r.t.Fatalf("nothing more came; stderr: %s\n%s", r.stderr, doing)
 	}
 	return nil
 }
@@ -271,6 +276,21 @@ func TestMockFollowsTheRecordings(t *testing.T) {
 	}
 }
 
+// recordedServer is the MCP server that was there when it was recorded.
+const recordedServer = `#!/bin/sh
+while read -r line; do
+	id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+	case "$line" in
+	*'"initialize"'*) r='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}' ;;
+	*'"tools/list"'*) r='{"tools":[{"name":"whoami","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"bad","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}' ;;
+	*'"whoami"'*) r='{"content":[{"type":"text","text":"me"},{"type":"image","data":"iVBORw0KGgo=","mimeType":"image/png"}],"structuredContent":{"a":1}}' ;;
+	*'"bad"'*) r='{"content":[{"type":"text","text":"it broke"}],"isError":true}' ;;
+	*) continue ;;
+	esac
+	printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$r"
+done
+`
+
 func replayRecording(t *testing.T, file string) {
 	version, _, _ := strings.Cut(filepath.Base(file), "-")
 	old := version == "0.104.0"
@@ -296,14 +316,21 @@ func replayRecording(t *testing.T, file string) {
 			steps[len(steps)-1].want = append(steps[len(steps)-1].want, msg)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(cwd, "server"), []byte(recordedServer), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(cwd, "pic.png"), []byte("a picture"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ids := map[string]string{"$CWD": cwd}
 	learn := func(recorded, mine json.RawMessage) {
-		for _, path := range [][]string{{"result", "thread", "id"}, {"result", "turn", "id"}} {
+		for _, path := range [][]string{{"result", "thread", "id"}, {"result", "turn", "id"}, {"result", "loginId"}} {
 			if a, b := stringField(recorded, path...), stringField(mine, path...); a != "" && b != "" {
 				ids[a] = b
 			}
 		}
 	}
+	var begun []json.RawMessage // turn/started, as recorded: reviews run under ids that no answer names
 	for _, s := range steps {
 		sent := string(s.sent)
 		for from, to := range ids {
@@ -312,9 +339,15 @@ func replayRecording(t *testing.T, file string) {
 		r.send(json.RawMessage(sent))
 		want := conversation{shapes: map[string]string{}}
 		got := conversation{shapes: map[string]string{}}
+		r.doing = func() string {
+			return fmt.Sprintf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent, want.kinds, got.kinds, want.events, got.events)
+		}
 		answers := map[string]json.RawMessage{}
 		for _, m := range s.want {
 			want.add(m, old)
+			if stringField(m, "method") == "turn/started" {
+				begun = append(begun, m)
+			}
 			if rawField(m, "result") != nil {
 				answers[string(rawField(m, "id"))] = m
 			}
@@ -322,6 +355,10 @@ func replayRecording(t *testing.T, file string) {
 		for len(got.kinds) < len(want.kinds) || len(got.events) < len(want.events) {
 			m := r.read()
 			got.add(m, old)
+			if stringField(m, "method") == "turn/started" && len(begun) > 0 {
+				ids[stringField(begun[0], "params", "turn", "id")] = stringField(m, "params", "turn", "id")
+				begun = begun[1:]
+			}
 			if rawField(m, "result") != nil {
 				learn(answers[string(rawField(m, "id"))], m)
 			}

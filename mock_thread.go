@@ -50,6 +50,7 @@ type mockThread struct {
 	allowed   map[string]bool // commands accepted for the session
 	onMail    []string        // ON_MAIL: what is done when mail comes
 	ending    []string        // ENDING: what is done when asked for a summary
+	compactBy string          // config.compact_prompt
 	servers   map[string]any  // config.mcp_servers, as it was when the thread was loaded; not kept
 	running   map[string]*mockToolServer
 }
@@ -210,6 +211,7 @@ func (m *mockServer) threadStart(msg *message) {
 		th.Developer = []string{d}
 	}
 	th.servers, _ = cfg["mcp_servers"].(map[string]any)
+	th.compactBy = mockString(cfg, "compact_prompt")
 	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
 	if secs, ok := cfg["thread_unload_delay_secs"].(float64); ok {
@@ -221,9 +223,7 @@ func (m *mockServer) threadStart(msg *message) {
 	}
 	m.peer.reply(msg.id, m.opened(th, nil))
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
-	if m.old() {
-		m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
-	}
+	m.startUps(th)
 }
 
 func (m *mockServer) load(th *mockThread) {
@@ -300,6 +300,7 @@ func (m *mockServer) threadResume(msg *message) {
 	}
 	th.Settings = s
 	th.servers, _ = cfg["mcp_servers"].(map[string]any)
+	th.compactBy = mockString(cfg, "compact_prompt")
 	m.load(th)
 	if !m.old() {
 		if hydrate {
@@ -310,6 +311,9 @@ func (m *mockServer) threadResume(msg *message) {
 	m.peer.reply(msg.id, m.opened(th, m.turnViews(th, hydrate)))
 	if m.new() {
 		m.tell(th, "thread/goal/cleared", map[string]any{"threadId": id})
+	}
+	if !m.old() || len(th.servers) > 0 {
+		m.startUps(th)
 	}
 }
 

@@ -1,8 +1,8 @@
 package main
 
 // mock_turn.go owns the requests about the mock Codex's turns: turn/start on an
-// idle and on a busy thread, steer, interrupt and compaction, as each version
-// answers them. mock.go dispatches to it on the reading goroutine; mock_run.go
+// idle and on a busy thread, steer and interrupt, as each version answers them;
+// mock_action.go has compaction and review. mock.go dispatches to it on the reading goroutine; mock_run.go
 // runs what it starts. It must never wait for a turn.
 
 import (
@@ -16,6 +16,7 @@ import (
 // mockTurnRecord is what history keeps of a turn.
 type mockTurnRecord struct {
 	ID        string            `json:"id"`
+	Root      string            `json:"root,omitempty"` // of what was done in a review: the turn in which it stands
 	Status    string            `json:"status"`
 	Error     any               `json:"error"`
 	Items     []json.RawMessage `json:"items"`
@@ -43,6 +44,8 @@ type mockTurn struct {
 	begun time.Time
 	stop  chan struct{} // closed by interrupt
 	wake  chan struct{} // a steer has come
+	over  chan struct{} // closed when it has ended
+	inner string        // of a review from 0.148 on: the id by which it is interrupted
 
 	// mockServer.mu guards these
 	stopped bool
@@ -51,6 +54,9 @@ type mockTurn struct {
 	deaf    bool              // IGNORE_INTERRUPT
 	stalled bool              // STALL
 
+	mute     bool            // nobody says anything in it: a compaction
+	review   bool            // its model speaks to nobody but Codex
+	input    json.RawMessage // of the prompt that it does
 	settings mockSettings
 	extra    []string // developer texts of this turn alone
 	rec      *mockTurnRecord
@@ -59,8 +65,9 @@ type mockTurn struct {
 	said     bool            // it has spoken since the last user message
 	final    json.RawMessage // the last agentMessage
 	usage    int
-	after    []func() // what comes behind turn/completed
-	patch    string   // the turn's diff so far
+	after    []func()   // what comes behind turn/completed
+	patch    string     // the turn's diff so far
+	change   mockChange // of the patch that is being made
 	err      any
 }
 
@@ -82,18 +89,16 @@ func (m *mockServer) turnStart(msg *message) {
 	if active != nil && m.joinActive(msg, active, input) {
 		return
 	}
-	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}), wake: make(chan struct{}, 1), usage: 100}
+	t := m.newTurn(th)
 	m.mu.Lock()
 	if m.ended {
 		m.mu.Unlock()
 		return
 	}
 	m.turns.Add(1)
-	before := th.Settings
-	m.override(th, msg.params)
+	changed := m.override(th, msg.params)
 	t.settings = th.Settings
 	th.active, th.used = t, true
-	t.rec = &mockTurnRecord{ID: t.id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
 	th.turns = append(th.turns, t.rec)
 	if th.Preview == "" {
 		th.Preview = mockText(input)
@@ -104,9 +109,7 @@ func (m *mockServer) turnStart(msg *message) {
 	t.heed(t.steps(mockText(input)))
 	m.keep(th, mockRecord{Thread: &state})
 	m.keep(th, mockRecord{Turn: t.rec})
-	if m.new() && string(toJSON(before)) != string(toJSON(t.settings)) {
-		m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": t.settings})
-	}
+	m.settingsChanged(th, changed)
 	if !m.old() {
 		t.warn()
 	}
@@ -141,8 +144,8 @@ func (m *mockServer) joinActive(msg *message, active *mockTurn, input json.RawMe
 }
 
 // override makes a turn's settings the thread's: they stick. mu is held.
-func (m *mockServer) override(th *mockThread, params json.RawMessage) {
-	s := &th.Settings
+func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed bool) {
+	s, before, byDefault := &th.Settings, string(toJSON(th.Settings)), th.byDefault
 	s.Cwd = cmp.Or(stringField(params, "cwd"), s.Cwd)
 	s.Model = cmp.Or(stringField(params, "model"), s.Model)
 	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort)
@@ -150,8 +153,9 @@ func (m *mockServer) override(th *mockThread, params json.RawMessage) {
 		s.Approval = a
 	}
 	if p := rawField(params, "sandboxPolicy"); !isNull(p) {
-		s.Sandbox = m.sandboxPolicy(stringField(p, "type"), p, nil)
+		s.Sandbox, th.byDefault = m.sandboxPolicy(stringField(p, "type"), p, nil), false
 	}
+	return before != string(toJSON(*s)) || byDefault != th.byDefault
 }
 
 // turnDeveloper are the developer texts that go with one turn.
@@ -182,6 +186,10 @@ func (m *mockServer) input(msg *message) (json.RawMessage, bool) {
 	case rawKind(input) != '[':
 		m.refuse(msg, "Invalid request: invalid type: expected a sequence")
 	default:
+		if m.new() && mockRemoteImage(input) {
+			m.refuse(msg, "remote image URLs are not supported; use an inline data URL instead")
+			return nil, false
+		}
 		if n := utf8.RuneCountInString(mockText(input)); n > 1<<20 && m.new() {
 			m.peer.replyError(msg.id, &rpcError{Code: codeInvalidParams, Message: "Input exceeds the maximum length of 1048576 characters.",
 				Data: toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20, "actual_chars": n})})
@@ -190,6 +198,13 @@ func (m *mockServer) input(msg *message) (json.RawMessage, bool) {
 		return input, true
 	}
 	return nil, false
+}
+
+func mockRemoteImage(input json.RawMessage) (remote bool) {
+	eachElement(input, func(p json.RawMessage) {
+		remote = remote || stringField(p, "type") == "image" && !strings.HasPrefix(stringField(p, "url"), "data:")
+	})
+	return remote
 }
 
 // mockText is what the texts of an input say.
@@ -256,12 +271,16 @@ func (m *mockServer) turnInterrupt(msg *message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := th.active
+	active := ""
+	if t != nil {
+		active = cmp.Or(t.inner, t.id)
+	}
 	switch {
 	case t == nil && m.new():
 		m.refuse(msg, "no active turn to interrupt")
 	case t == nil || t.stopped && m.old():
-	case id != t.id && id != "" && !m.old():
-		m.refuse(msg, "expected active turn id "+id+" but found "+t.id)
+	case id != active && id != "" && !m.old():
+		m.refuse(msg, "expected active turn id "+id+" but found "+active)
 	case t.deaf:
 		m.peer.reply(msg.id, struct{}{})
 	case t.stalled || t.stopped:
@@ -281,43 +300,4 @@ func (t *mockTurn) interruptLocked(id json.RawMessage) {
 		t.stopped = true
 		close(t.stop)
 	}
-}
-
-// threadCompact is a turn without a prompt. 0.104 leaves turn/started out.
-func (m *mockServer) threadCompact(msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
-	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}), wake: make(chan struct{}, 1), usage: 100, settings: th.Settings}
-	m.mu.Lock()
-	busy := th.active != nil || m.ended
-	if !busy {
-		m.turns.Add(1)
-		t.rec = &mockTurnRecord{ID: t.id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
-		th.active, th.turns = t, append(th.turns, t.rec)
-	}
-	m.mu.Unlock()
-	m.peer.reply(msg.id, struct{}{})
-	if busy {
-		return
-	}
-	go func() { // ends by itself; turns counts it
-		defer m.turns.Done()
-		if !m.old() {
-			t.setStatus("active")
-			t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
-		}
-		item := t.item("contextCompaction", newMockID(), nil)
-		t.started(item)
-		t.completed(item)
-		if m.old() {
-			t.tell("thread/compacted", map[string]any{})
-		} else {
-			t.counts()
-		}
-		for !t.finish(goOn) { // nobody talks to a compaction
-			t.nextSteer()
-		}
-	}()
 }

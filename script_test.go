@@ -26,6 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(shoutServerVar) != "" {
+		os.Exit(shoutServer(os.Stdin, os.Stdout))
+	}
 	testscript.Main(m, map[string]func(){
 		"atm-agent-mcp": func() {
 			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

@@ -94,7 +94,7 @@ func (s *session) born() {
 
 // advance starts the next turn, unless it has to wait for what it runs with.
 func (s *session) advance() {
-	if !s.client.tuning {
+	if !s.offerMail() && !s.client.tuning {
 		s.carry(s.m.advance())
 	}
 }

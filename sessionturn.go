@@ -48,6 +48,9 @@ func (s *session) turnCommand(t *turn, facts contextFacts) command {
 	if s.resume != "" {
 		block = strings.TrimSpace(withContext(s.resume, block))
 	}
+	if t.offer != "" {
+		block = strings.TrimSpace(withContext(block, t.offer))
+	}
 	s.told, s.resume = facts, ""
 	if c.parts != nil {
 		c.prompt = block
@@ -164,10 +167,11 @@ func (s *session) answer(t *turn, r turnResult) {
 // finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
 // answer, then the record.
 func (s *session) finish(t *turn, how finishKind) {
-	if t.req.source == sourceMail {
+	if t.req.mail != nil {
 		s.mailEnded(t, how)
 	}
 	if how == finishOver && s.m.ending == endPark && t.req.source != sourceMail { // parked while this was on its way here
+		t.req.mail = nil
 		s.h.resubmit(t.req, t.waiter)
 		return
 	}

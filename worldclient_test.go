@@ -385,7 +385,7 @@ func TestWorldClientChoosesInOrder(t *testing.T) {
 
 		// Taken back, it is what Codex chooses, not what the thread had last.
 		none := ""
-		if got := w.retune(born.agentID, settingsChange{Model: &none}); got.Model == "m-3" {
+		if got := w.retune(born.agentID, settingsChange{Model: &none}); got.Model != "gpt-6.1-sol" {
 			t.Errorf("taken back: %+v", got)
 		}
 	})
@@ -508,4 +508,211 @@ func TestWorldClientTitle(t *testing.T) {
 			t.Errorf("title %q", cs.Title)
 		}
 	})
+}
+
+// The client's MCP servers and directories are the thread's whenever it is
+// opened, and on no disk; the user's own servers stay.
+func TestWorldClientServersAndRoots(t *testing.T) {
+	inClientWorld(t, map[string]string{"max_concurrent_threads": "1"}, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		born.servers = json.RawMessage(`{"docs":{"command":"d","env":{"KEY":"secret"}}}`)
+		born.client.roots = []string{"/elsewhere"}
+		w.good(born)
+		opened := func(method string) {
+			t.Helper()
+			if got := w.lastOf(method); stringField(got, "config", "mcp_servers", "docs", "env", "KEY") != "secret" {
+				t.Errorf("%s: %s", method, got)
+			}
+		}
+		opened("thread/start")
+		w.says(again(born, "SAY one"), "one")
+		if got := rawField(w.lastOf("turn/start"), "sandboxPolicy", "writableRoots"); string(got) != `["/elsewhere"]` {
+			t.Errorf("writable roots %s", got)
+		}
+		w.good(w.birth("sess_2")) // parks it
+		w.says(again(born, "SAY two"), "two")
+		opened("thread/resume")
+		w.restart()
+		w.says(again(born, "SAY three"), "three")
+		opened("thread/resume")
+		err := filepath.WalkDir(w.cfg.sessionsRoot, func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				if data, _ := os.ReadFile(path); strings.Contains(string(data), "secret") {
+					t.Errorf("%s has the server's key", path)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Loaded once more as it is, an open session stays as it is, also while it works;
+// with other servers, directories or cwd it is opened anew, but not under a turn.
+func TestWorldClientReshaped(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		born.servers = json.RawMessage(`{}`)
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		_, running := w.submit(again(born, "SLOW 60000 late"))
+		synctest.Wait()
+		w.good(again(born, "")) // at once
+		none := again(born, "")
+		none.servers = nil
+		w.good(none)
+		changed := again(born, "")
+		changed.client = &clientBirth{session: "sess_1", roots: []string{"/elsewhere"}}
+		w.bad(changed, codeInvalidSession, "busy")
+		if r := <-running; r.Content != "late" {
+			t.Errorf("got %+v", r)
+		}
+		if n := len(w.params("thread/resume")); n != 0 {
+			t.Errorf("opened anew %d times", n)
+		}
+		w.good(changed)
+		sub := filepath.Join(w.cwd, "sub")
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		changed.cwd, changed.servers = sub, json.RawMessage(`{"docs":{"command":"d"}}`)
+		w.good(changed)
+		if n := len(w.params("thread/resume")); n != 2 {
+			t.Errorf("opened anew %d times, want 2", n)
+		}
+		changed.prompt, changed.run = "SAY two", true
+		w.says(changed, "two")
+		turn, cs := w.lastOf("turn/start"), clientSession{}
+		if stringField(turn, "cwd") != sub || string(rawField(turn, "sandboxPolicy", "writableRoots")) != `["/elsewhere"]` {
+			t.Errorf("the turn ran with %s", turn)
+		}
+		if cs, _ = w.hub.clientSession("sess_1"); cs.Cwd != sub || !slices.Equal(cs.Roots, []string{"/elsewhere"}) {
+			t.Errorf("kept: %+v", cs)
+		}
+	})
+}
+
+// Under a read-only ceiling no program of the client's runs, and it is told why.
+func TestWorldClientServersUnderACeiling(t *testing.T) {
+	inClientWorld(t, map[string]string{"readonly": "true"}, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		born.servers = json.RawMessage(`{"docs":{"command":"d"},"more":{"url":"u"}}`)
+		r := w.good(born)
+		if len(r.Notes) != 1 || r.Notes[0] != "MCP servers left out: docs, more (--readonly allows read-only)" || w.hub.serversRefused() == "" {
+			t.Errorf("notes %q", r.Notes)
+		}
+		if got := w.lastOf("thread/start"); rawField(got, "config", "mcp_servers") != nil {
+			t.Errorf("opened with %s", got)
+		}
+		if set := w.hub.settings(born.agentID); len(set.Notes) != 1 {
+			t.Errorf("settings %+v", set)
+		}
+	})
+}
+
+// What a mistake in the servers costs is the call, not the session.
+func TestWorldClientBadServers(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		born := w.birth("sess_1")
+		born.servers = json.RawMessage(`[1]`)
+		w.bad(born, codeInvalidSession, "mcp_servers")
+		if n := w.hub.status().Sessions; n != 0 {
+			w.t.Errorf("%d sessions are open", n)
+		}
+		born.servers = nil
+		w.good(born)
+		w.bad(born, codeInvalidSession, "exists already")
+	})
+}
+
+// The child's facts are to be had before any session, and its refusals are errors.
+func TestWorldClientCatalog(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		if got, err := w.hub.catalog(t.Context(), "config", w.cwd); err != nil || rawField(got, "config") == nil {
+			t.Errorf("config %s, %v", got, err)
+		}
+		if _, err := w.hub.catalog(t.Context(), "weather", ""); err == nil || !strings.Contains(err.Message, "weather") {
+			t.Errorf("an unknown catalog: %v", err)
+		}
+		born := w.birth("sess_1")
+		w.good(born)
+		if err := w.hub.history(t.Context(), born.agentID, func(*event) error { t.Error("an event of a past that there is none of"); return nil }); err != nil {
+			t.Errorf("history: %s", err.Message)
+		}
+		if err := w.hub.history(t.Context(), "codex:zzzzzzz", nil); err == nil || err.Code != codeSessionNotFound {
+			t.Errorf("history of nobody: %v", err)
+		}
+	})
+}
+
+// Another process's session is refused, with who has it.
+func TestWorldClientElsewhere(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		mine, end := w.hub, w.end
+		w.start()
+		defer func() { w.end(); w.hub, w.end = mine, end }()
+		cs, err := w.hub.clientSession("sess_1")
+		if err != nil || cs.AgentID != born.agentID {
+			t.Fatalf("%+v, %v", cs, err)
+		}
+		w.bad(again(born, "SAY two"), codeIdentityConflict, "in use")
+		done := make(chan *rpcError, 1)
+		w.hub.retune(born.agentID, settingsChange{Model: ptr("m")}, func(_ sessionSettings, err *rpcError) { done <- err })
+		if err := <-done; err == nil || err.Code != codeIdentityConflict {
+			t.Errorf("chosen for another's session: %v", err)
+		}
+		// One that it makes after we looked is found all the same.
+		theirs := w.birth("sess_2")
+		w.good(theirs)
+		if cs, err := mine.clientSession("sess_2"); err != nil || cs.AgentID != theirs.agentID {
+			t.Errorf("%+v, %v", cs, err)
+		}
+	})
+}
+
+// Blocks of ours stand in front of what the user says, as text; an action has no
+// room for them, so they wait for the next prompt.
+func TestTurnCommand(t *testing.T) {
+	old, now := contextFacts{Identity: "ann", Team: "t", Cwd: "/a"}, contextFacts{Identity: "ann", Team: "t", Cwd: "/b"}
+	change, changed := contextChange(old, now)
+	if !changed {
+		t.Fatal("nothing changed")
+	}
+	image := []promptPart{{kind: "image", url: "data:x"}, {kind: "text", text: "this?"}}
+	for _, c := range []struct {
+		rule   string
+		told   contextFacts
+		resume string
+		offer  string
+		req    turnRequest
+		want   string
+		stays  bool
+	}{
+		{"nothing to say", now, "", "", turnRequest{prompt: "p"}, "p", false},
+		{"all of it", old, "RESUME", "MAIL", turnRequest{prompt: "p"}, "RESUME\n\n" + change + "\n\nMAIL\n\np", false},
+		{"mail alone", now, "", "MAIL", turnRequest{prompt: "p"}, "MAIL\n\np", false},
+		{"parts alone", now, "", "", turnRequest{prompt: "this?", parts: image}, "", false},
+		{"in front of parts", old, "", "MAIL", turnRequest{prompt: "this?", parts: image}, change + "\n\nMAIL", false},
+		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
+		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
+	} {
+		s := &session{place: &opening{}, told: c.told, resume: c.resume}
+		got := s.turnCommand(&turn{req: c.req, offer: c.offer}, now)
+		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {
+			t.Errorf("%s: %+v, want %q", c.rule, got, c.want)
+		}
+		if stays := s.told == c.told && s.resume == c.resume && c.told != now; stays != c.stays {
+			t.Errorf("%s: the blocks stay: %v", c.rule, stays)
+		}
+	}
 }

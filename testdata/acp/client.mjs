@@ -64,7 +64,7 @@ await run(async (agent, state) => {
   console.log("ok prompt");
 
   state.updates.length = 0;
-  assert.equal((await say(agent, id, "SHELLESC echo seen-by-the-user\nSAY after")).stopReason, "end_turn");
+  assert.equal((await say(agent, id, "SHELLESC touch asked; echo seen-by-the-user\nSAY after")).stopReason, "end_turn");
   assert.equal(state.asked.length, 1);
   assert.match(shown(state.updates), /seen-by-the-user/);
   console.log("ok permission");
