@@ -25,7 +25,11 @@ func (a *appServer) history(ctx context.Context, thread string, each func(*event
 		return fmt.Errorf("reading the history of thread %s from Codex: %w", thread, err)
 	}
 	var turns []pastTurn
-	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) { turns = append(turns, readPastTurn(raw)) })
+	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) {
+		if t := readPastTurn(raw); t.id != "" {
+			turns = append(turns, t)
+		}
+	})
 	for _, t := range joinReviews(turns) {
 		runs := t.status == "inProgress" && a.wood.running(thread) != ""
 		if t.id == a.wood.running(thread) { // 0.104 calls it completed

@@ -75,7 +75,7 @@ type tree struct {
 	turn    string      // the turn that turn/start returned, until it ends
 	stop    bool        // interrupted: whatever starts before the next turn is stopped too
 	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
-	acted               // what its turn is beside an answer to a prompt
+	act     turnAction  // what its turn is, or the one it calls for
 	early   []event     // evServer from before opened was set: they come once
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
@@ -139,11 +139,12 @@ type forest struct {
 	count   int
 	bytes   int
 	runs    map[string]string // running turn by thread, whoever's it is
+	around  map[string]string // by thread, the turn that has a running review's own end
 }
 
 func newForest(refuse func(*message)) *forest {
 	return &forest{refuse: refuse, opening: map[*tree]bool{}, trees: map[string]*tree{}, threads: map[string]*appThread{},
-		strays: map[string]*stray{}, runs: map[string]string{}}
+		strays: map[string]*stray{}, runs: map[string]string{}, around: map[string]string{}}
 }
 
 // announce registers a tree whose thread the child is asked for. false: the
@@ -274,8 +275,9 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	switch {
 	case e.method == "turn/started":
 		f.runs[e.thread] = run
-	case e.method == "turn/completed" && f.runs[e.thread] == run:
+	case e.method == "turn/completed" && (f.runs[e.thread] == e.turn || f.around[e.thread] == e.turn):
 		delete(f.runs, e.thread)
+		delete(f.around, e.thread)
 	case e.kind == evItem && e.phase == "started" && e.turn != "" && f.runs[e.thread] == "" && (th == nil || th.id != th.tree.root):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
 		f.runs[e.thread] = e.turn
@@ -496,7 +498,7 @@ func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy stri
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.lost, t.acted = &turnCall{op: op}, false, false, acted{act: act}
+	t.call, t.stop, t.lost, t.act = &turnCall{op: op}, false, false, act
 	return t, ""
 }
 
