@@ -24,7 +24,7 @@ func diffsOf(t *testing.T, o acpEncoding, phase string, files string) (out []sho
 	r.begin()
 	status := map[string]string{"started": "inProgress", "completed": "completed"}[phase]
 	r.item(phase, `{"type":"fileChange","id":"p","changes":`+files+`,"status":"`+status+`"}`)
-	call = json.RawMessage(r.got[0])
+	call = json.RawMessage(r.all()[0])
 	eachElement(rawField(call, "content"), func(c json.RawMessage) {
 		var d shownDiff
 		if err := json.Unmarshal(c, &d); err != nil {

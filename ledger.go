@@ -267,7 +267,7 @@ func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
-	e := auditEntry{Event: "approval", AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
 		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
@@ -287,11 +287,22 @@ func (l *ledger) auditNow(e auditEntry) {
 
 // auditEnd notes the end of a session.
 func (l *ledger) auditEnd(s *session, why ending) {
-	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String())
+	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String(), s.closedBy)
 }
 
-func (l *ledger) auditClose(agentID, identity, thread, how string) {
-	l.audit.append(auditEntry{Event: "close", AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
+	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+}
+
+// auditShutdown notes the end of the instance, if it did anything.
+func (l *ledger) auditShutdown(why string) {
+	if !l.audit.used.Load() {
+		return
+	}
+	l.mu.Lock()
+	instance := l.instance
+	l.mu.Unlock()
+	l.audit.append(auditEntry{Event: "shutdown", Identity: instance, Detail: why})
 }
 
 // fit cuts an answer to max_answer_bytes and keeps the whole in a file, which

@@ -60,6 +60,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			}
 			continue
 		}
+		addressed(msgs, r.h.cfg.team)
 		prompt, used := mailEnvelope(identity, msgs, more, limits)
 		if used == 0 {
 			continue
@@ -76,6 +77,20 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 		return mailFetch{prompt: prompt, turn: turn, last: msgs[used-1]}
 	}
 	return got
+}
+
+// addressed makes each sender's name one that an answer can go to: the same name
+// may be a member of two teams.
+func addressed(msgs []mailMessage, own string) {
+	for i := range msgs {
+		m := &msgs[i]
+		if m.SourceTeam != "" && m.SourceTeam != own && m.From != "" && !strings.Contains(m.From, "@") {
+			m.From += "@" + m.SourceTeam
+		}
+		if m.SourceTeam == own || strings.HasSuffix(m.From, "@"+m.SourceTeam) {
+			m.SourceTeam = "" // it would say nothing more
+		}
+	}
 }
 
 // news lists what is unread and new, about as many as are wanted, and how many
