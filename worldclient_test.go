@@ -760,3 +760,66 @@ func TestWorldClientChoosesWhileOpening(t *testing.T) {
 		})
 	}
 }
+
+// The past is told of a session that is open and of one that isn't; whatever
+// tells it ends it.
+func TestWorldClientHistory(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		w.says(again(born, "SAY two"), "two")
+		past := func() string {
+			var said []string
+			if err := w.hub.history(t.Context(), born.agentID, func(e *event) error {
+				if e.kind == evItem && e.body != nil && e.body.kind == "agentMessage" {
+					said = append(said, e.body.text)
+				}
+				return nil
+			}); err != nil {
+				t.Errorf("history: %s", err.Message)
+			}
+			return strings.Join(said, " ")
+		}
+		if got := past(); got != "one two" {
+			t.Errorf("of an open session: %q", got)
+		}
+		w.restart()
+		if got := past(); got != "one two" {
+			t.Errorf("of one that isn't: %q", got)
+		}
+		n := 0
+		err := w.hub.history(t.Context(), born.agentID, func(*event) error { n++; return errNoReply })
+		if err == nil || n != 1 || !strings.Contains(err.Message, errNoReply.Error()) {
+			t.Errorf("%d events after an error, %v", n, err)
+		}
+		if _, err := w.hub.account(t.Context(), "logout", nil); err != nil {
+			t.Errorf("logout: %s", err.Message)
+		}
+		if _, err := w.hub.account(t.Context(), "dance", nil); err == nil {
+			t.Error("an unknown action was done")
+		}
+	})
+}
+
+// What a person says in parts reaches the child in their order, and mail stands in
+// front of them.
+func TestWorldClientParts(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		born := w.annOf()
+		w.mail("ann", mailMessage{Text: "one"})
+		w.after(polled)
+		req := again(born, "look at this")
+		req.parts = []promptPart{{kind: "image", url: "data:image/png;base64,AA=="}, {kind: "text", text: "look at this"}}
+		w.good(req)
+		var kinds []string
+		eachElement(rawField(w.lastOf("turn/start"), "input"), func(part json.RawMessage) {
+			kinds = append(kinds, stringField(part, "type"))
+		})
+		if got := strings.Join(kinds, " "); got != "text image text" || !strings.HasPrefix(w.input(), mailHead) {
+			w.t.Errorf("parts %q, %q", got, w.input())
+		}
+		w.wantMail("[one]", "lead: one")
+	})
+}
