@@ -105,6 +105,24 @@ func TestACPBadInput(t *testing.T) {
 	none(t, "submitted", r.submits)
 }
 
+// TestACPOversizedRequest: a record over the limit is no reason to leave its
+// sender waiting, nor to answer what it asked itself under that id.
+func TestACPOversizedRequest(t *testing.T) {
+	r := newACPFrontRig(t, nil)
+	r.hello(`{}`)
+	long := strings.Repeat("x", maxRecord)
+	r.send(`{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{"text":"` + long + `"}}`)
+	got := r.next()
+	failsWith(t, got, codeInvalidRequest, "64 MiB")
+	if stringField(got, "id") != "big" {
+		t.Errorf("answered %s", got)
+	}
+	r.send(`{"jsonrpc":"2.0","id":1,"result":"` + long + `"}`)
+	if got := r.next(); string(rawField(got, "id")) != "null" {
+		t.Errorf("answered %s", got)
+	}
+}
+
 // TestACPErrors: what the hub says is told with ACP's codes, in words for who
 // has an editor and no MCP tools.
 func TestACPErrors(t *testing.T) {

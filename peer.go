@@ -93,10 +93,11 @@ func (p *peer) run() error {
 			if errors.As(err, &long) || err == errBadHeader {
 				if p.strict {
 					code := codeParse
+					var id json.RawMessage
 					if long != nil {
-						code = codeInvalidRequest
+						code, id = codeInvalidRequest, headID(long.head)
 					}
-					p.replyError(nil, &rpcError{Code: code, Message: err.Error()})
+					p.replyError(id, &rpcError{Code: code, Message: err.Error()})
 				}
 				continue
 			}
@@ -108,6 +109,26 @@ func (p *peer) run() error {
 		}
 		p.take(rec)
 	}
+}
+
+// headID is the id of a request whose beginning is all there is, nil where it
+// can't be told from that: an answer's id is none of theirs.
+func headID(head []byte) (id json.RawMessage) {
+	request := false
+	for f := fieldsOf(head); f.next() && !f.bad; {
+		switch k := rawKind(f.val); string(f.key) {
+		case "id":
+			if k == '"' || k == '0' {
+				id = f.val
+			}
+		case "method":
+			request = true
+		}
+	}
+	if !request {
+		return nil
+	}
+	return id
 }
 
 func (p *peer) take(rec []byte) {

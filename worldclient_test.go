@@ -716,3 +716,47 @@ func TestTurnCommand(t *testing.T) {
 		}
 	}
 }
+
+// A choice for a session that is being opened is kept, also where it never opens.
+func TestWorldClientChoosesWhileOpening(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		inClientWorld(t, map[string]string{"max_concurrent_threads": "1"}, func(w *clientWorld) {
+			t := w.t
+			born, other := w.birth("sess_1"), w.birth("sess_2")
+			w.good(born)
+			w.says(again(born, "SAY one"), "one")
+			w.good(other)
+			w.good(again(other, "DROP config/read\nSAY it holds up the next"))
+			_, got := w.submit(again(born, "SAY two"))
+			synctest.Wait()
+			chosen := make(chan *rpcError, 1)
+			w.hub.retune(born.agentID, settingsChange{Model: ptr("gpt-x")}, func(_ sessionSettings, err *rpcError) { chosen <- err })
+			synctest.Wait()
+			if w.hub.settings(born.agentID) != nil || len(chosen) != 0 {
+				t.Fatal("the session is open: config/read was not dropped")
+			}
+			if leaves {
+				left := make(chan *rpcError, 1)
+				w.hub.leave(born.agentID, func(_ closeResult, err *rpcError) { left <- err })
+				if err := <-left; err != nil {
+					t.Errorf("leaving: %s", err.Message)
+				}
+			}
+			if err := <-chosen; err != nil {
+				t.Errorf("leaves %v: %s", leaves, err.Message)
+			}
+			if r := <-got; (r.err != nil) != leaves {
+				t.Errorf("leaves %v: %+v", leaves, r)
+			}
+			if rec, err := w.hub.reg.load(born.agentID); err != nil || rec.Settings.Model != "gpt-x" || (rec.Status == statusClosed) != leaves {
+				t.Errorf("leaves %v: %+v, %v", leaves, rec, err)
+			}
+			time.Sleep(catalogLimit) // the opening gives up, and its locks
+			synctest.Wait()
+			w.good(again(born, "SAY three"))
+			if got := stringField(w.lastOf("turn/start"), "model"); got != "gpt-x" {
+				t.Errorf("leaves %v: the next turn ran with %q", leaves, got)
+			}
+		})
+	}
+}
