@@ -65,7 +65,7 @@ func TestACPDiffOfChangedFile(t *testing.T) {
 		{"into an empty file", "started", false, "\n", "@@ -0,0 +1,1 @@\n+x\n", "\n", "x\n\n"},
 		{"headers and a blank line without its blank", "started", false, "a\n\nb\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@ func x()\n a\n\n-b\n+c\n", "a\n\nb\n", "a\n\nc\n"},
 		{"a model's patch, without numbers", "started", false, before, "@@ func x()\n two\n-three\n+THREE\n@@\n+end\n", "two\nthree\n", "two\nTHREE\nend\n"},
-		{"numbers that lie", "started", false, before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", before, "two\ndrei\nfour\nfive\n"},
+		{"numbers that lie", "started", false, before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", "one\nthree\n", "drei\n"},
 		{"nothing", "started", false, before, "", before, before},
 	}
 	for _, tt := range tests {

@@ -145,3 +145,22 @@ func TestACPBadBytes(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkACPOutput is what a flood of output costs: each piece of it, and one
+// update in 200 ms that tells 64 KiB.
+func BenchmarkACPOutput(b *testing.B) {
+	x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true }})
+	t := &acpTool{id: "c", status: callRunning}
+	piece := strings.Repeat("a line of output that is told\n", 40)
+	b.Run("piece", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			t.out.add(piece)
+		}
+	})
+	b.Run("update", func(b *testing.B) {
+		for b.Loop() {
+			x.printed(t, time.Time{})
+		}
+	})
+}
