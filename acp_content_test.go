@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 func TestACPContent(t *testing.T) {
@@ -122,9 +121,7 @@ func FuzzACPContent(f *testing.F) {
 		if e != nil || parts != nil {
 			t.Fatalf("%v, %v", e, parts)
 		}
-		if !utf8.ValidString(body) {
-			body = strings.ToValidUTF8(body, "\uFFFD")
-		}
+		body, _ = rawString(toJSON(body)) // as it stood on the wire
 		heads := regexp.MustCompile(`(?m)^\[ACP_RESOURCE ([0-9a-f]{12}) uri=.*\]$`).FindAllStringSubmatch(text, -1)
 		for _, m := range heads {
 			end := fmt.Sprintf("\n[/ACP_RESOURCE %s]", m[1])
