@@ -25,6 +25,7 @@ import (
 
 const (
 	maxInbox    = 256 << 20              // bytes
+	mailRest    = 250 * time.Millisecond // at most so long we wait for nobody
 	mailSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
 )
 
@@ -36,6 +37,7 @@ type inbox struct {
 	path  string
 	turn  chan struct{} // has room for the one of this process who changes the file
 	queue lockQueue     // of that one
+	rest  time.Time     // that one's: until then the locks are left to others
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	known inboxState
@@ -114,11 +116,14 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 		return nil, fmt.Errorf("%w (%s): %w", errInboxBusy, box.path, ctx.Err())
 	}
 	box.sweep()
+	if err := pauseUntil(ctx, box.rest); err != nil {
+		return nil, fmt.Errorf("%w (%s): %w", errInboxBusy, box.path, err)
+	}
 	flock, err := lockMailFile(ctx, &box.queue, strings.TrimSuffix(box.path, ".json")+".lock")
 	if err != nil {
 		return nil, err
 	}
-	defer unlockMailFile(flock)
+	defer box.unlock(flock, time.Now())
 	for try := 0; try < x.unlucky; try++ {
 		in, err := box.read(whole)
 		if err != nil {
@@ -154,6 +159,14 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 	}
 	defer in.close()
 	return aside, x.replace(ctx, box, in, lock, edit)
+}
+
+// unlock leaves the lock alone for as long as it was held: `atm` doesn't queue for it but looks six times, at most 1.6 s,
+// and would hardly ever find it free beside one who takes it again at once.
+func (b *inbox) unlock(flock *os.File, since time.Time) {
+	unlockMailFile(flock)
+	now := time.Now()
+	b.rest = now.Add(min(now.Sub(since), mailRest))
 }
 
 // replace writes the new file and renames it over the old. Without held, Claude Code's lock is taken for the end.

@@ -121,13 +121,24 @@ func (l *mailDirLock) release() {
 // waitMailTurn waits from 2 ms on, longer each time, and not in step with any other.
 func waitMailTurn(ctx context.Context, try int, path string) error {
 	pause := min(2*time.Millisecond<<min(try, 6), mailDirPause)
-	timer := time.NewTimer(pause/2 + rand.N(pause))
+	if err := pauseUntil(ctx, time.Now().Add(pause/2+rand.N(pause))); err != nil {
+		return fmt.Errorf("%w (%s): %w", errInboxBusy, path, err)
+	}
+	return nil
+}
+
+func pauseUntil(ctx context.Context, until time.Time) error {
+	pause := time.Until(until)
+	if pause <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w (%s): %w", errInboxBusy, path, ctx.Err())
+		return ctx.Err()
 	}
 }
 
