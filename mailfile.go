@@ -167,7 +167,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 // touched reports that another program has written the file since we last did.
 func (b *inbox) touched() bool {
 	now, err := os.Stat(b.path)
-	return err == nil && b.left != nil && (!os.SameFile(now, b.left) || now.Size() != b.left.Size() || !now.ModTime().Equal(b.left.ModTime()))
+	return err == nil && b.left != nil && !sameInbox(now, b.left)
 }
 
 // unlock leaves the lock alone for as long as it was held, where others write the file too: `atm` doesn't queue for it
