@@ -151,7 +151,8 @@ func acpLinkBlock(address string) json.RawMessage {
 }
 
 func acpFileURL(file string) string {
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()
+	file = filepath.ToSlash(file)
+	return (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(file, "/")}).String() // C:/a too
 }
 
 func acpTextBlock(s string) json.RawMessage {
