@@ -164,6 +164,9 @@ func (x *acpEncoder) ownID() string {
 // of it is told now: Codex streams most, and a flooded session drops deltas.
 func (x *acpEncoder) message(k acpKey, e *event) {
 	if e.phase != "completed" {
+		if x.closed.times[k] > 0 { // another one of the same id, which may not be streamed
+			x.turnTo(k, "answer")
+		}
 		return
 	}
 	whole := e.body.text
@@ -280,15 +283,11 @@ func (x *acpEncoder) userItem(k acpKey, e *event) {
 
 // planned tells the agent's plan, step by step.
 func (x *acpEncoder) planned(e *event) {
-	plan := rawField(e.raw, "plan")
-	if plan == nil {
-		plan = rawField(e.raw, "msg", "plan") // of codex mcp-server
-	}
 	steps := []acpStep{}
-	eachElement(plan, func(step json.RawMessage) {
+	eachElement(rawField(e.raw, "plan"), func(step json.RawMessage) {
 		s := acpStep{stringField(step, "step"), "medium", "pending"}
 		switch stringField(step, "status") {
-		case "inProgress", "in_progress":
+		case "inProgress":
 			s.Status = "in_progress"
 		case "completed":
 			s.Status = "completed"

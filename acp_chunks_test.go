@@ -57,13 +57,16 @@ func TestACPSameIDTwice(t *testing.T) {
 		r.delta("m", text)
 		r.item("completed", `{"type":"agentMessage","id":"m","text":"`+text+`"}`)
 	}
-	r.want(chunk(agentChunk, "codex:T:t1:m", "one"), chunk(agentChunk, "codex:T:t1:m#2", "two"))
+	for _, phase := range []string{"started", "completed"} { // and not streamed at all
+		r.item(phase, `{"type":"agentMessage","id":"m","text":"three"}`)
+	}
+	r.want(chunk(agentChunk, "codex:T:t1:m", "one"), chunk(agentChunk, "codex:T:t1:m#2", "two"), chunk(agentChunk, "codex:T:t1:m#3", "three"))
 	for range 2 {
 		for _, phase := range []string{"started", "completed"} {
 			r.item(phase, `{"type":"mcpToolCall","id":"c","server":"s","tool":"t","status":"completed","result":{"content":[]}}`)
 		}
 	}
-	want(t, fmt.Sprint(r.calls), "map[codex:"+acpThread+":t1:c:completed codex:"+acpThread+":t1:c#2:completed]")
+	want(t, r.states("codex:T:t1:c", "codex:T:t1:c#2", "codex:T:t1:c#3"), "completed completed ")
 }
 
 func TestACPThoughts(t *testing.T) {
@@ -95,7 +98,7 @@ func TestACPJoinsWhileOutputWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newACPRig(t, acpEncoding{})
 		r.begin()
-		r.crowded = true
+		r.crowd(true)
 		for _, s := range []string{"a", "b\n", "c"} {
 			r.delta("m", s)
 		}
@@ -109,7 +112,7 @@ func TestACPJoinsWhileOutputWaits(t *testing.T) {
 		r.delta("m", "e")
 		r.delta("n", "f")
 		r.note("item/reasoning/textDelta", `{"turnId":"t1","itemId":"n","delta":"g"}`)
-		r.crowded = false
+		r.crowd(false)
 		r.delta("n", "h")
 		r.want(chunk(agentChunk, "codex:T:t1:m", "e"), chunk(agentChunk, "codex:T:t1:n", "f"), chunk(thoughtChunk, "codex:T:t1:n", "g"), chunk(agentChunk, "codex:T:t1:n", "h"))
 		time.Sleep(time.Second)
@@ -122,7 +125,7 @@ func TestACPJoinsWhileOutputWaits(t *testing.T) {
 func TestACPJoinedTextIsBounded(t *testing.T) {
 	r := newACPRig(t, acpEncoding{})
 	r.begin()
-	r.crowded = true
+	r.crowd(true)
 	for range 200 {
 		r.delta("m", strings.Repeat("x", 1<<10))
 	}
@@ -186,7 +189,7 @@ func TestACPLongTexts(t *testing.T) {
 	r.begin()
 	long := strings.Repeat("aäö☃", 3<<20/8)
 	r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"`+long+`"},{"type":"image","url":"data:image/png;base64,`+strings.Repeat("A", 25<<20)+`"}]}`)
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		if len(u) > maxChunk+200 {
 			t.Errorf("an update of %d bytes", len(u))
 		}

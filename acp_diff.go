@@ -40,6 +40,11 @@ func readPatch(diff string) []patchHunk {
 	var hunks []patchHunk
 	var h *patchHunk
 	olds, news := 0, 0 // lines that the header promised and that are still to come
+	ends := func() {
+		if h != nil && (olds != 0 || news != 0) { // not what its head says: it fits no file
+			h.oldAt, h.newAt = -1, -1
+		}
+	}
 	for line := range strings.Lines(diff) {
 		op := line[0]
 		switch {
@@ -49,6 +54,7 @@ func readPatch(diff string) []patchHunk {
 			}
 			continue
 		case strings.HasPrefix(line, "@@"):
+			ends()
 			at := readHunkHead(line)
 			hunks = append(hunks, patchHunk{oldAt: at[0], newAt: at[2]})
 			h, olds, news = &hunks[len(hunks)-1], at[1], at[3]
@@ -67,7 +73,8 @@ func readPatch(diff string) []patchHunk {
 		case '+':
 			news--
 		default: // no line of a hunk: what follows can't be trusted
-			olds, news = 0, 0
+			ends()
+			h = nil
 			continue
 		}
 		if !strings.HasSuffix(line, "\n") { // the diff's own last line
@@ -75,6 +82,7 @@ func readPatch(diff string) []patchHunk {
 		}
 		h.lines = append(h.lines, patchLine{op, line[1:]})
 	}
+	ends()
 	return hunks
 }
 

@@ -24,7 +24,7 @@ func diffsOf(t *testing.T, o acpEncoding, phase string, files string) (out []sho
 	r.begin()
 	status := map[string]string{"started": "inProgress", "completed": "completed"}[phase]
 	r.item(phase, `{"type":"fileChange","id":"p","changes":`+files+`,"status":"`+status+`"}`)
-	call = json.RawMessage(r.got[0])
+	call = json.RawMessage(r.all()[0])
 	eachElement(rawField(call, "content"), func(c json.RawMessage) {
 		var d shownDiff
 		if err := json.Unmarshal(c, &d); err != nil {
@@ -65,7 +65,7 @@ func TestACPDiffOfChangedFile(t *testing.T) {
 		{"into an empty file", "started", false, "\n", "@@ -0,0 +1,1 @@\n+x\n", "\n", "x\n\n"},
 		{"headers and a blank line without its blank", "started", false, "a\n\nb\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@ func x()\n a\n\n-b\n+c\n", "a\n\nb\n", "a\n\nc\n"},
 		{"a model's patch, without numbers", "started", false, before, "@@ func x()\n two\n-three\n+THREE\n@@\n+end\n", "two\nthree\n", "two\nTHREE\nend\n"},
-		{"numbers that lie", "started", false, before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", before, "two\ndrei\nfour\nfive\n"},
+		{"numbers that lie", "started", false, before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", "one\nthree\n", "drei\n"},
 		{"nothing", "started", false, before, "", before, before},
 	}
 	for _, tt := range tests {

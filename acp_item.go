@@ -237,9 +237,9 @@ func webFace(query string, action json.RawMessage) acpFace {
 	f := acpFace{title: "Search the web", name: "web_search", kind: "search"}
 	address := stringField(action, "url")
 	switch stringField(action, "type") {
-	case "openPage", "open_page":
+	case "openPage":
 		f.title, f.kind = "Open "+cmp.Or(address, query), "fetch"
-	case "findInPage", "find_in_page":
+	case "findInPage":
 		f.title = "Find " + cmp.Or(stringField(action, "pattern"), query)
 		if address != "" {
 			f.title += " in " + address

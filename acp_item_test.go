@@ -23,7 +23,7 @@ func itemFace(t *testing.T, started, completed string) (begin, end string) {
 		r.item("completed", completed)
 	}
 	r.ends("completed")
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		out := "{"
 		_ = eachField([]byte(u), func(key string, val json.RawMessage) bool {
 			if key != "sessionUpdate" && key != "toolCallId" && (key != "status" || string(val) == `"failed"`) {
@@ -99,7 +99,7 @@ func TestACPItems(t *testing.T) {
 			`{"type":"collabAgentToolCall","id":"s","tool":"spawnAgent","status":"inProgress","senderThreadId":"T","receiverThreadIds":[],"prompt":"look around","agentsStates":{}}`,
 			`{"type":"collabAgentToolCall","id":"s","tool":"spawnAgent","status":"completed","senderThreadId":"T","receiverThreadIds":["sub-1"],"prompt":"look around","agentsStates":{"sub-1":{"status":"pendingInit","message":null}}}`,
 			`{title:"Start subagent",name:"spawn_agent",kind:"other",content:[{"text":"look around"}],rawInput:{"prompt":"look around","tool":"spawnAgent"}`,
-			`{title:"Start subagent Ada",rawInput:{"prompt":"look around","receiverThreadIds":["sub-1"],"tool":"spawnAgent"}{content:[{"text":"look around"},{"text":"Ada: pending init"}],rawOutput:{"sub-1":{"status":"pendingInit","message":null}`},
+			`{title:"Start subagent Ada",rawInput:{"prompt":"look around","receiverThreadIds":["sub-1"],"tool":"spawnAgent"}{content:[{"text":"look around"},{"text":"Ada: pending init"}],rawOutput:{"sub-1":{"status":"pendingInit","message":null}}`},
 		{"subagent's doings", "",
 			`{"type":"subAgentActivity","id":"s","agentPath":"/root/explorer","agentThreadId":"sub-2","kind":"started"}`,
 			`{title:"Subagent explorer started",kind:"other"}`, ""},
@@ -127,8 +127,8 @@ func TestACPLongCommand(t *testing.T) {
 	r.begin()
 	long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
 	r.item("started", `{"type":"commandExecution","id":"c","command":`+string(toJSON(long))+`,"status":"inProgress"}`)
-	got := r.got[0]
-	if n := len(stringField([]byte(got), "title")); n > maxTitle+3 {
+	got := r.all()[0]
+	if n := len(stringField([]byte(got), "title")); n > maxCallTitle+3 {
 		t.Errorf("a title of %d bytes", n)
 	}
 	if text := stringField(contentAt(got, 0), "content", "text"); !strings.HasSuffix(text, "rm -rf /\n```") {
@@ -142,16 +142,17 @@ func TestACPBigResults(t *testing.T) {
 	r := newACPRig(t, acpEncoding{})
 	r.begin()
 	var parts []string
-	for range 40 {
+	for range 10 {
 		parts = append(parts, `{"type":"text","text":"`+strings.Repeat("x", 1<<20)+`"}`, `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", 1<<20)+`"}`)
 	}
 	r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed","arguments":{"a":"`+strings.Repeat("y", 1<<20)+`"},"result":{"content":[`+strings.Join(parts, ",")+`]}}`)
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		if len(u) > maxDiffs+3*maxACPText {
 			t.Errorf("an update of %d bytes", len(u))
 		}
 	}
-	if last := r.got[len(r.got)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
+	all := r.all()
+	if last := all[len(all)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
 		t.Errorf("%.300s", last)
 	}
 }

@@ -305,14 +305,16 @@ func (f *acpFront) setOption(c *acpCall, params json.RawMessage) {
 		f.answer(c, nil, e)
 		return
 	}
-	id, ok := rawString(rawField(params, "configId"))
+	id, e := paramText(params, "configId")
 	raw := rawField(params, "value")
 	value, isID := rawString(raw)
 	switch {
-	case !ok:
-		f.answer(c, nil, badParams("configId must be a string, the id of an option, not %s", kindWord(rawField(params, "configId"))))
+	case e != nil:
+		f.answer(c, nil, e)
+	case raw == nil:
+		f.answer(c, nil, badParams("value is missing: it must be the id of a value of %q", clip(id, 100)))
 	case !isID:
-		f.answer(c, nil, badParams("value of %q must be a string, the id of one of its values, not %s: every option of this agent is a select", clip(id, 100), kindWord(raw)))
+		f.answer(c, nil, badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a select", clip(id, 100), kindWord(raw)))
 	default:
 		s.change(c, id, value, func(list []configOption) any {
 			return map[string]any{"configOptions": list}
@@ -327,9 +329,9 @@ func (f *acpFront) setMode(c *acpCall, params json.RawMessage) {
 		f.answer(c, nil, e)
 		return
 	}
-	mode, ok := rawString(rawField(params, "modeId"))
-	if !ok {
-		f.answer(c, nil, badParams("modeId must be a string, the id of a mode, not %s", kindWord(rawField(params, "modeId"))))
+	mode, e := paramText(params, "modeId")
+	if e != nil {
+		f.answer(c, nil, e)
 		return
 	}
 	s.change(c, optionMode, mode, nil)

@@ -87,7 +87,7 @@ func TestACPOutputIsPaced(t *testing.T) {
 			r.note("item/commandExecution/outputDelta", fmt.Sprintf(`{"turnId":"t1","itemId":"c","delta":"%d\n"}`, i))
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			r.crowded = i > 500
+			r.crowd(i > 500)
 			for line := range strings.Lines(r.news()) {
 				if rawField([]byte(line), "content") == nil {
 					continue
@@ -100,7 +100,7 @@ func TestACPOutputIsPaced(t *testing.T) {
 		if !strings.HasPrefix(seen, "```\n0\n1\n") || !strings.HasSuffix(seen, "\n419\n```") {
 			t.Errorf("saw %q", seen)
 		}
-		r.crowded = false
+		r.crowd(false)
 		time.Sleep(time.Second)
 		if got := r.news(); strings.Count(got, "\n") != 0 || !strings.Contains(got, `\n999\n`) {
 			t.Errorf("got:\n%s", got)
@@ -137,11 +137,30 @@ func TestACPBadBytes(t *testing.T) {
 			"result":{"content":[{"type":"text","text":"`+bad+`"},{"type":"image","data":"`+bad+`","mimeType":"image/png"}],"structuredContent":{"a":"`+bad+`"}}}`)
 		r.item("completed", `{"type":"fileChange","id":"p","changes":[{"path":"/w/a`+bad+`","kind":{"type":"add"},"diff":"`+bad+`"}],"status":"completed"}`)
 		r.ends("completed")
-		for _, u := range r.got {
+		for _, u := range r.all() {
 			var v any
 			if err := json.Unmarshal([]byte(u), &v); err != nil || !utf8.ValidString(u) || !cleanJSON([]byte(u)) {
 				t.Errorf("%q: %s", bad, u)
 			}
 		}
 	}
+}
+
+// BenchmarkACPOutput is what a flood of output costs: each piece of it, and one
+// update in 200 ms that tells 64 KiB.
+func BenchmarkACPOutput(b *testing.B) {
+	x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true }})
+	t := &acpTool{id: "c", status: callRunning}
+	piece := strings.Repeat("a line of output that is told\n", 40)
+	b.Run("piece", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			t.out.add(piece)
+		}
+	})
+	b.Run("update", func(b *testing.B) {
+		for b.Loop() {
+			x.printed(t, time.Time{})
+		}
+	})
 }

@@ -5,7 +5,6 @@ package main
 // updates are held to the schema and to the rules that no schema can say.
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -39,7 +38,33 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)
+	t.Cleanup(func() { r.x.turnEnds("") }) // its timers
 	return r
+}
+
+// all are the updates so far.
+func (r *acpRig) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// states are the statuses of calls.
+func (r *acpRig) states(ids ...string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []string
+	for _, id := range ids {
+		out = append(out, r.calls[strings.Replace(id, ":T:", ":"+acpThread+":", 1)])
+	}
+	return strings.Join(out, " ")
+}
+
+// crowd says whether output waits.
+func (r *acpRig) crowd(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.crowded = is
 }
 
 // take is the client: it checks every update.
@@ -128,7 +153,6 @@ func (r *acpRig) note(method, p string) {
 		p = `{"threadId":"` + acpThread + `",` + p[1:]
 	}
 	e := r.ids.event(method, json.RawMessage(p))
-	fillBody(&e)
 	r.x.event(r.ref(), &e)
 }
 
@@ -156,37 +180,6 @@ func (r *acpRig) want(lines ...string) {
 	r.t.Helper()
 	if got, want := r.news(), strings.Join(lines, "\n"); got != want {
 		r.t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
-}
-
-// fillBody fills what a driver tells of an item beside what it always did.
-func fillBody(e *event) {
-	item := rawField(e.raw, "item")
-	b := e.body
-	if b == nil || item == nil {
-		return
-	}
-	set := func(to *json.RawMessage, from json.RawMessage) {
-		if *to == nil && !isNull(from) {
-			*to = from
-		}
-	}
-	set(&b.arguments, rawField(item, "arguments"))
-	set(&b.result, rawField(item, "result"))
-	set(&b.result, rawField(item, "contentItems"))
-	b.output = cmp.Or(b.output, stringField(item, "aggregatedOutput"))
-	b.failure = cmp.Or(b.failure, stringField(item, "error", "message"))
-	b.query = cmp.Or(b.query, stringField(item, "query"))
-	if b.kind == "imageView" {
-		b.path = cmp.Or(b.path, stringField(item, "path"))
-	}
-	if b.actions == nil {
-		eachElement(rawField(item, "commandActions"), func(a json.RawMessage) {
-			b.actions = append(b.actions, commandAction{stringField(a, "type"), stringField(a, "path"), stringField(a, "query"), stringField(a, "command")})
-		})
-	}
-	if b.duration == 0 {
-		_ = json.Unmarshal(rawField(item, "durationMs"), &b.duration)
 	}
 }
 
@@ -239,7 +232,6 @@ func (r *acpRig) replayACP(lines []recorded) {
 			r.mu.Unlock()
 		case l.Dir == "<":
 			e := r.ids.event(m.method, m.params)
-			fillBody(&e)
 			if e.body != nil {
 				files[e.item] = e.body.files
 			}

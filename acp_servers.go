@@ -82,8 +82,11 @@ func readServer(raw json.RawMessage, where string) (map[string]any, *rpcError) {
 	text := func(key string) (string, *rpcError) {
 		val := rawField(raw, key)
 		s, ok := rawString(val)
+		if val == nil {
+			return "", badParams("%s: %s is missing: it must be a string that isn't empty", where, key)
+		}
 		if !ok || s == "" || strings.ContainsRune(s, 0) {
-			return "", badParams("%s: %s must be a string that isn't empty, not %s", where, key, kindWord(val))
+			return "", badParams("%s: %s must be a string that isn't empty and has no NUL", where, key)
 		}
 		return s, nil
 	}

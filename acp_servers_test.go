@@ -57,7 +57,7 @@ func TestACPBadServers(t *testing.T) {
 		`[7]`:                         "mcpServers[0] has no name",
 		`[{"command":"x"}]`:           "mcpServers[0] has no name",
 		`[{"name":"","command":"x"}]`: "mcpServers[0] has no name",
-		`[{"name":"a","command":"x"},{"name":"b"}]`:                                               `mcpServers[1] "b": command must be a string that isn't empty, not missing`,
+		`[{"name":"a","command":"x"},{"name":"b"}]`:                                               `mcpServers[1] "b": command is missing: it must be a string that isn't empty`,
 		`[{"name":"a","command":""}]`:                                                             `"a": command`,
 		`[{"name":"a","command":"x","args":"y"}]`:                                                 `"a": args must be an array of strings`,
 		`[{"name":"a","command":"x","args":[7]}]`:                                                 `"a": args must be an array of strings`,

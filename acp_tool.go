@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// acpGrace is how long a call stays pending for the approval that may come
-	// with it, and the longest that joined text waits.
+	// acpGrace is the longest that joined text waits.
 	acpGrace = 20 * time.Millisecond
+	// askGrace is how long a call stays pending for the approval that may come
+	// with it: a millisecond later from Codex, later from a busy machine.
+	askGrace = 50 * time.Millisecond
 	// acpPace lies between two updates of what one call has printed so far:
 	// each tells all of it.
 	acpPace = 200 * time.Millisecond
@@ -132,7 +134,7 @@ func (x *acpEncoder) toolItem(k acpKey, e *event) {
 			return
 		}
 		t = x.begin(k, x.owned(k, f), e.body.status == "declined")
-		t.running = x.soon(acpGrace)
+		t.running = x.soon(askGrace)
 	} else if t.body == "" || done && (e.body.kind != "fileChange" || !slices.Equal(t.files, e.body.files)) {
 		if f, ok := x.face(e.body, raw, done); ok {
 			x.renew(t, x.owned(k, f))
@@ -228,11 +230,11 @@ func (x *acpEncoder) ended(t *acpTool, b *itemBody, raw json.RawMessage) {
 	content, output := x.result(t, b, raw)
 	status := callDone
 	switch b.status {
-	case "failed", "errored":
+	case "failed":
 		status = callFailed
 	case "declined":
 		status = callFailed
-	case "inProgress", "in_progress", "interrupted": // of a past turn that was cut
+	case "inProgress", "interrupted": // of a past turn that was cut; a subagent's
 		status = callFailed
 		content = append(content, callText("interrupted"))
 	}
@@ -285,7 +287,7 @@ func (x *acpEncoder) closeAll(why string, completed bool) {
 			content = append(content, callText(fenced(t.out.text())))
 		}
 		switch {
-		case t.loose, t.body == "" && t.allowed && t.asks == 0: // nobody tells the end of these
+		case completed && (t.loose || t.body == "" && t.allowed && t.asks == 0): // nobody tells the end of these
 			x.runs(t)
 			x.close(t, callDone, nil, nil)
 			continue

@@ -64,7 +64,10 @@ func TestACPNobodyAsks(t *testing.T) {
 		r.begin()
 		r.item("started", runsCommand)
 		r.news()
-		time.Sleep(acpGrace)
+		time.Sleep(askGrace - 1)
+		synctest.Wait()
+		r.want("")
+		time.Sleep(1)
 		synctest.Wait()
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"in_progress"}`)
 		// Codex asks in the middle too, when the sandbox refused: status stays.
@@ -91,7 +94,7 @@ func TestACPOldApproval(t *testing.T) {
 		r.x.decided(q, approve, "")
 		r.item("started", runsCommand)
 		r.item("completed", ranCommand)
-		want(t, r.calls["codex:"+acpThread+":t1:c"], callDone)
+		want(t, r.states("codex:T:t1:c"), callDone)
 		r.news()
 
 		q = askRM()
@@ -146,7 +149,7 @@ func TestACPToolApproval(t *testing.T) {
 		r.x.decided(qa, approveForSession, "")
 		call("completed", "b", "failed")
 		call("completed", "a", "completed")
-		want(t, r.calls["codex:"+acpThread+":t1:a"]+" "+r.calls["codex:"+acpThread+":t1:b"], "completed failed")
+		want(t, r.states("codex:T:t1:a", "codex:T:t1:b"), "completed failed")
 		r.news()
 
 		other := q("x") // of a version that tells of the call only later, or never
@@ -175,7 +178,7 @@ func TestACPOtherApprovals(t *testing.T) {
 	network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x"}
 	r.ask(network)
 	r.x.decided(network, approve, "")
-	want(t, r.calls["codex:"+acpThread+":t1:c"]+" "+r.calls["codex:sub-1:s1:ask-2"]+" "+r.calls["codex:"+acpThread+":t1:n"], "completed failed completed")
+	want(t, r.states("codex:T:t1:c", "codex:sub-1:s1:ask-2", "codex:T:t1:n"), "completed failed completed")
 	if open := r.open(); len(open) > 0 {
 		t.Errorf("open: %s", open)
 	}
@@ -197,7 +200,7 @@ func TestACPTurnEndsWhileAsked(t *testing.T) {
 	r.ends("interrupted")
 	r.x.decided(q, approve, "")
 	r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:never told of","status":"completed"}`)
+		`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:never told of","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`)
 }
 
 // TestACPWithdrawn: an ask that Codex takes back leaves its call as it was.
@@ -211,7 +214,7 @@ func TestACPWithdrawn(t *testing.T) {
 		r.x.event(r.ref(), &event{kind: evAskGone, ask: q})
 		r.x.decided(q, deny, "Codex withdrew it")
 		r.item("completed", ranCommand)
-		want(t, r.calls["codex:"+acpThread+":t1:c"], callDone)
+		want(t, r.states("codex:T:t1:c"), callDone)
 	})
 }
 

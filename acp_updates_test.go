@@ -41,7 +41,7 @@ func TestACPRecordings(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project", Notices: true})
 				r.replayACP(lines)
-				got := strings.ReplaceAll(strings.Join(r.got, "\n"), r.x.own, "OWN") + "\n"
+				got := strings.ReplaceAll(strings.Join(r.all(), "\n"), r.x.own, "OWN") + "\n"
 				golden := "testdata/acp/" + base + ".golden"
 				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the encoder does now; read the difference
 					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -102,7 +102,7 @@ func TestACPTurnEndsForFront(t *testing.T) {
 		r := newACPRig(t, acpEncoding{})
 		r.begin()
 		r.item("started", `{"type":"mcpToolCall","id":"c1","server":"s","tool":"t","status":"inProgress","arguments":{}}`)
-		r.crowded = true
+		r.crowd(true)
 		r.delta("m1", "joined")
 		r.news()
 		r.x.turnEnds("the client doesn't read")
@@ -168,8 +168,8 @@ func TestACPLateSubagentAsks(t *testing.T) {
 		r.x.decided(q, approve, "")
 		r.note("item/started", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"inProgress"}}`)
 		r.note("item/completed", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"completed","exitCode":0}}`)
-		if r.calls["codex:sub-1:s1:c1"] != callDone || len(r.called) != 1 {
-			t.Errorf("calls are %v", r.calls)
+		if r.states("codex:sub-1:s1:c1") != callDone || len(r.called) != 1 {
+			t.Errorf("calls are %v", r.called)
 		}
 		if got := r.news(); !strings.Contains(got, `"title":"Ada: rm x"`) {
 			t.Errorf("got:\n%s", got)

@@ -234,8 +234,9 @@ type declined struct {
 // pendingAsk is an approval nobody has decided yet.
 type pendingAsk struct {
 	approval
-	since time.Time
-	timer *time.Timer
+	correlation string // of the turn that it was asked in
+	since       time.Time
+	timer       *time.Timer
 }
 
 // askBook keeps a session's pending approvals. Only the session loop touches

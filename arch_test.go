@@ -26,7 +26,7 @@ func house() archRules {
 			{0, "clip.go frame.go scan.go rawstring.go outbox.go"},
 			{1, "peer.go message.go"},
 			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
-			{1, "registry.go record.go journal.go writer.go lease.go mail.go mailfile.go mailmsg.go mailspool.go mailenvelope.go team.go teamfile.go teamlock.go roster.go members.go recipients.go repo.go prompt.go"},
+			{1, "registry.go record.go journal.go writer.go lease.go mail.go mailfile.go mailmsg.go mailspool.go mailenvelope.go team.go teamfile.go teamlock.go lockqueue.go roster.go members.go recipients.go repo.go prompt.go"},
 			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
 			{2, "policy.go codexconfig.go argspec.go atmspec.go"},
 			{3, "childlink.go codexapp*.go codexmcp*.go"},

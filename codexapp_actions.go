@@ -13,13 +13,6 @@ import (
 	"time"
 )
 
-// acted is what a tree's turn, or the one it calls for, is beside an answer to
-// a prompt. The forest's lock guards it.
-type acted struct {
-	act   turnAction
-	inner string // of a review: the id under which Codex runs it, "" where that is the turn's own
-}
-
 // act asks for a compaction or a review. Neither takes settings: from 0.148 on
 // they are those of the last turn, so they are sent before it. 0.104 reviews
 // under those with which the thread was opened, which is read-only here.
@@ -97,12 +90,8 @@ func (f *forest) actionLocked(t *tree, e event) (out []delivery, _ event, run st
 		// From 0.148 on a review runs under an id of its own (0.169 names the
 		// turn's in rootTurnId, 0.153 nowhere); only an interrupt wants it. All
 		// else that is said of it, and its end, goes by the turn's.
-		switch {
-		case t.turn == "":
-		case e.method == "turn/started" && e.turn != t.turn:
-			t.inner, e.turn = e.turn, t.turn
-		case e.method == "turn/completed" && e.turn == t.turn && t.inner != "":
-			run = t.inner
+		if e.method == "turn/started" && t.turn != "" && e.turn != t.turn {
+			f.around[t.root], e.turn = t.turn, t.turn
 		}
 	case actPrompt:
 	}

@@ -155,7 +155,7 @@ func TestAppTree(t *testing.T) {
 		want(t, h.take(), "")
 		time.Sleep(900 * time.Millisecond)
 		p.say(spawned, "t1", "s1")
-		want(t, h.take(), `item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  "" "" completed} method=item/completed
+		want(t, h.take(), `item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  "" "" completed arguments={"receiverThreadIds":["s1"]}} method=item/completed
 subthread thread=t1 text="s1"
 raw thread=s1 turn=v1 method=turn/started
 ask thread=s1 turn=v1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
@@ -201,7 +201,7 @@ func TestAppStrays(t *testing.T) {
 			t.Errorf("after %v", d)
 		}
 		p.say(spawned, "t1", "s1")
-		want(t, h.take(), "item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  \"\" \"\" completed} method=item/completed\nsubthread thread=t1 text=\"s1\"")
+		want(t, h.take(), "item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  \"\" \"\" completed arguments={\"receiverThreadIds\":[\"s1\"]}} method=item/completed\nsubthread thread=t1 text=\"s1\"")
 		// over the limit a request isn't held any more
 		for i := range strayCount {
 			p.say(`{"method":"x","params":{"threadId":"z%d"}}`, i)

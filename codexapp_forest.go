@@ -26,11 +26,12 @@ type forest struct {
 	threads map[string]*appThread
 	strays  strays
 	runs    map[string]string // running turn by thread, whoever's it is
+	around  map[string]string // by thread, the turn that has a running review's own end
 }
 
 func newForest(refuse func(*message)) *forest {
 	f := &forest{refuse: refuse, opening: map[*tree]bool{}, trees: map[string]*tree{}, threads: map[string]*appThread{},
-		runs: map[string]string{}}
+		runs: map[string]string{}, around: map[string]string{}}
 	f.strays = strays{expire: f.expire, held: map[string]*stray{}}
 	return f
 }
@@ -208,8 +209,9 @@ func (f *forest) trackLocked(th *appThread, e event, run string) {
 	switch {
 	case e.method == "turn/started":
 		f.runs[e.thread] = run
-	case e.method == "turn/completed" && f.runs[e.thread] == run:
+	case e.method == "turn/completed" && (f.runs[e.thread] == e.turn || f.around[e.thread] == e.turn):
 		delete(f.runs, e.thread)
+		delete(f.around, e.thread)
 	case e.kind == evItem && e.phase == "started" && e.turn != "" && f.runs[e.thread] == "" && (th == nil || !th.isRoot()):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
 		f.runs[e.thread] = e.turn
@@ -315,7 +317,7 @@ func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy stri
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.lost, t.acted = &turnCall{op: op}, false, false, acted{act: act}
+	t.call, t.stop, t.lost, t.act = &turnCall{op: op}, false, false, act
 	return t, ""
 }
 

@@ -15,7 +15,7 @@ import (
 
 // history tells the past turns of a thread. Of one that runs still it tells the
 // beginning, without an end: that comes live. 0.104 keeps no commands, patches
-// and tool calls, calls every turn completed, and cuts a review into two turns.
+// and tool calls, and calls every turn completed.
 func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
 	res, err := a.call(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, a.o.OpenLimit)
 	if err != nil {
@@ -25,7 +25,11 @@ func (a *appServer) history(ctx context.Context, thread string, each func(*event
 		return fmt.Errorf("reading the history of thread %s from Codex: %w", thread, err)
 	}
 	var turns []pastTurn
-	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) { turns = append(turns, readPastTurn(raw)) })
+	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) {
+		if t := readPastTurn(raw); t.id != "" {
+			turns = append(turns, t)
+		}
+	})
 	for _, t := range joinReviews(turns) {
 		runs := t.status == "inProgress" && a.wood.running(thread) != ""
 		if t.id == a.wood.running(thread) { // 0.104 calls it completed
@@ -67,15 +71,23 @@ func sameMessage(a, b json.RawMessage) bool {
 		string(rawField(a, "content")) == string(rawField(b, "content"))
 }
 
-// joinReviews makes one turn of the two that a review is from 0.148 on: what was
+// joinReviews makes one turn of the two that a review is. From 0.148 on what was
 // done in it is kept under its inner id, before the turn in which it stands, and
-// as interrupted. 0.169 says which belong together, 0.153 only by their order.
+// as interrupted: 0.169 says which belong together, 0.153 only by their order.
+// 0.104 cuts off the mark that it begins with.
 func joinReviews(turns []pastTurn) (out []pastTurn) {
 	for i := 0; i < len(turns); i++ {
 		t := turns[i]
 		if i+1 < len(turns) && t.within(turns[i+1]) {
 			review := turns[i+1]
 			review.items = slices.Concat(review.items[:1], t.items, review.items[1:])
+			out = append(out, review)
+			i++
+			continue
+		}
+		if i+1 < len(turns) && t.begins(turns[i+1]) {
+			review := turns[i+1]
+			review.items = slices.Concat(t.items, review.items)
 			out = append(out, review)
 			i++
 			continue
@@ -98,6 +110,14 @@ func (t *pastTurn) within(next pastTurn) bool {
 	return t.status == "interrupted" && isNull(rawField(t.raw, "completedAt"))
 }
 
+// begins reports the mark alone, before the turn that has the review's end.
+func (t *pastTurn) begins(next pastTurn) bool {
+	has := func(items []json.RawMessage, kind string) bool {
+		return slices.ContainsFunc(items, func(it json.RawMessage) bool { return stringField(it, "type") == kind })
+	}
+	return len(t.items) == 1 && has(t.items, "enteredReviewMode") && has(next.items, "exitedReviewMode") && !has(next.items, "enteredReviewMode")
+}
+
 // tell is the turn as events. runs: it has no end yet.
 func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error {
 	if err := each(&event{kind: evStarted, thread: thread, turn: t.id, must: true}); err != nil {
@@ -114,9 +134,12 @@ func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error
 	if runs {
 		return nil
 	}
-	e := event{kind: evEnded, thread: thread, turn: t.id, must: true, method: "turn/completed", text: finalText(rawField(t.raw, "items"))}
+	e := event{kind: evEnded, thread: thread, turn: t.id, must: true, method: "turn/completed"}
 	if e.status, e.err = turnOutcome(t.raw); t.status == "inProgress" { // its process was killed
 		e.status = "interrupted"
+	}
+	if e.status == "completed" { // as live
+		e.text = finalText(rawField(t.raw, "items"))
 	}
 	e.raw = toJSON(map[string]any{"threadId": thread, "turn": map[string]any{"id": t.id, "status": e.status, "error": rawField(t.raw, "error"), "items": []any{}}})
 	return each(&e)

@@ -75,5 +75,8 @@ func collabArguments(item json.RawMessage) json.RawMessage {
 			out = append(append(appendJSONString(out, string(f.key)), ':'), f.val...)
 		}
 	}
+	if len(out) == 1 {
+		return nil
+	}
 	return append(out, '}')
 }

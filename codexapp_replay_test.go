@@ -70,7 +70,7 @@ func replay(t *testing.T, lines []recorded) string {
 	h := &heard{}
 	out := &strings.Builder{}
 	ids := map[string]string{} // recorded id of a call → the driver's
-	ask, thread, cleans, shook := "", "", 0, make(chan error, 1)
+	ask, thread, turn, cleans, shook := "", "", "", 0, make(chan error, 1)
 	settle := func() {
 		switch last := h.last(); last.kind {
 		case evAsk:
@@ -78,12 +78,29 @@ func replay(t *testing.T, lines []recorded) string {
 		case evTool:
 			ask = last.tool.id
 		}
+		h.mu.Lock()
+		for _, e := range h.list {
+			if e.kind == evStarted {
+				turn = e.turn
+			}
+		}
+		h.mu.Unlock()
 		if s := h.take(); s != "" {
 			out.WriteString(s + "\n")
 		}
 	}
 	sent := func(m *message) { out.WriteString("> " + m.method + " " + string(m.params) + "\n") }
-	for _, l := range lines {
+	run := turnSettings{Cwd: "/w", Approval: "on-request", Sandbox: "workspace-write"}
+	ready := func(m message) string { // the method that a session's command begins with
+		if p.a.info().atLeast(148) && m.method == "thread/settings/update" {
+			return "acts"
+		}
+		if p.a.info().atLeast(148) && (m.method == "review/start" || m.method == "thread/compact/start") {
+			return "sent"
+		}
+		return m.method
+	}
+	for i, l := range lines {
 		m, err := parseMessage(l.Msg)
 		if err != nil {
 			t.Fatal(err)
@@ -105,6 +122,27 @@ func replay(t *testing.T, lines []recorded) string {
 		}
 		settle()
 		switch {
+		case ready(m) == "acts":
+			for _, next := range lines[i+1:] {
+				if n, err := parseMessage(next.Msg); err == nil && next.Dir == ">" {
+					p.a.do(2, thread, actionOf(&n, run))
+					break
+				}
+			}
+		case ready(m) == "sent":
+		case m.method == "review/start", m.method == "thread/compact/start":
+			p.a.do(2, thread, actionOf(&m, run))
+		case m.method == "thread/read":
+			go func() {
+				past := &heard{}
+				if err := p.a.history(t.Context(), thread, func(e *event) error { past.to(*e); return nil }); err != nil {
+					t.Error(err)
+				}
+				h.to(event{kind: evRaw, method: "the history:"})
+				for _, e := range past.list {
+					h.to(e)
+				}
+			}()
 		case m.method == "initialize":
 			go func() { shook <- p.a.initialize(t.Context()) }()
 		case m.method == "initialized":
@@ -114,11 +152,17 @@ func replay(t *testing.T, lines []recorded) string {
 		case m.method == "thread/start":
 			p.a.open(1, threadSpec{Settings: turnSettings{Cwd: stringField(m.params, "cwd"), Approval: "on-request", Sandbox: "workspace-write"}}, h.to)
 		case m.method == "turn/start":
-			prompt := ""
-			eachElement(rawField(m.params, "input"), func(in json.RawMessage) { prompt = stringField(in, "text") })
-			p.a.do(2, thread, command{kind: cmdTurn, prompt: prompt, settings: turnSettings{Cwd: "/w", Approval: "on-request", Sandbox: "workspace-write"}})
+			c := command{kind: cmdTurn, settings: run}
+			eachElement(rawField(m.params, "input"), func(in json.RawMessage) {
+				if c.prompt == "" {
+					c.prompt = stringField(in, "text")
+					return
+				}
+				c.parts = append(c.parts, promptPart{kind: stringField(in, "type"), text: stringField(in, "text"), url: stringField(in, "url"), path: stringField(in, "path")})
+			})
+			p.a.do(2, thread, c)
 		case m.method == "turn/interrupt":
-			p.a.do(3, thread, command{kind: cmdInterrupt, turn: stringField(m.params, "turnId")})
+			p.a.do(3, thread, command{kind: cmdInterrupt, turn: turn})
 			if p.a.info().atLeast(148) {
 				cleans++
 			}
@@ -158,4 +202,12 @@ func replay(t *testing.T, lines []recorded) string {
 	}
 	settle()
 	return out.String()
+}
+
+// actionOf is the command that a recorded client's request stands for.
+func actionOf(m *message, run turnSettings) command {
+	if m.method == "thread/compact/start" {
+		return command{kind: cmdTurn, action: actCompact, settings: run}
+	}
+	return command{kind: cmdTurn, action: actReview, prompt: stringField(m.params, "target", "instructions"), settings: run}
 }

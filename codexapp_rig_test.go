@@ -100,6 +100,24 @@ func eventLine(e event) string {
 		for _, f := range i.files {
 			fmt.Fprintf(b, " file=%s %s", f.kind, f.path)
 		}
+		for _, raw := range []struct {
+			key string
+			val json.RawMessage
+		}{{"arguments", i.arguments}, {"result", i.result}} {
+			if raw.val != nil {
+				fmt.Fprintf(b, " %s=%s", raw.key, raw.val)
+			}
+		}
+		put("output", strings.ReplaceAll(i.output, "\n", "|"))
+		put("failure", i.failure)
+		for _, a := range i.actions {
+			fmt.Fprintf(b, " action=%s %q %q %q", a.kind, a.path, a.query, a.command)
+		}
+		put("path", i.path)
+		put("query", i.query)
+		if i.duration != 0 {
+			put("ms", fmt.Sprint(i.duration))
+		}
 		b.WriteString("}")
 	}
 	if e.usage != nil {

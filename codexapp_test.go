@@ -298,6 +298,28 @@ func TestAppCatalog(t *testing.T) {
 		sameJSON(t, m.params, `{"cwd":"/w","includeLayers":false}`)
 		p.say(`{"id":%s,"result":{"config":{"model":"m"}}}`, m.id)
 		sameJSON(t, (<-got).res, `{"config":{"model":"m"}}`)
+		ask(context.Background(), "models") // all pages as one
+		m = p.expect("model/list")
+		sameJSON(t, m.params, `{}`)
+		p.say(`{"id":%s,"result":{"data":[{"id":"a"}, {"id":"b"}],"nextCursor":"2"}}`, m.id)
+		m = p.expect("model/list")
+		sameJSON(t, m.params, `{"cursor":"2"}`)
+		p.say(`{"id":%s,"result":{"data":[],"nextCursor":"2x"}}`, m.id)
+		m = p.expect("model/list")
+		p.say(`{"id":%s,"result":{"data":[{"id":"c"}],"nextCursor":null}}`, m.id)
+		sameJSON(t, (<-got).res, `{"data":[{"id":"a"},{"id":"b"},{"id":"c"}],"nextCursor":null}`)
+		ask(context.Background(), "mcp")
+		m = p.expect("mcpServerStatus/list")
+		p.say(`{"id":%s,"result":{"data":[],"nextCursor":null,"more":1}}`, m.id)
+		sameJSON(t, (<-got).res, `{"data":[],"nextCursor":null,"more":1}`)
+		ask(context.Background(), "mcp")
+		for range maxPages {
+			m = p.expect("mcpServerStatus/list")
+			p.say(`{"id":%s,"result":{"data":[{}],"nextCursor":"on"}}`, m.id)
+		}
+		if a := <-got; a.err == nil || !strings.Contains(a.err.Error(), "has no end") {
+			t.Errorf("endless: %s %v", a.res, a.err)
+		}
 		ask(context.Background(), "models")
 		p.expect("model/list")
 		if a := <-got; a.err == nil {

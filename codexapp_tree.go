@@ -22,7 +22,7 @@ type tree struct {
 	turn    string      // the turn that turn/start returned, until it ends
 	stop    bool        // interrupted: whatever starts before the next turn is stopped too
 	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
-	acted               // what its turn is beside an answer to a prompt
+	act     turnAction  // what its turn is, or the one it calls for
 	early   []event     // evServer from before opened was set: they come once
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }

@@ -151,6 +151,8 @@ type lookup struct {
 	close func(closeResult, *rpcError) // nil: a turn
 	leave bool                         // the close asks for no summary
 	order func(*session)               // nil: a turn or a close; nil is handed in where it isn't open here
+
+	correlation string // of a close
 }
 
 func (h *hub) lookingLocked(ref string) bool {
@@ -186,8 +188,8 @@ func (h *hub) lookAll(ref string) {
 			continue
 		}
 		if next.close != nil {
-			if s == nil || !h.endFor(s, next.leave, next.close) {
-				next.close(h.closeRecord(ref, ""))
+			if s == nil || !h.endFor(s, next.leave, next.correlation, next.close) {
+				next.close(h.closeRecord(ref, "", next.correlation))
 			}
 			continue
 		}
@@ -209,7 +211,7 @@ func (h *hub) lookAll(ref string) {
 // settings. It waits for that.
 func (h *hub) setAside(s *session) *rpcError {
 	done := make(chan closeResult, 1)
-	if s.end(endPark, func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
+	if s.end(endPark, "", func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
 		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
 	}
 	return nil
@@ -309,7 +311,7 @@ func (h *hub) revive(req turnRequest, w waiterID) {
 func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 	s.client.shaped(&req, rec)
 	if !h.give(s, req, w) {
-		s.end(endFailed, nil) // cancelled before it began
+		s.end(endFailed, "", nil) // cancelled before it began
 		return
 	}
 	h.goWork(func() { h.opener.prepare(s, req, rec) })

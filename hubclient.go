@@ -191,6 +191,7 @@ func (h *hub) retuneRecord(agentID string, t tune) {
 	}
 	switch err := h.changeRecord(agentID, func(r *record) { t.change.into(&r.Settings) }); {
 	case err == nil:
+		h.book.auditChoice(&next.rec, next.settings())
 		t.done(next.settings(), nil)
 	case h.open(agentID) != nil: // revived meanwhile
 		h.retuneLater(agentID, t)
@@ -224,15 +225,16 @@ func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
 			return h.unknown(agentID)
 		}
 		release, gone := h.reg.holdIfGone(agentID, rec.Identity, rec.BackendID)
-		if !gone {
-			if try < lockTries {
-				time.Sleep(lockPause)
-				continue
-			}
+		if !gone && try < lockTries {
+			time.Sleep(lockPause)
+			continue
+		}
+		if gone {
+			defer release()
+		} else if !h.reg.holds(rec.Identity, agentID) || h.open(agentID) != nil {
 			_, pid, _ := h.reg.holder(rec.Identity)
 			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}, agentID, rec.Identity, "")
-		}
-		defer release()
+		} // else the opening of a session that was just ended holds it, and writes nothing
 		now := h.book.record(agentID) // nobody else writes it any more
 		if now == nil {
 			return h.unknown(agentID)
@@ -250,7 +252,7 @@ func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
 // leave closes a session without a summary: it may be opened again by
 // modeRevive. done is called once, from another goroutine.
 func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
-	h.closeAs(agentID, "", true, done)
+	h.closeAs(agentID, "", "", true, done)
 }
 
 // serversRefused is why a client's MCP servers are left out, "" where they aren't.

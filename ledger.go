@@ -259,9 +259,15 @@ func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail 
 	l.audit.append(e)
 }
 
+// auditChoice notes what a person chose for a session's later turns.
+func (l *ledger) auditChoice(rec *record, set sessionSettings) {
+	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval, set.Model, set.Effort)})
+}
+
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
-	e := auditEntry{Event: "approval", AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
 		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
@@ -281,11 +287,22 @@ func (l *ledger) auditNow(e auditEntry) {
 
 // auditEnd notes the end of a session.
 func (l *ledger) auditEnd(s *session, why ending) {
-	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String())
+	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String(), s.closedBy)
 }
 
-func (l *ledger) auditClose(agentID, identity, thread, how string) {
-	l.audit.append(auditEntry{Event: "close", AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
+	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+}
+
+// auditShutdown notes the end of the instance, if it did anything.
+func (l *ledger) auditShutdown(why string) {
+	if !l.audit.used.Load() {
+		return
+	}
+	l.mu.Lock()
+	instance := l.instance
+	l.mu.Unlock()
+	l.audit.append(auditEntry{Event: "shutdown", Identity: instance, Detail: why})
 }
 
 // fit cuts an answer to max_answer_bytes and keeps the whole in a file, which

@@ -60,6 +60,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			}
 			continue
 		}
+		addressed(msgs, r.h.cfg.team)
 		prompt, used := mailEnvelope(identity, msgs, more, limits)
 		if used == 0 {
 			continue
@@ -76,6 +77,20 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 		return mailFetch{prompt: prompt, turn: turn, last: msgs[used-1]}
 	}
 	return got
+}
+
+// addressed makes each sender's name one that an answer can go to: the same name
+// may be a member of two teams.
+func addressed(msgs []mailMessage, own string) {
+	for i := range msgs {
+		m := &msgs[i]
+		if m.SourceTeam != "" && m.SourceTeam != own && m.From != "" && !strings.Contains(m.From, "@") {
+			m.From += "@" + m.SourceTeam
+		}
+		if m.SourceTeam == own || strings.HasSuffix(m.From, "@"+m.SourceTeam) {
+			m.SourceTeam = "" // it would say nothing more
+		}
+	}
 }
 
 // news lists what is unread and new, about as many as are wanted, and how many
@@ -162,6 +177,9 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
+	if s := r.h.open(agentID); s != nil && s.client.named() {
+		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
+	}
 	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
 		"from": sl.identity, "reason": reason, "timestamp": time.Now().UTC().Format(mailTimeLayout)})
 	if err != nil {

@@ -35,8 +35,9 @@ var errInboxChanged = errors.New("the inbox changed meanwhile")
 
 // An inbox is one file, and what is known of it.
 type inbox struct {
-	path string
-	turn chan struct{} // has room for the one of this process who changes the file
+	path  string
+	turn  chan struct{} // has room for the one of this process who changes the file
+	queue lockQueue     // of that one
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	known inboxState
@@ -115,7 +116,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 		return nil, fmt.Errorf("%w (%s): %w", errTeamBusy, box.path, ctx.Err())
 	}
 	box.sweep()
-	flock, err := takeFlock(ctx, box.path)
+	flock, err := takeFlock(ctx, &box.queue, box.path)
 	if err != nil {
 		return nil, mailPathError(err)
 	}

@@ -234,7 +234,8 @@ func (m mailFields) time() time.Time {
 
 // parseMailTime reads a timestamp of any of the writers, and one without a zone as UTC.
 func parseMailTime(s string) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02"} { // all are ISO 8601, as since may be
 		if t, err := time.Parse(layout, strings.TrimSpace(s)); err == nil {
 			return t.UTC()
 		}

@@ -140,6 +140,20 @@ func (t *teamFile) mayRead(name, agentID string, holder leaseHolder) error {
 	return nil
 }
 
+// stranger is why the inbox of that name is no Codex agent's: a *memberTaken, or that the members can't be read.
+func (t *teamFile) stranger(name string) error {
+	all, err := t.list()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if strings.EqualFold(m.name, name) && !m.isCodex() {
+			return &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
+		}
+	}
+	return nil
+}
+
 // place finds the entry of a session, -1 for none. Names that differ in case are one: they have one lease.
 func (t *teamFile) place(r *roster, name, agentID string, holder leaseHolder) (int, error) {
 	at := -1

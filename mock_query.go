@@ -331,7 +331,7 @@ func (m *mockServer) oldTurnView(t *mockTurnRecord, n *int) map[string]any {
 	items := []json.RawMessage{}
 	for _, raw := range t.Items {
 		switch stringField(raw, "type") {
-		case "userMessage", "agentMessage", "reasoning", "enteredReviewMode", "exitedReviewMode":
+		case "userMessage", "agentMessage", "reasoning", "enteredReviewMode", "exitedReviewMode", "contextCompaction":
 			*n++
 			var it map[string]any
 			_ = json.Unmarshal(raw, &it) // our own

@@ -348,7 +348,7 @@ func (o *opener) makeRoom() *rpcError {
 			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", n, o.h.cfg.maxConcurrentThreads))
 		}
 		done := make(chan struct{})
-		if oldest.end(endPark, func(closeResult, *rpcError) { close(done) }) {
+		if oldest.end(endPark, "", func(closeResult, *rpcError) { close(done) }) {
 			<-done
 		}
 	}

@@ -107,17 +107,21 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 			log.Debug("client stream ended", "err", err)
 		}
 	}()
-	code := 0
+	code, why := 0, "asked to stop"
 	select {
 	case <-ended:
+		why = "client gone"
 		log.Info("client gone, shutting down")
 	case <-p.deaf: // its turns would run on with nobody to answer, or to approve anything
+		why = "client reads no more"
 		log.Info("client reads no more, shutting down")
 	case sig := <-signals:
+		why = "signal: " + sig.String()
 		log.Info("signal, shutting down", "signal", sig.String())
 		code = 128 + int(signalNumber(sig))
 	case <-ctx.Done():
 	}
+	p.h.book.auditShutdown(why)
 	down := make(chan struct{})    // everything is written and reaped
 	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
 	go func() {

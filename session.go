@@ -7,6 +7,7 @@ package main
 // the hub's goroutines and comes back as a letter.
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -81,6 +82,8 @@ type session struct {
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
+	closedBy string // the correlation of agent_close
+
 	calls  agentCalls
 	acting actingTurn // the newest turn, for the tools the agent calls
 
@@ -140,8 +143,9 @@ func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
 
 // end asks the session to end; done is called once it has. false: it had
 // ended before.
-func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
+func (s *session) end(why ending, correlation string, done func(closeResult, *rpcError)) bool {
 	return s.box.post(func() {
+		s.closedBy = cmp.Or(s.closedBy, correlation)
 		if done != nil {
 			s.closers = append(s.closers, done)
 		}

@@ -34,6 +34,7 @@ type tune struct {
 // sessionShape is what a client's session was opened with, and can't change
 // while it is open.
 type sessionShape struct {
+	named   bool // the client has a name of its own for it
 	cwd     string
 	roots   []string
 	servers json.RawMessage
@@ -46,11 +47,17 @@ func (c *clientPart) shaped(req *turnRequest, rec *record) {
 		shape.cwd = rec.CWD
 	}
 	if req.client != nil {
-		shape.roots = req.client.roots
+		shape.named, shape.roots = true, req.client.roots
 	} else if rec != nil {
 		shape.roots = rec.Roots
 	}
 	c.shape.Store(shape)
+}
+
+// named reports a session that a client has a name of its own for.
+func (c *clientPart) named() bool {
+	shape := c.shape.Load()
+	return shape != nil && shape.named
 }
 
 // fits reports a request that asks of an open session nothing but what it has:
@@ -150,6 +157,7 @@ func (s *session) tuned(t tune, next *opening, err *rpcError) {
 		if s.thread != "" || s.place.revived && !s.place.adopted {
 			s.h.book.save(&s.place.rec, true)
 		}
+		s.h.book.auditChoice(&s.place.rec, s.place.settings())
 	}
 	v := s.place.settings()
 	s.h.goWork(func() { t.done(v, err) })

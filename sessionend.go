@@ -40,7 +40,7 @@ func (s *session) lastTurn(why ending) *turn {
 	case p.be.info().kind == "mcp-server" && p.policy.Settings.Sandbox != "read-only":
 		return nil // its codex-reply takes no settings, so nothing would keep that turn from writing
 	case why == endClose && s.m.cur != nil, why == endShutdown && p.rec.SummaryDue:
-		return &turn{req: turnRequest{source: sourceSummary, prompt: summaryPrompt, run: true}}
+		return &turn{req: turnRequest{source: sourceSummary, prompt: summaryPrompt, run: true, correlation: s.closedBy}}
 	}
 	return nil
 }

@@ -184,9 +184,11 @@ func (s *session) mailFetched(got mailFetch) {
 func (s *session) fetched(got mailFetch) bool {
 	p := &s.mail
 	p.state = pumpIdle
+	was := p.refused
 	if p.refused = ""; got.refused { // looked at again by the poll, or when anything changes
-		p.refused = got.err.Error()
-		s.log.Warn("mail is not delivered", "identity", s.place.rec.Identity, "err", got.err)
+		if p.refused = got.err.Error(); p.refused != was { // not at every poll
+			s.log.Warn("mail is not delivered", "identity", s.place.rec.Identity, "err", got.err)
+		}
 	} else if got.turn == nil && got.err != nil {
 		s.mailFails(got.err.Error())
 	}

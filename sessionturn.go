@@ -21,7 +21,7 @@ func (s *session) start(t *turn) {
 	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
-	s.acting = actingTurn{t.req.correlation, s.automaticMail()}
+	s.act(actingTurn{t.req.correlation, s.automaticMail()})
 	if t.limit != nil {
 		t.limit.Stop()
 	}

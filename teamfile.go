@@ -40,6 +40,8 @@ type teamFile struct {
 	dir    string
 	leases string // where this process's identity leases are; it stands in the entries we add
 	host   string
+	turn   chan struct{} // has room for the one of this process who changes the file
+	queue  lockQueue     // of that one
 
 	mu      sync.Mutex // guards the fields below, never held over I/O
 	seen    fs.FileInfo
@@ -49,7 +51,7 @@ type teamFile struct {
 // newTeamFile touches no disk. The team is a valid name; see validTeam.
 func newTeamFile(root, team, leases string) *teamFile {
 	host, _ := os.Hostname() // without one no process is called dead
-	return &teamFile{team: team, dir: filepath.Join(root, team), leases: leases, host: host}
+	return &teamFile{team: team, dir: filepath.Join(root, team), leases: leases, host: host, turn: make(chan struct{}, 1)}
 }
 
 func (t *teamFile) path() string { return filepath.Join(t.dir, "config.json") }
@@ -129,7 +131,13 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	flock, err := takeFlock(ctx, t.path())
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("team %q: %w (%s): %w", t.team, errTeamBusy, t.path(), ctx.Err())
+	}
+	flock, err := takeFlock(ctx, &t.queue, t.path())
 	if err != nil {
 		return t.pathError(err)
 	}

@@ -20,46 +20,47 @@ import (
 
 const (
 	lockPatience = 5 * time.Second       // for all locks of one operation, where the caller's context has no less
-	flockPause   = 8 * time.Millisecond  // no lock is handed on: who looks rarely never gets it from one who writes without a pause
-	dirLockPause = 70 * time.Millisecond // as Claude Code, which must not starve: it gives up after eleven looks
+	dirLockPause = 20 * time.Millisecond // no lock is handed on: who looks rarely never gets it from one who writes without a pause
 	dirLockStale = 10 * time.Second      // Claude Code's rule; a living holder renews the directory's time every 5 s
 )
 
 // errTeamBusy: others held the locks all the time. Nothing was changed; it can be tried again.
 var errTeamBusy = errors.New("the team's files are locked by another program")
 
-// takeFlock takes atm's lock of a .json file. Whoever removes the file's owner, a member or the team, removes the lock
-// file as well, so it looks again.
-func takeFlock(ctx context.Context, path string) (*os.File, error) {
+// takeFlock takes atm's lock of a .json file, waiting in queue. Whoever removes the file's owner, a member or the team,
+// removes the lock file as well, so it looks again.
+func takeFlock(ctx context.Context, queue *lockQueue, path string) (*os.File, error) {
 	path = strings.TrimSuffix(path, ".json") + ".lock"
 	for try := 0; ; try++ {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-		if errors.Is(err, fs.ErrPermission) {
-			if other, err2 := os.Open(path); err2 == nil {
-				f, err = other, nil // another user's, which can be locked all the same
-			}
+		f, err := queue.take(ctx, func() (*os.File, error) { return openFlock(path) })
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil, fmt.Errorf("%w (%s): %w", errTeamBusy, path, err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		err = lockFile(f, true, false)
-		if err == nil {
-			there, err2 := isAt(f, path)
-			if there {
-				return f, nil
-			}
-			err = err2
-		} else if errors.Is(err, errLocked) {
-			err = nil
+		there, err := isAt(f, path)
+		if there {
+			return f, nil
 		}
-		f.Close()
+		dropFlock(f)
 		if err != nil {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
 		}
-		if err := waitLock(ctx, try, flockPause, path); err != nil {
+		if err := waitLock(ctx, try, path); err != nil {
 			return nil, err
 		}
 	}
+}
+
+func openFlock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if errors.Is(err, fs.ErrPermission) {
+		if other, err2 := os.Open(path); err2 == nil {
+			return other, nil // another user's, which can be locked all the same
+		}
+	}
+	return f, err
 }
 
 // dropFlock also ends the lock where a child that is just being forked has a copy of the descriptor.
@@ -101,7 +102,7 @@ func takeDirLock(ctx context.Context, path string) (*dirLock, error) {
 		case time.Since(info.ModTime()) > dirLockStale && os.Remove(path) == nil: // with files in it, it isn't removed
 			continue
 		}
-		if err := waitLock(ctx, try, dirLockPause, path); err != nil {
+		if err := waitLock(ctx, try, path); err != nil {
 			return nil, err
 		}
 	}
@@ -120,8 +121,8 @@ func (l *dirLock) release() {
 }
 
 // waitLock waits from 2 ms on, longer each time, and not in step with any other.
-func waitLock(ctx context.Context, try int, most time.Duration, path string) error {
-	pause := min(2*time.Millisecond<<min(try, 6), most)
+func waitLock(ctx context.Context, try int, path string) error {
+	pause := min(2*time.Millisecond<<min(try, 6), dirLockPause)
 	timer := time.NewTimer(pause/2 + rand.N(pause))
 	defer timer.Stop()
 	select {

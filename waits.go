@@ -81,6 +81,11 @@ func (w *waiting) resolve() *rpcError {
 		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
 			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
 		}
+		name, err := w.h.post.inboxOf(w.q.Identity)
+		if err != nil {
+			return mailRefused(err) // else a slip of the pen would be waited for to the end
+		}
+		w.q.Identity = name
 	}
 	for _, ref := range w.q.Agents {
 		id, err := w.h.agentOf(ref)

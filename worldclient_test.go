@@ -716,3 +716,110 @@ func TestTurnCommand(t *testing.T) {
 		}
 	}
 }
+
+// A choice for a session that is being opened is kept, also where it never opens.
+func TestWorldClientChoosesWhileOpening(t *testing.T) {
+	for _, leaves := range []bool{false, true} {
+		inClientWorld(t, map[string]string{"max_concurrent_threads": "1"}, func(w *clientWorld) {
+			t := w.t
+			born, other := w.birth("sess_1"), w.birth("sess_2")
+			w.good(born)
+			w.says(again(born, "SAY one"), "one")
+			w.good(other)
+			w.good(again(other, "DROP config/read\nSAY it holds up the next"))
+			_, got := w.submit(again(born, "SAY two"))
+			synctest.Wait()
+			chosen := make(chan *rpcError, 1)
+			w.hub.retune(born.agentID, settingsChange{Model: ptr("gpt-x")}, func(_ sessionSettings, err *rpcError) { chosen <- err })
+			synctest.Wait()
+			if w.hub.settings(born.agentID) != nil || len(chosen) != 0 {
+				t.Fatal("the session is open: config/read was not dropped")
+			}
+			if leaves {
+				left := make(chan *rpcError, 1)
+				w.hub.leave(born.agentID, func(_ closeResult, err *rpcError) { left <- err })
+				if err := <-left; err != nil {
+					t.Errorf("leaving: %s", err.Message)
+				}
+			}
+			if err := <-chosen; err != nil {
+				t.Errorf("leaves %v: %s", leaves, err.Message)
+			}
+			if r := <-got; (r.err != nil) != leaves {
+				t.Errorf("leaves %v: %+v", leaves, r)
+			}
+			if rec, err := w.hub.reg.load(born.agentID); err != nil || rec.Settings.Model != "gpt-x" || (rec.Status == statusClosed) != leaves {
+				t.Errorf("leaves %v: %+v, %v", leaves, rec, err)
+			}
+			time.Sleep(catalogLimit) // the opening gives up, and its locks
+			synctest.Wait()
+			w.good(again(born, "SAY three"))
+			if got := stringField(w.lastOf("turn/start"), "model"); got != "gpt-x" {
+				t.Errorf("leaves %v: the next turn ran with %q", leaves, got)
+			}
+		})
+	}
+}
+
+// The past is told of a session that is open and of one that isn't; whatever
+// tells it ends it.
+func TestWorldClientHistory(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		born := w.birth("sess_1")
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		w.says(again(born, "SAY two"), "two")
+		past := func() string {
+			var said []string
+			if err := w.hub.history(t.Context(), born.agentID, func(e *event) error {
+				if e.kind == evItem && e.body != nil && e.body.kind == "agentMessage" {
+					said = append(said, e.body.text)
+				}
+				return nil
+			}); err != nil {
+				t.Errorf("history: %s", err.Message)
+			}
+			return strings.Join(said, " ")
+		}
+		if got := past(); got != "one two" {
+			t.Errorf("of an open session: %q", got)
+		}
+		w.restart()
+		if got := past(); got != "one two" {
+			t.Errorf("of one that isn't: %q", got)
+		}
+		n := 0
+		err := w.hub.history(t.Context(), born.agentID, func(*event) error { n++; return errNoReply })
+		if err == nil || n != 1 || !strings.Contains(err.Message, errNoReply.Error()) {
+			t.Errorf("%d events after an error, %v", n, err)
+		}
+		if _, err := w.hub.account(t.Context(), "logout", nil); err != nil {
+			t.Errorf("logout: %s", err.Message)
+		}
+		if _, err := w.hub.account(t.Context(), "dance", nil); err == nil {
+			t.Error("an unknown action was done")
+		}
+	})
+}
+
+// What a person says in parts reaches the child in their order, and mail stands in
+// front of them.
+func TestWorldClientParts(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		born := w.annOf()
+		w.mail("ann", mailMessage{Text: "one"})
+		w.after(polled)
+		req := again(born, "look at this")
+		req.parts = []promptPart{{kind: "image", url: "data:image/png;base64,AA=="}, {kind: "text", text: "look at this"}}
+		w.good(req)
+		var kinds []string
+		eachElement(rawField(w.lastOf("turn/start"), "input"), func(part json.RawMessage) {
+			kinds = append(kinds, stringField(part, "type"))
+		})
+		if got := strings.Join(kinds, " "); got != "text image text" || !strings.HasPrefix(w.input(), mailHead) {
+			w.t.Errorf("parts %q, %q", got, w.input())
+		}
+		w.wantMail("[one]", "lead: one")
+	})
+}
