@@ -38,7 +38,7 @@ func TestCodexDriver(t *testing.T) {
 	for _, bin := range codexBinaries(t) {
 		t.Run(bin.version, func(t *testing.T) {
 			l := newCodexLab(t, bin, "")
-			converse(t, driverRig{o: appServerOptions{Path: bin.path, Env: l.env(), Dir: l.repo}, repo: l.repo})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: bin.path, Env: l.env(), Dir: l.repo}}, repo: l.repo})
 		})
 	}
 }
