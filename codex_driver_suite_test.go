@@ -57,7 +57,7 @@ func TestCodexDriverOverTheMock(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=" + version, "MOCK_CODEX_PAGE=3"}
-			converse(t, driverRig{o: appServerOptions{Path: prog, Args: []string{"mock-codex"}, Env: env, Dir: repo}, repo: repo, mock: true})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: prog, Args: []string{"mock-codex"}, Env: env, Dir: repo}}, repo: repo, mock: true})
 		})
 	}
 }
