@@ -45,6 +45,7 @@ type acpPrompt struct {
 	begun     bool // its turn is the running one
 	turn      string
 	cancelled bool
+	again     bool          // it goes to the hub a second time
 	failure   *backendError // of its turn's end
 	stop      func()        // ends what answers it here
 }
@@ -239,6 +240,13 @@ func (p *acpPrompt) ended(r turnResult) {
 	s := p.s
 	s.mu.Lock()
 	cancelled, begun, failure := p.cancelled, p.begun, p.failure
+	if r.err != nil && r.err.Code == codeChildDead && !cancelled && !p.again && len(s.prompts) > 0 && s.prompts[0] != p && s.prompts[0].begun {
+		// It only waited behind the turn that the child died of: nothing of it has run.
+		p.again, p.stage, p.waiter = true, promptHeld, 0
+		s.mu.Unlock()
+		s.pump()
+		return
+	}
 	s.mu.Unlock()
 	result, e := s.f.outcome(&r, cancelled, failure)
 	if begun {
