@@ -7,6 +7,7 @@ package main
 // nonsense (FR-18).
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sort"
@@ -116,7 +117,7 @@ type subagentRef struct {
 
 // label is the name that a person reads.
 func (r *subagentRef) label() string {
-	s := firstWord(r.name, r.thread)
+	s := cmp.Or(r.name, r.thread)
 	if r.role != "" && r.role != r.name {
 		s += " (" + r.role + ")"
 	}
@@ -183,7 +184,7 @@ func (q *approval) diff() string {
 			wholeFile(&b, f.path, "/dev/null", '-', f.diff)
 		default:
 			if !strings.HasPrefix(f.diff, "--- ") && !strings.HasPrefix(f.diff, "diff ") {
-				fmt.Fprintf(&b, "--- %s\n+++ %s\n", f.path, firstWord(f.move, f.path))
+				fmt.Fprintf(&b, "--- %s\n+++ %s\n", f.path, cmp.Or(f.move, f.path))
 			}
 			b.WriteString(f.diff)
 			if f.diff != "" && !strings.HasSuffix(f.diff, "\n") {
@@ -233,8 +234,9 @@ type declined struct {
 // pendingAsk is an approval nobody has decided yet.
 type pendingAsk struct {
 	approval
-	since time.Time
-	timer *time.Timer
+	correlation string // of the turn that it was asked in
+	since       time.Time
+	timer       *time.Timer
 }
 
 // askBook keeps a session's pending approvals. Only the session loop touches

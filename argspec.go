@@ -193,17 +193,3 @@ func argsSchema(specs []argSpec, required []string) json.RawMessage {
 func badParams(format string, args ...any) *rpcError {
 	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
 }
-
-// shorten cuts s to at most n runes, for messages and progress.
-func shorten(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	for i := range s {
-		if n == 0 {
-			return s[:i] + "…"
-		}
-		n--
-	}
-	return s
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

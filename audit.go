@@ -58,6 +58,7 @@ type auditLog struct {
 	stop     chan struct{} // closed by the first close
 	exited   chan struct{} // closed when run has written what was queued
 	stopping atomic.Bool
+	used     atomic.Bool // an entry was given: there is a story that has an end
 	dropped  atomic.Uint64
 
 	// Owned by run:
@@ -96,6 +97,7 @@ func openAuditSize(path string, log *slog.Logger, maxBytes int64, queue int) *au
 // append queues the entry and returns at once; if the disk is so far behind
 // that the queue is full, the entry is dropped and counted.
 func (a *auditLog) append(e auditEntry) {
+	a.used.Store(true)
 	if a.stopping.Load() {
 		a.dropped.Add(1)
 		return
@@ -110,6 +112,7 @@ func (a *auditLog) append(e auditEntry) {
 // appendNow returns when the entry is in the file, behind all that was queued
 // before it: an approval is on disk before the decision is sent.
 func (a *auditLog) appendNow(e auditEntry) error {
+	a.used.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), auditNowLimit)
 	defer cancel()
 	return a.wait(ctx, auditItem{entry: e.clip()})
@@ -205,6 +208,7 @@ func (a *auditLog) tellDrops() {
 // write appends one line by one write call. The shared lock keeps the file in
 // its place meanwhile: a process that rotates holds the exclusive one.
 func (a *auditLog) write(e auditEntry) error {
+	e.Identity, e.Recipient = redact(e.Identity), redact(e.Recipient) // of a refused call they are whatever was given
 	e.Summary = clipChars(redact(e.Summary), auditSummaryChars)
 	e.Detail = clipChars(redact(e.Detail), auditDetailChars)
 	e.Decision = clipChars(redact(e.Decision), auditSummaryChars)

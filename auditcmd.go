@@ -15,7 +15,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,35 +55,14 @@ func runAudit(args []string, stdout, stderr io.Writer) int {
 		complain(stderr, err.Error(), "atm-agent-mcp help audit lists the flags")
 		return 2
 	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		complain(stderr, "reading the working directory: "+err.Error(), "")
-		return 1
+	cfg, code := configFor("audit", "", ask.fl, stderr)
+	if code != 0 {
+		return code
 	}
-	cfg, err := loadConfig(os.Getenv, cwd, ask.fl)
-	if err != nil {
-		complain(stderr, err.Error(), "atm-agent-mcp help audit lists the flags")
-		return 2
-	}
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
-	var lines []auditLine
-	seen := auditSeen{}
-	bad, err := eachAuditLine(path, func(l auditLine) {
-		seen.note(l)
-		if ask.wants(l, since) {
-			l.raw = slices.Clone(l.raw)
-			lines = append(lines, l)
-		}
-	})
+	lines, err := ask.find(cfg, since, stderr)
 	if err != nil {
 		complain(stderr, err.Error(), "")
 		return 1
-	}
-	if bad > 0 {
-		complain(stderr, fmt.Sprintf("warning: %s of %s can't be read", counted(bad, "line"), path), "")
-	}
-	if len(lines) == 0 {
-		ask.nothing(seen, cfg, stderr)
 	}
 	s := newScreen(stdout, os.Getenv)
 	if ask.json {
@@ -101,6 +79,30 @@ func runAudit(args []string, stdout, stderr io.Writer) int {
 		showAudit(s, lines)
 	}
 	return 0
+}
+
+// find returns the entries that are asked for. What can't be read, and why there
+// are none, is told on stderr.
+func (ask *auditAsk) find(cfg *config, since time.Time, stderr io.Writer) ([]auditLine, error) {
+	var lines []auditLine
+	seen := auditSeen{}
+	bad, err := eachAuditLine(cfg.auditFile(), func(l auditLine) {
+		seen.note(l)
+		if ask.wants(l, since) {
+			l.raw = slices.Clone(l.raw)
+			lines = append(lines, l)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if bad > 0 {
+		complain(stderr, fmt.Sprintf("warning: %s of %s can't be read", counted(bad, "line"), cfg.auditFile()), "")
+	}
+	if len(lines) == 0 {
+		ask.nothing(seen, cfg, stderr)
+	}
+	return lines, nil
 }
 
 // readSince reads a time, or an age such as 90m, 24h or 7d.

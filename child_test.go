@@ -204,7 +204,7 @@ func TestProbe(t *testing.T) {
 
 func TestAppServerProcess(t *testing.T) {
 	start := func(t *testing.T, body string, change ...func(*appServerOptions)) (backend, error) {
-		o := appServerOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}
+		o := appServerOptions{linkOptions: linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}}
 		for _, f := range change {
 			f(&o)
 		}
@@ -280,7 +280,7 @@ func TestRealAppServer(t *testing.T) {
 			if err != nil || !found.AppServer {
 				t.Fatalf("%+v %v", found, err)
 			}
-			b, err := startAppServer(context.Background(), appServerOptions{Path: found.Path, Args: found.Args, Env: env, Dir: home})
+			b, err := startAppServer(context.Background(), appServerOptions{linkOptions: linkOptions{Path: found.Path, Args: found.Args, Env: env, Dir: home}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,6 +41,8 @@ type testClient struct {
 	*livePeer
 	tb testing.TB
 
+	tap func(ours bool, raw []byte) // told of every record, before anything is sent; nil: nobody is
+
 	mu      sync.Mutex // guards the fields below
 	lastID  int
 	calls   map[string]chan wireMessage // by raw id, until answered
@@ -69,6 +71,9 @@ func startClient(tb testing.TB, cfg peerConfig) *testClient {
 func (c *testClient) dispatch(raw []byte) {
 	var m wireMessage
 	err := json.Unmarshal(raw, &m)
+	if c.tap != nil {
+		c.tap(false, raw)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -111,7 +116,11 @@ func (c *testClient) start(method string, params any) *pendingCall {
 
 func (c *testClient) send(v any) {
 	c.tb.Helper()
-	if err := c.write([]byte(compact(v))); err != nil {
+	rec := []byte(compact(v))
+	if c.tap != nil {
+		c.tap(true, rec)
+	}
+	if err := c.write(rec); err != nil {
 		c.tb.Fatalf("%v%s", err, c.told())
 	}
 }

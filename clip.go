@@ -5,6 +5,7 @@ package main
 // leave half a character where the result is shown or encoded as JSON.
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -51,3 +52,35 @@ func clipBytes(s string, n int) string {
 	}
 	return strings.Clone(s[:n])
 }
+
+// cutMiddle keeps both ends of a text that is longer than limit bytes: what it
+// is about stands at the start, what came of it at the end.
+func cutMiddle(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	head, tail := limit/2, len(s)-limit/2
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", s[:head], tail-head, s[tail:])
+}
+
+// shorten keeps the first n characters of s, and tells if that is not all. What
+// comes from others may be no UTF-8, which JSON can't hold.
+func shorten(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	for i := range s {
+		if n == 0 {
+			return s[:i] + "…"
+		}
+		n--
+	}
+	return s
+}
+
+// oneLine has one blank for each run of white space.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

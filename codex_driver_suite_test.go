@@ -38,7 +38,7 @@ func TestCodexDriver(t *testing.T) {
 	for _, bin := range codexBinaries(t) {
 		t.Run(bin.version, func(t *testing.T) {
 			l := newCodexLab(t, bin, "")
-			converse(t, driverRig{o: appServerOptions{Path: bin.path, Env: l.env(), Dir: l.repo}, repo: l.repo})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: bin.path, Env: l.env(), Dir: l.repo}}, repo: l.repo})
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestCodexDriverOverTheMock(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=" + version, "MOCK_CODEX_PAGE=3"}
-			converse(t, driverRig{o: appServerOptions{Path: prog, Args: []string{"mock-codex"}, Env: env, Dir: repo}, repo: repo, mock: true})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: prog, Args: []string{"mock-codex"}, Env: env, Dir: repo}}, repo: repo, mock: true})
 		})
 	}
 }

@@ -3,7 +3,8 @@ package main
 // codex_mail_suite_test.go proves mail with every real Codex of CODEX_BINS: a
 // message written as Claude Code writes it wakes the agent, which answers with
 // its own atm_send, and is woken again. The scripted model does what it is
-// mailed. It is driven as codex_suite_test.go is.
+// mailed; mail that a subagent of its own sends goes out as its parent's. It is
+// driven as codex_suite_test.go is.
 
 import (
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,8 +24,12 @@ func TestCodexMail(t *testing.T) {
 	for _, bin := range bins {
 		t.Run(bin.version+"/app-server", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALL atm_send") })
 		t.Run(bin.version+"/subagents", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALLMCP atm atm_send", "--subagents") })
+		t.Run(bin.version+"/of a subagent", func(t *testing.T) { mailingSubagent(newCodexLab(t, bin, prog), "--subagents") })
+		t.Run(bin.version+"/renamed", func(t *testing.T) { renamedAgent(newCodexLab(t, bin, prog), "--subagents") })
 		if exec.Command(bin.path, "help", "mcp-server").Run() == nil {
 			t.Run(bin.version+"/mcp-server", func(t *testing.T) { mailedAgent(mcpLab(t, bin, prog), "CALLMCP atm atm_send") })
+			t.Run(bin.version+"/mcp-server/renamed", func(t *testing.T) { renamedAgent(mcpLab(t, bin, prog)) })
+			t.Run(bin.version+"/mcp-server/of a subagent", func(t *testing.T) { mailingSubagent(mcpLab(t, bin, prog)) })
 		}
 	}
 }
@@ -97,6 +103,70 @@ func mailedAgent(l *codexLab, send string, flags ...string) {
 		return !strings.Contains(readText(t, filepath.Join(teams, "crew", "config.json")), `"worker"`)
 	}) {
 		t.Errorf("the closed agent is still a member: %s", readText(t, filepath.Join(teams, "crew", "config.json")))
+	}
+	l.finish(c)
+}
+
+// renamedAgent is given another name while its thread is loaded: its tool server sends as the new one.
+func renamedAgent(l *codexLab, flags ...string) {
+	t := l.t
+	teams := filepath.Join(l.home, "atm", ".claude", "teams")
+	writeTeam(t, teams, "crew", crewOf(`{"name":"team-lead"}`))
+	c := l.serve(map[string]any{}, append([]string{"--team", "crew"}, flags...)...)
+	call := map[string]any{"sandbox": "read-only", "approval-policy": "never"}
+	var names []string
+	for _, name := range []string{"before", "after"} {
+		call["identity"], call["prompt"] = name, `CALLMCP atm atm_send {"to":"team-lead","message":"hello"}`
+		agent := c.call("codex", call).turn()
+		call["agent_id"] = agent.AgentID
+		var msgs []struct{ From string }
+		data, err := os.ReadFile(filepath.Join(teams, "crew", "inboxes", "team-lead.json"))
+		if err != nil || json.Unmarshal(data, &msgs) != nil || len(msgs) == 0 {
+			t.Fatalf("%v; the turn was %+v%s", err, agent, c.told())
+		}
+		names = append(names, msgs[len(msgs)-1].From)
+	}
+	if !slices.Equal(names, []string{"before", "after"}) {
+		t.Errorf("it mailed as %q", names)
+	}
+	l.finish(c)
+}
+
+// mailingSubagent has a model spawn an agent of Codex's own, whose model sends mail: it goes out as its parent's
+// (FR-20.4), whatever identity it asks for.
+func mailingSubagent(l *codexLab, flags ...string) {
+	t := l.t
+	teams := filepath.Join(l.home, "atm", ".claude", "teams")
+	writeTeam(t, teams, "crew", crewOf(`{"name":"team-lead"}`))
+	c := l.serve(map[string]any{}, append([]string{"--team", "crew"}, flags...)...)
+	task := `CALLMCP atm atm_send {"to":"team-lead","message":"from below","identity":"somebody"}` + "\nSAY sent below"
+	spawn := string(toJSON(map[string]any{"message": task, "task_name": "a1"}))
+	agent := c.call("codex", map[string]any{"prompt": "CALL spawn_agent " + spawn + "\nCALL wait_agent {\"timeout_ms\":60000}\nSAY spawned", "identity": "worker", "sandbox": "read-only",
+		"approval-policy": "never", "config": map[string]any{"features": map[string]any{"multi_agent": true, "collab": true}}}).turn()
+	lead := filepath.Join(teams, "crew", "inboxes", "team-lead.json")
+	var msgs []struct {
+		From, Text string
+		Team       string `json:"source_team"`
+	}
+	if !poll(c.limit, func() bool {
+		data, err := os.ReadFile(lead)
+		return err == nil && json.Unmarshal(data, &msgs) == nil && len(msgs) > 0
+	}) {
+		for _, r := range l.api.requests() {
+			t.Logf("model was asked %q, has tools %q and outputs %q", clipText(r.Prompt, 200), r.Tools, r.Outputs)
+		}
+		t.Fatalf("nothing came of the subagent; the turn was %+v%s", agent, c.told())
+	}
+	if len(msgs) != 1 || msgs[0].From != "worker" || msgs[0].Text != "from below" || msgs[0].Team != "crew" {
+		t.Errorf("the subagent sent %+v", msgs)
+	}
+	var sent []auditEntry // once it was answered
+	if !poll(c.limit, func() bool {
+		sent = readAudit(t, filepath.Join(l.home, "atm", ".config", "atm", "agent-sessions", "crew", "audit.jsonl"))
+		sent = slices.DeleteFunc(sent, func(e auditEntry) bool { return e.Event != "atm_send" })
+		return len(sent) > 0
+	}) || sent[0].AgentID != agent.AgentID || sent[0].Identity != "worker" || sent[0].Recipient != "team-lead@crew" {
+		t.Errorf("the call of %s is audited as %+v", agent.AgentID, sent)
 	}
 	l.finish(c)
 }

@@ -8,34 +8,24 @@ package main
 // the very turn, or the child's end, for a turn's end.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
-	"sync"
 	"time"
 )
 
 // appServerOptions say what to run and how long to wait for it. Zero limits
 // mean the defaults.
 type appServerOptions struct {
-	Path  string
-	Args  []string // before "app-server"
-	Env   []string
-	Dir   string
-	Home  string // CODEX_HOME, for messages
-	Log   *slog.Logger
-	Trace func(dir string, rec []byte)
-	// OnGone is called once when the child has ended, before any evGone.
-	OnGone func(*childDeath)
+	linkOptions
 	// OnAccount hears of account/login/completed and account/updated, on the
 	// reading goroutine: it must not block.
 	OnAccount func(method string, params json.RawMessage)
 
-	InitLimit      time.Duration // initialize: 30 s
 	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
 	TurnLimit      time.Duration // turn/start: 30 s
 	InterruptLimit time.Duration // turn/interrupt: 10 s; before 0.148 it never answers when nothing runs
@@ -43,34 +33,23 @@ type appServerOptions struct {
 	ToolLimit      time.Duration // a tool's result: 60 s; Codex itself waits for ever
 }
 
-// appClient is our name: what userAgent begins with, and originator upstream.
-const appClient = "atm-agent-mcp"
-
 // appInFlight is how many calls may be open at once: app-server drops requests
 // without an answer in a burst.
 const appInFlight = 32
 
 // appServer is one running `codex app-server`.
 type appServer struct {
+	*childLink
 	o     appServerOptions
-	child *child // nil over bare pipes, in tests
-	w     io.Closer
-	peer  *peer
 	wood  *forest
-	asks  askTable
 	tools openTools
-	gone  chan struct{} // closed when every sink has heard of the end
-	last  appIDs        // the reading goroutine's
-
-	mu    sync.Mutex // guards the fields below
-	inf   backendInfo
-	death *childDeath
+	last  appIDs // the reading goroutine's
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
 // *childDeath, with Never set.
 func startAppServer(ctx context.Context, o appServerOptions) (backend, error) {
-	c, err := startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], "app-server"), Env: o.Env, Dir: o.Dir, Log: o.Log})
+	c, err := o.start("app-server", false)
 	if err != nil {
 		return nil, err
 	}
@@ -84,113 +63,41 @@ func startAppServer(ctx context.Context, o appServerOptions) (backend, error) {
 // newAppServer speaks over pipes. Its reading goroutine ends at the stream's
 // end, after it has told every sink.
 func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *appServer {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	def(&o.InitLimit, 30*time.Second)
-	def(&o.OpenLimit, 60*time.Second)
-	def(&o.TurnLimit, 30*time.Second)
-	def(&o.InterruptLimit, 10*time.Second)
-	def(&o.CallLimit, 10*time.Second)
-	def(&o.ToolLimit, 60*time.Second)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	a := &appServer{o: o, child: c, w: w, gone: make(chan struct{})}
-	a.inf = backendInfo{kind: "app-server", started: time.Now()}
-	if c != nil {
-		a.inf.pid, a.inf.started = c.pid, c.started
-	}
-	a.asks.prefix = fmt.Sprintf("ask-%d-", a.inf.pid)
+	o.OpenLimit = cmp.Or(o.OpenLimit, 60*time.Second)
+	o.TurnLimit = cmp.Or(o.TurnLimit, 30*time.Second)
+	o.InterruptLimit = cmp.Or(o.InterruptLimit, 10*time.Second)
+	o.CallLimit = cmp.Or(o.CallLimit, 10*time.Second)
+	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
+	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
 	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	a.wood = newForest(a.refuse)
-	a.peer = newPeer(r, w, peerOptions{mode: framingNewline, noVersion: true, maxInFlight: appInFlight, handle: a.handle,
-		trace: o.Trace, onWriteErr: a.deaf})
-	go a.run()
+	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
 	return a
 }
 
-// deaf ends a child that no longer reads. The goroutine ends with the child.
-func (a *appServer) deaf(err error) {
-	a.o.Log.Debug("codex no longer reads", "error", err)
-	_ = a.w.Close()
-	if a.child != nil {
-		go a.child.stop(time.Second)
-	}
-}
-
-// run reads until the child is gone, and then tells everybody.
-func (a *appServer) run() {
-	err := a.peer.run()
-	death := streamEnd(a.child, err, a.o.Log)
-	a.mu.Lock()
-	a.death = death
-	a.mu.Unlock()
-	if a.o.OnGone != nil {
-		a.o.OnGone(death)
-	}
+// tellEnd tells everybody that the child is gone.
+func (a *appServer) tellEnd(death *childDeath) {
 	a.tools.end()
 	for _, t := range a.wood.end() {
-		t.last(goneEvent(t, death))
+		t.last(goneEvent(t.op, t.root, death))
 	}
-	a.peer.closeOut(0)
-	close(a.gone)
-}
-
-func goneEvent(t *tree, death *childDeath) event {
-	return event{kind: evGone, op: t.op, thread: t.root, must: true, err: &backendError{Message: death.Error(), Death: death}}
 }
 
 // initialize is the handshake. On failure the child is ended before it returns.
 func (a *appServer) initialize(ctx context.Context) error {
-	type answer struct {
-		res json.RawMessage
-		err error
-	}
-	got := make(chan answer, 1)
-	a.peer.call("initialize", map[string]any{
+	res, err := a.ask(ctx, "initialize", map[string]any{
 		"clientInfo":   map[string]any{"name": appClient, "title": "ATM agent", "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()},
-	}, a.o.InitLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
-	var ans answer
-	select {
-	case ans = <-got:
-	case <-ctx.Done():
-		ans.err = ctx.Err()
+	}, a.opts.InitLimit)
+	if err != nil {
+		return a.giveUp(ctx, err)
 	}
-	if ans.err == nil {
-		a.mu.Lock()
-		a.inf.version = versionOf(stringField(ans.res, "userAgent"))
-		a.inf.clientTools = a.inf.atLeast(104)
-		a.mu.Unlock()
-		a.peer.notify("initialized", nil, false)
-		return nil
-	}
-	if errors.Is(ans.err, errPeerGone) {
-		<-a.gone
-		d := *a.dead()
-		d.Never = true
-		if a.child != nil {
-			d.Stderr = a.child.tail.firstError()
-		}
-		return &d
-	}
-	a.stop(time.Second)
-	d := &childDeath{Never: true, Path: a.o.Path}
-	switch {
-	case errors.Is(ans.err, errCallTimeout) || errors.Is(ans.err, errNotSent):
-		d.Reason = fmt.Sprintf("did not answer initialize within %v and was stopped", a.o.InitLimit)
-	case ctx.Err() != nil:
-		d.Reason = "was stopped before it answered initialize: " + ans.err.Error()
-	default:
-		d.Reason = "refused initialize: " + ans.err.Error()
-	}
-	if a.child != nil {
-		d.Stderr = a.child.tail.firstError()
-	}
-	return d
+	a.mu.Lock()
+	a.inf.version = versionOf(stringField(res, "userAgent"))
+	a.inf.clientTools = a.inf.atLeast(104)
+	a.mu.Unlock()
+	a.peer.notify("initialized", nil, false)
+	return nil
 }
 
 // versionOf reads `<our name>/<version> (…` .
@@ -201,28 +108,6 @@ func versionOf(userAgent string) string {
 	}
 	v, _, _ := strings.Cut(userAgent[i+len(appClient)+1:], " ")
 	return v
-}
-
-func (a *appServer) info() backendInfo {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.inf
-}
-
-func (a *appServer) dead() *childDeath {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.death
-}
-
-// stop ends the child and returns when every sink has heard of it.
-func (a *appServer) stop(grace time.Duration) {
-	if a.child != nil {
-		a.child.stop(grace)
-	} else {
-		_ = a.w.Close()
-	}
-	<-a.gone
 }
 
 // catalog reads facts that aren't a thread's.
@@ -251,7 +136,7 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
 	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread}
 	if !a.wood.announce(t) {
-		t.last(goneEvent(t, a.dead()))
+		t.last(goneEvent(t.op, t.root, a.dead()))
 		return
 	}
 	method, params := openParams(a.info(), spec)
@@ -350,8 +235,6 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 	}()
 }
 
-func (r turnRef) params() any { return map[string]any{"threadId": r.thread, "turnId": r.turn} }
-
 // do sends one command.
 func (a *appServer) do(op opID, thread string, c command) {
 	switch c.kind {
@@ -380,7 +263,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 func (a *appServer) turn(op opID, thread string, c command) {
 	t, busy := a.wood.begin(thread, op, c.action)
 	if t == nil {
-		a.o.Log.Debug("turn for a thread that is not open", "thread", thread)
+		a.log.Debug("turn for a thread that is not open", "thread", thread)
 		return
 	}
 	if busy != "" {
@@ -454,7 +337,7 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
 			return
 		}
-		a.o.Log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
+		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
 		if t, _ := a.wood.tree(r.thread); t != nil && op != 0 {
 			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
 		}
@@ -467,7 +350,7 @@ func (a *appServer) clean(threads []string) {
 	for _, id := range threads {
 		a.peer.call("thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
-				a.o.Log.Debug("codex did not clean background terminals", "thread", id, "error", err)
+				a.log.Debug("codex did not clean background terminals", "thread", id, "error", err)
 			}
 		})
 	}
@@ -489,7 +372,7 @@ func (a *appServer) unload(thread string) {
 	for _, id := range ids {
 		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
-				a.o.Log.Debug("codex did not unload a thread", "thread", id, "error", err)
+				a.log.Debug("codex did not unload a thread", "thread", id, "error", err)
 			}
 		})
 	}
@@ -530,7 +413,7 @@ func (a *appServer) route(e event) {
 	}
 	if e.thread == "" {
 		if e.kind == evNotice {
-			a.o.Log.Info("codex says", "method", e.method, "text", e.text)
+			a.log.Info("codex says", "method", e.method, "text", e.text)
 		}
 		return
 	}
@@ -551,7 +434,7 @@ func (a *appServer) route(e event) {
 					ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
 			}
 			if d.e.kind == evRaw {
-				a.o.Log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+				a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
 			}
 		}
 		d.t.put(d.e)

@@ -48,22 +48,11 @@ func (a *appServer) account(ctx context.Context, action string, params any) (jso
 
 // call waits for the answer to one call; its error is a *backendError or ctx's.
 func (a *appServer) call(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
-	type answer struct {
-		res json.RawMessage
-		err error
+	res, err := a.ask(ctx, method, params, limit)
+	if err != nil && err != ctx.Err() {
+		err = callError(err)
 	}
-	got := make(chan answer, 1)
-	id := a.peer.call(method, params, limit, func(res json.RawMessage, err error) { got <- answer{res, err} })
-	select {
-	case ans := <-got:
-		if ans.err != nil {
-			return nil, callError(ans.err)
-		}
-		return ans.res, nil
-	case <-ctx.Done():
-		a.peer.abandon(id)
-		return nil, ctx.Err()
-	}
+	return res, err
 }
 
 // read is call for something that is read.

@@ -11,77 +11,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 )
-
-// openAsk is one request that waits for a decision.
-type openAsk struct {
-	id     string
-	reqID  json.RawMessage
-	method string
-	thread string
-	turn   string
-	params json.RawMessage
-	rule   json.RawMessage // a permanent rule that Codex proposed, as it came
-}
-
-// askTable holds the open requests.
-type askTable struct {
-	prefix string // makes ids unique in this process over several children
-
-	mu   sync.Mutex // guards the fields below
-	next int
-	open map[string]*openAsk
-}
-
-// add registers a request under a new id.
-func (t *askTable) add(q *openAsk) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	q.id = t.prefix + strconv.Itoa(t.next)
-	if t.open == nil {
-		t.open = map[string]*openAsk{}
-	}
-	t.open[q.id] = q
-}
-
-// take removes the ask, so that only the first answer counts.
-func (t *askTable) take(id string) *openAsk {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	q := t.open[id]
-	delete(t.open, id)
-	return q
-}
-
-// takeRequest removes the ask that the child's request id stands for.
-func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
-	return t.first(func(q *openAsk) bool { return string(q.reqID) == string(reqID) })
-}
-
-// takeTurn removes one ask of a turn that is over, nil when there is none
-// left. Before 0.148 nothing else tells that it is void.
-func (t *askTable) takeTurn(thread, turn string) *openAsk {
-	return t.first(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
-}
-
-// takeThread removes one ask of a thread that nobody owns any more.
-func (t *askTable) takeThread(thread string) *openAsk {
-	return t.first(func(q *openAsk) bool { return q.thread == thread })
-}
-
-func (t *askTable) first(match func(*openAsk) bool) *openAsk {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, q := range t.open {
-		if match(q) {
-			delete(t.open, id)
-			return q
-		}
-	}
-	return nil
-}
 
 const (
 	mCommand     = "item/commandExecution/requestApproval"
@@ -361,36 +291,6 @@ func formValue(kind string, list []string) (any, bool) {
 		return list, true
 	}
 	return list[0], true
-}
-
-// named takes what a thread/started tells of a subagent.
-func (th *appThread) named(params json.RawMessage) {
-	if th.id == th.tree.root {
-		return
-	}
-	name, role := nicknameOf(params)
-	th.name, th.role = firstWord(name, th.name), firstWord(role, th.role)
-	th.parent = firstWord(parentOf(params), th.parent)
-}
-
-// subagentOf names a thread and those it was started by, nil for a root.
-func (f *forest) subagentOf(th *appThread) *subagentRef {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var first *subagentRef
-	for into := &first; th != nil && th.id != th.tree.root; {
-		r := &subagentRef{thread: th.id, name: th.name, role: th.role, parent: th.parent}
-		*into = r
-		into = &r.via
-		up := th.tree.threads[th.parent]
-		for seen := first; seen != nil; seen = seen.via {
-			if up != nil && seen.thread == up.id {
-				up = nil // nonsense that would go round for ever
-			}
-		}
-		th = up
-	}
-	return first
 }
 
 // request answers what the child asks, or puts it before the session.

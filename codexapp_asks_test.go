@@ -2,7 +2,7 @@ package main
 
 // codexapp_asks_test.go holds what app-server asks, and which session hears of a
 // thread: answers in each version's words, subagents, threads that nobody owns
-// yet. The peer that plays app-server is codexapp_test.go's.
+// yet. The peer that plays app-server is codexapp_rig_test.go's.
 
 import (
 	"encoding/json"
@@ -214,8 +214,8 @@ func TestAppStrays(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := len(p.a.wood.strays); n != 0 || p.a.wood.count != 0 || p.a.wood.bytes != 0 {
-			t.Errorf("%d strays, %d events, %d bytes kept", n, p.a.wood.count, p.a.wood.bytes)
+		if l := &p.a.wood.strays; len(l.held) != 0 || l.count != 0 || l.bytes != 0 {
+			t.Errorf("%d strays, %d events, %d bytes kept", len(l.held), l.count, l.bytes)
 		}
 	})
 }

@@ -7,6 +7,7 @@ package main
 // what it doesn't know is evRaw, whatever its fields or words are.
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 )
@@ -228,8 +229,8 @@ func subthreadsOf(params json.RawMessage) []string {
 func nicknameOf(params json.RawMessage) (name, role string) {
 	thread := rawField(params, "thread")
 	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
-	return firstWord(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
-		firstWord(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
+	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
 // parentOf is the parent that a thread/started names: parentThreadId from

@@ -128,7 +128,7 @@ func (a *appServer) toolResult(id, text string, ok bool) {
 
 func (a *appServer) toolLate(id string) {
 	if c := a.tools.take(id); c != nil {
-		a.o.Log.Warn("a tool of the agent was not answered in time", "tool", c.name, "thread", c.thread, "limit", a.o.ToolLimit)
+		a.log.Warn("a tool of the agent was not answered in time", "tool", c.name, "thread", c.thread, "limit", a.o.ToolLimit)
 		a.peer.reply(c.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", c.name, a.o.ToolLimit), false))
 	}
 }

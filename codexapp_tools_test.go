@@ -1,5 +1,9 @@
 package main
 
+// codexapp_tools_test.go holds the driver to answer each call of a dynamic tool
+// exactly once, whatever becomes of the call, its session and the child: Codex
+// waits for ever.
+
 import (
 	"encoding/json"
 	"fmt"

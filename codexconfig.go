@@ -7,6 +7,7 @@ package main
 // leave: a caller's is refused, a file's becomes the careful choice.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func argumentWords(t map[string]any) (statedPolicy, error) {
 		if word == "" {
 			return w, fmt.Errorf("config.default_permissions %s can't be kept on a turn; set sandbox to one of %s", shortName(string(toJSON(v))), sandboxModes())
 		}
-		w.sandbox = firstWord(w.sandbox, word)
+		w.sandbox = cmp.Or(w.sandbox, word)
 		delete(t, "default_permissions")
 	}
 	if v, there := t["sandbox_workspace_write"]; there {

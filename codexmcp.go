@@ -8,32 +8,22 @@ package main
 // nor answer an elicitation with an error (which hangs the turn).
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 )
 
 // mcpServerOptions say what to run and how long to wait for it. Zero limits
 // mean the defaults.
 type mcpServerOptions struct {
-	Path    string
-	Args    []string // before "mcp-server"
-	Env     []string
-	Dir     string
-	Home    string // CODEX_HOME, whose config.toml is read
-	Version string // ours, for the user agent
-	Log     *slog.Logger
-	Trace   func(dir string, rec []byte)
-	// OnGone is called once when the child has ended, before any evGone.
-	OnGone func(*childDeath)
+	linkOptions
+	Home string // CODEX_HOME, whose config.toml is read
 
-	InitLimit   time.Duration // initialize and tools/list: 30 s
 	StartLimit  time.Duration // a call until task_started: 60 s, 0.104 waits for slow MCP servers
 	CancelPause time.Duration // a cancel is sent again after this: 500 ms
 }
@@ -42,19 +32,13 @@ type mcpServerOptions struct {
 // has registered the turn, and is then lost.
 const cancelTries = 10
 
-// mcpServer is one running `codex mcp-server`.
+// mcpServer is one running `codex mcp-server`. The link's lock guards the
+// fields below o too, and everything in a mcpThread but its sink.
 type mcpServer struct {
-	o     mcpServerOptions
-	child *child // nil over bare pipes, in tests
-	w     io.Closer
-	peer  *peer
-	asks  askTable
-	gone  chan struct{} // closed when every sink has heard of the end
+	*childLink
+	o mcpServerOptions
 
-	mu      sync.Mutex // guards the fields below and everything in a mcpThread but its sink
-	inf     backendInfo
 	schema  mcpSchema
-	death   *childDeath
 	threads map[string]*mcpThread // by id, the driver's own or Codex's
 	calls   map[int64]*mcpThread  // of calls without a response
 	made    int
@@ -64,8 +48,7 @@ type mcpServer struct {
 // *childDeath, with Never set.
 func startMCPServer(ctx context.Context, o mcpServerOptions) (backend, error) {
 	// With a cancelled call open it doesn't end by EOF, so the kernel tells it of our death.
-	c, err := startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], "mcp-server"), Env: o.Env, Dir: o.Dir,
-		Log: o.Log, DieWithUs: true})
+	c, err := o.start("mcp-server", true)
 	if err != nil {
 		return nil, err
 	}
@@ -79,57 +62,26 @@ func startMCPServer(ctx context.Context, o mcpServerOptions) (backend, error) {
 // newMCPServer speaks over pipes. Its reading goroutine ends at the stream's
 // end, after it has told every sink.
 func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *mcpServer {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	def(&o.InitLimit, 30*time.Second)
-	def(&o.StartLimit, 60*time.Second)
-	def(&o.CancelPause, 500*time.Millisecond)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	m := &mcpServer{o: o, child: c, w: w, gone: make(chan struct{}), threads: map[string]*mcpThread{}, calls: map[int64]*mcpThread{}}
-	m.inf = backendInfo{kind: "mcp-server", started: time.Now()}
-	if c != nil {
-		m.inf.pid, m.inf.started = c.pid, c.started
-	}
-	m.asks.prefix = fmt.Sprintf("ask-%d-", m.inf.pid)
-	m.peer = newPeer(r, w, peerOptions{mode: framingNewline, handle: m.handle, trace: o.Trace, onWriteErr: m.deaf})
-	go m.run()
+	o.StartLimit = cmp.Or(o.StartLimit, 60*time.Second)
+	o.CancelPause = cmp.Or(o.CancelPause, 500*time.Millisecond)
+	m := &mcpServer{childLink: newChildLink("mcp-server", w, c, o.linkOptions), o: o,
+		threads: map[string]*mcpThread{}, calls: map[int64]*mcpThread{}}
+	m.listen(r, w, peerOptions{handle: m.handle}, m.tellEnd)
 	return m
 }
 
-// deaf ends a child that no longer reads. The goroutine ends with the child.
-func (m *mcpServer) deaf(err error) {
-	m.o.Log.Debug("codex no longer reads", "error", err)
-	_ = m.w.Close()
-	if m.child != nil {
-		go m.child.stop(time.Second)
-	}
-}
-
-// run reads until the child is gone, and then tells everybody.
-func (m *mcpServer) run() {
-	err := m.peer.run()
-	death := streamEnd(m.child, err, m.o.Log)
+// tellEnd tells everybody that the child is gone.
+func (m *mcpServer) tellEnd(death *childDeath) {
 	m.mu.Lock()
-	m.death = death
 	heirs := map[*mcpThread]bool{} // a thread may be there under two names
 	for _, th := range m.threads {
 		heirs[th] = true
 		th.stopTimers()
 	}
 	m.mu.Unlock()
-	if m.o.OnGone != nil {
-		m.o.OnGone(death)
-	}
 	for th := range heirs {
-		th.last(m, event{kind: evGone, must: true, err: &backendError{Message: death.Error(), Death: death}})
+		th.last(m, goneEvent(0, "", death))
 	}
-	m.peer.closeOut(0)
-	close(m.gone)
 }
 
 // initialize is the handshake. On failure the child is ended before it returns.
@@ -137,58 +89,25 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 	res, err := m.ask(ctx, "initialize", map[string]any{
 		"protocolVersion": "2025-03-26",
 		"capabilities":    map[string]any{"elicitation": map[string]any{}},
-		"clientInfo":      map[string]any{"name": appClient, "title": "ATM agent", "version": firstWord(m.o.Version, "1")},
-	})
-	if err == nil {
-		m.peer.notify("notifications/initialized", nil, false)
-		var list json.RawMessage
-		if list, err = m.ask(ctx, "tools/list", map[string]any{}); err == nil {
-			schema := readMCPSchema(list)
-			m.mu.Lock()
-			m.schema, m.inf.version = schema, stringField(res, "serverInfo", "version")
-			m.inf.foreign = &foreignTools{list: schema.others, call: m.forward}
-			m.mu.Unlock()
-			if schema.codex && schema.reply {
-				return nil
-			}
-			err = errors.New("it has not both of the tools codex and codex-reply")
-		}
+		"clientInfo":      map[string]any{"name": appClient, "title": "ATM agent", "version": "1"},
+	}, m.opts.InitLimit)
+	if err != nil {
+		return m.giveUp(ctx, err)
 	}
-	d := &childDeath{Never: true, Path: m.o.Path}
-	switch {
-	case errors.Is(err, errPeerGone):
-		<-m.gone
-		*d = *m.dead()
-		d.Never = true
-	case errors.Is(err, errCallTimeout) || errors.Is(err, errNotSent):
-		d.Reason = fmt.Sprintf("did not answer initialize within %v and was stopped", m.o.InitLimit)
-	case ctx.Err() != nil:
-		d.Reason = "was stopped before it answered initialize: " + err.Error()
-	default:
-		d.Reason = "refused initialize: " + err.Error()
+	m.peer.notify("notifications/initialized", nil, false)
+	list, err := m.ask(ctx, "tools/list", map[string]any{}, m.opts.InitLimit)
+	schema := readMCPSchema(list)
+	if err == nil && !(schema.codex && schema.reply) {
+		err = errors.New("it has not both of the tools codex and codex-reply")
 	}
-	m.stop(time.Second)
-	if m.child != nil {
-		d.Stderr = m.child.tail.firstError()
+	if err != nil {
+		return m.giveUp(ctx, err)
 	}
-	return d
-}
-
-// ask calls and waits; for the handshake only.
-func (m *mcpServer) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	type answer struct {
-		res json.RawMessage
-		err error
-	}
-	got := make(chan answer, 1)
-	id := m.peer.call(method, params, m.o.InitLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
-	select {
-	case ans := <-got:
-		return ans.res, ans.err
-	case <-ctx.Done():
-		m.peer.abandon(id)
-		return nil, ctx.Err()
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.schema, m.inf.version = schema, stringField(res, "serverInfo", "version")
+	m.inf.foreign = &foreignTools{list: schema.others, call: m.forward}
+	return nil
 }
 
 // forward calls a tool that is none of the two that make turns.
@@ -200,34 +119,17 @@ func (m *mcpServer) forward(params any, done func(json.RawMessage, error)) (stop
 	}
 }
 
-func (m *mcpServer) info() backendInfo {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.inf
-}
-
-func (m *mcpServer) dead() *childDeath {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.death
-}
-
 // stop ends the child and returns when every sink has heard of it. At EOF it
 // lets open calls finish, and those of cancelled turns never do: then TERM is
 // the way, of which it dies in milliseconds with its shells.
 func (m *mcpServer) stop(grace time.Duration) {
-	if m.child != nil {
-		m.mu.Lock()
-		waits := len(m.calls) > 0
-		m.mu.Unlock()
-		if waits {
-			m.child.term()
-		}
-		m.child.stop(grace)
-	} else {
-		_ = m.w.Close()
+	m.mu.Lock()
+	waits := len(m.calls) > 0
+	m.mu.Unlock()
+	if waits && m.child != nil {
+		m.child.term()
 	}
-	<-m.gone
+	m.childLink.stop(grace)
 }
 
 // catalog has the user's configuration, from its file; Codex can't be asked.
@@ -256,7 +158,7 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 	if m.death != nil {
 		death := m.death
 		m.mu.Unlock()
-		s.last(event{kind: evGone, op: op, thread: spec.Thread, must: true, err: &backendError{Message: death.Error(), Death: death}})
+		s.last(goneEvent(op, spec.Thread, death))
 		return
 	}
 	if spec.Thread == "" {

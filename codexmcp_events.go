@@ -8,6 +8,7 @@ package main
 // is made of is evRaw, whatever its words are.
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -71,7 +72,7 @@ func mcpEvent(f mcpFields, params json.RawMessage) event {
 	case "stream_error":
 		e.kind, e.text, e.retry = evNotice, text("message"), true
 	case "warning", "deprecation_notice":
-		e.kind, e.text = evNotice, firstWord(text("message"), text("summary"))
+		e.kind, e.text = evNotice, cmp.Or(text("message"), text("summary"))
 	}
 	return e
 }
@@ -211,7 +212,7 @@ func mcpFailure(raw json.RawMessage) *backendError {
 func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	p := q.params
 	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
-		cwd: stringField(p, "codex_cwd"), reason: firstWord(stringField(p, "codex_reason"), stringField(before, "reason"))}
+		cwd: stringField(p, "codex_cwd"), reason: cmp.Or(stringField(p, "codex_reason"), stringField(before, "reason"))}
 	switch stringField(p, "codex_elicitation") {
 	case "exec-approval":
 		a.kind, a.command = askCommand, commandLine(rawField(p, "codex_command"))
@@ -222,12 +223,12 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	case "patch-approval":
 		a.kind, a.files = askFileChange, mcpChanges(rawField(p, "codex_changes"))
 		a.forSession = true
-		a.action = changesText(a.files, firstWord(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
+		a.action = changesText(a.files, cmp.Or(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
 	default:
 		a.kind = askUnknown
 	}
 	if a.action == "" {
-		a.action = firstWord(stringField(p, "message"), q.method)
+		a.action = cmp.Or(stringField(p, "message"), q.method)
 	}
 	return a
 }
@@ -238,7 +239,7 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 func unanswerable(f mcpFields) (what string, is bool) {
 	switch f.typ {
 	case "elicitation_request":
-		what = firstWord(stringField(f.msg, "request", "message"), stringField(f.msg, "message"))
+		what = cmp.Or(stringField(f.msg, "request", "message"), stringField(f.msg, "message"))
 		if server := stringField(f.msg, "server_name"); server != "" {
 			what = strings.TrimSpace(server + ": " + what)
 		}
@@ -251,5 +252,5 @@ func unanswerable(f mcpFields) (what string, is bool) {
 	default:
 		return "", false
 	}
-	return firstWord(what, f.typ), true
+	return cmp.Or(what, f.typ), true
 }

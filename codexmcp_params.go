@@ -8,6 +8,7 @@ package main
 // whole call for one unknown field.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,7 @@ func elicitationReply(info backendInfo, d decision, why string, rule json.RawMes
 	if !info.atLeast(148) {
 		return map[string]any{"action": "decline", "decision": "denied"}
 	}
-	why = firstWord(why, "declined")
+	why = cmp.Or(why, "declined")
 	return map[string]any{"action": "decline", "decision": map[string]any{"denied": map[string]any{"rejection": why}}}
 }
 

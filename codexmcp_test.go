@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +28,7 @@ func newMCPPeer(t *testing.T) *mcpPeer {
 	theirs, out := io.Pipe()
 	in, ours := io.Pipe()
 	p := &mcpPeer{appPeer: appPeer{t: t, out: out, in: bufio.NewReaderSize(in, 1<<20)}}
-	p.m = newMCPServer(theirs, ours, nil, mcpServerOptions{Log: slog.New(slog.DiscardHandler), OnGone: func(d *childDeath) { p.gone = append(p.gone, d) }})
+	p.m = newMCPServer(theirs, ours, nil, mcpServerOptions{linkOptions: linkOptions{OnGone: func(d *childDeath) { p.gone = append(p.gone, d) }}})
 	t.Cleanup(func() {
 		out.Close()
 		in.Close()

@@ -7,6 +7,7 @@ package main
 // call is over, since after a cancel it comes under either call's id.
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -102,7 +103,7 @@ func (m *mcpServer) handle(msg *message) {
 	case msg.method == mcpNote:
 		m.event(msg.params)
 	default:
-		m.o.Log.Debug("codex notifies", "method", msg.method)
+		m.log.Debug("codex notifies", "method", msg.method)
 	}
 }
 
@@ -126,7 +127,7 @@ func (m *mcpServer) event(params json.RawMessage) {
 	case "task_started":
 		m.started(th, f, &e)
 	case "task_complete":
-		e.turn = firstWord(stringField(f.msg, "turn_id"), f.turn)
+		e.turn = cmp.Or(stringField(f.msg, "turn_id"), f.turn)
 		e.text, e.status = stringField(f.msg, "last_agent_message"), "completed"
 		if failure := rawField(f.msg, "error"); !isNull(failure) {
 			e.status, e.err = "failed", mcpFailure(failure)
@@ -136,14 +137,14 @@ func (m *mcpServer) event(params json.RawMessage) {
 		e.status, e.err = "failed", mcpFailure(f.msg)
 		m.ended(th, &e, true)
 	case "turn_aborted":
-		e.turn, e.status = firstWord(stringField(f.msg, "turn_id"), f.turn), "interrupted"
+		e.turn, e.status = cmp.Or(stringField(f.msg, "turn_id"), f.turn), "interrupted"
 		m.ended(th, &e, false) // its call is never answered
 	case "exec_approval_request", "apply_patch_approval_request":
 		m.mu.Lock()
 		if th.asked == nil {
 			th.asked = map[string]json.RawMessage{}
 		}
-		th.asked[firstWord(stringField(f.msg, "approval_id"), stringField(f.msg, "call_id"))] = f.msg
+		th.asked[cmp.Or(stringField(f.msg, "approval_id"), stringField(f.msg, "call_id"))] = f.msg
 		m.mu.Unlock()
 	}
 	th.put(m, e)
@@ -183,7 +184,7 @@ func (m *mcpServer) started(th *mcpThread, f mcpFields, e *event) {
 		m.mu.Unlock()
 		return
 	}
-	run.id = firstWord(stringField(f.msg, "turn_id"), f.turn)
+	run.id = cmp.Or(stringField(f.msg, "turn_id"), f.turn)
 	stop := run.stop
 	if !stop {
 		run.timer.Stop()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -96,6 +97,7 @@ type config struct {
 	unread                                []string // ceilings that were meant and could not be read
 	persistThreads                        bool     // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
+	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
 	maxMailMessages, maxMailMessageLength int
@@ -128,7 +130,7 @@ func defaultConfig() *config {
 		forwardEvents: "auto", logLevel: "info", acpMail: "prompt",
 		persistThreads: true, autoMail: true,
 		maxConcurrentThreads: 10, maxAnswerBytes: 256 << 10,
-		maxMailMessages: 10, maxMailMessageLength: 4096,
+		maxMailMessages: defaultMailMessages, maxMailMessageLength: defaultMailLength,
 		requestTimeout: 300 * time.Second, approvalTimeout: 300 * time.Second, shutdownGrace: 10 * time.Second,
 		mailPollInterval: 5 * time.Second, idleTimeout: 300 * time.Second,
 		perThreadAutoMail: map[string]bool{}, roles: map[string]role{},
@@ -354,6 +356,9 @@ func (c *config) role(name string) (role, error) {
 	}
 	return r, nil
 }
+
+// auditFile is the audit trail, which all processes of the team append to.
+func (c *config) auditFile() string { return filepath.Join(c.sessionsRoot, c.team, "audit.jsonl") }
 
 // chooseTeam finds the team. A default_team of the home's config.toml is for want of anything closer: the team of
 // the Claude Code session that started us goes before it.

@@ -32,15 +32,9 @@ func runConfig(args []string, stdout, stderr io.Writer) int {
 	if code, done := parseFlags(configFlagSet(&ask), usageOf("config"), args, stdout, stderr); done {
 		return code
 	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		complain(stderr, "reading the working directory: "+err.Error(), "")
-		return 1
-	}
-	cfg, err := loadConfig(os.Getenv, cwd, ask.fl, os.Environ()...)
-	if err != nil {
-		complain(stderr, err.Error(), "atm-agent-mcp help config lists the flags")
-		return 2
+	cfg, code := configFor("config", "", ask.fl, stderr, os.Environ()...)
+	if code != 0 {
+		return code
 	}
 	view := newConfigView(cfg)
 	s := newScreen(stdout, os.Getenv)

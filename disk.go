@@ -151,7 +151,9 @@ func (s *syncer) sync() {
 		err = errors.Join(err, syncFile(path))
 	}
 	for dir := range dirs {
-		err = errors.Join(err, syncDir(dir))
+		if gone := syncDir(dir); !errors.Is(gone, fs.ErrNotExist) { // a team goes with its directory as Claude Code ends
+			err = errors.Join(err, gone)
+		}
 	}
 	if err != nil && !s.failing {
 		s.log.Warn("sessions may not survive a power failure", "error", err)

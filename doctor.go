@@ -202,7 +202,7 @@ func (d *doctor) codex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.wait)
 	defer cancel()
 	began := time.Now()
-	be, err := codexSpawner(d.cfg, slog.New(slog.DiscardHandler), nil)(ctx, func(*childDeath) {})
+	be, err := codexSpawner(d.cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
 	if err != nil {
 		d.codexFailed(ctx, err)
 		return
@@ -333,7 +333,7 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	if be.info().kind == "mcp-server" { // can't be asked, but the same binary's app-server can, where it has one
 		cfg := *d.cfg
 		cfg.backend = "app-server"
-		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil)(ctx, func(*childDeath) {})
+		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
 		if err != nil {
 			d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
 			return

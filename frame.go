@@ -31,7 +31,10 @@ const (
 
 // recordTooLong is returned by read for a record over the limit. The record
 // has been skipped and the next read goes on behind it.
-type recordTooLong struct{ limit int }
+type recordTooLong struct {
+	limit int
+	head  []byte // how the record begins
+}
 
 func (e *recordTooLong) Error() string {
 	return fmt.Sprintf("record is longer than the limit of %d bytes (%d MiB)", e.limit, e.limit>>20)
@@ -130,13 +133,14 @@ func looksLikeHeader(line []byte) bool {
 // counts. Past limit the rest of the line is skipped, holding no more than
 // the buffer in memory.
 func (f *frameReader) readLine(limit int) ([]byte, error) {
-	var line []byte
+	var line, head []byte
 	tooLong := false
 	for {
 		part, err := f.r.ReadSlice('\n')
 		if !tooLong {
 			if len(line)+len(part) > limit+2 { // the line end doesn't count
-				tooLong, line = true, nil
+				tooLong, head = true, headOf(line, part)
+				line = nil
 			} else if line == nil {
 				line = f.keep(part)
 			} else {
@@ -151,11 +155,23 @@ func (f *frameReader) readLine(limit int) ([]byte, error) {
 			return nil, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
-		if tooLong || len(line) > limit {
-			return nil, &recordTooLong{limit}
+		if tooLong {
+			return nil, &recordTooLong{limit, head}
+		}
+		if len(line) > limit {
+			return nil, &recordTooLong{limit, headOf(line, nil)}
 		}
 		return line, nil
 	}
+}
+
+// headOf is how a record begins that is let go: who sent it may be told by its id.
+func headOf(line, part []byte) []byte {
+	const most = 256
+	if len(line) == 0 {
+		line = part
+	}
+	return bytes.Clone(line[:min(most, len(line))])
 }
 
 // keep copies a part of the buffer.
@@ -216,7 +232,7 @@ func (f *frameReader) readHeaderFrom(first string) ([]byte, error) {
 		if _, err := io.CopyN(io.Discard, f.r, int64(length)); err != nil {
 			return nil, io.ErrUnexpectedEOF
 		}
-		return nil, &recordTooLong{f.limit}
+		return nil, &recordTooLong{limit: f.limit}
 	}
 	// Grow with what arrives: a header alone must not cost 64 MiB.
 	var body bytes.Buffer

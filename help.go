@@ -48,6 +48,17 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			}, serveRows()...),
 		},
 		{
+			name: "acp", args: "[login]", words: []string{"login"},
+			brief: "speak ACP on stdin and stdout (what an editor starts)",
+			about: `Speaks the Agent Client Protocol on stdin and stdout: Codex as an agent in any
+editor that has it. Takes serve's flags but --resume and --restart-child: the
+editor says which session it wants, and codex is always started again.
+
+"atm-agent-mcp acp login" runs the login of the codex that acp would start, in
+this terminal; what stands behind login goes to codex login.`,
+			flags: acpRows(),
+		},
+		{
 			name:  "doctor",
 			brief: "check the set-up and say what to do about it",
 			about: `Checks what a session needs: configuration, team, directories, codex and its
@@ -172,6 +183,11 @@ func serveRows() []flagRow {
 		{name: "log-level", value: "LEVEL", help: "error, warn, info, debug or trace", words: []string{"error", "warn", "info", "debug", "trace"}},
 		{name: "log-file", value: "PATH", help: "log there in place of stderr", files: true},
 	}
+}
+
+// acpRows are acp's: it starts codex again without being told to.
+func acpRows() []flagRow {
+	return slices.DeleteFunc(serveRows(), func(f flagRow) bool { return f.name == "restart-child" })
 }
 
 // spelling is the flag as its help shows it.

@@ -18,6 +18,7 @@ import (
 func TestFlagsAreTold(t *testing.T) {
 	parsers := map[string]*flag.FlagSet{
 		"serve":    serveFlagSet(&flagValues{}),
+		"acp":      acpFlagSet(&flagValues{}),
 		"config":   configFlagSet(&configAsk{}),
 		"doctor":   doctorFlagSet(&doctorAsk{}),
 		"sessions": sessionsFlagSet(&sessionsAsk{}),

@@ -29,6 +29,7 @@ type hub struct {
 	book    *ledger
 	kept    *keptTurns
 	post    *post
+	clients clientIndex
 	opener  opener
 	resume  resumption
 	mail    mailroom
@@ -112,7 +113,9 @@ func (h *hub) routeFirst(req turnRequest, w waiterID) {
 func (h *hub) route(req turnRequest, w waiterID) {
 	var agentID string
 	if req.mode == modeNew {
-		agentID = h.reg.newAgentID()
+		if agentID = req.agentID; agentID == "" {
+			agentID = h.reg.newAgentID()
+		}
 	}
 	if err := h.child.refusal(); err != nil {
 		h.answered(w, turnResult{err: err})
@@ -120,13 +123,18 @@ func (h *hub) route(req turnRequest, w waiterID) {
 	}
 	h.mu.Lock()
 	if req.mode == modeNew {
+		if h.live[agentID] != nil {
+			h.mu.Unlock()
+			h.answered(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", agentID), "agent_id", agentID)})
+			return
+		}
 		s := h.addLocked(agentID)
 		h.mu.Unlock()
 		h.openWith(s, req, w, nil)
 		return
 	}
 	s := h.findLocked(req.ref)
-	if s != nil && !h.lookingLocked(req.ref) && !req.reshapes() {
+	if s != nil && !h.lookingLocked(req.ref) && (!req.reshapes() || s.client.fits(&req)) {
 		h.mu.Unlock()
 		h.give(s, req, w)
 		return
@@ -135,11 +143,16 @@ func (h *hub) route(req turnRequest, w waiterID) {
 	h.mu.Unlock()
 }
 
-// lookup is a turn, or a close, whose session must first be looked up on disk.
+// lookup is a turn, a close or another order whose session must first be looked
+// up on disk.
 type lookup struct {
 	req   turnRequest
 	w     waiterID
 	close func(closeResult, *rpcError) // nil: a turn
+	leave bool                         // the close asks for no summary
+	order func(*session)               // nil: a turn or a close; nil is handed in where it isn't open here
+
+	correlation string // of a close
 }
 
 func (h *hub) lookingLocked(ref string) bool {
@@ -170,13 +183,17 @@ func (h *hub) lookAll(ref string) {
 		h.lookups[ref] = queue[1:]
 		s := h.findLocked(ref)
 		h.mu.Unlock()
+		if next.order != nil {
+			next.order(s)
+			continue
+		}
 		if next.close != nil {
-			if s == nil || !h.endFor(s, next.close) {
-				next.close(h.closeRecord(ref, ""))
+			if s == nil || !h.endFor(s, next.leave, next.correlation, next.close) {
+				next.close(h.closeRecord(ref, "", next.correlation))
 			}
 			continue
 		}
-		if s != nil && next.req.reshapes() {
+		if s != nil && next.req.reshapes() && !s.client.fits(&next.req) {
 			err := h.opener.vet(s.agentID, next.req)
 			if err == nil {
 				err = h.setAside(s)
@@ -194,7 +211,7 @@ func (h *hub) lookAll(ref string) {
 // settings. It waits for that.
 func (h *hub) setAside(s *session) *rpcError {
 	done := make(chan closeResult, 1)
-	if s.end(endPark, func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
+	if s.end(endPark, "", func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
 		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
 	}
 	return nil
@@ -292,8 +309,9 @@ func (h *hub) revive(req turnRequest, w waiterID) {
 // openWith gives a new session its first turn and then its place: in this
 // order, so that a place that can't be had still answers the turn.
 func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
+	s.client.shaped(&req, rec)
 	if !h.give(s, req, w) {
-		s.end(endFailed, nil) // cancelled before it began
+		s.end(endFailed, "", nil) // cancelled before it began
 		return
 	}
 	h.goWork(func() { h.opener.prepare(s, req, rec) })

@@ -14,35 +14,44 @@ import (
 )
 
 // close closes a session by agent_id, threadId or identity (one non-empty) and
-// calls done exactly once, from another goroutine.
-func (h *hub) close(ref, identity string, done func(closeResult, *rpcError)) {
+// calls done exactly once, from another goroutine. correlation follows the
+// request through the audit trail.
+func (h *hub) close(ref, identity, correlation string, done func(closeResult, *rpcError)) {
+	h.closeAs(ref, identity, correlation, false, done)
+}
+
+// closeAs is close; with leave no summary is asked for.
+func (h *hub) closeAs(ref, identity, correlation string, leave bool, done func(closeResult, *rpcError)) {
 	h.mu.Lock()
 	s := h.names[strings.ToLower(identity)]
 	if ref != "" {
 		s = h.findLocked(ref)
 		if s == nil || h.lookingLocked(ref) { // behind the calls that came before it
-			h.lookUpLocked(ref, lookup{close: done})
+			h.lookUpLocked(ref, lookup{close: done, leave: leave, correlation: correlation})
 			h.mu.Unlock()
 			return
 		}
 	}
 	h.mu.Unlock()
-	if s == nil || !h.endFor(s, done) {
-		h.goWork(func() { done(h.closeRecord(ref, identity)) })
+	if s == nil || !h.endFor(s, leave, correlation, done) {
+		h.goWork(func() { done(h.closeRecord(ref, identity, correlation)) })
 	}
 }
 
 // endFor closes an open session. false: it had ended before. One that had no
 // place yet left its record as it was, and one that was just parked is no
 // closed one: those are closed by their records.
-func (h *hub) endFor(s *session, done func(closeResult, *rpcError)) bool {
-	return s.end(endClose, func(r closeResult, err *rpcError) {
+func (h *hub) endFor(s *session, leave bool, correlation string, done func(closeResult, *rpcError)) bool {
+	if leave {
+		s.box.post(func() { s.client.unsummed = true })
+	}
+	return s.end(endClose, correlation, func(r closeResult, err *rpcError) {
 		if r.Identity != "" && !r.Already {
 			done(r, err)
 			return
 		}
 		h.goWork(func() {
-			if rec, err := h.closeRecord(s.agentID, ""); err == nil || err.Code != codeSessionNotFound {
+			if rec, err := h.closeRecord(s.agentID, "", correlation); err == nil || err.Code != codeSessionNotFound {
 				done(rec, err)
 				return
 			}
@@ -52,7 +61,7 @@ func (h *hub) endFor(s *session, done func(closeResult, *rpcError)) bool {
 }
 
 // closeRecord closes a session that isn't open here.
-func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
+func (h *hub) closeRecord(ref, identity, correlation string) (closeResult, *rpcError) {
 	var rec *record
 	if ref != "" {
 		r, err := h.lookUp(ref)
@@ -101,6 +110,6 @@ func (h *hub) closeRecord(ref, identity string) (closeResult, *rpcError) {
 	} else if err := h.reg.save(*rec); err != nil {
 		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
 	}
-	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed")
+	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed", correlation)
 	return res, nil
 }

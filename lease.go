@@ -78,10 +78,13 @@ func holderText(agentID string, pid int, ours bool) string {
 // lockContent is the JSON in a lock file. It informs; the flock decides. A
 // thread's stays after release, with pid 0: so the thread finds its agent.
 type lockContent struct {
-	PID     int    `json:"pid"`
-	AgentID string `json:"agent_id"`
-	Team    string `json:"team,omitempty"`
-	Host    string `json:"host,omitempty"`
+	PID      int    `json:"pid"`
+	AgentID  string `json:"agent_id"`
+	Identity string `json:"identity,omitempty"` // as it was asked for: the file's name has no capitals
+	Team     string `json:"team,omitempty"`
+	Host     string `json:"host,omitempty"`
+
+	Automatic bool `json:"automatic,omitempty"` // what the agent sends by now answers nothing but automatic mail
 }
 
 // leases is the table of what this process holds. It is needed beside flock,
@@ -122,7 +125,7 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Host: l.host})
+	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Identity: identity, Host: l.host})
 	if err != nil {
 		return nil, fmt.Errorf("leasing identity %q: %w", identity, err)
 	}
@@ -170,30 +173,65 @@ func numbered(base string, n int) string {
 // holder tells who holds an identity, here or in another process. What can't be
 // a lock file, a directory say, counts as held by nobody known.
 func (l *leases) holder(identity string) (agentID string, pid int, held bool) {
+	c, held := l.look(identity)
+	return c.AgentID, c.PID, held
+}
+
+func (l *leases) look(identity string) (c lockContent, held bool) {
 	path, err := l.identityPath(identity)
 	if err != nil {
-		return "", 0, false
+		return c, false
 	}
 	l.mu.Lock()
 	mine, ok := l.held[path]
 	l.mu.Unlock()
 	if ok && !mine.pending {
-		return mine.agentID, os.Getpid(), true
+		return lockContent{AgentID: mine.agentID, PID: os.Getpid()}, true
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", 0, !errors.Is(err, fs.ErrNotExist)
+		return c, !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return "", 0, true
+		return c, true
 	}
 	if lockFile(f, false, false) == nil {
 		unlockFile(f)
-		return "", 0, false
+		return c, false
 	}
-	c := readLockContent(f)
-	return c.AgentID, c.PID, true
+	return readLockContent(f), true
+}
+
+// identityOf finds the identity that a session of another process has. It
+// reads the team's directory, so it is for who can't know better.
+func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
+	entries, _ := os.ReadDir(filepath.Join(l.root, l.team)) // none: nobody has one
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".lock")
+		if !ok {
+			continue
+		}
+		if c, held := l.look(name); held && c.AgentID == agentID {
+			if !strings.EqualFold(c.Identity, name) { // whoever wrote that
+				c.Identity = name
+			}
+			return c, true
+		}
+	}
+	return lockContent{}, false
+}
+
+// holds reports an identity that is leased here, by us, for that agent.
+func (l *leases) holds(identity, agentID string) bool {
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, ok := l.held[path]
+	return ok && !h.pending && h.agentID == agentID
 }
 
 // lockThread keeps other processes, of whichever team, off a Codex thread.
@@ -238,6 +276,19 @@ func (h *lease) assign(agentID string) error {
 		return fmt.Errorf("assigning %q to %s: %w", h.name, agentID, err)
 	}
 	h.table.note(h.path, lockHolder{agentID: agentID})
+	return nil
+}
+
+// mark tells the tool servers of the session whether what is sent now is
+// automatic. It writes a few bytes, when that changes.
+func (h *lease) mark(automatic bool) error {
+	if h.content.Automatic == automatic || h.released.Load() {
+		return nil
+	}
+	h.content.Automatic = automatic
+	if err := writeLockContent(h.file, h.content); err != nil {
+		return fmt.Errorf("telling the tool servers of %q of its turn: %w", h.name, err)
+	}
 	return nil
 }
 

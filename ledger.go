@@ -79,6 +79,17 @@ func (l *ledger) record(agentID string) *record {
 	return rec
 }
 
+// newest is a record as its session here has it by now, which may be ahead of
+// its file.
+func (l *ledger) newest(rec *record) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.open[rec.AgentID]; ok {
+		return &r
+	}
+	return rec
+}
+
 // records lists the team's sessions, newest first: the limit newest on disk, or
 // all of them for 0, and those on no disk. With an error it still lists the
 // latter. It reads the disk.
@@ -222,10 +233,16 @@ func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 func (l *ledger) auditTurn(s *session, t *turn) {
 	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
 	if m := t.req.mail; m != nil {
-		e.Event, e.Detail = "mail_turn", "message_ids: "+strings.Join(m.ids, " ")
+		e.Detail = "message_ids: " + strings.Join(m.ids, " ")
+		if t.req.source == sourceMail {
+			e.Event = "mail_turn"
+		}
+	}
+	if t.req.action != actPrompt {
+		e.Detail = t.req.action.word()
 	}
 	if l.cfg.persistThreads { // else who did what is kept, not what was said
-		if e.Summary = t.req.prompt; t.req.mail != nil {
+		if e.Summary = t.req.prompt; t.req.source == sourceMail {
 			e.Summary = t.req.mail.words
 		}
 	}
@@ -242,9 +259,15 @@ func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail 
 	l.audit.append(e)
 }
 
+// auditChoice notes what a person chose for a session's later turns.
+func (l *ledger) auditChoice(rec *record, set sessionSettings) {
+	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval, set.Model, set.Effort)})
+}
+
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
-	e := auditEntry{Event: "approval", AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
 		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
@@ -264,11 +287,22 @@ func (l *ledger) auditNow(e auditEntry) {
 
 // auditEnd notes the end of a session.
 func (l *ledger) auditEnd(s *session, why ending) {
-	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String())
+	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String(), s.closedBy)
 }
 
-func (l *ledger) auditClose(agentID, identity, thread, how string) {
-	l.audit.append(auditEntry{Event: "close", AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
+	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+}
+
+// auditShutdown notes the end of the instance, if it did anything.
+func (l *ledger) auditShutdown(why string) {
+	if !l.audit.used.Load() {
+		return
+	}
+	l.mu.Lock()
+	instance := l.instance
+	l.mu.Unlock()
+	l.audit.append(auditEntry{Event: "shutdown", Identity: instance, Detail: why})
 }
 
 // fit cuts an answer to max_answer_bytes and keeps the whole in a file, which

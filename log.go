@@ -129,10 +129,13 @@ var (
 	reURLSig  = regexp.MustCompile(`(?i)([?&](?:sig|signature|x-amz-signature|x-goog-signature)=)[^&\s"']+`)
 
 	// key=value, key: value, "key":"value", and the same inside a JSON string,
-	// where quotes have backslashes. == and != compare and give nothing away.
-	rePair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*` + secretWords + `\\*["']?\s*(?::=|=>|[:=])\s*)` +
+	// where quotes have backslashes and line ends are \n; a block of YAML begins
+	// below its key. == and != compare and give nothing away.
+	rePair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*` + secretWords + `\\*["']?\s*(?::=|=>|[:=：])\s*(?:[|>][+-]?\s+)?(?:\\+[nrt]\s*)*)` +
 		`("(?:[^"\\]|\\.)*"?|'[^']*'?|\\+"[^"]*"?|[^\s"',;&|(){}<>=\\][^\s"',;&|(){}<>\\]*)`)
-	reFlag = regexp.MustCompile(`(?i)(--?(?:[a-z0-9]+-)*` + secretWords + `\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
+	// "the password is hunter2": only a value with a digit, or prose would go too.
+	reProse = regexp.MustCompile(`(?i)(\b(?:password|passwd|passphrase|secret|token|(?:api|access|secret)[ _-]?key)\s+(?:is|was)\s*:?\s*)("[^"]*"?|'[^']*'?|[^\s"',;]+)`)
+	reFlag  = regexp.MustCompile(`(?i)(--?(?:[a-z0-9]+-)*` + secretWords + `\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
 )
 
 // redact replaces what looks like a credential by [redacted]. What it can't
@@ -177,6 +180,9 @@ func redact(s string) string {
 	if containsAny(lower, "pass", "pwd", "secret", "token", "key", "credential") {
 		s = replaceValue(rePair, s, literalValue)
 		s = replaceValue(reFlag, s, literalValue)
+		if containsAny(lower, " is", " was") {
+			s = replaceValue(reProse, s, func(v string) bool { return len(v) >= 6 && strings.ContainsAny(v, "0123456789") })
+		}
 	}
 	return s
 }

@@ -63,6 +63,11 @@ func TestRedact(t *testing.T) {
 		{"redis://:pw@cache:6379", "redis://[redacted]@cache:6379"},
 		{"password=hunter2 password=hunter3", "password=[redacted] password=[redacted]"},
 		{"password='never closed", "password='[redacted]"},
+		{"password:\nhunter2 x", "password:\n[redacted] x"},
+		{`{"message":"password:\nhunter2 x"}`, `{"message":"password:\n[redacted] x"}`},
+		{"secret: |\n  hunter2\nuser: bob", "secret: |\n  [redacted]\nuser: bob"},
+		{"the password is hunter2 and the API key was 'a1b2c3d4'", "the password is [redacted] and the API key was '[redacted]'"},
+		{"Password：hunter2", "Password：[redacted]"},
 	} {
 		got := redact(c.in)
 		if got != c.want {
@@ -91,6 +96,7 @@ func TestRedactLeavesOrdinaryText(t *testing.T) {
 		"if token == nil || password != want {", "token=$TOKEN password=${PW} secret=<your secret>",
 		`"token": null, "password": ""`, "password: ***", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
 		"git commit -m message --no-verify", "eyJust a word", "AIzawa and the SG.1 unit", "grep -n token file.go",
+		"the token is invalid, the password is wrong, the secret is out; token is 4096",
 	} {
 		if got := redact(s); got != s {
 			t.Errorf("redact(%q) = %q", s, got)

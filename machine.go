@@ -134,6 +134,7 @@ type effect struct {
 type turn struct {
 	req    turnRequest
 	waiter waiterID // 0: nobody (any more)
+	offer  string   // the mail of req.mail, in front of a client's prompt
 	id     string   // Codex's name for it, "" until acknowledged
 	stop   stopReason
 	why    string      // words for a timeout
@@ -143,6 +144,7 @@ type turn struct {
 
 	accepted bool // the caller of a background turn has its name
 	kept     bool // its result is
+	asksMail bool // mail was looked for that goes with it
 	detached bool // its caller's own time was over: only what is kept reaches anybody
 	asked    time.Time
 	stoppers []func() // who waits until it has stopped

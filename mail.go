@@ -1,7 +1,7 @@
 package main
 
-// The inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code and `atm`
-// read and write the same files at the same time, and nobody's message may be lost, nor a field we don't know.
+// mail.go owns the inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code
+// and `atm` read and write the same files at the same time; nobody's message may be lost, nor a field we don't know.
 // The ATM tools and the sessions' mail pump call it; mailfile.go changes the files, mailmsg.go knows a message.
 // Never makes a team, never says delivered before the message stands in the file, and never overwrites a file that it
 // can't understand. It waits for other writers, so it is never called on a session's own goroutine.
@@ -28,12 +28,8 @@ const (
 	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool; see mailspool.go
 )
 
-var (
-	// errMailNoTeam: there is none, or it is gone: Claude Code removes its team when it exits.
-	errMailNoTeam = errors.New("there is no such team")
-	// errInboxMalformed: it was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.
-	errInboxMalformed = errors.New("the inbox is not a JSON array of messages")
-)
+// errInboxMalformed: it was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.
+var errInboxMalformed = errors.New("the inbox is not a JSON array of messages")
 
 // A mailFilter says which messages of an inbox are wanted. The zero filter is all that are unread.
 type mailFilter struct {
@@ -45,23 +41,21 @@ type mailFilter struct {
 
 // inboxes are the inboxes of all teams. It is safe for use by many goroutines.
 type inboxes struct {
-	root  string // …/teams
-	spool string // where mail goes that can't be delivered for want of a lock; "": such mail is refused
-	sync  *syncer
+	root  string  // …/teams
+	spool string  // where mail goes that can't be delivered for want of a lock; "": such mail is refused
+	disk  *syncer // fsyncs what was written, later; nil: never
 	log   *slog.Logger
 
 	patience time.Duration // for the locks
-	unlucky  int           // how often a file may change under our preparations before we prepare it under both locks
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	boxes map[string]*inbox
 	stamp time.Time // of our last message
 }
 
-// newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none; sync
-// has what was written fsynced later, nil for never.
-func newInboxes(root, spool string, sync *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, sync: sync, log: log, patience: mailPatience, unlucky: 2, boxes: map[string]*inbox{}}
+// newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
+func newInboxes(root, spool string, disk *syncer, log *slog.Logger) *inboxes {
+	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
 }
 
 // send appends a message to the member's inbox, which is made if there is none. Timestamp, Read and Key are set here;
@@ -92,7 +86,7 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 	switch {
 	case err == nil:
 		return mailDelivered, m.ID, nil
-	case errors.Is(err, errInboxBusy) && x.spool != "" && ctx.Err() == nil:
+	case errors.Is(err, errTeamBusy) && x.spool != "" && ctx.Err() == nil:
 		x.log.Warn("inbox is locked, message spooled", "team", team, "member", member, "message_id", m.ID, "error", err)
 		if err2 := spoolMail(x.spool, team, member, m, m.Time); err2 != nil {
 			return "", m.ID, x.told(team, member, errors.Join(err, err2))
@@ -157,7 +151,7 @@ func (x *inboxes) count(ctx context.Context, team, member string) (int, error) {
 }
 
 // markRead marks the messages of these keys, and no others, as read. Those that are gone or were read before don't
-// count. It waits at most 5 s for others; errInboxBusy then, and nothing is marked.
+// count. It waits at most 5 s for others; errTeamBusy then, and nothing is marked.
 func (x *inboxes) markRead(ctx context.Context, team, member string, keys []string) (marked int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
@@ -272,11 +266,11 @@ func (x *inboxes) path(team, member string) (string, error) {
 	return filepath.Join(x.root, team, "inboxes", member+".json"), nil
 }
 
-// teamThere is errMailNoTeam unless the team lives. Its config.json is what makes a directory a team.
+// teamThere is errNoTeam unless the team lives. Its config.json is what makes a directory a team.
 func (x *inboxes) teamThere(team string) error {
 	_, err := os.Stat(filepath.Join(x.root, team, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return errMailNoTeam
+		return errNoTeam
 	}
 	if err != nil {
 		return fmt.Errorf("looking for the team: %w", err)
@@ -313,6 +307,25 @@ func (x *inboxes) told(team, member string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("mail of %q in team %q: %w", cutName(member), cutName(team), err)
+}
+
+// mailPathError says what to do about an inbox, or its directory, that can't be written or locked.
+func mailPathError(err error) error {
+	var p *fs.PathError
+	switch {
+	case errors.Is(err, errTeamBusy):
+		return err
+	case !errors.As(err, &p):
+		return fmt.Errorf("opening the inbox: %w", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w (%s)", errNoTeam, p.Path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("opening the inbox: %w; make %s writable", err, filepath.Dir(p.Path))
+	}
+	if info, err2 := os.Stat(p.Path); err2 == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory where a file should be; move it away", p.Path)
+	}
+	return fmt.Errorf("opening the inbox: %w", err)
 }
 
 // isFrom compares names as `atm` and Claude Code do; a name without a team means the sender of any team.

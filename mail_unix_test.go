@@ -2,6 +2,8 @@
 
 package main
 
+// mail_unix_test.go holds inboxes to what only Unix can put in their way.
+
 import (
 	"path/filepath"
 	"strings"

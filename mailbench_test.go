@@ -1,6 +1,6 @@
 package main
 
-// What a large inbox costs: 10 000 messages, 20 MB.
+// mailbench_test.go tells what a large inbox costs: 10 000 messages, 20 MB.
 
 import (
 	"path/filepath"

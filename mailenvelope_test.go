@@ -1,5 +1,9 @@
 package main
 
+// mailenvelope_test.go holds the envelope to its form: opened as strictly as it is
+// written, bounded whatever the settings, and fuzzed with bodies that would be a
+// second message.
+
 import (
 	"encoding/json"
 	"fmt"

@@ -20,6 +20,7 @@ package main
 //     somebody's words about work, delivered as mail with their kind.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,11 +55,12 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 	for _, name := range names {
 		msgs, more, err := r.news(sl, agentID, name, limits.Messages)
 		if err != nil {
-			if !errors.Is(err, errMailNoTeam) {
+			if !errors.Is(err, errNoTeam) {
 				got.err = err
 			}
 			continue
 		}
+		addressed(msgs, r.h.cfg.team)
 		prompt, used := mailEnvelope(identity, msgs, more, limits)
 		if used == 0 {
 			continue
@@ -71,20 +73,24 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			turn.automatic = turn.automatic && m.Automatic
 			from = append(from, m.From)
 		}
-		turn.words = fmt.Sprintf("%d messages from %s: %s", used, strings.Join(from, ", "), firstOf(msgs[0].Summary, mailSummary(msgs[0].Text)))
+		turn.words = fmt.Sprintf("%d messages from %s: %s", used, strings.Join(from, ", "), cmp.Or(msgs[0].Summary, mailSummary(msgs[0].Text)))
 		return mailFetch{prompt: prompt, turn: turn, last: msgs[used-1]}
 	}
 	return got
 }
 
-// firstOf is the first word that says something.
-func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
+// addressed makes each sender's name one that an answer can go to: the same name
+// may be a member of two teams.
+func addressed(msgs []mailMessage, own string) {
+	for i := range msgs {
+		m := &msgs[i]
+		if m.SourceTeam != "" && m.SourceTeam != own && m.From != "" && !strings.Contains(m.From, "@") {
+			m.From += "@" + m.SourceTeam
+		}
+		if m.SourceTeam == own || strings.HasSuffix(m.From, "@"+m.SourceTeam) {
+			m.SourceTeam = "" // it would say nothing more
 		}
 	}
-	return ""
 }
 
 // news lists what is unread and new, about as many as are wanted, and how many
@@ -154,7 +160,7 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool {
 	switch m.Kind {
 	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse, mailSandboxResponse:
-		r.h.book.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+firstOf(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
+		r.h.book.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
 		return true
 	case mailShutdownRequest:
 		if m.Frame == nil { // words about it
@@ -171,7 +177,10 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
-	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": firstOf(stringField(m.Frame, "requestId"), m.ID),
+	if s := r.h.open(agentID); s != nil && s.client.named() {
+		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
+	}
+	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
 		"from": sl.identity, "reason": reason, "timestamp": time.Now().UTC().Format(mailTimeLayout)})
 	if err != nil {
 		panic("BUG: marshalling a frame: " + err.Error())
@@ -210,7 +219,7 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 	for _, mem := range members {
 		if strings.EqualFold(mem.name, name) {
 			m.From, m.SourceTeam, m.Automatic = identity, r.h.cfg.team, true
-			ctx, cancel := context.WithTimeout(context.Background(), mailPatience)
+			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 			defer cancel()
 			_, _, err := r.h.post.boxes.send(ctx, r.h.cfg.team, mem.name, m)
 			return err

@@ -1,6 +1,7 @@
 package main
 
-// One inbox file: read whole, changed by patches of its bytes and replaced whole, under the two locks of maillock.go.
+// mailfile.go owns one inbox file: read whole, changed by patches of its bytes and replaced whole, under the two locks
+// of teamlock.go.
 // What is slow (reading, checking, writing the new file) is done under atm's lock alone; then Claude Code's is taken
 // for a look whether the file is still the same, and a rename. mail.go is the caller.
 // Never changes a byte that no patch names, never writes over a file that is not a JSON array, and never leaves half
@@ -26,6 +27,7 @@ import (
 const (
 	maxInbox    = 256 << 20              // bytes
 	mailSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
+	mailTries   = 2                      // a file that changed so often under our preparations is prepared under both locks
 )
 
 // errInboxChanged: while a new file was prepared, somebody else replaced the old one.
@@ -33,8 +35,9 @@ var errInboxChanged = errors.New("the inbox changed meanwhile")
 
 // An inbox is one file, and what is known of it.
 type inbox struct {
-	path string
-	turn chan struct{} // has room for the one of this process who changes the file
+	path  string
+	turn  chan struct{} // has room for the one of this process who changes the file
+	queue lockQueue     // of that one
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	known inboxState
@@ -110,15 +113,15 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 	case box.turn <- struct{}{}:
 		defer func() { <-box.turn }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w (%s): %w", errInboxBusy, box.path, ctx.Err())
+		return nil, fmt.Errorf("%w (%s): %w", errTeamBusy, box.path, ctx.Err())
 	}
 	box.sweep()
-	flock, err := lockMailFile(ctx, strings.TrimSuffix(box.path, ".json")+".lock")
+	flock, err := takeFlock(ctx, &box.queue, box.path)
 	if err != nil {
-		return nil, err
+		return nil, mailPathError(err)
 	}
-	defer unlockMailFile(flock)
-	for try := 0; try < x.unlucky; try++ {
+	defer dropFlock(flock)
+	for range mailTries {
 		in, err := box.read(whole)
 		if err != nil {
 			break // what is to be done about it is done under both locks
@@ -129,9 +132,9 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 			return nil, err
 		}
 	}
-	lock, err := lockMailDir(ctx, box.path+".lock")
+	lock, err := takeDirLock(ctx, box.path)
 	if err != nil {
-		return nil, err
+		return nil, mailPathError(err)
 	}
 	defer lock.release()
 	in, err := box.read(whole)
@@ -156,7 +159,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 }
 
 // replace writes the new file and renames it over the old. Without held, Claude Code's lock is taken for the end.
-func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *mailDirLock, edit func(in *inboxText) []mailPatch) error {
+func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *dirLock, edit func(in *inboxText) []mailPatch) error {
 	patches := edit(in)
 	if len(patches) == 0 {
 		return nil
@@ -171,8 +174,8 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 		}
 	}()
 	if held == nil {
-		if held, err = lockMailDir(ctx, box.path+".lock"); err != nil {
-			return err
+		if held, err = takeDirLock(ctx, box.path); err != nil {
+			return mailPathError(err)
 		}
 		defer held.release()
 		if same, err := in.stillAt(box.path); err != nil {
@@ -182,15 +185,15 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 		}
 	}
 	if !held.held() {
-		return fmt.Errorf("%w: our lock was taken for a stale one", errInboxBusy)
+		return fmt.Errorf("%w: our lock was taken for a stale one", errTeamBusy)
 	}
 	in.close() // Windows renames nothing over an open file
 	if err := renameOver(temp, box.path); err != nil {
 		return mailPathError(err)
 	}
 	temp = ""
-	if x.sync != nil {
-		x.sync.add(box.path)
+	if x.disk != nil {
+		x.disk.add(box.path)
 	}
 	return nil
 }

@@ -1,9 +1,10 @@
 package main
 
-// One message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others write.
+// mailmsg.go owns one message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others
+// write.
 // mail.go and mailfile.go call it with raw JSON; nothing here looks at the disk.
 // A message is read tolerantly and never written back from what was understood: fields that we don't know, spelling
-// and order are others', so a change to a message is a patch of its bytes (readPatch).
+// and order are others', so a change to a message is a patch of its bytes (readPatches).
 
 import (
 	"crypto/rand"
@@ -233,7 +234,8 @@ func (m mailFields) time() time.Time {
 
 // parseMailTime reads a timestamp of any of the writers, and one without a zone as UTC.
 func parseMailTime(s string) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02"} { // all are ISO 8601, as since may be
 		if t, err := time.Parse(layout, strings.TrimSpace(s)); err == nil {
 			return t.UTC()
 		}

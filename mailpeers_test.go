@@ -1,6 +1,6 @@
 package main
 
-// The other two writers of an inbox, as they were measured to behave: Claude Code 2.1.197 and atm 0.46. Each takes its
+// mailpeers_test.go is the other two writers of an inbox, as they were measured to behave: Claude Code 2.1.197 and atm 0.46. Each takes its
 // own lock only, waits as long and as often, and writes the file in its own way.
 
 import (

@@ -51,7 +51,8 @@ type mailSlot struct {
 	s        *session // nil while none is open
 	names    []string // as the inbox is spelt; more than one where others disagree
 	seen     []os.FileInfo
-	unread   int // in the files, -1: there is no team
+	unread   int  // in the files, -1: there is no team
+	teamless bool // there was none at the last count
 	looking  bool
 	again    bool // look once more, since something came meanwhile
 	fresh    bool // and take it for changed, whatever the files look like
@@ -138,8 +139,8 @@ func (r *mailroom) noticed(entry string) {
 	nudge(r.wake)
 }
 
-// mailEyes are the watcher and its one watch, as far as they are to be had.
-type mailEyes struct {
+// mailWatch is the watcher and its one watch, as far as they are to be had.
+type mailWatch struct {
 	w    *watcher
 	wa   *watch
 	told bool
@@ -147,46 +148,46 @@ type mailEyes struct {
 
 // open watches, or watches again where the kernel had given up; false: the poll
 // stands alone until the next try.
-func (e *mailEyes) open(r *mailroom) bool {
-	if e.works() {
+func (m *mailWatch) open(r *mailroom) bool {
+	if m.works() {
 		return true
 	}
 	var err error
 	for range 2 { // a watcher that has failed takes no other watch: once more with a new one
-		if e.w == nil {
-			if e.w, err = r.newWatcher(); err != nil {
-				e.w = nil
+		if m.w == nil {
+			if m.w, err = r.newWatcher(); err != nil {
+				m.w = nil
 				break
 			}
 		}
-		if e.wa, err = e.w.add(r.dir, r.noticed); err == nil {
+		if m.wa, err = m.w.add(r.dir, r.noticed); err == nil {
 			r.noticed("") // what happened until now was told to nobody
 			return true
 		}
-		e.close()
+		m.close()
 	}
-	if !e.told {
-		e.told = true
+	if !m.told {
+		m.told = true
 		r.h.log.Info("inboxes can't be watched, mail is polled for", "interval", r.h.cfg.mailPollInterval, "err", err)
 	}
 	return false
 }
 
-func (e *mailEyes) works() bool { return e.wa != nil && e.wa.works() }
+func (m *mailWatch) works() bool { return m.wa != nil && m.wa.works() }
 
-func (e *mailEyes) close() {
-	if e.w != nil {
-		e.w.close()
+func (m *mailWatch) close() {
+	if m.w != nil {
+		m.w.close()
 	}
-	e.w, e.wa = nil, nil
+	m.w, m.wa = nil, nil
 }
 
 // run waits for notices and polls below them: a network's file system tells
 // nobody what another machine does.
 func (r *mailroom) run() {
-	var eyes mailEyes
-	defer eyes.close()
-	eyes.open(r)
+	var w mailWatch
+	defer w.close()
+	w.open(r)
 	r.tell()
 	poll := time.NewTimer(r.h.cfg.mailPollInterval)
 	defer poll.Stop()
@@ -196,14 +197,14 @@ func (r *mailroom) run() {
 			return
 		case <-r.wake:
 			r.tell()
-			if !eyes.works() {
+			if !w.works() {
 				r.active() // there is nothing but the poll
 			}
 			if r.rests() || !stopped {
 				continue
 			}
 		case <-poll.C:
-			works := eyes.open(r)
+			works := w.open(r)
 			r.spell()
 			r.lookAt(func(string) (bool, bool) { return true, false })
 			if stopped = r.pause(works); stopped {
@@ -308,7 +309,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
 		n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, name)
 		if err != nil {
-			if !errors.Is(err, errMailNoTeam) {
+			if !errors.Is(err, errNoTeam) {
 				r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 				unread = max(unread, 0)
 			}
@@ -320,13 +321,16 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		return a == nil && b == nil || a != nil && b != nil && sameInbox(a, b)
 	})
 	r.mu.Lock()
-	was := sl.unread
-	sl.seen, sl.unread = infos, unread
+	was, back := sl.unread, sl.teamless && unread >= 0
+	sl.seen, sl.unread, sl.teamless = infos, unread, unread < 0
 	if fresh && unread > 0 {
 		r.activeLocked()
 	}
 	pending := sl.pendingLocked()
 	r.mu.Unlock()
+	if unread >= 0 {
+		r.h.post.teamSeen(s.agentID, back)
+	}
 	if unread > 0 || unread != was {
 		s.box.post(func() { s.mailCounted(pending, fresh) })
 	}
@@ -427,7 +431,7 @@ func (r *mailroom) mark(sl *mailSlot) {
 			keys[i] = g.key
 		}
 		_, err := r.h.post.boxes.markRead(ctx, r.h.cfg.team, name, keys)
-		if err == nil || errors.Is(err, errMailNoTeam) { // gone is as good as read
+		if err == nil || errors.Is(err, errNoTeam) { // gone is as good as read
 			r.mu.Lock()
 			for _, g := range batch {
 				g.marked = true

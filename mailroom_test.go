@@ -88,7 +88,7 @@ func TestMailroomPause(t *testing.T) {
 
 // Where watching fails, the next poll tries again, with a new watcher where the
 // old one has broken; and what came meanwhile is looked for.
-func TestMailEyesOpenAgain(t *testing.T) {
+func TestMailWatchOpensAgain(t *testing.T) {
 	r := testMailroom(t, "ann")
 	fails := true
 	r.newWatcher = func() (*watcher, error) {
@@ -97,7 +97,7 @@ func TestMailEyesOpenAgain(t *testing.T) {
 		}
 		return newWatcher()
 	}
-	var e mailEyes
+	var e mailWatch
 	defer e.close()
 	if e.open(r) || e.works() {
 		t.Fatal("there was something to watch with")

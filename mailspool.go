@@ -1,7 +1,7 @@
 package main
 
-// Mail that couldn't be put into its inbox, because others held the locks all the time, left where `atm` looks for
-// such mail and in its shape: it tries again, ten times.
+// mailspool.go owns mail that couldn't be put into its inbox, because others held the locks all the time. It is left
+// where `atm` looks for such mail, in its shape: atm tries again, ten times.
 // mail.go calls it. Never reports such a message as delivered: it is spooled.
 
 import (

@@ -1,5 +1,5 @@
-// Command atm-agent-mcp makes Codex agents first-class teammates of an MCP
-// client: named sessions over one codex child.
+// Command atm-agent-mcp makes Codex agents first-class teammates of an MCP or
+// ACP client: named sessions over one codex child.
 package main
 
 // main.go owns the command line: one switch from argument to command, the
@@ -32,6 +32,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch name, rest := args[0], args[1:]; name {
 	case "serve":
 		return runServe(ctx, rest, stdin, stdout, stderr)
+	case "acp":
+		return runACP(ctx, rest, stdin, stdout, stderr)
 	case "config":
 		return runConfig(rest, stdout, stderr)
 	case "doctor":
@@ -73,17 +75,32 @@ func runServe(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	if done {
 		return code
 	}
+	cfg, code := configFor("serve", "", fl, stderr, os.Environ()...)
+	if code != 0 {
+		return code
+	}
+	return serve(ctx, cfg, proxyIO{in: stdin, out: stdout, stderr: stderr, version: version()})
+}
+
+// configFor loads the configuration of a command that runs in dir, which may be
+// relative or "" for where we are. What is wrong is told, and the exit code is
+// not 0. environ is what misspelt variables are looked for in.
+func configFor(command, dir string, fl flagValues, stderr io.Writer, environ ...string) (cfg *config, code int) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		complain(stderr, "reading the working directory: "+err.Error(), "")
-		return 1
+		return nil, 1
 	}
-	cfg, err := loadConfig(os.Getenv, cwd, fl, os.Environ()...)
-	if err != nil {
-		complain(stderr, err.Error(), "atm-agent-mcp help serve lists the flags")
-		return 2
+	if filepath.IsAbs(dir) {
+		cwd = dir
+	} else if dir != "" {
+		cwd = filepath.Join(cwd, dir)
 	}
-	return serve(ctx, cfg, proxyIO{in: stdin, out: stdout, stderr: stderr, version: version()})
+	if cfg, err = loadConfig(os.Getenv, cwd, fl, environ...); err != nil {
+		complain(stderr, err.Error(), "atm-agent-mcp help "+command+" lists the flags")
+		return nil, 2
+	}
+	return cfg, 0
 }
 
 // serveFlags reads serve's flags; only those that were given are set.
@@ -120,26 +137,13 @@ func runTools(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	if code, done := parseFlags(toolsFlagSet(&ask), usageOf("tools"), args, stdout, stderr); done {
 		return code
 	}
-	const hint = "atm-agent-mcp help tools lists the flags"
 	if ask.fl.identity == nil {
-		complain(stderr, "tools wants --identity: whose mail it serves", hint)
+		complain(stderr, "tools wants --identity: whose mail it serves", "atm-agent-mcp help tools lists the flags")
 		return 2
 	}
-	cwd, err := os.Getwd()
-	if err != nil {
-		complain(stderr, "reading the working directory: "+err.Error(), "")
-		return 1
-	}
-	if ask.cwd != "" {
-		cwd = filepath.Join(cwd, ask.cwd)
-		if filepath.IsAbs(ask.cwd) {
-			cwd = ask.cwd
-		}
-	}
-	cfg, err := loadConfig(os.Getenv, cwd, ask.fl)
-	if err != nil {
-		complain(stderr, err.Error(), hint)
-		return 2
+	cfg, code := configFor("tools", ask.cwd, ask.fl, stderr)
+	if code != 0 {
+		return code
 	}
 	if err := serveTools(ctx, cfg, ask.agent, version(), stdin, stdout, stderr); err != nil {
 		complain(stderr, err.Error(), "")

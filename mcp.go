@@ -37,7 +37,7 @@ type mcpOptions struct {
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
 	decide   func(ask, by string, d decision, answers map[string][]string) bool
-	close    func(ref, identity string, done func(closeResult, *rpcError))
+	close    func(ref, identity, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView
 	// interrupt, wait and approve answer from another goroutine, once; turn
@@ -61,6 +61,7 @@ type mcpFront struct {
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
 	wg      sync.WaitGroup               // goroutines of spawn
+	lines   callLines                    // of the mail tools
 	foreign atomic.Pointer[foreignTools] // the child's own tools, nil for none
 	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
 

@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 )
 
 // mailTools are the rows of the ATM tools.
@@ -58,6 +60,7 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stoppable(c, cancel)
+	queue := f.lines.enter(tool)
 	if !f.spawn(func() {
 		defer cancel()
 		who := atmCaller{Identity: identity, Refused: refused}
@@ -67,7 +70,12 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 			}
 		}
 		who.Correlation = correlationOf(c.waiter)
+		leave := queue(who.Identity)
+		if ctx.Err() != nil && who.Refused == nil {
+			who.Refused = notBegun(tool)
+		}
 		structured, text, e := f.atm(ctx, who, tool, toJSON(a))
+		leave()
 		if e != nil {
 			f.fail(c, e)
 			return
@@ -77,6 +85,58 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 		cancel()
 		f.fail(c, shuttingDown())
 	}
+}
+
+// callLines keep what one client sends in the order in which it was called for,
+// each identity's by itself: else of two messages to one member the second could
+// stand first in its inbox. Who only reads needn't wait for a locked inbox.
+type callLines struct {
+	mu      sync.Mutex               // guards the fields below
+	queuing chan struct{}            // closed when the call that came last stands in its line
+	last    map[string]chan struct{} // by identity: closed when the last call in its line has left it
+}
+
+// enter is called for each call as it comes. The function that it gives is
+// called once, when it is known whose call it is: it waits until the call may
+// begin, and leave lets the next one begin.
+func (l *callLines) enter(tool string) func(identity string) (leave func()) {
+	if tool != "atm_send" && tool != "atm_broadcast" {
+		return func(string) func() { return func() {} }
+	}
+	l.mu.Lock()
+	before, queued := l.queuing, make(chan struct{})
+	l.queuing = queued
+	l.mu.Unlock()
+	return func(identity string) func() {
+		if before != nil {
+			<-before
+		}
+		line, left := strings.ToLower(identity), make(chan struct{})
+		l.mu.Lock()
+		if l.last == nil {
+			l.last = map[string]chan struct{}{}
+		}
+		ahead := l.last[line]
+		l.last[line] = left
+		l.mu.Unlock()
+		close(queued)
+		if ahead != nil {
+			<-ahead
+		}
+		return func() {
+			l.mu.Lock()
+			if l.last[line] == left {
+				delete(l.last, line)
+			}
+			l.mu.Unlock()
+			close(left)
+		}
+	}
+}
+
+// notBegun is why a call that was cancelled while it stood in line isn't done.
+func notBegun(tool string) *rpcError {
+	return proxyError(codeTimeout, tool+" was cancelled before it began; nothing was done")
 }
 
 func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {

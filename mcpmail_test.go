@@ -1,5 +1,9 @@
 package main
 
+// mcpmail_test.go holds the mail tools of a client to asking the hub who may act, in
+// both eras, and to telling of what is refused; beside it agent_mail, notify, and
+// waiting for mail.
+
 import (
 	"context"
 	"encoding/json"
@@ -80,6 +84,78 @@ func TestMailToolsAskTheHub(t *testing.T) {
 			}
 			seen[got.who.Correlation] = true
 		}
+	}
+}
+
+// What one identity sends begins in the order of the calls, each when the one before it is done; another identity's
+// and what only reads doesn't wait for it, and what was cancelled in line is not done.
+func TestMailIsSentInTheOrderOfTheCalls(t *testing.T) {
+	begun, end, refused := make(chan string), make(chan struct{}), make(chan *rpcError, 1)
+	slow := make(chan struct{})
+	r := newRig(t, func(o *mcpOptions) {
+		o.mailAs = func(ref, identity string) (atmCaller, *rpcError) {
+			if ref == "codex:slow" { // whose mail it is takes time to find
+				<-slow
+			}
+			return atmCaller{Identity: map[string]string{"codex:slow": "ANN", "codex:ab12": "ann"}[ref] + identity}, nil
+		}
+		o.atm = func(_ context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
+			if who.Refused != nil {
+				refused <- who.Refused
+				return nil, "", who.Refused
+			}
+			begun <- who.Identity + " " + tool + " " + stringField(args, "message")
+			if tool == "atm_send" && who.Identity != "bob" {
+				<-end
+			}
+			return struct{}{}, "done", nil
+		}
+	})
+	r.hello("2025-11-25", "{}", "x")
+	call := func(id, tool, args string) {
+		r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":` + callParams(false, tool, args) + `}`)
+	}
+	next := func(want string) {
+		t.Helper()
+		if got := <-begun; got != want {
+			t.Fatalf("%q begins, want %q", got, want)
+		}
+	}
+	call("1", "atm_send", `{"agent_id":"codex:slow","to":"x","message":"1"}`)
+	call("2", "atm_send", `{"agent_id":"codex:ab12","to":"x","message":"2"}`)
+	call("3", "atm_broadcast", `{"identity":"ann","message":"3"}`)
+	call("4", "atm_send", `{"identity":"ann","to":"x","message":"4"}`)
+	call("5", "atm_pending_count", `{"identity":"ann"}`)
+	next("ann atm_pending_count ")
+	if rec := r.next(); string(rawField(rec, "id")) != "5" {
+		t.Fatalf("%s", rec)
+	}
+	close(slow)
+	next("ANN atm_send 1")
+	call("6", "atm_send", `{"identity":"bob","to":"x","message":"6"}`)
+	next("bob atm_send 6")
+	if rec := r.next(); string(rawField(rec, "id")) != "6" {
+		t.Fatalf("%s", rec)
+	}
+	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	if string(resultOf(t, r.ask("ping", "{}"))) != "{}" {
+		t.Error("no pong")
+	}
+	end <- struct{}{}
+	if rec := r.next(); string(rawField(rec, "id")) != "1" {
+		t.Fatalf("%s", rec)
+	}
+	if e := <-refused; !strings.Contains(e.Message, "nothing was done") {
+		t.Errorf("%+v", e)
+	}
+	next("ann atm_broadcast 3")
+	if rec := r.next(); string(rawField(rec, "id")) != "3" {
+		t.Fatalf("%s", rec)
+	}
+	next("ann atm_send 4")
+	end <- struct{}{}
+	if rec := r.next(); string(rawField(rec, "id")) != "4" {
+		t.Fatalf("%s", rec)
 	}
 }
 

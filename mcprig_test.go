@@ -58,7 +58,7 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 		cancel:   func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
 		sessions: func(int) []sessionView { return nil },
 		status:   func() statusView { return statusView{Team: "default"} },
-		close: func(ref, identity string, done func(closeResult, *rpcError)) {
+		close: func(ref, identity, _ string, done func(closeResult, *rpcError)) {
 			go done(closeResult{AgentID: ref, Identity: identity, Status: "closed"}, nil)
 		},
 		decide: func(ask, by string, d decision, answers map[string][]string) bool {

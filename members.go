@@ -1,6 +1,7 @@
 package main
 
-// Members in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to a session.
+// members.go owns who is in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to
+// a session.
 // Sessions call it when they join, leave and are asked whether their inbox is theirs; the start of an instance calls
 // sweep. Ours is an entry that carries our mark; one that `atm add-member` prepared for a Codex agent is adopted
 // and never removed; any other is somebody else's.
@@ -134,6 +135,20 @@ func (t *teamFile) mayRead(name, agentID string, holder leaseHolder) error {
 			if err := t.ours(m, agentID, holder); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// stranger is why the inbox of that name is no Codex agent's: a *memberTaken, or that the members can't be read.
+func (t *teamFile) stranger(name string) error {
+	all, err := t.list()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if strings.EqualFold(m.name, name) && !m.isCodex() {
+			return &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
 		}
 	}
 	return nil

@@ -1,5 +1,8 @@
 package main
 
+// members_linux_test.go holds members to several processes that change config.json at
+// once, as Claude Code and atm do, and to a directory that isn't ours to write.
+
 import (
 	"bytes"
 	"context"
@@ -9,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +86,7 @@ func (w *rosterWriter) asClaude(round int) (bool, error) {
 		if !errors.Is(err, os.ErrExist) {
 			return false, err
 		}
-		<-time.After(time.Duration(ms) * time.Millisecond)
+		<-time.After(time.Duration(ms) * time.Millisecond) // its pace
 	}
 	return false, nil
 }
@@ -114,7 +116,7 @@ func (w *rosterWriter) asATM(round int) (bool, error) {
 		if !errors.Is(err, errLocked) {
 			return false, err
 		}
-		<-time.After(time.Duration(ms) * time.Millisecond)
+		<-time.After(time.Duration(ms) * time.Millisecond) // its pace
 	}
 	return false, nil
 }
@@ -225,19 +227,9 @@ func TestTeamBesideOtherWriters(t *testing.T) {
 // A directory that we may not write to is told with what to do.
 func TestJoinInAReadOnlyDirectory(t *testing.T) {
 	c := newCrew(t, claudeTeam)
-	for dir := c.dir; dir != os.TempDir() && len(dir) > 4; dir = filepath.Dir(dir) {
-		wantNil(t, os.Chmod(dir, 0o755))
-	}
 	wantNil(t, os.Chmod(c.dir, 0o555))
-	defer os.Chmod(c.dir, 0o755)
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if os.Getuid() == 0 {
-		// root may write anywhere; this thread's file accesses are nobody's from here on.
-		if _, err := unix.SetfsuidRetUid(65534); err != nil {
-			t.Skip(err)
-		}
-		defer unix.SetfsuidRetUid(0)
-	}
+	t.Cleanup(func() { os.Chmod(c.dir, 0o755) })
+	back := asNobody(t, c.dir)
 	for _, locked := range []bool{false, true} {
 		_, err := c.join(c.agent)
 		if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "make "+c.dir+" writable for this user") {
@@ -247,11 +239,9 @@ func TestJoinInAReadOnlyDirectory(t *testing.T) {
 			t.Errorf("members %s", c.names())
 		}
 		if !locked && os.Getuid() == 0 {
-			_, err := unix.SetfsuidRetUid(0)
-			wantNil(t, err)
+			back()
 			touchFile(t, filepath.Join(c.dir, "config.lock")) // 0644 of another user: can be locked, but not the rest
-			_, err = unix.SetfsuidRetUid(65534)
-			wantNil(t, err)
+			asNobody(t, c.dir)
 		}
 	}
 }

@@ -1,5 +1,9 @@
 package main
 
+// members_test.go holds joining and leaving to whose entry is whose: ours, one
+// prepared for us, another's, a dead process's; and to a team that is damaged or
+// gone. A crew is a team with leases that the test decides on.
+
 import (
 	"context"
 	"encoding/json"

@@ -19,6 +19,8 @@ const (
 	codeInternal       = -32603
 	codeNoCapability   = -32021 // MCP 2026-07-28: the client lacks what the request needs
 	codeBadVersion     = -32022 // MCP 2026-07-28: unsupported protocol version
+	codeAuthRequired   = -32000 // ACP: Codex is not logged in
+	codeCancelled      = -32800 // ACP, as in LSP: the client cancelled the request
 
 	codeIdentityConflict = -32001
 	codeSessionNotFound  = -32002

@@ -44,7 +44,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) {
 
 // place does what prepare promises. On an error the place holds nothing.
 func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals}
+	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals, servers: req.servers, client: req.client != nil}
 	fail := func(err *rpcError) *opening {
 		p.release()
 		p.err = err
@@ -95,6 +95,9 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 // shape puts what a call asks for into a session's record.
 func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError) {
 	mergeOptions(&rec.Settings, req.options)
+	if req.client != nil {
+		rec.ClientSession, rec.Roots = req.client.session, req.client.roots
+	}
 	if req.role != "" {
 		rec.Role = req.role
 	} else if rec.Role == "" {
@@ -345,7 +348,7 @@ func (o *opener) makeRoom() *rpcError {
 			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", n, o.h.cfg.maxConcurrentThreads))
 		}
 		done := make(chan struct{})
-		if oldest.end(endPark, func(closeResult, *rpcError) { close(done) }) {
+		if oldest.end(endPark, "", func(closeResult, *rpcError) { close(done) }) {
 			<-done
 		}
 	}
@@ -367,23 +370,33 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	defer cancel()
 	user, cerr := p.be.catalog(ctx, "config", p.rec.CWD)
 	if cerr != nil {
-		user = nil
-		o.h.log.Warn("the user's Codex configuration could not be read", "err", cerr)
+		user = p.user
+		o.h.log.Warn("the user's Codex configuration could not be read", "known", user != nil, "err", cerr)
 	}
+	p.user = user
 	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
-	pol, err := resolvePolicy(policyInput{
+	in := policyInput{
 		Options: opts, Role: asRole, Model: o.h.cfg.model, Effort: o.h.cfg.effort,
 		Sandbox: o.h.cfg.sandbox, Approval: o.h.cfg.approvalPolicy, MaxSandbox: o.h.cfg.maxSandbox, ReadOnly: o.h.cfg.readonly,
-		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: o.h.cfg.home, RepoRoot: deref(facts.Repo.Root)})
+		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: o.h.cfg.home, RepoRoot: deref(facts.Repo.Root), Roots: p.rec.Roots, Chosen: p.client}
+	pol, err := resolvePolicy(in)
 	if err != nil {
 		return err
 	}
-	p.policy = pol
-	p.notes = append(p.notes, pol.Notes...)
+	p.policy, p.base, p.ceiling = pol, pol.Settings, policyCeiling(in).word
+	if opts.Sandbox != "" || opts.Approval != "" {
+		in.Options.Sandbox, in.Options.Approval = "", ""
+		plain, err := resolvePolicy(in)
+		if err != nil {
+			return err
+		}
+		p.base = plain.Settings
+	}
 	config, err := o.equip(p, asRole, user)
 	if err != nil {
 		return err
 	}
+	p.notes = append(p.notes, p.policy.Notes...)
 	dev, err := o.instructions(p, opts, asRole, facts)
 	if err != nil {
 		return err
@@ -396,7 +409,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 		p.spec.Tools = o.h.agentSpecs
 	}
 	p.told = facts
-	if p.revived && !p.adopted {
+	if p.revived && !p.adopted && p.rec.Turns > 0 {
 		p.told = contextFacts{}
 		_ = json.Unmarshal(p.rec.Context, &p.told) // unreadable: the agent is told everything anew
 	}
@@ -406,25 +419,27 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 // equip decides how the session's thread has its tools, and returns the
 // configuration that it is opened with.
 func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (json.RawMessage, *rpcError) {
-	if o.h.agentTool == nil {
-		return p.policy.Config, nil
+	config, err := o.withServers(p)
+	if err != nil || o.h.agentTool == nil {
+		return config, err
 	}
 	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "", p.rec.Tools, o.h.cfg.subagents || asRole.subagents)
 	if p.rec.Tools != toolsServer {
-		return p.policy.Config, nil
+		return config, nil
 	}
 	user, _ := readUserConfig(userConfig) // unreadable: nothing to keep clear of
-	config, err := withToolServer(p.policy.Config, user, o.h.toolServer.of(o.h.cfg.team, p.rec.Identity, p.rec.AgentID))
-	if err != nil {
-		return nil, proxyError(codeInvalidSession, err.Error())
+	both, merr := withToolServer(config, user, o.h.toolServer.of(o.h.cfg.team, p.rec.Identity, p.rec.AgentID))
+	if merr != nil {
+		return nil, proxyError(codeInvalidSession, merr.Error())
 	}
-	return config, nil
+	return both, nil
 }
 
 // instructions are the developer instructions of a thread's first turn.
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
-		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.h.agentTool != nil, MailShared: p.rec.Tools == toolsServer}
+		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.h.agentTool != nil, MailShared: p.rec.Tools == toolsServer,
+		MailOffered: p.client && o.h.cfg.acpMail == "prompt"}
 	if p.approvals != "" && p.policy.Settings.Approval != "never" {
 		in.Approvals = p.approvals
 	}
@@ -493,7 +508,7 @@ func mergeOptions(r *recordSettings, o sessionOptions) {
 	for _, f := range []struct {
 		into *string
 		from string
-	}{{&r.Model, o.Model}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox}, {&r.BaseInstructions, o.BaseInstructions},
+	}{{&r.Model, o.Model}, {&r.Effort, o.Effort}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox}, {&r.BaseInstructions, o.BaseInstructions},
 		{&r.DeveloperInstructions, o.DeveloperInstructions}, {&r.CompactPrompt, o.CompactPrompt}, {&r.Profile, o.Profile}} {
 		if f.from != "" {
 			*f.into = f.from
@@ -506,6 +521,6 @@ func mergeOptions(r *recordSettings, o sessionOptions) {
 
 // optionsOf is the way back: what was asked for, to be decided anew.
 func optionsOf(r *recordSettings) sessionOptions {
-	return sessionOptions{Model: r.Model, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox, Config: r.Config,
+	return sessionOptions{Model: r.Model, Effort: r.Effort, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox, Config: r.Config,
 		BaseInstructions: r.BaseInstructions, DeveloperInstructions: r.DeveloperInstructions, CompactPrompt: r.CompactPrompt, Profile: r.Profile}
 }

@@ -4,7 +4,11 @@ package main
 // the record that is kept in step with its turns. opener.go makes it; the
 // session's own goroutine changes it and gives it back.
 
-import "time"
+import (
+	"cmp"
+	"encoding/json"
+	"time"
+)
 
 // opening is the place of one session: what it holds while it is open.
 type opening struct {
@@ -26,6 +30,40 @@ type opening struct {
 	before  string   // the record's status until then
 
 	approvals string // who can be asked, as its request says
+
+	client  bool            // its client has a name of its own for it
+	born    bool            // and its record is on disk
+	servers json.RawMessage // the client's MCP servers, as Codex's mcp_servers
+	user    json.RawMessage // the user's Codex configuration, as last read
+	base    turnSettings    // as policy's, if nobody had chosen for this session
+	ceiling string          // max_sandbox's word
+	model   string          // as Codex opened the thread with
+	effort  string
+	was     turnSettings // before a choice was decided anew
+}
+
+// settings is what the next turn runs with, for who lets a person choose.
+func (p *opening) settings() sessionSettings {
+	t := &p.policy.Settings
+	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox, Approval: t.Approval,
+		BaseSandbox: p.base.Sandbox, BaseApproval: p.base.Approval, MaxSandbox: p.ceiling, Notes: p.policy.Notes}
+}
+
+// retuned is a copy that the settings can be decided anew with, off the
+// session's goroutine: of what that needs nothing is changed in place.
+func (p *opening) retuned(c settingsChange) *opening {
+	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals, client: p.client,
+		servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
+	c.into(&next.rec.Settings)
+	return next
+}
+
+// retune takes over what such a copy came to.
+func (p *opening) retune(next *opening) {
+	p.rec.Settings, p.policy, p.user, p.base = next.rec.Settings, next.policy, next.user, next.base
+	thread, tools := p.spec.Thread, p.spec.Tools
+	p.spec, p.fresh = next.spec, next.fresh
+	p.spec.Thread, p.spec.Tools, p.spec.Recover = thread, tools, false
 }
 
 // sandbox and approval are the policy's words, "" before there is a place.
@@ -94,15 +132,18 @@ func deref(s *string) string {
 }
 
 // noteStart, noteEnd and noteOver keep the record in step with the turns.
-func (p *opening) noteStart(t *turn, facts contextFacts, now time.Time) {
+// told is what the agent knows of facts by then.
+func (p *opening) noteStart(t *turn, facts, told contextFacts, now time.Time) {
 	r := &p.rec
 	r.Status, r.Interrupted, r.LastActive = statusBusy, false, now.UTC()
-	r.Turns++
+	if t.req.action != actCompact { // which leaves nothing in a thread that had nothing
+		r.Turns++
+	}
 	r.LastTurnID, r.LastTurnStatus = "", "running"
 	r.CWD = p.policy.Settings.Cwd
 	r.RepoRoot, r.RepoName, r.Branch = facts.Repo.Root, facts.Repo.Name, facts.Repo.Branch
-	r.Context = toJSON(facts)
-	if t.req.source == sourceClient {
+	r.Context = toJSON(told)
+	if t.req.source == sourceClient && t.req.action == actPrompt {
 		r.Digest.LastPrompt = clipUTF8(t.req.prompt, maxDigestPrompt)
 	}
 }

@@ -26,6 +26,7 @@ type outbox struct {
 	ready   bool     // what waits is to be written now
 	pausing bool     // pause runs
 	pause   *time.Timer
+	soon    time.Time // when the last keepSoon went out at once
 	closed  bool
 	dead    bool            // a write failed: everything is dropped from now on
 	empties []chan struct{} // closed when nothing waits
@@ -38,6 +39,7 @@ const (
 	keepAlways worth = iota // responses, requests: somebody waits for them
 	dropLast                // what ended and began: dropped past the budget
 	dropFirst               // deltas: dropped past three quarters of it, so that there is room for the former
+	keepSoon                // like keepAlways, but nobody waits: in a run of them each may wait a moment for the next
 )
 
 // chunkSize is what one write takes: a pipe holds no more, and memory grows
@@ -87,8 +89,17 @@ func (o *outbox) put(rec []byte, mode framing, w worth) bool {
 	before := len(o.chunks[last])
 	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
 	o.waiting += len(o.chunks[last]) - before
+	lazy := w == dropFirst
+	if w == keepSoon && !o.pausing { // alone it goes at once: what is added to it may be seen
+		now := time.Now()
+		if lazy = now.Sub(o.soon) < lazyPause; !lazy {
+			o.soon = now
+		}
+	} else if w == keepSoon {
+		lazy = true
+	}
 	switch {
-	case w != dropFirst || last > 0 || len(o.chunks[0]) >= lazySize:
+	case !lazy || last > 0 || len(o.chunks[0]) >= lazySize:
 		o.ready = true
 		o.wake.Signal()
 	case !o.pausing:

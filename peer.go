@@ -39,6 +39,7 @@ type peerOptions struct {
 	mode        framing                      // framingUnknown: detect and answer in kind
 	noVersion   bool                         // leave "jsonrpc" out (towards app-server)
 	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
+	nullID      bool                         // such an error has "id":null, as in JSON-RPC 2.0; else none, as in MCP
 	maxInFlight int                          // calls open at once, 0 = no limit
 	budget      int                          // bytes that may wait for the writer before records are dropped that may be
 	handle      func(*message)               // a notification's message is valid during the call only
@@ -92,10 +93,11 @@ func (p *peer) run() error {
 			if errors.As(err, &long) || err == errBadHeader {
 				if p.strict {
 					code := codeParse
+					var id json.RawMessage
 					if long != nil {
-						code = codeInvalidRequest
+						code, id = codeInvalidRequest, headID(long.head)
 					}
-					p.replyError(nil, &rpcError{Code: code, Message: err.Error()})
+					p.replyError(id, &rpcError{Code: code, Message: err.Error()})
 				}
 				continue
 			}
@@ -107,6 +109,26 @@ func (p *peer) run() error {
 		}
 		p.take(rec)
 	}
+}
+
+// headID is the id of a request whose beginning is all there is, nil where it
+// can't be told from that: an answer's id is none of theirs.
+func headID(head []byte) (id json.RawMessage) {
+	request := false
+	for f := fieldsOf(head); f.next() && !f.bad; {
+		switch k := rawKind(f.val); string(f.key) {
+		case "id":
+			if k == '"' || k == '0' {
+				id = f.val
+			}
+		case "method":
+			request = true
+		}
+	}
+	if !request {
+		return nil
+	}
+	return id
 }
 
 func (p *peer) take(rec []byte) {
@@ -294,8 +316,12 @@ func (p *peer) reply(id json.RawMessage, result any) {
 }
 
 // replyError answers a request with an error; a nil id leaves the id out, as
-// the 2026 schema wants where the request's can't be known.
+// MCP's 2026 schema wants where the request's can't be known, or with nullID
+// makes it null.
 func (p *peer) replyError(id json.RawMessage, e *rpcError) {
+	if id == nil && p.nullID {
+		id = json.RawMessage("null")
+	}
 	p.write(p.response(id, nil, e), false)
 }
 

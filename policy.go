@@ -10,6 +10,7 @@ package main
 // touches the disk.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,9 @@ type policyInput struct {
 	Profile    map[string]any  // $CODEX_HOME/<p>.config.toml, nil when none
 
 	Cwd, Home string
-	RepoRoot  string // "" outside a repository
+	RepoRoot  string   // "" outside a repository
+	Roots     []string // what the client works in beside Cwd, absolute
+	Chosen    bool     // a person chooses by the client's modes, not by arguments
 }
 
 // policy is what came of it.
@@ -102,8 +105,8 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 		pinned = in.FastModel // FR-12.5: pins of a call or a role stay
 	}
 	// FR-12.4: what only the user's Codex configuration says of model and effort is Codex's to apply.
-	out.Settings.Model = firstWord(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
-	out.Settings.Effort = firstWord(fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
+	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
+	out.Settings.Effort = cmp.Or(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
 
 	var chosen statedPolicy // of sandbox and approval
 	for _, w := range []statedPolicy{
@@ -239,6 +242,9 @@ func defaultSandbox(in policyInput, user map[string]any, known bool) (word, note
 	default:
 		return sandboxWrite, ""
 	}
+	if in.Chosen {
+		return sandboxRead, fmt.Sprintf("sandbox is read-only because %s; choose another mode to let the agent edit", why)
+	}
 	return sandboxRead, fmt.Sprintf("sandbox is read-only because %s; pass sandbox: %q to let the agent edit", why, sandboxWrite)
 }
 
@@ -315,11 +321,32 @@ func widenSettings(out *policy, in policyInput, top ceiling, arg, prof, user map
 			s.ExcludeTmpdir = s.ExcludeTmpdir || isTrue(user["exclude_tmpdir_env_var"])
 			s.ExcludeSlashTmp = s.ExcludeSlashTmp || isTrue(user["exclude_slash_tmp"])
 		}
-		s.WritableRoots = roots
+		s.WritableRoots = clientRoots(out, in, top, roots)
 		if len(relative) > 0 {
 			out.Notes = append(out.Notes, "left out of writable_roots, since they are not absolute: "+strings.Join(relative, ", "))
 		}
 	}
+}
+
+// clientRoots adds the directories that the client works in. Under a ceiling
+// they are as good as an argument: what isn't the workspace or the user's own
+// root stays out.
+func clientRoots(out *policy, in policyInput, top ceiling, roots []string) []string {
+	var left []string
+	for _, root := range in.Roots {
+		switch root = filepath.Clean(root); {
+		case slices.Contains(roots, root), root == filepath.Clean(in.Cwd):
+		case top.binds() && root != in.RepoRoot:
+			left = append(left, root)
+		default:
+			roots = append(slices.Clip(roots), root)
+		}
+	}
+	if len(left) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("the client's directories %s stay read-only (%s allows the workspace and the user's own roots)",
+			strings.Join(left, ", "), top.name))
+	}
+	return roots
 }
 
 // rootList reads writable_roots into absolute paths. Relative ones of an
@@ -381,13 +408,4 @@ func expandHome(path, home string) string {
 		return path
 	}
 	return filepath.Join(home, path[1:])
-}
-
-func firstWord(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
 }

@@ -565,3 +565,42 @@ func FuzzResolvePolicy(f *testing.F) {
 		}
 	})
 }
+
+// What the client works in beside cwd is writable with the user's own roots, and
+// under a ceiling no wider than the workspace and those.
+func TestPolicyClientRoots(t *testing.T) {
+	unixPaths(t)
+	for _, c := range []struct {
+		rule string
+		set  func(*policyInput)
+		want []string
+		note string
+	}{
+		{"added to the user's own", func(*policyInput) {}, []string{"/own", "/client", "/home/u/repo"}, ""},
+		{"none of them once more", func(in *policyInput) { in.Roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
+		{"not under a ceiling", func(in *policyInput) { in.MaxSandbox = sandboxWrite }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
+		{"read-only writes nowhere", func(in *policyInput) { in.Options.Sandbox = sandboxRead }, nil, ""},
+		{"--readonly", func(in *policyInput) { in.ReadOnly = true }, nil, ""},
+	} {
+		in := repoInput()
+		in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
+		in.Roots = []string{"/client", "/home/u/repo"}
+		c.set(&in)
+		p := resolved(t, in)
+		if !slices.Equal(p.Settings.WritableRoots, c.want) {
+			t.Errorf("%s: %q, want %q", c.rule, p.Settings.WritableRoots, c.want)
+		}
+		if c.note == "" && len(p.Notes) > 0 && !in.ReadOnly || c.note != "" && !hasNote(p, c.note) {
+			t.Errorf("%s: notes %q", c.rule, p.Notes)
+		}
+	}
+}
+
+// A person's choice of an effort goes before everything else that names one.
+func TestPolicyChosenEffort(t *testing.T) {
+	in := repoInput()
+	in.Options = sessionOptions{Effort: "low", Config: json.RawMessage(`{"model_reasoning_effort":"high"}`)}
+	if p := resolved(t, in); p.Settings.Effort != "low" || p.Config != nil {
+		t.Errorf("effort %q, config %s", p.Settings.Effort, p.Config)
+	}
+}

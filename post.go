@@ -32,17 +32,19 @@ type post struct {
 	book  addressBook
 	tools *atmTools
 
-	mu      sync.Mutex // guards the fields below
-	jobs    []func()
-	running bool
-	joined  map[string]membership // by agent_id
-	refused map[string]string     // agent_ids that could not join, and why
+	mu        sync.Mutex // guards the fields below
+	jobs      []func()
+	running   bool
+	wanted    map[string]newMember  // by agent_id: who is a member, or would be
+	enrolling map[string]bool       // agent_ids that are about to join
+	joined    map[string]membership // by agent_id
+	refused   map[string]error      // agent_ids that could not join, and why
 }
 
 func newPost(h *hub) *post {
 	cfg := h.cfg
 	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
-		joined: map[string]membership{}, refused: map[string]string{}}
+		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
 	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
@@ -126,24 +128,57 @@ func (p *post) usesMail(agentID string) {
 }
 
 func (p *post) join(m newMember) {
+	p.mu.Lock()
+	p.wanted[m.agentID] = m
+	p.mu.Unlock()
+	p.enrol(m.agentID, false)
+}
+
+// teamSeen makes a session a member that should be one and isn't: there was no
+// team, or its files could not be had. anew: the team had vanished, and whoever
+// made it again knows nothing of us.
+func (p *post) teamSeen(agentID string, anew bool) {
+	p.mu.Lock()
+	_, wanted := p.wanted[agentID]
+	_, known := p.joined[agentID]
+	// Whose name is another's joins with its next mail: until then nobody's lock
+	// is taken at every poll.
+	wanted = wanted && (anew || !known) && !p.enrolling[agentID] && !errors.As(p.refused[agentID], new(*memberTaken))
+	p.mu.Unlock()
+	if wanted {
+		p.enrol(agentID, anew)
+	}
+}
+
+func (p *post) enrol(agentID string, anew bool) {
+	p.mu.Lock()
+	p.enrolling[agentID] = true
+	p.mu.Unlock()
 	p.later(func() {
 		p.mu.Lock()
-		_, known := p.joined[m.agentID]
+		m, wanted := p.wanted[agentID]
+		_, known := p.joined[agentID]
+		delete(p.enrolling, agentID)
 		p.mu.Unlock()
-		if known {
+		if !wanted || known && !anew {
 			return
 		}
 		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
 		p.mu.Lock()
-		defer p.mu.Unlock()
+		was := p.refused[m.agentID]
 		delete(p.refused, m.agentID)
+		failed := err != nil && !errors.Is(err, errNoTeam) && p.h.life.Err() == nil // without a team it works without mail
 		switch {
 		case err == nil:
 			p.joined[m.agentID] = got
+		case failed:
+			p.refused[m.agentID] = err
+		}
+		p.mu.Unlock()
+		switch {
+		case err == nil:
 			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.h.cfg.team, "adopted", !got.added)
-		case errors.Is(err, errNoTeam): // works without mail
-		default:
-			p.refused[m.agentID] = err.Error()
+		case failed && (was == nil || err.Error() != was.Error()):
 			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
 		}
 	})
@@ -154,6 +189,7 @@ func (p *post) ended(agentID string) {
 	p.later(func() {
 		p.mu.Lock()
 		was, ok := p.joined[agentID]
+		delete(p.wanted, agentID)
 		delete(p.joined, agentID)
 		delete(p.refused, agentID)
 		p.mu.Unlock()
@@ -194,6 +230,22 @@ func (p *post) inbox(agentID, identity string) string {
 		return m.name
 	}
 	return identity
+}
+
+// inboxOf is the name under which anybody's inbox is found: an identity's that
+// is ours, or a member's. It reads the disk.
+func (p *post) inboxOf(identity string) (string, error) {
+	p.h.mu.Lock()
+	s := p.h.names[strings.ToLower(identity)]
+	p.h.mu.Unlock()
+	if s != nil {
+		return p.inbox(s.agentID, s.shown.Load().Identity), nil
+	}
+	if p.owns(identity) {
+		return identity, nil
+	}
+	to, err := p.book.recipient(identity, "", p.lives)
+	return to.name, err
 }
 
 // mayDeliver reports why the inbox of a session's identity isn't its own, nil
@@ -298,6 +350,7 @@ func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
 	if s != nil {
 		v := s.shown.Load()
 		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
+		who.Strange = func() error { return h.post.mayDeliver(s.agentID, v.Identity) }
 		h.post.usesMail(s.agentID)
 	}
 	return who, nil
@@ -313,7 +366,7 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
 	h.post.usesMail(agentID)
 	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
-		Correlation: correlation, Auto: auto}
+		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayDeliver(agentID, identity) }}
 	_, text, err := h.post.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false

@@ -150,6 +150,7 @@ func TestDeveloperInstructions(t *testing.T) {
 		{"a blank file switches it off", devInput{Subagents: true, Extra: "\n", BasePrompt: "\n"}, "<approvals>", "<multi-agent>"},
 		{"mail without subagents", devInput{Mail: true}, "<team-mail>", "subagents"},
 		{"how mail reaches the agent", devInput{Mail: true}, "an <atm-mail> block", "MCP server"},
+		{"mail that goes with prompts", devInput{Mail: true, MailOffered: true}, "comes with your user's next prompt", "begins a turn"},
 		{"subagents without the tools", devInput{Mail: true, Subagents: true}, "<multi-agent>", "same tools"},
 		{"tools of a server may have to be searched for", devInput{Mail: true, MailShared: true}, "MCP server", "same tools"},
 		{"the bundled team prompt speaks of no mail", devInput{BasePrompt: bundledTeamPrompt}, "<team-guidance>", "atm_"},

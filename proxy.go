@@ -1,19 +1,20 @@
 package main
 
-// proxy.go owns the composition root of serve: it makes the hub and the front,
-// wires them to each other and to the child's start, and owns the order of
-// shutdown. main.go calls it. It holds no state of its own and decides
-// nothing about sessions.
+// proxy.go owns the composition root of serve and acp: it makes the hub and the
+// front, wires them to each other and to the child's start, and owns the order of
+// shutdown. main.go and acpcmd.go call it. It holds no state of its own and
+// decides nothing about sessions.
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -22,6 +23,10 @@ const (
 	// answersFlush is how long answers that are ready may take to reach a
 	// client at the end.
 	answersFlush = time.Second
+	// acpFlush and acpLadder are the same for an editor: with the child's ladder,
+	// two steps of acpLadder, all of it stays within a second.
+	acpFlush  = 100 * time.Millisecond
+	acpLadder = 300 * time.Millisecond
 	// logBudget bytes of log lines may wait for a reader of stderr, and
 	// logFlush is how long the last ones may take.
 	logBudget = 1 << 20
@@ -44,33 +49,52 @@ type proxyIO struct {
 	version string
 }
 
-// serve runs the MCP proxy until the client's stream ends or a signal comes,
-// and returns the exit code. A second signal ends it at once; the child then
-// ends by the end of its stdin.
-func serve(ctx context.Context, cfg *config, io proxyIO) int {
+// proxyRun is what serve and serveACP have in common: the log, the hub, and the
+// way to the end.
+type proxyRun struct {
+	cfg   *config
+	log   *slog.Logger
+	lines *outbox
+	h     *hub
+	audit *auditLog
+	deaf  chan struct{} // closed when nobody will hear an answer any more
+	told  sync.Once
+
+	flush, grace time.Duration // what answers may take at the end, and all else
+}
+
+// startProxy opens the log and makes the hub; the caller gives it a front and
+// calls until.
+func startProxy(cfg *config, io proxyIO, onAccount func(method string, params json.RawMessage)) (*proxyRun, error) {
 	logTo, err := openLog(cfg, io.stderr)
 	if err != nil {
-		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
-		return 1
+		return nil, err
 	}
-	lines := newOutbox(logTo, logBudget, nil)
-	defer lines.close(logFlush)
-	log := newLogger(lineWriter{lines}, cfg.logLevel)
+	p := &proxyRun{cfg: cfg, lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush, grace: cfg.shutdownGrace}
+	p.log = newLogger(lineWriter{p.lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
-		log.Warn(w)
+		p.log.Warn(w)
 	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
 	surviveSIGPIPE()
+	p.h, p.audit = newProxyHub(cfg, p.log, traceOf(p.log, "codex"))
+	if onAccount != nil {
+		p.h.child.spawn = codexSpawner(cfg, p.log, traceOf(p.log, "codex"), onAccount)
+	}
+	return p, nil
+}
 
-	h, audit := newProxyHub(cfg, log, traceOf(log, "codex"))
-	deaf := make(chan struct{}) // nobody will hear an answer any more
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: log, Deaf: func() { close(deaf) }, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(log, "client"),
-		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
-		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
-	h.front, h.child.foreign = front, front.childTools
-	h.start()
+// isDeaf is told by the front that the client reads no more.
+func (p *proxyRun) isDeaf() { p.told.Do(func() { close(p.deaf) }) }
+
+// until runs the front until the client's stream ends or a signal comes, ends
+// everything, and returns the exit code. A second signal ends it at once; the
+// child then ends by the end of its stdin.
+func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(time.Duration), flush func(time.Duration)) int {
+	defer p.lines.close(logFlush)
+	log := p.log
+	p.h.start()
 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -79,31 +103,35 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	ended := make(chan struct{}) // the client's stream is over
 	go func() {
 		defer close(ended)
-		if err := front.run(); err != nil {
+		if err := run(); err != nil {
 			log.Debug("client stream ended", "err", err)
 		}
 	}()
-	code := 0
+	code, why := 0, "asked to stop"
 	select {
 	case <-ended:
+		why = "client gone"
 		log.Info("client gone, shutting down")
-	case <-deaf: // its turns would run on with nobody to answer, or to approve anything
+	case <-p.deaf: // its turns would run on with nobody to answer, or to approve anything
+		why = "client reads no more"
 		log.Info("client reads no more, shutting down")
 	case sig := <-signals:
+		why = "signal: " + sig.String()
 		log.Info("signal, shutting down", "signal", sig.String())
 		code = 128 + int(signalNumber(sig))
 	case <-ctx.Done():
 	}
+	p.h.book.auditShutdown(why)
 	down := make(chan struct{})    // everything is written and reaped
 	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
 	go func() {
 		defer close(down)
-		h.settle(cfg.shutdownGrace)
-		front.flush(answersFlush)
+		p.h.settle(p.grace)
+		flush(p.flush)
 		close(settled)
-		h.stop(cfg.shutdownGrace)
-		front.shutdown(answersFlush)
-		audit.close()
+		p.h.stop(p.grace)
+		shutdown(p.flush)
+		p.audit.close()
 	}()
 	select {
 	case <-down:
@@ -118,6 +146,42 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	return code
 }
 
+// serve runs the MCP proxy until its client is gone, and returns the exit code.
+func serve(ctx context.Context, cfg *config, io proxyIO) int {
+	p, err := startProxy(cfg, io, nil)
+	if err != nil {
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
+		return 1
+	}
+	h := p.h
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
+		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
+		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
+		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
+	h.front, h.child.foreign = front, front.childTools
+	return p.until(ctx, front.run, front.shutdown, front.flush)
+}
+
+// serveACP runs the ACP agent. An editor that goes has its sessions on disk and
+// waits for nothing: none is asked for a summary, and all is over within a second.
+func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
+	cfg.restartChild, cfg.noSummaries = true, true
+	var front *acpFront
+	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.onAccount(method, params) })
+	if err != nil {
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
+		return 1
+	}
+	p.flush, p.grace = acpFlush, acpLadder
+	h := p.h
+	front = newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
+		Env: os.Getenv, Kept: cfg.persistThreads, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
+		newAgentID: h.newAgentID, clientSessions: h.clientSessions, clientSession: h.clientSession, settings: h.settings, retune: h.retune,
+		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.catalog, account: h.account})
+	h.front = front
+	return p.until(ctx, front.run, front.shutdown, front.flush)
+}
+
 func signalNumber(s os.Signal) syscall.Signal {
 	n, _ := s.(syscall.Signal)
 	return n
@@ -126,33 +190,34 @@ func signalNumber(s os.Signal) syscall.Signal {
 // newProxyHub makes a hub over the files and the codex of cfg, without a
 // front. The caller closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	path := cfg.auditFile()
 	if !cfg.persistThreads {
-		path = ""
+		path = "" // to the log
 	}
 	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
-	h.child.spawn = codexSpawner(cfg, log, trace)
+	h.child.spawn = codexSpawner(cfg, log, trace, nil)
 	h.agentTool, h.agentSpecs = h.runAgentTool, agentToolSpecs()
 	h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
 	return h, audit
 }
 
 // codexSpawner is how a child is started: the codex of cfg, by the backend of
-// cfg. doctor starts one the same way.
-func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) func(context.Context, func(*childDeath)) (backend, error) {
+// cfg. doctor starts one the same way. onAccount is told how logins end, nil for
+// nobody.
+func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte), onAccount func(method string, params json.RawMessage)) func(context.Context, func(*childDeath)) (backend, error) {
 	probe := &childProbe{}
 	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
+		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone}
 		switch {
 		case err != nil:
 			return nil, err
 		case codex.AppServer:
-			return startAppServer(ctx, appServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone})
+			return startAppServer(ctx, appServerOptions{linkOptions: link, OnAccount: onAccount})
 		case codex.MCPServer:
-			return startMCPServer(ctx, mcpServerOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Home: codexHomeDir(cfg.home),
-				Log: log, Trace: trace, OnGone: gone})
+			return startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
 		}
 		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
 	}

@@ -1,7 +1,7 @@
 package main
 
-// Whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as `atm` does, and only
-// members of a team that exists.
+// recipients.go owns whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as
+// `atm` does, and only members of a team that exists.
 // The mail tools call it for every address. A word that is refused is answered with the members and the nearest
 // name, since whoever addresses mail is a model and tries again.
 // Never sends, and never makes a path of a name it hasn't checked.
@@ -18,9 +18,13 @@ import (
 const maxNamesTold = 30
 
 // A badRecipient is an address that nobody can be reached by; its text is for the caller.
-type badRecipient struct{ text string }
+type badRecipient struct {
+	text string
+	err  error // what it says in better words, nil for none
+}
 
 func (e *badRecipient) Error() string { return e.text }
+func (e *badRecipient) Unwrap() error { return e.err }
 
 // An addressBook is what this instance knows of names.
 type addressBook struct {
@@ -66,9 +70,9 @@ func (b addressBook) recipient(to, sender string, live func(identity string) boo
 	case r.name == "":
 		return recipient{}, b.unknown(name, meaning, team, names)
 	case validIdentity(r.name) != nil:
-		return recipient{}, &badRecipient{fmt.Sprintf("member %q of team %q can't be written to: Claude Code and atm keep the inbox of such a name in different files", cutName(r.name), team)}
+		return recipient{}, &badRecipient{text: fmt.Sprintf("member %q of team %q can't be written to: Claude Code and atm keep the inbox of such a name in different files", cutName(r.name), team)}
 	case file == b.own && strings.EqualFold(r.name, sender):
-		return recipient{}, &badRecipient{fmt.Sprintf("recipient %q is the sender itself; %s", r.name, membersTold(namesBut(names, sender), team))}
+		return recipient{}, &badRecipient{text: fmt.Sprintf("recipient %q is the sender itself; %s", r.name, membersTold(namesBut(names, sender), team))}
 	}
 	return r, nil
 }
@@ -79,15 +83,15 @@ func (b addressBook) split(to string) (agent, team string, err error) {
 	agent, team = strings.TrimSpace(agent), strings.TrimSpace(team)
 	switch {
 	case agent == "" && !at:
-		return "", "", &badRecipient{`there is no recipient: "to" is a member's name, or name@team`}
+		return "", "", &badRecipient{text: `there is no recipient: "to" is a member's name, or name@team`}
 	case agent == "":
-		return "", "", &badRecipient{fmt.Sprintf("recipient %q has no name before the @", cutName(to))}
+		return "", "", &badRecipient{text: fmt.Sprintf("recipient %q has no name before the @", cutName(to))}
 	case agent == "*":
-		return "", "", &badRecipient{`recipient "*": atm_broadcast writes to all members`}
+		return "", "", &badRecipient{text: `recipient "*": atm_broadcast writes to all members`}
 	case !at:
 		return agent, b.own.team, nil
 	case team == "":
-		return "", "", &badRecipient{fmt.Sprintf("recipient %q has no team after the @", cutName(to))}
+		return "", "", &badRecipient{text: fmt.Sprintf("recipient %q has no team after the @", cutName(to))}
 	}
 	return agent, team, nil
 }
@@ -98,7 +102,7 @@ func (b addressBook) teamFile(team string) (*teamFile, error) {
 		return b.own, nil
 	}
 	if err := validTeam(team); err != nil {
-		return nil, &badRecipient{err.Error()}
+		return nil, &badRecipient{text: err.Error()}
 	}
 	return newTeamFile(b.root, team, b.own.leases), nil
 }
@@ -130,22 +134,19 @@ func memberNamed(name string, names []string) string {
 
 func (b addressBook) unknown(name, meaning, team string, names []string) error {
 	if meaning != "" {
-		return &badRecipient{fmt.Sprintf("%s %q, who is no member of team %q; %s", meaning, cutName(name), team, membersTold(names, team))}
+		return &badRecipient{text: fmt.Sprintf("%s %q, who is no member of team %q; %s", meaning, cutName(name), team, membersTold(names, team))}
 	}
 	words := slices.Concat(names, slices.Sorted(maps.Keys(b.roles)), slices.Sorted(maps.Keys(b.aliases)))
-	return &badRecipient{fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
+	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
 }
 
-// noTeam adds the nearest team's name.
+// noTeam adds the nearest team's name. That another team is missing says nothing of our own mail.
 func (b addressBook) noTeam(err error, team string) error {
 	if !errors.Is(err, errNoTeam) || team == b.own.team {
 		return err
 	}
-	names, err2 := teamQuery{root: b.root}.teamNames()
-	if hint := didYouMean(team, names); err2 == nil && hint != "" {
-		return fmt.Errorf("%w%s", err, hint)
-	}
-	return err
+	names, _ := teamQuery{root: b.root}.teamNames()
+	return &badRecipient{text: err.Error() + didYouMean(team, names), err: err}
 }
 
 func membersTold(names []string, team string) string {

@@ -1,5 +1,8 @@
 package main
 
+// recipients_test.go holds addresses to whom they mean, and each that means nobody
+// to an error by which a model finds the right one.
+
 import (
 	"errors"
 	"fmt"

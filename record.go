@@ -26,6 +26,7 @@ const (
 	maxDigestAnswer   = 8 << 10
 	maxDigestFiles    = 200
 	maxRecordedErrors = 4 << 10
+	maxTitle          = 500
 )
 
 // The status words that agent_sessions shows.
@@ -67,10 +68,13 @@ type record struct {
 	LastTurnID     string          `json:"last_turn_id,omitempty"`
 	LastTurnStatus string          `json:"last_turn_status,omitempty"`
 	LastError      string          `json:"last_error,omitempty"`
-	SummaryDir     string          `json:"summary_dir,omitempty"` // fixed at birth, relative to agent-sessions
-	SummaryDue     bool            `json:"summary_due,omitempty"` // a turn completed since the last summary
-	AutoMail       *bool           `json:"auto_mail,omitempty"`   // agent_mail's word for this session
-	Context        json.RawMessage `json:"context,omitempty"`     // the repository facts the agent was last told
+	SummaryDir     string          `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
+	SummaryDue     bool            `json:"summary_due,omitempty"`    // a turn completed since the last summary
+	AutoMail       *bool           `json:"auto_mail,omitempty"`      // agent_mail's word for this session
+	ClientSession  string          `json:"client_session,omitempty"` // the client's own id for it (ACP); such a session is kept from its birth
+	Roots          []string        `json:"roots,omitempty"`          // directories beside cwd that the client works in
+	Title          string          `json:"title,omitempty"`
+	Context        json.RawMessage `json:"context,omitempty"` // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
 	PID            int             `json:"pid,omitempty"` // of the holder
 	Host           string          `json:"host,omitempty"`
@@ -122,6 +126,7 @@ func encodeRecord(r record) ([]byte, error) {
 // boundedRecord has no more of the last turn than a record may.
 func boundedRecord(r record) record {
 	r.LastError = clipUTF8(r.LastError, maxRecordedErrors)
+	r.Title = clipUTF8(r.Title, maxTitle)
 	r.Digest.LastPrompt = clipUTF8(r.Digest.LastPrompt, maxDigestPrompt)
 	r.Digest.LastAnswer = clipUTF8(r.Digest.LastAnswer, maxDigestAnswer)
 	if n := len(r.Digest.TouchedFiles); n > maxDigestFiles {

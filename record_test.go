@@ -26,6 +26,7 @@ func fullRecord(agentID, identity string) record {
 		Settings: recordSettings{Model: "m", Effort: "high", Sandbox: "read-only", ApprovalPolicy: "never", BaseInstructions: "b",
 			DeveloperInstructions: "d", CompactPrompt: "c", Profile: "p", Config: json.RawMessage(`{"a.b":1}`), Subagents: true},
 		Turns: 3, LastTurnID: "turn-3", LastTurnStatus: "completed", LastError: "none", SummaryDir: "red/codex/thread-1", AutoMail: new(bool), SummaryDue: true,
+		ClientSession: "sess_1", Roots: []string{"/other"}, Title: "a title",
 		Context: json.RawMessage(`{"branch":"main"}`), Digest: recordDigest{LastPrompt: "<p> & q", LastAnswer: "a", TouchedFiles: []string{"x", "y"}},
 		PID: 12, Host: "h",
 	}

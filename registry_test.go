@@ -571,3 +571,19 @@ func BenchmarkMarkStaleAndList(b *testing.B) {
 		}
 	})
 }
+
+// A team's directory that vanished with what was written into it is no danger to
+// any session, and no warning at every exit of Claude Code.
+func TestSyncOfWhatIsGone(t *testing.T) {
+	var out syncBuffer
+	disk := newSyncer(slog.New(slog.NewTextHandler(&out, nil)))
+	disk.add(filepath.Join(t.TempDir(), "gone", "inboxes", "ann.json"))
+	if err := disk.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(disk.stop)
+	<-disk.exited
+	if got := out.String(); got != "" {
+		t.Errorf("logged %s", got)
+	}
+}

@@ -57,7 +57,7 @@ func (h *hub) resumed(ref string) (*record, *rpcError) {
 // new session that asks for no other identity. false: the call goes its own way.
 func (h *hub) resumes(req turnRequest, w waiterID) bool {
 	r := &h.resume
-	if req.mode != modeNew || !r.open.Load() {
+	if req.mode != modeNew || req.client != nil || !r.open.Load() {
 		return false
 	}
 	named := req.identity

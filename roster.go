@@ -1,7 +1,7 @@
 package main
 
-// The text of config.json and the places of its members in it: entries are put in, cut out and marked as text, so
-// every byte of the rest stays: unknown fields, order, the spelling of numbers, the members of others.
+// roster.go owns the text of config.json and the places of its members in it: entries are put in, cut out and marked
+// as text, so every byte of the rest stays: unknown fields, order, the spelling of numbers, the members of others.
 // Pure; teamfile.go and members.go call it.
 // Never marshals what somebody else wrote.
 

@@ -26,6 +26,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(shoutServerVar) != "" {
+		os.Exit(shoutServer(os.Stdin, os.Stdout))
+	}
 	testscript.Main(m, map[string]func(){
 		"atm-agent-mcp": func() {
 			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -54,7 +57,7 @@ func TestScripts(t *testing.T) {
 //	mkgit dir branch             a directory that is a git repository on that branch
 //	exitcode N prog args…        exec, and it must end with this code
 func scriptParams(t *testing.T, dir string) testscript.Params {
-	limit := waitLimit(t)
+	limit, schema := waitLimit(t), acpSchema(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"waitfile": scriptWaitfile,
 		"jsonfile": scriptJSONFile,
@@ -69,7 +72,18 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		Cmds:                cmds,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Setup:               func(env *testscript.Env) error { return setupScript(env, limit) },
+		Setup: func(env *testscript.Env) error {
+			err := setupScript(env, limit)
+			st, _ := env.Values[scriptStateKey{}].(*scriptState)
+			env.Defer(func() { // before its peers are stopped
+				for _, p := range st.peers {
+					if len(p.args) > 0 && p.args[0] == "acp" {
+						p.reviewACP(t, schema)
+					}
+				}
+			})
+			return err
+		},
 	}
 }
 

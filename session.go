@@ -7,6 +7,7 @@ package main
 // the hub's goroutines and comes back as a letter.
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -81,10 +82,13 @@ type session struct {
 	free    bool     // they are
 	stopped bool     // a turn was cut short by the end
 
+	closedBy string // the correlation of agent_close
+
 	calls  agentCalls
 	acting actingTurn // the newest turn, for the tools the agent calls
 
-	mail mailPump
+	mail   mailPump
+	client clientPart
 
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
@@ -139,8 +143,9 @@ func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
 
 // end asks the session to end; done is called once it has. false: it had
 // ended before.
-func (s *session) end(why ending, done func(closeResult, *rpcError)) bool {
+func (s *session) end(why ending, correlation string, done func(closeResult, *rpcError)) bool {
 	return s.box.post(func() {
+		s.closedBy = cmp.Or(s.closedBy, correlation)
 		if done != nil {
 			s.closers = append(s.closers, done)
 		}
@@ -175,7 +180,7 @@ func (s *session) loop() {
 			}
 		}
 		s.yieldMail()
-		s.carry(s.m.advance())
+		s.advance()
 		s.fetchMail()
 		if s.m.phase == phaseOpening && !s.opening && len(s.m.queue) > 0 {
 			s.opening = true
@@ -251,6 +256,7 @@ func (s *session) prepared(p *opening) bool {
 			return
 		}
 		s.place = p
+		s.placed()
 		s.notes = append(s.notes, p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
@@ -349,18 +355,26 @@ func (s *session) tell(e *event, cur *turn) {
 func (s *session) threadOpened(e *event) {
 	p := s.place
 	s.opening, s.thread = false, e.thread
+	if e.opened != nil {
+		p.model, p.effort = e.opened.model, e.opened.effort
+	}
 	if s.unnamed = e.opened != nil && e.opened.unnamed; !s.unnamed && !s.bind() {
 		return
 	}
 	p.rec.Status, p.rec.Interrupted = statusIdle, false
 	s.m.opened()
 	s.openMail()
-	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
+	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived && !p.born {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it
 		return
 	}
-	s.carry(s.m.advance())
-	s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+	if s.showSettings(); p.client {
+		s.born()
+		s.advance()
+	} else {
+		s.advance()
+		s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+	}
 	s.h.post.opened(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()}, !p.rec.Implied)
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
@@ -368,6 +382,10 @@ func (s *session) threadOpened(e *event) {
 // threadNamed: the child named the thread as its first turn began.
 func (s *session) threadNamed(e *event) {
 	s.thread, s.unnamed = e.thread, false
+	if e.opened != nil {
+		s.place.model, s.place.effort = e.opened.model, e.opened.effort
+		s.showSettings()
+	}
 	if cur := s.m.cur; cur != nil && cur.run != nil {
 		cur.run.thread = s.thread
 	}
@@ -414,10 +432,12 @@ func (s *session) openRefused(err *backendError) {
 		if err.Code == 0 { // the driver's words: it didn't even ask
 			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
 		}
-		block, of := p.past()
-		s.resume = block
-		s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
-		s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
+		if p.rec.Turns > 0 { // else there is nothing to lose: Codex keeps no thread that was never prompted
+			block, of := p.past()
+			s.resume = block
+			s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
+			s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
+		}
 		p.spec.Thread = ""
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh

@@ -25,6 +25,7 @@ func (s *session) asked(q *approval) {
 			}
 		})
 	})
+	s.asks.pending[q.id].correlation = s.acting.correlation
 	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
 	why := ""
 	switch {

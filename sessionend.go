@@ -33,14 +33,14 @@ func (s *session) windUp(why ending, limit time.Duration) {
 func (s *session) lastTurn(why ending) *turn {
 	p := s.place
 	switch {
-	case p == nil || s.thread == "" || s.unnamed || s.h.book.summaryPath(&p.rec) == "":
+	case p == nil || s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries || s.h.book.summaryPath(&p.rec) == "":
 		return nil
 	case s.resume != "": // Codex lost its history, and no turn has told the new thread of it
 		return nil
 	case p.be.info().kind == "mcp-server" && p.policy.Settings.Sandbox != "read-only":
 		return nil // its codex-reply takes no settings, so nothing would keep that turn from writing
 	case why == endClose && s.m.cur != nil, why == endShutdown && p.rec.SummaryDue:
-		return &turn{req: turnRequest{source: sourceSummary, prompt: summaryPrompt, run: true}}
+		return &turn{req: turnRequest{source: sourceSummary, prompt: summaryPrompt, run: true, correlation: s.closedBy}}
 	}
 	return nil
 }
@@ -186,6 +186,7 @@ func (s *session) over(why ending) {
 	}
 	s.h.post.ended(s.agentID)
 	s.free = true
+	s.clientLeft()
 	for _, f := range s.keeps {
 		f()
 	}

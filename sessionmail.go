@@ -54,6 +54,7 @@ type mailPump struct {
 	unread  int   // as last counted, -1: there is no team
 	dirty   bool
 	refused string // why the inbox isn't delivered from
+	offer   mailOffer
 	paused  string // why nothing is delivered until a client's turn or agent_mail
 	row     int    // mail turns since the last client turn
 	hour    []time.Time
@@ -125,7 +126,7 @@ func onOff(on bool) string {
 // wrote: what is sent from it is automatic too, and never answered so.
 func (s *session) automaticMail() bool {
 	t := s.m.cur
-	return t != nil && t.req.mail != nil && t.req.mail.automatic
+	return t != nil && t.req.source == sourceMail && t.req.mail != nil && t.req.mail.automatic
 }
 
 // mailCounted is the mailroom's word of what is unread; fresh: there was a change.
@@ -145,7 +146,7 @@ func (s *session) quiet() bool {
 // everything that had come was taken in.
 func (s *session) fetchMail() {
 	p := &s.mail
-	if p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil || !s.quiet() || !s.h.autoMail(&s.place.rec) {
+	if s.offersMail() || p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil || !s.quiet() || !s.h.autoMail(&s.place.rec) {
 		return
 	}
 	p.dirty, p.state = false, pumpFetching
@@ -159,16 +160,7 @@ func (s *session) fetchMail() {
 // mailFetched makes a turn of what was fetched, if nothing came meanwhile.
 func (s *session) mailFetched(got mailFetch) {
 	p := &s.mail
-	p.state = pumpIdle
-	if p.refused = ""; got.refused { // looked at again by the poll, or when anything changes
-		p.refused = got.err.Error()
-		s.log.Warn("mail is not delivered", "identity", s.place.rec.Identity, "err", got.err)
-		return
-	}
-	if got.turn == nil {
-		if got.err != nil {
-			s.mailFails(got.err.Error())
-		}
+	if !s.fetched(got) {
 		return
 	}
 	if !s.quiet() || !s.h.autoMail(&s.place.rec) {
@@ -188,6 +180,21 @@ func (s *session) mailFetched(got mailFetch) {
 	s.carry(s.m.submit(p.turn))
 }
 
+// fetched takes what a fetch came to; false: it brought nothing.
+func (s *session) fetched(got mailFetch) bool {
+	p := &s.mail
+	p.state = pumpIdle
+	was := p.refused
+	if p.refused = ""; got.refused { // looked at again by the poll, or when anything changes
+		if p.refused = got.err.Error(); p.refused != was { // not at every poll
+			s.log.Warn("mail is not delivered", "identity", s.place.rec.Identity, "err", got.err)
+		}
+	} else if got.turn == nil && got.err != nil {
+		s.mailFails(got.err.Error())
+	}
+	return got.turn != nil
+}
+
 // yieldMail gives way before the next turn starts: to a client's turn that came
 // while the mail waited, which may read the inbox itself.
 func (s *session) yieldMail() {
@@ -198,6 +205,10 @@ func (s *session) yieldMail() {
 	switch {
 	case s.m.cur == p.turn:
 		p.state = pumpRunning
+	case p.turn.req.source != sourceMail: // a client's own turn, which takes the mail along
+		if !slices.Contains(s.m.queue, p.turn) {
+			p.state, p.turn = pumpIdle, nil
+		}
 	case !slices.Contains(s.m.queue, p.turn): // agent_interrupt took it
 		p.state, p.turn, p.dirty = pumpIdle, nil, true
 		s.mailFails("it was interrupted before it started")
@@ -215,8 +226,10 @@ func (s *session) mailTaken(t *turn, id string) {
 	p, m, now := &s.mail, t.req.mail, time.Now()
 	m.taken = true
 	p.fails = 0
-	p.row++
-	p.hour = append(slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour }), now)
+	if t.req.source == sourceMail {
+		p.row++
+		p.hour = append(slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour }), now)
+	}
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
 	s.h.post.usesMail(s.agentID)
@@ -230,7 +243,7 @@ func (s *session) mailEnded(t *turn, how finishKind) {
 		return
 	}
 	p.state, p.turn, p.dirty = pumpIdle, nil, true
-	if !t.req.mail.taken && s.m.ending == endNone {
+	if !t.req.mail.taken && s.m.ending == endNone && t.req.source == sourceMail { // else the next prompt takes it
 		why := "Codex is gone"
 		if how == finishRefused {
 			why = t.run.err.Message

@@ -105,15 +105,9 @@ func runSessions(ctx context.Context, args []string, stdout, stderr io.Writer) i
 // openRecords opens the team's records: to change them, or only to look, when
 // not even a corrupt one is set aside.
 func openRecords(command string, fl flagValues, change bool, stderr io.Writer) (*config, *registry, int) {
-	cwd, err := os.Getwd()
-	if err != nil {
-		complain(stderr, "reading the working directory: "+err.Error(), "")
-		return nil, nil, 1
-	}
-	cfg, err := loadConfig(os.Getenv, cwd, fl, os.Environ()...)
-	if err != nil {
-		complain(stderr, err.Error(), "atm-agent-mcp help "+command+" lists the flags")
-		return nil, nil, 2
+	cfg, code := configFor(command, "", fl, stderr, os.Environ()...)
+	if code != 0 {
+		return nil, nil, code
 	}
 	return cfg, newRegistry(cfg.sessionsRoot, cfg.team, change, newLogger(stderr, "warn")), 0
 }

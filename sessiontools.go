@@ -136,6 +136,18 @@ type actingTurn struct {
 // open reports a call that has no answer yet.
 func (c *agentCalls) open() bool { return c.stop != nil || len(c.waiting) > 0 }
 
+// act has what the agent's tools do from now on belong to a turn. Its tool
+// servers, if it has such, are processes of Codex's: they read it in the lease.
+func (s *session) act(by actingTurn) {
+	s.acting = by
+	if s.place.rec.Tools != toolsServer || s.place.lease == nil {
+		return
+	}
+	if err := s.place.lease.mark(by.auto); err != nil {
+		s.log.Warn("what the agent sends may be marked wrongly as automatic or not", "err", err)
+	}
+}
+
 // called takes a call of one of the agent's tools. A subagent may call after the
 // turn that began it: then it acts for the newest turn there was.
 func (s *session) called(e *event) {

@@ -1,5 +1,8 @@
 package main
 
+// sessiontools_test.go holds the choice of how a thread gets its tools to its table,
+// and the entry of the tool server to what Codex is told and what stays the user's.
+
 import (
 	"encoding/json"
 	"testing"

@@ -8,6 +8,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,27 +21,43 @@ func (s *session) start(t *turn) {
 	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
-	s.acting = actingTurn{t.req.correlation, s.automaticMail()}
+	s.act(actingTurn{t.req.correlation, s.automaticMail()})
 	if t.limit != nil {
 		t.limit.Stop()
 	}
 	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
-	prompt := t.req.prompt
-	if block, changed := contextChange(s.told, facts); changed {
-		prompt = withContext(block, prompt)
-	}
-	if s.resume != "" {
-		prompt = s.resume + "\n\n" + prompt
-	}
-	s.told, s.resume = facts, ""
 	s.op = s.nextOp()
-	p.be.do(s.op, s.thread, command{kind: cmdTurn, prompt: prompt, settings: p.policy.Settings})
+	p.be.do(s.op, s.thread, s.turnCommand(t, facts))
 	s.checkTime(t)
 
-	p.noteStart(t, facts, now)
+	p.noteStart(t, facts, s.told, now)
 	s.save()
 	s.h.book.auditTurn(s, t)
 	s.h.mail.active()
+}
+
+// turnCommand is what the child is told to do for a turn. Blocks of ours stand in
+// front of what the user says; an action other than a prompt has no room for
+// any, so they wait for the next one that has.
+func (s *session) turnCommand(t *turn, facts contextFacts) command {
+	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts, settings: s.place.policy.Settings}
+	if c.action != actPrompt {
+		return c
+	}
+	block, _ := contextChange(s.told, facts)
+	if s.resume != "" {
+		block = strings.TrimSpace(withContext(s.resume, block))
+	}
+	if t.offer != "" {
+		block = strings.TrimSpace(withContext(block, t.offer))
+	}
+	s.told, s.resume = facts, ""
+	if c.parts != nil {
+		c.prompt = block
+	} else {
+		c.prompt = withContext(block, c.prompt)
+	}
+	return c
 }
 
 // checkTime ends a turn that has run or been silent for too long (FR-14).
@@ -119,7 +136,7 @@ func (s *session) within(t *turn, d time.Duration) {
 // nothing: a first turn leaves nobody who knows the session, so its identity is
 // freed; its thread can still be continued.
 func (s *session) parksAfter(t *turn) bool {
-	return s.place.rec.Turns == 1 && !s.place.revived && len(s.m.queue) == 0 && !t.accepted && (t.stop == stopNone || t.stop == stopCancel)
+	return s.place.rec.Turns == 1 && !s.place.revived && !s.place.client && len(s.m.queue) == 0 && !t.accepted && (t.stop == stopNone || t.stop == stopCancel)
 }
 
 // leaving reports a session that ends as soon as what runs has stopped.
@@ -150,10 +167,11 @@ func (s *session) answer(t *turn, r turnResult) {
 // finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
 // answer, then the record.
 func (s *session) finish(t *turn, how finishKind) {
-	if t.req.source == sourceMail {
+	if t.req.mail != nil {
 		s.mailEnded(t, how)
 	}
 	if how == finishOver && s.m.ending == endPark && t.req.source != sourceMail { // parked while this was on its way here
+		t.req.mail = nil
 		s.h.resubmit(t.req, t.waiter)
 		return
 	}

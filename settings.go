@@ -84,7 +84,7 @@ func settings() []setting[config] {
 		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.mailPollInterval }},
 		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.idleTimeout }},
 		{rule{name: "client_identity", optional: true, check: checkIdentity}, func(c *config) any { return &c.clientIdentity }},
-		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn"), notYet: "ACP"}, func(c *config) any { return &c.acpMail }},
+		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn")}, func(c *config) any { return &c.acpMail }},
 	}
 }
 

@@ -159,7 +159,7 @@ func TestConfigNotYet(t *testing.T) {
 	if v, ok := c.perThreadAutoMail["codex:ab"]; !ok || v || len(c.perThreadAutoMail) != 1 {
 		t.Errorf("got %v", c.perThreadAutoMail)
 	}
-	for key, want := range map[string]string{"backend": "", "auto_mail": "", "client_identity": "", "acp_mail": "ACP", "allow_rules": "", "model": "", "per_thread_auto_mail.codex:ab": ""} {
+	for key, want := range map[string]string{"backend": "", "auto_mail": "", "client_identity": "", "acp_mail": "", "allow_rules": "", "model": "", "per_thread_auto_mail.codex:ab": ""} {
 		if got := shownOf(t, c, key).notYet; got != want {
 			t.Errorf("%s waits for %q, want %q", key, got, want)
 		}

@@ -116,7 +116,7 @@ func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, erro
 		toChild.Close()
 	}
 	s.mu.Unlock()
-	a := newAppServer(fromChild, toChild, nil, appServerOptions{OnGone: gone})
+	a := newAppServer(fromChild, toChild, nil, appServerOptions{linkOptions: linkOptions{OnGone: gone}})
 	if err := a.initialize(ctx); err != nil {
 		return nil, err
 	}

@@ -1,8 +1,7 @@
 package main
 
-// One team's config.json as a file: read whole, locked as its other writers lock it, and replaced whole.
-// `atm` takes a flock on config.lock, Claude Code makes a directory config.json.lock; neither takes the other's, so
-// we take both, the flock first (two of ours never hold one each). members.go and recipients.go are the callers.
+// teamfile.go owns one team's config.json as a file: read whole, and replaced whole under the two locks of teamlock.go.
+// members.go and recipients.go are the callers.
 // Never makes a team, and never overwrites a file that it can't understand: Claude Code would take such a one as
 // empty, so what looks broken may be half of what is just being written.
 
@@ -13,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,9 +21,7 @@ import (
 )
 
 const (
-	teamPatience   = 5 * time.Second  // waiting for the locks, where the caller's context has no less
-	dirLockStale   = 10 * time.Second // Claude Code's; a holder renews the time every 5 s
-	halfReadTries  = 4                // Claude Code truncates config.json and then writes it, at times without a lock
+	halfReadTries  = 4 // Claude Code truncates config.json and then writes it, at times without a lock
 	halfReadPause  = 15 * time.Millisecond
 	replaceTries   = 4
 	cacheableAfter = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
@@ -34,8 +30,6 @@ const (
 var (
 	// errNoTeam: there is none, or it is gone: Claude Code removes its team when it exits.
 	errNoTeam = errors.New("there is no such team")
-	// errTeamBusy: others held the locks all the time. Nothing was changed; it can be tried again.
-	errTeamBusy = errors.New("the team's files are locked by another program")
 	// errTeamDamaged: config.json is not what a team has. It was left as it is.
 	errTeamDamaged = errors.New("config.json can't be understood")
 )
@@ -46,6 +40,8 @@ type teamFile struct {
 	dir    string
 	leases string // where this process's identity leases are; it stands in the entries we add
 	host   string
+	turn   chan struct{} // has room for the one of this process who changes the file
+	queue  lockQueue     // of that one
 
 	mu      sync.Mutex // guards the fields below, never held over I/O
 	seen    fs.FileInfo
@@ -55,13 +51,13 @@ type teamFile struct {
 // newTeamFile touches no disk. The team is a valid name; see validTeam.
 func newTeamFile(root, team, leases string) *teamFile {
 	host, _ := os.Hostname() // without one no process is called dead
-	return &teamFile{team: team, dir: filepath.Join(root, team), leases: leases, host: host}
+	return &teamFile{team: team, dir: filepath.Join(root, team), leases: leases, host: host, turn: make(chan struct{}, 1)}
 }
 
 func (t *teamFile) path() string { return filepath.Join(t.dir, "config.json") }
 
-// noTeam wraps what a path below the team's directory failed with.
-func (t *teamFile) noTeam(err error) error {
+// pathError wraps what a path below the team's directory failed with: errNoTeam if there is none any more.
+func (t *teamFile) pathError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("team %q: %w: %s is missing (Claude Code and atm make teams)", t.team, errNoTeam, t.path())
 	}
@@ -92,11 +88,11 @@ func (t *teamFile) read() (*roster, fs.FileInfo, error) {
 func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(t.path())
 	if err != nil {
-		return nil, nil, t.noTeam(err)
+		return nil, nil, t.pathError(err)
 	}
 	data, err := readSmall(t.path(), maxTeamConfigSize)
 	if err != nil {
-		return nil, nil, t.noTeam(err)
+		return nil, nil, t.pathError(err)
 	}
 	return data, info, nil
 }
@@ -105,7 +101,7 @@ func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 func (t *teamFile) list() ([]member, error) {
 	now, err := os.Stat(t.path())
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	t.mu.Lock()
 	if t.seen != nil && os.SameFile(t.seen, now) && t.seen.Size() == now.Size() && t.seen.ModTime().Equal(now.ModTime()) {
@@ -133,11 +129,22 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 	if _, _, err := t.readOnce(); err != nil {
 		return err // before a lock file is made: never in a directory that is no team
 	}
-	ctx, cancel := context.WithTimeout(ctx, teamPatience)
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	lock, err := t.lock(ctx)
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("team %q: %w (%s): %w", t.team, errTeamBusy, t.path(), ctx.Err())
+	}
+	flock, err := takeFlock(ctx, &t.queue, t.path())
 	if err != nil {
-		return err
+		return t.pathError(err)
+	}
+	defer dropFlock(flock)
+	lock, err := takeDirLock(ctx, t.path())
+	if err != nil {
+		return t.pathError(err)
 	}
 	defer lock.release()
 	r, _, err := t.read()
@@ -167,16 +174,16 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 	path, err := filepath.EvalSymlinks(t.path()) // a link stays one
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	old, err := os.Open(path)
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	defer func() { old.Close() }()
 	info, err := old.Stat()
 	if err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	temp, err := t.writeTemp(filepath.Dir(path), text, info.Mode().Perm())
 	if err != nil {
@@ -195,7 +202,7 @@ func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 		old.Close()
 	}
 	if err := renameOver(temp, path); err != nil {
-		return nil, t.noTeam(err)
+		return nil, t.pathError(err)
 	}
 	temp = ""
 	if runtime.GOOS == "windows" {
@@ -226,7 +233,7 @@ func readOpen(f *os.File) ([]byte, error) {
 func (t *teamFile) writeTemp(dir string, text []byte, mode fs.FileMode) (name string, err error) {
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
-		return "", t.noTeam(err)
+		return "", t.pathError(err)
 	}
 	_, err = f.Write(text)
 	if err == nil && runtime.GOOS != "windows" {
@@ -237,7 +244,7 @@ func (t *teamFile) writeTemp(dir string, text []byte, mode fs.FileMode) (name st
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return "", t.noTeam(err)
+		return "", t.pathError(err)
 	}
 	return f.Name(), nil
 }
@@ -250,115 +257,4 @@ func (t *teamFile) tidy() {
 			removeLeftover(t.dir, e)
 		}
 	}
-}
-
-// A teamLock is both locks of config.json.
-type teamLock struct {
-	flock *os.File
-	dir   string
-	made  fs.FileInfo // the directory as we made it: another may have taken it for stale
-}
-
-func (t *teamFile) lock(ctx context.Context) (*teamLock, error) {
-	flock, err := t.lockFlock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &teamLock{flock: flock, dir: t.path() + ".lock"}
-	if l.made, err = t.lockDir(ctx, l.dir); err != nil {
-		l.release()
-		return nil, err
-	}
-	return l, nil
-}
-
-// lockFlock is atm's lock. A team that was removed and made again has another lock file, so it looks again.
-func (t *teamFile) lockFlock(ctx context.Context) (*os.File, error) {
-	path := filepath.Join(t.dir, "config.lock")
-	for try := 0; ; try++ {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-		if errors.Is(err, fs.ErrPermission) {
-			if f2, err2 := os.Open(path); err2 == nil {
-				f, err = f2, nil // another user's, which can be locked all the same
-			}
-		}
-		if err != nil {
-			return nil, t.noTeam(err)
-		}
-		err = lockFile(f, true, false)
-		if err == nil {
-			there, err2 := isAt(f, path)
-			if there {
-				return f, nil
-			}
-			err = err2
-		} else if errors.Is(err, errLocked) {
-			err = nil
-		}
-		f.Close()
-		if err != nil {
-			return nil, t.noTeam(err)
-		}
-		if err := t.waitTurn(ctx, try, path); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// lockDir is Claude Code's lock, a directory.
-func (t *teamFile) lockDir(ctx context.Context, path string) (fs.FileInfo, error) {
-	for try := 0; ; try++ {
-		err := os.Mkdir(path, 0o755)
-		if err == nil {
-			info, err := os.Lstat(path)
-			if err != nil {
-				return nil, t.noTeam(err)
-			}
-			return info, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, t.noTeam(err)
-		}
-		info, err := os.Lstat(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			continue // it was freed just now
-		case err != nil:
-			return nil, t.noTeam(err)
-		case !info.IsDir():
-			return nil, fmt.Errorf("team %q: %w: %s is a file, where Claude Code keeps a directory for a moment; move it away", t.team, errTeamBusy, path)
-		case time.Since(info.ModTime()) > dirLockStale && os.Remove(path) == nil: // one with files in it isn't removed
-			continue
-		}
-		if err := t.waitTurn(ctx, try, path); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// waitTurn waits 5 to 100 ms as Claude Code does, but not in step with another.
-func (t *teamFile) waitTurn(ctx context.Context, try int, path string) error {
-	pause := min(5*time.Millisecond<<min(try, 5), 100*time.Millisecond)
-	timer := time.NewTimer(pause/2 + rand.N(pause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("team %q: %w (%s): %w", t.team, errTeamBusy, path, ctx.Err())
-	}
-}
-
-// held is false if another took the directory's lock for stale: this process was stopped for a while.
-func (l *teamLock) held() bool {
-	now, err := os.Lstat(l.dir)
-	return err == nil && os.SameFile(now, l.made)
-}
-
-func (l *teamLock) release() {
-	if l.made != nil && l.held() {
-		os.Remove(l.dir)
-	}
-	unlockFile(l.flock)
-	l.flock.Close()
 }

@@ -281,7 +281,11 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
 		f.fail(c, e)
 		return
 	}
-	f.close(ref, identity, func(r closeResult, e *rpcError) {
+	f.mu.Lock()
+	f.lastWaiter++
+	named := correlationOf(f.lastWaiter) // in the audit trail; nobody waits for it
+	f.mu.Unlock()
+	f.close(ref, identity, named, func(r closeResult, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)
 			return

@@ -5,7 +5,8 @@ package main
 // servers (mcp-server, and subagents of every version). Codex starts it for
 // each thread that has it in its configuration, a subagent's with the same
 // identity (FR-20.4). main.go starts it. It must never act as anybody but the
-// identity of its command line, nor for it once the session no longer has it.
+// identity that its agent has as a call begins: the session may have been given
+// another one since Codex started this process, or be closed.
 
 import (
 	"context"
@@ -13,26 +14,30 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// auditLimit is how long a call's answer waits for its line in the audit trail:
-// Codex ends this process without a word.
-const auditLimit = time.Second
+const (
+	// auditLimit is how long a call's answer waits for its line in the audit
+	// trail: Codex ends this process without a word.
+	auditLimit = time.Second
+	// answerGrace is how long the last answers may take.
+	answerGrace = time.Second
+)
 
 // toolServer serves one Codex thread.
 type toolServer struct {
 	p       *peer
 	tools   *atmTools
 	who     atmCaller
-	held    func() *rpcError // whether the agent still has its identity, nil error if so
+	now     func() (as lockContent, e *rpcError) // whom the calls act as by now
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
+	line callLines                     // one: all of them are one identity's
 	mu   sync.Mutex                    // guards the field below
 	open map[string]context.CancelFunc // by request
 }
@@ -44,9 +49,9 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	for _, w := range cfg.warnings {
 		log.Warn(w)
 	}
-	path := filepath.Join(cfg.sessionsRoot, cfg.team, "audit.jsonl")
+	path := cfg.auditFile()
 	if !cfg.persistThreads {
-		path = ""
+		path = "" // to the log
 	}
 	audit := openAudit(path, log)
 	defer audit.close()
@@ -57,12 +62,17 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	}()
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
+	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }
+	as, e := now()
+	if e != nil {
+		as.Identity = cfg.identity // each call is told why it is refused
+	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log), book, audit, log),
-		who: atmCaller{Identity: cfg.identity, AgentID: agentID, Team: cfg.team,
-			Owns: func(identity string) bool { return strings.EqualFold(identity, cfg.identity) },
-			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
-		held: func() *rpcError { return stillHeld(leases, cfg.identity, agentID) },
+		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
+			Live:    func(identity string) bool { _, _, held := leases.holder(identity); return held },
+			Strange: func() error { return book.own.stranger(cfg.identity) }},
+		now: now,
 	}
 	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})
 	err := s.p.run()
@@ -74,19 +84,22 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	return nil
 }
 
-// answerGrace is how long the last answers may take.
-const answerGrace = time.Second
-
-// stillHeld refuses an agent whose identity is free, or another's, by now: over
+// agentNow tells which identity the agent has by now, which a codex {agent_id,
+// identity} may have changed while its thread stayed loaded, and whether its
+// turn answers automatic mail. An agent without an identity is refused: over
 // mcp-server a thread's tool servers live as long as Codex, its session may not.
-func stillHeld(leases *leases, identity, agentID string) *rpcError {
+func agentNow(leases *leases, identity, agentID string) (lockContent, *rpcError) {
 	if agentID == "" {
-		return nil
+		return lockContent{Identity: identity}, nil
 	}
-	if holder, _, held := leases.holder(identity); held && holder == agentID {
-		return nil
+	if as, held := leases.look(identity); held && as.AgentID == agentID {
+		as.Identity = identity
+		return as, nil
 	}
-	return proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
+	if as, held := leases.identityOf(agentID); held {
+		return as, nil
+	}
+	return lockContent{}, proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
 		"agent_id", agentID, "identity", identity)
 }
 
@@ -169,10 +182,22 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 		s.p.replyError(id, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", id)})
 		return
 	}
+	queue := s.line.enter(name)
 	s.wg.Go(func() {
 		defer cancel()
-		who.Refused = s.held()
+		leave := queue("")
+		as, refused := s.now()
+		switch {
+		case refused != nil:
+			who.Refused = refused
+		case ctx.Err() != nil:
+			who.Refused = notBegun(name)
+		default:
+			who.Identity, who.Auto = as.Identity, as.Automatic
+			who.Owns = func(other string) bool { return strings.EqualFold(other, as.Identity) }
+		}
 		_, text, e := s.tools.run(ctx, who, name, args)
+		leave()
 		written, done := context.WithTimeout(context.WithoutCancel(ctx), auditLimit)
 		defer done()
 		if err := s.tools.audit.flush(written); err != nil {

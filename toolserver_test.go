@@ -1,11 +1,15 @@
 package main
 
+// toolserver_test.go is a Codex that talks to `atm-agent-mcp tools` over pipes: the
+// protocol, the bond to one identity and its lease, calls that wait or are cancelled.
+
 import (
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +29,7 @@ func newToolRig(t *testing.T, agentID string) *toolRig {
 	t.Helper()
 	home := t.TempDir()
 	r := &toolRig{t: t, root: filepath.Join(home, "teams"), done: make(chan error, 1)}
-	writeTeam(t, r.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"codex"}`))
+	writeTeam(t, r.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"codex","agentType":"codex"}`))
 	writeTeam(t, r.root, "other", crewOf(`{"name":"boss"}`))
 	r.cfg = &config{team: "crew", identity: "codex", maxMailMessageLength: 100, persistThreads: true, logLevel: "error"}
 	r.cfg.teamsRoot, r.cfg.sessionsRoot, r.cfg.atmHome = r.root, filepath.Join(home, "sessions"), home
@@ -185,6 +189,30 @@ func TestToolServerNeedsTheLease(t *testing.T) {
 	mine.release()
 	other := r.lease("Codex", "codex:otherab")
 	refused("another has it")
+	renamed := r.lease("Ann", "codex:k7m3pqx")
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"renamed","identity":"codex"}`); failed || !strings.Contains(text, "You are Ann") {
+		t.Errorf("%v %s", failed, text)
+	}
+	if text, failed := r.call("atm_pending_count", `{}`); failed || !strings.Contains(text, "of Ann: 0") {
+		t.Errorf("%v %s", failed, text)
+	}
+	if text := readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json")); !strings.Contains(text, `"from": "Ann"`) {
+		t.Errorf("%s", text)
+	}
+	wantNil(t, renamed.mark(true)) // its turn answers automatic mail
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"an answer"}`); failed {
+		t.Error(text)
+	}
+	wantNil(t, renamed.mark(false))
+	if text, failed := r.call("atm_send", `{"to":"team-lead","message":"its own"}`); failed {
+		t.Error(text)
+	}
+	sent := readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json"))
+	if i := strings.Index(sent, "an answer"); strings.Count(sent, `"automatic": true`) != 1 || i < 0 || strings.Index(sent[i:], `"automatic"`) > strings.Index(sent[i:], "its own") {
+		t.Errorf("%s", sent)
+	}
+	renamed.release()
+	refused("it was renamed and has closed")
 	other.release()
 	// A session that isn't listed can be written to while it lives.
 	mine = r.lease("codex", "codex:k7m3pqx")
@@ -239,6 +267,31 @@ func TestToolServerWaitsBesideOthers(t *testing.T) {
 	if text := readText(t, filepath.Join(inboxes, "team-lead.json")); !strings.Contains(text, "number 2") || strings.Contains(text, "number 1") {
 		t.Errorf("%s", text)
 	}
+}
+
+// What is sent at once stands in the inbox in the order of the calls.
+func TestToolServerKeepsTheOrderOfWhatIsSent(t *testing.T) {
+	r := newToolRig(t, "")
+	var want []string
+	go func() { // Codex doesn't wait for one answer before the next call
+		for i := range 40 {
+			if _, err := fmt.Fprintf(r.in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"atm_send","arguments":{"to":"team-lead","message":"number %d"}}}`+"\n", i, i); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for i := range 40 {
+		want = append(want, fmt.Sprintf("number %d", i))
+		mustContain(t, string(r.next()), "delivered")
+	}
+	var got []string
+	eachElement(json.RawMessage(readText(t, filepath.Join(r.root, "crew", "inboxes", "team-lead.json"))), func(m json.RawMessage) {
+		got = append(got, stringField(m, "text"))
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	r.hangUp()
 }
 
 // Without persistence the trail is in the log, and nothing is on disk.

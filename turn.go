@@ -50,6 +50,7 @@ const (
 // Empty means: not given.
 type sessionOptions struct {
 	Model                 string
+	Effort                string // a person's choice (ACP); the codex tool has it in Config
 	Approval              string // normalized: untrusted, on-request, never
 	Sandbox               string // normalized
 	Config                json.RawMessage
@@ -97,6 +98,18 @@ type turnRequest struct {
 	action  turnAction
 }
 
+// word is what the audit log calls it.
+func (a turnAction) word() string {
+	switch a {
+	case actCompact:
+		return "compact"
+	case actReview:
+		return "review"
+	case actPrompt:
+	}
+	return ""
+}
+
 // clientBirth is what a client's session has that an agent's record keeps.
 type clientBirth struct {
 	session string   // the client's id for it
@@ -117,7 +130,8 @@ type mailTurn struct {
 // running a turn.
 func (r *turnRequest) reshapes() bool {
 	o := &r.options
-	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" || o.Model != "" || o.Approval != "" ||
+	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" || r.servers != nil || r.client != nil ||
+		o.Model != "" || o.Effort != "" || o.Approval != "" ||
 		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
 }
 

@@ -172,6 +172,18 @@ type settingsChange struct {
 	Sandbox, Approval *string
 }
 
+// into puts a choice where it is kept.
+func (c settingsChange) into(r *recordSettings) {
+	for _, f := range []struct {
+		into *string
+		from *string
+	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.ApprovalPolicy, c.Approval}} {
+		if f.from != nil {
+			*f.into = *f.from
+		}
+	}
+}
+
 // clientSession is a session that a client has its own id for, as it is kept.
 type clientSession struct {
 	Session string // the client's

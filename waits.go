@@ -81,6 +81,11 @@ func (w *waiting) resolve() *rpcError {
 		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
 			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
 		}
+		name, err := w.h.post.inboxOf(w.q.Identity)
+		if err != nil {
+			return mailRefused(err) // else a slip of the pen would be waited for to the end
+		}
+		w.q.Identity = name
 	}
 	for _, ref := range w.q.Agents {
 		id, err := w.h.agentOf(ref)
@@ -212,7 +217,7 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 // isn't read; where there is no team there is no mail.
 func (w *waiting) unread() int {
 	n, err := w.h.post.boxes.count(w.h.life, w.h.cfg.team, w.q.Identity)
-	if err != nil && !errors.Is(err, errMailNoTeam) {
+	if err != nil && !errors.Is(err, errNoTeam) {
 		w.h.log.Warn("an inbox can't be counted", "identity", w.q.Identity, "err", err)
 	}
 	return n

@@ -1,6 +1,6 @@
 package main
 
-// Linux's inotify, one instance for all directories.
+// watch_linux.go owns Linux's inotify, one instance for all directories.
 // watch.go is the only caller and holds its lock over all but read.
 // Never waits but in read, which parks a goroutine in the runtime's poller and no thread.
 

@@ -1,5 +1,8 @@
 package main
 
+// watch_linux_test.go holds inotify to its limits: the queue that overflows, the
+// watches and instances that run out; and has the numbers of watching.
+
 import (
 	"bytes"
 	"encoding/binary"

@@ -2,7 +2,8 @@
 
 package main
 
-// Where no file-change notification is used, as on Windows: newNotifier says so, and the poll stands alone.
+// watch_other.go owns the systems where no file-change notification is used, as Windows: newNotifier says so, and the
+// poll stands alone.
 // watch.go is the only caller, and calls nothing else of it.
 
 import (

@@ -122,7 +122,7 @@ func spawnMock(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		stdout.Close()
 		stdin.Close()
 	}()
-	a := newAppServer(fromChild, toChild, nil, appServerOptions{OnGone: gone})
+	a := newAppServer(fromChild, toChild, nil, appServerOptions{linkOptions: linkOptions{OnGone: gone}})
 	if err := a.initialize(ctx); err != nil {
 		return nil, err
 	}

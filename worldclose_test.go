@@ -57,7 +57,7 @@ func TestWorldCloseOfASessionBeingParked(t *testing.T) {
 		w.hub.mu.Unlock()
 		gate := make(chan struct{})
 		s.box.post(func() { <-gate })
-		s.end(endPark, nil)
+		s.end(endPark, "", nil)
 		closed := w.tool("agent_close", "agent_id", agent)
 		w.request("ping", "{}").ok(w.t) // the close is with the session
 		close(gate)

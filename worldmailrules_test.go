@@ -247,6 +247,9 @@ func TestWorldMailTeamComesAndGoes(t *testing.T) {
 			w.mail("ann", mailMessage{Text: fmt.Sprint(i)})
 			w.after(polled)
 			w.wantInbox(fmt.Sprintf("[%d]", i))
+			if all := readText(w.t, filepath.Join(w.hub.cfg.teamsRoot, w.hub.cfg.team, "config.json")); strings.Count(all, `"ann"`) != 1 {
+				w.t.Errorf("who made the team anew can't write to ann: %s", all)
+			}
 			if err := os.RemoveAll(filepath.Join(w.hub.cfg.teamsRoot, w.hub.cfg.team)); err != nil {
 				w.t.Fatal(err)
 			}

@@ -1,5 +1,8 @@
 package main
 
+// worldtools_test.go holds an agent's calls of its own tools to being answered once,
+// in their order, as the session's identity, in the world of world_test.go.
+
 import (
 	"context"
 	"encoding/json"

@@ -1,0 +1,347 @@
+package main
+
+// acp.go owns the ACP front: the client's stream, the requests that are open on
+// it, the waiters behind them, and the way from a method to its answer. The
+// composition root makes one, gives it the hub's functions and calls run; the
+// hub calls it back as a front. It must never wait on the reading goroutine,
+// answer a request twice, or leave one unanswered: ACP wants an answer to
+// cancelled ones too.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// acpOptions are fixed before run is called.
+type acpOptions struct {
+	R       io.Reader
+	W       io.Writer
+	Log     *slog.Logger
+	Version string // ours
+	Trace   func(dir string, rec []byte)
+	Deaf    func()              // the client has closed its reading side; may be nil
+	Env     func(string) string // our environment, where API keys may be
+	Kept    bool                // sessions outlive this process: they can be loaded, listed and resumed
+
+	// The hub. hub.go and hubclient.go say what each of them promises.
+	submit         func(req turnRequest, w waiterID)
+	cancel         func(w waiterID, detach bool)
+	decide         func(ask, by string, d decision, answers map[string][]string) bool
+	interrupt      func(ref, identity, turn string, done func(interruptResult, *rpcError))
+	status         func() statusView
+	newAgentID     func() string
+	clientSessions func() ([]clientSession, error)
+	clientSession  func(session string) (clientSession, *rpcError)
+	settings       func(agentID string) *sessionSettings
+	retune         func(agentID string, change settingsChange, done func(sessionSettings, *rpcError))
+	setTitle       func(agentID, title string)
+	leave          func(agentID string, done func(closeResult, *rpcError))
+	history        func(ctx context.Context, agentID string, each func(*event) error) *rpcError
+	catalog        func(ctx context.Context, what, dir string) (json.RawMessage, *rpcError)
+	account        func(ctx context.Context, action string, params any) (json.RawMessage, *rpcError)
+}
+
+// acpFront serves one ACP client on stdio.
+type acpFront struct {
+	acpOptions
+	p       *peer
+	who     atomic.Pointer[acpClient] // nil until an initialize was answered
+	life    context.Context           // what waits for Codex or the disk ends with it
+	endLife context.CancelFunc
+	wg      sync.WaitGroup // goroutines of spawn
+	asks    acpAskTable
+	models  acpModelList
+
+	mu         sync.Mutex // guards the fields below
+	calls      map[string]*acpCall
+	waiters    map[waiterID]func(turnResult)
+	sessions   map[string]*acpSession // by the client's id
+	agents     map[string]*acpSession // by agent_id
+	logins     map[*acpLogin]bool     // that wait for a person
+	lastWaiter waiterID
+	closing    bool
+}
+
+// acpCall is one open request of the client.
+type acpCall struct {
+	id     json.RawMessage
+	key    string
+	method string
+	since  time.Time
+	stop   func()     // ends the work for it, nil where there is none; guarded by acpFront.mu
+	prompt *acpPrompt // of a session/prompt that was taken; set on the reading goroutine, before a cancel can come
+}
+
+const (
+	// acpBudget is how many bytes may wait for a client that doesn't read before
+	// its prompts fail.
+	acpBudget = 16 << 20
+	// acpCrowd is how many may wait before deltas are joined: as many as one write takes.
+	acpCrowd = chunkSize
+)
+
+// newACPFront starts the writing goroutine of the client's stream; shutdown
+// ends it.
+func newACPFront(o acpOptions) *acpFront {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){},
+		sessions: map[string]*acpSession{}, agents: map[string]*acpSession{}, logins: map[*acpLogin]bool{}}
+	f.life, f.endLife = context.WithCancel(context.Background())
+	f.p = newPeer(o.R, o.W, peerOptions{
+		mode:   framingNewline,
+		strict: true,
+		nullID: true,
+		budget: acpBudget,
+		handle: f.dispatch,
+		batch:  f.refuseBatch,
+		trace:  o.Trace,
+		onWriteErr: func(err error) {
+			f.Log.Warn("the client no longer reads", "err", err)
+			if o.Deaf != nil {
+				o.Deaf()
+			}
+		},
+	})
+	return f
+}
+
+// run reads the client's stream until it ends.
+func (f *acpFront) run() error {
+	if err := f.p.run(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading from the client: %w", err)
+	}
+	return nil
+}
+
+// flush waits until what was answered has left, for at most limit.
+func (f *acpFront) flush(limit time.Duration) { f.p.flush(limit) }
+
+// shutdown ends what waits, lets it finish and flushes, all within grace. The
+// hub has answered its waiters before.
+func (f *acpFront) shutdown(grace time.Duration) {
+	until := time.Now().Add(grace)
+	f.mu.Lock()
+	f.closing = true
+	f.mu.Unlock()
+	f.endLife()
+	spawned := make(chan struct{})
+	go func() { f.wg.Wait(); close(spawned) }() // ends with the spawned
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-spawned:
+	case <-t.C:
+	}
+	f.p.closeOut(max(0, time.Until(until)))
+}
+
+// spawn runs what may wait for Codex or the disk. false: we are shutting down.
+func (f *acpFront) spawn(work func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
+		return false
+	}
+	f.wg.Go(work)
+	return true
+}
+
+// refuseBatch: ACP has none.
+func (f *acpFront) refuseBatch([]byte) bool {
+	f.p.replyError(nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: ACP has no batches; send one message a line"})
+	return true
+}
+
+// dispatch takes one request or notification, on the reading goroutine.
+func (f *acpFront) dispatch(m *message) {
+	if m.id == nil {
+		switch m.method {
+		case "session/cancel":
+			f.cancelSession(m.params)
+		case "$/cancel_request":
+			f.cancelCall(m.params)
+		default: // what we don't know, extensions included: nothing to do
+		}
+		return
+	}
+	c := &acpCall{id: m.id, key: idKey(m.id), method: m.method, since: time.Now()}
+	f.mu.Lock()
+	used := f.calls[c.key] != nil
+	if !used {
+		f.calls[c.key] = c
+	}
+	f.mu.Unlock()
+	if used {
+		f.p.replyError(m.id, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", m.id)})
+		return
+	}
+	if m.method != "initialize" && f.who.Load() == nil {
+		f.answer(c, nil, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: %s came before initialize; send initialize with protocolVersion %d first", m.method, acpVersion)})
+		return
+	}
+	if !isNull(m.params) && rawKind(m.params) != '{' {
+		f.answer(c, nil, badParams("params of %s must be an object, not %s", m.method, kindWord(m.params)))
+		return
+	}
+	switch m.method {
+	case "initialize":
+		f.initialize(c, m.params)
+	case "authenticate":
+		f.authenticate(c, m.params)
+	case "logout":
+		f.logout(c)
+	case "session/new":
+		f.newSession(c, m.params)
+	case "session/load", "session/resume", "session/list":
+		if !f.Kept {
+			f.answer(c, nil, noMethod(m.method+" (persist_threads = false: sessions end with this process)"))
+			return
+		}
+		if m.method == "session/list" {
+			f.listSessions(c, m.params)
+			return
+		}
+		f.reopenSession(c, m.params)
+	case "session/close":
+		f.closeSession(c, m.params)
+	case "session/prompt":
+		f.takePrompt(c, m.params)
+	case "session/set_config_option":
+		f.setOption(c, m.params)
+	case "session/set_mode":
+		f.setMode(c, m.params)
+	default:
+		f.answer(c, nil, noMethod(m.method))
+	}
+}
+
+// answer answers a request, unless it was answered before: then it reports
+// false. A prompt must go by its session's finish, which ends its turn first.
+func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
+	f.mu.Lock()
+	open := f.calls[c.key] == c
+	if open {
+		delete(f.calls, c.key)
+	}
+	f.mu.Unlock()
+	if !open {
+		return false
+	}
+	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
+		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+	}
+	if e == nil && result == nil {
+		result = struct{}{}
+	}
+	var raw json.RawMessage
+	if e == nil {
+		raw = toJSON(result)
+	}
+	f.p.write(f.p.response(c.id, raw, e), false)
+	if c.prompt != nil {
+		c.prompt.s.answered(c.prompt)
+	}
+	return true
+}
+
+// isOpen reports a request that nobody has answered yet.
+func (f *acpFront) isOpen(c *acpCall) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[c.key] == c
+}
+
+// work has a request answered from a goroutine of its own. ctx ends when the
+// client cancels the request, or we shut down.
+func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError)) {
+	ctx, stop := context.WithCancel(f.life)
+	f.mu.Lock()
+	c.stop = stop
+	f.mu.Unlock()
+	if !f.spawn(func() {
+		defer stop()
+		result, e := do(ctx)
+		f.answer(c, result, e)
+	}) {
+		stop()
+		f.answer(c, nil, errACPClosing())
+	}
+}
+
+// cancelCall is $/cancel_request: the request is answered all the same, a
+// prompt with its stop reason, anything else with -32800.
+func (f *acpFront) cancelCall(params json.RawMessage) {
+	id := rawField(params, "requestId")
+	f.mu.Lock()
+	c := f.calls[idKey(id)]
+	var stop func()
+	if c != nil {
+		stop = c.stop
+	}
+	f.mu.Unlock()
+	switch {
+	case c == nil: // answered before, or never asked
+	case c.prompt != nil:
+		c.prompt.s.cancelPrompts(c.prompt)
+	default:
+		f.answer(c, nil, &rpcError{Code: codeCancelled, Message: "Request cancelled"})
+		if stop != nil {
+			stop()
+		}
+	}
+}
+
+// waiter makes a name for who waits for a turn.
+func (f *acpFront) waiter(done func(turnResult)) waiterID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lastWaiter++
+	f.waiters[f.lastWaiter] = done
+	return f.lastWaiter
+}
+
+// forget retires a waiter on our side.
+func (f *acpFront) forget(w waiterID) {
+	f.mu.Lock()
+	delete(f.waiters, w)
+	f.mu.Unlock()
+}
+
+// done implements front: the one result of a waiter.
+func (f *acpFront) done(w waiterID, r turnResult) {
+	f.mu.Lock()
+	take := f.waiters[w]
+	delete(f.waiters, w)
+	f.mu.Unlock()
+	if take != nil {
+		take(r)
+	}
+}
+
+// event implements front. Updates are never dropped here: a client that doesn't
+// read loses its prompt instead (acp_prompt.go).
+func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
+	f.mu.Lock()
+	s := f.agents[a.AgentID]
+	f.mu.Unlock()
+	if s != nil {
+		s.event(a, w, e)
+	}
+	return true
+}
+
+// crowded reports that output waits for the client.
+func (f *acpFront) crowded() bool { return f.p.queued() > acpCrowd }
+
+// acpCorrelation names a prompt's turn in the audit trail and the log.
+func acpCorrelation(w waiterID) string { return "acp-" + strconv.FormatUint(uint64(w), 10) }

@@ -1,0 +1,199 @@
+package main
+
+// acp_ask.go owns the asking of an ACP client (FR-18): an approval becomes
+// session/request_permission, a question elicitation/create where the client
+// has it, and what comes back a decision. The hub calls ask and askGone, and
+// keeps the timer. Only the option that says yes, chosen among those offered,
+// approves: an error, nonsense, a client that is gone or answers twice must
+// never do. What a question's form looks like is acp_form.go's.
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+)
+
+// acpAsk is one question before the client.
+type acpAsk struct {
+	s    *acpSession
+	a    agentRef
+	q    approval
+	call int64 // the id of our request
+}
+
+// acpVerdict is what an answer comes to.
+type acpVerdict struct {
+	d       decision
+	stop    bool                // the turn is to end as well
+	answers map[string][]string // to questions
+	words   string              // why not, as the tool call tells it
+}
+
+// acpAskTable holds what the client has not answered: the first who takes an
+// ask out decides it.
+type acpAskTable struct {
+	mu   sync.Mutex // guards the fields below
+	open map[string]*acpAsk
+}
+
+func (t *acpAskTable) add(o *acpAsk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = map[string]*acpAsk{}
+	}
+	t.open[o.q.id] = o
+}
+
+// take removes an ask; nil: somebody has before.
+func (t *acpAskTable) take(id string) *acpAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.open[id]
+	delete(t.open, id)
+	return o
+}
+
+// ask implements front. Who waits for the turn doesn't matter: a turn that
+// mail began and a subagent that outlives its turn are the user's of the
+// session as well. false: this client can't be asked.
+func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool {
+	s := f.sessionBy(a.AgentID)
+	switch {
+	case s == nil || q.kind == askUnknown:
+		return false
+	case q.kind == askQuestion:
+		return f.askQuestion(s, a, q)
+	}
+	o := &acpAsk{s: s, a: a, q: q}
+	options := permissionOptions(&o.q)
+	return f.putAsk(o, "session/request_permission", struct {
+		Session string          `json:"sessionId"`
+		Call    json.RawMessage `json:"toolCall"`
+		Options []acpPermission `json:"options"`
+	}{s.id, s.enc.announce(a, &o.q), options}, func(result json.RawMessage) acpVerdict {
+		return readPermission(result, options)
+	})
+}
+
+// askQuestion puts a form, or a page to open, before a client that said it has
+// them. A secret has no place in a form (ACP forbids it), so what asks for one
+// is declined with that word.
+func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
+	o, client := &acpAsk{s: s, a: a, q: q}, f.client()
+	if secretAsked(&q) {
+		s.enc.announce(a, &o.q)
+		s.enc.decided(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
+		f.decide(q.id, "a secret can't be asked for over ACP", deny, nil)
+		return true
+	}
+	request := acpElicitation{Session: s.id, Message: questionMessage(&q)}
+	read := func(result json.RawMessage) acpVerdict { return readForm(result, &o.q) }
+	switch page := pageAsked(&q); {
+	case page != "" && client.urlElicitation:
+		request.Mode, request.URL, request.ID = "url", page, q.id
+	case client.formElicitation:
+		request.Mode, request.Schema = "form", questionForm(&q)
+	default:
+		return false
+	}
+	request.Call = stringField(s.enc.announce(a, &o.q), "toolCallId")
+	return f.putAsk(o, "elicitation/create", request, read)
+}
+
+// putAsk sends the request. The ask is in the table before the client can
+// answer, under the id that it would answer.
+func (f *acpFront) putAsk(o *acpAsk, method string, params any, read func(json.RawMessage) acpVerdict) bool {
+	o.call = f.p.reserve()
+	f.asks.add(o)
+	return f.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
+		if f.asks.take(o.q.id) == nil || err == errPeerGone {
+			return // withdrawn, or the client is gone: then the hub denies all
+		}
+		if err != nil {
+			f.settleAsk(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300)})
+			return
+		}
+		f.settleAsk(o, read(result))
+	})
+}
+
+// settleAsk tells the agent, and the tool call first: what the child does
+// after its yes must come behind it.
+func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
+	d := o.q.settle(v.d, byClient)
+	o.s.enc.decided(&o.q, d, v.words)
+	if !v.stop {
+		f.decide(o.q.id, byClient, d, v.answers)
+		return
+	}
+	turn := o.q.turn
+	if o.q.subagent != nil {
+		turn = "" // its own turn is none of the session's: what runs is stopped with its whole tree
+	}
+	// The interrupt denies what is pending after it was sent. A no that came
+	// first would let the turn go on, and be through before it is stopped.
+	f.interrupt(o.a.AgentID, "", turn, func(r interruptResult, e *rpcError) {
+		if e != nil || !r.Interrupted {
+			f.decide(o.q.id, byClient, deny, nil)
+		}
+	})
+}
+
+// askGone implements front: nobody needs the answer any more. The client is
+// told, so that its dialog goes; what it answers to that is heard by nobody.
+func (f *acpFront) askGone(_ agentRef, ask, why string) {
+	o := f.asks.take(ask)
+	if o == nil {
+		return
+	}
+	f.p.abandon(o.call)
+	f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
+	if why == "timed out" {
+		why = "nobody answered in time"
+	}
+	o.s.enc.decided(&o.q, deny, why)
+}
+
+// acpPermission is one option of a permission request, and what it means.
+type acpPermission struct {
+	ID      string `json:"optionId"`
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	verdict acpVerdict
+}
+
+// permissionOptions are what a user can say, in the order in which clients show
+// them. The rejection that lets the turn go on stands before the one that stops
+// it, since clients take the first of a kind for their own no.
+func permissionOptions(q *approval) []acpPermission {
+	options := []acpPermission{{"allow_once", "Allow once", "allow_once", acpVerdict{d: approve}}}
+	if q.forSession {
+		options = append(options, acpPermission{"allow_always", "Allow for this session", "allow_always", acpVerdict{d: approveForSession}})
+	}
+	if rule := ruleText(q); rule != "" { // only where the user turned allow_rules on
+		options = append(options, acpPermission{"allow_rule", fmt.Sprintf("Always allow commands that begin with `%s`, in every session", clip(rule, 100)), "allow_always", acpVerdict{d: approveAlways}})
+	}
+	return append(options,
+		acpPermission{"reject_once", "Reject and go on", "reject_once", acpVerdict{words: "rejected by the user; the agent was told and goes on"}},
+		acpPermission{"reject_always", "Reject and stop the turn", "reject_always", acpVerdict{stop: true, words: "rejected by the user, who stopped the turn"}})
+}
+
+// readPermission reads the client's answer. Nothing but an option that was
+// offered can be a yes.
+func readPermission(result json.RawMessage, offered []acpPermission) acpVerdict {
+	outcome := rawField(result, "outcome")
+	switch stringField(outcome, "outcome") {
+	case "cancelled":
+		return acpVerdict{stop: true, words: "cancelled"}
+	case "selected":
+		id := stringField(outcome, "optionId")
+		for _, o := range offered {
+			if o.ID == id {
+				return o.verdict
+			}
+		}
+		return acpVerdict{words: fmt.Sprintf("the client chose %q, which was not offered, so it counts as no", clip(id, 100))}
+	}
+	return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200))}
+}

@@ -1,0 +1,498 @@
+package main
+
+// acp_ask_test.go owns the asking of an ACP client, spoken over its wire: what it
+// is asked, and that nothing but a chosen yes is one. The rig here, a front
+// with one session and a hub of functions, serves the tests of options,
+// commands and servers too.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// askRig is one client of one ACP front with one session.
+type askRig struct {
+	t   *testing.T
+	f   *acpFront
+	s   *acpSession
+	in  *io.PipeWriter
+	out chan json.RawMessage // closed at the end of stdout
+	ids int
+
+	schema     *jsonSchema // nil where it isn't at hand
+	decides    chan decided
+	interrupts chan string // the turn each is for
+	// ends is what interrupt answers; set before it is used.
+	ends func(turn string) (interruptResult, *rpcError)
+}
+
+// newAskRig starts a front; change may be nil. caps are the client's.
+func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	r := &askRig{t: t, schema: acpSchema(t), in: inW, out: make(chan json.RawMessage, 1000), decides: make(chan decided, 100), interrupts: make(chan string, 100)}
+	r.ends = func(turn string) (interruptResult, *rpcError) {
+		return interruptResult{Interrupted: true, TurnID: turn}, nil
+	}
+	o := acpOptions{R: inR, W: outW, Env: func(string) string { return "" },
+		decide: func(ask, by string, d decision, answers map[string][]string) bool {
+			r.decides <- decided{ask, by, d, answers}
+			return true
+		},
+		interrupt: func(ref, _, turn string, done func(interruptResult, *rpcError)) {
+			r.interrupts <- ref + " " + turn
+			done(r.ends(turn))
+		},
+		settings: func(string) *sessionSettings { return &sessionSettings{} },
+		catalog: func(context.Context, string, string) (json.RawMessage, *rpcError) {
+			return nil, &rpcError{Code: codeInternal, Message: "no catalog here"}
+		},
+		status: func() statusView { return statusView{Team: "default"} },
+	}
+	if change != nil {
+		change(&o)
+	}
+	r.f = newACPFront(o)
+	read := make(chan error, 1)
+	go func() { read <- r.f.run() }()
+	go func() {
+		defer close(r.out)
+		fr := newFrameReader(outR, maxRecord, framingNewline)
+		for {
+			rec, err := fr.read()
+			if err != nil {
+				return
+			}
+			r.out <- slices.Clone(rec)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = inW.Close()
+		<-read
+		r.f.shutdown(time.Second)
+		_ = outW.Close()
+		for range r.out {
+		}
+	})
+	r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+caps+`}`)
+	r.s = r.session("sess_1", "codex:abcd")
+	return r
+}
+
+// session opens a session in the front.
+func (r *askRig) session(id, agentID string) *acpSession {
+	s := &acpSession{f: r.f, id: id, agentID: agentID, cwd: "/work"}
+	s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: s.send, Crowded: func() bool { return false }})
+	r.f.mu.Lock()
+	r.f.sessions[id], r.f.agents[agentID] = s, s
+	r.f.mu.Unlock()
+	return s
+}
+
+func (r *askRig) write(format string, args ...any) {
+	r.t.Helper()
+	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// next is the next record of the front.
+func (r *askRig) next() json.RawMessage {
+	r.t.Helper()
+	limit := time.Minute
+	if d, ok := r.t.Deadline(); ok {
+		limit = time.Until(d) / 2
+	}
+	select {
+	case rec, ok := <-r.out:
+		if !ok {
+			r.t.Fatal("the front's output ended")
+		}
+		if method := stringField(rec, "method"); r.schema != nil && method != "" && method != "$/cancel_request" {
+			r.valid(r.schema.byMethod(method, "Notification", "Request"), rawField(rec, "params"))
+		}
+		return rec
+	case <-time.After(limit):
+		r.t.Fatal("the front says nothing")
+	}
+	return nil
+}
+
+// valid holds what the front sends against the protocol's schema.
+func (r *askRig) valid(def string, raw json.RawMessage) {
+	r.t.Helper()
+	if r.schema == nil {
+		return
+	}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		r.t.Errorf("%s: %v", raw, err)
+		return
+	}
+	for _, problem := range r.schema.problems(def, v) {
+		r.t.Errorf("%s is no %s: %s", raw, def, problem)
+	}
+}
+
+// until reads up to the first record that is wanted, and returns it with those
+// before it.
+func (r *askRig) until(want func(json.RawMessage) bool) (found json.RawMessage, before []json.RawMessage) {
+	r.t.Helper()
+	for {
+		rec := r.next()
+		if want(rec) {
+			return rec, before
+		}
+		before = append(before, rec)
+	}
+}
+
+// call sends a request and reads its answer.
+func (r *askRig) call(method, params string) (answer json.RawMessage, before []json.RawMessage) {
+	r.t.Helper()
+	r.ids++
+	id := fmt.Sprintf(`"c%d"`, r.ids)
+	r.write(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+	answer, before = r.until(func(rec json.RawMessage) bool { return string(rawField(rec, "id")) == id })
+	if result := rawField(answer, "result"); result != nil && r.schema != nil {
+		r.valid(r.schema.byMethod(method, "Response"), result)
+	}
+	return answer, before
+}
+
+// quiet proves that nothing more is decided, stopped or said.
+func (r *askRig) quiet() {
+	r.t.Helper()
+	if _, before := r.call("nobody/knows", "{}"); len(before) > 0 {
+		r.t.Errorf("unexpected: %s", before)
+	}
+	select {
+	case d := <-r.decides:
+		r.t.Errorf("unexpected decision: %+v", d)
+	case turn := <-r.interrupts:
+		r.t.Errorf("unexpected interrupt of %q", turn)
+	default:
+	}
+}
+
+// method waits for a record with that method.
+func (r *askRig) method(name string) (rec json.RawMessage, before []json.RawMessage) {
+	r.t.Helper()
+	return r.until(func(rec json.RawMessage) bool { return stringField(rec, "method") == name })
+}
+
+// askAbout puts an approval from a goroutine of its own, as the session does.
+func (r *askRig) askAbout(q approval) bool {
+	return r.f.ask(agentRef{AgentID: "codex:abcd", Thread: "t1", Identity: "codex"}, 0, q)
+}
+
+func commandAsk(id string) approval {
+	return approval{id: id, kind: askCommand, method: mCommand, thread: "t1", turn: "turn1", item: "item-" + id,
+		action: "rm -r build", command: "rm -r build", cwd: "/work", forSession: true}
+}
+
+// callStatus is the status that the updates gave a tool call last, "" where
+// they never speak of it.
+func callStatus(updates []json.RawMessage, call string) (status string) {
+	for _, rec := range updates {
+		u := rawField(rec, "params", "update")
+		if stringField(u, "toolCallId") == call && stringField(u, "status") != "" {
+			status = stringField(u, "status")
+		}
+	}
+	return status
+}
+
+func optionKinds(request json.RawMessage) (kinds []string) {
+	eachElement(rawField(request, "params", "options"), func(o json.RawMessage) {
+		kinds = append(kinds, stringField(o, "optionId")+"="+stringField(o, "kind"))
+	})
+	return kinds
+}
+
+func TestACPPermissionOptions(t *testing.T) {
+	r := newAskRig(t, `{}`, nil)
+	plain, ruled := commandAsk("a1"), commandAsk("a3")
+	once := approval{id: "a2", kind: askMCPTool, thread: "t1", turn: "turn1", server: "files", tool: "read", action: `files.read {}`, arguments: json.RawMessage(`{}`)}
+	ruled.rule = []string{"rm", "-r"}
+	for _, tt := range []struct {
+		q    approval
+		want string
+	}{
+		{plain, "allow_once=allow_once allow_always=allow_always reject_once=reject_once reject_always=reject_always"},
+		{once, "allow_once=allow_once reject_once=reject_once reject_always=reject_always"},
+		{ruled, "allow_once=allow_once allow_always=allow_always allow_rule=allow_always reject_once=reject_once reject_always=reject_always"},
+	} {
+		if !r.askAbout(tt.q) {
+			t.Fatalf("%s: not asked", tt.q.id)
+		}
+		request, before := r.method("session/request_permission")
+		if got := strings.Join(optionKinds(request), " "); got != tt.want {
+			t.Errorf("%s: options %s, want %s", tt.q.id, got, tt.want)
+		}
+		if got := stringField(request, "params", "sessionId"); got != "sess_1" {
+			t.Errorf("%s: sessionId %q", tt.q.id, got)
+		}
+		call := stringField(request, "params", "toolCall", "toolCallId")
+		if call == "" || callStatus(before, call) != "pending" {
+			t.Errorf("%s: tool call %q was not announced as pending before it was asked about: %s", tt.q.id, call, before)
+		}
+	}
+}
+
+// TestACPPermissionAnswers: what each option comes to. A rejection that goes on
+// never stops the turn, one that stops it is no decision of ours unless nothing
+// could be stopped.
+func TestACPPermissionAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		option string
+		d      decision
+		stops  bool
+		status string
+	}{
+		{"allow_once", approve, false, "in_progress"},
+		{"allow_always", approveForSession, false, "in_progress"},
+		{"allow_rule", approveAlways, false, "in_progress"},
+		{"reject_once", deny, false, "failed"},
+		{"reject_always", deny, true, "failed"},
+		{"(cancelled)", deny, true, "failed"},
+	} {
+		t.Run(tt.option, func(t *testing.T) {
+			r := newAskRig(t, `{}`, nil)
+			q := commandAsk("a1")
+			q.rule = []string{"rm"}
+			r.askAbout(q)
+			request, _ := r.method("session/request_permission")
+			answer := fmt.Sprintf(`{"outcome":{"outcome":"selected","optionId":%q}}`, tt.option)
+			if tt.option == "(cancelled)" {
+				answer = `{"outcome":{"outcome":"cancelled"}}`
+			}
+			r.write(`{"jsonrpc":"2.0","id":%s,"result":%s}`, rawField(request, "id"), answer)
+			update := r.next()
+			call := stringField(request, "params", "toolCall", "toolCallId")
+			if got := callStatus([]json.RawMessage{update}, call); got != tt.status {
+				t.Errorf("the tool call is %q, want %s: %s", got, tt.status, update)
+			}
+			if tt.stops {
+				if got := <-r.interrupts; got != "codex:abcd turn1" {
+					t.Errorf("interrupted %q", got)
+				}
+			} else if got := <-r.decides; got.d != tt.d || got.ask != "a1" || got.by != byClient {
+				t.Errorf("decided %+v, want %v", got, tt.d)
+			}
+			r.quiet() // the interrupt itself denies what is pending
+		})
+	}
+}
+
+// TestACPPermissionNonsense: whatever isn't a chosen yes is a no, and the turn
+// goes on.
+func TestACPPermissionNonsense(t *testing.T) {
+	for _, answer := range []string{
+		`"error":{"code":-32601,"message":"no such method"}`,
+		`"error":{"code":-32800,"message":"cancelled"}`,
+		`"result":null`, `"result":{}`, `"result":[]`, `"result":"allow_once"`, `"result":{"optionId":"allow_once"}`,
+		`"result":{"outcome":"selected"}`, `"result":{"outcome":"allow_once"}`,
+		`"result":{"outcome":{"outcome":"selected"}}`,
+		`"result":{"outcome":{"outcome":"selected","optionId":"allow_rule"}}`, // not offered
+		`"result":{"outcome":{"outcome":"selected","optionId":"Allow_once"}}`,
+		`"result":{"outcome":{"outcome":"selected","optionId":["allow_once"]}}`,
+		`"result":{"outcome":{"outcome":"Selected","optionId":"allow_once"}}`,
+		`"result":{"outcome":{"outcome":"approved","optionId":"allow_once"}}`,
+		`"result":{"outcome":{"optionId":"allow_once"}}`,
+	} {
+		t.Run(answer, func(t *testing.T) {
+			r := newAskRig(t, `{}`, nil)
+			r.askAbout(commandAsk("a1"))
+			request, _ := r.method("session/request_permission")
+			r.write(`{"jsonrpc":"2.0","id":%s,%s}`, rawField(request, "id"), answer)
+			if got := <-r.decides; got.d != deny {
+				t.Errorf("decided %v", got.d)
+			}
+			if got := callStatus([]json.RawMessage{r.next()}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" {
+				t.Errorf("the tool call is %q", got)
+			}
+			r.quiet()
+		})
+	}
+}
+
+// TestACPSecondAnswer: the first answer counts, whatever the second says.
+func TestACPSecondAnswer(t *testing.T) {
+	r := newAskRig(t, `{}`, nil)
+	r.askAbout(commandAsk("a1"))
+	request, _ := r.method("session/request_permission")
+	for _, option := range []string{"reject_once", "allow_once", "reject_always"} {
+		r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":%q}}}`, rawField(request, "id"), option)
+	}
+	if got := <-r.decides; got.d != deny {
+		t.Errorf("decided %v", got.d)
+	}
+	r.next() // the tool call's end
+	r.quiet()
+}
+
+// TestACPStopWithoutTurn: a subagent asks though nothing of the session's runs;
+// then there is nothing to stop, and the ask is denied by itself.
+func TestACPStopWithoutTurn(t *testing.T) {
+	r := newAskRig(t, `{}`, nil)
+	r.ends = func(string) (interruptResult, *rpcError) { return interruptResult{}, nil }
+	q := commandAsk("a1")
+	q.thread, q.turn, q.subagent = "t2", "turn7", &subagentRef{thread: "t2", name: "digger"}
+	r.askAbout(q)
+	request, _ := r.method("session/request_permission")
+	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"reject_always"}}}`, rawField(request, "id"))
+	if got := <-r.interrupts; got != "codex:abcd " {
+		t.Errorf("interrupted %q, want whatever runs", got)
+	}
+	if got := <-r.decides; got.d != deny || got.ask != "a1" {
+		t.Errorf("decided %+v", got)
+	}
+}
+
+// TestACPAskGone: an ask that is withdrawn takes the client's dialog with it,
+// and what the client says then is heard by nobody.
+func TestACPAskGone(t *testing.T) {
+	r := newAskRig(t, `{}`, nil)
+	r.askAbout(commandAsk("a1"))
+	request, _ := r.method("session/request_permission")
+	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "timed out")
+	gone, _ := r.method("$/cancel_request")
+	if got, want := string(rawField(gone, "params", "requestId")), string(rawField(request, "id")); got != want {
+		t.Errorf("requestId %s, want %s", got, want)
+	}
+	update := r.next()
+	if got := callStatus([]json.RawMessage{update}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" || !strings.Contains(string(update), "nobody answered") {
+		t.Errorf("the tool call: %s", update)
+	}
+	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"allow_once"}}}`, rawField(request, "id"))
+	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "again")
+	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "never", "was")
+	r.quiet()
+}
+
+// TestACPCantAsk: where nobody can be asked the hub is told at once.
+func TestACPCantAsk(t *testing.T) {
+	r := newAskRig(t, `{}`, nil)
+	unknown, question := commandAsk("a1"), approval{id: "a2", kind: askQuestion, questions: []question{{id: "q", text: "Why?"}}}
+	unknown.kind = askUnknown
+	if r.askAbout(unknown) {
+		t.Error("an unknown kind was asked")
+	}
+	if r.askAbout(question) {
+		t.Error("a question was put to a client without elicitation")
+	}
+	if r.f.ask(agentRef{AgentID: "codex:none"}, 0, commandAsk("a3")) {
+		t.Error("a session that isn't open was asked about")
+	}
+	r.quiet()
+
+	q := commandAsk("a4")
+	r.askAbout(q)
+	r.method("session/request_permission")
+	_ = r.in.Close()
+	for r.askAbout(commandAsk("a5")) { // until the front has seen the end
+		r.f.asks.take("a5")
+	}
+	select {
+	case d := <-r.decides:
+		t.Errorf("decided %+v for a client that is gone", d)
+	default:
+	}
+}
+
+func TestACPQuestion(t *testing.T) {
+	r := newAskRig(t, `{"elicitation":{"form":{}}}`, nil)
+	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", item: "i1", method: mUserInput, action: "Which one?",
+		questions: []question{{id: "q1", header: "Colour", text: "Which one?", options: []string{"red", "blue"}}}}
+	r.askAbout(q)
+	request, before := r.method("elicitation/create")
+	p := rawField(request, "params")
+	if stringField(p, "mode") != "form" || stringField(p, "sessionId") != "sess_1" || stringField(p, "message") != "Which one?" {
+		t.Errorf("asked %s", p)
+	}
+	if call := stringField(p, "toolCallId"); call == "" || callStatus(before, call) == "" {
+		t.Errorf("tool call %q was not announced: %s", call, before)
+	}
+	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"q1":"blue"}}}`, rawField(request, "id"))
+	if got := <-r.decides; got.d != approve || fmt.Sprint(got.answers) != "map[q1:[blue]]" {
+		t.Errorf("decided %+v", got)
+	}
+}
+
+// TestACPSecret: a secret never comes into a form, and the user reads why.
+func TestACPSecret(t *testing.T) {
+	r := newAskRig(t, `{"elicitation":{"form":{}}}`, nil)
+	if !r.askAbout(approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", item: "i1", action: "The token?",
+		questions: []question{{id: "q1", text: "The token?", secret: true}}}) {
+		t.Error("nobody was told why")
+	}
+	if got := <-r.decides; got.d != deny || !strings.Contains(got.by, "secret") {
+		t.Errorf("decided %+v", got)
+	}
+	answer, before := r.call("nobody/knows", "{}")
+	if strings.Contains(fmt.Sprintf("%s", before), "elicitation/create") || !strings.Contains(fmt.Sprintf("%s", before), "secret") {
+		t.Errorf("said %s before %s", before, answer)
+	}
+}
+
+// TestACPPage: a page to open goes by the url mode, to others by a form that
+// only says yes or no.
+func TestACPPage(t *testing.T) {
+	q := approval{id: "a1", kind: askQuestion, method: mElicitation, thread: "t1", turn: "turn1", reason: "Log in", action: "open https://example.com/login?x=1"}
+	r := newAskRig(t, `{"elicitation":{"form":{},"url":{}}}`, nil)
+	r.askAbout(q)
+	request, _ := r.method("elicitation/create")
+	p := rawField(request, "params")
+	if stringField(p, "mode") != "url" || stringField(p, "url") != "https://example.com/login?x=1" || stringField(p, "elicitationId") != "a1" || rawField(p, "requestedSchema") != nil {
+		t.Errorf("asked %s", p)
+	}
+	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, rawField(request, "id"))
+	if got := <-r.decides; got.d != approve {
+		t.Errorf("decided %+v", got)
+	}
+
+	r = newAskRig(t, `{"elicitation":{"form":{}}}`, nil)
+	r.askAbout(q)
+	request, _ = r.method("elicitation/create")
+	p = rawField(request, "params")
+	if stringField(p, "mode") != "form" || !strings.Contains(stringField(p, "message"), "https://example.com/login?x=1") {
+		t.Errorf("asked %s", p)
+	}
+	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"decline"}}`, rawField(request, "id"))
+	if got := <-r.decides; got.d != deny {
+		t.Errorf("decided %+v", got)
+	}
+}
+
+// FuzzACPPermission: only a selected option that was offered says yes.
+func FuzzACPPermission(f *testing.F) {
+	f.Add([]byte(`{"outcome":{"outcome":"selected","optionId":"allow_once"}}`))
+	f.Add([]byte(`{"outcome":{"outcome":"cancelled"}}`))
+	f.Add([]byte(`{"outcome":{"outcome":"selected","optionId":"reject_once","optionId":"allow_always"}}`))
+	q := commandAsk("a1")
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !validJSON(raw) {
+			return
+		}
+		v := readPermission(raw, permissionOptions(&q))
+		var said struct {
+			Outcome struct{ Outcome, OptionID any }
+		}
+		_ = json.Unmarshal(raw, &said)
+		word, _ := said.Outcome.OptionID.(string)
+		if v.d != deny && (v.stop || !strings.HasPrefix(word, "allow_") && !strings.Contains(string(raw), `\u`)) {
+			t.Fatalf("%s came to %+v", raw, v)
+		}
+		if v.d == deny && v.words == "" {
+			t.Fatalf("%s is denied without a word", raw)
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package main
+
+// acp_blocks.go owns the content of tool calls at their end, the content blocks
+// that it is made of, and what makes foreign text and JSON fit for any client.
+// acp_item.go, acp_tool.go and acp_chunks.go call it. It must never pass on a
+// block that the schema doesn't know, nor JSON that a strict parser refuses.
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// result is what a call that ended has to show and its raw output. Beside it
+// stands what t has kept: diffs, a command's own text.
+func (x *acpEncoder) result(t *acpTool, b *itemBody, raw json.RawMessage) (content []json.RawMessage, output json.RawMessage) {
+	text := func(s string) {
+		if s != "" {
+			content = append(content, callText(cappedText(s)))
+		}
+	}
+	switch b.kind {
+	case "commandExecution":
+		out := cappedText(b.output)
+		if out == "" {
+			out = t.out.text()
+		}
+		if out != "" {
+			content = append(content, callText(fenced(out)))
+		}
+		if b.exitCode != nil && *b.exitCode != 0 {
+			text(fmt.Sprintf("exit code %d", *b.exitCode))
+		}
+		output = toJSON(struct {
+			ExitCode *int   `json:"exitCode,omitempty"`
+			Duration int64  `json:"durationMs,omitempty"`
+			Status   string `json:"status,omitempty"`
+			Output   string `json:"output"`
+		}{b.exitCode, b.duration, b.status, out})
+	case "fileChange":
+		text(t.out.text()) // 0.104 tells what the patch tool printed
+		if b.status != "" {
+			output = toJSON(map[string]string{"status": b.status})
+		}
+	case "mcpToolCall", "dynamicToolCall":
+		list := b.result
+		if rawKind(list) == '{' {
+			list = rawField(list, "content")
+		}
+		content = toolBlocks(list)
+		output = clientJSON(b.result)
+		if b.failure != "" {
+			text(b.failure)
+			if output == nil {
+				output = toJSON(map[string]string{"error": cappedText(b.failure)})
+			}
+		}
+	case "collabAgentToolCall":
+		var lines []string
+		states := rawField(raw, "agentsStates")
+		_ = eachField(states, func(id string, state json.RawMessage) bool {
+			line := x.subagent(id) + ": " + plainWords(stringField(state, "status"))
+			if said := stringField(state, "message"); said != "" {
+				line += ": " + said
+			}
+			lines = append(lines, line)
+			return true
+		})
+		text(strings.Join(lines, "\n\n"))
+		output = clientJSON(states)
+	case "webSearch":
+		output = clientJSON(rawField(raw, "results"))
+	}
+	return content, output
+}
+
+// toolBlocks turns what an MCP or dynamic tool answered into content: their
+// blocks are the client's own, if they are what they say.
+func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
+	left, media := maxACPText, maxDiffs
+	eachElement(list, func(part json.RawMessage) {
+		block := part
+		has := func(keys ...string) bool {
+			for _, k := range keys {
+				if rawKind(rawField(part, k)) != '"' {
+					return false
+				}
+			}
+			return true
+		}
+		switch kind := stringField(part, "type"); {
+		case (kind == "text" || kind == "inputText") && has("text"):
+			s := stringField(part, "text")
+			if len(s) > left {
+				s = cappedText(s)
+			}
+			if left -= len(s); left < -maxACPText {
+				return
+			}
+			block = acpTextBlock(s)
+		case (kind == "image" || kind == "audio") && has("data", "mimeType"):
+			block = toJSON(map[string]string{"type": kind, "data": stringField(part, "data"), "mimeType": stringField(part, "mimeType")})
+		case kind == "inputImage" && has("imageUrl"):
+			block = acpImageBlock(stringField(part, "imageUrl"))
+		case kind == "resource_link" && has("name", "uri"):
+			block = toJSON(map[string]string{"type": kind, "name": stringField(part, "name"), "uri": stringField(part, "uri")})
+		case kind == "resource" && rawKind(rawField(part, "resource", "uri")) == '"':
+			res := map[string]string{"uri": stringField(part, "resource", "uri")}
+			for _, k := range []string{"text", "blob", "mimeType"} {
+				if v, ok := rawString(rawField(part, "resource", k)); ok {
+					res[k] = v
+				}
+			}
+			if _, ok := res["text"]; !ok && res["blob"] == "" {
+				return
+			}
+			block = toJSON(map[string]any{"type": kind, "resource": res})
+		default:
+			return // in the raw output
+		}
+		if media < len(block) {
+			block = acpTextBlock(fmt.Sprintf("[%s of %d bytes left out]", stringField(part, "type"), len(part)))
+		}
+		media -= len(block)
+		out = append(out, contentOf(block))
+	})
+	return out
+}
+
+// acpImageBlock is an image as ACP has it: the bytes of a data URL, else a link.
+func acpImageBlock(address string) json.RawMessage {
+	if head, data, ok := strings.Cut(address, ";base64,"); ok && strings.HasPrefix(head, "data:") {
+		mime, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
+		return toJSON(map[string]string{"type": "image", "data": data, "mimeType": cmp.Or(mime, "image/png")})
+	}
+	return acpLinkBlock(address)
+}
+
+func acpLinkBlock(address string) json.RawMessage {
+	name := address
+	if u, err := url.Parse(address); err == nil && path.Base(u.Path) != "/" && path.Base(u.Path) != "." {
+		name = path.Base(u.Path)
+	}
+	return toJSON(map[string]string{"type": "resource_link", "name": clipChars(name, 200), "uri": address})
+}
+
+func acpFileURL(file string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()
+}
+
+func acpTextBlock(s string) json.RawMessage {
+	return toJSON(struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}{"text", s})
+}
+
+// contentOf makes a block content of a tool call.
+func contentOf(block json.RawMessage) json.RawMessage {
+	return toJSON(struct {
+		Type  string          `json:"type"`
+		Block json.RawMessage `json:"content"`
+	}{"content", block})
+}
+
+func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
+
+// visible writes out what can't be seen or turns what stands beside it around:
+// a title is what a person approves.
+func visible(s string) string {
+	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// clientJSON makes any JSON fit for every client's parser: some refuse half of
+// a surrogate pair. What is too long is told by its beginning.
+func clientJSON(raw json.RawMessage) json.RawMessage {
+	switch {
+	case isNull(raw):
+		return nil
+	case len(raw) > maxACPText:
+		return toJSON(struct {
+			Truncated bool   `json:"truncated"`
+			Bytes     int    `json:"bytes"`
+			Start     string `json:"start"`
+		}{true, len(raw), clipUTF8(string(raw), 4<<10)})
+	case cleanJSON(raw) && json.Valid(raw):
+		return raw
+	}
+	var v any
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return toJSON(string(raw))
+	}
+	return toJSON(v)
+}
+
+// cleanJSON reports raw JSON, or the inside of a string, that needs no second
+// look: valid UTF-8 without escaped surrogates. A pair is one too; it is rare.
+func cleanJSON(raw []byte) bool {
+	if !utf8.Valid(raw) {
+		return false
+	}
+	for i := 0; i+1 < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		i++
+		if raw[i] == 'u' && i+2 < len(raw) && raw[i+1]|0x20 == 'd' && raw[i+2] >= '8' {
+			return false
+		}
+	}
+	return true
+}

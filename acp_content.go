@@ -1,0 +1,329 @@
+package main
+
+// acp_content.go owns what a prompt's content blocks become for Codex: text in
+// one piece, with files and links wrapped so that nothing in them can be taken
+// for the user's own words, and images as parts of their own. acp_prompt.go
+// calls it. A block that can't be passed on is refused with its number and what
+// to do; it must never be left out silently.
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unicode/utf8"
+)
+
+// resourceOpens begins whatever stands around a resource.
+const resourceOpens = "[ACP_RESOURCE"
+
+// acpBlock is one content block, read.
+type acpBlock struct {
+	text  string // of the user; "" for the others
+	image *promptPart
+	// A resource or a link.
+	link  bool
+	attrs []acpAttr
+	body  string
+}
+
+type acpAttr struct{ name, value string }
+
+// readPrompt reads the blocks of session/prompt. parts is nil where all is text.
+func readPrompt(raw json.RawMessage) (text string, parts []promptPart, e *rpcError) {
+	if rawKind(raw) != '[' {
+		if raw == nil {
+			return "", nil, badParams("prompt is missing: it must be an array of content blocks")
+		}
+		return "", nil, badParams("prompt must be an array of content blocks, not %s", kindWord(raw))
+	}
+	var blocks []acpBlock
+	n := 0
+	eachElement(raw, func(el json.RawMessage) {
+		if e == nil {
+			var b acpBlock
+			if b, e = readBlock(n, el); e == nil {
+				blocks = append(blocks, b)
+			}
+		}
+		n++
+	})
+	if e != nil {
+		return "", nil, e
+	}
+	text, parts = joinBlocks(blocks)
+	if strings.TrimSpace(text) == "" && parts == nil {
+		return "", nil, badParams("prompt has nothing in it: send at least one block with text, a resource or an image")
+	}
+	return text, parts, nil
+}
+
+func readBlock(n int, raw json.RawMessage) (acpBlock, *rpcError) {
+	bad := func(format string, args ...any) (acpBlock, *rpcError) {
+		return acpBlock{}, badParams("prompt[%d]%s", n, fmt.Sprintf(format, args...))
+	}
+	if rawKind(raw) != '{' {
+		return bad(" must be a content block, an object with a type, not %s", kindWord(raw))
+	}
+	kind, ok := rawString(rawField(raw, "type"))
+	if !ok {
+		return bad(".type must be a string, not %s", kindWord(rawField(raw, "type")))
+	}
+	switch kind {
+	case "text":
+		text, ok := rawString(rawField(raw, "text"))
+		if !ok {
+			return bad(".text must be a string, not %s", kindWord(rawField(raw, "text")))
+		}
+		return acpBlock{text: text}, nil
+	case "image":
+		part, why := readImage(raw)
+		if why != "" {
+			return bad("%s", why)
+		}
+		return acpBlock{image: part}, nil
+	case "audio":
+		return bad(" is audio, which Codex doesn't take: send it as text")
+	case "resource_link":
+		b := acpBlock{link: true}
+		for _, name := range []string{"uri", "name", "title", "description", "mimeType"} {
+			val := rawField(raw, name)
+			text, ok := rawString(val)
+			must := name == "uri" || name == "name"
+			if !ok && (must || !isNull(val)) {
+				return bad(".%s must be a string, not %s", name, kindWord(val))
+			}
+			if ok && (text != "" || must) {
+				b.attrs = append(b.attrs, acpAttr{attrName(name), text})
+			}
+		}
+		if size := rawField(raw, "size"); rawKind(size) == '0' {
+			b.attrs = append(b.attrs, acpAttr{"size", string(size)})
+		}
+		return b, nil
+	case "resource":
+		return readResource(n, rawField(raw, "resource"))
+	}
+	return bad(".type %q is none of text, image, resource_link, resource", shortName(kind))
+}
+
+func attrName(field string) string {
+	if field == "mimeType" {
+		return "mime"
+	}
+	return field
+}
+
+// readResource reads what is embedded: text, or bytes that may be an image or
+// text after all.
+func readResource(n int, raw json.RawMessage) (acpBlock, *rpcError) {
+	bad := func(format string, args ...any) (acpBlock, *rpcError) {
+		return acpBlock{}, badParams("prompt[%d].resource%s", n, fmt.Sprintf(format, args...))
+	}
+	if rawKind(raw) != '{' {
+		return bad(" must be an object with uri and text or blob, not %s", kindWord(raw))
+	}
+	uri, ok := rawString(rawField(raw, "uri"))
+	if !ok {
+		return bad(".uri must be a string, not %s", kindWord(rawField(raw, "uri")))
+	}
+	mime, ok := rawString(rawField(raw, "mimeType"))
+	if val := rawField(raw, "mimeType"); !ok && !isNull(val) {
+		return bad(".mimeType must be a string, not %s", kindWord(val))
+	}
+	b := acpBlock{attrs: []acpAttr{{"uri", uri}}}
+	if mime != "" {
+		b.attrs = append(b.attrs, acpAttr{"mime", mime})
+	}
+	if text, ok := rawString(rawField(raw, "text")); ok {
+		b.body = text
+		return b, nil
+	} else if val := rawField(raw, "text"); !isNull(val) {
+		return bad(".text must be a string, not %s", kindWord(val))
+	}
+	blob, ok := rawString(rawField(raw, "blob"))
+	if !ok {
+		return bad(" must have text or blob, a string")
+	}
+	data, err := base64.StdEncoding.DecodeString(blob)
+	switch {
+	case err != nil:
+		return bad(".blob is not valid base64: %v", err)
+	case strings.HasPrefix(mime, "image/"):
+		return acpBlock{image: &promptPart{kind: "image", url: "data:" + mime + ";base64," + blob}}, nil
+	case utf8.Valid(data) && bytes.IndexByte(data, 0) < 0:
+		b.body = string(data)
+	default:
+		b.body = fmt.Sprintf("(%d bytes that are no text: not shown here, open the uri)", len(data))
+	}
+	return b, nil
+}
+
+// readImage reads an image: its data, else where it is. why says what is wrong.
+func readImage(raw json.RawMessage) (part *promptPart, why string) {
+	for _, name := range []string{"data", "mimeType", "uri"} {
+		if val := rawField(raw, name); rawKind(val) != '"' && !isNull(val) {
+			return nil, fmt.Sprintf(".%s must be a string, not %s", name, kindWord(val))
+		}
+	}
+	data, mime, uri := stringField(raw, "data"), stringField(raw, "mimeType"), stringField(raw, "uri")
+	if data == "" {
+		switch {
+		case uri == "":
+			return nil, ".data is missing: an image needs its bytes in base64, or a uri"
+		case strings.HasPrefix(uri, "file:"):
+			path, ok := fileOf(uri)
+			if !ok {
+				return nil, fmt.Sprintf(".uri %q is no path on this machine: send the image's data", shortName(uri))
+			}
+			return &promptPart{kind: "localImage", path: path}, ""
+		case strings.HasPrefix(uri, "https:"), strings.HasPrefix(uri, "data:image/"):
+			return &promptPart{kind: "image", url: uri}, ""
+		}
+		return nil, fmt.Sprintf(".uri %q is none of file:, https: and data: send the image's data", shortName(uri))
+	}
+	if !strings.HasPrefix(mime, "image/") || strings.ContainsAny(mime, ",; ") {
+		return nil, fmt.Sprintf(".mimeType %q is none of an image, such as image/png", shortName(mime))
+	}
+	if n, err := base64.StdEncoding.Decode(make([]byte, base64.StdEncoding.DecodedLen(len(data))), []byte(data)); err != nil || n == 0 {
+		return nil, ".data is not valid base64"
+	}
+	return &promptPart{kind: "image", url: "data:" + mime + ";base64," + data}, ""
+}
+
+// fileOf is the path of a file: URI of this machine.
+func fileOf(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" || u.Path == "" {
+		return "", false
+	}
+	path := u.Path
+	if runtime.GOOS == "windows" {
+		path = strings.TrimPrefix(path, "/")
+	}
+	path = filepath.FromSlash(path)
+	return path, filepath.IsAbs(path) && !strings.ContainsRune(path, 0)
+}
+
+// joinBlocks puts the blocks together. Text runs on as the user wrote it; what is
+// wrapped stands in a paragraph of its own.
+func joinBlocks(blocks []acpBlock) (text string, parts []promptPart) {
+	marker := blockMarker(blocks)
+	var run strings.Builder // text since the last image
+	wrapped, images := false, 0
+	flush := func() {
+		if run.Len() > 0 {
+			parts = append(parts, promptPart{kind: "text", text: run.String()})
+			run.Reset()
+		}
+	}
+	for _, b := range blocks {
+		if b.image != nil {
+			flush()
+			parts = append(parts, *b.image)
+			images++
+			continue
+		}
+		words, wraps := b.text, b.attrs != nil
+		if wraps {
+			words = wrapResource(&b, marker)
+		}
+		if words == "" {
+			continue
+		}
+		if (wraps || wrapped) && run.Len() > 0 {
+			run.WriteString(gap(run.String()))
+		}
+		run.WriteString(words)
+		wrapped = wraps
+	}
+	if images == 0 {
+		return run.String(), nil
+	}
+	flush()
+	var texts []string
+	for _, p := range parts {
+		if p.kind == "text" {
+			texts = append(texts, p.text)
+		}
+	}
+	return strings.Join(texts, "\n\n"), parts
+}
+
+// gap is what makes a paragraph of what follows.
+func gap(s string) string {
+	switch {
+	case strings.HasSuffix(s, "\n\n"):
+		return ""
+	case strings.HasSuffix(s, "\n"):
+		return "\n"
+	}
+	return "\n\n"
+}
+
+// wrapResource is a resource between lines that its text can't contain, since the
+// marker in them stands nowhere else in the prompt. An attribute is a JSON
+// string, so that it can't end its line.
+func wrapResource(b *acpBlock, marker string) string {
+	name := "ACP_RESOURCE"
+	if b.link {
+		name = "ACP_RESOURCE_LINK"
+	}
+	out := append(make([]byte, 0, len(b.body)+128), '[')
+	out = append(append(append(out, name...), ' '), marker...)
+	for _, a := range b.attrs {
+		out = append(append(append(out, ' '), a.name...), '=')
+		out = appendJSONString(out, a.value)
+	}
+	out = append(out, "]\n"...)
+	if b.body != "" {
+		out = append(out, b.body...)
+		if !strings.HasSuffix(b.body, "\n") {
+			out = append(out, '\n')
+		}
+	}
+	return string(append(append(append(append(out, "[/"...), name...), ' '), marker+"]"...))
+}
+
+// blockMarker is a word made of all that the prompt holds, and in none of it. The
+// same prompt has the same, so that a model's cache is of use.
+func blockMarker(blocks []acpBlock) string {
+	sum := sha256.New()
+	var texts []string
+	for _, b := range blocks {
+		texts = append(texts, b.text, b.body)
+		for _, a := range b.attrs {
+			texts = append(texts, a.value)
+		}
+	}
+	for _, t := range texts {
+		fmt.Fprintf(sum, "%d:", len(t))
+		sum.Write([]byte(t))
+	}
+	for {
+		marker := hex.EncodeToString(sum.Sum(nil)[:6])
+		free := true
+		for _, t := range texts {
+			free = free && !strings.Contains(t, marker)
+		}
+		if free {
+			return marker
+		}
+		sum.Write([]byte("again"))
+	}
+}
+
+func hasImage(parts []promptPart) bool {
+	for _, p := range parts {
+		if p.kind != "text" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,275 @@
+package main
+
+// acp_diff.go owns patches on their way to a client: Codex tells the hunks of
+// a file, a client wants its whole text before and after. acp_item.go calls it
+// as a patch begins. It reads the files that a patch names, regular ones only
+// and no more than a megabyte of each, and must never write any nor wait for
+// one; where a file doesn't fit, the hunks' own text has to do.
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+const (
+	maxDiffFile = 1 << 20 // of a file, to be shown whole
+	maxDiffs    = 4 << 20 // of all texts of a patch: the rest is told, not shown
+)
+
+// patchHunk is one hunk of a unified diff.
+type patchHunk struct {
+	oldAt, newAt int // line numbers, from 1
+	lines        []patchLine
+}
+
+// patchLine is one line of a hunk, with the line end it has in the file.
+type patchLine struct {
+	op   byte // ' ', '-' or '+'
+	text string
+}
+
+// readPatch reads the hunks of one file. What stands between them is left out:
+// headers, and what Codex writes behind the diff of a file that moves.
+func readPatch(diff string) []patchHunk {
+	var hunks []patchHunk
+	var h *patchHunk
+	olds, news := 0, 0 // lines that the header promised and that are still to come
+	ends := func() {
+		if h != nil && (olds != 0 || news != 0) { // not what its head says: it fits no file
+			h.oldAt, h.newAt = -1, -1
+		}
+	}
+	for line := range strings.Lines(diff) {
+		op := line[0]
+		switch {
+		case h != nil && op == '\\': // no newline at the end of the line before
+			if n := len(h.lines); n > 0 {
+				h.lines[n-1].text = strings.TrimSuffix(h.lines[n-1].text, "\n")
+			}
+			continue
+		case strings.HasPrefix(line, "@@"):
+			ends()
+			at := readHunkHead(line)
+			hunks = append(hunks, patchHunk{oldAt: at[0], newAt: at[2]})
+			h, olds, news = &hunks[len(hunks)-1], at[1], at[3]
+			continue
+		case h == nil, olds <= 0 && news <= 0:
+			continue
+		case op == '\n' || op == '\r': // a blank line of context that lost its blank
+			line = " " + line
+			op = ' '
+		}
+		switch op {
+		case ' ':
+			olds, news = olds-1, news-1
+		case '-':
+			olds--
+		case '+':
+			news--
+		default: // no line of a hunk: what follows can't be trusted
+			ends()
+			h = nil
+			continue
+		}
+		if !strings.HasSuffix(line, "\n") { // the diff's own last line
+			line += "\n"
+		}
+		h.lines = append(h.lines, patchLine{op, line[1:]})
+	}
+	ends()
+	return hunks
+}
+
+// readHunkHead reads `@@ -1,2 +1,3 @@` as start and count of old and new. A
+// head without them, as in the patches that models write, fits no file and goes
+// on to the next head.
+func readHunkHead(line string) [4]int {
+	nowhere := [4]int{-1, math.MaxInt32, -1, math.MaxInt32}
+	words := strings.Fields(line)
+	if len(words) < 4 || words[0] != "@@" || words[3] != "@@" {
+		return nowhere
+	}
+	var n [4]int
+	for i, word := range words[1:3] {
+		if word[0] != "-+"[i] {
+			return nowhere
+		}
+		at, count, counted := strings.Cut(word[1:], ",")
+		if !counted {
+			count = "1"
+		}
+		a, err := strconv.ParseUint(at, 10, 31)
+		c, err2 := strconv.ParseUint(count, 10, 31)
+		if err != nil || err2 != nil {
+			return nowhere
+		}
+		n[2*i], n[2*i+1] = int(a), int(c)
+	}
+	return n
+}
+
+// side is the text of a hunk before (but = '+') or after (but = '-').
+func (h *patchHunk) side(but byte) []string {
+	var out []string
+	for _, l := range h.lines {
+		if l.op != but {
+			out = append(out, l.text)
+		}
+	}
+	return out
+}
+
+// patched is a file's text with the hunks applied, or taken back out of it;
+// false where it isn't the text they were made for.
+func patched(text string, hunks []patchHunk, back bool) (string, bool) {
+	lines := strings.SplitAfter(text, "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	var out strings.Builder
+	done := 0 // lines of the text that are dealt with
+	for i := range hunks {
+		h := &hunks[i]
+		at, from, to := h.oldAt, h.side('+'), h.side('-')
+		if back {
+			at, from, to = h.newAt, to, from
+		}
+		if len(from) > 0 {
+			at-- // a hunk that takes nothing stands behind the line it names
+		}
+		if at < done || at+len(from) > len(lines) {
+			return "", false
+		}
+		for _, l := range lines[done:at] {
+			out.WriteString(l)
+		}
+		for j, l := range from {
+			if lines[at+j] != l {
+				return "", false
+			}
+		}
+		for _, l := range to {
+			out.WriteString(l)
+		}
+		done = at + len(from)
+	}
+	for _, l := range lines[done:] {
+		out.WriteString(l)
+	}
+	return out.String(), len(hunks) > 0
+}
+
+// hunkTexts are the hunks' own texts, before and after.
+func hunkTexts(hunks []patchHunk) (before, after string) {
+	var b, a strings.Builder
+	for i := range hunks {
+		for _, l := range hunks[i].side('+') {
+			b.WriteString(l)
+		}
+		for _, l := range hunks[i].side('-') {
+			a.WriteString(l)
+		}
+	}
+	return b.String(), a.String()
+}
+
+// readDiffFile reads a regular text file as it is; false where it can't be shown.
+// It looks before it opens: a named pipe would hold us, a device can do things.
+func readDiffFile(path string) (string, bool) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxDiffFile {
+		return "", false
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", false
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxDiffFile+1))
+	if err != nil || len(data) > maxDiffFile || !utf8.Valid(data) {
+		return "", false
+	}
+	return string(data), true
+}
+
+// acpPatch makes the diff blocks of one patch.
+type acpPatch struct {
+	live    bool // the files are now what they were for Codex
+	applied bool // Codex has written them already, as far as we know
+	blocks  []json.RawMessage
+	size    int
+	left    int // files that are told but not shown
+}
+
+// add makes one file's block. path is absolute, where the file is afterwards.
+func (p *acpPatch) add(c fileChange, path, from string, hunks []patchHunk) {
+	var before *string
+	after := ""
+	switch c.kind {
+	case "add":
+		after = c.diff
+	case "delete":
+		before = &c.diff
+	default:
+		b, a, ok := p.whole(path, from, hunks)
+		if !ok {
+			b, a = hunkTexts(hunks)
+		}
+		before, after = &b, a
+	}
+	size := len(after)
+	if before != nil {
+		size += len(*before)
+	}
+	if p.size+size > maxDiffs {
+		p.left++
+		return
+	}
+	p.size += size
+	p.blocks = append(p.blocks, toJSON(struct {
+		Type string  `json:"type"`
+		Path string  `json:"path"`
+		Old  *string `json:"oldText"`
+		New  string  `json:"newText"`
+	}{"diff", path, before, after}))
+}
+
+// whole is a changed file's text before and after. Codex may have been faster
+// than we are: then the file has the hunks already.
+func (p *acpPatch) whole(path, from string, hunks []patchHunk) (before, after string, ok bool) {
+	if !p.live || p.size > maxDiffs/2 {
+		return "", "", false
+	}
+	try := []struct {
+		file string
+		back bool
+	}{{from, false}, {path, true}}
+	if p.applied {
+		try[0], try[1] = try[1], try[0]
+	}
+	for _, t := range try {
+		text, ok := readDiffFile(t.file)
+		if !ok {
+			continue
+		}
+		if len(hunks) == 0 { // it only moves
+			return text, text, true
+		}
+		if other, ok := patched(text, hunks, t.back); ok {
+			if t.back {
+				return other, text, true
+			}
+			return text, other, true
+		}
+	}
+	return "", "", false
+}

@@ -1,0 +1,498 @@
+package main
+
+// acp_prompt_test.go holds the prompts of an ACP session to their rules: each
+// answered once and truly, in order, nothing of a turn behind its answer, a cancel
+// at whatever moment, a client that doesn't read, a session that is loaded.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// newOpenRig is a client with an open session.
+func newOpenRig(t *testing.T) (r *acpFrontRig, session, agent string) {
+	t.Helper()
+	r = newACPFrontRig(t, nil)
+	r.hello(`{"session":{"notices":{}}}`)
+	session, agent = r.open()
+	return r, session, agent
+}
+
+func TestACPStopReasons(t *testing.T) {
+	for _, tt := range []struct {
+		name, status string
+		err          *backendError
+		want         string // stop reason
+		code         int
+		words        string
+		notice       bool
+	}{
+		{name: "completed", status: "completed", want: "end_turn"},
+		{name: "interrupted", status: "interrupted", want: "cancelled"},
+		{name: "failed", status: "failed", err: &backendError{Message: "the model broke", Info: "other"}, code: codeInternal, words: "the model broke"},
+		{name: "no login", status: "failed", err: &backendError{Message: "401", Info: "unauthorized"}, code: codeAuthRequired, words: "401"},
+		{name: "no room", status: "failed", err: &backendError{Message: "ran out of room", Info: "contextWindowExceeded"}, want: "max_tokens", notice: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, session, _ := newOpenRig(t)
+			id := r.prompt(session, "go")
+			turn := r.begun("t1")
+			turn.says("part")
+			turn.runs("c1")
+			turn.ends(tt.status, tt.err)
+			got, before := r.answerTo(id)
+			if tt.want != "" {
+				stopIs(t, got, tt.want)
+			} else {
+				failsWith(t, got, tt.code, tt.words)
+			}
+			all := fmt.Sprintf("%s", before)
+			if strings.Contains(all, "the model broke") && strings.Contains(all, "agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"the model") {
+				t.Error("the failure was told as an answer")
+			}
+			if has := strings.Contains(all, `"notice"`); has != tt.notice {
+				t.Errorf("notice %v among %s", has, all)
+			}
+			turn.says("late")
+			turn.runs("c2")
+			r.nothing()
+		})
+	}
+}
+
+// TestACPPromptSays: what the hub is told of a prompt: all that the client knows
+// of the session, so that one that was parked comes back as it was.
+func TestACPPromptSays(t *testing.T) {
+	r := newACPFrontRig(t, nil)
+	r.hello(`{}`)
+	id := r.start("session/new", `{"cwd":"/work/./","mcpServers":[],"additionalDirectories":["/extra/"]}`)
+	sub := receive(t, r.submits)
+	r.f.done(sub.w, turnResult{})
+	got, _ := r.answerTo(id)
+	session := stringField(got, "result", "sessionId")
+	r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":"look"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`, session))
+	req := receive(t, r.submits).req
+	if req.mode != modeRevive || req.ref != sub.req.agentID || !req.run || req.cwd != "/work" || req.prompt != "look" || req.approvals != "client" || req.source != sourceClient ||
+		req.client == nil || req.client.session != session || len(req.client.roots) != 1 || req.client.roots[0] != "/extra" {
+		t.Errorf("submitted %+v", req)
+	}
+	if len(req.parts) != 2 || req.parts[0].text != "look" || req.parts[1].url != "data:image/png;base64,aGk=" {
+		t.Errorf("parts %+v", req.parts)
+	}
+	if title := receive(t, r.titles); title != "look" {
+		t.Errorf("title %q", title)
+	}
+}
+
+// TestACPQueue: prompts go to the hub in order, and what is answered without a
+// turn waits for its place.
+func TestACPQueue(t *testing.T) {
+	r, session, _ := newOpenRig(t)
+	first, second := r.prompt(session, "one"), r.prompt(session, "two")
+	status, last := r.prompt(session, "/status"), r.prompt(session, "three")
+	one := r.begun("t1")
+	sub := receive(t, r.submits)
+	if sub.req.prompt != "two" {
+		t.Errorf("second is %q", sub.req.prompt)
+	}
+	none(t, "submitted past /status", r.submits)
+	one.ends("completed", nil)
+	got, _ := r.answerTo(first)
+	stopIs(t, got, "end_turn")
+	two := &acpPlayed{r, one.a, sub.w, "t2"}
+	two.is(&event{kind: evStarted})
+	two.ends("completed", nil)
+	r.answerTo(second)
+	got, before := r.answerTo(status)
+	stopIs(t, got, "end_turn")
+	if len(before) == 0 || updateKind(before[len(before)-1]) != "agent_message_chunk" {
+		t.Errorf("/status said %s", before)
+	}
+	r.begun("t3").ends("completed", nil)
+	got, _ = r.answerTo(last)
+	stopIs(t, got, "end_turn")
+	for range maxPrompts {
+		r.prompt(session, "more")
+	}
+	got, _ = r.answerTo(r.prompt(session, "one too many"))
+	failsWith(t, got, codeInternal, "already wait")
+}
+
+func TestACPCancelOfARunningTurn(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	running, queued := r.prompt(session, "run"), r.prompt(session, "wait")
+	turn := r.begun("t1")
+	waiting := receive(t, r.submits)
+	turn.runs("c1")
+	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	if c := receive(t, r.cancels); c.w != waiting.w || c.detach {
+		t.Errorf("cancelled %+v", c)
+	}
+	got, _ := r.answerTo(queued)
+	stopIs(t, got, "cancelled")
+	i := receive(t, r.interrupts)
+	if i.agent != agent || i.turn != "t1" {
+		t.Errorf("interrupted %+v", i)
+	}
+	turn.ends("interrupted", nil)
+	i.done(interruptResult{Interrupted: true}, nil)
+	got, before := r.answerTo(running)
+	stopIs(t, got, "cancelled")
+	if len(before) == 0 || !strings.Contains(string(before[len(before)-1]), `"failed"`) {
+		t.Errorf("the tool call was not closed: %s", before)
+	}
+	r.f.event(turn.a, waiting.w, &event{kind: evStarted, turn: "t2", thread: "T"}) // it had begun all the same
+	r.f.done(waiting.w, turnResult{TurnStatus: "completed"})
+	r.nothing()
+	none(t, "interrupted again", r.interrupts)
+}
+
+// TestACPCancelWins: whatever became of a cancelled turn, its prompt is answered
+// cancelled, once.
+func TestACPCancelWins(t *testing.T) {
+	for _, how := range []string{"completed", "failed", "error"} {
+		t.Run(how, func(t *testing.T) {
+			r, session, _ := newOpenRig(t)
+			id := r.prompt(session, "run")
+			turn := r.begun("t1")
+			r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+			receive(t, r.interrupts)
+			if how == "error" {
+				r.f.done(turn.w, turnResult{err: proxyError(codeTimeout, "silent")})
+			} else {
+				turn.ends(how, &backendError{Message: "x"})
+			}
+			r.f.done(turn.w, turnResult{TurnStatus: "completed"}) // the hub never does
+			got, _ := r.answerTo(id)
+			stopIs(t, got, "cancelled")
+			r.nothing()
+		})
+	}
+}
+
+// TestACPCancelBeforeTheTurn: nothing of the turn was told yet, so the answer
+// comes at once and nothing follows it, whatever the hub had begun.
+func TestACPCancelBeforeTheTurn(t *testing.T) {
+	r, session, _ := newOpenRig(t)
+	id := r.prompt(session, "run")
+	sub := receive(t, r.submits)
+	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+	if c := receive(t, r.cancels); c.w != sub.w {
+		t.Errorf("cancelled %+v", c)
+	}
+	got, _ := r.answerTo(id)
+	stopIs(t, got, "cancelled")
+	turn := &acpPlayed{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, "t1"}
+	turn.is(&event{kind: evStarted})
+	turn.says("never shown")
+	turn.runs("c1")
+	turn.is(&event{kind: evEnded, status: "interrupted"})
+	r.nothing()
+	none(t, "interrupted", r.interrupts)
+	next := r.prompt(session, "again")
+	r.begun("t2").ends("completed", nil)
+	got, _ = r.answerTo(next)
+	stopIs(t, got, "end_turn")
+}
+
+// TestACPCancelOfOne: one prompt is cancelled, the others are not; a turn that
+// the session doesn't know by name yet is stopped as the running one.
+func TestACPCancelOfOne(t *testing.T) {
+	r, session, _ := newOpenRig(t)
+	running, queued := r.prompt(session, "run"), r.prompt(session, "wait")
+	turn := r.begun("t1")
+	waiting := receive(t, r.submits)
+	r.notify("$/cancel_request", `{"requestId":`+running+`}`)
+	i := receive(t, r.interrupts)
+	i.done(interruptResult{}, nil) // "t1" is no name that it knows
+	if i = receive(t, r.interrupts); i.turn != "" {
+		t.Errorf("interrupted %q", i.turn)
+	}
+	turn.ends("interrupted", nil)
+	i.done(interruptResult{Interrupted: true}, nil)
+	got, _ := r.answerTo(running)
+	stopIs(t, got, "cancelled")
+	two := &acpPlayed{r, turn.a, waiting.w, "t2"}
+	two.is(&event{kind: evStarted})
+	two.ends("completed", nil)
+	got, _ = r.answerTo(queued)
+	stopIs(t, got, "end_turn")
+	none(t, "cancelled", r.cancels)
+	r.notify("$/cancel_request", `{"requestId":`+queued+`}`) // answered long ago
+	r.nothing()
+}
+
+// TestACPCancelOfOtherRequests: they are answered too, with -32800.
+func TestACPCancelOfOtherRequests(t *testing.T) {
+	r := newACPFrontRig(t, nil)
+	r.hello(`{}`)
+	id := r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
+	sub := receive(t, r.submits)
+	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+	got, _ := r.answerTo(id)
+	failsWith(t, got, codeCancelled)
+	if c := receive(t, r.cancels); c.w != sub.w {
+		t.Errorf("cancelled %+v", c)
+	}
+	r.f.done(sub.w, turnResult{})
+	r.nothing()
+}
+
+// TestACPFailuresBeforeTheTurn: what the hub says instead of running it.
+func TestACPFailuresBeforeTheTurn(t *testing.T) {
+	r, session, _ := newOpenRig(t)
+	id := r.prompt(session, "run")
+	r.f.done(receive(t, r.submits).w, turnResult{err: deathError(&childDeath{Reason: "signal: killed (SIGKILL)"}, true)})
+	got, _ := r.answerTo(id)
+	failsWith(t, got, codeInternal, "killed", "next prompt")
+}
+
+// TestACPImages: a model that takes none has them refused, and what comes behind
+// keeps its place.
+func TestACPImages(t *testing.T) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
+		r.models = `{"data":[{"id":"m1","model":"m1","isDefault":true,"inputModalities":["text"]}]}`
+	})
+	r.hello(`{}`)
+	session, _ := r.open()
+	picture := r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}`, session))
+	words := r.prompt(session, "words")
+	got, _ := r.answerTo(picture)
+	failsWith(t, got, codeInvalidParams, "m1 takes no images")
+	r.begun("t1").ends("completed", nil)
+	got, _ = r.answerTo(words)
+	stopIs(t, got, "end_turn")
+}
+
+// TestACPMailTurn: a turn that mail began shows first what the agent was sent,
+// and has its calls closed, though nobody is answered.
+func TestACPMailTurn(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	turn := &acpPlayed{r, agentRef{AgentID: agent, Thread: "T"}, 0, "m1"}
+	turn.is(&event{kind: evStarted})
+	turn.is(&event{kind: evItem, item: "u1", phase: "started", method: "item/started", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
+	turn.is(&event{kind: evItem, item: "u1", phase: "completed", method: "item/completed", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
+	turn.says("thanks")
+	turn.runs("c1")
+	queued := r.prompt(session, "user")
+	sub := receive(t, r.submits)
+	turn.is(&event{kind: evEnded, status: "completed"})
+	two := &acpPlayed{r, turn.a, sub.w, "t2"}
+	two.is(&event{kind: evStarted})
+	two.ends("completed", nil)
+	_, before := r.answerTo(queued)
+	var kinds []string
+	for _, rec := range before {
+		if k := updateKind(rec); k != "session_info_update" && k != "usage_update" {
+			kinds = append(kinds, k)
+		}
+	}
+	if got := strings.Join(kinds, " "); !strings.HasPrefix(got, "user_message_chunk agent_message_chunk tool_call") || !strings.HasSuffix(got, "tool_call_update") || strings.Count(got, "user_message") != 1 {
+		t.Errorf("told %s", got)
+	}
+	// session/cancel stops such a turn, too.
+	turn.turn = "m2"
+	turn.is(&event{kind: evStarted})
+	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	if i := receive(t, r.interrupts); i.agent != agent || i.turn != "" {
+		t.Errorf("interrupted %+v", i)
+	}
+}
+
+// TestACPStalledClient: a client that doesn't read has its prompt failed with the
+// reason once its budget is used up; the turn goes on unseen, and the next one is
+// shown again.
+func TestACPStalledClient(t *testing.T) {
+	r, session, _ := newOpenRig(t)
+	stalled := make(chan struct{})
+	r.f.p.out.mu.Lock() // nothing leaves while the test holds the writer
+	w := r.f.p.out.w
+	r.f.p.out.w = writerFunc(func(b []byte) (int, error) { <-stalled; return w.Write(b) })
+	r.f.p.out.mu.Unlock()
+	id := r.prompt(session, "run")
+	turn := r.begun("t1")
+	turn.runs("c1")
+	chunk := strings.Repeat("x", 64<<10)
+	for range 20 << 4 { // 20 MiB
+		turn.says(chunk)
+	}
+	if waits := r.f.p.queued(); waits > acpBudget+4*len(chunk) {
+		t.Errorf("%d bytes wait", waits)
+	}
+	next := r.prompt(session, "next") // waits for the turn
+	sub := receive(t, r.submits)
+	close(stalled)
+	got, before := r.answerTo(id)
+	failsWith(t, got, codeInternal, "session/load")
+	if len(before) == 0 || !strings.Contains(string(before[len(before)-1]), `"failed"`) {
+		t.Errorf("the tool call was not closed: %.200s", before[len(before)-1])
+	}
+	turn.says("unseen")
+	turn.is(&event{kind: evEnded, status: "completed"})
+	r.f.done(turn.w, turnResult{TurnStatus: "completed"})
+	two := &acpPlayed{r, turn.a, sub.w, "t2"}
+	two.is(&event{kind: evStarted})
+	two.says("seen")
+	two.ends("completed", nil)
+	got, before = r.answerTo(next)
+	stopIs(t, got, "end_turn")
+	if all := fmt.Sprintf("%s", before); strings.Contains(all, "unseen") || !strings.Contains(all, `"seen"`) {
+		t.Errorf("told %s", all)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// load starts a session/load and plays its opening.
+func (r *acpFrontRig) load(method, session string) (id string, sub submitted) {
+	r.t.Helper()
+	id = r.start(method, fmt.Sprintf(`{"sessionId":%q,"cwd":"/work","mcpServers":[]}`, session))
+	return id, receive(r.t, r.submits)
+}
+
+// TestACPLoadReplays: the past comes before the answer, in order, at the client's
+// pace; a prompt that was sent behind the load waits for it.
+func TestACPLoadReplays(t *testing.T) {
+	const turns = 200
+	item := func(kind, id, text string) *event {
+		raw := map[string]any{"item": map[string]any{"id": id, "type": kind, "text": text, "content": []any{map[string]any{"type": "text", "text": text}}}}
+		return &event{kind: evItem, item: id, phase: "completed", method: "item/completed", body: &itemBody{kind: kind, text: text}, raw: toJSON(raw)}
+	}
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
+		r.known["sess_1"] = clientSession{Session: "sess_1", AgentID: "codex:old", Cwd: "/work", Title: "kept"}
+		r.past = func(ctx context.Context, each func(*event) error) *rpcError {
+			for n := range turns {
+				for _, e := range []*event{{kind: evStarted}, item("userMessage", "u", "ask"), item("agentMessage", "a", fmt.Sprint(n, strings.Repeat(" x", 32<<10))), {kind: evEnded, status: "completed"}} {
+					e.thread, e.turn = "T", fmt.Sprint("t", n)
+					if err := each(e); err != nil {
+						return &rpcError{Code: codeInternal, Message: err.Error()}
+					}
+				}
+				if waits := r.f.p.queued(); waits > replayRoom+256<<10 {
+					t.Errorf("%d bytes of the past wait", waits)
+				}
+			}
+			return nil
+		}
+	})
+	r.hello(`{}`)
+	id, sub := r.load("session/load", "sess_1")
+	if sub.req.ref != "codex:old" || sub.req.run || sub.req.mode != modeRevive || sub.req.cwd != "/work" {
+		t.Errorf("opened with %+v", sub.req)
+	}
+	r.prompt("sess_1", "behind it")
+	r.f.done(sub.w, turnResult{})
+	got, before := r.answerTo(id)
+	if stringField(got, "result", "sessionId") != "sess_1" {
+		t.Errorf("answered %s", got)
+	}
+	if len(before) != 2*turns {
+		t.Fatalf("%d updates, want %d", len(before), 2*turns)
+	}
+	for n, rec := range before {
+		kind, text := updateKind(rec), stringField(rec, "params", "update", "content", "text")
+		if n%2 == 0 && (kind != "user_message_chunk" || text != "ask") || n%2 == 1 && (kind != "agent_message_chunk" || !strings.HasPrefix(text, fmt.Sprint(n/2, " x"))) {
+			t.Fatalf("update %d is %.200s", n, rec)
+		}
+	}
+	if sub := receive(t, r.submits); sub.req.prompt != "behind it" || !sub.req.run {
+		t.Errorf("submitted %+v", sub.req)
+	}
+	none(t, "a title of its own was lost", r.titles)
+}
+
+// TestACPLoadWaitsForItsTurn: what runs of the session on this connection ends
+// first, whether its prompt was answered or not.
+func TestACPLoadWaitsForItsTurn(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	r.known[session] = clientSession{Session: session, AgentID: agent, Cwd: "/work"}
+	running := r.prompt(session, "run")
+	turn := r.begun("t1")
+	id := r.start("session/resume", fmt.Sprintf(`{"sessionId":%q,"cwd":"/work"}`, session))
+	r.call("session/nothing", `{}`) // the load was taken
+	none(t, "opened", r.submits)
+	turn.ends("completed", nil)
+	got, _ := r.answerTo(running)
+	stopIs(t, got, "end_turn")
+	r.f.done(receive(t, r.submits).w, turnResult{err: proxyError(codeInvalidSession, "cwd /work is gone")})
+	got, _ = r.answerTo(id)
+	failsWith(t, got, codeInvalidParams, "cwd /work is gone")
+	next := r.prompt(session, "the one before is still there")
+	r.begun("t2").ends("completed", nil)
+	got, _ = r.answerTo(next)
+	stopIs(t, got, "end_turn")
+}
+
+func TestACPClose(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	running, queued := r.prompt(session, "run"), r.prompt(session, "wait")
+	turn := r.begun("t1")
+	receive(t, r.submits)
+	id := r.start("session/close", fmt.Sprintf(`{"sessionId":%q}`, session))
+	got, _ := r.answerTo(queued)
+	stopIs(t, got, "cancelled")
+	receive(t, r.interrupts)
+	none(t, "left", r.leaves)
+	turn.ends("interrupted", nil)
+	got, _ = r.answerTo(running)
+	stopIs(t, got, "cancelled")
+	if left := receive(t, r.leaves); left != agent {
+		t.Errorf("left %q", left)
+	}
+	got, _ = r.answerTo(id)
+	if string(rawField(got, "result")) != "{}" {
+		t.Errorf("answered %s", got)
+	}
+	got, _ = r.answerTo(r.prompt(session, "x"))
+	failsWith(t, got, codeSessionNotFound)
+	r.known["sess_2"] = clientSession{Session: "sess_2", AgentID: "codex:two"} // one that isn't open
+	if got := r.call("session/close", `{"sessionId":"sess_2"}`); string(rawField(got, "result")) != "{}" || receive(t, r.leaves) != "codex:two" {
+		t.Errorf("answered %s", got)
+	}
+}
+
+// TestACPHoldsForServers: a prompt waits while the client's MCP servers start.
+func TestACPHoldsForServers(t *testing.T) {
+	r := newACPFrontRig(t, nil)
+	r.hello(`{}`)
+	id := r.start("session/new", `{"cwd":"/work","mcpServers":[{"name":"s1","command":"/bin/s","args":[],"env":[]}]}`)
+	sub := receive(t, r.submits)
+	if !strings.Contains(string(sub.req.servers), "/bin/s") {
+		t.Errorf("servers %s", sub.req.servers)
+	}
+	r.f.done(sub.w, turnResult{})
+	got, _ := r.answerTo(id)
+	session := stringField(got, "result", "sessionId")
+	held := r.prompt(session, "held")
+	cancelledOne := r.prompt(session, "cancelled while held")
+	r.notify("$/cancel_request", `{"requestId":`+cancelledOne+`}`)
+	got, _ = r.answerTo(cancelledOne)
+	stopIs(t, got, "cancelled")
+	none(t, "submitted", r.submits)
+	none(t, "cancelled at the hub", r.cancels)
+	a := agentRef{AgentID: sub.req.agentID, Thread: "T"}
+	r.f.event(a, 0, &event{kind: evServer, item: "s1", status: "starting", thread: "T"})
+	none(t, "submitted", r.submits)
+	r.f.event(a, 0, &event{kind: evServer, item: "s1", status: "ready", thread: "T"})
+	r.begun("t1").ends("completed", nil)
+	got, _ = r.answerTo(held)
+	stopIs(t, got, "end_turn")
+}
+
+// TestACPEndsWithItsClient: whatever waits ends with the stream.
+func TestACPEndsWithItsClient(t *testing.T) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.ready = make(chan struct{}) })
+	r.hello(`{}`)
+	r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
+	began := time.Now()
+	r.end()
+	if d := time.Since(began); d > 900*time.Millisecond {
+		t.Errorf("ended after %s", d)
+	}
+}
