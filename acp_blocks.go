@@ -151,22 +151,19 @@ func acpLinkBlock(address string) json.RawMessage {
 }
 
 func acpFileURL(file string) string {
-	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()
+	file = filepath.ToSlash(file)
+	return (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(file, "/")}).String() // C:/a too
 }
 
 func acpTextBlock(s string) json.RawMessage {
-	return toJSON(struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}{"text", s})
+	b := appendJSONString(append(make([]byte, 0, len(s)+len(s)/8+64), `{"type":"text","text":`...), s)
+	return append(b, '}')
 }
 
 // contentOf makes a block content of a tool call.
 func contentOf(block json.RawMessage) json.RawMessage {
-	return toJSON(struct {
-		Type  string          `json:"type"`
-		Block json.RawMessage `json:"content"`
-	}{"content", block})
+	b := append(make([]byte, 0, len(block)+64), `{"type":"content","content":`...)
+	return append(append(b, block...), '}')
 }
 
 func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }

@@ -235,12 +235,15 @@ func (p *acpPatch) add(c fileChange, path, from string, hunks []patchHunk) {
 		return
 	}
 	p.size += size
-	p.blocks = append(p.blocks, toJSON(struct {
-		Type string  `json:"type"`
-		Path string  `json:"path"`
-		Old  *string `json:"oldText"`
-		New  string  `json:"newText"`
-	}{"diff", path, before, after}))
+	b := make([]byte, 0, size+size/8+len(path)+64)
+	b = appendJSONString(append(b, `{"type":"diff","path":`...), path)
+	if b = append(b, `,"oldText":`...); before == nil {
+		b = append(b, `null`...)
+	} else {
+		b = appendJSONString(b, *before)
+	}
+	b = appendJSONString(append(b, `,"newText":`...), after)
+	p.blocks = append(p.blocks, append(b, '}'))
 }
 
 // whole is a changed file's text before and after. Codex may have been faster

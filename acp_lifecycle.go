@@ -23,6 +23,9 @@ import (
 // sessionsPage is how many session/list tells at once.
 const sessionsPage = 50
 
+// acpCloseLimit is how long session/close waits for what it has cancelled.
+const acpCloseLimit = 5 * time.Second
+
 // replayRoom is how many bytes of a replay may wait for the client.
 const replayRoom = 1 << 20
 
@@ -184,7 +187,7 @@ func (f *acpFront) reopenSession(c *acpCall, params json.RawMessage) {
 		}
 		if e != nil {
 			f.drop(s, before)
-			s.refuse(e)
+			s.refuse(noSession(s.id))
 			return nil, e
 		}
 		f.answer(c, s.state(), nil)
@@ -301,8 +304,11 @@ func (f *acpFront) closeSession(c *acpCall, params json.RawMessage) {
 	f.work(c, func(ctx context.Context) (any, *rpcError) {
 		agentID := ""
 		if s != nil {
+			late := time.NewTimer(acpCloseLimit)
+			defer late.Stop()
 			select {
 			case <-s.whenIdle():
+			case <-late.C: // the hub ends what runs
 			case <-ctx.Done():
 				return nil, errACPClosing()
 			}

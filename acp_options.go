@@ -409,12 +409,20 @@ func (s *acpSession) inTurn(work, refused func()) {
 	}
 }
 
+// busy reports that a choice is being made, which the next prompt is to run with.
+func (o *acpOptionState) busy() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.working
+}
+
 func (s *acpSession) workOff() {
 	for {
 		s.opts.mu.Lock()
 		if len(s.opts.changes) == 0 {
 			s.opts.working = false
 			s.opts.mu.Unlock()
+			s.pump() // prompts that came behind them
 			return
 		}
 		next := s.opts.changes[0]

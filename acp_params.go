@@ -28,7 +28,7 @@ func kindWord(raw json.RawMessage) string {
 	case 'n':
 		return "null"
 	}
-	return "nothing"
+	return "missing"
 }
 
 // paramText is a string that must be there.

@@ -139,9 +139,9 @@ func (s *acpSession) pump() {
 	for {
 		s.again = false
 		s.mu.Unlock()
-		starting := s.servers.pending()
+		starting, choosing := s.servers.pending(), s.opts.busy()
 		s.mu.Lock()
-		p := s.nextLocked(starting)
+		p := s.nextLocked(starting, choosing)
 		if p == nil {
 			if s.again {
 				continue
@@ -161,8 +161,8 @@ func (s *acpSession) pump() {
 // nextLocked is the prompt that may go to the hub now, nil for none. What is
 // answered here waits until nothing is before it, and what comes behind it
 // until it is answered.
-func (s *acpSession) nextLocked(starting bool) *acpPrompt {
-	if s.opening || starting && s.patient {
+func (s *acpSession) nextLocked(starting, choosing bool) *acpPrompt {
+	if s.opening || choosing || starting && s.patient {
 		return nil
 	}
 	for i, p := range s.prompts {

@@ -420,7 +420,11 @@ func TestACPLoadWaitsForItsTurn(t *testing.T) {
 	turn.ends("completed", nil)
 	got, _ := r.answerTo(running)
 	stopIs(t, got, "end_turn")
+	behind := r.prompt(session, "behind the load")
+	r.call("session/nothing", `{}`)
 	r.f.done(receive(t, r.submits).w, turnResult{err: proxyError(codeInvalidSession, "cwd /work is gone")})
+	got, _ = r.answerTo(behind)
+	failsWith(t, got, codeSessionNotFound)
 	got, _ = r.answerTo(id)
 	failsWith(t, got, codeInvalidParams, "cwd /work is gone")
 	next := r.prompt(session, "the one before is still there")
@@ -482,6 +486,28 @@ func TestACPHoldsForServers(t *testing.T) {
 	r.f.event(a, 0, &event{kind: evServer, item: "s1", status: "ready", thread: "T"})
 	r.begun("t1").ends("completed", nil)
 	got, _ = r.answerTo(held)
+	stopIs(t, got, "end_turn")
+}
+
+// TestACPChoiceBeforeAPrompt: a prompt that is sent right behind a choice runs
+// with it.
+func TestACPChoiceBeforeAPrompt(t *testing.T) {
+	var tuned func(sessionSettings, *rpcError)
+	asked := make(chan bool, 1)
+	r := newACPFrontRig(t, func(_ *acpFrontRig, o *acpOptions) {
+		o.retune = func(_ string, _ settingsChange, done func(sessionSettings, *rpcError)) { tuned = done; asked <- true }
+	})
+	r.hello(`{}`)
+	session, _ := r.open()
+	choice := r.start("session/set_mode", fmt.Sprintf(`{"sessionId":%q,"modeId":"auto"}`, session))
+	said := r.prompt(session, "behind it")
+	receive(t, asked)
+	r.call("session/nothing", `{}`) // the prompt was taken
+	none(t, "submitted", r.submits)
+	tuned(sessionSettings{Model: "m1", Sandbox: "workspace-write", Approval: "never"}, nil)
+	r.answerTo(choice)
+	r.begun("t1").ends("completed", nil)
+	got, _ := r.answerTo(said)
 	stopIs(t, got, "end_turn")
 }
 

@@ -172,7 +172,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 			s.mu.Unlock()
 			return // its prompt was answered: nothing of it is told
 		}
-		first = begins && p.turn == ""
+		if first = begins && p.turn == ""; first {
+			s.mailTurn = "" // one turn runs at a time
+		}
 		p.begun = true
 		if own && e.turn != "" {
 			p.turn = cmp.Or(p.turn, e.turn)
@@ -188,7 +190,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 			s.mailItem, shown = e.item, e.body.text
 		}
 	}
-	mail := own && w == 0 && s.mailTurn != "" && e.turn == s.mailTurn
+	mail := own && w == 0 && s.mailTurn != ""
 	s.mu.Unlock()
 
 	s.enc.event(a, e)

@@ -26,6 +26,7 @@ import (
 
 const (
 	maxInbox    = 256 << 20              // bytes
+	mailRest    = 250 * time.Millisecond // at most so long we wait for nobody
 	mailSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
 	mailTries   = 2                      // a file that changed so often under our preparations is prepared under both locks
 )
@@ -38,6 +39,8 @@ type inbox struct {
 	path  string
 	turn  chan struct{} // has room for the one of this process who changes the file
 	queue lockQueue     // of that one
+	left  fs.FileInfo   // that one's: the file as it was left
+	rest  time.Time     // that one's: until then the locks are left to others
 
 	mu    sync.Mutex // guards the fields below, never held over I/O
 	known inboxState
@@ -116,11 +119,14 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 		return nil, fmt.Errorf("%w (%s): %w", errTeamBusy, box.path, ctx.Err())
 	}
 	box.sweep()
+	if err := pauseUntil(ctx, box.rest); err != nil {
+		return nil, fmt.Errorf("%w (%s): %w", errTeamBusy, box.path, err)
+	}
 	flock, err := takeFlock(ctx, &box.queue, box.path)
 	if err != nil {
 		return nil, mailPathError(err)
 	}
-	defer dropFlock(flock)
+	defer box.unlock(flock, time.Now(), box.touched())
 	for range mailTries {
 		in, err := box.read(whole)
 		if err != nil {
@@ -156,6 +162,22 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 	}
 	defer in.close()
 	return aside, x.replace(ctx, box, in, lock, edit)
+}
+
+// touched reports that another program has written the file since we last did.
+func (b *inbox) touched() bool {
+	now, err := os.Stat(b.path)
+	return err == nil && b.left != nil && !sameInbox(now, b.left)
+}
+
+// unlock leaves the lock alone for as long as it was held, where others write the file too: `atm` doesn't queue for it
+// but looks six times, at most 1.6 s, and would hardly ever find it free beside one who takes it again at once.
+func (b *inbox) unlock(flock *os.File, since time.Time, shared bool) {
+	b.left, _ = os.Stat(b.path) // nil: it isn't there
+	dropFlock(flock)
+	if now := time.Now(); shared {
+		b.rest = now.Add(min(now.Sub(since), mailRest))
+	}
 }
 
 // replace writes the new file and renames it over the old. Without held, Claude Code's lock is taken for the end.

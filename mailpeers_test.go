@@ -58,6 +58,10 @@ func readText(t testing.TB, path string) string {
 	return string(text)
 }
 
+// claudeWiped is a file that tells that Claude Code emptied an inbox. It does beside atm, which rewrites the file that it
+// has displaced, in place: if Claude Code has just opened that one, it reads half of it.
+const claudeWiped = "claude-emptied-an-inbox"
+
 // claudeSend appends as Claude Code does; false: it gave up, and would have lost the message without a word.
 func claudeSend(path, from, text string) (bool, error) {
 	if f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err == nil {
@@ -92,7 +96,10 @@ func claudeSend(path, from, text string) (bool, error) {
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(was, &all) != nil {
-		all = nil // it takes such a file as empty
+		all = nil // it takes such a file as empty, and what stood in it is lost
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), claudeWiped), nil, 0o644); err != nil {
+			return false, err
+		}
 	}
 	all = append(all, toJSON(map[string]any{"from": from, "text": text, "summary": text, "msgV": 1, "msg_id": newMessageID(),
 		"type": "message", "read": false, "timestamp": time.Now().UTC().Format(mailTimeLayout)}))

@@ -123,12 +123,24 @@ func (l *dirLock) release() {
 // waitLock waits from 2 ms on, longer each time, and not in step with any other.
 func waitLock(ctx context.Context, try int, path string) error {
 	pause := min(2*time.Millisecond<<min(try, 6), dirLockPause)
-	timer := time.NewTimer(pause/2 + rand.N(pause))
+	if err := pauseUntil(ctx, time.Now().Add(pause/2+rand.N(pause))); err != nil {
+		return fmt.Errorf("%w (%s): %w", errTeamBusy, path, err)
+	}
+	return nil
+}
+
+// pauseUntil waits for a time, or comes back with the context's error.
+func pauseUntil(ctx context.Context, until time.Time) error {
+	pause := time.Until(until)
+	if pause <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w (%s): %w", errTeamBusy, path, ctx.Err())
+		return ctx.Err()
 	}
 }

@@ -52,11 +52,14 @@ func traceOf(log *slog.Logger, side string) func(dir string, rec []byte) {
 // secret that is cut over several of them can't be recognized; the whole text follows.
 func isDelta(m *message) bool {
 	word := m.method
-	if word == "codex/event" {
+	switch word {
+	case "codex/event":
 		word = stringField(m.params, "msg", "type")
+	case "session/update":
+		word = stringField(m.params, "update", "sessionUpdate")
 	}
 	word = strings.ToLower(word)
-	return strings.HasSuffix(word, "delta")
+	return strings.HasSuffix(word, "delta") || strings.HasSuffix(word, "_chunk")
 }
 
 // messageAttrs names a message and what it is about.

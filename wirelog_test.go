@@ -16,6 +16,7 @@ func TestTraceOf(t *testing.T) {
 		item  = `{"method":"item/completed","params":{"threadId":"t1","turnId":"u1","item":{"id":"i1","text":"private words"}}}`
 		turn  = `{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1"}}}`
 		piece = `{"method":"item/agentMessage/delta","params":{"threadId":"t1","itemId":"i1","delta":"private words"}}`
+		chunk = `{"method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"text":"private words"}}}}`
 		event = `{"method":"codex/event","params":{"msg":{"type":"agent_message_delta","delta":"private words"}}}`
 		told  = `{"method":"codex/event","params":{"_meta":{"agent_id":"codex:bcdfghj","threadId":"t1"},"msg":{"type":"agent_message","message":"private words"}}}`
 		ended = `{"id":7,"result":{"content":[],"structuredContent":{"agent_id":"codex:bcdfghj","threadId":"t1","turn_id":"u1","content":"private words"}}}`
@@ -39,6 +40,7 @@ func TestTraceOf(t *testing.T) {
 		{"no JSON", "debug", `{"a`, []string{`msg="not a message"`, "bytes=3"}, ""},
 		{"a frame", "trace", call, []string{"level=trace msg=frame", "private words", "[redacted]", "level=debug msg=message"}, "hunter2"},
 		{"a piece at trace", "trace", piece, []string{"level=trace msg=piece", "thread=t1 item=i1"}, "private"},
+		{"a piece for an editor", "trace", chunk, []string{"level=trace msg=piece"}, "private"},
 		{"a piece of an old event", "trace", event, []string{"level=trace msg=piece"}, "private"},
 		// Cut first, the secret's head would be too short to be known as one.
 		{"a secret at the cut", "trace", `{"method":"x","params":{"a":"` + strings.Repeat("b ", maxFrameLogged/2-20) + `sk-abcd1234abcd1234abcd"}}`, []string{"msg=frame"}, "sk-abcd"},

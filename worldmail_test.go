@@ -165,6 +165,20 @@ func TestWorldMailWakes(t *testing.T) {
 	})
 }
 
+// mail_poll_interval_ms is how long mail may lie where nothing notices it.
+func TestWorldMailPollInterval(t *testing.T) {
+	inWorld(t, map[string]string{"mail_poll_interval_ms": "600000"}, noElicitation, func(w *world) {
+		w.team("lead")
+		w.ann("")
+		w.after(10 * time.Minute) // whenever the poll began, one is just over
+		w.mail("ann", mailMessage{Text: "one"})
+		w.after(5 * time.Minute)
+		w.wantMail("one", "")
+		w.after(6 * time.Minute)
+		w.wantMail("[one]", "lead: one")
+	})
+}
+
 // FR-8.1, FR-8.10, FR-8.11: mail waits for the turn that runs and those that wait
 // for it, and is delivered after them.
 func TestWorldMailWaitsForClients(t *testing.T) {
