@@ -262,6 +262,7 @@ func (p *acpPrompt) ended(r turnResult) {
 			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
 		}
 		s.enc.turnEnds(why)
+		s.f.settled(s) // a ceiling or the user's configuration may have changed what this turn ran with
 	}
 	if !s.f.answer(p.c, result, e) {
 		s.answered(p) // before, since its client doesn't read: its turn is over only now
