@@ -36,6 +36,7 @@ type acpPrompt struct {
 	text   string       // all that is text of it
 	parts  []promptPart // where it is more than text
 	action turnAction
+	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers it in its place in the queue, without a turn
 
 	// guarded by acpSession.mu
@@ -74,7 +75,7 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 		f.answer(c, nil, &rpcError{Code: codeInternal, Message: fmt.Sprintf("%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)})
 		return
 	}
-	title := promptTitle(text)
+	p.title = promptTitle(text)
 	s.slash(p)
 	if !f.isOpen(c) {
 		return
@@ -83,9 +84,6 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 	c.prompt = p
 	s.prompts = append(s.prompts, p)
 	s.mu.Unlock()
-	if title != "" {
-		s.named(title, true)
-	}
 	if p.checking && !f.spawn(func() { s.checkImages(p) }) {
 		s.checked(p)
 	}
@@ -186,6 +184,7 @@ func (s *acpSession) start(p *acpPrompt) {
 		s.answerHere(p)
 		return
 	}
+	s.named(p.title, true) // not before: only an open session has a record
 	w := f.waiter(p.ended)
 	s.mu.Lock()
 	p.waiter = w
