@@ -342,7 +342,8 @@ func (f *acpFront) listSessions(c *acpCall, params json.RawMessage) {
 		}
 	}
 	if raw := rawField(params, "cursor"); !isNull(raw) {
-		word, ok := rawString(raw)
+		word, _ := rawString(raw)
+		var ok bool
 		if from, ok = readCursor(word); !ok {
 			f.answer(c, nil, badParams("cursor %s is none that session/list gave: leave it out to begin at the newest session", shortName(string(raw))))
 			return
