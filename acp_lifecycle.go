@@ -83,7 +83,7 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 		f.mu.Lock()
 		f.sessions[s.id] = s
 		f.mu.Unlock()
-		if !f.answer(c, s.state(), nil) { // cancelled: nobody knows of it
+		if !f.answer(c, s.state(c.method), nil) { // cancelled: nobody knows of it
 			f.drop(s, nil)
 			f.leave(s.agentID, func(closeResult, *rpcError) {})
 			return nil, nil
@@ -93,11 +93,14 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 	})
 }
 
-// state is what a client is told of a session that was opened.
-func (s *acpSession) state() any {
+// state is what a client is told of a session that was opened by method.
+func (s *acpSession) state(method string) any {
 	s.f.modelList(modelsWait)
 	options, modes := s.optionsJSON()
-	out := map[string]any{"sessionId": s.id}
+	out := map[string]any{}
+	if method != "session/resume" { // session/load's schema has no sessionId either, but some clients want it there
+		out["sessionId"] = s.id
+	}
 	if options != nil {
 		out["configOptions"], out["modes"] = options, modes
 	}
@@ -193,7 +196,7 @@ func (f *acpFront) reopenSession(c *acpCall, params json.RawMessage) {
 			s.refuse(noSession(s.id))
 			return nil, e
 		}
-		f.answer(c, s.state(), nil)
+		f.answer(c, s.state(c.method), nil)
 		s.opened(r.Notes)
 		return nil, nil
 	})

@@ -37,6 +37,7 @@ type acpPrompt struct {
 	text   string       // all that is text of it
 	parts  []promptPart // where it is more than text
 	action turnAction
+	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers it in its place in the queue, without a turn
 
 	// guarded by acpSession.mu
@@ -46,6 +47,7 @@ type acpPrompt struct {
 	begun     bool // its turn is the running one
 	turn      string
 	cancelled bool
+	again     bool          // it goes to the hub a second time
 	failure   *backendError // of its turn's end
 	stop      func()        // ends what answers it here
 }
@@ -74,7 +76,7 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 		f.answer(c, nil, &rpcError{Code: codeInternal, Message: fmt.Sprintf("%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)})
 		return
 	}
-	title := promptTitle(text)
+	p.title = promptTitle(text)
 	s.slash(p)
 	if !f.isOpen(c) {
 		return
@@ -83,9 +85,6 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 	c.prompt = p
 	s.prompts = append(s.prompts, p)
 	s.mu.Unlock()
-	if title != "" {
-		s.named(title, true)
-	}
 	if p.checking && !f.spawn(func() { s.checkImages(p) }) {
 		s.checked(p)
 	}
@@ -186,6 +185,7 @@ func (s *acpSession) start(p *acpPrompt) {
 		s.answerHere(p)
 		return
 	}
+	s.named(p.title, true) // not before: only an open session has a record
 	w := f.waiter(p.ended)
 	s.mu.Lock()
 	p.waiter = w
@@ -247,6 +247,13 @@ func (p *acpPrompt) ended(r turnResult) {
 	s := p.s
 	s.mu.Lock()
 	cancelled, begun, failure := p.cancelled, p.begun, p.failure
+	if r.err != nil && r.err.Code == codeChildDead && !cancelled && !p.again && len(s.prompts) > 0 && s.prompts[0] != p && s.prompts[0].begun {
+		// It only waited behind the turn that the child died of: nothing of it has run.
+		p.again, p.stage, p.waiter = true, promptHeld, 0
+		s.mu.Unlock()
+		s.pump()
+		return
+	}
 	s.mu.Unlock()
 	result, e := s.f.outcome(&r, cancelled, failure)
 	if begun {
@@ -262,6 +269,7 @@ func (p *acpPrompt) ended(r turnResult) {
 			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
 		}
 		s.enc.turnEnds(why)
+		s.f.settled(s) // a ceiling or the user's configuration may have changed what this turn ran with
 	}
 	if !s.f.answer(p.c, result, e) {
 		s.answered(p) // before, since its client doesn't read: its turn is over only now

@@ -141,7 +141,7 @@ func TestACPToolApproval(t *testing.T) {
 			return &approval{id: id, kind: askMCPTool, server: "s", tool: "t", arguments: []byte(`{"n":"` + id + `"}`), reason: "Allow?", action: "s.t"}
 		}
 		qa, qb := q("a"), q("b")
-		want(t, r.ask(qa), `{"toolCallId":"codex:T:t1:a","title":"s.t","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"Allow?\n\n`+"```"+`\n{\"n\":\"a\"}\n`+"```"+`"}}],"rawInput":{"n":"a"}}`)
+		want(t, r.ask(qa), `{"toolCallId":"codex:T:t1:a","title":"s.t","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"Allow?\n\n`+"```"+`\n{\"n\":\"a\"}\n`+"```"+`"}}],"rawInput":{"arguments":{"n":"a"},"server":"s","tool":"t"}}`)
 		if got := r.ask(qb); !strings.Contains(got, "codex:T:t1:b") {
 			t.Errorf("asked with %s", got)
 		}
@@ -156,7 +156,7 @@ func TestACPToolApproval(t *testing.T) {
 		other.tool = "u"
 		r.ask(other)
 		r.x.decided(other, approve, "")
-		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:ask-x","title":"s.u","name":"mcp__s__u","kind":"other","status":"pending","rawInput":{"n":"x"}}`,
+		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:ask-x","title":"s.u","name":"mcp__s__u","kind":"other","status":"pending","rawInput":{"arguments":{"n":"x"},"server":"s","tool":"u"}}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"in_progress"}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"completed"}`)
 	})
