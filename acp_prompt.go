@@ -27,6 +27,7 @@ const (
 	promptHeld       promptStage = iota // here: nothing to cancel at the hub
 	promptSubmitting                    // submit is being called: a cancel waits for its return
 	promptSubmitted                     // the hub knows the waiter, or it is answered in its place here
+	promptTelling                       // its answer is being told here: a cancel waits for the end of that
 )
 
 // acpPrompt is one prompt of the client, from its request to its answer.
@@ -217,14 +218,21 @@ func (s *acpSession) answerHere(p *acpPrompt) {
 		defer stop()
 		text := p.local(ctx)
 		s.mu.Lock()
-		told := !p.cancelled
+		cancelled := p.cancelled
+		p.stage = promptTelling // else a cancel would answer it here and now, and the text come behind that
 		s.mu.Unlock()
-		if !told {
+		if cancelled {
 			return
 		}
 		s.enc.text(text)
 		s.enc.turnEnds("")
-		s.f.answer(p.c, stopped("end_turn"), nil)
+		s.mu.Lock()
+		reason := "end_turn"
+		if p.cancelled {
+			reason = "cancelled"
+		}
+		s.mu.Unlock()
+		s.f.answer(p.c, stopped(reason), nil)
 	}) {
 		stop()
 		s.f.answer(p.c, nil, errACPClosing())
@@ -356,7 +364,7 @@ func (s *acpSession) cancelPrompts(only *acpPrompt) {
 		}
 		p.cancelled = true
 		switch {
-		case p.stage == promptSubmitting: // whoever submits it sees to it
+		case p.stage == promptSubmitting, p.stage == promptTelling: // whoever does that sees to it
 			left = append(left, p)
 		case p.begun:
 			running = p

@@ -67,7 +67,7 @@ func TestACPNobodyAsks(t *testing.T) {
 		time.Sleep(askGrace - 1)
 		synctest.Wait()
 		r.want("")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"in_progress"}`)
 		// Codex asks in the middle too, when the sandbox refused: status stays.
