@@ -80,7 +80,7 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 		f.mu.Lock()
 		f.sessions[s.id] = s
 		f.mu.Unlock()
-		if !f.answer(c, s.state(), nil) { // cancelled: nobody knows of it
+		if !f.answer(c, s.state(true), nil) { // cancelled: nobody knows of it
 			f.drop(s, nil)
 			f.leave(s.agentID, func(closeResult, *rpcError) {})
 			return nil, nil
@@ -90,11 +90,16 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 	})
 }
 
-// state is what a client is told of a session that was opened.
-func (s *acpSession) state() any {
+// state is what a client is told of a session that was opened. Its name is in the
+// answer to session/load too, where some clients look for it, but the schema has
+// none in that to session/resume.
+func (s *acpSession) state(named bool) any {
 	s.f.modelList(modelsWait)
 	options, modes := s.optionsJSON()
-	out := map[string]any{"sessionId": s.id}
+	out := map[string]any{}
+	if named {
+		out["sessionId"] = s.id
+	}
 	if options != nil {
 		out["configOptions"], out["modes"] = options, modes
 	}
@@ -190,7 +195,7 @@ func (f *acpFront) reopenSession(c *acpCall, params json.RawMessage) {
 			s.refuse(noSession(s.id))
 			return nil, e
 		}
-		f.answer(c, s.state(), nil)
+		f.answer(c, s.state(c.method == "session/load"), nil)
 		s.opened(r.Notes)
 		return nil, nil
 	})
