@@ -190,7 +190,7 @@ func (s *acpSession) start(p *acpPrompt) {
 	s.mu.Lock()
 	p.waiter = w
 	s.mu.Unlock()
-	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action, correlation: acpCorrelation(w)}
+	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action, correlation: f.correlation(w)}
 	s.fill(&req)
 	f.submit(req, w)
 	s.mu.Lock()
