@@ -159,7 +159,7 @@ func (s *acpSession) awaitServers() {
 	s.mu.Lock()
 	s.patient = true
 	s.mu.Unlock()
-	time.AfterFunc(serversPatience, func() {
+	time.AfterFunc(serversWait, func() {
 		s.mu.Lock()
 		s.patient = false
 		s.mu.Unlock()
