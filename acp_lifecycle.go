@@ -83,7 +83,7 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 		f.mu.Lock()
 		f.sessions[s.id] = s
 		f.mu.Unlock()
-		if !f.answer(c, s.state(c.method), nil) { // cancelled: nobody knows of it
+		if !f.answer(c, s.state(true), nil) { // cancelled: nobody knows of it
 			f.drop(s, nil)
 			f.leave(s.agentID, func(closeResult, *rpcError) {})
 			return nil, nil
@@ -93,12 +93,14 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 	})
 }
 
-// state is what a client is told of a session that was opened by method.
-func (s *acpSession) state(method string) any {
+// state is what a client is told of a session that was opened. Its name is in the
+// answer to session/load too, where some clients look for it, but the schema has
+// none in that to session/resume.
+func (s *acpSession) state(named bool) any {
 	s.f.modelList(modelsWait)
 	options, modes := s.optionsJSON()
 	out := map[string]any{}
-	if method != "session/resume" { // session/load's schema has no sessionId either, but some clients want it there
+	if named {
 		out["sessionId"] = s.id
 	}
 	if options != nil {
@@ -196,7 +198,7 @@ func (f *acpFront) reopenSession(c *acpCall, params json.RawMessage) {
 			s.refuse(noSession(s.id))
 			return nil, e
 		}
-		f.answer(c, s.state(c.method), nil)
+		f.answer(c, s.state(c.method == "session/load"), nil)
 		s.opened(r.Notes)
 		return nil, nil
 	})

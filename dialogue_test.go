@@ -159,6 +159,39 @@ func (p *scriptPeer) take(at int) {
 	}
 }
 
+// saidFor joins what the agent of an ACP session said for a prompt that was
+// answered: since the session's prompt before it was, if it waited for that.
+func (p *scriptPeer) saidFor(id any) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var said strings.Builder
+	prompts := map[string]any{} // sessions by the ids of their prompts
+	var session any
+	for _, e := range p.log {
+		m, _ := e.value.(map[string]any)
+		params, _ := m["params"].(map[string]any)
+		update, _ := params["update"].(map[string]any)
+		content, _ := update["content"].(map[string]any)
+		key := compact(m["id"])
+		switch {
+		case e.ours && m["method"] == "session/prompt":
+			if prompts[key] = params["sessionId"]; key == compact(id) {
+				session = params["sessionId"]
+				said.Reset()
+			}
+		case e.ours:
+		case m["method"] == nil && key == compact(id):
+			return said.String()
+		case m["method"] == nil && session != nil && prompts[key] == session:
+			said.Reset()
+		case params["sessionId"] == session && update["sessionUpdate"] == "agent_message_chunk":
+			text, _ := content["text"].(string)
+			said.WriteString(text)
+		}
+	}
+	return said.String()
+}
+
 // dialogue prints the last records from the given one on.
 func (p *scriptPeer) dialogue(from, width int) string {
 	p.mu.Lock()

@@ -60,15 +60,22 @@ func mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	if t.m.new() && readOnly {
 		it["readOnlyHint"] = true
 	}
-	if allowed, end := t.askMCPTool(entry, readOnly, server, tool, args, call); end != goOn || !allowed {
-		if end == goOn {
-			t.toolEnded()
-		}
-		return end
-	}
 	invocation := map[string]any{"server": server, "tool": tool, "arguments": json.RawMessage(args)}
 	t.event("mcp_tool_call_begin", map[string]any{"call_id": call, "invocation": invocation})
-	t.started(it)
+	t.started(it) // before it is asked about, as measured
+	ended := func(said string, outcome map[string]any) mockEnd {
+		t.event("mcp_tool_call_end", map[string]any{"call_id": call, "invocation": invocation, "duration": map[string]any{"secs": 0, "nanos": 1}, "result": outcome})
+		t.completed(it)
+		t.told(said)
+		t.toolEnded()
+		return goOn
+	}
+	if why, end := t.askMCPTool(entry, readOnly, server, tool, args); end != goOn {
+		return end
+	} else if why != "" {
+		it["status"], it["error"], it["durationMs"] = "failed", map[string]any{"message": why}, 0
+		return ended(why, map[string]any{"Err": why})
+	}
 	meta := map[string]any{"progressToken": 0}
 	if !t.m.old() {
 		meta["threadId"], meta["callId"] = t.th.ID, call
@@ -99,11 +106,7 @@ func mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	case string(rawField(result, "isError")) == "true":
 		it["status"] = "failed"
 	}
-	t.event("mcp_tool_call_end", map[string]any{"call_id": call, "invocation": invocation, "duration": map[string]any{"secs": 0, "nanos": 1}, "result": outcome})
-	t.completed(it)
-	t.told(said)
-	t.toolEnded()
-	return goOn
+	return ended(said, outcome)
 }
 
 func (s *mockToolServer) readOnly(tool string) (hint bool) {
@@ -126,30 +129,33 @@ func (t *mockTurn) toolResult(result json.RawMessage) any {
 }
 
 // askMCPTool: from 0.148 on a tool without annotations needs approval, unless its
-// server's entry says otherwise; over mcp-server nobody can give it. 0.104 never asks.
-func (t *mockTurn) askMCPTool(entry map[string]any, readOnly bool, server, tool, args, call string) (allowed bool, end mockEnd) {
+// server's entry says otherwise; over mcp-server nobody can give it. 0.104 never
+// asks. why says why it may not run, "" if it may.
+func (t *mockTurn) askMCPTool(entry map[string]any, readOnly bool, server, tool, args string) (why string, end mockEnd) {
 	if t.m.old() || readOnly || mockString(entry, "default_tools_approval_mode") == "approve" {
-		return true, goOn
+		return "", goOn
 	}
 	if t.settings.approval() == "never" {
 		if t.settings.sandbox() == "dangerFullAccess" {
-			return true, goOn
+			return "", goOn
 		}
-		t.told("MCP tool call requires approval, but approval policy is never")
-		return false, goOn
+		return "MCP tool call requires approval, but approval policy is never", goOn
 	}
 	t.setStatus("active", "waitingOnApproval")
-	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": server, "mode": "form", "itemId": call,
+	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": server, "mode": "form",
 		"_meta":   map[string]any{"codex_approval_kind": "mcp_tool_call", "tool_name": tool, "tool_params": json.RawMessage(args), "persist": []string{"session", "always"}},
 		"message": fmt.Sprintf("Allow the %s MCP server to run tool %q?", server, tool), "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}, "waitingOnApproval")
 	if end == goOn {
 		t.setStatus("active")
-		if stringField(result, "action") == "accept" {
-			return true, goOn
+		switch stringField(result, "action") {
+		case "accept":
+		case "cancel":
+			why = "user cancelled MCP tool call"
+		default:
+			why = "user rejected MCP tool call"
 		}
-		t.told("user rejected MCP tool call")
 	}
-	return false, end
+	return why, end
 }
 
 // toolServer is the running server of that name of a turn's thread.

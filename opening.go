@@ -175,5 +175,8 @@ func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 }
 
 func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
-	p.rec.Status, p.rec.Interrupted, p.rec.LastActive = why.status(), stopped, now.UTC()
+	p.rec.Status, p.rec.Interrupted = why.status(), stopped
+	if stopped || !p.client { // else a client's list would begin with what was parked last, not with what was worked in
+		p.rec.LastActive = now.UTC()
+	}
 }

@@ -44,8 +44,18 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 //	transcript NAME                      prints the dialogue, for stdout and cmp
 //	noproc NAME                          waits until it and all it started are gone
 //	                                     (! some are there now); Linux only
+//
+// And of the Agent Client Protocol:
+//
+//	hello NAME [capabilities]            its handshake
+//	opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME    session/new, kept as $session or $var
+//	prompt [-bind var] NAME session line…               session/prompt of one text, these lines
+//	update [-next|-any|-none|-never] NAME pattern       expect, of a session/update's update
+//	stops [-of var] [-says regexp] NAME [reason]        the prompt's answer, by default
+//	                                     end_turn, and all that the agent said for it
 func peerCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
+		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate, "stops": scriptStops,
 		"start": scriptStart, "init": scriptInit, "send": scriptSend, "sendraw": scriptSendraw,
 		"request": scriptRequest, "call": scriptCall, "expect": scriptExpect, "reply": scriptReply,
 		"hangup": scriptHangup, "signal": scriptSignal, "exit": scriptExit, "errlog": scriptErrlog,
@@ -198,15 +208,81 @@ func scriptCall(ts *testscript.TestScript, neg bool, args []string) {
 	st.bind(ts, map[string]any{name: id})
 }
 
+func scriptHello(ts *testscript.TestScript, neg bool, args []string) {
+	args = scriptFlags(ts, neg, false, "hello NAME [capabilities]", args, 1, 2, nil)
+	caps := any(map[string]any{})
+	if len(args) > 1 {
+		caps = stateOf(ts).value(ts, args[1], false)
+	}
+	p := peerOf(ts, args[0])
+	id := p.request(ts, "initialize", map[string]any{
+		"protocolVersion": 1, "clientCapabilities": caps, "clientInfo": map[string]any{"name": "script", "version": "1"},
+	})
+	p.expect(ts, map[string]any{"id": id, "result": map[string]any{"protocolVersion": json.Number("1")}}, false, false)
+}
+
+func scriptOpens(ts *testscript.TestScript, neg bool, args []string) {
+	name, cwd, servers, times := "session", ".", "[]", 1
+	args = scriptFlags(ts, neg, false, "opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME", args, 1, 1, func(fl *flag.FlagSet) {
+		fl.IntVar(&times, "times", times, "")
+		fl.StringVar(&name, "bind", name, "")
+		fl.StringVar(&cwd, "cwd", cwd, "")
+		fl.StringVar(&servers, "mcp", servers, "")
+	})
+	p := peerOf(ts, args[0])
+	for range times {
+		id := p.request(ts, "session/new", map[string]any{"cwd": ts.MkAbs(cwd), "mcpServers": stateOf(ts).value(ts, servers, false)})
+		p.expect(ts, map[string]any{"id": id, "result": map[string]any{"sessionId": "$bind:" + name}}, false, false)
+	}
+}
+
+func scriptPrompt(ts *testscript.TestScript, neg bool, args []string) {
+	name := "id"
+	args = scriptFlags(ts, neg, false, "prompt [-bind var] NAME session line…", args, 3, -1, func(fl *flag.FlagSet) {
+		fl.StringVar(&name, "bind", name, "")
+	})
+	id := peerOf(ts, args[0]).request(ts, "session/prompt", map[string]any{"sessionId": args[1],
+		"prompt": []any{map[string]any{"type": "text", "text": strings.Join(args[2:], "\n")}}})
+	stateOf(ts).bind(ts, map[string]any{name: id})
+}
+
+func scriptUpdate(ts *testscript.TestScript, neg bool, args []string) {
+	expectIn(ts, neg, "update", args, func(pattern any) any {
+		return map[string]any{"method": "session/update", "params": map[string]any{"update": pattern}}
+	})
+}
+
+func scriptStops(ts *testscript.TestScript, neg bool, args []string) {
+	name, says := "id", ""
+	args = scriptFlags(ts, neg, false, "stops [-of var] [-says regexp] NAME [reason]", args, 1, 2, func(fl *flag.FlagSet) {
+		fl.StringVar(&name, "of", name, "")
+		fl.StringVar(&says, "says", says, "")
+	})
+	reason := "end_turn"
+	if len(args) > 1 {
+		reason = args[1]
+	}
+	p, id := peerOf(ts, args[0]), stateOf(ts).vars[name]
+	p.expect(ts, map[string]any{"id": id, "result": map[string]any{"stopReason": reason}}, false, false)
+	said, err := matchJSON("$re:(?s)"+says, p.saidFor(id))
+	ts.Check(err)
+	stateOf(ts).bind(ts, said)
+}
+
 func scriptExpect(ts *testscript.TestScript, neg bool, args []string) {
+	expectIn(ts, neg, "expect", args, func(pattern any) any { return pattern })
+}
+
+// expectIn is expect of what around makes of the pattern.
+func expectIn(ts *testscript.TestScript, neg bool, name string, args []string, around func(any) any) {
 	var next, skipped, none, never bool
-	args = scriptFlags(ts, neg, false, "expect [-next|-any|-none|-never] NAME pattern", args, 2, 2, func(fl *flag.FlagSet) {
+	args = scriptFlags(ts, neg, false, name+" [-next|-any|-none|-never] NAME pattern", args, 2, 2, func(fl *flag.FlagSet) {
 		fl.BoolVar(&next, "next", false, "")
 		fl.BoolVar(&skipped, "any", false, "")
 		fl.BoolVar(&none, "none", false, "")
 		fl.BoolVar(&never, "never", false, "")
 	})
-	p, pattern := peerOf(ts, args[0]), stateOf(ts).value(ts, args[1], true)
+	p, pattern := peerOf(ts, args[0]), around(stateOf(ts).value(ts, args[1], true))
 	switch {
 	case none:
 		p.expectNone(ts, pattern, p.cursor)
