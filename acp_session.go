@@ -40,6 +40,7 @@ type acpSession struct {
 	mailTurn string // the running turn that nobody here asked for, "" for none
 	mailItem string // its message, once it was shown
 	idle     []chan struct{}
+	before   *acpSession // whose end the opening waits for, nil for none
 
 	early     [][]byte // updates that came while it was opened
 	earlySize int
