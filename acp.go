@@ -10,11 +10,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,22 +50,19 @@ type acpOptions struct {
 // acpFront serves one ACP client on stdio.
 type acpFront struct {
 	acpOptions
-	p       *peer
+	clientLink
 	who     atomic.Pointer[acpClient] // nil until an initialize was answered
 	life    context.Context           // what waits for Codex or the disk ends with it
 	endLife context.CancelFunc
-	wg      sync.WaitGroup // goroutines of spawn
 	asks    acpAskTable
 	models  acpModelList
 
-	mu         sync.Mutex // guards the fields below
-	calls      map[string]*acpCall
-	waiters    map[waiterID]func(turnResult)
-	sessions   map[string]*acpSession // by the client's id
-	agents     map[string]*acpSession // by agent_id
-	logins     map[*acpLogin]bool     // that wait for a person
-	lastWaiter waiterID
-	closing    bool
+	mu       sync.Mutex // guards the fields below
+	calls    map[string]*acpCall
+	waiters  map[waiterID]func(turnResult)
+	sessions map[string]*acpSession // by the client's id
+	agents   map[string]*acpSession // by agent_id
+	logins   map[*acpLogin]bool     // that wait for a person
 }
 
 // acpCall is one open request of the client.
@@ -97,63 +92,25 @@ func newACPFront(o acpOptions) *acpFront {
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){},
 		sessions: map[string]*acpSession{}, agents: map[string]*acpSession{}, logins: map[*acpLogin]bool{}}
 	f.life, f.endLife = context.WithCancel(context.Background())
-	f.p = newPeer(o.R, o.W, peerOptions{
+	f.connect("acp", o.R, o.W, o.Log, o.Deaf, peerOptions{
 		mode:   framingNewline,
-		strict: true,
 		nullID: true,
 		budget: acpBudget,
 		handle: f.dispatch,
 		batch:  f.refuseBatch,
 		trace:  o.Trace,
-		onWriteErr: func(err error) {
-			f.Log.Warn("the client no longer reads", "err", err)
-			if o.Deaf != nil {
-				o.Deaf()
-			}
-		},
 	})
 	return f
 }
-
-// run reads the client's stream until it ends.
-func (f *acpFront) run() error {
-	if err := f.p.run(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading from the client: %w", err)
-	}
-	return nil
-}
-
-// flush waits until what was answered has left, for at most limit.
-func (f *acpFront) flush(limit time.Duration) { f.p.flush(limit) }
 
 // shutdown ends what waits, lets it finish and flushes, all within grace. The
 // hub has answered its waiters before.
 func (f *acpFront) shutdown(grace time.Duration) {
 	until := time.Now().Add(grace)
-	f.mu.Lock()
-	f.closing = true
-	f.mu.Unlock()
+	f.stopWork()
 	f.endLife()
-	spawned := make(chan struct{})
-	go func() { f.wg.Wait(); close(spawned) }() // ends with the spawned
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case <-spawned:
-	case <-t.C:
-	}
+	f.waitWork(grace)
 	f.p.closeOut(max(0, time.Until(until)))
-}
-
-// spawn runs what may wait for Codex or the disk. false: we are shutting down.
-func (f *acpFront) spawn(work func()) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closing {
-		return false
-	}
-	f.wg.Go(work)
-	return true
 }
 
 // refuseBatch: ACP has none.
@@ -182,7 +139,7 @@ func (f *acpFront) dispatch(m *message) {
 	}
 	f.mu.Unlock()
 	if used {
-		f.p.replyError(m.id, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", m.id)})
+		f.p.replyError(m.id, idInUse(m.id))
 		return
 	}
 	if m.method != "initialize" && f.who.Load() == nil {
@@ -303,11 +260,11 @@ func (f *acpFront) cancelCall(params json.RawMessage) {
 
 // waiter makes a name for who waits for a turn.
 func (f *acpFront) waiter(done func(turnResult)) waiterID {
+	w := f.nextWaiter()
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lastWaiter++
-	f.waiters[f.lastWaiter] = done
-	return f.lastWaiter
+	f.waiters[w] = done
+	f.mu.Unlock()
+	return w
 }
 
 // forget retires a waiter on our side.
@@ -342,6 +299,3 @@ func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
 
 // crowded reports that output waits for the client.
 func (f *acpFront) crowded() bool { return f.p.queued() > acpCrowd }
-
-// acpCorrelation names a prompt's turn in the audit trail and the log.
-func acpCorrelation(w waiterID) string { return "acp-" + strconv.FormatUint(uint64(w), 10) }

@@ -45,19 +45,19 @@ func splitCommand(text string) (word, rest string, ok bool) {
 	return text[:end], strings.TrimSpace(text[end:]), end > 0
 }
 
-// slash makes of a prompt what its command asks for. true: the prompt runs no
-// turn; when its place in the queue has come, p.local answers it.
-func (s *acpSession) slash(p *acpPrompt) (handled bool) {
+// slash makes of a prompt what its command asks for. One that runs no turn gets
+// p.local, which answers it when its place in the queue has come.
+func (s *acpSession) slash(p *acpPrompt) {
 	first := p.text
 	if len(p.parts) > 0 {
 		if p.parts[0].kind != "text" {
-			return false
+			return
 		}
 		first = p.parts[0].text
 	}
 	word, _, ok := splitCommand(first)
 	if !ok {
-		return false
+		return
 	}
 	_, rest, _ := splitCommand(p.text) // with what was attached, as text
 	switch word {
@@ -73,12 +73,9 @@ func (s *acpSession) slash(p *acpPrompt) (handled bool) {
 		p.parts = withText(p.text, p.parts)
 	case "status":
 		p.local = func(context.Context) string { return s.statusText() }
-		return true
 	case "mcp":
 		p.local = s.mcpText
-		return true
 	}
-	return false
 }
 
 // withText are the parts of a prompt that says something else in place of all
@@ -149,9 +146,9 @@ func (s *acpSession) statusText() string {
 	if u.ContextWindow > 0 {
 		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow), u.Last*100/u.ContextWindow)
 	}
-	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), count(me.Turns, "turn"))
+	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), counted(me.Turns, "turn"))
 	if me.PendingMail != nil {
-		line("Mail", "%s unread; auto-mail %s", count(*me.PendingMail, "message"), cmp.Or(me.AutoMail, "off"))
+		line("Mail", "%s unread; auto-mail %s", counted(*me.PendingMail, "message"), cmp.Or(me.AutoMail, "off"))
 	} else {
 		line("Mail", "none: there is no team directory for `%s`", cmp.Or(me.Team, v.Team))
 	}
@@ -167,13 +164,6 @@ func codexText(v *statusView) string {
 		return "not running: " + clip(v.ChildError, 300)
 	}
 	return "not running"
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
 }
 
 // grouped writes a number as people read it.
@@ -261,7 +251,7 @@ func listedServer(raw json.RawMessage, is acpServer) string {
 	})
 	if len(tools) > 0 {
 		slices.Sort(tools)
-		parts = append(parts, count(len(tools), "tool")+" ("+clipChars(strings.Join(tools, ", "), 300)+")")
+		parts = append(parts, counted(len(tools), "tool")+" ("+clipChars(strings.Join(tools, ", "), 300)+")")
 	} else if len(parts) == 0 {
 		parts = append(parts, "no tools")
 	}

@@ -99,7 +99,7 @@ func questionForm(q *approval) json.RawMessage {
 		b = append(b, toJSON(field)...)
 		if each.other && len(each.options) > 0 {
 			b = append(append(appendJSONString(append(b, ','), each.id+otherField), ':'),
-				toJSON(map[string]any{"type": "string", "description": "or an answer in words of your own"})...)
+				toJSON(map[string]any{"type": "string", "description": otherHint})...)
 		} else if !each.optional {
 			required = append(required, each.id)
 		}

@@ -297,15 +297,7 @@ func (f *acpFront) showPage(c *acpCall, id, url string) (refused chan struct{}) 
 			})
 		return refused
 	}
-	f.mu.Lock()
-	open := make([]*acpSession, 0, len(f.sessions))
-	for _, s := range f.sessions {
-		open = append(open, s)
-	}
-	f.mu.Unlock()
-	for _, s := range open {
-		s.notice("info", words, url)
-	}
+	f.each(func(s *acpSession) { s.notice("info", words, url) })
 	return refused
 }
 

@@ -161,7 +161,7 @@ func (s *acpSession) awaitServers() {
 	s.mu.Lock()
 	s.patient = true
 	s.mu.Unlock()
-	time.AfterFunc(serversPatience, func() {
+	time.AfterFunc(serversWait, func() {
 		s.mu.Lock()
 		s.patient = false
 		s.mu.Unlock()
@@ -186,6 +186,7 @@ func (f *acpFront) reopenSession(c *acpCall, params json.RawMessage) {
 	s := f.newState(id, "", o.cwd, o.roots)
 	f.mu.Lock()
 	before := f.sessions[id]
+	s.before = before
 	f.sessions[id] = s
 	f.mu.Unlock()
 	f.work(c, func(ctx context.Context) (any, *rpcError) {
@@ -212,6 +213,9 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 		case <-ctx.Done():
 			return turnResult{}, errACPClosing()
 		}
+		s.mu.Lock()
+		s.before = nil
+		s.mu.Unlock()
 	}
 	known, e := f.clientSession(s.id)
 	if e != nil {

@@ -87,7 +87,7 @@ type acpModelList struct {
 	fetching chan struct{} // closed when the fetch that runs has ended, nil for none
 }
 
-// modelList is what there is; not to be called under acpFront.mu. A list of another child, or an old one, is asked
+// modelList is what there is. A list of another child, or an old one, is asked
 // for again: wait is how long for, 0 for not at all, and then the sessions are
 // told when it has changed.
 func (f *acpFront) modelList(wait time.Duration) []acpModel {

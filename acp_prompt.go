@@ -190,7 +190,7 @@ func (s *acpSession) start(p *acpPrompt) {
 	s.mu.Lock()
 	p.waiter = w
 	s.mu.Unlock()
-	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action, correlation: acpCorrelation(w)}
+	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action, correlation: f.correlation(w)}
 	s.fill(&req)
 	f.submit(req, w)
 	s.mu.Lock()
@@ -350,8 +350,8 @@ func (f *acpFront) cancelSession(params json.RawMessage) {
 }
 
 // cancelPrompts cancels one prompt, or with nil all there are and whatever else
-// runs in the session. What the hub has not begun is answered at once, what runs
-// when it has stopped.
+// runs in the session, before it was loaded too: its load waits for that. What
+// the hub has not begun is answered at once, what runs when it has stopped.
 func (s *acpSession) cancelPrompts(only *acpPrompt) {
 	var retired []*acpPrompt
 	var running *acpPrompt
@@ -375,7 +375,11 @@ func (s *acpSession) cancelPrompts(only *acpPrompt) {
 	}
 	s.prompts = left
 	mail := only == nil && s.mailTurn != ""
+	before := s.before
 	s.mu.Unlock()
+	if only == nil && before != nil {
+		before.cancelPrompts(nil)
+	}
 	for _, p := range retired {
 		if p.stop != nil {
 			p.stop()

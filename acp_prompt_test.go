@@ -270,6 +270,25 @@ func TestACPCancelOfClose(t *testing.T) {
 	})
 }
 
+// TestACPCancelBehindALoad: a load waits for what runs in the session, and a
+// cancel that came meanwhile met only the session that was being opened.
+func TestACPCancelBehindALoad(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	r.known[session] = clientSession{Session: session, AgentID: agent}
+	running := r.prompt(session, "run")
+	turn := r.begun("t1")
+	load := r.start("session/load", fmt.Sprintf(`{"sessionId":%q,"cwd":"/work","mcpServers":[]}`, session))
+	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	receive(t, r.interrupts)
+	turn.ends("interrupted", nil)
+	got, _ := r.answerTo(running)
+	stopIs(t, got, "cancelled")
+	r.f.done(receive(t, r.submits).w, turnResult{AgentID: agent, Status: "idle"})
+	if got, _ = r.answerTo(load); rawField(got, "result") == nil {
+		t.Errorf("answered %s", got)
+	}
+}
+
 // TestACPCancelWhileAnswered: a cancel that came while a command of ours was
 // being told was answered at once, and the rest of the text came behind it.
 func TestACPCancelWhileAnswered(t *testing.T) {

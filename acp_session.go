@@ -30,7 +30,7 @@ type acpSession struct {
 	mu       sync.Mutex // guards the fields below
 	opening  bool       // not answered yet: prompts and updates wait
 	closing  bool       // takes no prompts any more
-	patient  bool       // prompts wait for MCP servers that start
+	patient  bool       // prompts wait for MCP servers that start, for serversWait from the opening on
 	prompts  []*acpPrompt
 	pumping  bool
 	again    bool // pump was called while it ran
@@ -40,13 +40,11 @@ type acpSession struct {
 	mailTurn string // the running turn that nobody here asked for, "" for none
 	mailItem string // its message, once it was shown
 	idle     []chan struct{}
+	before   *acpSession // whose end the opening waits for, nil for none
 
 	early     [][]byte // updates that came while it was opened
 	earlySize int
 }
-
-// serversPatience is how long a prompt waits for the client's MCP servers.
-const serversPatience = 10 * time.Second
 
 // newState makes a session that is being opened.
 func (f *acpFront) newState(id, agentID, cwd string, roots []string) *acpSession {

@@ -230,9 +230,7 @@ func (x *acpEncoder) ended(t *acpTool, b *itemBody, raw json.RawMessage) {
 	content, output := x.result(t, b, raw)
 	status := callDone
 	switch b.status {
-	case "failed":
-		status = callFailed
-	case "declined":
+	case "failed", "declined":
 		status = callFailed
 	case "inProgress", "interrupted": // of a past turn that was cut; a subagent's
 		status = callFailed

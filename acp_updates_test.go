@@ -42,18 +42,7 @@ func TestACPRecordings(t *testing.T) {
 				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project", Notices: true})
 				r.replayACP(lines)
 				got := strings.ReplaceAll(strings.Join(r.all(), "\n"), r.x.own, "OWN") + "\n"
-				golden := "testdata/acp/" + base + ".golden"
-				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the encoder does now; read the difference
-					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-					return
-				}
-				text, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want(t, got, string(text))
+				wantGolden(t, "testdata/acp/"+base+".golden", got)
 			})
 		})
 	}

@@ -31,7 +31,7 @@ func house() archRules {
 			{2, "policy.go codexconfig.go argspec.go atmspec.go"},
 			{3, "childlink.go codexapp*.go codexmcp*.go"},
 			{3, "session.go sessionturn.go sessionasks.go sessionback.go sessionend.go hub.go hubend.go hubcalls.go hubclose.go waits.go kept.go keptfiles.go resume.go post.go mailroom.go mailfetch.go sessionmail.go sessiontools.go sessionclient.go sessionoffer.go hubclient.go slot.go opening.go opener.go retune.go ledger.go views.go"},
-			{4, "tools.go toolargs.go results.go mcp*.go progress.go elicit.go wirelog.go codexevent.go codexitem.go toolserver.go acp.go acp_*.go"},
+			{4, "clientlink.go tools.go toolargs.go results.go mcp*.go progress.go elicit.go wirelog.go codexevent.go codexitem.go toolserver.go acp.go acp_*.go"},
 			{5, "proxy.go mock*.go"},
 			{6, "doctor.go doctorchecks.go configcmd.go demo.go sessions.go summary.go screen.go completion.go auditcmd.go acpcmd.go help.go main.go"},
 		},

@@ -17,13 +17,7 @@ import (
 )
 
 func TestCodexACP(t *testing.T) {
-	bins := codexBinaries(t)
-	needProcFS(t)
-	prog := buildProgram(t)
-	rules := []struct {
-		name string
-		run  func(*codexLab)
-	}{
+	runCodexRules(t, []codexRule{
 		{"a prompt is answered", acpSays},
 		{"an approved command shows its output", editorApproved},
 		{"a rejected command does not end the turn", editorRejected},
@@ -36,12 +30,7 @@ func TestCodexACP(t *testing.T) {
 		{"a dead Codex is told and replaced", editorDeath},
 		{"the end of input leaves nothing behind", editorHangup},
 		{"a failed model is an error", editorFailure},
-	}
-	for _, bin := range bins {
-		for _, rule := range rules {
-			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(newCodexLab(t, bin, prog)) })
-		}
-	}
+	})
 }
 
 // acp starts the program as an ACP agent over the binary.

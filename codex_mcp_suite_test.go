@@ -18,10 +18,7 @@ func TestCodexMCPServer(t *testing.T) {
 	bins := codexBinaries(t)
 	needProcFS(t)
 	prog := buildProgram(t)
-	rules := []struct {
-		name string
-		run  func(*codexLab)
-	}{
+	rules := []codexRule{
 		{"a conversation", aConversation},
 		{"context and instructions reach the model", contextReachesTheModel},
 		{"two agents at once", twoAgentsAtOnce},

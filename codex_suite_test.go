@@ -19,13 +19,7 @@ import (
 )
 
 func TestCodex(t *testing.T) {
-	bins := codexBinaries(t)
-	needProcFS(t)
-	prog := buildProgram(t)
-	rules := []struct {
-		name string
-		run  func(*codexLab)
-	}{
+	runCodexRules(t, []codexRule{
 		{"a conversation", aConversation},
 		{"context and instructions reach the model", contextReachesTheModel},
 		{"two agents at once", twoAgentsAtOnce},
@@ -39,7 +33,21 @@ func TestCodex(t *testing.T) {
 		{"a killed proxy loses no conversation", killedProxy},
 		{"a killed child is told to every caller", killedChild},
 		{"config.toml is nobody's but the user's", configStays},
-	}
+	})
+}
+
+// codexRule is one thing that every Codex is held to.
+type codexRule struct {
+	name string
+	run  func(*codexLab)
+}
+
+// runCodexRules runs each rule with each Codex of CODEX_BINS.
+func runCodexRules(t *testing.T, rules []codexRule) {
+	t.Helper()
+	bins := codexBinaries(t)
+	needProcFS(t)
+	prog := buildProgram(t)
 	for _, bin := range bins {
 		for _, rule := range rules {
 			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(newCodexLab(t, bin, prog)) })

@@ -14,13 +14,7 @@ import (
 )
 
 func TestCodexTurns(t *testing.T) {
-	bins := codexBinaries(t)
-	needProcFS(t)
-	prog := buildProgram(t)
-	rules := []struct {
-		name string
-		run  func(*codexLab)
-	}{
+	runCodexRules(t, []codexRule{
 		{"a background turn is waited for", backgroundTurn},
 		{"a background turn asks its caller", backgroundApproval},
 		{"an interrupt stops a background shell", interruptedShell},
@@ -28,12 +22,7 @@ func TestCodexTurns(t *testing.T) {
 		{"a task is polled", polledTask},
 		{"a busy agent is closed with a summary", closedWithSummary},
 		{"a killed proxy resumes by flag", resumedByFlag},
-	}
-	for _, bin := range bins {
-		for _, rule := range rules {
-			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(newCodexLab(t, bin, prog)) })
-		}
-	}
+	})
 }
 
 // waitedFor is the structuredContent of agent_wait.

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -87,5 +86,5 @@ func (a *appServer) pages(ctx context.Context, what, method string, limit time.D
 		}
 		params["cursor"] = next
 	}
-	return nil, fmt.Errorf("reading %s from Codex: %w", what, errors.New("its list has no end"))
+	return nil, fmt.Errorf("reading %s from Codex: its list has no end after %d pages", what, maxPages)
 }

@@ -49,17 +49,7 @@ func eachRecording(t *testing.T, backend string, least int, play func(*testing.T
 			synctest.Test(t, func(t *testing.T) {
 				got := play(t, lines)
 				golden := strings.TrimSuffix(name, ".jsonl") + ".golden"
-				if os.Getenv("UPDATE_GOLDEN") != "" { // rewrites what the driver does now; read the difference
-					if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
-					return
-				}
-				text, err := os.ReadFile(golden)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want(t, got, string(text))
+				wantGolden(t, golden, got)
 			})
 		})
 	}
@@ -210,4 +200,21 @@ func actionOf(m *message, run turnSettings) command {
 		return command{kind: cmdTurn, action: actCompact, settings: run}
 	}
 	return command{kind: cmdTurn, action: actReview, prompt: stringField(m.params, "target", "instructions"), settings: run}
+}
+
+// wantGolden compares with what a file has. With UPDATE_GOLDEN set it writes what
+// comes now into the file: read the difference.
+func wantGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, got, string(text))
 }

@@ -144,6 +144,9 @@ const allowField = "allow"
 // options.
 const otherField = "_other"
 
+// otherHint is what stands at that field.
+const otherHint = "or an answer in words of your own"
+
 // askSchema is empty for an approval, since accept says it all, unless a rule
 // may be made. The fields of questions aren't required: Claude Code can't pass
 // over a required choice.
@@ -183,7 +186,7 @@ func askSchema(q *approval) json.RawMessage {
 		}
 		if each.other && len(each.options) > 0 {
 			b = appendJSONString(append(b, '}', ','), each.id+otherField)
-			b = append(b, `:{"type":"string","description":"or an answer in words of your own"`...)
+			b = appendJSONString(append(b, `:{"type":"string","description":`...), otherHint)
 		}
 		b = append(b, '}')
 	}

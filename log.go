@@ -235,3 +235,11 @@ func literalValue(v string) bool {
 	}
 	return v[0] != '$' && v[0] != '<' && v[0] != '%' && strings.Trim(v, "*") != ""
 }
+
+// counted is a number of things, in English.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

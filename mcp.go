@@ -11,11 +11,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,22 +53,20 @@ type mcpOptions struct {
 // mcpFront serves one MCP client on stdio.
 type mcpFront struct {
 	mcpOptions
-	p       *peer
+	clientLink
 	tools   []tool
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
-	wg      sync.WaitGroup               // goroutines of spawn
 	lines   callLines                    // of the mail tools
 	foreign atomic.Pointer[foreignTools] // the child's own tools, nil for none
 	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
 
-	mu         sync.Mutex // guards the fields below and those of every call
-	open       map[string]*mcpCall
-	waiters    map[waiterID]*mcpCall
-	asks       map[string]*clientAsk
-	parked     parking // turns of modern callers that were asked something
-	lastWaiter waiterID
-	closing    bool
+	mu      sync.Mutex // guards the fields below and those of every call
+	open    map[string]*mcpCall
+	waiters map[waiterID]*mcpCall
+	asks    map[string]*clientAsk
+	parked  parking // turns of modern callers that were asked something
+	closing bool
 }
 
 // scratchMax is how large a buffer for events may be kept.
@@ -127,38 +122,19 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		parked:     newParking(),
 	}
 	f.list = toolList(f.tools)
-	f.p = newPeer(o.R, o.W, peerOptions{
-		strict: true,
+	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{
 		handle: func(m *message) { f.dispatch(m, nil) },
 		batch:  f.takeBatch,
 		trace:  o.Trace,
-		onWriteErr: func(err error) {
-			f.Log.Warn("the client no longer reads", "err", err)
-			if o.Deaf != nil {
-				o.Deaf()
-			}
-		},
 	})
 	return f
 }
-
-// run reads the client's stream until it ends. What is open then is the
-// hub's to end: this front only stops hearing.
-func (f *mcpFront) run() error {
-	if err := f.p.run(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading from the client: %w", err)
-	}
-	return nil
-}
-
-// flush waits until what was answered has left, for at most limit. Requests
-// are still taken after it.
-func (f *mcpFront) flush(limit time.Duration) { f.p.flush(limit) }
 
 // shutdown answers the open subscriptions, lets what was spawned finish and
 // flushes, all within grace. The hub has answered its waiters before.
 func (f *mcpFront) shutdown(grace time.Duration) {
 	until := time.Now().Add(grace)
+	f.stopWork()
 	f.mu.Lock()
 	f.closing = true
 	var listens []*mcpCall
@@ -171,14 +147,7 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 	for _, c := range listens {
 		f.finish(c, f.listenResult(c), nil)
 	}
-	spawned := make(chan struct{})
-	go func() { f.wg.Wait(); close(spawned) }() // ends with the spawned
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case <-spawned:
-	case <-t.C:
-	}
+	f.waitWork(grace)
 	f.mu.Lock()
 	var left []*progress
 	for _, c := range f.open {
@@ -189,17 +158,6 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 		p.end()
 	}
 	f.p.closeOut(max(0, time.Until(until)))
-}
-
-// spawn runs what may wait for the disk. false: we are shutting down.
-func (f *mcpFront) spawn(work func()) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closing {
-		return false
-	}
-	f.wg.Go(work)
-	return true
 }
 
 // dispatch takes one request or notification, on the reading goroutine.
@@ -214,8 +172,7 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 	}
 	c := &mcpCall{id: m.id, key: idKey(m.id), batch: b, since: time.Now()}
 	if !f.begin(c) {
-		f.send(b, f.p.response(m.id, nil, &rpcError{Code: codeInvalidRequest,
-			Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", m.id)}))
+		f.send(b, f.p.response(m.id, nil, idInUse(m.id)))
 		return
 	}
 	p, e := readParams(m.params)
@@ -292,7 +249,7 @@ func (f *mcpFront) finish(c *mcpCall, result json.RawMessage, e *rpcError) {
 func (f *mcpFront) answer(c *mcpCall, result json.RawMessage, e *rpcError) {
 	c.prog.end() // before the answer: no progress may follow it
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
-		f.Log.Debug("answered", "request", string(c.id), "correlation", correlationOf(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
 	}
 	f.send(c.batch, f.p.response(c.id, result, e))
 }
@@ -353,8 +310,7 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 		f.mu.Unlock()
 		return // cancelled while its agent file was read
 	}
-	f.lastWaiter++
-	c.waiter = f.lastWaiter
+	c.waiter = f.nextWaiter()
 	c.stage = callSubmitting
 	f.waiters[c.waiter] = c
 	f.mu.Unlock()
@@ -362,7 +318,7 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	if c.tasks && req.run && !req.background {
 		f.makeTask(c, &req)
 	}
-	req.correlation, req.approvals = correlationOf(c.waiter), f.approvers(c, &req)
+	req.correlation, req.approvals = f.correlation(c.waiter), f.approvers(c, &req)
 	f.submit(req, c.waiter)
 
 	f.mu.Lock()
@@ -372,14 +328,6 @@ func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
 	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
 		f.cancel(c.waiter, detach)
 	}
-}
-
-// correlationOf names a call's turn in the audit trail and the log.
-func correlationOf(w waiterID) string {
-	if w == 0 {
-		return "" // it started no turn
-	}
-	return "mcp-" + strconv.FormatUint(uint64(w), 10)
 }
 
 // caller is the open request of a waiter, nil for none.

@@ -55,8 +55,7 @@ func (a toolArgs) party() (ref, identity string, e *rpcError) {
 func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 	ref, identity, refused := a.party()
 	f.mu.Lock()
-	f.lastWaiter++
-	c.waiter = f.lastWaiter // nobody waits for it: it only names the call in log and audit
+	c.waiter = f.nextWaiter() // nobody waits for it: it only names the call in log and audit
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stoppable(c, cancel)
@@ -69,7 +68,7 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 				who = atmCaller{Identity: identity, Refused: refused}
 			}
 		}
-		who.Correlation = correlationOf(c.waiter)
+		who.Correlation = f.correlation(c.waiter)
 		leave := queue(who.Identity)
 		if ctx.Err() != nil && who.Refused == nil {
 			who.Refused = notBegun(tool)

@@ -37,14 +37,7 @@ func (m *mockServer) startUps(th *mockThread) {
 		m.startedUp(th, nil, nil, nil)
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ended {
-		return
-	}
-	m.turns.Add(1)
-	go func() { // ends by itself or with the process; turns counts it
-		defer m.turns.Done()
+	m.goWork(func() {
 		var ready, failed, cancelled []any
 		for _, name := range names {
 			entry := th.servers[name].(map[string]any)
@@ -79,7 +72,7 @@ func (m *mockServer) startUps(th *mockThread) {
 			m.serverStatus(th, name, "ready", "")
 		}
 		m.startedUp(th, ready, failed, cancelled)
-	}()
+	})
 }
 
 // mockUnstartable says why a server can't start, "" if it may.
@@ -130,25 +123,28 @@ func (m *mockServer) startedUp(th *mockThread, ready, failed, cancelled []any) {
 	}
 }
 
+// goWork runs what waits for servers, unless the process ends. It ends by itself
+// or with the process, which waits for it.
+func (m *mockServer) goWork(work func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ended {
+		m.turns.Go(work)
+	}
+}
+
 // serverList asks every server of config.toml for its tools, as the real ones do.
 func (m *mockServer) serverList(msg *message) {
 	m.home.load()
 	servers, _ := m.home.config["mcp_servers"].(map[string]any)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ended {
-		return
-	}
-	m.turns.Add(1)
-	go func() { // ends by itself or with the process; turns counts it
-		defer m.turns.Done()
+	m.goWork(func() {
 		data := []any{}
 		for _, name := range slices.Sorted(maps.Keys(servers)) {
 			entry, _ := servers[name].(map[string]any)
 			data = append(data, m.serverView(name, entry))
 		}
 		m.page(msg, data)
-	}()
+	})
 }
 
 // serverView is one entry of the list.

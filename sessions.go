@@ -316,13 +316,6 @@ func printJSON(s screen, v any, stderr io.Writer) int {
 	return 0
 }
 
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 func orEmpty(s *string) string {
 	if s == nil {
 		return ""

@@ -281,10 +281,7 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
 		f.fail(c, e)
 		return
 	}
-	f.mu.Lock()
-	f.lastWaiter++
-	named := correlationOf(f.lastWaiter) // in the audit trail; nobody waits for it
-	f.mu.Unlock()
+	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
 	f.close(ref, identity, named, func(r closeResult, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)

@@ -1,7 +1,8 @@
 package main
 
-// turnrun_test.go holds what is gathered of a running turn to invariant 3: it
-// stays bounded however long the turn runs and whatever the child sends.
+// turnrun_test.go holds a turn to what the child is told as it begins, and what
+// is gathered of it to invariant 3: that stays bounded however long the turn runs
+// and whatever the child sends.
 
 import (
 	"fmt"
@@ -32,5 +33,42 @@ func TestTurnRunIsBounded(t *testing.T) {
 	}
 	if got := run.silent(); got != "running `npm start`, running `go test`" {
 		t.Errorf("silent %q, want both, oldest first", got)
+	}
+}
+
+// Blocks of ours stand in front of what the user says, as text; an action has no
+// room for them, so they wait for the next prompt.
+func TestTurnCommand(t *testing.T) {
+	old, now := contextFacts{Identity: "ann", Team: "t", Cwd: "/a"}, contextFacts{Identity: "ann", Team: "t", Cwd: "/b"}
+	change, changed := contextChange(old, now)
+	if !changed {
+		t.Fatal("nothing changed")
+	}
+	image := []promptPart{{kind: "image", url: "data:x"}, {kind: "text", text: "this?"}}
+	for _, c := range []struct {
+		rule   string
+		told   contextFacts
+		resume string
+		offer  string
+		req    turnRequest
+		want   string
+		stays  bool
+	}{
+		{"nothing to say", now, "", "", turnRequest{prompt: "p"}, "p", false},
+		{"all of it", old, "RESUME", "MAIL", turnRequest{prompt: "p"}, "RESUME\n\n" + change + "\n\nMAIL\n\np", false},
+		{"mail alone", now, "", "MAIL", turnRequest{prompt: "p"}, "MAIL\n\np", false},
+		{"parts alone", now, "", "", turnRequest{prompt: "this?", parts: image}, "", false},
+		{"in front of parts", old, "", "MAIL", turnRequest{prompt: "this?", parts: image}, change + "\n\nMAIL", false},
+		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
+		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
+	} {
+		s := &session{place: &opening{}, told: c.told, resume: c.resume}
+		got := s.turnCommand(&turn{req: c.req, offer: c.offer}, now)
+		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {
+			t.Errorf("%s: %+v, want %q", c.rule, got, c.want)
+		}
+		if stays := s.told == c.told && s.resume == c.resume && c.told != now; stays != c.stays {
+			t.Errorf("%s: the blocks stay: %v", c.rule, stays)
+		}
 	}
 }
