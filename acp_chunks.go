@@ -268,7 +268,7 @@ func (x *acpEncoder) userItem(k acpKey, e *event) {
 		switch kind := stringField(part, "type"); {
 		case kind == "text":
 			some = true
-			x.say(userChunk, id, stringField(part, "text"))
+			x.say(userChunk, id, withoutBlocks(stringField(part, "text")))
 		case kind == "image" && stringField(part, "url") != "":
 			block(acpImageBlock(stringField(part, "url")))
 		case file != "": // an image or sound on the disk, a skill, a file that was mentioned
@@ -276,7 +276,7 @@ func (x *acpEncoder) userItem(k acpKey, e *event) {
 		}
 	})
 	if !some {
-		x.say(userChunk, id, e.body.text)
+		x.say(userChunk, id, withoutBlocks(e.body.text))
 	}
 	x.closed.add(k)
 }

@@ -214,7 +214,11 @@ func patchInput(files []fileChange, diffs bool) json.RawMessage {
 }
 
 func mcpFace(server, tool string, arguments json.RawMessage) acpFace {
-	return acpFace{title: server + "." + tool, name: "mcp__" + server + "__" + tool, kind: toolKind(tool), input: clientJSON(arguments)}
+	in := map[string]any{"server": server, "tool": tool}
+	if args := clientJSON(arguments); args != nil {
+		in["arguments"] = args
+	}
+	return acpFace{title: server + "." + tool, name: "mcp__" + server + "__" + tool, kind: toolKind(tool), input: toJSON(in)}
 }
 
 // toolKind guesses by the tool's first word; "other" is never wrong.

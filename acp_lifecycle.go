@@ -75,6 +75,9 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 		r, e := s.open(ctx, turnRequest{mode: modeNew, agentID: s.agentID}, o.servers, nil)
 		if e != nil {
 			f.drop(s, nil)
+			if ctx.Err() != nil { // cancelled: the hub may have opened it in that very moment
+				f.leave(s.agentID, func(closeResult, *rpcError) {})
+			}
 			return nil, e
 		}
 		f.mu.Lock()
@@ -315,6 +318,11 @@ func (f *acpFront) closeSession(c *acpCall, params json.RawMessage) {
 			case <-s.whenIdle():
 			case <-late.C: // the hub ends what runs
 			case <-ctx.Done():
+			}
+			if ctx.Err() != nil { // cancelled: it stays open, so it takes prompts again
+				s.mu.Lock()
+				s.closing = false
+				s.mu.Unlock()
 				return nil, errACPClosing()
 			}
 			agentID = s.agentID
@@ -347,7 +355,8 @@ func (f *acpFront) listSessions(c *acpCall, params json.RawMessage) {
 		}
 	}
 	if raw := rawField(params, "cursor"); !isNull(raw) {
-		word, ok := rawString(raw)
+		word, _ := rawString(raw)
+		var ok bool
 		if from, ok = readCursor(word); !ok {
 			f.answer(c, nil, badParams("cursor %s is none that session/list gave: leave it out to begin at the newest session", shortName(string(raw))))
 			return

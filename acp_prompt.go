@@ -27,6 +27,7 @@ const (
 	promptHeld       promptStage = iota // here: nothing to cancel at the hub
 	promptSubmitting                    // submit is being called: a cancel waits for its return
 	promptSubmitted                     // the hub knows the waiter, or it is answered in its place here
+	promptTelling                       // its answer is being told here: a cancel waits for the end of that
 )
 
 // acpPrompt is one prompt of the client, from its request to its answer.
@@ -36,6 +37,7 @@ type acpPrompt struct {
 	text   string       // all that is text of it
 	parts  []promptPart // where it is more than text
 	action turnAction
+	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers it in its place in the queue, without a turn
 
 	// guarded by acpSession.mu
@@ -45,6 +47,7 @@ type acpPrompt struct {
 	begun     bool // its turn is the running one
 	turn      string
 	cancelled bool
+	again     bool          // it goes to the hub a second time
 	failure   *backendError // of its turn's end
 	stop      func()        // ends what answers it here
 }
@@ -73,7 +76,7 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 		f.answer(c, nil, &rpcError{Code: codeInternal, Message: fmt.Sprintf("%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)})
 		return
 	}
-	title := promptTitle(text)
+	p.title = promptTitle(text)
 	s.slash(p)
 	if !f.isOpen(c) {
 		return
@@ -82,9 +85,6 @@ func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
 	c.prompt = p
 	s.prompts = append(s.prompts, p)
 	s.mu.Unlock()
-	if title != "" {
-		s.named(title, true)
-	}
 	if p.checking && !f.spawn(func() { s.checkImages(p) }) {
 		s.checked(p)
 	}
@@ -185,6 +185,7 @@ func (s *acpSession) start(p *acpPrompt) {
 		s.answerHere(p)
 		return
 	}
+	s.named(p.title, true) // not before: only an open session has a record
 	w := f.waiter(p.ended)
 	s.mu.Lock()
 	p.waiter = w
@@ -217,14 +218,21 @@ func (s *acpSession) answerHere(p *acpPrompt) {
 		defer stop()
 		text := p.local(ctx)
 		s.mu.Lock()
-		told := !p.cancelled
+		cancelled := p.cancelled
+		p.stage = promptTelling // else a cancel would answer it here and now, and the text come behind that
 		s.mu.Unlock()
-		if !told {
+		if cancelled {
 			return
 		}
 		s.enc.text(text)
 		s.enc.turnEnds("")
-		s.f.answer(p.c, stopped("end_turn"), nil)
+		s.mu.Lock()
+		reason := "end_turn"
+		if p.cancelled {
+			reason = "cancelled"
+		}
+		s.mu.Unlock()
+		s.f.answer(p.c, stopped(reason), nil)
 	}) {
 		stop()
 		s.f.answer(p.c, nil, errACPClosing())
@@ -239,6 +247,13 @@ func (p *acpPrompt) ended(r turnResult) {
 	s := p.s
 	s.mu.Lock()
 	cancelled, begun, failure := p.cancelled, p.begun, p.failure
+	if r.err != nil && r.err.Code == codeChildDead && !cancelled && !p.again && len(s.prompts) > 0 && s.prompts[0] != p && s.prompts[0].begun {
+		// It only waited behind the turn that the child died of: nothing of it has run.
+		p.again, p.stage, p.waiter = true, promptHeld, 0
+		s.mu.Unlock()
+		s.pump()
+		return
+	}
 	s.mu.Unlock()
 	result, e := s.f.outcome(&r, cancelled, failure)
 	if begun {
@@ -254,6 +269,7 @@ func (p *acpPrompt) ended(r turnResult) {
 			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
 		}
 		s.enc.turnEnds(why)
+		s.f.settled(s) // a ceiling or the user's configuration may have changed what this turn ran with
 	}
 	if !s.f.answer(p.c, result, e) {
 		s.answered(p) // before, since its client doesn't read: its turn is over only now
@@ -348,7 +364,7 @@ func (s *acpSession) cancelPrompts(only *acpPrompt) {
 		}
 		p.cancelled = true
 		switch {
-		case p.stage == promptSubmitting: // whoever submits it sees to it
+		case p.stage == promptSubmitting, p.stage == promptTelling: // whoever does that sees to it
 			left = append(left, p)
 		case p.begun:
 			running = p

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -238,7 +239,58 @@ func TestACPCancelOfOtherRequests(t *testing.T) {
 	if c := receive(t, r.cancels); c.w != sub.w {
 		t.Errorf("cancelled %+v", c)
 	}
+	if left := receive(t, r.leaves); left != sub.req.agentID { // the hub may have opened it already
+		t.Errorf("left %q", left)
+	}
 	r.f.done(sub.w, turnResult{})
+	r.nothing()
+}
+
+// TestACPCancelOfClose: a session whose close was cancelled took no prompts any
+// more, as if it were closed.
+func TestACPCancelOfClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, session, _ := newOpenRig(t)
+		running := r.prompt(session, "run")
+		turn := r.begun("t1")
+		id := r.start("session/close", fmt.Sprintf(`{"sessionId":%q}`, session))
+		receive(t, r.interrupts)
+		r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+		got, _ := r.answerTo(id)
+		failsWith(t, got, codeCancelled)
+		synctest.Wait()
+		turn.ends("interrupted", nil)
+		got, _ = r.answerTo(running)
+		stopIs(t, got, "cancelled")
+		next := r.prompt(session, "again")
+		r.begun("t2").ends("completed", nil)
+		got, _ = r.answerTo(next)
+		stopIs(t, got, "end_turn")
+		none(t, "left", r.leaves)
+	})
+}
+
+// TestACPCancelWhileAnswered: a cancel that came while a command of ours was
+// being told was answered at once, and the rest of the text came behind it.
+func TestACPCancelWhileAnswered(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	s := r.f.sessionBy(agent)
+	telling, goOn := make(chan bool), make(chan bool)
+	s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: func(update []byte) bool {
+		telling <- true
+		<-goOn
+		return s.send(update)
+	}})
+	id := r.prompt(session, "/status")
+	receive(t, telling)
+	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+	r.nothing()
+	close(goOn)
+	got, before := r.answerTo(id)
+	stopIs(t, got, "cancelled")
+	if len(before) != 1 || updateKind(before[0]) != agentChunk {
+		t.Errorf("told %s", before)
+	}
 	r.nothing()
 }
 

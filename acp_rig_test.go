@@ -217,6 +217,7 @@ func (r *acpRig) replayACP(lines []recorded) {
 			q := newAsk(&openAsk{id: "ask" + string(m.id), method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}, files[stringField(m.params, "itemId")])
 			if q == nil {
 				r.t.Fatalf("%s is no approval", m.method)
+				return
 			}
 			asked[string(m.id)] = q
 			r.x.event(ref(), &event{kind: evAsk, thread: q.thread, turn: q.turn, item: q.item, ask: q})

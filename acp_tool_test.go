@@ -67,7 +67,7 @@ func TestACPNobodyAsks(t *testing.T) {
 		time.Sleep(askGrace - 1)
 		synctest.Wait()
 		r.want("")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"in_progress"}`)
 		// Codex asks in the middle too, when the sandbox refused: status stays.
@@ -141,7 +141,7 @@ func TestACPToolApproval(t *testing.T) {
 			return &approval{id: id, kind: askMCPTool, server: "s", tool: "t", arguments: []byte(`{"n":"` + id + `"}`), reason: "Allow?", action: "s.t"}
 		}
 		qa, qb := q("a"), q("b")
-		want(t, r.ask(qa), `{"toolCallId":"codex:T:t1:a","title":"s.t","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"Allow?\n\n`+"```"+`\n{\"n\":\"a\"}\n`+"```"+`"}}],"rawInput":{"n":"a"}}`)
+		want(t, r.ask(qa), `{"toolCallId":"codex:T:t1:a","title":"s.t","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"Allow?\n\n`+"```"+`\n{\"n\":\"a\"}\n`+"```"+`"}}],"rawInput":{"arguments":{"n":"a"},"server":"s","tool":"t"}}`)
 		if got := r.ask(qb); !strings.Contains(got, "codex:T:t1:b") {
 			t.Errorf("asked with %s", got)
 		}
@@ -156,7 +156,7 @@ func TestACPToolApproval(t *testing.T) {
 		other.tool = "u"
 		r.ask(other)
 		r.x.decided(other, approve, "")
-		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:ask-x","title":"s.u","name":"mcp__s__u","kind":"other","status":"pending","rawInput":{"n":"x"}}`,
+		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:ask-x","title":"s.u","name":"mcp__s__u","kind":"other","status":"pending","rawInput":{"arguments":{"n":"x"},"server":"s","tool":"u"}}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"in_progress"}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"completed"}`)
 	})

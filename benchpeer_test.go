@@ -89,14 +89,21 @@ type benchPeer struct {
 	stderr bytes.Buffer // whole once the process was waited for
 	dog    *time.Timer  // kills the process where an answer takes too long
 	ids    int
+	turn   string // the last one that was started directly
 	long   []byte // the record that didn't fit out's buffer
 	closed bool
 }
 
-// start begins a process; the test's end closes it.
+// start begins the program; the test's end closes it.
 func (r *benchRig) start(tb testing.TB, side string, env []string, args ...string) *benchPeer {
 	tb.Helper()
-	p := &benchPeer{tb: tb, name: side, cmd: exec.Command(r.bin, args...)}
+	return r.startOf(tb, side, env, r.bin, args...)
+}
+
+// startOf is start for any program.
+func (r *benchRig) startOf(tb testing.TB, side string, env []string, bin string, args ...string) *benchPeer {
+	tb.Helper()
+	p := &benchPeer{tb: tb, name: side, cmd: exec.Command(bin, args...)}
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = r.project, append(r.environ(side), env...), &p.stderr, 10*time.Second
 	in, err := p.cmd.StdinPipe()
 	if err != nil {

@@ -35,7 +35,7 @@ func (b realCodex) atLeast(minor int) bool {
 }
 
 // codexBinaries asks each binary of CODEX_BINS for its version.
-func codexBinaries(t *testing.T) []realCodex {
+func codexBinaries(t testing.TB) []realCodex {
 	t.Helper()
 	list := filepath.SplitList(os.Getenv("CODEX_BINS"))
 	if len(list) == 0 {
@@ -280,6 +280,7 @@ func TestModelAPIOverHTTP(t *testing.T) {
 	tests := []struct{ name, input, want string }{
 		{"say", `[{"type":"message","role":"user","content":"SAY hi"}]`, `"status":"completed"`},
 		{"the last user message counts", `[{"role":"user","content":"SAY no"},{"role":"user","content":[{"text":"SAY yes"}]}]`, `"text":"yes"`},
+		{"stamps", `[{"role":"user","content":"STAMP 2 1"}]`, `"delta":"@`},
 		{"second step", `[{"role":"user","content":"SHELL ls\nSAY two"},{"type":"function_call_output","output":"x"}]`, `"text":"two"`},
 		{"all steps done", `[{"role":"user","content":"SHELL ls"},{"type":"function_call_output","output":"listing"}]`, `"text":"DONE: listing"`},
 		{"shell", `[{"role":"user","content":"SHELL ls"}]`, `"arguments":"{\"cmd\":\"ls\"}"`},

@@ -18,6 +18,9 @@ import (
 // under those with which the thread was opened, which is read-only here.
 func (a *appServer) act(t *tree, op opID, thread string, c command) {
 	ask := func() {
+		if !a.wood.waits(t, op) {
+			return // the session let go of the thread meanwhile
+		}
 		if c.action == actCompact {
 			a.peer.call("thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compacting(t, op, thread, err) })
 			return
@@ -41,6 +44,13 @@ func (a *appServer) act(t *tree, op opID, thread string, c command) {
 			a.began(t, op, thread, nil, err)
 		}
 	})
+}
+
+// waits reports that a tree is still there and calls for the turn of op.
+func (f *forest) waits(t *tree, op opID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trees[t.root] == t && t.call != nil && t.call.op == op
 }
 
 // methodMissing: Codex's way to say that it has no such method.

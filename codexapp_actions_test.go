@@ -104,6 +104,20 @@ func TestAppReviewEndsUnheard(t *testing.T) {
 	})
 }
 
+// A review that nobody waits for any more is not begun.
+func TestAppReviewLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		p.open(threadSpec{})
+		p.a.do(2, "t1", command{kind: cmdTurn, action: actReview})
+		m := p.expect("thread/settings/update")
+		p.a.do(0, "t1", command{kind: cmdUnload})
+		p.expect("thread/unsubscribe")
+		p.say(`{"id":%s,"result":{}}`, m.id)
+		p.silent()
+	})
+}
+
 // An interrupt that comes before a review runs finds nothing, and is sent again
 // as it begins, with the id that Codex wants.
 func TestAppReviewInterruptedEarly(t *testing.T) {

@@ -98,7 +98,11 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 	case stringField(meta, "codex_approval_kind") == "mcp_tool_call":
 		a.kind, a.reason, a.forSession = askMCPTool, message, rawListHas(rawField(meta, "persist"), "session")
 		a.server, a.tool, a.arguments = server, stringField(meta, "tool_name"), rawField(meta, "tool_params")
-		a.action = strings.TrimSpace(server + "." + stringField(meta, "tool_name") + " " + string(rawField(meta, "tool_params")))
+		if a.tool == "" { // 0.153 has it in its words alone: Allow the atm MCP server to run tool "send"?
+			_, rest, _ := strings.Cut(message, `tool "`)
+			a.tool, _, _ = strings.Cut(rest, `"`)
+		}
+		a.action = strings.TrimSpace(server + "." + a.tool + " " + string(a.arguments))
 	case mode == "url":
 		a.kind, a.reason = askQuestion, message
 		a.action = "open " + stringField(p, "url")

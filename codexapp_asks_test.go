@@ -50,6 +50,8 @@ func TestAppAskAndAnswer(t *testing.T) {
 			ask: `{ask-0-1 mcp_tool "atm.send {\"to\":\"bob\"}" "Allow?"}`, d: approveForSession, reply: `{"action":"accept","content":{},"_meta":{"persist":"session"}}`},
 		{name: "MCP tool denied", method: mElicitation, params: `"serverName":"atm","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"send"},"message":"Allow?"`,
 			ask: `{ask-0-1 mcp_tool "atm.send" "Allow?"}`, d: deny, reply: `{"action":"decline"}`},
+		{name: "MCP tool of 0.153", method: mElicitation, params: `"serverName":"atm","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_params":{"to":"bob"}},"message":"Allow the atm MCP server to run tool \"send\"?"`,
+			ask: `{ask-0-1 mcp_tool "atm.send {\"to\":\"bob\"}" "Allow the atm MCP server to run tool \"send\"?"}`, d: deny, reply: `{"action":"decline"}`},
 		{name: "form", method: mElicitation, params: form,
 			ask: `{ask-0-1 question "Who?" "atm asks" question=name "name" [] question=n "n (optional)" [] question=ok "ok (optional)" ["true" "false"]}`,
 			d:   approve, answers: map[string][]string{"name": {"bob"}, "n": {"7"}, "ok": {"True"}}, reply: `{"action":"accept","content":{"name":"bob","n":7,"ok":true}}`},

@@ -391,10 +391,9 @@ func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 
 // A shownSetting is one line of the config command.
 type shownSetting struct {
-	key    string
-	value  any // string, bool or int
-	from   origin
-	notYet string // the part of the program that is missing before it has its effect
+	key   string
+	value any // string, bool or int
+	from  origin
 }
 
 // list returns every setting with where it came from, the roles' and the agents' after the plain ones.
@@ -402,11 +401,11 @@ func (c *config) list() []shownSetting {
 	var all []shownSetting
 	for _, s := range settings() {
 		v := s.shown(s.field(c))
-		all = append(all, shownSetting{s.name, v, c.origin[s.name], s.notYet})
+		all = append(all, shownSetting{s.name, v, c.origin[s.name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
-		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key], ""})
+		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key]})
 	}
 	for _, t := range []struct {
 		name string
@@ -414,7 +413,7 @@ func (c *config) list() []shownSetting {
 	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
 		for _, name := range slices.Sorted(maps.Keys(t.of)) {
 			key := "[" + t.name + "]." + name
-			all = append(all, shownSetting{key, t.of[name], c.origin[key], ""})
+			all = append(all, shownSetting{key, t.of[name], c.origin[key]})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
@@ -422,7 +421,7 @@ func (c *config) list() []shownSetting {
 		for _, s := range roleSettings() {
 			if o, ok := c.origin["roles."+name+"."+s.name]; ok {
 				v := s.shown(s.field(&r))
-				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o, s.notYet})
+				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o})
 			}
 		}
 	}

@@ -81,11 +81,10 @@ type configDirs struct {
 }
 
 type configSetting struct {
-	Key    string `json:"key"`
-	Value  any    `json:"value"`
-	From   string `json:"from"`
-	Layer  string `json:"layer"` // default, global, project, named, variable, flag
-	NotYet string `json:"not_yet_in_effect,omitempty"`
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"`
+	Layer string `json:"layer"` // default, global, project, named, variable, flag
 }
 
 // configRole is a role with all that it inherits.
@@ -111,7 +110,7 @@ func newConfigView(cfg *config) configView {
 		Warnings:    append([]string{}, cfg.warnings...),
 	}
 	for _, s := range cfg.list() {
-		v.Settings = append(v.Settings, configSetting{s.key, s.value, s.from.String(), s.from.layer.String(), s.notYet})
+		v.Settings = append(v.Settings, configSetting{s.key, s.value, s.from.String(), s.from.layer.String()})
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.roles)) {
 		r, err := cfg.role(name)
@@ -147,17 +146,14 @@ func (v configView) show(s screen) {
 		s.line("%-13s%s%s", f[0], printable(f[1]), from)
 	}
 	for _, st := range v.Settings {
-		value, how, waits := fmt.Sprint(st.Value), "", ""
+		value, how := fmt.Sprint(st.Value), ""
 		if st.Layer == layerDefault.String() {
 			how = inDim
 		}
 		if s.terminal && value == "" {
 			value = "-"
 		}
-		if st.NotYet != "" {
-			waits = "not yet in effect: needs " + st.NotYet
-		}
-		rows = append(rows, []cell{{text: st.Key}, {value, how}, {st.From, how}, {waits, inYellow}})
+		rows = append(rows, []cell{{text: st.Key}, {value, how}, {st.From, how}, {}}) // a note, as the facts above have
 	}
 	if s.terminal {
 		s.line("")

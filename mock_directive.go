@@ -23,6 +23,7 @@ func mockDirectives() map[string]func(*mockTurn, string) mockEnd {
 		"SAY":               func(t *mockTurn, a string) mockEnd { return t.say(a, nil) },
 		"COMMENTARY":        func(t *mockTurn, a string) mockEnd { return t.say(a, "commentary") },
 		"SLOW":              slowDirective,
+		"STAMP":             stampDirective,
 		"BIG":               bigDirective,
 		"REASON":            reasonDirective,
 		"ECHO_INSTRUCTIONS": echoDirective,
@@ -123,6 +124,26 @@ func slowDirective(t *mockTurn, arg string) mockEnd {
 		}
 	}
 	t.messageEnd(it, text)
+	return goOn
+}
+
+// stampDirective: STAMP n ms sends n deltas, one every ms milliseconds. Each is
+// an @ and the wall clock's nanoseconds at that moment, so that whoever reads it
+// knows how old it is.
+func stampDirective(t *mockTurn, arg string) mockEnd {
+	n, rest := mockCount(arg, 100)
+	ms, _ := mockCount(rest, 5)
+	it := t.messageBegin(nil)
+	var text strings.Builder
+	for range n {
+		if end := t.pause(time.Duration(ms)*time.Millisecond, true); end != goOn {
+			return end
+		}
+		stamp := "@" + strconv.FormatInt(time.Now().UnixNano(), 10) + " "
+		text.WriteString(stamp)
+		t.delta(it, stamp)
+	}
+	t.messageEnd(it, text.String())
 	return goOn
 }
 

@@ -428,6 +428,30 @@ func TestMockFloodIsWholeAndFast(t *testing.T) {
 	}
 }
 
+// What is measured by STAMP is only as true as its clock.
+func TestMockStampsItsDeltas(t *testing.T) {
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	th := r.thread(map[string]any{"cwd": t.TempDir()})
+	last := time.Now().UnixNano()
+	r.send(map[string]any{"id": "q", "method": "turn/start", "params": mockPrompt(th, "STAMP 5 1")})
+	said := ""
+	for m := r.read(); stringField(m, "method") != "item/completed" || said == ""; m = r.read() {
+		if stringField(m, "method") != "item/agentMessage/delta" {
+			continue
+		}
+		d := stringField(m, "params", "delta")
+		var at int64
+		if n, err := fmt.Sscanf(d, "@%d ", &at); n != 1 || err != nil || at-last < 1e6/2 || at > time.Now().UnixNano() {
+			t.Fatalf("delta %q, %d ns behind the one before it: %v", d, at-last, err)
+		}
+		last, said = at, said+d
+	}
+	if got := strings.Count(said, "@"); got != 5 {
+		t.Errorf("%d stamps: %q", got, said)
+	}
+}
+
 func TestMockCommandLine(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	for _, c := range []struct {

@@ -309,9 +309,9 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id st
 	}
 	active := th.active
 	m.mu.Unlock()
-	if active == nil || !active.steer(input) {
-		t := &mockTurn{m: m, th: th, id: id, begun: time.Now(), stop: make(chan struct{}), wake: make(chan struct{}, 1), over: make(chan struct{}), usage: 100, settings: th.Settings}
-		t.rec = &mockTurnRecord{ID: id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
+	if active == nil || !active.steer(input, func() {}) {
+		t := m.newTurn(th)
+		t.id, t.rec.ID = id, id
 		m.mu.Lock()
 		if m.ended {
 			m.mu.Unlock()

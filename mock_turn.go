@@ -128,18 +128,18 @@ func (m *mockServer) turnStart(msg *message) {
 // joinActive is turn/start on a busy thread: 0.148 and later steer the active
 // turn and answer with its id; 0.104 invents an id that never completes.
 func (m *mockServer) joinActive(msg *message, active *mockTurn, input json.RawMessage) bool {
-	if !active.steer(input) {
+	answer := active
+	if m.old() {
+		answer = &mockTurn{m: m, th: active.th, id: newMockID()}
+	}
+	view := map[string]any{"turn": answer.view("inProgress", []json.RawMessage{}, false)}
+	if !active.steer(input, func() { m.peer.reply(msg.id, view) }) {
 		return false // it has just ended
 	}
-	if !m.old() {
-		m.peer.reply(msg.id, map[string]any{"turn": active.view("inProgress", []json.RawMessage{}, false)})
-		return true
+	if m.old() {
+		view["threadId"] = active.th.ID
+		m.tell(active.th, "turn/started", view)
 	}
-	ghost := &mockTurn{m: m, th: active.th, id: newMockID()}
-	view := map[string]any{"turn": ghost.view("inProgress", []json.RawMessage{}, false)}
-	m.peer.reply(msg.id, view)
-	view["threadId"] = active.th.ID
-	m.tell(active.th, "turn/started", view)
 	return true
 }
 
@@ -238,20 +238,20 @@ func (m *mockServer) turnSteer(msg *message) {
 		m.refuse(msg, "no active turn to steer")
 	case t.id != expected:
 		m.refuse(msg, "expected active turn id `"+expected+"` but found `"+t.id+"`")
-	case !t.steer(input):
+	case !t.steer(input, func() { m.peer.reply(msg.id, map[string]any{"turnId": t.id}) }):
 		m.refuse(msg, "no active turn to steer")
-	default:
-		m.peer.reply(msg.id, map[string]any{"turnId": t.id})
 	}
 }
 
-// steer queues an input; false if the turn takes none any more.
-func (t *mockTurn) steer(input json.RawMessage) bool {
+// steer queues an input, and answers before anything can come of it; false if the
+// turn takes none any more.
+func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	if t.th.active != t || t.stopped {
 		return false
 	}
+	answer()
 	t.steers = append(t.steers, input)
 	select {
 	case t.wake <- struct{}{}:

@@ -66,7 +66,7 @@ type modelTool struct {
 type modelStep struct{ op, arg string }
 
 // directives are written where a line of the prompt begins.
-var directives = regexp.MustCompile(`^\s*(SAY|SLOW|HANG|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|CUSTOM|REASON|` +
+var directives = regexp.MustCompile(`^\s*(SAY|SLOW|STAMP|HANG|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|CUSTOM|REASON|` +
 	`ECHO_INSTRUCTIONS|ECHO_TOOLS|FAILSTREAM|FAIL|DROP|USAGE)(?:\s+(.*))?$`)
 
 func startModelAPI(tb testing.TB) *modelAPI {

@@ -5,7 +5,7 @@ package main
 // are done it answers "DONE: " and the last output; a prompt without any is
 // answered "FAKE: " and the prompt. modelapi_test.go calls respond.
 //
-//	SAY text | SLOW seconds [text] | HANG | GATE name [text] (answers once it is opened)
+//	SAY text | SLOW seconds [text] | STAMP n ms (n deltas, an @ and the clock each) | HANG | GATE name [text] (answers once it is opened)
 //	SHELL cmd | SHELLESC cmd (asks for escalation) | PATCH path text | RAWPATCH "json"
 //	CALLMCP server tool {json} | CALL function {json} | CUSTOM tool text
 //	REASON text (with the step after it) | ECHO_INSTRUCTIONS | ECHO_TOOLS
@@ -110,6 +110,14 @@ func (s *modelStream) do(step modelStep) error {
 			text = "slow answer after " + secs + " seconds, in small pieces"
 		}
 		return s.say(text, time.Duration(n*float64(time.Second)))
+	case "STAMP":
+		count, ms := cutWord(step.arg)
+		n, err := strconv.Atoi(count)
+		gap, err2 := strconv.Atoi(ms)
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("STAMP wants a number and milliseconds: %w", err)
+		}
+		return s.stamp(n, time.Duration(gap)*time.Millisecond)
 	case "GATE":
 		name, text := cutWord(step.arg)
 		select {
@@ -279,10 +287,7 @@ func plainName(s string) string { return strings.Trim(notInNames.ReplaceAllStrin
 
 // say streams a message in deltas, spread over the time if there is one.
 func (s *modelStream) say(text string, over time.Duration) error {
-	item := s.message("", "in_progress")
-	at := object{"item_id": item["id"], "output_index": len(s.output), "content_index": 0}
-	s.event("response.output_item.added", object{"output_index": len(s.output), "item": item})
-	s.event("response.content_part.added", at, object{"part": outputText("")})
+	item, at := s.begin()
 	pieces := min(6, max(3, len(text)/40))
 	if over > 0 {
 		pieces = max(4, int(over/(500*time.Millisecond)))
@@ -299,6 +304,38 @@ func (s *modelStream) say(text string, over time.Duration) error {
 			s.event("response.output_text.delta", at, object{"delta": piece})
 		}
 	}
+	return s.end(item, at, text)
+}
+
+// stamp streams a message of n deltas that tell when they were made.
+func (s *modelStream) stamp(n int, gap time.Duration) error {
+	item, at := s.begin()
+	beat := time.NewTicker(max(gap, time.Microsecond))
+	defer beat.Stop()
+	text := ""
+	for range n {
+		select {
+		case <-beat.C:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+		piece := fmt.Sprintf("@%d ", time.Now().UnixNano())
+		text += piece
+		s.event("response.output_text.delta", at, object{"delta": piece})
+	}
+	return s.end(item, at, text)
+}
+
+// begin opens a message; at says in its deltas where they belong.
+func (s *modelStream) begin() (item, at object) {
+	item = s.message("", "in_progress")
+	at = object{"item_id": item["id"], "output_index": len(s.output), "content_index": 0}
+	s.event("response.output_item.added", object{"output_index": len(s.output), "item": item})
+	s.event("response.content_part.added", at, object{"part": outputText("")})
+	return item, at
+}
+
+func (s *modelStream) end(item, at object, text string) error {
 	s.event("response.output_text.done", at, object{"text": text})
 	s.event("response.content_part.done", at, object{"part": outputText(text)})
 	done := s.message(text, "completed")

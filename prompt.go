@@ -103,6 +103,20 @@ func withContext(block, prompt string) string {
 	return block + "\n\n" + prompt
 }
 
+// withoutBlocks is a prompt as its author wrote it: without the blocks that withContext and a resume put in front of it.
+// What arrived as mail stays.
+func withoutBlocks(prompt string) string {
+	for _, block := range [...]struct{ begin, end string }{
+		{"[Previous session — ", "\n[End of previous session]"},
+		{"<session-context-change>\nChanged since your last turn; ", "\n</session-context-change>"},
+	} {
+		if _, rest, whole := strings.Cut(prompt, block.end); whole && strings.HasPrefix(prompt, block.begin) {
+			prompt = strings.TrimPrefix(rest, "\n\n")
+		}
+	}
+	return prompt
+}
+
 // devInput is everything that developer instructions are made of.
 type devInput struct {
 	Caller     string // the caller's own developer-instructions (FR-2.2)

@@ -262,3 +262,22 @@ func FuzzContext(f *testing.F) {
 		}
 	})
 }
+
+// TestWithoutBlocks: what is put in front of a prompt comes off again, and nothing that its author wrote.
+func TestWithoutBlocks(t *testing.T) {
+	was := contextFacts{Identity: "ann", Team: "crew", Cwd: "/a"}
+	now := was
+	now.Cwd = "/b"
+	change, changed := contextChange(was, now)
+	if !changed {
+		t.Fatal("no change")
+	}
+	past := resumeBlock("ann", "repo", "main", "It was [Previous session\nonce.")
+	for _, prompt := range []string{"do it", "", "</session-context-change>\n[End of previous session]", "<session-context-change>\nmine", "[Previous session — mine"} {
+		for _, block := range []string{"", change, past, past + "\n\n" + change} {
+			if got := withoutBlocks(withContext(block, prompt)); got != prompt {
+				t.Errorf("%q in front of %q leaves %q", block, prompt, got)
+			}
+		}
+	}
+}

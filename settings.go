@@ -32,7 +32,6 @@ type rule struct {
 	min, max int64                        // of a number, in its unit
 	unit     time.Duration                // of a number that is a duration
 
-	notYet string // the part of the program that will give it its effect, "" when it has one
 }
 
 // A setting is a rule and the field it fills. field returns a *string, *bool, *int or *time.Duration.

@@ -151,18 +151,16 @@ func TestConfigTransport(t *testing.T) {
 	}
 }
 
-func TestConfigNotYet(t *testing.T) {
+func TestConfigPerThreadAutoMail(t *testing.T) {
 	w := newConfigWorld(t)
-	w.project(pluginHead + "backend = 'mcp-server'\nper_thread_auto_mail = { 'codex:ab' = false, worker = 3 }\n")
+	w.project(pluginHead + "per_thread_auto_mail = { 'codex:ab' = false, worker = 3 }\n")
 	c := w.load(flagValues{})
 	w.wantWarnings(c, "per_thread_auto_mail.worker: wants a boolean, not an integer")
 	if v, ok := c.perThreadAutoMail["codex:ab"]; !ok || v || len(c.perThreadAutoMail) != 1 {
 		t.Errorf("got %v", c.perThreadAutoMail)
 	}
-	for key, want := range map[string]string{"backend": "", "auto_mail": "", "client_identity": "", "acp_mail": "", "allow_rules": "", "model": "", "per_thread_auto_mail.codex:ab": ""} {
-		if got := shownOf(t, c, key).notYet; got != want {
-			t.Errorf("%s waits for %q, want %q", key, got, want)
-		}
+	if got := shownOf(t, c, "per_thread_auto_mail.codex:ab").value; got != false {
+		t.Errorf("shown as %v", got)
 	}
 }
 

@@ -71,6 +71,9 @@ type waiting struct {
 	elsewhere bool // one of them works in another process, which tells us nothing
 }
 
+// tellingLimit is how long a session may take to tell how its turn ended.
+const tellingLimit = time.Second
+
 // elsewhereEvery is how often such an agent is looked at.
 const elsewhereEvery = time.Second
 
@@ -113,9 +116,11 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	if w.q.Identity != "" {
 		defer w.watchMail(changed)()
 	}
+	over, late := false, false
 	for {
-		r, ready := w.look()
-		if ready {
+		r, ready, whole := w.look()
+		if ready || over && (whole || late) {
+			r.TimedOut = !ready
 			return r, true
 		}
 		var again <-chan time.Time
@@ -128,12 +133,11 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		select {
 		case <-changed:
 		case <-again:
-		case <-limit.C:
-			r, _ = w.look()
-			r.TimedOut = true
-			return r, true
+		case <-limit.C: // a session that is just telling how its turn ended is let finish: else it is seen busy with it
+			over, late = true, over
+			limit.Reset(tellingLimit)
 		case <-w.h.life.Done():
-			r, _ = w.look()
+			r, _, _ = w.look()
 			return r, true
 		case <-quit:
 			return r, false
@@ -157,8 +161,9 @@ func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
 // look takes everything in but the answers themselves. What ended after the seq
 // that it tells is left for the next call: so nothing is told twice and nothing
 // passed over.
-func (w *waiting) look() (r waitResult, ready bool) {
-	whole := w.snapshot(&r)
+// whole is false where that could not be seen as of one moment.
+func (w *waiting) look() (r waitResult, ready, whole bool) {
+	whole = w.snapshot(&r)
 	with, busy, asked := 0, 0, false
 	w.elsewhere = false
 	for i := range r.Agents {
@@ -182,15 +187,15 @@ func (w *waiting) look() (r waitResult, ready bool) {
 	}
 	switch {
 	case !whole:
-		return r, false
+		return r, false, false
 	case asked || busy == 0 && w.q.Identity == "":
-		return r, true
+		return r, true, true
 	case w.q.Identity != "" && len(w.agents) == 0:
-		return r, false
+		return r, false, true
 	case w.q.All:
-		return r, with == len(w.agents)
+		return r, with == len(w.agents), true
 	}
-	return r, with > 0
+	return r, with > 0, true
 }
 
 // snapshot takes sessions and the seq as of one moment: else a session would be

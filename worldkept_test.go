@@ -115,3 +115,30 @@ func TestWorldResultOfADetachedCaller(t *testing.T) {
 		})
 	}
 }
+
+// agent_wait for a turn that is over looks at once, and may come between the
+// turn's end and the session's own word on it: the agent was told as busy with
+// the very turn whose answer stood beside it.
+func TestWorldWaitWhileATurnIsTold(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		res := w.tool("codex", "prompt", "SAY done").ok(w.t)
+		agent, turn := stringField(res, "structuredContent", "agent_id"), stringField(res, "structuredContent", "turn_id")
+		unseen := func(is bool) {
+			w.hub.kept.mu.Lock()
+			defer w.hub.kept.mu.Unlock()
+			w.hub.kept.agents[agent].unseen = is
+		}
+		unseen(true)
+		call := w.tool("agent_wait", "agent_id", agent, "turn_id", turn)
+		synctest.Wait()
+		if len(call.got) > 0 {
+			w.t.Error("agent_wait answered while the session was telling how its turn ended")
+		}
+		w.hub.kept.seen(agent)
+		mustContain(w.t, string(call.ok(w.t)), `"content":"done"`, `"status":"idle"`)
+
+		unseen(true) // and a session that never says so keeps nobody for ever
+		mustContain(w.t, string(w.tool("agent_wait", "agent_id", agent, "turn_id", turn).ok(w.t)), `"content":"done"`)
+		unseen(false)
+	})
+}
