@@ -134,13 +134,27 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
-	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread}
+	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread, servers: rawField(spec.Config, "mcp_servers")}
 	if !a.wood.announce(t) {
 		t.last(goneEvent(t.op, t.root, a.dead()))
 		return
 	}
 	method, params := openParams(a.info(), spec)
-	a.peer.call(method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+	call := func() {
+		a.peer.call(method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+	}
+	gone := a.wood.returns(spec.Thread, t.servers)
+	if gone == nil {
+		call()
+		return
+	}
+	go func() { // ends when the thread has been unloaded, or is overdue, or with the child
+		select {
+		case <-gone:
+		case <-a.gone:
+		}
+		call()
+	}()
 }
 
 func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err error) {
@@ -369,6 +383,7 @@ func (a *appServer) unload(thread string) {
 	if !a.info().atLeast(148) {
 		return
 	}
+	a.wood.leaves(t)
 	for _, id := range ids {
 		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
@@ -397,6 +412,9 @@ func (a *appServer) handle(m *message) {
 	if strings.HasPrefix(m.method, "codex/event/") {
 		a.oldServerStatus(m) // 0.104's second voice; all else that matters comes in the first too
 		return
+	}
+	if m.method == "thread/closed" {
+		a.wood.left(stringField(m.params, "threadId"), nil)
 	}
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)

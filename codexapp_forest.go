@@ -5,7 +5,20 @@ package main
 // unknown. The driver calls it from the reader, from timers and from sessions.
 // It never calls a sink, the peer or anybody else under its lock.
 
-import "sync"
+import (
+	"bytes"
+	"sync"
+	"time"
+)
+
+// unloadLimit is how long a thread that was let go is waited for.
+const unloadLimit = 5 * time.Second
+
+// leavingThread was let go, and the child has it still.
+type leavingThread struct {
+	servers []byte        // the MCP servers that it runs with
+	gone    chan struct{} // closed when it is no more, or overdue
+}
 
 // delivery is something to be done after the lock is released.
 type delivery struct {
@@ -27,11 +40,12 @@ type forest struct {
 	strays  strays
 	runs    map[string]string // running turn by thread, whoever's it is
 	around  map[string]string // by thread, the turn that has a running review's own end
+	leaving map[string]*leavingThread
 }
 
 func newForest(refuse func(*message)) *forest {
 	f := &forest{refuse: refuse, opening: map[*tree]bool{}, trees: map[string]*tree{}, threads: map[string]*appThread{},
-		runs: map[string]string{}, around: map[string]string{}}
+		runs: map[string]string{}, around: map[string]string{}, leaving: map[string]*leavingThread{}}
 	f.strays = strays{expire: f.expire, held: map[string]*stray{}}
 	return f
 }
@@ -102,6 +116,42 @@ func (f *forest) fell(root string) (t *tree, ids []string) {
 		ids = append(ids, id)
 	}
 	return t, ids
+}
+
+// leaves notes that the child was asked to unload the root of a tree.
+func (f *forest) leaves(t *tree) {
+	l := &leavingThread{servers: t.servers, gone: make(chan struct{})}
+	f.mu.Lock()
+	f.leaving[t.root] = l
+	f.mu.Unlock()
+	time.AfterFunc(unloadLimit, func() { f.left(t.root, l) })
+}
+
+// left: a thread is loaded no more; only: if it is that leave of it.
+func (f *forest) left(thread string, only *leavingThread) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l := f.leaving[thread]; l != nil && (only == nil || l == only) {
+		delete(f.leaving, thread)
+		close(l.gone)
+	}
+}
+
+// returns is what the opening of a thread with these MCP servers has to wait
+// for, nil for nothing: every version opens a thread that is still loaded with
+// those it has.
+func (f *forest) returns(thread string, servers []byte) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l := f.leaving[thread]
+	switch {
+	case l == nil:
+		return nil
+	case bytes.Equal(l.servers, servers):
+		delete(f.leaving, thread) // it stays
+		return nil
+	}
+	return l.gone
 }
 
 // open marks the tree as opened: from here its events are delivered. Those that

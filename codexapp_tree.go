@@ -24,6 +24,7 @@ type tree struct {
 	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
 	act     turnAction  // what its turn is, or the one it calls for
 	early   []event     // evServer from before opened was set: they come once
+	servers []byte      // the MCP servers that it was opened with
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
 

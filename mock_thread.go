@@ -214,9 +214,7 @@ func (m *mockServer) threadStart(msg *message) {
 	th.compactBy = mockString(cfg, "compact_prompt")
 	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
-	if secs, ok := cfg["thread_unload_delay_secs"].(float64); ok {
-		th.unload = time.Duration(secs * float64(time.Second))
-	}
+	th.unload = mockSeconds(cfg, "thread_unload_delay_secs", 0)
 	m.load(th)
 	if !th.Ephemeral { // of those nothing is on disk
 		m.home.lock(th.ID)
@@ -301,6 +299,7 @@ func (m *mockServer) threadResume(msg *message) {
 	th.Settings = s
 	th.servers, _ = cfg["mcp_servers"].(map[string]any)
 	th.compactBy = mockString(cfg, "compact_prompt")
+	th.unload = mockSeconds(cfg, "thread_unload_delay_secs", 0)
 	m.load(th)
 	if !m.old() {
 		if hydrate {
