@@ -25,8 +25,8 @@ const (
 	acpGap    = 5   // milliseconds between two: a fast model's
 	// acpSleeps is a command that tells when it runs, in words that its own
 	// text hasn't.
-	acpSleeps  = "SHELL printf %s%s run ning; exec sleep 600"
-	acpRunning = "running"
+	acpSleeps  = "SHELL printf %s%s up and-runs; exec sleep 600"
+	acpRunning = "upand-runs"
 	acpCapture = 16 << 20 // bytes of one captured turn, either side's
 )
 
