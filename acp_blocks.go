@@ -6,6 +6,7 @@ package main
 // block that the schema doesn't know, nor JSON that a strict parser refuses.
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -216,14 +217,14 @@ func cleanJSON(raw []byte) bool {
 	if !utf8.Valid(raw) {
 		return false
 	}
-	for i := 0; i+1 < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
+	for i := 0; ; i += 2 {
+		next := bytes.IndexByte(raw[i:], '\\')
+		if next < 0 || i+next+1 >= len(raw) {
+			return true
 		}
-		i++
-		if raw[i] == 'u' && i+2 < len(raw) && raw[i+1]|0x20 == 'd' && raw[i+2] >= '8' {
+		i += next
+		if raw[i+1] == 'u' && i+3 < len(raw) && raw[i+2]|0x20 == 'd' && raw[i+3] >= '8' {
 			return false
 		}
 	}
-	return true
 }

@@ -43,7 +43,8 @@ type acpText struct {
 	gap   bool         // a new part begins: a paragraph break goes before it
 }
 
-// delta tells more of a message, or keeps it a moment while output waits.
+// delta tells more of a message, or keeps it a moment while output waits or more
+// of it is here already.
 func (x *acpEncoder) delta(k acpKey, e *event) {
 	t := x.talk
 	if t == nil || t.phase != e.phase || t.key != k {
@@ -64,7 +65,7 @@ func (x *acpEncoder) delta(k acpKey, e *event) {
 		x.buf = appendInside(x.buf, e.text)
 	}
 	switch {
-	case len(x.buf)-x.head >= maxJoined || !x.o.Crowded():
+	case len(x.buf)-x.head >= maxJoined || !e.more && !x.o.Crowded():
 		x.flush()
 	case !x.waiting:
 		x.waiting = true

@@ -109,6 +109,9 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 			x.moves(k)
 			x.delta(k, e)
 		}
+		if x.waiting && !e.more && !x.o.Crowded() {
+			x.flush() // what was to come behind the text was no more of it
+		}
 	case evItem:
 		x.item(k, own, e)
 	case evPlan:

@@ -25,8 +25,8 @@ const (
 	acpGap    = 5   // milliseconds between two: a fast model's
 	// acpSleeps is a command that tells when it runs, in words that its own
 	// text hasn't.
-	acpSleeps  = "SHELL printf %s%s run ning; exec sleep 600"
-	acpRunning = "running"
+	acpSleeps  = "SHELL printf %s%s up and-runs; exec sleep 600"
+	acpRunning = "upand-runs"
 	acpCapture = 16 << 20 // bytes of one captured turn, either side's
 )
 
@@ -160,28 +160,36 @@ func (p *benchPeer) joined(got []byte, t benchTurn) (text string, pieces int) {
 	return b.String(), pieces
 }
 
-// flooded is the text of FLOOD n.
-func flooded(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintf(&b, "%08d %s", i, strings.Repeat("x", 32-9))
+// flood is the prompt for a burst, and what tells whether its text is whole: a
+// real Codex's model says the time, which differs, and not a number.
+func (r *acpBenchRig) flood() (prompt string, whole func(string) bool) {
+	if r.codex == "" {
+		var b strings.Builder
+		for i := range burst {
+			fmt.Fprintf(&b, "%08d %s", i, strings.Repeat("x", 32-9))
+		}
+		return burstPrompt, func(text string) bool { return text == b.String() }
 	}
-	return b.String()
+	return fmt.Sprintf("STAMP %d 0", burst), func(text string) bool {
+		words := strings.SplitAfter(text, " ")
+		return len(words) == burst+1 && words[burst] == "" && slices.IsSorted(words[:burst]) &&
+			!slices.ContainsFunc(words[:burst], func(w string) bool { return len(w) != len(words[0]) || w[0] != '@' })
+	}
 }
 
 // burst runs a burst on both sides and wants every byte of it. It tells the
 // updates that the editor got.
-func (s *acpSides) burst(want string) (direct, served time.Duration, updates int) {
+func (s *acpSides) burst(prompt string, whole func(string) bool) (direct, served time.Duration, updates int) {
 	for side, p := range []*benchPeer{s.app, s.acp} {
-		t, took := p.direct(s.thread, burstPrompt), &direct
+		t, took := p.direct(s.thread, prompt), &direct
 		if side == 1 {
-			t, took = p.prompt(s.session, burstPrompt), &served
+			t, took = p.prompt(s.session, prompt), &served
 		}
 		var got []byte
 		*took, got = p.capture(t, s.buf)
 		text, pieces := p.joined(got, t)
-		if text != want {
-			p.fail("%d bytes of text came in %d pieces, not the %d that were sent", len(text), pieces, len(want))
+		if !whole(text) {
+			p.fail("what came, %d bytes in %d pieces, is not what was sent", len(text), pieces)
 		}
 		updates = pieces
 	}
@@ -199,8 +207,7 @@ func BenchmarkACP(b *testing.B) {
 	b.Run("cancel", r.benchCancel)
 }
 
-// BenchmarkACPCodex is what of it a real Codex can show: its model is scripted,
-// and neither floods nor knows a limit.
+// BenchmarkACPCodex is what of it a real Codex can show, whose model is scripted.
 func BenchmarkACPCodex(b *testing.B) {
 	for _, bin := range codexBinaries(b) {
 		r := &acpBenchRig{benchRig: newBenchRig(b), codex: bin.path}
@@ -214,6 +221,7 @@ func BenchmarkACPCodex(b *testing.B) {
 		b.Run(bin.version+"/start", r.benchStart)
 		b.Run(bin.version+"/memory", r.benchMemory)
 		b.Run(bin.version+"/delta", r.benchDelta)
+		b.Run(bin.version+"/burst", r.benchBurst)
 		b.Run(bin.version+"/cancel", r.benchCancel)
 	}
 }
@@ -320,13 +328,14 @@ func (p *benchPeer) ages(t benchTurn) (all []float64) {
 // benchBurst: 20 000 deltas take ≤ 1.1 times as long (ratio), and not a byte of
 // them is lost.
 func (r *acpBenchRig) benchBurst(b *testing.B) {
-	s, want := r.sides(b), flooded(burst)
-	s.burst(want)
+	s := r.sides(b)
+	prompt, whole := r.flood()
+	s.burst(prompt, whole)
 	var p pairs
 	var updates []float64
 	cpu := s.acp.cpu()
 	for b.Loop() {
-		direct, served, n := s.burst(want)
+		direct, served, n := s.burst(prompt, whole)
 		p.add(direct, served)
 		updates = append(updates, float64(n))
 	}

@@ -163,9 +163,10 @@ func TestACPUnderLoad(t *testing.T) {
 	r := newACPBenchRig(t)
 
 	t.Run("an editor that reads gets every byte of a burst", func(t *testing.T) {
-		s, want := r.sides(t), flooded(burst)
+		s := r.sides(t)
+		prompt, whole := r.flood()
 		for range 3 {
-			s.burst(want)
+			s.burst(prompt, whole)
 		}
 	})
 

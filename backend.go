@@ -205,6 +205,7 @@ type event struct {
 	text    string
 	status  string
 	retry   bool
+	more    bool // another delta of the session comes right behind this one
 	must    bool // never dropped
 	unknown bool
 	spent   bool // evEnded: the thread takes no further turn until it is opened again

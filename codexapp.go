@@ -40,10 +40,11 @@ const appInFlight = 32
 // appServer is one running `codex app-server`.
 type appServer struct {
 	*childLink
-	o     appServerOptions
-	wood  *forest
-	tools openTools
-	last  appIDs // the reading goroutine's
+	o      appServerOptions
+	wood   *forest
+	tools  openTools
+	last   appIDs // the reading goroutine's, as are deltas
+	deltas deltaRun
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
@@ -71,7 +72,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
 	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	a.wood = newForest(a.refuse)
-	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
+	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.delta, handle: a.handle}, a.tellEnd)
 	return a
 }
 
@@ -419,7 +420,18 @@ func (a *appServer) handle(m *message) {
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)
 	}
-	a.route(a.last.event(m.method, m.params))
+	e := a.last.event(m.method, m.params)
+	a.deltas.learn(&e)
+	a.route(e)
+}
+
+// delta takes a record that is a delta like the last one.
+func (a *appServer) delta(rec []byte) bool {
+	e, ok := a.deltas.same(rec)
+	if ok {
+		a.route(e)
+	}
+	return ok
 }
 
 func (a *appServer) route(e event) {

@@ -135,11 +135,27 @@ func turnOutcome(turn json.RawMessage) (status string, err *backendError) {
 // finalText is the last answer in a finished turn's items: from 0.148 the
 // summary view holds it, before the list is empty.
 func finalText(items json.RawMessage) (text string) {
+	var last json.RawMessage
 	eachElement(items, func(item json.RawMessage) {
-		if stringField(item, "type") == "agentMessage" && stringField(item, "phase") != "commentary" {
-			text = stringField(item, "text")
+		var kind, phase, said json.RawMessage
+		for f := fieldsOf(item); f.next(); { // once: an answer may be long
+			switch string(f.key) {
+			case "type":
+				kind = f.val
+			case "phase":
+				phase = f.val
+			case "text":
+				said = f.val
+			}
+		}
+		if k, _ := rawString(kind); k != "agentMessage" {
+			return
+		}
+		if p, _ := rawString(phase); p != "commentary" {
+			last = said
 		}
 	})
+	text, _ = rawString(last)
 	return text
 }
 

@@ -306,7 +306,7 @@ func (l *ledger) auditShutdown(why string) {
 }
 
 // fit cuts an answer to max_answer_bytes and keeps the whole in a file, which
-// the cut answer names.
+// the cut answer names. A client with sessions of its own was told all of it.
 func (l *ledger) fit(text string, p *opening, turnID string) string {
 	limit := l.cfg.maxAnswerBytes
 	if limit <= 0 || len(text) <= limit || p == nil {
@@ -314,7 +314,7 @@ func (l *ledger) fit(text string, p *opening, turnID string) string {
 	}
 	shown := clipUTF8(text, limit)
 	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", len(shown), len(text))
-	if l.cfg.persistThreads && validThreadID(turnID) {
+	if l.cfg.persistThreads && !p.client && validThreadID(turnID) {
 		path := filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", turnID+".md")
 		err := writeWhole(path, []byte(text))
 		if err == nil {

@@ -310,20 +310,27 @@ func (s *modelStream) say(text string, over time.Duration) error {
 // stamp streams a message of n deltas that tell when they were made.
 func (s *modelStream) stamp(n int, gap time.Duration) error {
 	item, at := s.begin()
-	beat := time.NewTicker(max(gap, time.Microsecond))
-	defer beat.Stop()
-	text := ""
+	var beat <-chan time.Time // without a gap: as fast as Codex reads
+	if gap > 0 {
+		ticker := time.NewTicker(gap)
+		defer ticker.Stop()
+		beat = ticker.C
+	}
+	var text strings.Builder
 	for range n {
 		select {
-		case <-beat.C:
 		case <-s.ctx.Done():
 			return s.ctx.Err()
+		default:
+		}
+		if beat != nil {
+			<-beat
 		}
 		piece := fmt.Sprintf("@%d ", time.Now().UnixNano())
-		text += piece
+		text.WriteString(piece)
 		s.event("response.output_text.delta", at, object{"delta": piece})
 	}
-	return s.end(item, at, text)
+	return s.end(item, at, text.String())
 }
 
 // begin opens a message; at says in its deltas where they belong.

@@ -149,6 +149,7 @@ type fields struct {
 	b        []byte
 	i        int
 	key, val []byte // decoded, and raw
+	at       int    // where val begins in the object
 	bad      bool   // b is no object, or not whole
 }
 
@@ -192,7 +193,7 @@ func (f *fields) next() bool {
 	if end, ok = scanValue(b, i, 0); !ok {
 		return false
 	}
-	f.val = b[i:end:end]
+	f.val, f.at = b[i:end:end], i
 	i = skipSpace(b, end)
 	switch {
 	case i < len(b) && b[i] == ',':

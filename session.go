@@ -171,8 +171,10 @@ func (s *session) loop() {
 				do()
 				told = true
 			} else {
-				told = told || letters[i].ev.kind != evDelta || s.retrying()
-				s.take(&letters[i].ev, now)
+				e := &letters[i].ev
+				told = told || e.kind != evDelta || s.retrying()
+				e.more = i+1 < len(letters) && letters[i+1].ev.kind == evDelta
+				s.take(e, now)
 			}
 			if s.m.phase == phaseOver {
 				s.leave(letters[i+1:])
