@@ -37,7 +37,7 @@ func (m *mockServer) threadUnsubscribe(msg *message) {
 	if status == "unsubscribed" && th.unload > 0 { // config.thread_unload_delay_secs; 30 minutes without it
 		time.AfterFunc(th.unload, func() {
 			m.mu.Lock()
-			gone := !th.deaf || th.active != nil
+			gone := m.threads[id] != th || !th.deaf || th.active != nil // another one of the id may be loaded by now
 			m.mu.Unlock()
 			if gone {
 				return
