@@ -38,6 +38,9 @@ func (m *mockServer) threadUnsubscribe(msg *message) {
 		time.AfterFunc(th.unload, func() {
 			m.mu.Lock()
 			gone := m.threads[id] != th || !th.deaf || th.active != nil // another one of the id may be loaded by now
+			if !gone {
+				delete(m.threads, id) // who resumes it from here on finds its writer at work for a moment
+			}
 			m.mu.Unlock()
 			if gone {
 				return

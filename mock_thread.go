@@ -411,7 +411,9 @@ func (m *mockServer) drain(th *mockThread) {
 	m.killShells(th)
 	m.stopServers(th)
 	m.mu.Lock()
-	delete(m.threads, th.ID)
+	if m.threads[th.ID] == th {
+		delete(m.threads, th.ID)
+	}
 	m.mu.Unlock()
 	m.home.unlock(th.ID)
 }
