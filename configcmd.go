@@ -153,13 +153,13 @@ func (v configView) show(s screen) {
 		if s.terminal && value == "" {
 			value = "-"
 		}
-		rows = append(rows, []cell{{text: st.Key}, {value, how}, {st.From, how}})
+		rows = append(rows, []cell{{text: st.Key}, {value, how}, {st.From, how}, {}}) // a note, as the facts above have
 	}
 	if s.terminal {
 		s.line("")
 		s.width = math.MaxInt32 // a line that is too long is wrapped: where a value comes from must not be cut
 	}
-	s.table([]string{"SETTING", "VALUE", "FROM"}, rows)
+	s.table([]string{"SETTING", "VALUE", "FROM", ""}, rows)
 }
 
 // facts are what is no setting: a name, what it is, where that is from.
