@@ -75,7 +75,7 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 		r, e := s.open(ctx, turnRequest{mode: modeNew, agentID: s.agentID}, o.servers, nil)
 		if e != nil {
 			f.drop(s, nil)
-			if ctx.Err() != nil { // cancelled: the hub may have opened it in that very moment
+			if ctx.Err() != nil && f.life.Err() == nil { // cancelled: the hub may have opened it in that very moment
 				f.leave(s.agentID, func(closeResult, *rpcError) {})
 			}
 			return nil, e

@@ -427,6 +427,36 @@ func (r *acpFrontRig) load(method, session string) (id string, sub submitted) {
 	return id, receive(r.t, r.submits)
 }
 
+// TestACPLoadUnderAFlood: a turn of mail's that told more than is kept while its
+// session was loaded took the list of commands with it.
+func TestACPLoadUnderAFlood(t *testing.T) {
+	r := newACPFrontRig(t, nil)
+	r.known["sess_1"] = clientSession{Session: "sess_1", AgentID: "codex:old", Cwd: "/work"}
+	r.hello(`{}`)
+	id, sub := r.load("session/load", "sess_1")
+	turn := &acpPlayed{r, agentRef{AgentID: "codex:old", Thread: "T"}, 0, "t1"}
+	turn.is(&event{kind: evStarted})
+	turn.says(strings.Repeat("x", replayRoom))
+	turn.says("dropped")
+	r.f.done(sub.w, turnResult{})
+	r.answerTo(id)
+	if rec := r.next(); updateKind(rec) != agentChunk {
+		t.Errorf("told %.100s", rec)
+	}
+	if rec := r.next(); updateKind(rec) != "available_commands_update" {
+		t.Errorf("told %.100s", rec)
+	}
+	turn.is(&event{kind: evEnded, status: "completed"})
+	r.prompt("sess_1", "next")
+	next := r.begun("t2")
+	next.says("shown")
+	r.next() // the title
+	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "shown" {
+		t.Errorf("told %.300s", rec)
+	}
+	next.ends("completed", nil)
+}
+
 // TestACPLoadReplays: the past comes before the answer, in order, at the client's
 // pace; a prompt that was sent behind the load waits for it.
 func TestACPLoadReplays(t *testing.T) {

@@ -278,7 +278,7 @@ func (s *acpSession) opened(notes []string) {
 	}
 	s.opening = false
 	s.mu.Unlock()
-	s.send(availableCommands())
+	s.put(availableCommands()) // also where a turn that began meanwhile was too much to keep
 	s.notices(notes)
 	s.pump()
 }
