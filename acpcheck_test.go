@@ -119,7 +119,7 @@ func (r *acpReview) client(m map[string]any) {
 		r.loads[id] = session
 		s := r.session(session)
 		s.loads++
-		s.calls, s.past, s.messages, s.current = map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{} // replayed under the same ids
+		s.forget()
 	}
 }
 
@@ -209,7 +209,15 @@ func (r *acpReview) answer(i int, m map[string]any) {
 		if s.current == nil || !s.queuedOnly(m) {
 			s.closed(func(open string) { r.bad(i, "session/prompt is answered while tool call %s is open", open) })
 		}
+		if s.loads > 0 { // it was waited for
+			s.forget()
+		}
 	}
+}
+
+// forget is for a session/load, which replays all under the same ids.
+func (s *acpTalk) forget() {
+	s.calls, s.past, s.messages, s.current = map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 }
 
 // queuedOnly reports the answer to a prompt whose turn can't have begun: it was

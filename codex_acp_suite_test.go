@@ -349,6 +349,16 @@ func editorServer(l *codexLab) {
 	if done == nil || done.Status != "completed" || !strings.Contains(done.shown(), "OVER AN EDITOR'S SERVER") || !strings.Contains(string(done.RawInput), "over an editor's server") {
 		t.Errorf("the tool call: %+v", done)
 	}
+	if !strings.HasPrefix(l.bin.version, "0.104.") { // which lets go of no thread
+		other := map[string]any{"name": "other", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}}
+		p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{other}}).result(nil)
+		call = p.prompt(s.SessionID, `CALLMCP other shout {"text":"loaded with another"}`+"\nSAY shouted again")
+		p.permit("allow_once")
+		p.ends(call, "end_turn")
+		if !strings.Contains(string(toJSON(p.updates(s.SessionID))), "LOADED WITH ANOTHER") {
+			t.Error("a session that was loaded again has not the servers that it was loaded with")
+		}
+	}
 	l.finishACP(p)
 }
 
