@@ -120,6 +120,34 @@ func TestACPJoinsWhileOutputWaits(t *testing.T) {
 	})
 }
 
+// TestACPJoinsWhatHasCome: deltas behind which more are here already go out as one,
+// with the last of them, whatever that is.
+func TestACPJoinsWhatHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		delta := func(item, text string, more bool) {
+			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: item, text: text, more: more}
+			r.x.event(r.ref(), &e)
+		}
+		delta("m", "a", true)
+		delta("m", "b", true)
+		r.want("")
+		delta("m", "c", false)
+		r.want(chunk(agentChunk, "codex:T:t1:m", "abc"))
+		delta("m", "d", true)
+		delta("n", "e", false)
+		r.want(chunk(agentChunk, "codex:T:t1:m", "d"), chunk(agentChunk, "codex:T:t1:n", "e"))
+		delta("n", "f", true)
+		r.x.event(r.ref(), &event{kind: evDelta, phase: "answer", thread: "another", turn: "t9", item: "o", text: "not told"})
+		r.want(chunk(agentChunk, "codex:T:t1:n", "f"))
+		delta("n", "g", true) // and the next never comes here
+		time.Sleep(acpGrace)
+		synctest.Wait()
+		r.want(chunk(agentChunk, "codex:T:t1:n", "g"))
+	})
+}
+
 // TestACPJoinedTextIsBounded: a client that doesn't read makes no endless
 // buffer of it; the front counts what waits.
 func TestACPJoinedTextIsBounded(t *testing.T) {

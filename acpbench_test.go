@@ -21,12 +21,8 @@ import (
 )
 
 const (
-	acpStamps = 100 // deltas of each STAMP
-	acpGap    = 5   // milliseconds between two: a fast model's
-	// acpSleeps is a command that tells when it runs, in words that its own
-	// text hasn't.
-	acpSleeps  = "SHELL printf %s%s up and-runs; exec sleep 600"
-	acpRunning = "upand-runs"
+	acpStamps  = 100      // deltas of each STAMP
+	acpGap     = 5        // milliseconds between two: a fast model's
 	acpCapture = 16 << 20 // bytes of one captured turn, either side's
 )
 
@@ -64,7 +60,7 @@ func (r *acpBenchRig) appSide(tb testing.TB) *benchPeer {
 		return r.mockSide(tb)
 	}
 	p := r.startOf(tb, "direct", r.env, r.codex, "app-server")
-	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true}})
+	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()}}) // as we do
 	p.send([]byte(`{"method":"initialized"}` + "\n"))
 	return p
 }
@@ -350,47 +346,49 @@ func (r *acpBenchRig) benchBurst(b *testing.B) {
 // while a command runs.
 func (r *acpBenchRig) benchCancel(b *testing.B) {
 	s := r.sides(b)
+	file := filepath.Join(r.project, "runs") // Codex tells nothing of a command's output in its first seconds
+	sleeps := "SHELL touch " + file + "; exec sleep 600"
 	var p pairs
 	for b.Loop() {
-		p.add(s.app.stops(s.app.direct(s.thread, acpSleeps), func() []byte { return s.app.interruptOf(s.thread) }),
-			s.acp.stops(s.acp.prompt(s.session, acpSleeps), func() []byte {
-				return append(toJSON(map[string]any{"jsonrpc": "2.0", "method": "session/cancel", "params": map[string]any{"sessionId": s.session}}), '\n')
-			}))
+		turn := ""
+		direct := s.app.stops(s.app.direct(s.thread, sleeps), file, func(line []byte) bool {
+			if id := stringField(line, "result", "turn", "id"); id != "" {
+				turn = id
+			}
+			return bytes.Contains(line, []byte(`"type":"commandExecution"`))
+		}, func() []byte {
+			rec, _ := s.app.request("turn/interrupt", map[string]any{"threadId": s.thread, "turnId": turn})
+			return rec
+		})
+		p.add(direct, s.acp.stops(s.acp.prompt(s.session, sleeps), file, func(line []byte) bool {
+			return bytes.Contains(line, []byte(`"sessionUpdate":"tool_call"`))
+		}, func() []byte {
+			return append(toJSON(map[string]any{"jsonrpc": "2.0", "method": "session/cancel", "params": map[string]any{"sessionId": s.session}}), '\n')
+		}))
 	}
 	p.report(b)
 	b.ReportMetric(slices.Max(p.served), "served-max-ms")
 }
 
-// stops starts a turn whose command runs for long, and tells how long it takes
-// from the record that stops it to the turn's end.
-func (p *benchPeer) stops(t benchTurn, stop func() []byte) time.Duration {
+// stops starts a turn whose command makes a file and runs on, and tells how long
+// it takes from the record that stops it to the turn's end.
+func (p *benchPeer) stops(t benchTurn, file string, begun func(line []byte) bool, stop func() []byte) time.Duration {
 	p.tb.Helper()
 	p.dog.Reset(benchLimit)
 	defer p.dog.Stop()
-	p.turn = ""
 	p.send(t.rec)
-	for {
-		line := p.line()
-		if id := stringField(line, "result", "turn", "id"); id != "" {
-			p.turn = id
-		}
-		if bytes.Contains(line, []byte(acpRunning)) {
-			break
-		}
+	for !begun(p.line()) {
+	}
+	if !poll(benchLimit, func() bool { return os.Remove(file) == nil }) {
+		p.fail("the command made no %s", file)
 	}
 	rec := stop()
-	begun := time.Now()
+	since := time.Now()
 	p.send(rec)
 	last, _ := p.readTo(t.end, "")
-	took := time.Since(begun)
+	took := time.Since(since)
 	if !bytes.Contains(last, []byte(`"cancelled"`)) && !bytes.Contains(last, []byte(`"interrupted"`)) {
 		p.fail("the stopped turn ended with %s", last)
 	}
 	return took
-}
-
-// interruptOf stops the turn that runs on a thread.
-func (p *benchPeer) interruptOf(thread string) []byte {
-	rec, _ := p.request("turn/interrupt", map[string]any{"threadId": thread, "turnId": p.turn})
-	return rec
 }

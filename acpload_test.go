@@ -15,12 +15,12 @@ import (
 	"testing"
 )
 
-// What waits for a client that stalls: 20 MB and a few, so that the budget is
-// used up before the turn is over.
+// What waits for a client that stalls: more than the budget, which is used up
+// before the turn is over.
 const (
-	acpManyMessages = 24
+	acpManyMessages = 20
 	acpOneMessage   = 1
-	acpPending      = 24 << 20
+	acpPending      = 20 << 20
 )
 
 // acpStall is an editor that stops reading in the midst of a session's turn,

@@ -89,7 +89,6 @@ type benchPeer struct {
 	stderr bytes.Buffer // whole once the process was waited for
 	dog    *time.Timer  // kills the process where an answer takes too long
 	ids    int
-	turn   string // the last one that was started directly
 	long   []byte // the record that didn't fit out's buffer
 	closed bool
 }
