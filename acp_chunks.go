@@ -269,7 +269,7 @@ func (x *acpEncoder) userItem(k acpKey, e *event) {
 		switch kind := stringField(part, "type"); {
 		case kind == "text":
 			some = true
-			x.say(userChunk, id, withoutBlocks(stringField(part, "text")))
+			x.userSaid(id, stringField(part, "text"))
 		case kind == "image" && stringField(part, "url") != "":
 			block(acpImageBlock(stringField(part, "url")))
 		case file != "": // an image or sound on the disk, a skill, a file that was mentioned
@@ -277,9 +277,19 @@ func (x *acpEncoder) userItem(k acpKey, e *event) {
 		}
 	})
 	if !some {
-		x.say(userChunk, id, withoutBlocks(e.body.text))
+		x.userSaid(id, e.body.text)
 	}
 	x.closed.add(k)
+}
+
+// userSaid tells what a prompt said. Mail that came with it is a message of its
+// own: nobody is to read a teammate's words as the user's.
+func (x *acpEncoder) userSaid(id, text string) {
+	mail, rest := splitMail(withoutBlocks(text))
+	if mail != "" {
+		x.say(userChunk, id+":mail", mail)
+	}
+	x.say(userChunk, id, rest)
 }
 
 // planned tells the agent's plan, step by step.

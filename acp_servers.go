@@ -219,7 +219,7 @@ type acpServerState struct {
 	renamed map[string]string
 	now     map[string]acpServer // all that Codex told of
 	until   time.Time            // a prompt is held so long at most; zero: nothing starts
-	told    map[string]string    // why it failed, as the client was told
+	told    map[string]bool      // failed, and the client knows
 	waiting []extraCall
 	calls   int
 }
@@ -229,7 +229,7 @@ type acpServerState struct {
 func (t *acpServerState) set(names []string, renamed map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]acpServer{}, map[string]string{}, time.Time{}
+	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]acpServer{}, map[string]bool{}, time.Time{}
 	if len(names) > 0 {
 		t.until = time.Now().Add(serversWait)
 	}
@@ -313,7 +313,7 @@ func (t *acpServerState) heard(name, status, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == nil {
-		t.now, t.told = map[string]acpServer{}, map[string]string{}
+		t.now, t.told = map[string]acpServer{}, map[string]bool{}
 	}
 	t.now[name] = acpServer{status, why}
 	if status == "starting" && slices.Contains(t.names, name) {
@@ -327,10 +327,10 @@ func (t *acpServerState) heard(name, status, why string) bool {
 		return false
 	}
 	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
-	if before, has := t.told[name]; has && before == text {
-		return false // the thread was opened again
+	if t.told[name] {
+		return false // the thread was opened again, and the words for it may be others
 	}
-	t.told[name] = text
+	t.told[name] = true
 	word := "failed to start"
 	if status == "cancelled" {
 		word = "was cancelled as it started"

@@ -71,7 +71,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
 	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
 	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
-	a.wood = newForest(a.refuse)
+	a.wood = newForest(a.refuse, a.hand)
 	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.delta, handle: a.handle}, a.tellEnd)
 	return a
 }
@@ -322,11 +322,12 @@ func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, 
 // interrupt stops what runs in the tree, and the shells it left running:
 // from 0.148 interrupting a turn doesn't end them.
 func (a *appServer) interrupt(op opID, thread, turn string) {
-	stop, threads := a.wood.interrupt(thread, turn)
+	cleans := a.info().atLeast(148)
+	stop, threads := a.wood.interrupt(thread, turn, cleans)
 	for _, r := range stop {
 		a.stopTurn(op, r, r.thread != thread)
 	}
-	if a.info().atLeast(148) {
+	if cleans {
 		a.clean(threads)
 	}
 }
@@ -454,20 +455,7 @@ func (a *appServer) route(e event) {
 	}
 	out, stop := a.wood.take(e)
 	for _, d := range out {
-		switch {
-		case d.req != nil:
-			a.request(d.req)
-			continue
-		case d.e.method == "turn/completed":
-			for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
-				d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
-					ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
-			}
-			if d.e.kind == evRaw {
-				a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
-			}
-		}
-		d.t.put(d.e)
+		a.hand(d)
 	}
 	for _, r := range stop {
 		a.stopTurn(0, r, true)

@@ -358,3 +358,22 @@ func (a *appServer) refuse(m *message) {
 	}
 	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
 }
+
+// hand gives a session what is its own. On the reading goroutine, but for the
+// end of a turn whose shells take long to die.
+func (a *appServer) hand(d delivery) {
+	switch {
+	case d.req != nil:
+		a.request(d.req)
+		return
+	case d.e.method == "turn/completed":
+		for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
+			d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
+				ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
+		}
+		if d.e.kind == evRaw {
+			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+		}
+	}
+	d.t.put(d.e)
+}

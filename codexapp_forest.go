@@ -31,6 +31,7 @@ type delivery struct {
 // forest is every thread of one child.
 type forest struct {
 	refuse func(*message) // declines a request that stayed nobody's
+	hand   func(delivery) // does what waited too long
 
 	mu      sync.Mutex // guards the fields below and the trees' state
 	dead    bool
@@ -43,8 +44,8 @@ type forest struct {
 	leaving map[string]*leavingThread
 }
 
-func newForest(refuse func(*message)) *forest {
-	f := &forest{refuse: refuse, opening: map[*tree]bool{}, trees: map[string]*tree{}, threads: map[string]*appThread{},
+func newForest(refuse func(*message), hand func(delivery)) *forest {
+	f := &forest{refuse: refuse, hand: hand, opening: map[*tree]bool{}, trees: map[string]*tree{}, threads: map[string]*appThread{},
 		runs: map[string]string{}, around: map[string]string{}, leaving: map[string]*leavingThread{}}
 	f.strays = strays{expire: f.expire, held: map[string]*stray{}}
 	return f
@@ -220,6 +221,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	switch {
 	case e.kind == evItem && e.body.kind == "fileChange":
 		th.patch(e)
+	case e.kind == evItem && e.body.kind == "commandExecution":
+		t.runs(e)
 	case e.method == "thread/started":
 		th.named(e.raw)
 	case e.method == "turn/started":
@@ -237,9 +240,16 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 			e = notOurEnd(e)
 		}
 	}
-	if t.opened {
+	switch {
+	case t.waits(e):
+		t.parting = &e
+		time.AfterFunc(shellsGrace, func() { f.part(t, &e) })
+	case t.opened:
 		out = append(out, delivery{t: t, th: th, e: e})
-	} else if e.kind == evServer {
+		if end := t.parts(); end != nil {
+			out = append(out, delivery{t: t, th: f.threads[t.root], e: *end})
+		}
+	case e.kind == evServer:
 		t.early = append(t.early, e)
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
@@ -252,6 +262,19 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		}
 	}
 	return out, stop
+}
+
+// part lets the end of a turn go whose shells don't end in time.
+func (f *forest) part(t *tree, e *event) {
+	f.mu.Lock()
+	waits := t.parting == e
+	if waits {
+		t.parting, t.shells = nil, nil
+	}
+	f.mu.Unlock()
+	if waits {
+		f.hand(delivery{t: t, e: *e})
+	}
 }
 
 // trackLocked notes which turn runs in a thread, be it anybody's.
@@ -367,7 +390,7 @@ func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy stri
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.lost, t.act = &turnCall{op: op}, false, false, act
+	t.call, t.stop, t.cleans, t.lost, t.act = &turnCall{op: op}, false, false, false, act
 	return t, ""
 }
 
@@ -410,15 +433,15 @@ func (f *forest) nothingRuns(root string) *tree {
 
 // interrupt marks the tree as stopping and names what to stop: the root's
 // turn ("" for whatever runs there) and the turns its subagents are known to
-// run. threads are all of the tree's.
-func (f *forest) interrupt(root, turn string) (stop []turnRef, threads []string) {
+// run. threads are all of the tree's; cleans: the shells in them are stopped too.
+func (f *forest) interrupt(root, turn string, cleans bool) (stop []turnRef, threads []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	t := f.trees[root]
 	if t == nil {
 		return nil, nil
 	}
-	t.stop = true
+	t.stop, t.cleans = true, cleans
 	run := f.runs[root]
 	if turn == "" || turn == run || turn == t.turn {
 		// A turn that was accepted but has not started yet is refused by its

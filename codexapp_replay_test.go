@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // recorded is one line of testdata/recordings: ">" went to Codex, "<" came
@@ -190,6 +191,8 @@ func replay(t *testing.T, lines []recorded) string {
 			p.say(`{"id":%s,"result":{}}`, c.id)
 		}
 	}
+	settle()
+	time.Sleep(shellsGrace) // a recording may stop before the shells that it interrupted have ended
 	settle()
 	return out.String()
 }

@@ -342,7 +342,7 @@ func TestAppCatalog(t *testing.T) {
 func BenchmarkAppDelta(b *testing.B) {
 	rec := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"01a1fd66-9e5c-76e0-92a3-5717962be18f","turnId":"01a1fd66-b084-7fd2-98f3-1852e88ef645","itemId":"msg_18825_000003","delta":"some words of an answer "},"emittedAtMs":1795260852245}`)
 	a := &appServer{}
-	a.wood = newForest(func(*message) {})
+	a.wood = newForest(func(*message) {}, a.hand)
 	n := 0
 	t := &tree{sink: sink{to: func(e event) { n += len(e.text) }}, opened: true}
 	a.wood.plant(t, "01a1fd66-9e5c-76e0-92a3-5717962be18f")

@@ -8,6 +8,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"time"
 )
 
 // tree is one session's thread with its subagents' threads. Everything but
@@ -17,14 +18,17 @@ type tree struct {
 	op      opID // of the open
 	root    string
 	threads map[string]*appThread
-	opened  bool        // evOpened was put; what comes before is nobody's business
-	call    *turnCall   // turn/start on its way
-	turn    string      // the turn that turn/start returned, until it ends
-	stop    bool        // interrupted: whatever starts before the next turn is stopped too
-	lost    bool        // a turn/start had no answer: what ends next on the root is its turn
-	act     turnAction  // what its turn is, or the one it calls for
-	early   []event     // evServer from before opened was set: they come once
-	servers []byte      // the MCP servers that it was opened with
+	opened  bool       // evOpened was put; what comes before is nobody's business
+	call    *turnCall  // turn/start on its way
+	turn    string     // the turn that turn/start returned, until it ends
+	stop    bool       // interrupted: whatever starts before the next turn is stopped too
+	lost    bool       // a turn/start had no answer: what ends next on the root is its turn
+	act     turnAction // what its turn is, or the one it calls for
+	early   []event    // evServer from before opened was set: they come once
+	servers []byte     // the MCP servers that it was opened with
+	cleans  bool       // its shells are being stopped too, which Codex tells only after the turn's end
+	shells  map[shell]bool
+	parting *event      // the end of its interrupted turn, until its shells have ended
 	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
 
@@ -50,6 +54,42 @@ func (t *tree) ended(e event) (_ event, early bool) {
 		e = notOurEnd(e)
 	}
 	return e, false
+}
+
+// shell is a command that runs in a thread.
+type shell struct{ thread, item string }
+
+// shellsGrace is how long the end of an interrupted turn waits for its shells:
+// from 0.148 on they are dead some milliseconds after it, and then Codex tells
+// what they had said.
+const shellsGrace = 40 * time.Millisecond
+
+// runs keeps the shells that run.
+func (t *tree) runs(e event) {
+	s := shell{e.thread, e.item}
+	if e.phase == "completed" {
+		delete(t.shells, s)
+		return
+	}
+	if t.shells == nil {
+		t.shells = map[shell]bool{}
+	}
+	t.shells[s] = true
+}
+
+// waits reports an end that its shells are to go before.
+func (t *tree) waits(e event) bool {
+	return e.kind == evEnded && e.status == "interrupted" && t.cleans && t.opened && t.parting == nil && len(t.shells) > 0
+}
+
+// parts is the end that waited, once it has no reason to any more.
+func (t *tree) parts() *event {
+	if len(t.shells) > 0 {
+		return nil
+	}
+	e := t.parting
+	t.parting = nil
+	return e
 }
 
 // notOurEnd is the end of a turn that no turn/start of ours returned: a

@@ -73,6 +73,42 @@ func TestAppTurnStartDropped(t *testing.T) {
 	})
 }
 
+// An interrupted turn ends when its shells have: 0.169 tells that after the
+// turn's end, and is not waited for where it doesn't. 0.104 tells nothing.
+func TestAppInterruptEndsShellsFirst(t *testing.T) {
+	const began = `{"method":"item/started","params":{"threadId":"t1","turnId":"u1","item":{"type":"commandExecution","id":"c1","command":"sleep 9","status":"inProgress"}}}`
+	const ended = "ended thread=t1 turn=u1 status=interrupted method=turn/completed"
+	for _, c := range []struct {
+		version   string
+		tells     bool
+		wait      time.Duration
+		then, end string
+	}{
+		{"0.169.0", true, 0, "", `item thread=t1 turn=u1 item=c1 phase=completed body={commandExecution  "" "sleep 9" failed} method=item/completed` + "\n" + ended},
+		{"0.169.0", false, shellsGrace, "", ended},
+		{"0.104.0", false, 0, ended, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := playApp(t, c.version)
+			h := p.open(threadSpec{})
+			p.a.do(2, "t1", command{kind: cmdTurn})
+			p.say(`{"id":%s,"result":{"turn":{"id":"u1"}}}`, p.expect("turn/start").id)
+			p.say(`{"method":"turn/started","params":{"threadId":"t1","turn":{"id":"u1"}}}`)
+			p.say(began)
+			h.take()
+			p.a.do(0, "t1", command{kind: cmdInterrupt})
+			p.say(`{"id":%s,"result":{}}`, p.expect("turn/interrupt").id)
+			p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"interrupted"}}}`)
+			want(t, h.take(), c.then)
+			if c.tells {
+				p.say(`{"method":"item/completed","params":{"threadId":"t1","turnId":"u1","item":{"type":"commandExecution","id":"c1","command":"sleep 9","status":"failed"}}}`)
+			}
+			time.Sleep(c.wait)
+			want(t, h.take(), c.end)
+		})
+	}
+}
+
 // Codex's word that nothing runs ends a turn whose start was dropped, once.
 func TestAppTurnStartDroppedAndNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

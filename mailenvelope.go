@@ -65,6 +65,15 @@ func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLi
 	return b.String(), used
 }
 
+// splitMail takes the envelope off the front of a prompt. Nothing in it can look like its end.
+func splitMail(prompt string) (mail, rest string) {
+	const end = "\n</atm-mail>"
+	if at := strings.Index(prompt, end); at >= 0 && strings.HasPrefix(prompt, mailHead+"\n<atm-mail ") {
+		return prompt[:at+len(end)], strings.TrimPrefix(prompt[at+len(end):], "\n\n")
+	}
+	return "", prompt
+}
+
 // envelopeLine is one message as a JSON object on one line.
 func envelopeLine(m mailMessage, length int) string {
 	var b strings.Builder
