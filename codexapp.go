@@ -385,7 +385,9 @@ func (a *appServer) unload(thread string) {
 	if !a.info().atLeast(148) {
 		return
 	}
-	a.wood.leaves(t)
+	if a.info().atLeast(158) { // 0.153 opens it with what it is told at once, and tells no thread/closed
+		a.wood.leaves(t)
+	}
 	for _, id := range ids {
 		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {

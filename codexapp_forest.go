@@ -139,8 +139,8 @@ func (f *forest) left(thread string, only *leavingThread) {
 }
 
 // returns is what the opening of a thread with these MCP servers has to wait
-// for, nil for nothing: every version opens a thread that is still loaded with
-// those it has.
+// for, nil for nothing: Codex (0.169) opens a thread that is still loaded with those
+// it has.
 func (f *forest) returns(thread string, servers []byte) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,7 +50,7 @@ func TestMockCallsMCPServers(t *testing.T) {
 			if err := os.Mkdir(cwd, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			entry := map[string]any{"command": script, "args": []string{"bob", mark}, "env": map[string]string{"ATM_HOME": "/a"}, "cwd": cwd, "tool_timeout_sec": 0.05}
+			entry := map[string]any{"command": script, "args": []string{"bob", mark}, "env": map[string]string{"ATM_HOME": "/a"}, "cwd": cwd, "tool_timeout_sec": 0.5}
 			if c.mode != "" {
 				entry["default_tools_approval_mode"] = c.mode
 			}
