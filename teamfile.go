@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	halfReadTries  = 4 // Claude Code truncates config.json and then writes it, at times without a lock
-	halfReadPause  = 15 * time.Millisecond
+	halfReadTries  = 20 // Claude Code truncates config.json and then writes it, at times without a lock; on a busy machine it may be kept from it for long
+	halfReadPause  = 25 * time.Millisecond
 	replaceTries   = 4
 	cacheableAfter = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
 )
