@@ -35,7 +35,11 @@ func (x *acpEncoder) result(t *acpTool, b *itemBody, raw json.RawMessage) (conte
 		if out != "" {
 			content = append(content, callText(fenced(out)))
 		}
-		if b.exitCode != nil && *b.exitCode != 0 {
+		switch {
+		case b.exitCode == nil || *b.exitCode == 0:
+		case *b.exitCode < 0: // Codex's number for one that it killed
+			text("stopped before it ended")
+		default:
 			text(fmt.Sprintf("exit code %d", *b.exitCode))
 		}
 		output = toJSON(struct {
