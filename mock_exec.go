@@ -233,20 +233,23 @@ func (t *mockTurn) runShell(it map[string]any, line string, show, background boo
 	if show {
 		t.started(it)
 	}
-	if err := cmd.Start(); err != nil {
+	t.m.mu.Lock() // or a clean could miss what runs already
+	err := cmd.Start()
+	if err == nil {
+		s.kill = func() { mockKillSession(cmd) }
+		t.m.shells[s] = true
+		if t.m.ended {
+			s.kill()
+		}
+	}
+	t.m.mu.Unlock()
+	if err != nil {
 		it["status"], it["aggregatedOutput"] = "failed", err.Error()
 		t.completed(it)
 		t.told("exec_command failed: " + err.Error())
 		t.toolEnded()
 		return goOn
 	}
-	s.kill = func() { mockKillSession(cmd) }
-	t.m.mu.Lock()
-	t.m.shells[s] = true
-	if t.m.ended {
-		s.kill()
-	}
-	t.m.mu.Unlock()
 	t.m.turns.Add(1)
 	go func() { // ends with the command; turns counts it
 		defer t.m.turns.Done()
