@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// maxDeltaRecord is how long a record may be that the next ones are compared with.
+const maxDeltaRecord = 64 << 10
+
 // deltaRun knows the last delta that came the long way.
 type deltaRun struct {
 	rec  []byte // that goes the long way now
@@ -25,6 +28,9 @@ type deltaRun struct {
 // same makes the event of a record that is like the last. false: it isn't.
 func (d *deltaRun) same(rec []byte) (e event, ok bool) {
 	d.rec = nil
+	if len(rec) > maxDeltaRecord { // nor is it kept until the next one comes
+		return e, false
+	}
 	end := len(rec) - d.num - min(d.num, 1) // a brace follows the number
 	from, to := len(d.head), end-len(d.tail)
 	if d.like.kind != evDelta || to < from || !bytes.Equal(rec[:from], d.head) || !bytes.Equal(rec[to:end], d.tail) || !isTime(rec[end:], d.num) {

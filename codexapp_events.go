@@ -107,7 +107,6 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.kind, e.must = evEnded, true
 		e.turn = stringField(a.turnBody, "id")
 		e.status, e.err = turnOutcome(a.turnBody)
-		e.text = finalText(rawField(a.turnBody, "items"))
 	}
 	return e
 }
@@ -134,6 +133,7 @@ func turnOutcome(turn json.RawMessage) (status string, err *backendError) {
 
 // finalText is the last answer in a finished turn's items: from 0.148 the
 // summary view holds it, before the list is empty.
+// Read only where the message itself didn't come: it may be as long.
 func finalText(items json.RawMessage) (text string) {
 	var last json.RawMessage
 	eachElement(items, func(item json.RawMessage) {

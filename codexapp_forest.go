@@ -223,6 +223,8 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 		th.patch(e)
 	case e.kind == evItem && e.body.kind == "commandExecution":
 		t.runs(e)
+	case e.kind == evItem && e.body.kind == "agentMessage" && th.isRoot():
+		t.said = t.said || e.phase == "completed" && e.body.phase != "commentary"
 	case e.method == "thread/started":
 		th.named(e.raw)
 	case e.method == "turn/started":
@@ -232,6 +234,9 @@ func (f *forest) takeLocked(th *appThread, e event) (out []delivery, stop []turn
 	case e.kind == evEnded:
 		th.files = nil
 		if th.isRoot() {
+			if !t.said {
+				e.text = finalText(rawField(e.raw, "turn", "items"))
+			}
 			var early bool
 			if e, early = t.ended(e); early {
 				return nil, nil
@@ -390,7 +395,7 @@ func (f *forest) begin(root string, op opID, act turnAction) (t *tree, busy stri
 	if t.call != nil {
 		return t, "whose start is not answered yet"
 	}
-	t.call, t.stop, t.cleans, t.lost, t.act = &turnCall{op: op}, false, false, false, act
+	t.call, t.stop, t.cleans, t.lost, t.said, t.act = &turnCall{op: op}, false, false, false, false, act
 	return t, ""
 }
 

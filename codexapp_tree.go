@@ -23,6 +23,7 @@ type tree struct {
 	turn    string     // the turn that turn/start returned, until it ends
 	stop    bool       // interrupted: whatever starts before the next turn is stopped too
 	lost    bool       // a turn/start had no answer: what ends next on the root is its turn
+	said    bool       // its turn's answer has come as an item
 	act     turnAction // what its turn is, or the one it calls for
 	early   []event    // evServer from before opened was set: they come once
 	servers []byte     // the MCP servers that it was opened with

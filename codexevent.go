@@ -9,6 +9,7 @@ package main
 // child said, nor wait.
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"slices"
@@ -270,8 +271,10 @@ func (x *codexEvents) turnCompleted() {
 	}
 	b := field(x.begin("task_complete"), "turn_id", rawField(turn, "id"))
 	last := x.last
-	if last == nil && x.e.text != "" { // nobody waited, so nobody kept it
-		last = appendJSONString(nil, x.e.text)
+	if last == nil { // nobody waited, so nobody kept it
+		if text := cmp.Or(x.e.text, finalText(rawField(turn, "items"))); text != "" {
+			last = appendJSONString(nil, text)
+		}
 	}
 	if status == "failed" {
 		last = nil

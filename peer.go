@@ -173,6 +173,7 @@ func (p *peer) take(rec []byte) {
 	if !m.isRequest() {
 		p.note = m
 		p.handle(&p.note)
+		p.note = message{method: m.method} // a large one must not wait here for the next
 		return
 	}
 	req := m

@@ -21,6 +21,9 @@ func (s *session) start(t *turn) {
 	}
 	p, now := s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
+	if p.client {
+		t.run.most = s.h.cfg.maxAnswerBytes
+	}
 	s.act(actingTurn{t.req.correlation, s.automaticMail()})
 	if t.limit != nil {
 		t.limit.Stop()

@@ -28,6 +28,7 @@ type turnRun struct {
 	started  time.Time
 	last     time.Time // of the last sign of life; retries aren't one
 	answer   string    // last agentMessage that wasn't commentary
+	most     int       // bytes of it that are kept, 0 for all: whoever was shown all of it has no use for more
 	answered bool
 	partial  []byte            // deltas of the message that is being written
 	partOf   string            // its item
@@ -75,7 +76,7 @@ func (r *turnRun) take(e *event, now time.Time) {
 		if own {
 			r.status, r.err, r.end = e.status, e.err, now
 			if !r.answered && e.text != "" {
-				r.answer, r.answered = e.text, true
+				r.answer, r.answered = r.kept(e.text), true
 			}
 		}
 	case evTool: // 0.104 shows no item for it
@@ -84,6 +85,15 @@ func (r *turnRun) take(e *event, now time.Time) {
 		}
 	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evSubthread, evServer, evRaw, evGone:
 	}
+}
+
+// kept is as much of an answer as the run keeps.
+func (r *turnRun) kept(text string) string {
+	if r.most <= 0 || len(text) <= r.most {
+		return text
+	}
+	shown := clipUTF8(text, r.most)
+	return fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown]", shown, len(shown), len(text))
 }
 
 func (r *turnRun) takeItem(e *event, own bool) {
@@ -101,7 +111,7 @@ func (r *turnRun) takeItem(e *event, own bool) {
 	switch b.kind {
 	case "agentMessage":
 		if own && b.phase != "commentary" {
-			r.answer, r.answered = b.text, true
+			r.answer, r.answered = r.kept(b.text), true
 			r.partial, r.partOf = r.partial[:0], ""
 		}
 	case "fileChange":

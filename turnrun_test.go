@@ -72,3 +72,13 @@ func TestTurnCommand(t *testing.T) {
 		}
 	}
 }
+
+// A run that keeps so much of an answer keeps no more, and says so.
+func TestTurnRunKeeps(t *testing.T) {
+	run := newTurnRun("T", time.Now())
+	run.most = 5
+	run.take(&event{kind: evItem, thread: "T", phase: "completed", body: &itemBody{kind: "agentMessage", text: "1234ä678"}}, time.Now())
+	if want := "1234\n\n[answer cut: 4 of 9 bytes shown]"; run.answer != want || !run.answered {
+		t.Errorf("kept %q, want %q", run.answer, want)
+	}
+}
