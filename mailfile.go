@@ -26,7 +26,7 @@ import (
 
 const (
 	maxInbox    = 256 << 20              // bytes
-	mailRest    = 250 * time.Millisecond // at most so long we wait for nobody
+	mailRest    = 20 * time.Millisecond  // at most so long we wait for nobody
 	mailSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
 	mailTries   = 2                      // a file that changed so often under our preparations is prepared under both locks
 )
