@@ -305,7 +305,11 @@ func (c *atmCall) broadcast(ctx context.Context) (any, string, *rpcError) {
 		shown.Notes = append(shown.Notes, fmt.Sprintf("Team %s has no other members: nobody was written to.", file.team))
 	}
 	c.result = fmt.Sprintf("sent to %d (%s), failed for %d (%s)", len(reached), strings.Join(reached, ", "), len(missed), strings.Join(missed, ", "))
-	text := fmt.Sprintf("Sent to %d of %d members of team %s: %s.", len(reached), len(names), file.team, strings.Join(reached, ", "))
+	text := fmt.Sprintf("Sent to %d of %d members of team %s", len(reached), len(names), file.team)
+	if len(reached) > 0 {
+		text += ": " + strings.Join(reached, ", ")
+	}
+	text += "."
 	for _, f := range shown.Failed {
 		text += fmt.Sprintf("\nNot to %s: %s", f.To, f.Error)
 	}

@@ -152,6 +152,10 @@ func (m *mailWatch) open(r *mailroom) bool {
 	if m.works() {
 		return true
 	}
+	if m.wa != nil {
+		m.wa.remove() // it may come to life again, as after an overflow: then each change would be told twice
+		m.wa = nil
+	}
 	var err error
 	for range 2 { // a watcher that has failed takes no other watch: once more with a new one
 		if m.w == nil {
