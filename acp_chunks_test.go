@@ -51,45 +51,49 @@ func TestACPMessages(t *testing.T) {
 // TestACPSameIDTwice: a model's provider may call two messages of one turn, or
 // two calls, by one name.
 func TestACPSameIDTwice(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	for _, text := range []string{"one", "two"} {
-		r.delta("m", text)
-		r.item("completed", `{"type":"agentMessage","id":"m","text":"`+text+`"}`)
-	}
-	for _, phase := range []string{"started", "completed"} { // and not streamed at all
-		r.item(phase, `{"type":"agentMessage","id":"m","text":"three"}`)
-	}
-	r.want(chunk(agentChunk, "codex:T:t1:m", "one"), chunk(agentChunk, "codex:T:t1:m#2", "two"), chunk(agentChunk, "codex:T:t1:m#3", "three"))
-	for range 2 {
-		for _, phase := range []string{"started", "completed"} {
-			r.item(phase, `{"type":"mcpToolCall","id":"c","server":"s","tool":"t","status":"completed","result":{"content":[]}}`)
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		for _, text := range []string{"one", "two"} {
+			r.delta("m", text)
+			r.item("completed", `{"type":"agentMessage","id":"m","text":"`+text+`"}`)
 		}
-	}
-	want(t, r.states("codex:T:t1:c", "codex:T:t1:c#2", "codex:T:t1:c#3"), "completed completed ")
+		for _, phase := range []string{"started", "completed"} { // and not streamed at all
+			r.item(phase, `{"type":"agentMessage","id":"m","text":"three"}`)
+		}
+		r.want(chunk(agentChunk, "codex:T:t1:m", "one"), chunk(agentChunk, "codex:T:t1:m#2", "two"), chunk(agentChunk, "codex:T:t1:m#3", "three"))
+		for range 2 {
+			for _, phase := range []string{"started", "completed"} {
+				r.item(phase, `{"type":"mcpToolCall","id":"c","server":"s","tool":"t","status":"completed","result":{"content":[]}}`)
+			}
+		}
+		want(t, r.states("codex:T:t1:c", "codex:T:t1:c#2", "codex:T:t1:c#3"), "completed completed ")
+	})
 }
 
 func TestACPThoughts(t *testing.T) {
-	const id = "codex:T:t1:r"
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	part := func(i int, texts ...string) {
-		r.note("item/reasoning/summaryPartAdded", fmt.Sprintf(`{"turnId":"t1","itemId":"r","summaryIndex":%d}`, i))
-		for _, text := range texts {
-			r.note("item/reasoning/summaryTextDelta", fmt.Sprintf(`{"turnId":"t1","itemId":"r","delta":%q,"summaryIndex":%d}`, text, i))
+	synctest.Test(t, func(t *testing.T) {
+		const id = "codex:T:t1:r"
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		part := func(i int, texts ...string) {
+			r.note("item/reasoning/summaryPartAdded", fmt.Sprintf(`{"turnId":"t1","itemId":"r","summaryIndex":%d}`, i))
+			for _, text := range texts {
+				r.note("item/reasoning/summaryTextDelta", fmt.Sprintf(`{"turnId":"t1","itemId":"r","delta":%q,"summaryIndex":%d}`, text, i))
+			}
 		}
-	}
-	part(0, "**Look**", " around")
-	part(1, "**Think**")
-	r.item("completed", `{"type":"reasoning","id":"r","summary":["**Look** around","**Think**"],"content":[]}`)
-	r.want(chunk(thoughtChunk, id, "**Look**"), chunk(thoughtChunk, id, " around"), chunk(thoughtChunk, id, "\n\n**Think**"))
+		part(0, "**Look**", " around")
+		part(1, "**Think**")
+		r.item("completed", `{"type":"reasoning","id":"r","summary":["**Look** around","**Think**"],"content":[]}`)
+		r.want(chunk(thoughtChunk, id, "**Look**"), chunk(thoughtChunk, id, " around"), chunk(thoughtChunk, id, "\n\n**Think**"))
 
-	// the next item follows at once; one that wasn't streamed is told as a whole
-	r.item("completed", `{"type":"reasoning","id":"q","summary":["a","b"],"content":["raw"]}`)
-	r.want(chunk(thoughtChunk, "codex:T:t1:q", "\n\na\n\nb"))
-	r.delta("m", "Well")
-	r.item("completed", `{"type":"reasoning","id":"p","summary":[],"content":["raw"]}`)
-	r.want(chunk(agentChunk, "codex:T:t1:m", "Well"), chunk(thoughtChunk, "codex:T:t1:p", "raw"))
+		// the next item follows at once; one that wasn't streamed is told as a whole
+		r.item("completed", `{"type":"reasoning","id":"q","summary":["a","b"],"content":["raw"]}`)
+		r.want(chunk(thoughtChunk, "codex:T:t1:q", "\n\na\n\nb"))
+		r.delta("m", "Well")
+		r.item("completed", `{"type":"reasoning","id":"p","summary":[],"content":["raw"]}`)
+		r.want(chunk(agentChunk, "codex:T:t1:m", "Well"), chunk(thoughtChunk, "codex:T:t1:p", "raw"))
+	})
 }
 
 // TestACPJoinsWhileOutputWaits: joined deltas go out within 20 ms, before
@@ -151,21 +155,23 @@ func TestACPJoinsWhatHasCome(t *testing.T) {
 // TestACPJoinedTextIsBounded: a client that doesn't read makes no endless
 // buffer of it; the front counts what waits.
 func TestACPJoinedTextIsBounded(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	r.crowd(true)
-	for range 200 {
-		r.delta("m", strings.Repeat("x", 1<<10))
-	}
-	if n := strings.Count(r.news(), "sessionUpdate"); n != 3 {
-		t.Errorf("%d updates of 200 KiB", n)
-	}
-	r.delta("m", strings.Repeat("y", 1<<20))
-	if cap(r.x.buf) > 4*maxJoined {
-		t.Errorf("keeps a buffer of %d bytes", cap(r.x.buf))
-	}
-	r.ends("completed")
-	want(t, fmt.Sprint(len(r.texts(agentChunk))), fmt.Sprint(200<<10+1<<20))
+	synctest.Test(t, func(t *testing.T) { // else its timer would tell some of it in between
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		r.crowd(true)
+		for range 200 {
+			r.delta("m", strings.Repeat("x", 1<<10))
+		}
+		if n := strings.Count(r.news(), "sessionUpdate"); n != 3 {
+			t.Errorf("%d updates of 200 KiB", n)
+		}
+		r.delta("m", strings.Repeat("y", 1<<20))
+		if cap(r.x.buf) > 4*maxJoined {
+			t.Errorf("keeps a buffer of %d bytes", cap(r.x.buf))
+		}
+		r.ends("completed")
+		want(t, fmt.Sprint(len(r.texts(agentChunk))), fmt.Sprint(200<<10+1<<20))
+	})
 }
 
 // TestACPReplayMail: mail that was offered with a prompt is no word of its user.
@@ -225,49 +231,55 @@ func TestACPReplay(t *testing.T) {
 
 // TestACPLiveUserMessages: the client knows what its user said.
 func TestACPLiveUserMessages(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"look"}]}`)
-	r.want("")
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"look"}]}`)
+		r.want("")
+	})
 }
 
 // TestACPLongTexts: a prompt of 30 MB is told again in lines that a client's
 // SDK takes, without a character cut in two.
 func TestACPLongTexts(t *testing.T) {
-	r := newACPRig(t, acpEncoding{Replay: true})
-	r.schema = nil // it decodes
-	r.begin()
-	long := strings.Repeat("aäö☃", 3<<20/8)
-	r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"`+long+`"},{"type":"image","url":"data:image/png;base64,`+strings.Repeat("A", 25<<20)+`"}]}`)
-	for _, u := range r.all() {
-		if len(u) > maxChunk+200 {
-			t.Errorf("an update of %d bytes", len(u))
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{Replay: true})
+		r.schema = nil // it decodes
+		r.begin()
+		long := strings.Repeat("aäö☃", 3<<20/8)
+		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"`+long+`"},{"type":"image","url":"data:image/png;base64,`+strings.Repeat("A", 25<<20)+`"}]}`)
+		for _, u := range r.all() {
+			if len(u) > maxChunk+200 {
+				t.Errorf("an update of %d bytes", len(u))
+			}
 		}
-	}
-	said, note, _ := strings.Cut(r.texts(userChunk), "[image of 262144")
-	if said != long || !strings.HasSuffix(note, " bytes left out]") {
-		t.Errorf("%d bytes became %d and %q", len(long), len(said), note)
-	}
+		said, note, _ := strings.Cut(r.texts(userChunk), "[image of 262144")
+		if said != long || !strings.HasSuffix(note, " bytes left out]") {
+			t.Errorf("%d bytes became %d and %q", len(long), len(said), note)
+		}
+	})
 }
 
 // TestACPOwnWords: words and calls of our own have ids of their own, in a later
 // process too.
 func TestACPOwnWords(t *testing.T) {
-	r, other := newACPRig(t, acpEncoding{}), newACPRig(t, acpEncoding{})
-	r.begin()
-	r.delta("m", "a")
-	r.x.text("Status: fine")
-	r.delta("m", "b")
-	r.x.extraCall("mcp:x", "MCP server x", "other", callFailed, "no such command")
-	r.x.extraCall("mcp:x", "", "other", callDone, "")
-	r.want(chunk(agentChunk, "codex:T:t1:m", "a"), chunk(agentChunk, "OWN1", "Status: fine"), chunk(agentChunk, "codex:T:t1:m", "b"),
-		`{"sessionUpdate":"tool_call","toolCallId":"mcp:x","title":"MCP server x","kind":"other","status":"pending"}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no such command"}}]}`,
-		`{"sessionUpdate":"tool_call","toolCallId":"mcp:x#2","title":"mcp:x#2","kind":"other","status":"pending"}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x#2","status":"completed"}`)
-	if r.x.own == other.x.own {
-		t.Error("two encoders share the ids of their own words")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, other := newACPRig(t, acpEncoding{}), newACPRig(t, acpEncoding{})
+		r.begin()
+		r.delta("m", "a")
+		r.x.text("Status: fine")
+		r.delta("m", "b")
+		r.x.extraCall("mcp:x", "MCP server x", "other", callFailed, "no such command")
+		r.x.extraCall("mcp:x", "", "other", callDone, "")
+		r.want(chunk(agentChunk, "codex:T:t1:m", "a"), chunk(agentChunk, "OWN1", "Status: fine"), chunk(agentChunk, "codex:T:t1:m", "b"),
+			`{"sessionUpdate":"tool_call","toolCallId":"mcp:x","title":"MCP server x","kind":"other","status":"pending"}`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no such command"}}]}`,
+			`{"sessionUpdate":"tool_call","toolCallId":"mcp:x#2","title":"mcp:x#2","kind":"other","status":"pending"}`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x#2","status":"completed"}`)
+		if r.x.own == other.x.own {
+			t.Error("two encoders share the ids of their own words")
+		}
+	})
 }
 
 // FuzzACPDelta: whatever Codex streams becomes valid JSON that says the same.

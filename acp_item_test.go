@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // calls are the announcement of an item and what its end tells, without what
@@ -127,36 +128,40 @@ func TestACPItems(t *testing.T) {
 // TestACPLongCommand: what a title can't hold stands in the content, so that
 // who approves sees all of it.
 func TestACPLongCommand(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
-	r.item("started", `{"type":"commandExecution","id":"c","command":`+string(toJSON(long))+`,"status":"inProgress"}`)
-	got := r.all()[0]
-	if n := len(stringField([]byte(got), "title")); n > maxCallTitle+3 {
-		t.Errorf("a title of %d bytes", n)
-	}
-	if text := stringField(contentAt(got, 0), "content", "text"); !strings.HasSuffix(text, "rm -rf /\n```") {
-		t.Errorf("the content ends with %q", text[max(0, len(text)-40):])
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
+		r.item("started", `{"type":"commandExecution","id":"c","command":`+string(toJSON(long))+`,"status":"inProgress"}`)
+		got := r.all()[0]
+		if n := len(stringField([]byte(got), "title")); n > maxCallTitle+3 {
+			t.Errorf("a title of %d bytes", n)
+		}
+		if text := stringField(contentAt(got, 0), "content", "text"); !strings.HasSuffix(text, "rm -rf /\n```") {
+			t.Errorf("the content ends with %q", text[max(0, len(text)-40):])
+		}
+	})
 }
 
 // TestACPBigResults: whatever a tool answers, a line stays one that a client
 // takes.
 func TestACPBigResults(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	var parts []string
-	for range 10 {
-		parts = append(parts, `{"type":"text","text":"`+strings.Repeat("x", 1<<20)+`"}`, `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", 1<<20)+`"}`)
-	}
-	r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed","arguments":{"a":"`+strings.Repeat("y", 1<<20)+`"},"result":{"content":[`+strings.Join(parts, ",")+`]}}`)
-	for _, u := range r.all() {
-		if len(u) > maxDiffs+3*maxACPText {
-			t.Errorf("an update of %d bytes", len(u))
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		var parts []string
+		for range 10 {
+			parts = append(parts, `{"type":"text","text":"`+strings.Repeat("x", 1<<20)+`"}`, `{"type":"image","mimeType":"image/png","data":"`+strings.Repeat("A", 1<<20)+`"}`)
 		}
-	}
-	all := r.all()
-	if last := all[len(all)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
-		t.Errorf("%.300s", last)
-	}
+		r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed","arguments":{"a":"`+strings.Repeat("y", 1<<20)+`"},"result":{"content":[`+strings.Join(parts, ",")+`]}}`)
+		for _, u := range r.all() {
+			if len(u) > maxDiffs+3*maxACPText {
+				t.Errorf("an update of %d bytes", len(u))
+			}
+		}
+		all := r.all()
+		if last := all[len(all)-1]; !strings.Contains(last, "[image of 1048625 bytes left out]") || string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
+			t.Errorf("%.300s", last)
+		}
+	})
 }

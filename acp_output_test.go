@@ -126,24 +126,26 @@ func contentAt(update string, n int) (out json.RawMessage) {
 // TestACPBadBytes: whatever a command prints or a tool answers, the client gets
 // JSON in UTF-8. The rig checks each update.
 func TestACPBadBytes(t *testing.T) {
-	for _, bad := range []string{`\u0000`, `\ud800`, `x\udc00y`, `\ud83d\ude00`, "\xff\xfe", "\xe2\x82", `\u001b[31m`} {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.item("started", `{"type":"commandExecution","id":"c","command":"echo `+bad+`","status":"inProgress"}`)
-		r.note("item/commandExecution/outputDelta", `{"turnId":"t1","itemId":"c","delta":"`+bad+`"}`)
-		r.note("item/agentMessage/delta", `{"turnId":"t1","itemId":"m","delta":"<`+bad+`>"}`)
-		r.note("item/reasoning/textDelta", `{"turnId":"t1","itemId":"n","delta":"<`+bad+`>"}`)
-		r.item("completed", `{"type":"mcpToolCall","id":"d","server":"s`+bad+`","tool":"t","status":"completed","arguments":{"a`+bad+`":"`+bad+`"},
-			"result":{"content":[{"type":"text","text":"`+bad+`"},{"type":"image","data":"`+bad+`","mimeType":"image/png"}],"structuredContent":{"a":"`+bad+`"}}}`)
-		r.item("completed", `{"type":"fileChange","id":"p","changes":[{"path":"/w/a`+bad+`","kind":{"type":"add"},"diff":"`+bad+`"}],"status":"completed"}`)
-		r.ends("completed")
-		for _, u := range r.all() {
-			var v any
-			if err := json.Unmarshal([]byte(u), &v); err != nil || !utf8.ValidString(u) || !cleanJSON([]byte(u)) {
-				t.Errorf("%q: %s", bad, u)
+	synctest.Test(t, func(t *testing.T) {
+		for _, bad := range []string{`\u0000`, `\ud800`, `x\udc00y`, `\ud83d\ude00`, "\xff\xfe", "\xe2\x82", `\u001b[31m`} {
+			r := newACPRig(t, acpEncoding{})
+			r.begin()
+			r.item("started", `{"type":"commandExecution","id":"c","command":"echo `+bad+`","status":"inProgress"}`)
+			r.note("item/commandExecution/outputDelta", `{"turnId":"t1","itemId":"c","delta":"`+bad+`"}`)
+			r.note("item/agentMessage/delta", `{"turnId":"t1","itemId":"m","delta":"<`+bad+`>"}`)
+			r.note("item/reasoning/textDelta", `{"turnId":"t1","itemId":"n","delta":"<`+bad+`>"}`)
+			r.item("completed", `{"type":"mcpToolCall","id":"d","server":"s`+bad+`","tool":"t","status":"completed","arguments":{"a`+bad+`":"`+bad+`"},
+				"result":{"content":[{"type":"text","text":"`+bad+`"},{"type":"image","data":"`+bad+`","mimeType":"image/png"}],"structuredContent":{"a":"`+bad+`"}}}`)
+			r.item("completed", `{"type":"fileChange","id":"p","changes":[{"path":"/w/a`+bad+`","kind":{"type":"add"},"diff":"`+bad+`"}],"status":"completed"}`)
+			r.ends("completed")
+			for _, u := range r.all() {
+				var v any
+				if err := json.Unmarshal([]byte(u), &v); err != nil || !utf8.ValidString(u) || !cleanJSON([]byte(u)) {
+					t.Errorf("%q: %s", bad, u)
+				}
 			}
 		}
-	}
+	})
 }
 
 // BenchmarkACPOutput is what a flood of output costs: each piece of it, and one

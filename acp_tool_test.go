@@ -110,20 +110,22 @@ func TestACPOldApproval(t *testing.T) {
 // TestACPPatchApproval: the diffs stand in the request and stay when it is
 // declined.
 func TestACPPatchApproval(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	diff := `{"type":"diff","path":"/w/new","oldText":null,"newText":"hi\n"}`
-	patch := `{"type":"fileChange","id":"c","changes":[` + change("/w/new", "add", "hi\n") + `],"status":"inProgress"}`
-	r.item("started", patch)
-	q := &approval{id: "1", kind: askFileChange, item: "c", files: []fileChange{{path: "/w/new", kind: "add", diff: "hi\n"}}, action: "add /w/new\nwrite access under /w"}
-	if call := r.ask(q); !strings.Contains(call, `"content":[`+diff+`,{"type":"content","content":{"type":"text","text":"write access under /w"}}],"locations":[{"path":"/w/new"}]`) {
-		t.Errorf("asked with %s", call)
-	}
-	r.news()
-	r.x.decided(q, deny, "")
-	r.item("completed", strings.Replace(patch, "inProgress", "declined", 1))
-	r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","content":[`+diff+`,{"type":"content","content":{"type":"text","text":"Declined: by the user"}}]}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","rawOutput":{"status":"declined"}}`)
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		diff := `{"type":"diff","path":"/w/new","oldText":null,"newText":"hi\n"}`
+		patch := `{"type":"fileChange","id":"c","changes":[` + change("/w/new", "add", "hi\n") + `],"status":"inProgress"}`
+		r.item("started", patch)
+		q := &approval{id: "1", kind: askFileChange, item: "c", files: []fileChange{{path: "/w/new", kind: "add", diff: "hi\n"}}, action: "add /w/new\nwrite access under /w"}
+		if call := r.ask(q); !strings.Contains(call, `"content":[`+diff+`,{"type":"content","content":{"type":"text","text":"write access under /w"}}],"locations":[{"path":"/w/new"}]`) {
+			t.Errorf("asked with %s", call)
+		}
+		r.news()
+		r.x.decided(q, deny, "")
+		r.item("completed", strings.Replace(patch, "inProgress", "declined", 1))
+		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","content":[`+diff+`,{"type":"content","content":{"type":"text","text":"Declined: by the user"}}]}`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","rawOutput":{"status":"declined"}}`)
+	})
 }
 
 // TestACPToolApproval: an MCP call's question names no item; two calls of one
@@ -165,42 +167,46 @@ func TestACPToolApproval(t *testing.T) {
 // TestACPOtherApprovals: permissions and questions have no item; their call is
 // the decision itself.
 func TestACPOtherApprovals(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	p := &approval{id: "1", kind: askPermissions, item: "c", action: "write under /x\nuse the network", reason: "need"}
-	want(t, r.ask(p), `{"toolCallId":"codex:T:t1:c","title":"More permissions: write under /x, use the network","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"need\n\nwrite under /x\nuse the network"}}]}`)
-	r.x.decided(p, approve, "")
-	q := &approval{id: "2", kind: askQuestion, action: "Which?", subagent: &subagentRef{thread: "sub-1", name: "Ada", role: "explorer"}, thread: "sub-1", turn: "s1"}
-	if call := r.ask(q); !strings.Contains(call, `"title":"Ada: Question: Which?"`) || !strings.Contains(call, "Asked by subagent Ada (explorer)") {
-		t.Errorf("asked with %s", call)
-	}
-	r.x.decided(q, deny, "it asks for a secret")
-	network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x"}
-	r.ask(network)
-	r.x.decided(network, approve, "")
-	want(t, r.states("codex:T:t1:c", "codex:sub-1:s1:ask-2", "codex:T:t1:n"), "completed failed completed")
-	if open := r.open(); len(open) > 0 {
-		t.Errorf("open: %s", open)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		p := &approval{id: "1", kind: askPermissions, item: "c", action: "write under /x\nuse the network", reason: "need"}
+		want(t, r.ask(p), `{"toolCallId":"codex:T:t1:c","title":"More permissions: write under /x, use the network","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"need\n\nwrite under /x\nuse the network"}}]}`)
+		r.x.decided(p, approve, "")
+		q := &approval{id: "2", kind: askQuestion, action: "Which?", subagent: &subagentRef{thread: "sub-1", name: "Ada", role: "explorer"}, thread: "sub-1", turn: "s1"}
+		if call := r.ask(q); !strings.Contains(call, `"title":"Ada: Question: Which?"`) || !strings.Contains(call, "Asked by subagent Ada (explorer)") {
+			t.Errorf("asked with %s", call)
+		}
+		r.x.decided(q, deny, "it asks for a secret")
+		network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x"}
+		r.ask(network)
+		r.x.decided(network, approve, "")
+		want(t, r.states("codex:T:t1:c", "codex:sub-1:s1:ask-2", "codex:T:t1:n"), "completed failed completed")
+		if open := r.open(); len(open) > 0 {
+			t.Errorf("open: %s", open)
+		}
+	})
 }
 
 // TestACPTurnEndsWhileAsked: what is asked when the turn ends is closed with
 // it, and a late answer finds nothing to tell.
 func TestACPTurnEndsWhileAsked(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	r.item("started", runsCommand)
-	q := askRM()
-	r.ask(q)
-	old := askRM()
-	old.id, old.item = "2", "never told of"
-	r.ask(old)
-	r.x.decided(old, approve, "")
-	r.news()
-	r.ends("interrupted")
-	r.x.decided(q, approve, "")
-	r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`,
-		`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:never told of","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`)
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		r.item("started", runsCommand)
+		q := askRM()
+		r.ask(q)
+		old := askRM()
+		old.id, old.item = "2", "never told of"
+		r.ask(old)
+		r.x.decided(old, approve, "")
+		r.news()
+		r.ends("interrupted")
+		r.x.decided(q, approve, "")
+		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`,
+			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:never told of","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`)
+	})
 }
 
 // TestACPWithdrawn: an ask that Codex takes back leaves its call as it was.

@@ -192,43 +192,47 @@ func TestACPPlan(t *testing.T) {
 }
 
 func TestACPUsageAndNotices(t *testing.T) {
-	usage := `{"turnId":"t1","tokenUsage":{"total":{"totalTokens":900},"last":{"totalTokens":%d},"modelContextWindow":%s}}`
-	r := newACPRig(t, acpEncoding{Notices: true})
-	r.begin()
-	r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "null"))
-	r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
-	r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
-	r.note("warning", `{"message":"the disk is full"}`)
-	r.note("error", `{"turnId":"t1","error":{"message":"Reconnecting... 1/5"},"willRetry":true}`)
-	r.note("error", `{"turnId":"t1","error":{"message":"out of luck"},"willRetry":false}`)
-	r.want(`{"sessionUpdate":"usage_update","used":120,"size":258400}`,
-		`{"sessionUpdate":"notice","severity":"warning","title":"the disk is full"}`,
-		`{"sessionUpdate":"notice","severity":"info","title":"Codex tries again","description":"Reconnecting... 1/5"}`)
+	synctest.Test(t, func(t *testing.T) {
+		usage := `{"turnId":"t1","tokenUsage":{"total":{"totalTokens":900},"last":{"totalTokens":%d},"modelContextWindow":%s}}`
+		r := newACPRig(t, acpEncoding{Notices: true})
+		r.begin()
+		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "null"))
+		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
+		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
+		r.note("warning", `{"message":"the disk is full"}`)
+		r.note("error", `{"turnId":"t1","error":{"message":"Reconnecting... 1/5"},"willRetry":true}`)
+		r.note("error", `{"turnId":"t1","error":{"message":"out of luck"},"willRetry":false}`)
+		r.want(`{"sessionUpdate":"usage_update","used":120,"size":258400}`,
+			`{"sessionUpdate":"notice","severity":"warning","title":"the disk is full"}`,
+			`{"sessionUpdate":"notice","severity":"info","title":"Codex tries again","description":"Reconnecting... 1/5"}`)
 
-	r = newACPRig(t, acpEncoding{})
-	r.begin()
-	r.note("warning", `{"message":"the disk is full"}`)
-	r.want("")
+		r = newACPRig(t, acpEncoding{})
+		r.begin()
+		r.note("warning", `{"message":"the disk is full"}`)
+		r.want("")
+	})
 }
 
 // TestACPReview: the review's result is told once, though Codex tells it as an
 // item and as a message.
 func TestACPReview(t *testing.T) {
-	r := newACPRig(t, acpEncoding{})
-	r.begin()
-	for _, phase := range []string{"started", "completed"} {
-		r.item(phase, `{"type":"enteredReviewMode","id":"e","review":"current changes"}`)
-	}
-	r.item("started", `{"type":"agentMessage","id":"m0","text":""}`)
-	for _, phase := range []string{"started", "completed"} {
-		r.item(phase, `{"type":"exitedReviewMode","id":"x","review":"Looks fine."}`)
-	}
-	for _, phase := range []string{"started", "completed"} {
-		r.item(phase, `{"type":"agentMessage","id":"m1","text":"Looks fine."}`)
-	}
-	r.ends("completed")
-	r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:e","content":{"type":"text","text":"Reviewing current changes.\n\n"}}`,
-		`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:x","content":{"type":"text","text":"Looks fine."}}`)
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, acpEncoding{})
+		r.begin()
+		for _, phase := range []string{"started", "completed"} {
+			r.item(phase, `{"type":"enteredReviewMode","id":"e","review":"current changes"}`)
+		}
+		r.item("started", `{"type":"agentMessage","id":"m0","text":""}`)
+		for _, phase := range []string{"started", "completed"} {
+			r.item(phase, `{"type":"exitedReviewMode","id":"x","review":"Looks fine."}`)
+		}
+		for _, phase := range []string{"started", "completed"} {
+			r.item(phase, `{"type":"agentMessage","id":"m1","text":"Looks fine."}`)
+		}
+		r.ends("completed")
+		r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:e","content":{"type":"text","text":"Reviewing current changes.\n\n"}}`,
+			`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:x","content":{"type":"text","text":"Looks fine."}}`)
+	})
 }
 
 // TestACPManyAtOnce: events, answers of the client and timers from several
