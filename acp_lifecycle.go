@@ -253,6 +253,12 @@ func (s *acpSession) replay(ctx context.Context) *rpcError {
 			return ctx.Err() == nil
 		}})
 	e := s.f.history(ctx, s.agentID, func(e *event) error {
+		s.mu.Lock()
+		runs := s.live[e.turn]
+		s.mu.Unlock()
+		if runs { // mail woke it just now (acp_mail = "turn"): else it would be told twice
+			return ctx.Err()
+		}
 		enc.event(agentRef{AgentID: s.agentID, Thread: e.thread}, e)
 		if e.kind == evEnded {
 			enc.turnEnds("")

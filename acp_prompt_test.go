@@ -457,6 +457,40 @@ func TestACPLoadUnderAFlood(t *testing.T) {
 	next.ends("completed", nil)
 }
 
+// TestACPLoadBesideAMailTurn: a turn that mail wakes while its session is loaded
+// stands in the history already, and is told as it runs alone.
+func TestACPLoadBesideAMailTurn(t *testing.T) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
+		r.known["sess_1"] = clientSession{Session: "sess_1", AgentID: "codex:old", Cwd: "/work"}
+		r.past = func(_ context.Context, each func(*event) error) *rpcError {
+			for _, turn := range []string{"t0", "t1"} {
+				for _, e := range []*event{{kind: evStarted}, {kind: evItem, item: "a", phase: "completed", method: "item/completed",
+					body: &itemBody{kind: "agentMessage", text: "past " + turn}, raw: json.RawMessage(`{"item":{}}`)}, {kind: evEnded, status: "completed"}} {
+					e.thread, e.turn = "T", turn
+					if err := each(e); err != nil {
+						return &rpcError{Message: err.Error()}
+					}
+				}
+			}
+			return nil
+		}
+	})
+	r.hello(`{}`)
+	id, sub := r.load("session/load", "sess_1")
+	turn := &acpPlayed{r, agentRef{AgentID: "codex:old", Thread: "T"}, 0, "t1"}
+	turn.is(&event{kind: evStarted})
+	turn.says("live t1")
+	r.f.done(sub.w, turnResult{})
+	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "past t0" {
+		t.Errorf("told %.300s", rec)
+	}
+	r.answerTo(id)
+	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "live t1" {
+		t.Errorf("told %.300s", rec)
+	}
+	turn.is(&event{kind: evEnded, status: "completed"})
+}
+
 // TestACPLoadReplays: the past comes before the answer, in order, at the client's
 // pace; a prompt that was sent behind the load waits for it.
 func TestACPLoadReplays(t *testing.T) {

@@ -35,10 +35,11 @@ type acpSession struct {
 	pumping  bool
 	again    bool // pump was called while it ran
 	title    string
-	over     bool   // the client has let too much wait
-	muted    bool   // so nothing of the running turn is sent any more
-	mailTurn string // the running turn that nobody here asked for, "" for none
-	mailItem string // its message, once it was shown
+	over     bool            // the client has let too much wait
+	muted    bool            // so nothing of the running turn is sent any more
+	live     map[string]bool // turns that began while the session was opened: they are told as they run, not as its past
+	mailTurn string          // the running turn that nobody here asked for, "" for none
+	mailItem string          // its message, once it was shown
 	idle     []chan struct{}
 	before   *acpSession // whose end the opening waits for, nil for none
 
@@ -164,6 +165,12 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
 	shown, first := "", false
 	s.mu.Lock()
+	if begins && s.opening {
+		if s.live == nil {
+			s.live = map[string]bool{}
+		}
+		s.live[e.turn] = true
+	}
 	if w != 0 {
 		p := s.promptLocked(w)
 		if p == nil || p.cancelled && !p.begun {

@@ -128,14 +128,12 @@ func TestMailDeliveryKill(t *testing.T) {
 	total, again := 0, 0
 	for round := range rounds {
 		for range 1 + round%3 { // while it runs: each is a change to be noticed
-			for { // a kill may leave Claude Code's lock behind, which is stale after 10 s
-				_, _, err := box.send(t.Context(), "default", "ann", mailMessage{From: "lead", Text: fmt.Sprint(total)})
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, errTeamBusy) {
-					t.Fatal(err)
-				}
+			_, _, err := box.send(t.Context(), "default", "ann", mailMessage{From: "lead", Text: fmt.Sprint(total)})
+			for again := 0; again < 4 && errors.Is(err, errTeamBusy); again++ { // a kill may leave Claude Code's lock behind, which is stale after 10 s
+				_, _, err = box.send(t.Context(), "default", "ann", mailMessage{From: "lead", Text: fmt.Sprint(total)})
+			}
+			if err != nil {
+				t.Fatal(err)
 			}
 			total++
 		}
