@@ -484,7 +484,9 @@ func TestACPLoadBesideAMailTurn(t *testing.T) {
 	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "past t0" {
 		t.Errorf("told %.300s", rec)
 	}
-	r.answerTo(id)
+	if rec := r.next(); updateKind(rec) != "" { // the answer
+		t.Errorf("told %.300s before the answer to %s", rec, id)
+	}
 	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "live t1" {
 		t.Errorf("told %.300s", rec)
 	}
