@@ -150,6 +150,41 @@ func pidAlive(pid int) bool {
 	return err == nil || err == unix.EPERM
 }
 
+const (
+	openNonblock = unix.O_NONBLOCK // the open of a FIFO returns at once
+	openNoFollow = unix.O_NOFOLLOW
+)
+
+// openRefusal gives the two refusals that stand for a link (ELOOP) and for a
+// FIFO without a reader or a socket (ENXIO) the names that openOwn promises.
+func openRefusal(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return &os.PathError{Op: "open", Path: path, Err: errLinked}
+	case errors.Is(err, unix.ENXIO):
+		return &os.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	return err
+}
+
+// hasOtherNames tells whether the open file, of which st is, has a hard link.
+// A file without any name is one that was replaced meanwhile: its user sees
+// that by comparing with the name.
+func hasOtherNames(_ string, st os.FileInfo) bool {
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	return ok && sys.Nlink > 1
+}
+
+// ownerAndMode are a file's owner, and whether group or others may write it.
+// ok is false where the system has neither.
+func ownerAndMode(st os.FileInfo) (uid int, sharedWrite bool, ok bool) {
+	sys, isStat := st.Sys().(*syscall.Stat_t)
+	if !isStat {
+		return 0, false, false
+	}
+	return int(sys.Uid), st.Mode().Perm()&0o022 != 0, true
+}
+
 // syncDir makes the names in a directory durable: without it a machine that
 // loses power may come back with a renamed file under its old content.
 func syncDir(path string) error {

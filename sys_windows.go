@@ -178,6 +178,22 @@ func pidAlive(pid int) bool {
 
 // syncDir only checks that the directory is there: NTFS journals its names, and
 // a directory handle can't be flushed.
+const (
+	openNonblock = 0 // no directory of Windows holds a pipe
+	openNoFollow = 0 // hasOtherNames looks, after the open
+)
+
+func openRefusal(_ string, err error) error { return err }
+
+func hasOtherNames(path string, st os.FileInfo) bool {
+	link, err := os.Lstat(path)
+	return err == nil && !os.SameFile(link, st)
+}
+
+// ownerAndMode: who may write a file stands in its access control list, which
+// is not read here.
+func ownerAndMode(os.FileInfo) (uid int, sharedWrite bool, ok bool) { return 0, false, false }
+
 func syncDir(path string) error {
 	_, err := os.Stat(path)
 	return err
