@@ -29,7 +29,7 @@ type acpOptions struct {
 	Env     func(string) string // our environment, where API keys may be
 	Kept    bool                // sessions outlive this process: they can be loaded, listed and resumed
 
-	// The hub. hub.go and hubclient.go say what each of them promises.
+	// The hub. session_hub.go and session_hubclient.go say what each of them promises.
 	submit         func(req turnRequest, w waiterID)
 	cancel         func(w waiterID, detach bool)
 	decide         func(ask, by string, d decision, answers map[string][]string) bool

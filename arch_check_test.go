@@ -24,37 +24,28 @@ import (
 	"testing"
 )
 
-// archRules is what a flat package is held to. File names may be patterns.
+// archRules is what a flat package is held to.
 type archRules struct {
-	layers     []layerRow
-	interfaces []string  // the only interface types there are
-	vars       []string  // variables that may be, besides errors, regexps and embeds
-	maxLines   int       // of a file
-	sys        string    // the only files that import golang.org/x/sys
-	only       []onlyRow // files that may use even less than their layer allows
+	families   []familyRow
+	interfaces []string // the only interface types there are
+	vars       []string // variables that may be, besides errors, regexps and embeds
+	xsys       string   // the only family that imports golang.org/x/sys
 }
 
-type layerRow struct {
-	layer int
-	files string // space separated
+// familyRow is one family of files: those whose first word is its name.
+type familyRow struct {
+	name string
+	uses string // the other families that it may name, space separated
 }
 
-type onlyRow struct{ files, use string }
-
-func matchesName(patterns, name string) bool {
-	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool {
-		ok, err := path.Match(p, name)
-		return ok && err == nil
-	})
-}
-
-func (r archRules) layerOf(name string) (int, bool) {
-	for _, row := range r.layers {
-		if matchesName(row.files, name) {
-			return row.layer, true
-		}
+// family finds the row of a file by the file's first word.
+func (r archRules) family(file string) (familyRow, bool) {
+	word := file[:strings.IndexAny(file+".", "_.")]
+	i := slices.IndexFunc(r.families, func(row familyRow) bool { return row.name == word })
+	if i < 0 {
+		return familyRow{}, false
 	}
-	return 0, false
+	return r.families[i], true
 }
 
 // archCheck is one run of the checker.
@@ -130,14 +121,10 @@ func (c *archCheck) problem(pos token.Pos, format string, args ...any) {
 
 func (c *archCheck) file(f *ast.File) {
 	name := c.fset.File(f.Pos()).Name()
-	if lines := c.fset.File(f.Pos()).LineCount(); lines > c.maxLines {
-		c.problems = append(c.problems, archProblem{token.Position{Filename: name},
-			fmt.Sprintf("%s: %d lines are more than %d: it holds two nouns", name, lines, c.maxLines)})
-	}
-	layer, ok := c.layerOf(name)
+	row, ok := c.family(name)
 	if !ok {
 		c.problems = append(c.problems, archProblem{token.Position{Filename: name},
-			name + ": has no row in the file table (house in arch_test.go)"})
+			name + ": its first word is no family of the house (arch_test.go)"})
 	}
 	for _, imp := range f.Imports {
 		c.importSpec(name, imp)
@@ -171,7 +158,7 @@ func (c *archCheck) file(f *ast.File) {
 				}
 			case *ast.Ident:
 				if ok {
-					c.use(name, layer, n)
+					c.use(name, row, n)
 				}
 			}
 			return true
@@ -179,9 +166,9 @@ func (c *archCheck) file(f *ast.File) {
 	}
 }
 
-// use checks one name against the layer, and the set, of the file that uses it.
+// use checks one name against what the family of the file that uses it may name.
 // Fields and methods are named where they are selected.
-func (c *archCheck) use(name string, layer int, id *ast.Ident) {
+func (c *archCheck) use(name string, row familyRow, id *ast.Ident) {
 	obj := c.info.Uses[id]
 	if obj == nil || obj.Pkg() != c.pkg || !obj.Pos().IsValid() {
 		return
@@ -190,17 +177,8 @@ func (c *archCheck) use(name string, layer int, id *ast.Ident) {
 		return
 	}
 	from := c.fset.Position(obj.Pos()).Filename
-	if from == name {
-		return
-	}
-	if theirs, ok := c.layerOf(from); ok && theirs > layer {
-		c.problem(id.Pos(), "layer %d names %s of %s, layer %d", layer, id.Name, from, theirs)
-		return
-	}
-	for _, row := range c.only {
-		if matchesName(row.files, name) && !matchesName(row.files+" "+row.use, from) {
-			c.problem(id.Pos(), "names %s of %s, but may only use %s", id.Name, from, row.use)
-		}
+	if theirs, ok := c.family(from); ok && theirs.name != row.name && !slices.Contains(strings.Fields(row.uses), theirs.name) {
+		c.problem(id.Pos(), "family %s names %s of %s", row.name, id.Name, from)
 	}
 }
 
@@ -212,9 +190,9 @@ func (c *archCheck) importSpec(name string, imp *ast.ImportSpec) {
 	first, _, _ := strings.Cut(path, "/")
 	switch {
 	case !strings.Contains(first, "."): // standard library
-	case strings.HasPrefix(path, "golang.org/x/sys/") && matchesName(c.sys, name):
+	case strings.HasPrefix(path, "golang.org/x/sys/") && strings.HasPrefix(name, c.xsys+"_"):
 	default:
-		c.problem(imp.Pos(), "imports %s: only the standard library, and golang.org/x/sys in %s", path, c.sys)
+		c.problem(imp.Pos(), "imports %s: only the standard library, and golang.org/x/sys in the family %s", path, c.xsys)
 	}
 }
 

@@ -1,50 +1,54 @@
 package main
 
-// arch_test.go holds the house to its plan: the layer of every file, and what no
-// file may have. A new file needs a row below and in CONTRIBUTING.md, and a row
-// that has to move up says that the plan has changed. arch_check_test.go has
-// the checker; it is checked itself here, with sources that break each rule.
+// arch_test.go holds the house to its plan: twelve families, told by a file's
+// first word, each of which names only those above it in the table; and what no
+// file may have. A new file needs no row here. The table of files in
+// CONTRIBUTING.md is made from the files' own first sentences: run
+// `go test -run TestContributingListsEveryFile -update .` after a change of them.
+// arch_check_test.go has the checker; it is checked itself here, with sources
+// that break each rule.
 
 import (
+	"flag"
+	"fmt"
+	"go/ast"
 	"go/build"
+	"go/parser"
+	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
 
-// house is the file table: a file of layer N names only what layers ≤ N declare.
+// house is the table of families, from the ground up.
 func house() archRules {
 	return archRules{
-		layers: []layerRow{
-			{0, "sys_*.go watch.go watch_*.go disk.go log.go audit.go"},
-			{0, "toml.go tomlscan.go frontmatter.go frontvalue.go gitconfig.go shellwords.go"},
-			{0, "clip.go frame.go scan.go rawstring.go outbox.go"},
-			{1, "peer.go message.go"},
-			{1, "config.go settings.go layers.go paths.go overrides.go agentfile.go"},
-			{1, "registry.go record.go journal.go writer.go lease.go mail.go mailfile.go mailmsg.go mailspool.go mailenvelope.go team.go teamfile.go teamlock.go lockqueue.go roster.go members.go recipients.go repo.go prompt.go"},
-			{2, "turn.go machine.go turnrun.go clock.go postbox.go approval.go backend.go child.go probe.go atmtools.go"},
-			{2, "policy.go codexconfig.go argspec.go atmspec.go"},
-			{3, "childlink.go codexapp*.go codexmcp*.go"},
-			{3, "session.go sessionturn.go sessionasks.go sessionback.go sessionend.go hub.go hubend.go hubcalls.go hubclose.go waits.go kept.go keptfiles.go resume.go post.go mailroom.go mailfetch.go sessionmail.go sessiontools.go sessionclient.go sessionoffer.go hubclient.go slot.go opening.go opener.go retune.go ledger.go views.go"},
-			{4, "clientlink.go tools.go toolargs.go results.go mcp*.go progress.go elicit.go wirelog.go codexevent.go codexitem.go toolserver.go acp.go acp_*.go"},
-			{5, "proxy.go mock*.go"},
-			{6, "doctor.go doctorchecks.go configcmd.go demo.go sessions.go summary.go screen.go completion.go auditcmd.go acpcmd.go help.go main.go"},
+		families: []familyRow{
+			{"sys", ""},
+			{"wire", "sys"},
+			{"config", "sys wire"},
+			{"registry", "sys wire config"},
+			{"mail", "sys wire config registry"},
+			{"codex", "sys wire config registry mail"},
+			{"session", "sys wire config registry mail codex"},
+			{"mcp", "sys wire config registry mail codex session"},
+			{"acp", "sys wire config registry mail codex session"},
+			// The mock is what drivers are tested with: it may share none of their views.
+			{"mock", "sys wire"},
+			{"proxy", "sys wire config registry mail codex session mcp acp mock"},
+			{"main", "sys wire config registry mail codex session mcp acp mock proxy"},
 		},
 		interfaces: []string{"backend", "front"},
 		vars:       []string{"version"},
-		maxLines:   600,
-		sys:        "sys_*.go watch_*.go",
-		only: []onlyRow{
-			// The mock is what drivers are tested with: it may share none of their views.
-			{"mock*.go", "frame.go scan.go rawstring.go outbox.go peer.go message.go"},
-		},
+		xsys:       "sys",
 	}
 }
+
+var updateTable = flag.Bool("update", false, "write the file table of CONTRIBUTING.md anew")
 
 func TestArchitecture(t *testing.T) {
 	for _, goos := range []string{"linux", "darwin", "windows"} {
@@ -94,12 +98,11 @@ func goFiles(t *testing.T, dir, goos string) map[string]string {
 // TestArchitectureCheckerCatches breaks each rule in a small house.
 func TestArchitectureCheckerCatches(t *testing.T) {
 	rules := archRules{
-		layers:     []layerRow{{0, "low.go sys_*.go"}, {1, "mid.go peer.go"}, {2, "high.go main.go"}},
+		families: []familyRow{{"sys", ""}, {"low", "sys"}, {"peer", "low"}, {"mid", "sys low peer"}, {"high", "sys low mid peer"},
+			{"main", "sys low peer mid high"}},
 		interfaces: []string{"backend"},
 		vars:       []string{"version"},
-		maxLines:   20,
-		sys:        "sys_*.go",
-		only:       []onlyRow{{"peer.go", "low.go"}},
+		xsys:       "sys",
 	}
 	const high = "package main\ntype top struct{ field int }\nfunc (top) method() {}\nfunc newTop() top { return top{} }\nconst limit = 1\n"
 	tests := []struct {
@@ -108,19 +111,19 @@ func TestArchitectureCheckerCatches(t *testing.T) {
 		want  []string // parts of the problems, in order; none: it is fine
 	}{
 		{"downward", map[string]string{"low.go": "package main\nfunc low() {}\n", "high.go": "package main\nfunc high() { low() }\n"}, nil},
-		{"same layer", map[string]string{"mid.go": "package main\nfunc mid() { peer() }\n", "peer.go": "package main\nfunc peer() {}\n"}, nil},
+		{"same family", map[string]string{"mid.go": "package main\nfunc mid() { other() }\n", "mid_other.go": "package main\nfunc other() { mid() }\n"}, nil},
 		{"upward type", map[string]string{"low.go": "package main\nfunc low(t *top) {}\n", "high.go": high},
-			[]string{"low.go:2: layer 0 names top of high.go, layer 2"}},
+			[]string{"low.go:2: family low names top of high.go"}},
 		{"upward function", map[string]string{"mid.go": "package main\nfunc mid() { _ = newTop() }\n", "high.go": high},
-			[]string{"mid.go:2: layer 1 names newTop"}},
+			[]string{"mid.go:2: family mid names newTop of high.go"}},
 		{"upward constant", map[string]string{"mid.go": "package main\nconst m = limit\n", "high.go": high}, []string{"names limit"}},
 		{"a method without its type's name", map[string]string{
 			"mid.go": "package main\nfunc mid() { below().method() }\n", "low.go": "package main\n",
 			"peer.go": "package main\n", "high.go": high + "func below() top { return top{} }\n",
-		}, []string{"mid.go:2: layer 1 names below", "mid.go:2: layer 1 names method"}},
-		{"only", map[string]string{"peer.go": "package main\nfunc peer() { low(); mid() }\n", "mid.go": "package main\nfunc mid() {}\n",
-			"low.go": "package main\nfunc low() {}\n"}, []string{"peer.go:2: names mid of mid.go, but may only use low.go"}},
-		{"no row", map[string]string{"extra.go": "package main\n"}, []string{"extra.go: has no row"}},
+		}, []string{"mid.go:2: family mid names below", "mid.go:2: family mid names method"}},
+		{"not every family below", map[string]string{"peer.go": "package main\nfunc peer() { low(); sys() }\n", "sys_x.go": "package main\nfunc sys() {}\n",
+			"low.go": "package main\nfunc low() {}\n"}, []string{"peer.go:2: family peer names sys of sys_x.go"}},
+		{"no family", map[string]string{"extra.go": "package main\n", "lowly.go": "package main\n"}, []string{"extra.go: its first word", "lowly.go: its first word"}},
 		{"variable", map[string]string{"low.go": "package main\nvar count int\nvar table = map[string]int{}\n"},
 			[]string{"low.go:2: package-level variable count", "low.go:3: package-level variable table"}},
 		{"allowed variables", map[string]string{"low.go": `package main
@@ -151,7 +154,6 @@ type backend interface{ Error() string }
 		{"exit in main", map[string]string{"main.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"}, nil},
 		{"main elsewhere", map[string]string{"low.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"}, []string{"low.go:3: os.Exit"}},
 		{"init", map[string]string{"low.go": "package main\nfunc init() {}\ntype t struct{}\nfunc (t) init() {}\n"}, []string{"low.go:2: func init"}},
-		{"long", map[string]string{"low.go": "package main\n" + strings.Repeat("\n", 20)}, []string{"low.go: 21 lines"}},
 		{"foreign import", map[string]string{"low.go": "package main\nimport _ \"github.com/x/y\"\n"}, []string{"low.go:2: imports github.com/x/y"}},
 		{"x/sys in the wrong file", map[string]string{"low.go": "package main\nimport _ \"golang.org/x/sys/unix\"\n"}, []string{"low.go:2: imports golang.org/x/sys/unix"}},
 		{"x/sys in the right file", map[string]string{"sys_unix.go": "package main\nimport \"golang.org/x/sys/unix\"\nfunc f() { unix.Kill(0, 0) }\n"}, nil},
@@ -190,41 +192,68 @@ type backend interface{ Error() string }
 	}
 }
 
-// TestContributingListsEveryFile: the file table of CONTRIBUTING.md has a row
-// with each file and its layer, and none of a file that is gone.
+// TestContributingListsEveryFile: the file table of CONTRIBUTING.md is what the
+// files say of themselves.
 func TestContributingListsEveryFile(t *testing.T) {
+	const begin, end = "<!-- files: made from their first sentences by arch_test.go -->\n", "<!-- end of files -->"
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d) \\| `(\\w+\\.go)` \\|").FindAllStringSubmatch(string(text), -1) {
-		listed[row[2]] = row[1]
+	head, rest, ok := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("CONTRIBUTING.md has no %q and %q", begin, end)
 	}
-	for _, goos := range []string{"linux", "darwin", "windows"} {
-		for name := range goFiles(t, ".", goos) {
-			layer, _ := house().layerOf(name)
-			if listed[name] != strconv.Itoa(layer) {
-				t.Errorf("%s: its row in CONTRIBUTING.md has layer %q, want %d", name, listed[name], layer)
-			}
-		}
+	whole := head + begin + fileTable(t) + end + tail
+	if whole == string(text) {
+		return
 	}
-	for name := range listed {
-		if _, err := os.Stat(name); err != nil {
-			t.Errorf("CONTRIBUTING.md has a row for a file that is gone: %v", err)
-		}
+	if !*updateTable {
+		t.Fatal("the file table of CONTRIBUTING.md is stale: run go test -run TestContributingListsEveryFile -update .")
+	}
+	if err := os.WriteFile("CONTRIBUTING.md", []byte(whole), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// TestHouseHasOneRowForEach: the first row wins, so a second would be dead.
-func TestHouseHasOneRowForEach(t *testing.T) {
-	var seen []string
-	for _, row := range house().layers {
-		for _, name := range strings.Fields(row.files) {
-			if slices.Contains(seen, name) {
-				t.Errorf("%s has two rows", name)
+// fileTable lists the files of each family, with the first sentence of each.
+func fileTable(t *testing.T) string {
+	all := map[string]string{}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		maps.Copy(all, goFiles(t, ".", goos))
+	}
+	var b strings.Builder
+	for _, row := range house().families {
+		fmt.Fprintf(&b, "\n**%s**\n\n| file | what it holds |\n|---|---|\n", row.name)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if theirs, _ := house().family(name); theirs.name == row.name {
+				fmt.Fprintf(&b, "| `%s` | %s |\n", name, firstSentence(t, name, all[name]))
 			}
-			seen = append(seen, name)
 		}
 	}
+	return b.String() + "\n"
+}
+
+// firstSentence is how a file begins to tell what it holds.
+func firstSentence(t *testing.T, name, text string) string {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, name, text, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head *ast.CommentGroup
+	for _, c := range f.Comments {
+		if c.Pos() > f.Name.Pos() && (head == nil || c.Pos() < head.Pos()) {
+			head = c
+		}
+	}
+	if head == nil || len(f.Decls) > 0 && head.Pos() > f.Decls[0].Pos() {
+		t.Errorf("%s: no comment under its package clause says what it holds", name)
+		return ""
+	}
+	words := strings.Join(strings.Fields(head.Text()), " ")
+	words = strings.TrimPrefix(words, name+" owns ")
+	sentence, _, _ := strings.Cut(words+" ", ". ")
+	return strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(sentence), "."), "|", `\|`)
 }

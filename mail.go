@@ -2,7 +2,7 @@ package main
 
 // mail.go owns the inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code
 // and `atm` read and write the same files at the same time; nobody's message may be lost, nor a field we don't know.
-// The ATM tools and the sessions' mail pump call it; mailfile.go changes the files, mailmsg.go knows a message.
+// The ATM tools and the sessions' mail pump call it; mail_inbox.go changes the files, mail_message.go knows a message.
 // Never makes a team, never says delivered before the message stands in the file, and never overwrites a file that it
 // can't understand. It waits for other writers, so it is never called on a session's own goroutine.
 
@@ -25,7 +25,7 @@ type mailOutcome string
 
 const (
 	mailDelivered mailOutcome = "delivered" // it stands in the inbox
-	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool; see mailspool.go
+	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool; see mail_spool.go
 )
 
 // errInboxMalformed: it was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.

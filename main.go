@@ -5,7 +5,7 @@ package main
 // main.go owns the command line: one switch from argument to command, the
 // parsing of flags, the version, and the voice in which people are spoken to.
 // It is the only place that exits. Commands live in files of their own name;
-// what they are called and take is told by help.go.
+// what they are called and take is told by main_help.go.
 
 import (
 	"context"

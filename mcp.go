@@ -30,7 +30,7 @@ type mcpOptions struct {
 	Trace         func(dir string, rec []byte)
 	Deaf          func() // the client has closed its reading side; may be nil
 
-	// The hub. hub.go says what each of them promises.
+	// The hub. session_hub.go says what each of them promises.
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
 	decide   func(ask, by string, d decision, answers map[string][]string) bool

@@ -2,7 +2,7 @@ package main
 
 // mcp_test.go holds the MCP front to the protocol in both eras: handshakes,
 // batches, raw ids, bad records, cancels, the order of answers, the stream's end.
-// Its client is mcprig_test.go's.
+// Its client is mcp_rig_test.go's.
 
 import (
 	"bufio"

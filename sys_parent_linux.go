@@ -1,7 +1,7 @@
 package main
 
 // What only Linux can do: have the kernel signal a child when its parent dies.
-// child.go is the only caller, and starts such a child from a thread that
+// codex_child.go is the only caller, and starts such a child from a thread that
 // stays: the parent is the thread, not the process. Not for app-server, which
 // this would end before its shells.
 

@@ -4,7 +4,7 @@ package main
 
 // The rest of sys_parent_linux.go's promise where the kernel signals nobody: on
 // macOS a child is left to the end of its stdin, on Windows the job object of
-// sys_windows.go ends it with us. child.go is the only caller.
+// sys_windows.go ends it with us. codex_child.go is the only caller.
 
 import "os/exec"
 

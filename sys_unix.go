@@ -6,7 +6,7 @@ package main
 // process ended, directory fsync. Together with sys_windows.go
 // this is the only user of golang.org/x/sys; both files declare the same names,
 // so that no other file needs a build tag.
-// Called by audit.go, lease.go, disk.go, child.go, proxy.go and screen.go.
+// Called by registry_audit.go, registry_lease.go, sys_disk.go, codex_child.go, proxy.go and main_screen.go.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (

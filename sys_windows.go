@@ -3,7 +3,7 @@ package main
 // What Windows is asked for directly: LockFileEx, job objects, how a process
 // ended, replacing a file that somebody has open. The counterpart of
 // sys_unix.go, name by name; the reasons that hold for both stand there.
-// Called by audit.go, lease.go, disk.go, child.go, proxy.go and screen.go.
+// Called by registry_audit.go, registry_lease.go, sys_disk.go, codex_child.go, proxy.go and main_screen.go.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (

@@ -1,0 +1,465 @@
+package main
+
+// codex_app.go owns the connection to one `codex app-server`: the handshake,
+// threads opened and resumed, turns, interrupts, answers, the child's end. It
+// implements backend over app-server from 0.104 to today; sessions call it,
+// and never wait in it. It must send nothing that a version doesn't know, must
+// not send a turn twice, and must never take anything but turn/completed of
+// the very turn, or the child's end, for a turn's end.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// appServerOptions say what to run and how long to wait for it. Zero limits
+// mean the defaults.
+type appServerOptions struct {
+	linkOptions
+	// OnAccount hears of account/login/completed and account/updated, on the
+	// reading goroutine: it must not block.
+	OnAccount func(method string, params json.RawMessage)
+
+	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
+	TurnLimit      time.Duration // turn/start: 30 s
+	InterruptLimit time.Duration // turn/interrupt: 10 s; before 0.148 it never answers when nothing runs
+	CallLimit      time.Duration // everything else: 10 s
+	ToolLimit      time.Duration // a tool's result: 60 s; Codex itself waits for ever
+}
+
+// appInFlight is how many calls may be open at once: app-server drops requests
+// without an answer in a burst.
+const appInFlight = 32
+
+// appServer is one running `codex app-server`.
+type appServer struct {
+	*childLink
+	o      appServerOptions
+	wood   *forest
+	tools  openTools
+	last   appIDs // the reading goroutine's, as are deltas
+	deltas deltaRun
+}
+
+// startAppServer runs the child and shakes hands with it. The error is a
+// *childDeath, with Never set.
+func startAppServer(ctx context.Context, o appServerOptions) (backend, error) {
+	c, err := o.start("app-server", false)
+	if err != nil {
+		return nil, err
+	}
+	a := newAppServer(c.stdout, c.stdin, c, o)
+	if err := a.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// newAppServer speaks over pipes. Its reading goroutine ends at the stream's
+// end, after it has told every sink.
+func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *appServer {
+	o.OpenLimit = cmp.Or(o.OpenLimit, 60*time.Second)
+	o.TurnLimit = cmp.Or(o.TurnLimit, 30*time.Second)
+	o.InterruptLimit = cmp.Or(o.InterruptLimit, 10*time.Second)
+	o.CallLimit = cmp.Or(o.CallLimit, 10*time.Second)
+	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
+	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
+	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
+	a.wood = newForest(a.refuse, a.hand)
+	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.delta, handle: a.handle}, a.tellEnd)
+	return a
+}
+
+// tellEnd tells everybody that the child is gone.
+func (a *appServer) tellEnd(death *childDeath) {
+	a.tools.end()
+	for _, t := range a.wood.end() {
+		t.last(goneEvent(t.op, t.root, death))
+	}
+}
+
+// initialize is the handshake. On failure the child is ended before it returns.
+func (a *appServer) initialize(ctx context.Context) error {
+	res, err := a.ask(ctx, "initialize", map[string]any{
+		"clientInfo":   map[string]any{"name": appClient, "title": "ATM agent", "version": "1"},
+		"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()},
+	}, a.opts.InitLimit)
+	if err != nil {
+		return a.giveUp(ctx, err)
+	}
+	a.mu.Lock()
+	a.inf.version = versionOf(stringField(res, "userAgent"))
+	a.inf.clientTools = a.inf.atLeast(104)
+	a.mu.Unlock()
+	a.peer.notify("initialized", nil, false)
+	return nil
+}
+
+// versionOf reads `<our name>/<version> (…` .
+func versionOf(userAgent string) string {
+	i := strings.LastIndex(userAgent, appClient+"/")
+	if i < 0 {
+		return ""
+	}
+	v, _, _ := strings.Cut(userAgent[i+len(appClient)+1:], " ")
+	return v
+}
+
+// catalog reads facts that aren't a thread's.
+func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
+	method, params := "", map[string]any{}
+	switch what {
+	case "config":
+		method, params = "config/read", map[string]any{"includeLayers": false}
+		if dir != "" {
+			params["cwd"] = dir
+		}
+	case "account":
+		method = "account/read"
+	case "models":
+		return a.pages(ctx, what, "model/list", a.o.CallLimit)
+	case "mcp": // Codex starts the servers to ask them
+		return a.pages(ctx, what, "mcpServerStatus/list", a.o.OpenLimit)
+	default:
+		return nil, fmt.Errorf("app-server has no catalog %q", what)
+	}
+	return a.read(ctx, what, method, params, a.o.CallLimit)
+}
+
+// open starts or resumes a thread. A pending open whose child dies hears
+// evGone with its op, and no evRefused.
+func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
+	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread, servers: rawField(spec.Config, "mcp_servers")}
+	if !a.wood.announce(t) {
+		t.last(goneEvent(t.op, t.root, a.dead()))
+		return
+	}
+	method, params := openParams(a.info(), spec)
+	call := func() {
+		a.peer.call(method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+	}
+	gone := a.wood.returns(spec.Thread, t.servers)
+	if gone == nil {
+		call()
+		return
+	}
+	go func() { // ends when the thread has been unloaded, or is overdue, or with the child
+		select {
+		case <-gone:
+		case <-a.gone:
+		}
+		call()
+	}()
+}
+
+func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err error) {
+	if err == errPeerGone {
+		return // evGone follows
+	}
+	id := stringField(res, "thread", "id")
+	if err == nil && id == "" {
+		err = &rpcError{Code: codeInternal, Message: "Codex opened a thread and gave no id"}
+	}
+	if err != nil {
+		a.refused(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
+		return
+	}
+	old, held := a.wood.plant(t, id)
+	if old != nil {
+		old.cut()
+		a.voidAsks(old)
+	}
+	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
+		path: stringField(res, "thread", "path"), resumed: spec.Thread != "", raw: withoutTurns(res)}
+	ready := func() {
+		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
+		for early := a.wood.open(t); len(early) > 0; early = a.wood.open(t) {
+			for _, e := range early {
+				t.put(e)
+			}
+		}
+		for _, it := range held {
+			if it.req != nil {
+				a.request(it.req)
+			} else {
+				a.route(it.e)
+			}
+		}
+	}
+	if spec.Recover && spec.Thread != "" {
+		a.recover(t, rawField(res, "thread"), ready)
+		return
+	}
+	ready()
+}
+
+func (a *appServer) refused(t *tree, e event) {
+	a.wood.withdraw(t)
+	t.last(e)
+}
+
+// recover stops what may still run in a thread that is opened again, before
+// anybody hears that it is open.
+func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
+	turn, idle := idleOf(thread)
+	if run := a.wood.running(t.root); run != "" {
+		turn, idle = run, false
+	}
+	if idle && !a.info().atLeast(148) {
+		ready() // an interrupt of nothing would never be answered
+		return
+	}
+	ends := a.wood.watch(t)
+	answered := make(chan error, 1)
+	a.peer.call("turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
+	a.clean([]string{t.root})
+	// A goroutine, since the reader must read the answer: it ends with the
+	// answer and the turn's end, or the limit.
+	go func() {
+		limit := time.NewTimer(a.o.InterruptLimit)
+		defer limit.Stop()
+		for waiting := !idle; ; {
+			select {
+			case err := <-answered:
+				if err == errPeerGone {
+					return
+				}
+				var re *rpcError
+				if !waiting || errors.As(err, &re) { // {} on an idle thread, or "no active turn"
+					ready()
+					return
+				}
+				answered = nil
+			case <-ends:
+				ready()
+				return
+			case <-a.gone:
+				return
+			case <-limit.C:
+				a.refused(t, event{kind: evRefused, op: t.op, thread: t.root, must: true, err: &backendError{Timeout: true,
+					Message: fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v", t.root, a.o.InterruptLimit)}})
+				return
+			}
+		}
+	}()
+}
+
+// do sends one command.
+func (a *appServer) do(op opID, thread string, c command) {
+	switch c.kind {
+	case cmdTurn:
+		a.turn(op, thread, c)
+	case cmdInterrupt:
+		a.interrupt(op, thread, c.turn)
+	case cmdClean:
+		_, threads := a.wood.tree(thread)
+		a.clean(threads)
+	case cmdUnload:
+		a.unload(thread)
+	case cmdAnswer:
+		if q := a.asks.take(c.ask); q != nil {
+			a.peer.reply(q.reqID, answerTo(q, c.decision, c.answers, a.info()))
+		}
+	case cmdToolResult:
+		a.toolResult(c.ask, c.text, c.ok)
+	}
+}
+
+// turn starts a turn. What the session hears: evStarted with the id that
+// turn/start returned, or evRefused; unknown when it was sent and not
+// answered: then it is interrupted, and never sent again. When the child dies
+// it hears evGone and nothing about the op.
+func (a *appServer) turn(op opID, thread string, c command) {
+	t, busy := a.wood.begin(thread, op, c.action)
+	if t == nil {
+		a.log.Debug("turn for a thread that is not open", "thread", thread)
+		return
+	}
+	if busy != "" {
+		t.put(event{kind: evRefused, op: op, thread: thread, must: true, err: &backendError{
+			Message: fmt.Sprintf("thread %s still runs turn %s: interrupt it and wait for its end", thread, busy)}})
+		return
+	}
+	if c.action != actPrompt {
+		a.act(t, op, thread, c)
+		return
+	}
+	a.peer.call("turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+}
+
+// began takes the answer that names the turn.
+func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, err error) {
+	if err == errPeerGone {
+		return // evGone follows
+	}
+	turn := stringField(res, "turn", "id")
+	outcome := event{kind: evStarted, op: op, thread: thread, turn: turn, must: true}
+	if err != nil || turn == "" {
+		outcome.kind = evRefused
+		outcome.unknown = err == errCallTimeout || err == nil
+		if outcome.err = (&backendError{Message: "Codex started a turn and gave no id"}); err != nil {
+			outcome.err = callError(err)
+		}
+	}
+	events, stopped := a.wood.began(t, turn, outcome)
+	if events == nil {
+		return // a compaction that had begun before anybody answered
+	}
+	for _, e := range events {
+		t.put(e)
+	}
+	if stopped && a.info().atLeast(148) || outcome.unknown { // 0.104 keeps the order of start and interrupt
+		a.interrupt(0, thread, turn)
+	}
+}
+
+// interrupt stops what runs in the tree, and the shells it left running:
+// from 0.148 interrupting a turn doesn't end them.
+func (a *appServer) interrupt(op opID, thread, turn string) {
+	cleans := a.info().atLeast(148)
+	stop, threads := a.wood.interrupt(thread, turn, cleans)
+	for _, r := range stop {
+		a.stopTurn(op, r, r.thread != thread)
+	}
+	if cleans {
+		a.clean(threads)
+	}
+}
+
+func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
+	a.peer.call("turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
+		if err == nil || err == errPeerGone {
+			return
+		}
+		run := a.wood.running(r.thread)
+		var re *rpcError
+		refused := errors.As(err, &re)
+		if run == "" {
+			// It ended meanwhile, or nothing ran: before 0.158 that is not answered.
+			if refused {
+				if t := a.wood.nothingRuns(r.thread); t != nil {
+					t.put(event{kind: evEnded, thread: r.thread, must: true, status: "interrupted"})
+				}
+			}
+			return
+		}
+		if refused && !again {
+			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
+			return
+		}
+		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
+		if t, _ := a.wood.tree(r.thread); t != nil && op != 0 {
+			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
+		}
+	})
+}
+
+// clean ends background terminals. A version without the method says so, and
+// nobody cares.
+func (a *appServer) clean(threads []string) {
+	for _, id := range threads {
+		a.peer.call("thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+			if err != nil && err != errPeerGone {
+				a.log.Debug("codex did not clean background terminals", "thread", id, "error", err)
+			}
+		})
+	}
+}
+
+// unload frees the threads of a tree. 0.104 has nothing for that but archive,
+// which moves the rollout away so that the thread can't be resumed any more:
+// there the thread stays loaded, which costs a little memory and nothing else.
+func (a *appServer) unload(thread string) {
+	t, ids := a.wood.fell(thread)
+	if t == nil {
+		return
+	}
+	t.cut()
+	a.voidAsks(t)
+	if !a.info().atLeast(148) {
+		return
+	}
+	if a.info().atLeast(158) { // 0.153 opens it with what it is told at once, and tells no thread/closed
+		a.wood.leaves(t)
+	}
+	for _, id := range ids {
+		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+			if err != nil && err != errPeerGone {
+				a.log.Debug("codex did not unload a thread", "thread", id, "error", err)
+			}
+		})
+	}
+}
+
+// voidAsks declines what a tree that is gone was still asked.
+func (a *appServer) voidAsks(t *tree) {
+	for id := range t.threads {
+		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
+			a.peer.reply(q.reqID, answerTo(q, deny, nil, a.info()))
+		}
+		a.voidTools(id)
+	}
+}
+
+// handle is called by the reader for every notification and request.
+func (a *appServer) handle(m *message) {
+	if m.isRequest() {
+		a.request(m)
+		return
+	}
+	if strings.HasPrefix(m.method, "codex/event/") {
+		a.oldServerStatus(m) // 0.104's second voice; all else that matters comes in the first too
+		return
+	}
+	if m.method == "thread/closed" {
+		a.wood.left(stringField(m.params, "threadId"), nil)
+	}
+	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
+		a.o.OnAccount(m.method, m.params)
+	}
+	e := a.last.event(m.method, m.params)
+	a.deltas.learn(&e)
+	a.route(e)
+}
+
+// delta takes a record that is a delta like the last one.
+func (a *appServer) delta(rec []byte) bool {
+	e, ok := a.deltas.same(rec)
+	if ok {
+		a.route(e)
+	}
+	return ok
+}
+
+func (a *appServer) route(e event) {
+	if e.kind == evDelta {
+		if t := a.wood.owner(e.thread); t != nil {
+			t.put(e)
+			return
+		}
+	}
+	if e.thread == "" {
+		if e.kind == evNotice {
+			a.log.Info("codex says", "method", e.method, "text", e.text)
+		}
+		return
+	}
+	if e.method == "serverRequest/resolved" {
+		if q := a.asks.takeRequest(rawField(e.raw, "requestId")); q != nil {
+			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}
+		}
+	}
+	out, stop := a.wood.take(e)
+	for _, d := range out {
+		a.hand(d)
+	}
+	for _, r := range stop {
+		a.stopTurn(0, r, true)
+	}
+}

@@ -1,0 +1,379 @@
+package main
+
+// codex_app_asks.go owns the requests that codex app-server makes of us: what
+// kind each is, its neutral form, and the exact answer for every decision. The
+// driver asks it on the reading goroutine. The default is to decline, in words
+// that let the turn go on: never "cancel", which ends it, and never a rule
+// that outlives the thread but the one Codex proposed and a person approved.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	mCommand     = "item/commandExecution/requestApproval"
+	mFileChange  = "item/fileChange/requestApproval"
+	mPermissions = "item/permissions/requestApproval"
+	mUserInput   = "item/tool/requestUserInput"
+	mElicitation = "mcpServer/elicitation/request"
+	mToolCall    = "item/tool/call"
+	mOldPatch    = "applyPatchApproval"
+	mOldExec     = "execCommandApproval"
+)
+
+// newAsk is the neutral form of a request; nil for those that nobody is asked
+// about. files are those of the item it belongs to, since a patch's own
+// request doesn't hold them.
+func newAsk(q *openAsk, files []fileChange) *approval {
+	p := q.params
+	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
+		cwd: stringField(p, "cwd"), reason: stringField(p, "reason")}
+	switch q.method {
+	case mCommand:
+		a.kind, a.forSession = askCommand, true // every version keeps it, listed in availableDecisions or not
+		a.command = stringField(p, "command")
+		a.action = a.command
+		a.networkTo(rawField(p, "networkApprovalContext"))
+		if more := permissionText(rawField(p, "additionalPermissions")); more != "" {
+			a.action = strings.TrimSpace(a.action + "\n" + more)
+		}
+		q.rule = proposedRule(rawField(p, "proposedExecpolicyAmendment"), rawField(p, "availableDecisions"), "acceptWithExecpolicyAmendment")
+		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
+	case mFileChange:
+		a.kind, a.files, a.forSession = askFileChange, files, true
+		a.action = changesText(files, stringField(p, "grantRoot"))
+	case mPermissions:
+		a.kind, a.action, a.forSession = askPermissions, permissionText(rawField(p, "permissions")), true
+	case mUserInput:
+		a.kind, a.questions = askQuestion, userQuestions(rawField(p, "questions"))
+	case mElicitation:
+		elicitationAsk(a, p)
+	default:
+		return nil
+	}
+	if a.kind == askQuestion && a.action == "" {
+		for _, q := range a.questions {
+			a.action = strings.TrimSpace(a.action + "\n" + q.text)
+		}
+	}
+	if a.action == "" {
+		if a.kind == askCommand || a.kind == askFileChange {
+			a.kind = askUnknown // nobody could see what they approve
+		}
+		a.action = strings.TrimSpace(q.method + " " + a.reason)
+	}
+	return a
+}
+
+// networkTo adds the host that a command would reach.
+func (a *approval) networkTo(context json.RawMessage) {
+	if host := stringField(context, "host"); host != "" {
+		a.network = stringField(context, "protocol") + "://" + host
+		a.action = strings.TrimSpace(a.action + "\nnetwork access to " + a.network)
+	}
+}
+
+// proposedRule is the rule that Codex proposes and would take: from 0.148 on it
+// lists the decisions, and word is the one that makes the rule.
+func proposedRule(rule, decisions json.RawMessage, word string) json.RawMessage {
+	var words []string
+	if isNull(rule) || json.Unmarshal(rule, &words) != nil || len(words) == 0 {
+		return nil
+	}
+	listed := isNull(decisions)
+	eachElement(decisions, func(d json.RawMessage) { listed = listed || rawKind(d) == '{' && rawField(d, word) != nil })
+	if !listed {
+		return nil
+	}
+	return rule
+}
+
+func elicitationAsk(a *approval, p json.RawMessage) {
+	message, server := stringField(p, "message"), stringField(p, "serverName")
+	meta := rawField(p, "_meta")
+	switch mode := stringField(p, "mode"); {
+	case stringField(meta, "codex_approval_kind") == "mcp_tool_call":
+		a.kind, a.reason, a.forSession = askMCPTool, message, rawListHas(rawField(meta, "persist"), "session")
+		a.server, a.tool, a.arguments = server, stringField(meta, "tool_name"), rawField(meta, "tool_params")
+		if a.tool == "" { // 0.153 has it in its words alone: Allow the atm MCP server to run tool "send"?
+			_, rest, _ := strings.Cut(message, `tool "`)
+			a.tool, _, _ = strings.Cut(rest, `"`)
+		}
+		a.action = strings.TrimSpace(server + "." + a.tool + " " + string(a.arguments))
+	case mode == "url":
+		a.kind, a.reason = askQuestion, message
+		a.action = "open " + stringField(p, "url")
+	case mode == "form" || mode == "openai/form" || mode == "openaiForm":
+		a.kind, a.reason, a.action = askQuestion, server+" asks", message
+		required := rawField(p, "requestedSchema", "required")
+		_ = eachField(rawField(p, "requestedSchema", "properties"), func(name string, prop json.RawMessage) bool {
+			q := question{id: name, header: stringField(prop, "title"), text: stringField(prop, "description")}
+			if q.text == "" {
+				q.text = name
+			}
+			if !rawListHas(required, name) {
+				q.optional = true
+				q.text += " (optional)"
+			}
+			choices := prop
+			switch stringField(prop, "type") {
+			case "array":
+				q.several, choices = true, rawField(prop, "items")
+			case "boolean":
+				q.options = []string{"true", "false"}
+			}
+			q.options = append(q.options, enumOptions(choices)...)
+			a.questions = append(a.questions, q)
+			return true
+		})
+	default:
+		a.kind, a.reason, a.action = askUnknown, message, strings.TrimSpace(server+" "+mode)
+	}
+}
+
+// enumOptions are the values that a field of a form can have, in each of the
+// ways in which MCP writes them.
+func enumOptions(prop json.RawMessage) (out []string) {
+	eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
+		s, _ := rawString(v)
+		out = append(out, s)
+	})
+	for _, key := range []string{"oneOf", "anyOf"} { // with titles
+		eachElement(rawField(prop, key), func(v json.RawMessage) {
+			if s, ok := rawString(rawField(v, "const")); ok {
+				out = append(out, s)
+			}
+		})
+	}
+	return out
+}
+
+func rawListHas(list json.RawMessage, want string) (has bool) {
+	eachElement(list, func(v json.RawMessage) {
+		s, _ := rawString(v)
+		has = has || s == want
+	})
+	return has
+}
+
+func permissionText(p json.RawMessage) string {
+	if isNull(p) {
+		return ""
+	}
+	var parts []string
+	if string(rawField(p, "network", "enabled")) == "true" {
+		parts = append(parts, "network access")
+	}
+	_ = eachField(rawField(p, "fileSystem"), func(key string, val json.RawMessage) bool {
+		if !isNull(val) && string(val) != "[]" {
+			parts = append(parts, "file system "+key+" "+string(val))
+		}
+		return true
+	})
+	if len(parts) == 0 {
+		return string(p)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func userQuestions(list json.RawMessage) []question {
+	var out []question
+	eachElement(list, func(raw json.RawMessage) {
+		q := question{id: stringField(raw, "id"), header: stringField(raw, "header"), text: stringField(raw, "question"),
+			other: rawKind(rawField(raw, "isOther")) == 't', secret: rawKind(rawField(raw, "isSecret")) == 't'}
+		eachElement(rawField(raw, "options"), func(o json.RawMessage) {
+			q.options = append(q.options, stringField(o, "label"))
+		})
+		out = append(out, q)
+	})
+	return out
+}
+
+// answerTo is the result that says d to a request, in the child's words.
+func answerTo(q *openAsk, d decision, answers map[string][]string, info backendInfo) any {
+	switch q.method {
+	case mCommand, mFileChange:
+		if d == approveAlways && q.rule != nil {
+			return map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.rule}}}
+		}
+		word := "decline" // "cancel" would end the turn
+		switch d {
+		case approve, approveAlways:
+			word = "accept"
+		case approveForSession:
+			word = "acceptForSession"
+		case deny:
+		}
+		return map[string]any{"decision": word}
+	case mPermissions:
+		if d == deny {
+			return map[string]any{"permissions": map[string]any{}, "scope": "turn"}
+		}
+		granted := map[string]json.RawMessage{}
+		_ = eachField(rawField(q.params, "permissions"), func(key string, val json.RawMessage) bool {
+			if !isNull(val) {
+				granted[key] = val
+			}
+			return true
+		})
+		scope := "turn"
+		if d == approveForSession {
+			scope = "session"
+		}
+		return map[string]any{"permissions": granted, "scope": scope}
+	case mUserInput:
+		out := map[string]any{}
+		if d != deny {
+			for _, each := range userQuestions(rawField(q.params, "questions")) {
+				if list := answers[each.id]; len(list) > 0 {
+					out[each.id] = map[string]any{"answers": list}
+				}
+			}
+		}
+		return map[string]any{"answers": out}
+	case mElicitation:
+		return elicitationAnswer(q.params, d, answers)
+	case mToolCall:
+		return toolAnswer(fmt.Sprintf("the tool %q is not available in this session", stringField(q.params, "tool")), false)
+	case mOldPatch, mOldExec:
+		// Nobody is asked in these words any more; they were never seen since 0.104.
+		if info.atLeast(148) {
+			return map[string]any{"decision": map[string]any{"denied": map[string]any{"rejection": "declined"}}}
+		}
+		return map[string]any{"decision": "denied"}
+	}
+	return nil
+}
+
+// elicitationAnswer fills the form by the types of its schema. A yes without
+// what the form requires is a no.
+func elicitationAnswer(p json.RawMessage, d decision, answers map[string][]string) any {
+	decline := map[string]any{"action": "decline"}
+	mode := stringField(p, "mode")
+	if d == deny || mode != "url" && mode != "form" && mode != "openai/form" && mode != "openaiForm" {
+		return decline
+	}
+	content := map[string]any{}
+	_ = eachField(rawField(p, "requestedSchema", "properties"), func(name string, prop json.RawMessage) bool {
+		if list := answers[name]; len(list) > 0 {
+			if v, ok := formValue(stringField(prop, "type"), list); ok {
+				content[name] = v
+			}
+		}
+		return true
+	})
+	complete := true
+	eachElement(rawField(p, "requestedSchema", "required"), func(v json.RawMessage) {
+		name, _ := rawString(v)
+		if _, ok := content[name]; !ok {
+			complete = false
+		}
+	})
+	if !complete {
+		return decline
+	}
+	out := map[string]any{"action": "accept", "content": content}
+	if d == approveForSession && rawListHas(rawField(p, "_meta", "persist"), "session") {
+		out["_meta"] = map[string]any{"persist": "session"}
+	}
+	return out
+}
+
+func formValue(kind string, list []string) (any, bool) {
+	switch kind {
+	case "boolean":
+		v, err := strconv.ParseBool(strings.ToLower(list[0]))
+		return v, err == nil
+	case "integer", "number":
+		n := json.Number(strings.TrimSpace(list[0]))
+		_, err := n.Float64()
+		return n, err == nil && validJSON([]byte(n))
+	case "array":
+		return list, true
+	}
+	return list[0], true
+}
+
+// request answers what the child asks, or puts it before the session.
+func (a *appServer) request(m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
+	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
+		q.thread = stringField(m.params, "conversationId")
+	}
+	switch m.method {
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
+	case mOldPatch, mOldExec:
+		a.refuse(m)
+		return
+	default:
+		a.refuse(m)
+		if t := a.wood.owner(q.thread); t != nil {
+			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
+		}
+		return
+	}
+	th, held := a.wood.claim(q.thread, m)
+	if held {
+		return
+	}
+	if th == nil {
+		a.refuse(m)
+		return
+	}
+	if m.method == mToolCall {
+		a.toolCall(th.tree, m)
+		return
+	}
+	ask := newAsk(q, a.wood.filesOf(th, stringField(m.params, "itemId")))
+	if ask.kind == askUnknown {
+		a.refuse(m)
+		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
+		return
+	}
+	ask.subagent = a.wood.subagentOf(th)
+	a.asks.add(q)
+	ask.id = q.id
+	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+	if a.wood.owner(q.thread) == th.tree {
+		return
+	}
+	// The session unloaded its thread meanwhile and may have declined what was
+	// asked before this was: nobody hears of it, and the child waits.
+	if q := a.asks.take(ask.id); q != nil {
+		a.refuse(m)
+	}
+}
+
+// refuse declines a request at once, in its own words if there are any.
+func (a *appServer) refuse(m *message) {
+	q := &openAsk{method: m.method, params: m.params}
+	if result := answerTo(q, deny, nil, a.info()); result != nil {
+		a.peer.reply(m.id, result)
+		return
+	}
+	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+}
+
+// hand gives a session what is its own. On the reading goroutine, but for the
+// end of a turn whose shells take long to die.
+func (a *appServer) hand(d delivery) {
+	switch {
+	case d.req != nil:
+		a.request(d.req)
+		return
+	case d.e.method == "turn/completed":
+		for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
+			d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
+				ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
+		}
+		if d.e.kind == evRaw {
+			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+		}
+	}
+	d.t.put(d.e)
+}

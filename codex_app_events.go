@@ -1,0 +1,362 @@
+package main
+
+// codex_app_events.go owns the translation of what codex app-server says into
+// neutral events: notifications, items, errors, the outcome of a turn. It is
+// pure, and called by the driver on the reading goroutine for every
+// notification, so deltas cost one scan and no reflection. It must never fail:
+// what it doesn't know is evRaw, whatever its fields or words are.
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+)
+
+// appIDs are what the last notification was about.
+type appIDs struct{ thread, turn, item string }
+
+// appParams are the fields of a notification that anything is made of.
+type appParams struct {
+	thread, turn, item                                   string
+	delta, itemBody, turnBody, err, usage, plan, message json.RawMessage
+	retry                                                bool
+}
+
+func readAppParams(p json.RawMessage, like appIDs) (a appParams) {
+	for f := fieldsOf(p); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
+		case "threadId", "conversationId": // the latter in what 0.104 kept from its first protocol
+			a.thread, _ = rawStringLike(val, like.thread)
+		case "turnId":
+			a.turn, _ = rawStringLike(val, like.turn)
+		case "itemId":
+			a.item, _ = rawStringLike(val, like.item)
+		case "delta":
+			a.delta = val
+		case "item":
+			a.itemBody = val
+		case "turn":
+			a.turnBody = val
+		case "thread":
+			if a.thread == "" {
+				a.thread = stringField(val, "id")
+			}
+		case "error":
+			a.err = val
+		case "willRetry":
+			a.retry = string(val) == "true"
+		case "tokenUsage":
+			a.usage = val
+		case "plan":
+			a.plan = val
+		case "message", "diff", "summary":
+			a.message = val
+		}
+	}
+	return a
+}
+
+// event translates one notification; like is what the last was about: those of
+// one item share the strings that name it. An event without thread is the
+// child's own and nobody's in particular.
+func (like *appIDs) event(method string, params json.RawMessage) event {
+	a := readAppParams(params, *like)
+	*like = appIDs{a.thread, a.turn, a.item}
+	e := event{kind: evRaw, thread: a.thread, turn: a.turn, item: a.item, method: method, raw: params, delta: a.delta}
+	switch method {
+	case "item/agentMessage/delta":
+		e.kind, e.phase = evDelta, "answer"
+		e.text, _ = rawString(a.delta)
+	case "item/reasoning/summaryTextDelta", "item/reasoning/textDelta":
+		e.kind, e.phase = evDelta, "reasoning"
+		e.text, _ = rawString(a.delta)
+	case "item/commandExecution/outputDelta", "item/fileChange/outputDelta":
+		e.kind, e.phase = evDelta, "output"
+		e.text, _ = rawString(a.delta)
+	case "item/started", "item/completed":
+		if rawKind(a.itemBody) != '{' {
+			return e
+		}
+		e.kind, e.phase = evItem, strings.TrimPrefix(method, "item/")
+		e.item = stringField(a.itemBody, "id")
+		e.body = appItem(a.itemBody)
+		e.must = e.phase == "completed"
+	case "turn/plan/updated":
+		e.kind, e.text = evPlan, planText(a.plan)
+	case "turn/diff/updated":
+		e.kind = evDiff
+		e.text, _ = rawString(a.message)
+	case "thread/tokenUsage/updated":
+		if u := appUsage(a.usage); u != nil {
+			e.kind, e.usage = evUsage, u
+		}
+	case "error":
+		err := turnError(a.err)
+		e.kind, e.text, e.retry = evNotice, err.Message, a.retry
+	case "warning", "guardianWarning", "deprecationNotice", "configWarning":
+		e.kind = evNotice
+		e.text, _ = rawString(a.message)
+	case "model/rerouted":
+		e.kind = evNotice
+		e.text = "Codex answers with model " + stringField(params, "toModel") + " instead of " + stringField(params, "fromModel")
+	case mServerStatus:
+		e.serverStatus()
+	case "turn/started":
+		e.turn = stringField(a.turnBody, "id")
+	case "turn/completed":
+		e.kind, e.must = evEnded, true
+		e.turn = stringField(a.turnBody, "id")
+		e.status, e.err = turnOutcome(a.turnBody)
+	}
+	return e
+}
+
+// turnOutcome reads how a turn ended. A status word that doesn't exist yet is
+// a failure if there is an error, and an end like any other if not.
+func turnOutcome(turn json.RawMessage) (status string, err *backendError) {
+	if raw := rawField(turn, "error"); !isNull(raw) {
+		err = turnError(raw)
+	}
+	switch status = stringField(turn, "status"); status {
+	case "completed", "interrupted", "failed":
+	default:
+		status = "completed"
+		if err != nil {
+			status = "failed"
+		}
+	}
+	if status == "failed" && err == nil {
+		err = &backendError{Message: "Codex says that the turn failed, and not why"}
+	}
+	return status, err
+}
+
+// finalText is the last answer in a finished turn's items: from 0.148 the
+// summary view holds it, before the list is empty.
+// Read only where the message itself didn't come: it may be as long.
+func finalText(items json.RawMessage) (text string) {
+	var last json.RawMessage
+	eachElement(items, func(item json.RawMessage) {
+		var kind, phase, said json.RawMessage
+		for f := fieldsOf(item); f.next(); { // once: an answer may be long
+			switch string(f.key) {
+			case "type":
+				kind = f.val
+			case "phase":
+				phase = f.val
+			case "text":
+				said = f.val
+			}
+		}
+		if k, _ := rawString(kind); k != "agentMessage" {
+			return
+		}
+		if p, _ := rawString(phase); p != "commentary" {
+			last = said
+		}
+	})
+	text, _ = rawString(last)
+	return text
+}
+
+// appItem is the neutral part of a ThreadItem of any type.
+func appItem(raw json.RawMessage) *itemBody {
+	b := &itemBody{}
+	var texts []string
+	add := func(val json.RawMessage) {
+		if s, _ := rawString(val); s != "" {
+			texts = append(texts, s)
+		}
+	}
+	for f := fieldsOf(raw); f.next(); {
+		switch val := json.RawMessage(f.val); string(f.key) {
+		case "type":
+			b.kind, _ = rawString(val)
+		case "phase":
+			b.phase, _ = rawString(val)
+		case "text", "prompt", "query", "review", "path": // message and plan, collab call, web search, review, image
+			add(val)
+		case "command":
+			b.command, _ = rawString(val)
+		case "cwd":
+			b.cwd, _ = rawString(val)
+		case "status":
+			b.status, _ = rawString(val)
+		case "exitCode":
+			var n int
+			if rawKind(val) == '0' && json.Unmarshal(val, &n) == nil {
+				b.exitCode = &n
+			}
+		case "changes":
+			b.files = fileChanges(val)
+		case "server", "namespace":
+			b.server, _ = rawString(val)
+		case "tool", "name": // the latter of a functionCallOutput
+			b.tool, _ = rawString(val)
+		case "content", "summary": // user message: parts with text; reasoning: plain strings
+			eachElement(val, func(part json.RawMessage) {
+				if rawKind(part) == '"' {
+					add(part)
+				} else {
+					add(rawField(part, "text"))
+				}
+			})
+		}
+		b.callField(string(f.key), json.RawMessage(f.val))
+	}
+	if b.kind == "collabAgentToolCall" {
+		b.arguments = collabArguments(raw)
+	}
+	b.text = strings.Join(texts, "\n")
+	return b
+}
+
+func fileChanges(changes json.RawMessage) []fileChange {
+	var out []fileChange
+	eachElement(changes, func(c json.RawMessage) {
+		f := fileChange{path: stringField(c, "path"), diff: stringField(c, "diff")}
+		if kind := rawField(c, "kind"); rawKind(kind) == '{' {
+			f.kind, f.move = stringField(kind, "type"), stringField(kind, "move_path")
+		} else {
+			f.kind, _ = rawString(kind)
+		}
+		out = append(out, f)
+	})
+	return out
+}
+
+// subthreadsOf are the threads that an item says its thread has to do with.
+func subthreadsOf(params json.RawMessage) []string {
+	item := rawField(params, "item")
+	var ids []string
+	eachElement(rawField(item, "receiverThreadIds"), func(id json.RawMessage) {
+		if s, _ := rawString(id); s != "" {
+			ids = append(ids, s)
+		}
+	})
+	if s := stringField(item, "agentThreadId"); s != "" {
+		ids = append(ids, s)
+	}
+	return ids
+}
+
+// nicknameOf is what a thread/started calls a subagent: its thread's own fields
+// from 0.148, else those of its source. 0.104 has neither.
+func nicknameOf(params json.RawMessage) (name, role string) {
+	thread := rawField(params, "thread")
+	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
+	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
+}
+
+// parentOf is the parent that a thread/started names: parentThreadId from
+// 0.148, in the thread's source before.
+func parentOf(params json.RawMessage) string {
+	thread := rawField(params, "thread")
+	if s := stringField(thread, "parentThreadId"); s != "" {
+		return s
+	}
+	return stringField(thread, "source", "subAgent", "thread_spawn", "parent_thread_id")
+}
+
+func planText(plan json.RawMessage) string {
+	var lines []string
+	eachElement(plan, func(step json.RawMessage) {
+		mark := "[ ] "
+		switch stringField(step, "status") {
+		case "inProgress":
+			mark = "[>] "
+		case "completed":
+			mark = "[x] "
+		}
+		lines = append(lines, mark+stringField(step, "step"))
+	})
+	return strings.Join(lines, "\n")
+}
+
+func appUsage(raw json.RawMessage) *tokenUsage {
+	type counts struct {
+		TotalTokens, InputTokens, CachedInputTokens, OutputTokens, ReasoningOutputTokens int64
+	}
+	var u struct {
+		Total, Last        counts
+		ModelContextWindow *int64
+	}
+	if isNull(raw) || json.Unmarshal(raw, &u) != nil {
+		return nil
+	}
+	t := &tokenUsage{
+		Total: u.Total.TotalTokens, Input: u.Total.InputTokens, CachedInput: u.Total.CachedInputTokens,
+		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens,
+	}
+	if u.ModelContextWindow != nil {
+		t.ContextWindow = *u.ModelContextWindow
+	}
+	return t
+}
+
+// turnError reads a TurnError. codexErrorInfo is a word, or an object whose
+// one key is the word and may hold an HTTP status.
+func turnError(raw json.RawMessage) *backendError {
+	e := &backendError{Message: stringField(raw, "message"), Data: raw}
+	info := rawField(raw, "codexErrorInfo")
+	status := ""
+	if rawKind(info) == '{' {
+		_ = eachField(info, func(key string, val json.RawMessage) bool {
+			e.Info, status = key, string(rawField(val, "httpStatusCode"))
+			return false
+		})
+	} else {
+		e.Info, _ = rawString(info)
+	}
+	details := stringField(raw, "additionalDetails")
+	if details != "" && !strings.Contains(e.Message, details) {
+		e.Message += ": " + details
+	}
+	if e.Message == "" {
+		e.Message = "Codex gave no reason"
+	}
+	if status == "401" {
+		e.Info = "unauthorized"
+	}
+	return withLogin(e)
+}
+
+// withLogin recognizes a Codex that isn't logged in. Codex itself calls that
+// "other" before 0.148 and httpConnectionFailed 401 since, in words like
+// "unexpected status 401 Unauthorized: Missing bearer, url: …".
+func withLogin(e *backendError) *backendError {
+	low := strings.ToLower(e.Message)
+	switch {
+	case e.Info == "unauthorized":
+	case strings.Contains(low, "401 unauthorized"), strings.Contains(low, "authentication required"),
+		strings.Contains(low, "codex login"), strings.Contains(low, "not logged in"):
+		e.Info = "unauthorized"
+	default:
+		return e
+	}
+	if !strings.Contains(low, "codex login") {
+		e.Message += " (Codex is not logged in, or its key was refused: run `codex login` in a terminal and try again)"
+	}
+	return e
+}
+
+// callError translates the answer to a call that failed. Its words are the
+// same from 0.104 to 0.169, its code is -32600 for nearly everything.
+func callError(err error) *backendError {
+	re, ok := err.(*rpcError)
+	if !ok {
+		switch err {
+		case errCallTimeout:
+			return &backendError{Message: "Codex gave no answer in time", Timeout: true}
+		case errNotSent:
+			return &backendError{Message: "Codex was too busy to be asked in time", Timeout: true}
+		}
+		return &backendError{Message: err.Error()}
+	}
+	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re)}
+	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") || strings.Contains(re.Message, "thread not loaded") ||
+		strings.Contains(re.Message, "invalid thread id") || strings.Contains(re.Message, "invalid session id")
+	e.Held = strings.Contains(re.Message, "already has an active writer")
+	return withLogin(e)
+}

@@ -1,0 +1,223 @@
+package main
+
+// codex_app_replay_test.go plays what real app-servers said, from
+// testdata/recordings, to the driver and compares the events it makes of it with
+// the golden file beside each recording.
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// recorded is one line of testdata/recordings: ">" went to Codex, "<" came
+// from it. The recordings are of real Codex binaries, cut to what is needed.
+type recorded struct {
+	Dir string          `json:"dir"`
+	Msg json.RawMessage `json:"msg"`
+}
+
+// TestAppReplay plays what real app-servers said, and lets the driver do what
+// the recorded client did. The golden file beside a recording holds what the
+// session heard and, behind "> ", what the driver sent in between.
+func TestAppReplay(t *testing.T) { eachRecording(t, "app-server", 12, replay) }
+
+// eachRecording compares what play makes of each recording of a backend with the
+// golden file beside it; least is how many recordings there must be.
+func eachRecording(t *testing.T, backend string, least int, play func(*testing.T, []recorded) string) {
+	files, err := filepath.Glob("testdata/recordings/" + backend + "-*.jsonl")
+	if err != nil || len(files) < least {
+		t.Fatalf("%d recordings, %v", len(files), err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl"), func(t *testing.T) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lines []recorded
+			for _, l := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+				var r recorded
+				if err := json.Unmarshal([]byte(l), &r); err != nil {
+					t.Fatal(err)
+				}
+				lines = append(lines, r)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				got := play(t, lines)
+				golden := strings.TrimSuffix(name, ".jsonl") + ".golden"
+				wantGolden(t, golden, got)
+			})
+		})
+	}
+}
+
+func replay(t *testing.T, lines []recorded) string {
+	p := newAppPeer(t)
+	h := &heard{}
+	out := &strings.Builder{}
+	ids := map[string]string{} // recorded id of a call → the driver's
+	ask, thread, turn, cleans, shook := "", "", "", 0, make(chan error, 1)
+	settle := func() {
+		switch last := h.last(); last.kind {
+		case evAsk:
+			ask = last.ask.id
+		case evTool:
+			ask = last.tool.id
+		}
+		h.mu.Lock()
+		for _, e := range h.list {
+			if e.kind == evStarted {
+				turn = e.turn
+			}
+		}
+		h.mu.Unlock()
+		if s := h.take(); s != "" {
+			out.WriteString(s + "\n")
+		}
+	}
+	sent := func(m *message) { out.WriteString("> " + m.method + " " + string(m.params) + "\n") }
+	run := turnSettings{Cwd: "/w", Approval: "on-request", Sandbox: "workspace-write"}
+	ready := func(m message) string { // the method that a session's command begins with
+		if p.a.info().atLeast(148) && m.method == "thread/settings/update" {
+			return "acts"
+		}
+		if p.a.info().atLeast(148) && (m.method == "review/start" || m.method == "thread/compact/start") {
+			return "sent"
+		}
+		return m.method
+	}
+	for i, l := range lines {
+		m, err := parseMessage(l.Msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Dir == "<" {
+			line := string(l.Msg)
+			if m.isResponse() {
+				line = `{"id":` + ids[string(m.id)] + `,"result":` + string(m.result) + "}"
+				if m.err != nil {
+					line = `{"id":` + ids[string(m.id)] + `,"error":` + string(toJSON(m.err)) + "}"
+				}
+				if id := stringField(m.result, "thread", "id"); id != "" {
+					thread = id
+				}
+			}
+			p.say("%s", line)
+			settle()
+			continue
+		}
+		settle()
+		switch {
+		case ready(m) == "acts":
+			for _, next := range lines[i+1:] {
+				if n, err := parseMessage(next.Msg); err == nil && next.Dir == ">" {
+					p.a.do(2, thread, actionOf(&n, run))
+					break
+				}
+			}
+		case ready(m) == "sent":
+		case m.method == "review/start", m.method == "thread/compact/start":
+			p.a.do(2, thread, actionOf(&m, run))
+		case m.method == "thread/read":
+			go func() {
+				past := &heard{}
+				if err := p.a.history(t.Context(), thread, func(e *event) error { past.to(*e); return nil }); err != nil {
+					t.Error(err)
+				}
+				h.to(event{kind: evRaw, method: "the history:"})
+				for _, e := range past.list {
+					h.to(e)
+				}
+			}()
+		case m.method == "initialize":
+			go func() { shook <- p.a.initialize(t.Context()) }()
+		case m.method == "initialized":
+			if err := <-shook; err != nil {
+				t.Fatal(err)
+			}
+		case m.method == "thread/start":
+			p.a.open(1, threadSpec{Settings: turnSettings{Cwd: stringField(m.params, "cwd"), Approval: "on-request", Sandbox: "workspace-write"}}, h.to)
+		case m.method == "turn/start":
+			c := command{kind: cmdTurn, settings: run}
+			eachElement(rawField(m.params, "input"), func(in json.RawMessage) {
+				if c.prompt == "" {
+					c.prompt = stringField(in, "text")
+					return
+				}
+				c.parts = append(c.parts, promptPart{kind: stringField(in, "type"), text: stringField(in, "text"), url: stringField(in, "url"), path: stringField(in, "path")})
+			})
+			p.a.do(2, thread, c)
+		case m.method == "turn/interrupt":
+			p.a.do(3, thread, command{kind: cmdInterrupt, turn: turn})
+			if p.a.info().atLeast(148) {
+				cleans++
+			}
+		case m.method == "":
+			if word := stringField(m.result, "decision"); word != "" {
+				d := map[string]decision{"accept": approve, "acceptForSession": approveForSession, "decline": deny}[word]
+				p.a.do(0, thread, command{kind: cmdAnswer, ask: ask, decision: d})
+				r := p.reply()
+				want(t, r, string(m.id)+" "+string(m.result)) // the very words of the recorded client
+				out.WriteString("> reply " + r + "\n")
+			}
+			if content := rawField(m.result, "contentItems"); content != nil {
+				text := ""
+				eachElement(content, func(part json.RawMessage) { text += stringField(part, "text") })
+				p.a.do(0, thread, command{kind: cmdToolResult, ask: ask, text: text, ok: string(rawField(m.result, "success")) == "true"})
+				r := p.next()
+				want(t, string(r.id), string(m.id))
+				sameJSON(t, r.result, string(m.result)) // the very words of the recorded client
+				out.WriteString("> reply " + string(r.id) + " " + string(r.result) + "\n")
+			}
+			continue
+		default:
+			t.Fatalf("the recorded client sent %s: teach the test", m.method)
+		}
+		if m.method == "initialize" || m.method == "initialized" {
+			ids[string(m.id)] = string(p.expect(m.method).id)
+			continue
+		}
+		d := p.expect(m.method)
+		ids[string(m.id)] = string(d.id)
+		sent(d)
+		for ; cleans > 0; cleans-- {
+			c := p.expect("thread/backgroundTerminals/clean")
+			sent(c)
+			p.say(`{"id":%s,"result":{}}`, c.id)
+		}
+	}
+	settle()
+	time.Sleep(shellsGrace) // a recording may stop before the shells that it interrupted have ended
+	settle()
+	return out.String()
+}
+
+// actionOf is the command that a recorded client's request stands for.
+func actionOf(m *message, run turnSettings) command {
+	if m.method == "thread/compact/start" {
+		return command{kind: cmdTurn, action: actCompact, settings: run}
+	}
+	return command{kind: cmdTurn, action: actReview, prompt: stringField(m.params, "target", "instructions"), settings: run}
+}
+
+// wantGolden compares with what a file has. With UPDATE_GOLDEN set it writes what
+// comes now into the file: read the difference.
+func wantGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, got, string(text))
+}

@@ -1,0 +1,299 @@
+package main
+
+// codex_approval.go owns the neutral form of what Codex asks before it acts, and of
+// the decision. The drivers translate to and from their wire, the session
+// keeps what is pending and its timer, the fronts ask somebody and show what
+// its methods tell. The default is always to deny: on timeout, disconnect,
+// nonsense (FR-18).
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+)
+
+// decision is the answer to an approval. Only an explicit yes approves.
+type decision int
+
+const (
+	deny decision = iota
+	approve
+	approveForSession
+	approveAlways // and keep the rule that Codex proposed: a person's word only, and only with allow_rules
+)
+
+func (d decision) String() string {
+	switch d {
+	case approve:
+		return "approve"
+	case approveForSession:
+		return "approve_for_session"
+	case approveAlways:
+		return "approve_always"
+	case deny:
+	}
+	return "deny"
+}
+
+// Kinds of approval.
+const (
+	askCommand     = "command"
+	askFileChange  = "file_change"
+	askPermissions = "permissions"
+	askMCPTool     = "mcp_tool"
+	askQuestion    = "question"
+	askUnknown     = "unknown" // a kind this version doesn't know: always declined
+)
+
+// approval is one open question of the child.
+type approval struct {
+	id     string // unique in this process
+	kind   string
+	method string // the child's own word
+	thread string // the session's thread or a subagent's
+	turn   string
+	item   string
+	// action is the exact command line, the list of files or the tool and its
+	// arguments: what an approver must have seen.
+	action  string
+	command string
+	cwd     string
+	network string // what an askCommand would reach: protocol and host
+	files   []fileChange
+	reason  string
+	// server, tool and arguments of an askMCPTool.
+	server, tool string
+	arguments    json.RawMessage
+	// questions of an askQuestion, in their order.
+	questions []question
+	// forSession: the child can keep a yes for the rest of its thread, so that
+	// approveForSession may be offered.
+	forSession bool
+	// rule is the permanent rule that Codex proposes: the words a command
+	// begins with that would never be asked about again. The session takes it
+	// out unless the user turned allow_rules on.
+	rule []string
+	// subagent is who asks, nil for the agent itself.
+	subagent *subagentRef
+}
+
+// question is one thing a user is asked; options may be empty.
+type question struct {
+	id, header, text string
+	options          []string
+	other            bool // words beside the options are an answer too
+	several          bool // more than one option may be chosen
+	secret           bool // the answer is not to be shown
+	optional         bool // a yes needs no answer to it
+	flat             bool // the client that is asked knows no field for several choices
+}
+
+// hint says what the text of a question doesn't: that several may be chosen,
+// that the answer is not to be shown.
+func (q *question) hint() string {
+	var parts []string
+	if q.several {
+		parts = append(parts, "several may be chosen, separated by commas")
+	}
+	if q.secret {
+		parts = append(parts, "a secret: the agent gets to read it")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+// subagentRef names a subagent's thread. Codex gives names and roles from
+// 0.148 on; before there is only the thread.
+type subagentRef struct {
+	thread, name, role string
+	parent             string       // thread of who started it
+	via                *subagentRef // that one, where it is a subagent itself
+}
+
+// label is the name that a person reads.
+func (r *subagentRef) label() string {
+	s := cmp.Or(r.name, r.thread)
+	if r.role != "" && r.role != r.name {
+		s += " (" + r.role + ")"
+	}
+	return s
+}
+
+// asker names the subagent that asks, "" for the agent itself.
+func (q *approval) asker() string {
+	if q.subagent == nil {
+		return ""
+	}
+	s := q.subagent.label()
+	for r := q.subagent.via; r != nil; r = r.via {
+		s += ", started by subagent " + r.label()
+	}
+	return s
+}
+
+// settle is what a decision comes to: what the child can't keep for a session
+// is approved once, and a rule that outlives it is the client's user's to make,
+// as Codex proposed it or not at all. by says who decided.
+func (q *approval) settle(d decision, by string) decision {
+	switch {
+	case d == approveAlways && (len(q.rule) == 0 || !strings.HasPrefix(by, byClient)):
+		return approve
+	case d == approveForSession && !q.forSession:
+		return approve
+	}
+	return d
+}
+
+// byClient begins what stands for the client's user in the audit log.
+const byClient = "client"
+
+// changesText lists what a patch does to which file; root is a directory that
+// it asks to write under.
+func changesText(files []fileChange, root string) string {
+	var lines []string
+	for _, f := range files {
+		line := strings.TrimSpace(f.kind + " " + f.path)
+		if f.move != "" {
+			line += " moved to " + f.move
+		}
+		lines = append(lines, line)
+	}
+	if root != "" {
+		lines = append(lines, "write access under "+root)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// maxShownDiff is how much of a patch is shown to who decides.
+const maxShownDiff = 64 << 10
+
+// diff is the patch as one unified diff, cut with a note if it is long. Codex
+// has a diff only of a file that changes, else the whole text.
+func (q *approval) diff() string {
+	var b strings.Builder
+	for _, f := range q.files {
+		switch {
+		case f.kind == "add":
+			wholeFile(&b, "/dev/null", f.path, '+', f.diff)
+		case f.kind == "delete":
+			wholeFile(&b, f.path, "/dev/null", '-', f.diff)
+		default:
+			if !strings.HasPrefix(f.diff, "--- ") && !strings.HasPrefix(f.diff, "diff ") {
+				fmt.Fprintf(&b, "--- %s\n+++ %s\n", f.path, cmp.Or(f.move, f.path))
+			}
+			b.WriteString(f.diff)
+			if f.diff != "" && !strings.HasSuffix(f.diff, "\n") {
+				b.WriteByte('\n')
+			}
+		}
+	}
+	all := b.String()
+	if len(all) <= maxShownDiff {
+		return all
+	}
+	shown := clipUTF8(all, maxShownDiff)
+	shown = shown[:strings.LastIndexByte(shown, '\n')+1]
+	return fmt.Sprintf("%s[diff cut: %d of %d bytes shown]\n", shown, len(shown), len(all))
+}
+
+func wholeFile(b *strings.Builder, from, to string, sign byte, text string) {
+	fmt.Fprintf(b, "--- %s\n+++ %s\n", from, to)
+	if text == "" {
+		return
+	}
+	n := strings.Count(text, "\n")
+	if !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	if sign == '+' {
+		fmt.Fprintf(b, "@@ -0,0 +1,%d @@\n", n)
+	} else {
+		fmt.Fprintf(b, "@@ -1,%d +0,0 @@\n", n)
+	}
+	for line := range strings.Lines(text) {
+		b.WriteByte(sign)
+		b.WriteString(line)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		b.WriteString("\n\\ No newline at end of file\n")
+	}
+}
+
+// declined is what the turn's result tells of an action that was not done.
+type declined struct {
+	Kind   string `json:"kind"`
+	Action string `json:"action"`
+	Reason string `json:"reason"` // why: client, timeout, nobody to ask, …
+}
+
+// pendingAsk is an approval nobody has decided yet.
+type pendingAsk struct {
+	approval
+	correlation string // of the turn that it was asked in
+	since       time.Time
+	timer       *time.Timer
+}
+
+// askBook keeps a session's pending approvals. Only the session loop touches
+// it; the timer lives here, in the core, so that no client can keep a turn
+// waiting (FR-18.4).
+type askBook struct {
+	pending map[string]*pendingAsk
+	// settling are decided and wait for their audit line: the child has not
+	// heard yet.
+	settling map[string]*pendingAsk
+}
+
+// add keeps an approval and calls expired from a timer's goroutine unless it
+// is taken within timeout.
+func (b *askBook) add(q approval, timeout time.Duration, expired func()) {
+	if b.pending == nil {
+		b.pending = map[string]*pendingAsk{}
+	}
+	p := &pendingAsk{approval: q, since: time.Now()}
+	p.timer = time.AfterFunc(timeout, expired)
+	b.pending[q.id] = p
+}
+
+// take removes an approval to decide it; nil when somebody else has: the
+// first decision wins.
+func (b *askBook) take(id string) *pendingAsk {
+	p := b.pending[id]
+	if p != nil {
+		delete(b.pending, id)
+		p.timer.Stop()
+	}
+	return p
+}
+
+// settle keeps what was taken until its audit line is written.
+func (b *askBook) settle(p *pendingAsk) {
+	if b.settling == nil {
+		b.settling = map[string]*pendingAsk{}
+	}
+	b.settling[p.id] = p
+}
+
+// settled reports, once, that the child has not heard the decision yet.
+func (b *askBook) settled(id string) bool {
+	_, has := b.settling[id]
+	delete(b.settling, id)
+	return has
+}
+
+// ids of what is pending, oldest first.
+func (b *askBook) ids() []string {
+	ids := make([]string, 0, len(b.pending))
+	for id := range b.pending {
+		ids = append(ids, id)
+	}
+	sort.Slice(ids, func(i, j int) bool {
+		return b.pending[ids[i]].since.Before(b.pending[ids[j]].since)
+	})
+	return ids
+}

@@ -1,0 +1,331 @@
+package main
+
+// codex_backend.go owns what sessions know of a Codex child: the backend interface,
+// the specification of a thread and of its turns, the commands sent down and
+// the events that come up. The driver (codex_app.go) implements
+// it; sessions are its users. Nothing here may block the session loop.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// backend is one running Codex child.
+type backend interface {
+	// info tells what the child is and can do. It never changes.
+	info() backendInfo
+	// open starts or resumes a thread. to gets the outcome (evOpened or
+	// evRefused with op) and from then on every event of the thread and of
+	// its subagents' threads, in order, on the reading goroutine; it must not
+	// block. After a refusal, cmdUnload or evGone nothing more is sent to it.
+	// A child that makes threads only together with their first turn answers a
+	// new one with opened.unnamed: the thread's id is then the driver's own,
+	// good for do, and a second evOpened without op tells the child's before
+	// the turn's evStarted. A refusal with Missing means that the thread can't
+	// go on, whatever the reason: a new one can be opened in its place.
+	open(op opID, spec threadSpec, to func(event))
+	// do sends one command for an open thread. Its outcome, if it has one,
+	// comes as an event with op: evStarted or evRefused for cmdTurn, nothing
+	// else for the others but evRefused.
+	do(op opID, thread string, c command)
+	// catalog reads facts that aren't a thread's: "config" (the user's Codex
+	// configuration as seen from dir, the child's JSON), "account", "models",
+	// "mcp" (the MCP servers of the user's configuration and how they are).
+	// It waits for the answer and may be called from any goroutine but the
+	// session loop and the reader.
+	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
+	// account changes who is logged in: action "login" (params are Codex's own,
+	// {type: "apiKey", apiKey} or {type: "chatgpt"}), "cancelLogin" {loginId},
+	// "logout". It waits as catalog does. How a login that needs a person ended
+	// is told by the spawner's onAccount.
+	account(ctx context.Context, action string, params any) (json.RawMessage, error)
+	// history tells the past turns of a thread, open or not, oldest first, as
+	// the events they were: for each turn evStarted, its items as evItem with
+	// phase "completed", evEnded. raw has what a live event's has, as far as
+	// Codex kept it. A thread without turns has no history and is no error. It
+	// waits as catalog does, and for each; an error of each ends it.
+	history(ctx context.Context, thread string, each func(*event) error) error
+	// stop ends the child by the ladder (close stdin, TERM, KILL), waiting at
+	// most grace before each harder step, and returns when it is reaped.
+	// Every open sink gets exactly one evGone.
+	stop(grace time.Duration)
+}
+
+// backendInfo is what a child said of itself.
+type backendInfo struct {
+	kind    string // "app-server" or "mcp-server"
+	version string // Codex version, like "0.169.0"; "" if it didn't say
+	pid     int
+	started time.Time
+	foreign *foreignTools // nil: none beyond ours
+	// clientTools: a new thread takes threadSpec.Tools and calls them by evTool.
+	clientTools bool
+}
+
+// foreignTools are what a child offers as an MCP server beyond the two tools
+// that make turns. call forwards one; done is called once, unless the stop it
+// returns came first.
+type foreignTools struct {
+	list []json.RawMessage
+	call func(params any, done func(json.RawMessage, error)) (stop func())
+}
+
+// atLeast compares the Codex version with major.minor; an unreadable version
+// counts as new, since the newest words are the likelier ones.
+func (i backendInfo) atLeast(minor int) bool {
+	major, rest, ok := strings.Cut(i.version, ".")
+	if !ok {
+		return true
+	}
+	rest, _, _ = strings.Cut(rest, ".")
+	maj, err := strconv.Atoi(major)
+	min, err2 := strconv.Atoi(rest)
+	return err != nil || err2 != nil || maj > 0 || min >= minor
+}
+
+// opID names a command whose outcome somebody waits for; 0: nobody does.
+type opID uint64
+
+// turnSettings are complete on every turn, since Codex's overrides stick and
+// old versions restore nothing on resume. Empty words are not sent.
+type turnSettings struct {
+	Cwd      string `json:"cwd"`
+	Model    string `json:"model,omitempty"`
+	Effort   string `json:"effort,omitempty"`
+	Approval string `json:"approval_policy"` // untrusted, on-request, never
+	Sandbox  string `json:"sandbox"`         // read-only, workspace-write, danger-full-access
+
+	// The user's own widening of workspace-write (and network of read-only).
+	WritableRoots   []string `json:"writable_roots,omitempty"`
+	Network         bool     `json:"network_access,omitempty"`
+	ExcludeTmpdir   bool     `json:"exclude_tmpdir_env_var,omitempty"`
+	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
+}
+
+// threadSpec is what a thread is opened with.
+type threadSpec struct {
+	Thread                string // resume this one; "" starts a new one
+	Settings              turnSettings
+	BaseInstructions      string
+	DeveloperInstructions string          // new threads only: Codex shows them once
+	Profile               string          // Codex before 0.148 takes it as config.profile; newer never get it
+	Config                json.RawMessage // nested overrides, nil for none
+	Tools                 []clientTool    // new threads only, where the child can: Codex keeps them with the thread
+	Ephemeral             bool            // keep nothing on disk (persist_threads = false)
+	Recover               bool            // an earlier turn may still be running there: stop it first
+}
+
+// clientTool is a tool that the session itself answers when the model calls it.
+type clientTool struct {
+	Name, Description string
+	Input             json.RawMessage // JSON Schema of an object
+}
+
+// commandKind is what a command asks of the child.
+type commandKind int
+
+const (
+	cmdTurn       commandKind = iota // run a turn: input, settings
+	cmdInterrupt                     // stop turn ("": whatever runs), the subagents' turns and the shells they left
+	cmdClean                         // stop background terminals of the thread tree
+	cmdUnload                        // free the thread in the child; the sink is gone after it
+	cmdAnswer                        // decide an approval
+	cmdToolResult                    // answer an evTool: ask, text, ok; the first answer counts
+)
+
+// promptPart is one piece of what a user says.
+type promptPart struct {
+	kind string // "text"; "image": url is a data: or https: one; "localImage": path
+	text string
+	url  string
+	path string
+}
+
+// turnAction is what a turn does beside answering a prompt.
+type turnAction int
+
+const (
+	actPrompt  turnAction = iota
+	actCompact            // shorten the thread's history; takes no prompt
+	actReview             // review changes; the prompt is what to look at, "" for the uncommitted ones
+)
+
+// command is one order for a thread.
+type command struct {
+	kind     commandKind
+	turn     string
+	action   turnAction // of cmdTurn
+	prompt   string
+	parts    []promptPart // behind the prompt, nil for none
+	settings turnSettings
+	ask      string // approval id, as in the evAsk, or toolCall.id
+	decision decision
+	answers  map[string][]string // to questions, by question id
+	why      string              // of a denial: for the model, where the child can tell it
+	text     string              // of a tool's result: what the model reads
+	ok       bool
+}
+
+// eventKind is what happened. Every switch over it lists all kinds.
+type eventKind int
+
+const (
+	evOpened    eventKind = iota // op; thread; opened
+	evStarted                    // op; turn: the child took the turn (acknowledged)
+	evRefused                    // op; err; unknown: it may have happened all the same
+	evItem                       // item started (phase "started") or completed
+	evDelta                      // text of item, phase "answer", "reasoning" or "output"
+	evPlan                       // text: one line a step
+	evDiff                       // text: the turn's unified diff so far
+	evUsage                      // usage
+	evNotice                     // text: a warning; retry set: the child retries on its own
+	evAsk                        // ask: an approval or question that must be decided
+	evAskGone                    // ask id: the child no longer wants an answer
+	evTool                       // tool: a call of one of the session's own tools, to be answered by cmdToolResult
+	evEnded                      // turn; status completed, failed or interrupted; err
+	evSubthread                  // text: id of a thread that now belongs to this tree
+	evServer                     // item: an MCP server of the thread; status starting, ready, failed or cancelled; text: why
+	evRaw                        // something without neutral meaning
+	evGone                       // the child is gone: err. The last event of a sink
+)
+
+// event is one thing a child said about a thread, or the outcome of a
+// command. method and raw are the original, for those who forward it.
+type event struct {
+	kind    eventKind
+	op      opID
+	thread  string // the thread it happened on: the session's own or a subagent's
+	turn    string
+	item    string
+	phase   string
+	text    string
+	status  string
+	retry   bool
+	more    bool // another delta of the session comes right behind this one
+	must    bool // never dropped
+	unknown bool
+	spent   bool // evEnded: the thread takes no further turn until it is opened again
+
+	body   *itemBody
+	opened *openedThread
+	usage  *tokenUsage
+	ask    *approval
+	tool   *toolCall
+	err    *backendError
+	method string
+	raw    json.RawMessage // params of method
+	delta  json.RawMessage // text of an evDelta as it stands in raw
+}
+
+// droppable reports an event that a turn's result doesn't depend on.
+func (e *event) droppable() bool {
+	switch e.kind {
+	case evDelta, evPlan, evDiff, evNotice, evRaw:
+		return !e.must
+	case evItem:
+		return !e.must && e.phase == "started"
+	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evServer, evGone:
+	}
+	return false
+}
+
+// toolCall is a call of a clientTool. Its event names thread, turn and item.
+type toolCall struct {
+	id   string // the driver's, for cmdToolResult
+	name string
+	args json.RawMessage
+}
+
+// openedThread is the child's own word on a thread it opened.
+type openedThread struct {
+	model, effort string
+	path          string // rollout file, "" when nothing is kept
+	resumed       bool
+	unnamed       bool // the thread's id is the driver's own for now
+	raw           json.RawMessage
+}
+
+// itemBody is the neutral part of an item.
+type itemBody struct {
+	kind     string // Codex's own word: agentMessage, commandExecution, …
+	phase    string // of an agentMessage: "", commentary, final_answer, …
+	text     string
+	command  string
+	cwd      string
+	status   string
+	exitCode *int
+	files    []fileChange
+	server   string // of an mcpToolCall
+	tool     string
+
+	// What Codex told of it as it came, nil where it told nothing.
+	arguments json.RawMessage // of an MCP, dynamic or collaboration tool call
+	result    json.RawMessage // of an MCP or dynamic tool call: the tool's own, contentItems
+	output    string          // a command's, whole
+	failure   string          // why a call failed
+	actions   []commandAction // what a command does, as Codex reads it
+	path      string          // of an image view
+	query     string          // of a web search
+	duration  int64           // ms, 0 where it isn't known
+}
+
+// commandAction is a part of a command line that Codex understands.
+type commandAction struct{ kind, path, query, command string } // kind: read, listFiles, search, unknown
+
+// fileChange is one file of a patch.
+// move is where an update puts it, "" where it stays.
+type fileChange struct{ path, kind, diff, move string }
+
+// tokenUsage is what a thread has used so far and what the last request did.
+type tokenUsage struct {
+	Total         int64 `json:"total_tokens"`
+	Input         int64 `json:"input_tokens"`
+	CachedInput   int64 `json:"cached_input_tokens"`
+	Output        int64 `json:"output_tokens"`
+	Reasoning     int64 `json:"reasoning_output_tokens"`
+	Last          int64 `json:"last_total_tokens"`
+	ContextWindow int64 `json:"model_context_window,omitempty"`
+}
+
+// backendError is what a child answered instead of doing it, or why it can't.
+type backendError struct {
+	Code    int             // JSON-RPC code of the child, 0 where there was none
+	Message string          // the child's own words
+	Info    string          // codexErrorInfo word of a failed turn
+	Data    json.RawMessage // the child's whole error, for data.child_error
+	Timeout bool            // the call had no answer in time
+	Missing bool            // the thread isn't there, or can't go on: no history to resume
+	Held    bool            // another process writes the thread
+	Death   *childDeath     // the child is gone
+}
+
+func (e *backendError) Error() string { return e.Message }
+
+// childDeath is how a child ended, or why none could be started.
+type childDeath struct {
+	Reason string // "exit code 3", "signal: killed (SIGKILL)", "could not be started: …"
+	Stderr string // its last line on stderr, redacted
+	Path   string
+	Never  bool // it never answered initialize: nothing was lost, a later call tries again
+}
+
+func (d *childDeath) Error() string {
+	s := "the Codex child process ended: " + d.Reason
+	said := "its last line on stderr"
+	switch {
+	case d.Never && (strings.HasPrefix(d.Reason, "exit") || strings.HasPrefix(d.Reason, "signal")):
+		s = "the Codex child process ended before it answered: " + d.Reason
+		said = "it said"
+	case d.Never:
+		s = "the Codex child process " + d.Reason
+		said = "it said"
+	}
+	if d.Stderr != "" {
+		s += fmt.Sprintf("; %s: %q", said, d.Stderr)
+	}
+	return s
+}

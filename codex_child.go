@@ -1,0 +1,324 @@
+package main
+
+// codex_child.go owns a Codex process: starting it in a group of its own, its pipes,
+// the tail of its stderr, the one Wait, how it died, the ladder that ends it.
+// The drivers call it. It knows nothing of JSON-RPC. It must never hang on a
+// child that closes its stdout and lives on, or that dies while grandchildren
+// hold its pipes. What a child put into groups of its own (Codex does that with
+// shells and MCP servers) is out of our reach: those end when the child that
+// started them closes their pipes.
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// childOptions say what to start. Env and Dir are as in exec.Cmd.
+type childOptions struct {
+	Path string
+	Args []string
+	Env  []string
+	Dir  string
+	Log  *slog.Logger // nil: the child's stderr is not logged
+	// DieWithUs has the kernel end the child when we are killed, where it can
+	// (Linux): for one that the end of its stdin doesn't always end.
+	DieWithUs bool
+}
+
+const (
+	// pipeDrain is how long the pipes of a dead child may stay open in the
+	// hands of its grandchildren: what the child wrote itself is read by then.
+	pipeDrain = 500 * time.Millisecond
+	// killWait is how long a killed process may take to be reaped. One that
+	// sits in the kernel longer is left to the system.
+	killWait = 5 * time.Second
+)
+
+// child is one running process.
+type child struct {
+	stdin   io.WriteCloser
+	stdout  *os.File
+	pid     int
+	started time.Time
+	path    string
+
+	cmd   *exec.Cmd
+	group *procGroup
+	tail  *stderrTail
+	ended chan struct{} // closed when the process is reaped and dead is set
+	dead  *childDeath   // read after ended
+}
+
+// startChild starts the process. Its goroutines end soon after the process.
+func startChild(o childOptions) (*child, error) {
+	never := func(err error) error {
+		return &childDeath{Reason: "could not be started: " + err.Error(), Path: o.Path, Never: true}
+	}
+	cmd := exec.Command(o.Path, o.Args...)
+	cmd.Env, cmd.Dir = o.Env, o.Dir
+	// Pipes of our own, so that Wait returns the moment the process ends: with
+	// os/exec's it would close stdout under the reader and lose the child's
+	// last words, or wait for grandchildren that hold stderr.
+	var ends [6]*os.File
+	closeAll := func(list ...*os.File) {
+		for _, f := range list {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			closeAll(ends[:]...)
+			return nil, never(err)
+		}
+	}
+	var stdin, stdout, stderr *os.File
+	cmd.Stdin, stdin = ends[0], ends[1]
+	stdout, cmd.Stdout = ends[2], ends[3]
+	stderr, cmd.Stderr = ends[4], ends[5]
+	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: &stderrTail{log: o.Log}, group: newProcGroup(cmd), ended: make(chan struct{})}
+	start := cmd.Start
+	if o.DieWithUs && termOnParentDeath(cmd) {
+		start = func() error { return startBound(cmd, c.ended) }
+	}
+	if err := start(); err != nil {
+		closeAll(ends[:]...)
+		return nil, never(err)
+	}
+	closeAll(ends[0], ends[3], ends[5])
+	c.pid, c.started = cmd.Process.Pid, time.Now()
+	if err := c.group.attach(cmd); err != nil && o.Log != nil {
+		o.Log.Warn("what the child starts may outlive it", "error", err)
+	}
+	go c.reap(stderr)
+	return c, nil
+}
+
+// startBound starts a process from an OS thread that lives as long as it does:
+// to the kernel the parent is the thread, and Go ends idle threads.
+func startBound(cmd *exec.Cmd, ended <-chan struct{}) error {
+	started := make(chan error, 1)
+	go func() { // ends with the child
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-ended
+		}
+	}()
+	return <-started
+}
+
+// reap waits for the process, the only place that does. Beside it stderr is
+// read, until it ends or the process does.
+func (c *child) reap(stderr *os.File) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		_, _ = io.Copy(c.tail, stderr)
+	}()
+	err := c.cmd.Wait()
+	// What is left of the group (npm's shim leaves the real codex behind when
+	// it is killed) goes too. The group's number can't be anybody else's while
+	// a member lives, and we are microseconds behind the leader's end.
+	_ = c.group.kill()
+	_ = c.group.close()
+	t := time.AfterFunc(pipeDrain, func() { stderr.Close() }) // ends the copying
+	<-said
+	t.Stop()
+	stderr.Close()
+	c.stdin.Close()
+	d := &childDeath{Reason: exitReason(c.cmd.ProcessState), Path: c.path}
+	if c.cmd.ProcessState == nil && err != nil {
+		d.Reason = "was lost: " + err.Error()
+	}
+	d.Stderr = c.tail.lastLine()
+	c.dead = d
+	close(c.ended)
+	// The reader gets what is still in the pipe; grandchildren don't hold it up.
+	time.AfterFunc(pipeDrain, func() { c.stdout.Close() })
+}
+
+// death is how the process ended, nil while it lives.
+func (c *child) death() *childDeath {
+	select {
+	case <-c.ended:
+		d := *c.dead
+		return &d
+	default:
+		return nil
+	}
+}
+
+// within waits for the end.
+func (c *child) within(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// term asks the group to end without waiting for it to notice the end of its
+// stdin. stop follows.
+func (c *child) term() { _ = c.group.term() }
+
+// stop ends the process: closes its stdin, which is how Codex wants to be told
+// (with EOF even a shell that traps TERM ends), then TERM and KILL to the
+// group, waiting at most grace before each. It returns when the process is
+// reaped, or was killed and still isn't after killWait. Any number of callers.
+func (c *child) stop(grace time.Duration) {
+	_ = c.stdin.Close()
+	if c.within(grace) {
+		return
+	}
+	_ = c.group.term()
+	if c.within(grace) {
+		return
+	}
+	_ = c.group.kill()
+	c.within(killWait)
+}
+
+// streamEnd says how a child died, once its stdout is at an end. One that
+// closed it and lives on can't be talked to any more and is ended.
+func streamEnd(c *child, err error, log *slog.Logger) *childDeath {
+	if c == nil {
+		d := &childDeath{Reason: "closed its stdout"}
+		if err != nil && err != io.EOF {
+			d.Reason += ": " + err.Error()
+		}
+		return d
+	}
+	if !c.within(time.Second) {
+		log.Warn("codex closed its stdout and lives on: ending it", "pid", c.pid)
+		c.stop(time.Second)
+	}
+	if d := c.death(); d != nil {
+		return d
+	}
+	return &childDeath{Path: c.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", c.pid)}
+}
+
+// stderrTail keeps the beginning and the end of what a child said on stderr,
+// and logs its lines.
+type stderrTail struct {
+	log *slog.Logger
+
+	mu   sync.Mutex // guards the fields below
+	head []byte
+	end  []byte
+	part []byte // the line not yet ended, for the log
+}
+
+const (
+	stderrHead  = 2 << 10
+	stderrEnd   = 8 << 10
+	maxToldLine = 400 // characters of the line that an error message quotes
+)
+
+// Write never fails: a child must not block or die for its stderr.
+func (t *stderrTail) Write(b []byte) (int, error) {
+	n := len(b)
+	t.mu.Lock()
+	if room := stderrHead - len(t.head); room > 0 {
+		t.head = append(t.head, b[:min(room, n)]...)
+	}
+	t.end = append(t.end, b...)
+	if over := len(t.end) - stderrEnd; over > 0 {
+		t.end = append(t.end[:0], t.end[over:]...)
+	}
+	var lines [][]byte
+	if t.log != nil {
+		t.part = append(t.part, b...)
+		for {
+			i := bytes.IndexByte(t.part, '\n')
+			if i < 0 && len(t.part) > stderrEnd {
+				i = len(t.part) - 1
+			}
+			if i < 0 {
+				break
+			}
+			lines = append(lines, bytes.Clone(t.part[:i]))
+			t.part = append(t.part[:0], t.part[i+1:]...)
+		}
+	}
+	t.mu.Unlock()
+	for _, l := range lines {
+		if s, _ := cleanLogLine(string(l)); s != "" {
+			t.log.Debug("codex stderr", "line", redact(s))
+		}
+	}
+	return n, nil
+}
+
+// lastLine is the last line that says something, and of those the last that
+// speaks of an error.
+func (t *stderrTail) lastLine() string {
+	t.mu.Lock()
+	text := string(t.end)
+	t.mu.Unlock()
+	var last, lastError string
+	for _, l := range strings.Split(text, "\n") {
+		// Codex from 0.148 says this at level ERROR on every start without bwrap.
+		if s, isError := cleanLogLine(l); s != "" && !strings.Contains(s, "could not find bubblewrap") {
+			last = s
+			if isError {
+				lastError = s
+			}
+		}
+	}
+	if lastError != "" {
+		last = lastError
+	}
+	return redact(clipChars(last, maxToldLine))
+}
+
+// firstError is for a child that ended before it answered: the first line
+// that speaks of an error is the cause, what follows its consequences.
+func (t *stderrTail) firstError() string {
+	t.mu.Lock()
+	text := string(t.head)
+	t.mu.Unlock()
+	for _, l := range strings.Split(text, "\n") {
+		if s, isError := cleanLogLine(l); isError && !strings.Contains(s, "could not find bubblewrap") {
+			return redact(clipChars(s, maxToldLine))
+		}
+	}
+	return t.lastLine()
+}
+
+var (
+	ansiCode  = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+	logPrefix = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s+([A-Za-z0-9_:.-]+:\s+)?`)
+	errorWord = regexp.MustCompile(`(?i)\b(error|fatal|panic|panicked|failed|cannot|no such|not found|denied)\b`)
+)
+
+// cleanLogLine takes colours, timestamp, level and module off a line, and
+// tells whether it speaks of an error.
+func cleanLogLine(line string) (text string, isError bool) {
+	line = strings.TrimSpace(ansiCode.ReplaceAllString(line, ""))
+	level := ""
+	if m := logPrefix.FindStringSubmatch(line); m != nil {
+		level, line = m[1], line[len(m[0]):]
+	}
+	if strings.Trim(line, "-=*_ \t") == "" {
+		return "", false
+	}
+	return line, level == "ERROR" || level == "" && errorWord.MatchString(line)
+}

@@ -1,0 +1,319 @@
+//go:build !windows
+
+package main
+
+// codex_child_test.go holds the life of a Codex process: the ladder that ends it, its
+// whole group with it, pipes that a grandchild holds, what its stderr tells, and
+// what a binary is found to be.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script writes a program that plays a codex binary.
+func script(t *testing.T, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "codex")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func startScript(t *testing.T, body string) *child {
+	t.Helper()
+	c, err := startChild(childOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.stop(0) })
+	return c
+}
+
+// readLine waits until the child has got so far.
+func readLine(t *testing.T, c *child) string {
+	t.Helper()
+	b := make([]byte, 1)
+	line := ""
+	for {
+		if _, err := io.ReadFull(c.stdout, b); err != nil || b[0] == '\n' {
+			return line
+		}
+		line += string(b)
+	}
+}
+
+func TestChildEndsByEOF(t *testing.T) {
+	c := startScript(t, "cat; echo Error: the end >&2; exit 3\n")
+	if d := c.death(); d != nil {
+		t.Fatalf("dead at once: %v", d)
+	}
+	c.stop(time.Minute)
+	d := c.death()
+	if d == nil || d.Reason != "exit code 3" || d.Stderr != "Error: the end" || d.Never {
+		t.Fatalf("%#v", d)
+	}
+	c.stop(time.Minute) // again is nothing
+}
+
+func TestChildLadder(t *testing.T) {
+	for _, tc := range []struct{ name, body, reason string }{
+		{"deaf to EOF", "echo ready; exec sleep 1000\n", "signal: terminated (SIGTERM)"},
+		{"deaf to EOF and TERM", "trap '' TERM; echo ready; while :; do sleep 1; done\n", "signal: killed (SIGKILL)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := startScript(t, tc.body)
+			readLine(t, c)
+			c.stop(50 * time.Millisecond)
+			if d := c.death(); d == nil || d.Reason != tc.reason {
+				t.Fatalf("%#v", d)
+			}
+		})
+	}
+}
+
+// npm's shim dies by KILL and leaves the real codex in the group, with our
+// pipes in its hands: it is ended with the shim, and the reader isn't held up.
+func TestChildGroupDiesWithIt(t *testing.T) {
+	c := startScript(t, "sleep 1000 & echo ready; wait\n")
+	readLine(t, c)
+	p, _ := os.FindProcess(c.pid)
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(c.stdout); err != nil { // the end is there when nobody holds the pipe any more
+		t.Errorf("the grandchild lives on: %v", err)
+	}
+	<-c.ended
+	if d := c.death(); d.Reason != "signal: killed (SIGKILL)" {
+		t.Errorf("%v", d)
+	}
+}
+
+// A grandchild in a group of its own can't be reached. It may keep the pipes
+// for as long as it likes.
+func TestChildPipesHeldByGrandchild(t *testing.T) {
+	if _, err := os.Stat("/usr/bin/setsid"); err != nil {
+		t.Skip("no setsid")
+	}
+	c := startScript(t, "setsid sh -c 'echo $$; exec sleep 20' & read gate; exit 4\n")
+	pid := 0
+	if _, err := fmt.Sscan(readLine(t, c), &pid); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if p, err := os.FindProcess(pid); err == nil && pid > 1 {
+			_ = p.Kill()
+		}
+	}()
+	begun := time.Now()
+	fmt.Fprintln(c.stdin, "go")
+	if _, err := io.ReadAll(c.stdout); err == nil {
+		t.Error("the pipe is not held: this proves nothing")
+	}
+	<-c.ended
+	if d := c.death(); d.Reason != "exit code 4" {
+		t.Errorf("%v", d)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+}
+
+func TestChildCannotStart(t *testing.T) {
+	_, err := startChild(childOptions{Path: "/no/such/codex"})
+	d, ok := err.(*childDeath)
+	if !ok || !d.Never || !strings.HasPrefix(d.Reason, "could not be started: ") {
+		t.Fatalf("%#v", err)
+	}
+}
+
+func TestStderrLines(t *testing.T) {
+	const bwrap = "\x1b[2m2026-11-21T11:35:09.914243Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap on PATH.\n"
+	for _, tc := range []struct{ name, text, last, first string }{
+		{"nothing", "", "", ""},
+		{"plain", "one\ntwo\n\n", "two", "two"},
+		{"an error before other words", "Error: CODEX_HOME is missing\n  at x\nbye\n", "Error: CODEX_HOME is missing", "Error: CODEX_HOME is missing"},
+		{"log lines", "2026-11-21T11:35:09Z  INFO codex_core: fine\n2026-11-21T11:35:09Z ERROR codex_core::x: broken\n2026-11-21T11:35:09Z ERROR codex_core::y: worse\n", "worse", "broken"},
+		{"bubblewrap is said on every start", bwrap, "", ""},
+		{"bubblewrap and more", bwrap + "thread 'main' panicked at x.rs\n", "thread 'main' panicked at x.rs", "thread 'main' panicked at x.rs"},
+		{"long", "error " + strings.Repeat("x", 20000), strings.Repeat("x", 399) + "…", "error " + strings.Repeat("x", 393) + "…"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tail := &stderrTail{}
+			for b := []byte(tc.text); len(b) > 0; {
+				n, _ := tail.Write(b[:min(7, len(b))])
+				b = b[n:]
+			}
+			want(t, tail.lastLine(), tc.last)
+			want(t, tail.firstError(), tc.first)
+			if len(tail.end) > stderrEnd || len(tail.head) > stderrHead {
+				t.Error("unbounded")
+			}
+		})
+	}
+}
+
+func TestProbe(t *testing.T) {
+	count := filepath.Join(t.TempDir(), "count")
+	note := fmt.Sprintf("echo x >> %s\n", count)
+	for _, tc := range []struct {
+		name, body string
+		has        bool
+	}{
+		{"today's", note + "echo 'Usage: codex app-server [OPTIONS] [COMMAND]'\n", true},
+		{"one without it", note + "echo \"error: unrecognized subcommand 'app-server'\" >&2; echo 'Usage: codex [OPTIONS] [PROMPT]' >&2; exit 2\n", false},
+		{"one that is broken says so when it is started", note + "echo boom >&2; exit 1\n", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var p childProbe
+			_ = os.Remove(count)
+			path := script(t, tc.body)
+			for range 2 {
+				got, err := p.probeBackend(context.Background(), path, "app-server", os.Environ())
+				if err != nil || got.AppServer != tc.has || got.Path != path {
+					t.Fatalf("%+v %v", got, err)
+				}
+			}
+			runs, _ := os.ReadFile(count)
+			if n := strings.Count(string(runs), "x"); n != 1 && !strings.Contains(tc.body, "boom") {
+				t.Errorf("asked %d times", n)
+			}
+		})
+	}
+	t.Setenv("PATH", t.TempDir())
+	var p childProbe
+	for _, bin := range []string{"", "no-such-codex", "/no/such/codex"} {
+		_, err := p.probeBackend(context.Background(), bin, "auto", os.Environ())
+		d, ok := err.(*childDeath)
+		if !ok || !d.Never || !strings.Contains(d.Reason, "npm install -g @openai/codex") || !strings.Contains(d.Reason, "codex_bin") {
+			t.Errorf("%q: %v", bin, err)
+		}
+	}
+	if got, err := p.probeBackend(context.Background(), "mock", "auto", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestAppServerProcess(t *testing.T) {
+	start := func(t *testing.T, body string, change ...func(*appServerOptions)) (backend, error) {
+		o := appServerOptions{linkOptions: linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}}
+		for _, f := range change {
+			f(&o)
+		}
+		return startAppServer(context.Background(), o)
+	}
+	const hello = `read line; echo '{"id":1,"result":{"userAgent":"atm-agent-mcp/0.169.0 (x)"}}'; read line` + "\n"
+	t.Run("exits at once", func(t *testing.T) {
+		_, err := start(t, "echo 'Error: CODEX_HOME points to nowhere' >&2; echo more >&2; exit 1\n")
+		d, ok := err.(*childDeath)
+		if !ok || !d.Never || d.Reason != "exit code 1" || d.Stderr != "Error: CODEX_HOME points to nowhere" {
+			t.Fatalf("%#v", err)
+		}
+	})
+	t.Run("never answers", func(t *testing.T) {
+		_, err := start(t, "exec sleep 1000\n", func(o *appServerOptions) { o.InitLimit = 50 * time.Millisecond })
+		if d, ok := err.(*childDeath); !ok || !d.Never || !strings.Contains(d.Reason, "did not answer initialize within 50ms") {
+			t.Fatalf("%#v", err)
+		}
+	})
+	t.Run("closes stdout and lives on", func(t *testing.T) {
+		var gone []*childDeath
+		b, err := start(t, hello+"exec >&-; exec sleep 1000\n", func(o *appServerOptions) { o.OnGone = func(d *childDeath) { gone = append(gone, d) } })
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-b.(*appServer).gone
+		if len(gone) != 1 || gone[0].Reason != "signal: terminated (SIGTERM)" || gone[0].Never {
+			t.Fatalf("%v", gone)
+		}
+		b.stop(time.Second)
+	})
+	t.Run("stopped", func(t *testing.T) {
+		b, err := start(t, hello+"cat > /dev/null; exit 0\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := b.info(); i.version != "0.169.0" || i.pid == 0 {
+			t.Errorf("%+v", i)
+		}
+		h := &heard{}
+		b.open(4, threadSpec{Thread: "t"}, h.to)
+		b.stop(10 * time.Second)
+		if e := h.list; len(e) != 1 || e[0].kind != evGone || e[0].op != 4 || e[0].err.Death.Reason != "exit code 0" {
+			t.Errorf("%v", e)
+		}
+	})
+}
+
+// TestRealAppServer drives the real binaries in CODEX_BINS (a path list): what
+// needs no model. CODEX_HOME must not be under the temporary directory.
+func TestRealAppServer(t *testing.T) {
+	bins := filepath.SplitList(os.Getenv("CODEX_BINS"))
+	if len(bins) == 0 {
+		t.Skip("CODEX_BINS names no binaries")
+	}
+	for _, bin := range bins {
+		t.Run(bin, func(t *testing.T) {
+			home, err := os.MkdirTemp(".", "codex-home-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(home)
+			if home, err = filepath.Abs(home); err != nil {
+				t.Fatal(err)
+			}
+			config := "check_for_update_on_startup = false\n[analytics]\nenabled = false\n[otel]\nmetrics_exporter = \"none\"\n[features]\nplugins = false\napps = false\n"
+			if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			env := append(os.Environ(), "CODEX_HOME="+home)
+			var probe childProbe
+			found, err := probe.probeBackend(context.Background(), bin, "auto", env)
+			if err != nil || !found.AppServer {
+				t.Fatalf("%+v %v", found, err)
+			}
+			b, err := startAppServer(context.Background(), appServerOptions{linkOptions: linkOptions{Path: found.Path, Args: found.Args, Env: env, Dir: home}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.stop(5 * time.Second)
+			if b.info().version == "" {
+				t.Error("no version")
+			}
+			heardOf := make(chan event, 1000)
+			hear := func(e event) { heardOf <- e }
+			b.open(1, threadSpec{Settings: turnSettings{Cwd: home, Approval: "on-request", Sandbox: "workspace-write"}}, hear)
+			if e := <-heardOf; e.kind != evOpened || e.thread == "" || e.opened.model == "" {
+				t.Fatalf("%s", eventLine(e))
+			} else {
+				b.do(0, e.thread, command{kind: cmdUnload})
+			}
+			b.open(2, threadSpec{Thread: "01999999-0000-7000-8000-000000000000", Settings: turnSettings{Cwd: home}}, hear)
+			e := <-heardOf
+			for e.op != 2 {
+				e = <-heardOf
+			}
+			if e.kind != evRefused || !e.err.Missing {
+				t.Errorf("%s", eventLine(e))
+			}
+			for what, field := range map[string]string{"config": "config", "account": "requiresOpenaiAuth", "models": "data"} {
+				res, err := b.catalog(context.Background(), what, home)
+				if err != nil || rawField(res, field) == nil {
+					t.Errorf("%s: %.200s %v", what, res, err)
+				}
+			}
+			b.stop(5 * time.Second)
+			if got, _ := os.ReadFile(filepath.Join(home, "config.toml")); string(got) != config {
+				t.Errorf("config.toml was changed:\n%s", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,289 @@
+package main
+
+// codex_link.go owns the link to a Codex child that both drivers build on: the
+// JSON-RPC connection from its start to its end, the sinks by which sessions
+// hear of it, and the table of what it has asked and was not answered yet.
+// codex_app.go and codex_mcp.go embed it. It must know no method of either
+// dialect, and must never let a sink hear of the child's end before OnGone has.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// appClient is our name: what userAgent begins with, and originator upstream.
+const appClient = "atm-agent-mcp"
+
+// linkOptions say what to run and whom to tell of it.
+type linkOptions struct {
+	Path  string
+	Args  []string // before the command's name
+	Env   []string
+	Dir   string
+	Log   *slog.Logger // nil: nothing is logged
+	Trace func(dir string, rec []byte)
+	// OnGone is called once when the child has ended, before any evGone.
+	OnGone func(*childDeath)
+
+	InitLimit time.Duration // each call of the handshake; 0: 30 s
+}
+
+// start runs one command of Codex. The error is a *childDeath, with Never set.
+func (o linkOptions) start(command string, dieWithUs bool) (*child, error) {
+	return startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], command), Env: o.Env, Dir: o.Dir,
+		Log: o.Log, DieWithUs: dieWithUs})
+}
+
+// childLink is the connection to one child.
+type childLink struct {
+	opts  linkOptions
+	log   *slog.Logger
+	child *child // nil over bare pipes, in tests
+	w     io.Closer
+	peer  *peer
+	asks  askTable
+	gone  chan struct{} // closed when every sink has heard of the end
+
+	mu    sync.Mutex // guards the fields below, and those that a driver says
+	inf   backendInfo
+	death *childDeath
+}
+
+// newChildLink makes a link that doesn't read yet: see listen.
+func newChildLink(kind string, w io.Closer, c *child, o linkOptions) *childLink {
+	o.InitLimit = cmp.Or(o.InitLimit, 30*time.Second)
+	l := &childLink{opts: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), child: c, w: w, gone: make(chan struct{})}
+	l.inf = backendInfo{kind: kind, started: time.Now()}
+	if c != nil {
+		l.inf.pid, l.inf.started = c.pid, c.started
+	}
+	l.asks.prefix = fmt.Sprintf("ask-%d-", l.inf.pid)
+	return l
+}
+
+// listen begins to read. Its goroutine ends at the stream's end, after tell,
+// which is to tell every sink.
+func (l *childLink) listen(r io.Reader, w io.Writer, o peerOptions, tell func(*childDeath)) {
+	o.mode, o.trace, o.onWriteErr = framingNewline, l.opts.Trace, l.deaf
+	l.peer = newPeer(r, w, o)
+	go func() {
+		err := l.peer.run()
+		death := streamEnd(l.child, err, l.log)
+		l.mu.Lock()
+		l.death = death
+		l.mu.Unlock()
+		if l.opts.OnGone != nil {
+			l.opts.OnGone(death)
+		}
+		tell(death)
+		l.peer.closeOut(0)
+		close(l.gone)
+	}()
+}
+
+// deaf ends a child that no longer reads. The goroutine ends with the child.
+func (l *childLink) deaf(err error) {
+	l.log.Debug("codex no longer reads", "error", err)
+	_ = l.w.Close()
+	if l.child != nil {
+		go l.child.stop(time.Second)
+	}
+}
+
+// ask calls and waits: for the handshake and for catalogs, never on the
+// reading goroutine.
+func (l *childLink) ask(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	type answer struct {
+		res json.RawMessage
+		err error
+	}
+	got := make(chan answer, 1)
+	id := l.peer.call(method, params, limit, func(res json.RawMessage, err error) { got <- answer{res, err} })
+	select {
+	case ans := <-got:
+		return ans.res, ans.err
+	case <-ctx.Done():
+		l.peer.abandon(id)
+		return nil, ctx.Err()
+	}
+}
+
+// giveUp ends a child whose handshake failed with err, and is the reason why it
+// never served.
+func (l *childLink) giveUp(ctx context.Context, err error) *childDeath {
+	d := &childDeath{Never: true, Path: l.opts.Path}
+	switch {
+	case errors.Is(err, errPeerGone):
+		<-l.gone
+		*d = *l.dead()
+		d.Never = true
+	case errors.Is(err, errCallTimeout) || errors.Is(err, errNotSent):
+		d.Reason = fmt.Sprintf("did not answer initialize within %v and was stopped", l.opts.InitLimit)
+	case ctx.Err() != nil:
+		d.Reason = "was stopped before it answered initialize: " + err.Error()
+	default:
+		d.Reason = "refused initialize: " + err.Error()
+	}
+	l.stop(time.Second)
+	if l.child != nil {
+		d.Stderr = l.child.tail.firstError()
+	}
+	return d
+}
+
+func (l *childLink) info() backendInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inf
+}
+
+// dead is how the child ended, nil while it lives.
+func (l *childLink) dead() *childDeath {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.death
+}
+
+// stop ends the child and returns when every sink has heard of it.
+func (l *childLink) stop(grace time.Duration) {
+	if l.child != nil {
+		l.child.stop(grace)
+	} else {
+		_ = l.w.Close()
+	}
+	<-l.gone
+}
+
+// goneEvent is the last event of a sink whose child has ended.
+func goneEvent(op opID, thread string, death *childDeath) event {
+	return event{kind: evGone, op: op, thread: thread, must: true, err: &backendError{Message: death.Error(), Death: death}}
+}
+
+// sink delivers to one session, in order and one at a time, whoever puts: who
+// comes while somebody else delivers leaves his event there and goes on.
+type sink struct {
+	to func(event)
+
+	mu     sync.Mutex // guards the fields below; not held while to runs
+	queue  []event
+	busy   bool
+	closed bool
+}
+
+// put delivers e. After last or cut it does nothing.
+func (s *sink) put(e event) { s.deliver(e, false) }
+
+// last delivers e as the last event of all.
+func (s *sink) last(e event) { s.deliver(e, true) }
+
+func (s *sink) deliver(e event, last bool) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = last
+	if s.busy {
+		s.queue = append(s.queue, e)
+		s.mu.Unlock()
+		return
+	}
+	s.busy = true
+	for {
+		s.mu.Unlock()
+		s.to(e)
+		s.mu.Lock()
+		if len(s.queue) == 0 {
+			break
+		}
+		e = s.queue[0]
+		s.queue = s.queue[1:]
+	}
+	s.busy, s.queue = false, nil
+	s.mu.Unlock()
+}
+
+// cut ends the sink without a word; an event that is just being delivered may
+// still arrive.
+func (s *sink) cut() {
+	s.mu.Lock()
+	s.closed, s.queue = true, nil
+	s.mu.Unlock()
+}
+
+// openAsk is one request that waits for a decision.
+type openAsk struct {
+	id     string
+	reqID  json.RawMessage
+	method string
+	thread string
+	turn   string
+	params json.RawMessage
+	rule   json.RawMessage // a permanent rule that Codex proposed, as it came
+}
+
+// askTable holds the open requests.
+type askTable struct {
+	prefix string // makes ids unique in this process over several children
+
+	mu   sync.Mutex // guards the fields below
+	next int
+	open map[string]*openAsk
+}
+
+// add registers a request under a new id.
+func (t *askTable) add(q *openAsk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next++
+	q.id = t.prefix + strconv.Itoa(t.next)
+	if t.open == nil {
+		t.open = map[string]*openAsk{}
+	}
+	t.open[q.id] = q
+}
+
+// take removes the ask, so that only the first answer counts.
+func (t *askTable) take(id string) *openAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	q := t.open[id]
+	delete(t.open, id)
+	return q
+}
+
+// takeRequest removes the ask that the child's request id stands for.
+func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
+	return t.first(func(q *openAsk) bool { return string(q.reqID) == string(reqID) })
+}
+
+// takeTurn removes one ask of a turn that is over, nil when there is none
+// left. Before 0.148 nothing else tells that it is void.
+func (t *askTable) takeTurn(thread, turn string) *openAsk {
+	return t.first(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
+}
+
+// takeThread removes one ask of a thread that nobody owns any more.
+func (t *askTable) takeThread(thread string) *openAsk {
+	return t.first(func(q *openAsk) bool { return q.thread == thread })
+}
+
+func (t *askTable) first(match func(*openAsk) bool) *openAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, q := range t.open {
+		if match(q) {
+			delete(t.open, id)
+			return q
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package main
+
+// codex_mcp_events.go owns the translation of what codex mcp-server says into
+// neutral events: the codex/event notifications of 0.104 to 0.153, and the
+// elicitations it asks approvals by. It is pure, and called by the driver on
+// the reading goroutine. Commands, patches and tool calls are read from their
+// own begin and end events, since 0.104 makes no items of them; what nothing
+// is made of is evRaw, whatever its words are.
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// mcpNote is the notification that every event comes in.
+const mcpNote = "codex/event"
+
+// mcpFields are the fields of an event that anything is made of.
+type mcpFields struct {
+	thread, turn, typ string
+	request, msg      json.RawMessage
+}
+
+func readMCPFields(params json.RawMessage) (f mcpFields) {
+	_ = eachField(params, func(key string, val json.RawMessage) bool {
+		switch key {
+		case "_meta":
+			f.thread, f.request = stringField(val, "threadId"), rawField(val, "requestId")
+		case "id":
+			f.turn, _ = rawString(val)
+		case "msg":
+			f.msg, f.typ = val, stringField(val, "type")
+		}
+		return true
+	})
+	return f
+}
+
+// mcpEvent translates one event. The ends of turns are left to the driver,
+// which knows what runs: here they are what they say and no more.
+func mcpEvent(f mcpFields, params json.RawMessage) event {
+	e := event{kind: evRaw, thread: f.thread, turn: f.turn, method: mcpNote, raw: params}
+	msg := f.msg
+	text := func(key string) string { return stringField(msg, key) }
+	switch f.typ {
+	case "agent_message_content_delta": // 0.104 says the same again in agent_message_delta
+		e.kind, e.phase, e.item, e.text = evDelta, "answer", text("item_id"), text("delta")
+	case "reasoning_content_delta", "reasoning_raw_content_delta":
+		e.kind, e.phase, e.item, e.text = evDelta, "reasoning", text("item_id"), text("delta")
+	case "exec_command_output_delta":
+		e.kind, e.phase, e.item = evDelta, "output", text("call_id")
+		if b, err := base64.StdEncoding.DecodeString(text("chunk")); err == nil {
+			e.text = strings.ToValidUTF8(string(b), "\uFFFD")
+		}
+	case "item_started", "item_completed":
+		return mcpItem(e, msg, strings.TrimPrefix(f.typ, "item_"))
+	case "exec_command_begin", "patch_apply_begin", "mcp_tool_call_begin", "web_search_begin":
+		e.kind, e.phase, e.item, e.body = evItem, "started", text("call_id"), mcpAct(f.typ, msg)
+	case "exec_command_end", "patch_apply_end", "mcp_tool_call_end", "web_search_end":
+		e.kind, e.phase, e.must, e.item, e.body = evItem, "completed", true, text("call_id"), mcpAct(f.typ, msg)
+	case "plan_update":
+		e.kind, e.text = evPlan, planText(rawField(msg, "plan"))
+	case "turn_diff":
+		e.kind, e.text = evDiff, text("unified_diff")
+	case "token_count":
+		if u := mcpUsage(rawField(msg, "info")); u != nil {
+			e.kind, e.usage = evUsage, u
+		}
+	case "stream_error":
+		e.kind, e.text, e.retry = evNotice, text("message"), true
+	case "warning", "deprecation_notice":
+		e.kind, e.text = evNotice, cmp.Or(text("message"), text("summary"))
+	}
+	return e
+}
+
+// mcpItem reads what only items tell: messages and reasoning. 0.153 has items
+// for commands, patches and calls too, beside the events they are read from.
+func mcpItem(e event, msg json.RawMessage, phase string) event {
+	item := rawField(msg, "item")
+	b := &itemBody{phase: stringField(item, "phase")}
+	switch stringField(item, "type") {
+	case "AgentMessage":
+		b.kind = "agentMessage"
+	case "Reasoning":
+		b.kind = "reasoning"
+	case "ContextCompaction":
+		b.kind = "contextCompaction"
+	default:
+		return e
+	}
+	var texts []string
+	eachElement(rawField(item, "content"), func(part json.RawMessage) {
+		texts = append(texts, stringField(part, "text"))
+	})
+	b.text = strings.Join(texts, "")
+	e.kind, e.phase, e.must, e.item, e.body = evItem, phase, phase == "completed", stringField(item, "id"), b
+	return e
+}
+
+// mcpAct is the neutral part of something the agent does.
+func mcpAct(typ string, msg json.RawMessage) *itemBody {
+	b := &itemBody{status: stringField(msg, "status"), cwd: stringField(msg, "cwd")}
+	switch typ {
+	case "exec_command_begin", "exec_command_end":
+		b.kind, b.command = "commandExecution", commandLine(rawField(msg, "command"))
+		b.cwd = strings.TrimPrefix(b.cwd, "file://") // 0.153
+		var n int
+		if raw := rawField(msg, "exit_code"); rawKind(raw) == '0' && json.Unmarshal(raw, &n) == nil {
+			b.exitCode = &n
+		}
+		b.output = stringField(msg, "aggregated_output")
+		eachElement(rawField(msg, "parsed_cmd"), func(c json.RawMessage) {
+			kind := stringField(c, "type")
+			if kind == "list_files" {
+				kind = "listFiles" // app-server's word
+			}
+			b.actions = append(b.actions, commandAction{kind: kind, path: stringField(c, "path"), query: stringField(c, "query"), command: stringField(c, "cmd")})
+		})
+	case "patch_apply_begin", "patch_apply_end":
+		b.kind, b.files = "fileChange", mcpChanges(rawField(msg, "changes"))
+		if string(rawField(msg, "success")) == "false" && b.status != "declined" { // 0.104 has no status
+			b.status = "failed"
+		}
+	case "mcp_tool_call_begin", "mcp_tool_call_end":
+		b.kind, b.server, b.tool = "mcpToolCall", stringField(msg, "invocation", "server"), stringField(msg, "invocation", "tool")
+		b.arguments = rawField(msg, "invocation", "arguments")
+		b.result, b.failure = rawField(msg, "result", "Ok"), stringField(msg, "result", "Err")
+	default:
+		b.kind, b.text = "webSearch", stringField(msg, "query")
+		b.query = b.text
+	}
+	return b
+}
+
+// commandLine writes the words of a command as a shell would read them.
+func commandLine(words json.RawMessage) string {
+	var list []string
+	if json.Unmarshal(words, &list) != nil {
+		return ""
+	}
+	for i, w := range list {
+		plain := func(r rune) bool {
+			return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,@%+", r)
+		}
+		if w == "" || strings.ContainsFunc(w, func(r rune) bool { return !plain(r) }) {
+			list[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// mcpChanges reads the map from path to change, in the order of the paths.
+func mcpChanges(changes json.RawMessage) []fileChange {
+	var out []fileChange
+	_ = eachField(changes, func(path string, c json.RawMessage) bool {
+		f := fileChange{path: path, kind: stringField(c, "type"), move: stringField(c, "move_path")}
+		if f.diff = stringField(c, "unified_diff"); f.diff == "" {
+			f.diff = stringField(c, "content")
+		}
+		out = append(out, f)
+		return true
+	})
+	slices.SortFunc(out, func(a, b fileChange) int { return strings.Compare(a.path, b.path) })
+	return out
+}
+
+func mcpUsage(info json.RawMessage) *tokenUsage {
+	type counts struct {
+		Total     int64 `json:"total_tokens"`
+		Input     int64 `json:"input_tokens"`
+		Cached    int64 `json:"cached_input_tokens"`
+		Output    int64 `json:"output_tokens"`
+		Reasoning int64 `json:"reasoning_output_tokens"`
+	}
+	var u struct {
+		Total  counts `json:"total_token_usage"`
+		Last   counts `json:"last_token_usage"`
+		Window int64  `json:"model_context_window"`
+	}
+	if isNull(info) || json.Unmarshal(info, &u) != nil {
+		return nil
+	}
+	return &tokenUsage{Total: u.Total.Total, Input: u.Total.Input, CachedInput: u.Total.Cached, Output: u.Total.Output,
+		Reasoning: u.Total.Reasoning, Last: u.Last.Total, ContextWindow: u.Window}
+}
+
+// mcpFailure reads an error event, or the error that a task_complete of 0.148
+// and later carries. codex_error_info is a word, or an object with one key.
+func mcpFailure(raw json.RawMessage) *backendError {
+	e := &backendError{Message: stringField(raw, "message"), Data: raw}
+	if e.Message == "" {
+		e.Message = "Codex gave no reason"
+	}
+	info := rawField(raw, "codex_error_info")
+	e.Info, _ = rawString(info)
+	_ = eachField(info, func(key string, val json.RawMessage) bool {
+		if e.Info = key; string(rawField(val, "http_status_code")) == "401" {
+			e.Info = "unauthorized"
+		}
+		return false
+	})
+	return withLogin(e)
+}
+
+// mcpAsk is the neutral form of an elicitation. before is the event that came
+// ahead of it, which alone has the model's reason, the host a command would
+// reach and the rule that Codex proposes.
+func mcpAsk(q *openAsk, before json.RawMessage) *approval {
+	p := q.params
+	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
+		cwd: stringField(p, "codex_cwd"), reason: cmp.Or(stringField(p, "codex_reason"), stringField(before, "reason"))}
+	switch stringField(p, "codex_elicitation") {
+	case "exec-approval":
+		a.kind, a.command = askCommand, commandLine(rawField(p, "codex_command"))
+		a.action, a.forSession = a.command, true
+		a.networkTo(rawField(before, "network_approval_context"))
+		q.rule = proposedRule(rawField(before, "proposed_execpolicy_amendment"), rawField(before, "available_decisions"), "approved_execpolicy_amendment")
+		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
+	case "patch-approval":
+		a.kind, a.files = askFileChange, mcpChanges(rawField(p, "codex_changes"))
+		a.forSession = true
+		a.action = changesText(a.files, cmp.Or(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
+	default:
+		a.kind = askUnknown
+	}
+	if a.action == "" {
+		a.action = cmp.Or(stringField(p, "message"), q.method)
+	}
+	return a
+}
+
+// unanswerable is what an event asks that mcp-server forwards to nobody:
+// without an end of ours the turn would hang for good. 0.148 and later ask so
+// before a tool call, and for an MCP server's own questions.
+func unanswerable(f mcpFields) (what string, is bool) {
+	switch f.typ {
+	case "elicitation_request":
+		what = cmp.Or(stringField(f.msg, "request", "message"), stringField(f.msg, "message"))
+		if server := stringField(f.msg, "server_name"); server != "" {
+			what = strings.TrimSpace(server + ": " + what)
+		}
+	case "request_user_input":
+		var texts []string
+		for _, q := range userQuestions(rawField(f.msg, "questions")) {
+			texts = append(texts, q.text)
+		}
+		what = strings.Join(texts, "; ")
+	default:
+		return "", false
+	}
+	return cmp.Or(what, f.typ), true
+}

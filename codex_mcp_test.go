@@ -1,0 +1,297 @@
+package main
+
+// codex_mcp_test.go holds the mcp-server driver to what is known of that command:
+// lost cancels, answers on another call's id, one call a thread, elicitations that
+// must always be answered.
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// mcpPeer plays a codex mcp-server over pipes, as appPeer does an app-server.
+type mcpPeer struct {
+	appPeer
+	m *mcpServer
+}
+
+func newMCPPeer(t *testing.T) *mcpPeer {
+	theirs, out := io.Pipe()
+	in, ours := io.Pipe()
+	p := &mcpPeer{appPeer: appPeer{t: t, out: out, in: bufio.NewReaderSize(in, 1<<20)}}
+	p.m = newMCPServer(theirs, ours, nil, mcpServerOptions{linkOptions: linkOptions{OnGone: func(d *childDeath) { p.gone = append(p.gone, d) }}})
+	t.Cleanup(func() {
+		out.Close()
+		in.Close()
+		<-p.m.gone
+	})
+	return p
+}
+
+// toolsOf is the recorded tools/list of a version.
+func toolsOf(t *testing.T, version string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "recordings", "mcp-server-"+version+"-tools.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// playMCP starts a driver against a peer of the given version, after the handshake.
+func playMCP(t *testing.T, version string) *mcpPeer {
+	t.Helper()
+	p := newMCPPeer(t)
+	done := make(chan error, 1)
+	go func() { done <- p.m.initialize(context.Background()) }()
+	p.say(`{"jsonrpc":"2.0","id":%s,"result":{"serverInfo":{"name":"codex-mcp-server","version":%q}}}`, p.expect("initialize").id, version)
+	p.expect("notifications/initialized")
+	p.say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, p.expect("tools/list").id, toolsOf(t, version))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// threadOf is the thread that a call of the driver belongs to.
+func (p *mcpPeer) threadOf(call string) string {
+	p.m.mu.Lock()
+	defer p.m.mu.Unlock()
+	for id, th := range p.m.calls {
+		if fmt.Sprint(id) == call {
+			return th.id
+		}
+	}
+	p.t.Fatalf("no call %s is open", call)
+	return ""
+}
+
+// event says one codex/event of thread t1.
+func (p *mcpPeer) event(call json.RawMessage, turn, msg string) {
+	p.t.Helper()
+	p.say(`{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{"requestId":%s,"threadId":"t1"},"id":%q,"msg":%s}}`, call, turn, msg)
+}
+
+// begin opens a thread and starts its first turn u1; it returns the call's id.
+func (p *mcpPeer) begin(h *heard) json.RawMessage {
+	p.t.Helper()
+	p.m.open(1, threadSpec{Settings: turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}}, h.to)
+	p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi", settings: turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}})
+	id := p.expect("tools/call").id
+	p.event(id, "", `{"type":"session_configured","session_id":"t1","model":"m"}`)
+	p.event(id, "u1", `{"type":"task_started","turn_id":"u1"}`)
+	want(p.t, h.take(), `opened op=1 thread=new-1 resumed=false
+opened thread=t1 model=m resumed=false method=codex/event
+started op=2 thread=t1 turn=u1 method=codex/event`)
+	return id
+}
+
+func TestMCPStartArguments(t *testing.T) {
+	spec := threadSpec{Settings: turnSettings{Cwd: "/w", Model: "m", Effort: "high", Approval: "untrusted", Sandbox: "workspace-write", Network: true},
+		DeveloperInstructions: "D", BaseInstructions: "B", Profile: "p", Config: json.RawMessage(`{"features":{"x":true},"projects":{"/o":{"trust_level":"trusted"}}}`)}
+	const write = `"sandbox_workspace_write":{"writable_roots":[],"network_access":true,"exclude_tmpdir_env_var":false,"exclude_slash_tmp":false}`
+	for _, tc := range []struct{ version, want string }{
+		{"0.104.0", `{"prompt":"hi","cwd":"/w","model":"m","sandbox":"workspace-write","approval-policy":"untrusted","base-instructions":"B","developer-instructions":"D","profile":"p",
+			"config":{"features":{"x":true},"projects":{"/o":{"trust_level":"trusted"}},"model_reasoning_effort":"high",` + write + `}}`},
+		{"0.153.0", `{"prompt":"hi","cwd":"/w","model":"m","sandbox":"workspace-write","base-instructions":"B","developer-instructions":"D",
+			"config":{"features":{"x":true},"projects":{"/o":{"trust_level":"trusted"},"/w":{"trust_level":"untrusted"}},"model_reasoning_effort":"high",` + write + `}}`},
+	} {
+		t.Run(tc.version, func(t *testing.T) {
+			schema := readMCPSchema(json.RawMessage(toolsOf(t, tc.version)))
+			if !schema.codex || !schema.reply {
+				t.Fatalf("schema = %+v", schema)
+			}
+			sameJSON(t, toJSON(startArguments(schema, spec, "hi")), tc.want)
+		})
+	}
+}
+
+func TestMCPElicitationReply(t *testing.T) {
+	for _, tc := range []struct {
+		version string
+		d       decision
+		rule    json.RawMessage
+		want    string
+	}{
+		{"0.104.0", approve, nil, `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", approveForSession, nil, `{"action":"accept","content":{},"decision":"approved_for_session"}`},
+		{"0.104.0", deny, json.RawMessage(`["x"]`), `{"action":"decline","decision":"denied"}`},
+		{"0.104.0", approveAlways, nil, `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", approveAlways, json.RawMessage(`["touch","x"]`), `{"action":"accept","content":{},"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["touch","x"]}}}`},
+		{"0.153.0", approve, json.RawMessage(`["touch","x"]`), `{"action":"accept","content":{},"decision":"approved"}`},
+		{"0.153.0", deny, nil, `{"action":"decline","decision":{"denied":{"rejection":"no"}}}`},
+	} {
+		sameJSON(t, toJSON(elicitationReply(backendInfo{version: tc.version}, tc.d, "no", tc.rule)), tc.want)
+	}
+}
+
+// A cancel that comes before task_started is lost by Codex: it is sent again
+// when the turn has begun, and until it ends.
+func TestMCPLostCancelIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.m.open(1, threadSpec{}, h.to)
+		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
+		id := p.expect("tools/call").id
+		p.m.do(0, "new-1", command{kind: cmdInterrupt})
+		p.expect("notifications/cancelled")
+		p.event(id, "", `{"type":"session_configured"}`)
+		p.event(id, "u1", `{"type":"task_started","turn_id":"u1"}`)
+		if m := p.expect("notifications/cancelled"); string(rawField(m.params, "requestId")) != string(id) {
+			t.Errorf("cancelled %s", m.params)
+		}
+		p.expect("notifications/cancelled") // lost again; CancelPause later
+		p.event(id, "u1", `{"type":"turn_aborted","turn_id":"u1","reason":"interrupted"}`)
+		if got := h.last(); got.kind != evEnded || got.status != "interrupted" || got.spent {
+			t.Errorf("got %+v", got)
+		}
+		time.Sleep(time.Minute) // of the bubble's time
+		p.silent()
+	})
+}
+
+// The response of a turn may come under the id of a call cancelled before it,
+// and an end that isn't the running turn's ends nothing.
+func TestMCPAnyCallMayAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		one := p.begin(h)
+		p.m.do(0, "t1", command{kind: cmdInterrupt})
+		p.expect("notifications/cancelled")
+		p.event(one, "u1", `{"type":"turn_aborted","turn_id":"u1"}`)
+		p.m.do(3, "t1", command{kind: cmdTurn, prompt: "two"})
+		two := p.expect("tools/call").id
+		p.event(one, "u2", `{"type":"task_started","turn_id":"u2"}`)
+		h.take()
+		p.event(two, "u1", `{"type":"task_complete","turn_id":"u1","last_agent_message":null}`) // stale
+		p.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":""}]}}`, two)
+		want(t, h.take(), `raw thread=t1 turn=u1 status=completed method=codex/event`)
+		p.event(one, "u2", `{"type":"task_complete","turn_id":"u2","last_agent_message":"mine"}`)
+		p.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"mine"}]}}`, one)
+		want(t, h.take(), `ended thread=t1 turn=u2 status=completed text="mine" method=codex/event`)
+		if n := len(p.m.calls); n != 0 {
+			t.Errorf("%d calls are open", n)
+		}
+	})
+}
+
+// One turn at a time: a second call on the thread would become one with the
+// first, and one of their callers would wait for good.
+func TestMCPSingleFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.begin(h)
+		p.m.do(3, "t1", command{kind: cmdTurn, prompt: "two"})
+		want(t, h.take(), `refused op=3 thread=t1 err={0 "a turn of this thread is still running"  timeout=false missing=false held=false}`)
+		p.silent()
+	})
+}
+
+func TestMCPRefusedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.m.open(1, threadSpec{}, h.to)
+		h.take()
+		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
+		id := p.expect("tools/call").id
+		p.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"Failed to load Codex configuration: x"}],"isError":true}}`, id)
+		want(t, h.take(), `refused op=2 thread=new-1 err={0 "Failed to load Codex configuration: x"  timeout=false missing=false held=false}`)
+		p.m.do(3, "new-1", command{kind: cmdTurn, prompt: "again"}) // the place is still there
+		if m := p.expect("tools/call"); stringField(m.params, "name") != "codex" {
+			t.Errorf("sent %s", m.params)
+		}
+	})
+}
+
+// A turn that doesn't begin is unknown, not refused: it may run all the same.
+func TestMCPNoTurnInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.m.open(1, threadSpec{}, h.to)
+		h.take()
+		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
+		p.expect("tools/call")
+		time.Sleep(61 * time.Second)
+		want(t, h.take(), `refused op=2 thread=new-1 unknown err={0 "Codex began no turn in time"  timeout=true missing=false held=false}`)
+	})
+}
+
+// Whatever is asked gets a result: of nobody's thread, of a closed one, or in
+// words that aren't known.
+func TestMCPElicitationsAreAlwaysAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.begin(h)
+		p.say(`{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"threadId":"t9","codex_elicitation":"exec-approval"}}`)
+		want(t, p.reply(), `0 {"action":"decline","decision":{"denied":{"rejection":"nobody waits for this any more"}}}`)
+		p.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"threadId":"t1","codex_elicitation":"new-kind","message":"what now"}}`)
+		if got := h.last(); got.kind != evAsk || got.ask.kind != askUnknown || got.ask.action != "what now" {
+			t.Errorf("got %+v", got)
+		}
+		p.m.do(0, "t1", command{kind: cmdUnload})
+		want(t, p.reply(), `1 {"action":"decline","decision":{"denied":{"rejection":"the session was closed"}}}`)
+		p.expect("notifications/cancelled") // of the turn that nobody waits for
+	})
+}
+
+func TestMCPThreadsTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		id := p.begin(h)
+		set := turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}
+		p.event(id, "u1", `{"type":"task_complete","turn_id":"u1","last_agent_message":"x"}`)
+		p.say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
+		h.take()
+		p.m.do(0, "t1", command{kind: cmdUnload})
+		p.m.open(5, threadSpec{Thread: "t1", Settings: set}, h.to)
+		want(t, h.take(), "opened op=5 thread=t1 model=m resumed=true method=codex/event")
+		wider := set
+		wider.Sandbox = "workspace-write"
+		p.m.open(6, threadSpec{Thread: "t1", Settings: wider}, h.to)
+		if got := h.last(); got.kind != evRefused || !got.err.Missing || !strings.Contains(got.err.Message, "settings were changed") {
+			t.Errorf("got %+v", got.err)
+		}
+		p.m.open(7, threadSpec{Thread: "t7", Settings: set}, h.to)
+		if got := h.last(); got.kind != evRefused || !got.err.Missing || !strings.Contains(got.err.Message, "own process") {
+			t.Errorf("got %+v", got.err)
+		}
+		p.silent()
+	})
+}
+
+func TestMCPUserConfig(t *testing.T) {
+	dir := t.TempDir()
+	res, err := readCodexConfig(dir)
+	if err != nil || string(res) != `{"config":{}}` {
+		t.Errorf("none: %s, %v", res, err)
+	}
+	path := filepath.Join(dir, "config.toml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("sandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nnetwork_access = true\nlimit = inf\n")
+	if res, err = readCodexConfig(dir); err != nil {
+		t.Fatal(err)
+	}
+	sameJSON(t, res, `{"config":{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"network_access":true,"limit":"+Inf"}}}`)
+	write("sandbox_mode = \n")
+	if _, err = readCodexConfig(dir); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("broken: %v", err)
+	}
+	// What can't be read is read-only, whatever it may say.
+	pol, rerr := resolvePolicy(policyInput{Cwd: "/w/repo", RepoRoot: "/w/repo", Home: "/h"})
+	if rerr != nil || pol.Settings.Sandbox != sandboxRead {
+		t.Errorf("policy without a configuration: %+v, %v", pol.Settings, rerr)
+	}
+}

@@ -1,0 +1,606 @@
+package main
+
+// config_policy_test.go holds what a session may do: who wins over whom, the defaults by
+// directory, ceilings that no argument or config key passes (fuzzed too), profiles,
+// and directories.
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// emptyUser is config/read's answer over an empty config.toml.
+const emptyUser = `{"config":{"model":"theirs","approval_policy":null,"sandbox_mode":null,"sandbox_workspace_write":null,"profiles":{},"model_reasoning_effort":"xhigh"},"origins":{}}`
+
+func repoInput() policyInput {
+	return policyInput{UserConfig: json.RawMessage(emptyUser), Cwd: "/home/u/repo/sub", Home: "/home/u", RepoRoot: "/home/u/repo"}
+}
+
+func userSays(config string) json.RawMessage { return json.RawMessage(`{"config":` + config + `}`) }
+
+// unixPaths skips where /home/u is no absolute path.
+func unixPaths(t *testing.T) {
+	t.Helper()
+	if !filepath.IsAbs("/home/u") {
+		t.Skip("the table speaks of Unix paths")
+	}
+}
+
+// resolved fails the test where resolvePolicy refuses.
+func resolved(t *testing.T, in policyInput) policy {
+	t.Helper()
+	p, err := resolvePolicy(in)
+	if err != nil {
+		t.Fatalf("refused: %v", err)
+	}
+	return p
+}
+
+// hasNote looks for one note that holds all of the parts.
+func hasNote(p policy, parts ...string) bool {
+	return slices.ContainsFunc(p.Notes, func(n string) bool {
+		for _, part := range parts {
+			if !strings.Contains(n, part) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Each level beats all below it: they are taken away from the top, one by one.
+func TestPolicyPrecedence(t *testing.T) {
+	in := repoInput()
+	in.Options = sessionOptions{Model: "m-arg", Sandbox: "danger-full-access", Approval: "never",
+		Config: json.RawMessage(`{"model":"m-config","model_reasoning_effort":"e-config","sandbox_mode":"workspace-write","approval_policy":"on-failure"}`)}
+	in.Profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile", "sandbox_mode": "danger-full-access", "approval_policy": "untrusted"}
+	in.Role = role{name: "r", model: "m-role", effort: "e-role", sandbox: "read-only", approvalPolicy: "never"}
+	in.Model, in.Effort, in.Sandbox, in.Approval = "m-ours", "e-ours", "danger-full-access", "untrusted"
+	in.UserConfig = userSays(`{"model":"m-user","model_reasoning_effort":"e-user","sandbox_mode":"read-only","approval_policy":"never"}`)
+
+	for _, level := range []struct {
+		name string
+		want turnSettings
+		off  func()
+	}{
+		{"argument", turnSettings{Model: "m-arg", Effort: "e-config", Sandbox: "danger-full-access", Approval: "never"},
+			func() { in.Options.Model, in.Options.Sandbox, in.Options.Approval = "", "", "" }},
+		{"config argument", turnSettings{Model: "m-config", Effort: "e-config", Sandbox: "workspace-write", Approval: "on-request"},
+			func() { in.Options.Config = nil }},
+		{"profile", turnSettings{Model: "m-profile", Effort: "e-profile", Sandbox: "danger-full-access", Approval: "untrusted"},
+			func() { in.Profile = nil }},
+		{"role", turnSettings{Model: "m-role", Effort: "e-role", Sandbox: "read-only", Approval: "never"},
+			func() { in.Role = role{} }},
+		{"ours", turnSettings{Model: "m-ours", Effort: "e-ours", Sandbox: "danger-full-access", Approval: "untrusted"},
+			func() { in.Model, in.Effort, in.Sandbox, in.Approval = "", "", "", "" }},
+		{"user", turnSettings{Sandbox: "read-only", Approval: "never"}, // FR-12.4: their model and effort aren't resent
+			func() { in.UserConfig = json.RawMessage(emptyUser) }},
+		{"default", turnSettings{Sandbox: "workspace-write", Approval: "on-request"}, func() {}},
+	} {
+		p := resolved(t, in)
+		level.want.Cwd = in.Cwd
+		if !reflect.DeepEqual(p.Settings, level.want) {
+			t.Errorf("%s: %+v, want %+v", level.name, p.Settings, level.want)
+		}
+		if p.Config != nil {
+			t.Errorf("%s: settings of the turn are left in config: %s", level.name, p.Config)
+		}
+		if len(p.Notes) > 0 {
+			t.Errorf("%s: notes %q", level.name, p.Notes)
+		}
+		level.off()
+	}
+}
+
+func TestPolicyFastModel(t *testing.T) {
+	in := repoInput()
+	in.Model, in.FastModel, in.Fast = "slow", "fast", true
+	if got := resolved(t, in).Settings.Model; got != "fast" {
+		t.Errorf("--fast: model %q", got)
+	}
+	in.Role.model = "pinned"
+	if got := resolved(t, in).Settings.Model; got != "pinned" {
+		t.Errorf("--fast over a role's pin: %q", got)
+	}
+	in.Role.model, in.FastModel = "", ""
+	if got := resolved(t, in).Settings.Model; got != "slow" {
+		t.Errorf("--fast without fast_model: %q", got)
+	}
+}
+
+func TestPolicyDefaultByDirectory(t *testing.T) {
+	unixPaths(t)
+	for _, c := range []struct {
+		name, cwd, root, user string
+		want, note            string
+	}{
+		{"repository", "/home/u/repo", "/home/u/repo", `{}`, "workspace-write", ""},
+		{"home", "/home/u", "", `{}`, "read-only", "/home/u is the home directory"},
+		{"home with a slash", "/home/u/", "/home/u", `{}`, "read-only", "is the home directory"},
+		{"below a home that is a repository", "/home/u/x", "/home/u", `{}`, "workspace-write", ""},
+		{"root", "/", "/", `{}`, "read-only", "/ is a root directory"},
+		{"outside", "/tmp/x", "", `{}`, "read-only", "/tmp/x is outside a git repository"},
+		{"untrusted by the user", "/r/sub", "/r", `{"projects":{"/r":{"trust_level":"untrusted"}}}`, "read-only", "marks /r as untrusted"},
+		{"trusted by the user", "/r", "/r", `{"projects":{"/r":{"trust_level":"trusted"}}}`, "workspace-write", ""},
+		{"the user set it", "/tmp/x", "", `{"sandbox_mode":"workspace-write"}`, "workspace-write", ""},
+		{"the user set a built-in profile", "/r", "/r", `{"default_permissions":":read-only"}`, "read-only", ""},
+		{"sandbox_mode beside it counts", "/r", "/r", `{"default_permissions":":read-only","sandbox_mode":"danger-full-access"}`, "danger-full-access", ""},
+	} {
+		in := repoInput()
+		in.Cwd, in.RepoRoot, in.UserConfig = c.cwd, c.root, userSays(c.user)
+		p := resolved(t, in)
+		if p.Settings.Sandbox != c.want || p.Settings.Network {
+			t.Errorf("%s: %+v", c.name, p.Settings)
+		}
+		if c.note == "" && len(p.Notes) > 0 || c.note != "" && !hasNote(p, c.note, `pass sandbox: "workspace-write" to let the agent edit`) {
+			t.Errorf("%s: notes %q", c.name, p.Notes)
+		}
+	}
+	in := repoInput()
+	in.Cwd, in.RepoRoot = "/tmp/x", ""
+	if want := `sandbox is read-only because /tmp/x is outside a git repository; pass sandbox: "workspace-write" to let the agent edit`; !slices.Equal(resolved(t, in).Notes, []string{want}) {
+		t.Errorf("the note reads %q", resolved(t, in).Notes)
+	}
+	in.ReadOnly = true // passing sandbox would not help
+	if p := resolved(t, in); len(p.Notes) > 0 {
+		t.Errorf("under --readonly: %q", p.Notes)
+	}
+	in.ReadOnly, in.Options.Sandbox = false, "workspace-write"
+	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || len(p.Notes) > 0 {
+		t.Errorf("asked for: %+v %q", p.Settings, p.Notes)
+	}
+}
+
+// What can't be read may have narrowed the sandbox.
+func TestPolicyUnreadableUserConfig(t *testing.T) {
+	for _, raw := range []string{"", "null", "5", "{}", `{"config":null}`, `{"config":7}`, `{"config":`} {
+		in := repoInput()
+		in.UserConfig = json.RawMessage(raw)
+		p := resolved(t, in)
+		if p.Settings.Sandbox != "read-only" || p.Settings.Approval != "on-request" || !hasNote(p, "could not be read", "workspace-write") {
+			t.Errorf("%s: %+v %q", raw, p.Settings, p.Notes)
+		}
+	}
+}
+
+func TestPolicyUserWords(t *testing.T) {
+	for _, c := range []struct{ user, sandbox, approval, note string }{
+		{`{"approval_policy":"on-failure"}`, "workspace-write", "on-request", ""},
+		{`{"approval_policy":{"granular":{"rules":true}}}`, "workspace-write", "on-request", "approval_policy"},
+		{`{"approval_policy":"yolo"}`, "workspace-write", "on-request", "yolo"},
+		{`{"sandbox_mode":"container"}`, "read-only", "on-request", "container"},
+		{`{"sandbox_mode":"Danger-Full-Access"}`, "read-only", "on-request", "Danger"},
+		{`{"sandbox_mode":["danger-full-access"]}`, "read-only", "on-request", "sandbox_mode"},
+		{`{"default_permissions":"mine"}`, "read-only", "on-request", "mine"},
+		{`{"sandbox_mode":"read-only","profile":"p","profiles":{"p":{"sandbox_mode":"danger-full-access","approval_policy":"never"}}}`, "danger-full-access", "never", ""},
+		{`{"sandbox_mode":"read-only","profile":"gone"}`, "read-only", "on-request", ""},
+	} {
+		in := repoInput()
+		in.UserConfig = userSays(c.user)
+		p := resolved(t, in)
+		if p.Settings.Sandbox != c.sandbox || p.Settings.Approval != c.approval {
+			t.Errorf("%s: %+v", c.user, p.Settings)
+		}
+		if c.note == "" && len(p.Notes) > 0 || c.note != "" && !hasNote(p, c.note) {
+			t.Errorf("%s: notes %q", c.user, p.Notes)
+		}
+		in.Options.Sandbox, in.Options.Approval = "workspace-write", "never"
+		if p := resolved(t, in); len(p.Notes) > 0 {
+			t.Errorf("%s: a word that doesn't count is talked of: %q", c.user, p.Notes)
+		}
+	}
+}
+
+func TestPolicyWorkspaceSettings(t *testing.T) {
+	unixPaths(t)
+	user := `{"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","rel","~/cache"],"network_access":true,"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}}`
+	for _, c := range []struct {
+		name, config string
+		profile      map[string]any
+		sandbox      string
+		want         turnSettings
+	}{
+		{"user", ``, nil, "", turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/u1", "/home/u/cache"}, Network: true, ExcludeSlashTmp: true}},
+		{"argument, key by key", `{"sandbox_workspace_write":{"network_access":false},"sandbox_workspace_write.writable_roots":["/a","b","/a/../a"]}`, nil, "",
+			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/a", "/home/u/repo/sub/b"}, ExcludeSlashTmp: true}},
+		{"profile", ``, map[string]any{"sandbox_workspace_write": map[string]any{"exclude_tmpdir_env_var": true, "exclude_slash_tmp": false}}, "",
+			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/u1", "/home/u/cache"}, Network: true, ExcludeTmpdir: true}},
+		{"danger needs none", ``, nil, "danger-full-access", turnSettings{Sandbox: "danger-full-access"}},
+		{"read-only keeps the user's network", ``, nil, "read-only", turnSettings{Sandbox: "read-only", Network: true}},
+		{"read-only, network taken away", `{"sandbox_workspace_write.network_access":false}`, nil, "read-only", turnSettings{Sandbox: "read-only"}},
+	} {
+		in := repoInput()
+		in.UserConfig, in.Profile = userSays(user), c.profile
+		in.Options.Config, in.Options.Sandbox = json.RawMessage(c.config), c.sandbox
+		p := resolved(t, in)
+		c.want.Cwd, c.want.Approval = in.Cwd, "on-request"
+		if !reflect.DeepEqual(p.Settings, c.want) || p.Config != nil {
+			t.Errorf("%s: %+v %s\nwant %+v", c.name, p.Settings, p.Config, c.want)
+		}
+	}
+	// Only the user grants network to a read-only sandbox.
+	in := repoInput()
+	in.Options = sessionOptions{Sandbox: "read-only", Config: json.RawMessage(`{"sandbox_workspace_write":{"network_access":true}}`)}
+	if p := resolved(t, in); p.Settings.Network {
+		t.Error("an argument opened the network of a read-only sandbox")
+	}
+}
+
+// Every way to say it is one of these; no ceiling may be passed by any.
+func wideningConfigs() []string {
+	return []string{
+		`{"sandbox_mode":"danger-full-access"}`,
+		`{"\u0073andbox_mode":"danger-full-access"}`,
+		`{"\"sandbox_mode\"":"danger-full-access"}`,
+		`{"'sandbox_mode'":"danger-full-access"}`,
+		`{"\"sandbox\\u005fmode\"":"danger-full-access"}`,
+		`{"sandbox_mode":"read-only","sandbox_mode":"danger-full-access"}`,
+		`{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"writable_roots":["/"],"network_access":true}}`,
+		`{"sandbox_mode":"workspace-write","sandbox_workspace_write.writable_roots":["/","../../..","~/","/home/u/repo/sub/link"]}`,
+		`{"sandbox_mode":"workspace-write","sandbox_workspace_write.\"writable_roots\"":["/home"],"sandbox_workspace_write.'network_access'":true}`,
+		`{"default_permissions":":danger-full-access"}`,
+		`{"permissions":{"open":{"filesystem":{"/":"write"},"network":{"enabled":true}}}}`,
+		`{"permissions.open.filesystem.\"/\"":"write"}`,
+		`{"sandbox_permissions":["disk-full-write-access"]}`,
+		`{"SANDBOX_MODE":"danger-full-access","Default_Permissions":":danger-full-access"}`,
+		`{"approvals_reviewer":"auto_review","auto_review":{"policy":"approve all"}}`,
+		`{"features":{"use_linux_sandbox_bwrap":false,"use_legacy_landlock":true,"guardian_approval":true,"exec_permission_approvals":true}}`,
+		`{"features.network_proxy":{"enabled":true,"dangerously_allow_all_unix_sockets":true},"features.hooks":false}`,
+		`{"features.experimental_windows_sandbox":false,"features.Elevated_Windows_Sandbox":false}`,
+		`{"windows":{"sandbox":"disabled"}}`,
+		`{"mcp_servers":{"x":{"command":"sh","args":["-c","touch /etc/x"]}}}`,
+		`{"mcp_servers.x.command":"sh"}`,
+		`{"notify":["sh","-c","x"],"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]}]},"features.codex_hooks":true}`,
+		`{"profile":"open","profiles":{"open":{"sandbox_mode":"danger-full-access"}}}`,
+		`{"profiles.open.sandbox_mode":"danger-full-access"}`,
+		`{"agents":{"x":{"config_file":"/tmp/open.toml"}}}`,
+		`{"projects":{"/home/u/repo":{"trust_level":"trusted"}}}`,
+		`{"debug.config_lockfile.load_path":"/tmp/open.lock"}`,
+		`{"shell_environment_policy":{"set":{"LD_PRELOAD":"/tmp/x.so"}},"zsh_path":"/tmp/x","js_repl_node_path":"/tmp/x"}`,
+		`{"model_providers":{"x":{"auth":{"command":"sh"}}}}`,
+		`{"plugins":{"x":{}},"apps":{"x":{}},"marketplaces":{},"skills":{},"a_key_of_next_year":{"open":true}}`,
+	}
+}
+
+func TestPolicyCeilings(t *testing.T) {
+	for _, cfg := range wideningConfigs() {
+		for _, max := range []string{"read-only", "workspace-write", "--readonly", "nonsense"} {
+			in := repoInput()
+			in.Options.Config = json.RawMessage(cfg)
+			in.Role.sandbox, in.Sandbox = "danger-full-access", "danger-full-access"
+			in.UserConfig = userSays(`{"sandbox_mode":"danger-full-access","sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
+			if in.MaxSandbox = max; max == "--readonly" {
+				in.MaxSandbox, in.ReadOnly = "danger-full-access", true
+			}
+			p := resolved(t, in)
+			checkCeiling(t, in, p)
+			if p.Config != nil {
+				t.Errorf("%s under %s: passed on as %s", cfg, max, p.Config)
+			}
+			if len(p.Notes) == 0 {
+				t.Errorf("%s under %s: nobody is told", cfg, max)
+			}
+		}
+	}
+}
+
+// checkCeiling holds for every input there is.
+func checkCeiling(t *testing.T, in policyInput, p policy) {
+	t.Helper()
+	top := policyCeiling(in)
+	s := p.Settings
+	if r := sandboxRank(s.Sandbox); r == 0 || r > top.rank {
+		t.Errorf("%s: sandbox %q under %s", in.Options.Config, s.Sandbox, top.word)
+	}
+	if s.Sandbox != "workspace-write" && len(s.WritableRoots) > 0 || top.word == "read-only" && s.Network {
+		t.Errorf("%s: %+v under %s", in.Options.Config, s, top.word)
+	}
+	if s.Approval != "untrusted" && s.Approval != "on-request" && s.Approval != "never" {
+		t.Errorf("approval %q", s.Approval)
+	}
+	if top.binds() {
+		for _, root := range s.WritableRoots {
+			if root != "/own" && root != in.Cwd && root != in.RepoRoot {
+				t.Errorf("%s: writable root %s under %s", in.Options.Config, root, top.word)
+			}
+		}
+	}
+	var config map[string]any
+	if p.Config != nil {
+		if err := json.Unmarshal(p.Config, &config); err != nil {
+			t.Fatalf("config is not JSON: %s", p.Config)
+		}
+	}
+	for key := range config {
+		switch {
+		case !plainConfigKey(key):
+			t.Errorf("config key %q would be read as a path", key)
+		case key == "sandbox_mode" || key == "approval_policy" || key == "sandbox_workspace_write" || key == "default_permissions":
+			t.Errorf("config keeps %s, which the turn carries", key)
+		case top.binds() && key != "features" && !harmlessSetting(key):
+			t.Errorf("config keeps %s under %s", key, top.word)
+		}
+	}
+}
+
+func TestPolicyCeilingNotes(t *testing.T) {
+	in := repoInput()
+	in.Options.Sandbox, in.MaxSandbox = "danger-full-access", "workspace-write"
+	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; max_sandbox in configuration allows workspace-write"}) {
+		t.Errorf("%q", p.Notes)
+	}
+	in.ReadOnly = true
+	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; --readonly allows read-only"}) {
+		t.Errorf("%q", p.Notes)
+	}
+	in.Options.Sandbox = ""
+	if p := resolved(t, in); p.Settings.Sandbox != "read-only" || len(p.Notes) > 0 { // nobody asked for more
+		t.Errorf("%+v %q", p.Settings, p.Notes)
+	}
+	in.Options.Config = json.RawMessage(`{"sandbox_workspace_write.network_access":true}`)
+	if p := resolved(t, in); !hasNote(p, "network_access", "--readonly") {
+		t.Errorf("%q", p.Notes)
+	}
+	many := map[string]any{}
+	for i := range 200 {
+		many[fmt.Sprintf("k%d", i)] = true
+	}
+	in.Options.Config = toJSON(many)
+	if p := resolved(t, in); !hasNote(p, "and 188 more") || len(p.Notes[0]) > 600 {
+		t.Errorf("%q", p.Notes)
+	}
+}
+
+// What cannot widen passes under a ceiling, the user's own profile included.
+func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
+	in := repoInput()
+	in.ReadOnly = true
+	in.Options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
+	in.Profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}}, "sandbox_mode": "danger-full-access",
+		"permissions": map[string]any{"p": true}, "windows": map[string]any{"sandbox": "x"}, "features": map[string]any{"use_legacy_landlock": true}}
+	p := resolved(t, in)
+	want := `{"features":{"apps":false,"unbounded_connection_retries":false,"unified_exec":true},"mcp_servers":{"docs":{"command":"d"}},"model_verbosity":"low","tools":{"view_image":true}}`
+	if string(p.Config) != want {
+		t.Errorf("config %s\nwant   %s", p.Config, want)
+	}
+	if p.Settings.Sandbox != "read-only" || !hasNote(p, "features.plugins, features.use_legacy_landlock, permissions, windows") {
+		t.Errorf("%+v %q", p.Settings, p.Notes)
+	}
+	in.ReadOnly, in.Profile = false, nil
+	in.Options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
+	if p := resolved(t, in); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` || len(p.Notes) > 0 {
+		t.Errorf("without a ceiling: %s %q", p.Config, p.Notes)
+	}
+}
+
+// Under workspace-write an argument may name roots that are writable anyway.
+func TestPolicyCeilingRoots(t *testing.T) {
+	unixPaths(t)
+	in := repoInput()
+	in.MaxSandbox = "workspace-write"
+	in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
+	in.Options.Config = json.RawMessage(`{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`)
+	p := resolved(t, in)
+	if !slices.Equal(p.Settings.WritableRoots, []string{"/own", "/home/u/repo"}) || !p.Settings.ExcludeSlashTmp || !hasNote(p, "/own/x, /", "max_sandbox") {
+		t.Errorf("%+v %q", p.Settings, p.Notes)
+	}
+}
+
+func TestPolicyProfile(t *testing.T) {
+	in := repoInput()
+	in.Options.Profile = "work"
+	in.Profile = map[string]any{"model": "m", "profile": "other", "features": map[string]any{"a": true, "b": true}, "compact_prompt": "theirs", "ratio": 2.0, "count": int64(1) << 60}
+	in.Options.Config = json.RawMessage(`{"features.b":false,"big":12345678901234567890123}`)
+	in.Options.CompactPrompt = "explicit"
+	p := resolved(t, in)
+	if want := `{"big":12345678901234567890123,"compact_prompt":"explicit","count":1152921504606846976,"features":{"a":true,"b":false},"ratio":2.0}`; string(p.Config) != want || p.Settings.Model != "m" {
+		t.Errorf("%s\nwant %s", p.Config, want)
+	}
+	if _, there := in.Profile["model"]; !there {
+		t.Error("the caller's profile was changed")
+	}
+
+	// Codex before 0.148: the profile is a table of the user's config.toml and merged there.
+	in = repoInput()
+	in.Options.Profile = "old"
+	in.UserConfig = userSays(`{"sandbox_mode":"read-only","profiles":{"old":{"sandbox_mode":"workspace-write","model":"m-old"}}}`)
+	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || p.Settings.Model != "m-old" || p.Config != nil {
+		t.Errorf("%+v %s", p.Settings, p.Config)
+	}
+}
+
+func TestPolicyRefusals(t *testing.T) {
+	for config, want := range map[string]string{
+		`[]`:              "must be an object",
+		`{"a":1,"a.b":2}`: `"a" and "a.b" contradict`,
+		`{"features":{"x":true},"features.x":false}`: `"features" and "features.x" contradict`,
+		`{"a..b":1}`:                             "empty part",
+		`{"":1}`:                                 "empty part",
+		`{"a.":1}`:                               "empty part",
+		`{"a.\"b":1}`:                            "no end",
+		`{"a.'b":1}`:                             "no end",
+		`{"a.\"b\"c":1}`:                         "followed by a dot",
+		`{" sandbox_mode":"danger-full-access"}`: "quoted as a whole",
+		`{"\"sandbox_workspace_write.network_access\"":true}`: "letters, digits",
+		`{"'\"sandbox_mode\"'":"danger-full-access"}`:         "letters, digits",
+		`{"ｓandbox_mode":"danger-full-access"}`:               "letters, digits",
+		`{"sandbox_mode":"Danger-Full-Access"}`:               "is none of read-only",
+		`{"sandbox_mode":5}`:                                  "config.sandbox_mode is a number",
+		`{"approval_policy":{"granular":{}}}`:                 "config.approval_policy is a table",
+		`{"approval_policy":"always"}`:                        "none of untrusted",
+		`{"default_permissions":"mine"}`:                      `"mine"`,
+		`{"sandbox_workspace_write":true}`:                    "must be a table",
+		`{"sandbox_workspace_write.network_access":"yes"}`:    "must be true or false",
+		`{"sandbox_workspace_write.writable_roots":"/"}`:      "must be a list",
+		`{"x":[null]}`: "no word",
+		`{"x":` + strings.Repeat(`{"y":`, 70) + `1` + strings.Repeat("}", 71):   "deeper than 64",
+		`{"x":` + strings.Repeat(`[`, 70) + strings.Repeat("]", 70) + `}`:       "deeper than 64",
+		`{"x` + strings.Repeat(`.y`, 70) + `":1}`:                               "more than 64",
+		`{"x":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`: "must be an object",
+	} {
+		in := repoInput()
+		in.Options.Config = json.RawMessage(config)
+		_, err := resolvePolicy(in)
+		if err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
+			t.Errorf("%.80s: %v, want %q", config, err, want)
+		}
+	}
+	in := repoInput()
+	in.Options.Profile = "p"
+	in.Profile = map[string]any{"sandbox_workspace_write.network_access": true}
+	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, `profile "p"`) {
+		t.Errorf("a dotted name in a profile: %v", err)
+	}
+	in.Profile, in.Options.Config = map[string]any{"features": map[string]any{"x": true}}, json.RawMessage(`{"features.x.y":1}`)
+	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, "features.x is true or false in one and a table in the other") {
+		t.Errorf("a conflict with the profile: %v", err)
+	}
+}
+
+func TestLoadProfile(t *testing.T) {
+	home := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("config.toml", "model = 'no profile'\n")
+	write("work.config.toml", "model = \"m\"\n[features]\nx = true\n")
+	write("bad.config.toml", "model = \"m\"\nx = = 1\n")
+	write("big.config.toml", strings.Repeat("# \n", 1<<19))
+	if err := os.Mkdir(filepath.Join(home, "dir.config.toml"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got, err := loadProfile(home, "work")
+	if err != nil || string(toJSON(got)) != `{"features":{"x":true},"model":"m"}` {
+		t.Errorf("work: %s %v", toJSON(got), err)
+	}
+	for name, want := range map[string]string{
+		"gone":                   filepath.Join(home, "gone.config.toml") + "; profiles there: bad, big, dir, work",
+		"bad":                    "bad.config.toml:2:5",
+		"big":                    "larger than 1 MiB",
+		"dir":                    "not a regular file",
+		"":                       "not a profile's name",
+		"..":                     "not a profile's name",
+		"../work":                "not a profile's name",
+		`a\b`:                    "not a profile's name",
+		"a\x00b":                 "not a profile's name",
+		strings.Repeat("x", 129): "not a profile's name",
+	} {
+		if _, err := loadProfile(home, name); err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+	if _, err := loadProfile(filepath.Join(home, "gone"), "work"); err == nil || !strings.Contains(err.Message, "can't be read") {
+		t.Errorf("no CODEX_HOME: %v", err)
+	}
+}
+
+func TestCheckCwd(t *testing.T) {
+	home := t.TempDir()
+	base := filepath.Join(home, "base")
+	if err := os.MkdirAll(filepath.Join(base, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(base, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(base, link); err != nil {
+		t.Skip("no symlinks here")
+	}
+	for arg, want := range map[string]string{
+		"": base, ".": base, "sub": filepath.Join(base, "sub"), "sub/..//sub/": filepath.Join(base, "sub"), "..": home,
+		"~": home, "~/base": base, base: base, link + "/": link, // a link stays what it is
+	} {
+		if got, err := checkCwd(arg, base, home); err != nil || got != want {
+			t.Errorf("%q: %q %v, want %q", arg, got, err, want)
+		}
+	}
+	for arg, want := range map[string]string{
+		"gone": filepath.Join(base, "gone") + " does not exist", file: "is not a directory", "file/x": "file/x", "a\x00b": "can't be used",
+		"~nobody/x": "only a leading ~/ is expanded",
+	} {
+		if _, err := checkCwd(arg, base, home); err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
+			t.Errorf("%q: %v, want %q", arg, err, want)
+		}
+	}
+	if _, err := checkCwd("~/x", base, ""); err == nil || !strings.Contains(err.Message, "home directory is not known") {
+		t.Errorf("no home: %v", err)
+	}
+}
+
+// Whatever a caller sends, the ceilings hold, and what goes to Codex expands
+// to itself: it is nested and has nothing left to be read as a path.
+func FuzzResolvePolicy(f *testing.F) {
+	for _, cfg := range wideningConfigs() {
+		f.Add(cfg, "danger-full-access", "workspace-write", "never")
+	}
+	f.Add(`{"a.\"b.c\".d":1.50,"a":{"x":[{"y":null}]}}`, "", "", "")
+	f.Fuzz(func(t *testing.T, config, sandbox, max, approval string) {
+		if config != "" && !validJSON([]byte(config)) {
+			return
+		}
+		in := repoInput()
+		in.Options = sessionOptions{Config: json.RawMessage(config), Sandbox: sandbox, Approval: approval}
+		in.MaxSandbox, in.ReadOnly = max, len(config)%3 == 0
+		p, err := resolvePolicy(in)
+		if err != nil {
+			if len(err.Message) > 1000 {
+				t.Errorf("an error of %d bytes", len(err.Message))
+			}
+			return
+		}
+		checkCeiling(t, in, p)
+		again, bad := expandConfig(p.Config)
+		if bad != nil || p.Config != nil && string(toJSON(again)) != string(p.Config) {
+			t.Errorf("%s expands to %s, %v", p.Config, toJSON(again), bad)
+		}
+	})
+}
+
+// What the client works in beside cwd is writable with the user's own roots, and
+// under a ceiling no wider than the workspace and those.
+func TestPolicyClientRoots(t *testing.T) {
+	unixPaths(t)
+	for _, c := range []struct {
+		rule string
+		set  func(*policyInput)
+		want []string
+		note string
+	}{
+		{"added to the user's own", func(*policyInput) {}, []string{"/own", "/client", "/home/u/repo"}, ""},
+		{"none of them once more", func(in *policyInput) { in.Roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
+		{"not under a ceiling", func(in *policyInput) { in.MaxSandbox = sandboxWrite }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
+		{"read-only writes nowhere", func(in *policyInput) { in.Options.Sandbox = sandboxRead }, nil, ""},
+		{"--readonly", func(in *policyInput) { in.ReadOnly = true }, nil, ""},
+	} {
+		in := repoInput()
+		in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
+		in.Roots = []string{"/client", "/home/u/repo"}
+		c.set(&in)
+		p := resolved(t, in)
+		if !slices.Equal(p.Settings.WritableRoots, c.want) {
+			t.Errorf("%s: %q, want %q", c.rule, p.Settings.WritableRoots, c.want)
+		}
+		if c.note == "" && len(p.Notes) > 0 && !in.ReadOnly || c.note != "" && !hasNote(p, c.note) {
+			t.Errorf("%s: notes %q", c.rule, p.Notes)
+		}
+	}
+}
+
+// A person's choice of an effort goes before everything else that names one.
+func TestPolicyChosenEffort(t *testing.T) {
+	in := repoInput()
+	in.Options = sessionOptions{Effort: "low", Config: json.RawMessage(`{"model_reasoning_effort":"high"}`)}
+	if p := resolved(t, in); p.Settings.Effort != "low" || p.Config != nil {
+		t.Errorf("effort %q, config %s", p.Settings.Effort, p.Config)
+	}
+}

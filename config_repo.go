@@ -1,0 +1,321 @@
+package main
+
+// What is known of the git repository around a directory, read straight from .git: a subprocess on the turn path
+// costs more than the whole turn may. A session keeps one repoCache and asks it before every
+// turn; session_prompt.go puts the answer into words. Nothing here fails: whatever can't be understood is left out, as null.
+// Reads are bounded, nothing is written, and no value is trusted to be harmless text: who prints it, quotes it.
+
+import (
+	"encoding/hex"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxGitPointer = 8 << 10 // HEAD, a .git file, commondir: one line each
+	maxGitConfig  = 1 << 20
+	// A file written twice within the file system's clock tick can keep its stamp (git calls it racy): facts read
+	// from a file younger than this are read again.
+	gitSettleTime = 2 * time.Second
+)
+
+// repoFacts is nil in every pointer outside a repository (FR-2.4). Branch is nil too when HEAD is on no branch; Head
+// then says what it is on, e.g. "detached at 1a2b3c4". On a branch Head is empty.
+type repoFacts struct {
+	Root, Name, Branch *string
+	Head               string
+}
+
+// readRepo finds the repository whose working tree holds cwd, as `git rev-parse --show-toplevel` would.
+func readRepo(cwd string) repoFacts {
+	var s repoScan
+	return s.read(cwd)
+}
+
+// repoCache remembers the facts of one directory and every path they were read from, absent ones included. As long as
+// those look the same to stat, nothing is opened. It has no lock: the session that owns it is its only user.
+type repoCache struct {
+	cwd     string
+	facts   repoFacts
+	seen    []repoStamp
+	settled bool
+}
+
+func (c *repoCache) read(cwd string) repoFacts {
+	if c.fresh(cwd) {
+		return c.facts
+	}
+	started := time.Now()
+	var s repoScan
+	c.cwd, c.facts = cwd, s.read(cwd)
+	c.seen, c.settled = s.seen, s.newest.Before(started.Add(-gitSettleTime))
+	return c.facts
+}
+
+func (c *repoCache) fresh(cwd string) bool {
+	if !c.settled || c.cwd != cwd {
+		return false
+	}
+	for _, was := range c.seen {
+		if !was.unchanged() {
+			return false
+		}
+	}
+	return true
+}
+
+// repoStamp is what one path looked like before it was read.
+type repoStamp struct {
+	path string
+	link bool        // of the path itself, not of what a symbolic link leads to
+	info os.FileInfo // nil: was not there
+}
+
+func takeStamp(path string, link bool) repoStamp {
+	look := os.Stat
+	if link {
+		look = os.Lstat
+	}
+	info, err := look(path)
+	if err != nil {
+		return repoStamp{path: path, link: link}
+	}
+	os.SameFile(info, info) // on Windows the file's id is looked up by path at the first comparison: do it now
+	return repoStamp{path, link, info}
+}
+
+// unchanged compares directories by identity only: git touches .git all the time.
+func (was repoStamp) unchanged() bool {
+	now := takeStamp(was.path, was.link)
+	switch {
+	case was.info == nil || now.info == nil:
+		return was.info == nil && now.info == nil
+	case !os.SameFile(was.info, now.info) || was.info.Mode() != now.info.Mode():
+		return false
+	case was.info.IsDir():
+		return true
+	}
+	return was.info.ModTime().Equal(now.info.ModTime()) && was.info.Size() == now.info.Size()
+}
+
+// repoScan is one reading; it stamps every path before it looks inside.
+type repoScan struct {
+	seen   []repoStamp
+	newest time.Time // of the files read
+}
+
+func (s *repoScan) read(cwd string) repoFacts {
+	if cwd == "" {
+		return repoFacts{}
+	}
+	dir, err := filepath.Abs(cwd)
+	if err != nil || !s.isDir(dir) {
+		return repoFacts{}
+	}
+	// git names the real path, and a link's parents are not the parents of what it leads to.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return repoFacts{}
+	}
+	for {
+		if facts, done := s.at(dir); done {
+			return facts
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return repoFacts{}
+		}
+		dir = parent
+	}
+}
+
+// at tells whether the search ends at dir, and with what. Like git it passes by a .git directory that is none, and
+// ends with nothing at a .git file that leads nowhere and in a bare repository.
+func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
+	dotGit := filepath.Join(dir, ".git")
+	info := s.look(dotGit, false)
+	if info == nil {
+		_, bare := s.openGitDir(dir)
+		return repoFacts{}, bare
+	}
+	gitDir := dotGit
+	if !info.IsDir() {
+		line, ok := s.line(dotGit)
+		target, isPointer := strings.CutPrefix(line, "gitdir:")
+		if target = strings.TrimSpace(target); !ok || !isPointer || target == "" {
+			return repoFacts{}, true
+		}
+		gitDir = inside(dir, target)
+	}
+	g, ok := s.openGitDir(gitDir)
+	if !ok {
+		return repoFacts{}, !info.IsDir()
+	}
+	data, _ := s.contents(filepath.Join(g.common, "config"), maxGitConfig)
+	origin, bare := scanGitConfig(string(data))
+	if bare && !g.linked { // of a linked worktree, core.bare is said of the main repository
+		return repoFacts{}, true
+	}
+	name := repoNameOf(origin)
+	if name == "" {
+		name = g.ownName(dir)
+	}
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	return repoFacts{Root: &dir, Name: &name, Branch: g.branch, Head: g.head}, true
+}
+
+// gitDir is a directory that passed git's own test for being one.
+type gitDir struct {
+	common string // where config, objects and refs are: another directory for a linked worktree
+	linked bool
+	branch *string
+	head   string
+}
+
+func (s *repoScan) openGitDir(path string) (gitDir, bool) {
+	g := gitDir{common: path}
+	if !s.readHead(&g, filepath.Join(path, "HEAD")) {
+		return gitDir{}, false
+	}
+	if line, ok := s.line(filepath.Join(path, "commondir")); ok && line != "" {
+		g.common, g.linked = inside(path, line), true
+	}
+	ok := s.isDir(filepath.Join(g.common, "objects")) && s.isDir(filepath.Join(g.common, "refs"))
+	return g, ok
+}
+
+// readHead takes the branch's name from HEAD alone. Whether its commit stands in a loose ref, in packed-refs or, with
+// an unborn branch, nowhere makes no difference to the name, so refs are never searched.
+func (s *repoScan) readHead(g *gitDir, path string) bool {
+	var ref string
+	info := s.look(path, true)
+	if info == nil {
+		return false
+	}
+	if info.Mode()&os.ModeSymlink != 0 { // old repositories: HEAD -> refs/heads/master
+		if target, err := os.Readlink(path); err == nil && strings.HasPrefix(filepath.ToSlash(target), "refs/") {
+			ref = filepath.ToSlash(target)
+		}
+	}
+	if ref == "" {
+		line, ok := s.line(path)
+		if !ok {
+			return false
+		}
+		name, symbolic := strings.CutPrefix(line, "ref:")
+		if ref = strings.TrimSpace(name); !symbolic {
+			if !isObjectID(line) {
+				return false
+			}
+			g.head = "detached at " + line[:7]
+			return true
+		}
+	}
+	if !strings.HasPrefix(ref, "refs/") {
+		return false
+	}
+	ref = strings.ToValidUTF8(ref, "\uFFFD")
+	branch, isBranch := strings.CutPrefix(ref, "refs/heads/")
+	switch {
+	case ref == "refs/heads/.invalid": // what HEAD says in a repository with reftable storage, for old readers
+		g.head = "unknown: the repository uses reftable storage"
+	case isBranch && branch != "":
+		g.branch = &branch
+	default:
+		g.head = "at " + ref
+	}
+	return true
+}
+
+// ownName names a repository without an origin by its directory; all its worktrees have the name of the main one.
+func (g gitDir) ownName(root string) string {
+	if !g.linked {
+		return filepath.Base(root)
+	}
+	base := filepath.Base(g.common)
+	if strings.HasPrefix(base, ".") { // .git, or .bare beside its worktrees
+		return filepath.Base(filepath.Dir(g.common))
+	}
+	return strings.TrimSuffix(base, ".git")
+}
+
+func (s *repoScan) look(path string, link bool) os.FileInfo {
+	stamp := takeStamp(path, link)
+	s.seen = append(s.seen, stamp)
+	if stamp.info != nil && !stamp.info.IsDir() && stamp.info.ModTime().After(s.newest) {
+		s.newest = stamp.info.ModTime()
+	}
+	return stamp.info
+}
+
+func (s *repoScan) isDir(path string) bool {
+	info := s.look(path, false)
+	return info != nil && info.IsDir()
+}
+
+// line reads a file of one line; a longer file is none.
+func (s *repoScan) line(path string) (string, bool) {
+	data, ok := s.contents(path, maxGitPointer)
+	text := strings.TrimRight(string(data), " \t\r\n")
+	return text, ok && len(data) < maxGitPointer && !strings.ContainsAny(text, "\n\x00")
+}
+
+// contents reads up to limit bytes of a regular file. Between stat and open it could become a pipe: O_NONBLOCK.
+func (s *repoScan) contents(path string, limit int64) ([]byte, bool) {
+	info := s.look(path, false)
+	if info == nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	return data, err == nil
+}
+
+// inside resolves a path that git wrote into a file of dir.
+func inside(dir, path string) string {
+	path = filepath.FromSlash(path)
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+func isObjectID(s string) bool {
+	if len(s) != 40 && len(s) != 64 {
+		return false
+	}
+	_, err := hex.DecodeString(s)
+	return err == nil
+}
+
+// repoNameOf takes the last path element of a remote's address: https://host/org/app.git, git@host:org/app, ../app.
+// Everything before it, credentials included, is dropped.
+func repoNameOf(remote string) string {
+	path := remote
+	if _, rest, ok := strings.Cut(remote, "://"); ok {
+		_, path, _ = strings.Cut(rest, "/")
+		if plain, err := url.PathUnescape(path); err == nil {
+			path = plain
+		}
+	} else if host, rest, ok := strings.Cut(remote, ":"); ok && len(host) > 1 && !strings.ContainsAny(host, `/\`) {
+		path = rest // user@host:path; a single letter is a Windows drive
+	}
+	path = strings.TrimRight(path, `/\`)
+	path = strings.TrimRight(strings.TrimSuffix(path, "/.git"), `/\`)
+	if i := strings.LastIndexAny(path, `/\`); i >= 0 {
+		path = path[i+1:]
+	}
+	name := strings.TrimSuffix(path, ".git")
+	if name == "." || name == ".." || name == "~" || len(name) == 2 && name[1] == ':' {
+		return ""
+	}
+	return name
+}

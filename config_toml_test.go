@@ -1,0 +1,656 @@
+package main
+
+// config_toml_test.go holds the TOML reader. The corpus is written from the TOML 1.0
+// specification: each line of it is one sentence there. Positions, look-ups and
+// fuzzing follow.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// showTOML writes a value so that two of different kinds never look alike: floats carry an f, dates an @.
+func showTOML(v *tomlValue) string {
+	switch v.kind {
+	case tomlString:
+		b, _ := json.Marshal(v.str)
+		return string(b)
+	case tomlInt:
+		return strconv.FormatInt(v.i, 10)
+	case tomlFloat:
+		return strconv.FormatFloat(v.f, 'g', -1, 64) + "f"
+	case tomlBool:
+		return strconv.FormatBool(v.b)
+	case tomlDate:
+		return "@" + v.str
+	case tomlArray:
+		var parts []string
+		for _, e := range v.arr {
+			parts = append(parts, showTOML(e))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	case tomlTab:
+		return showTOMLTable(v.tab)
+	}
+	return "?"
+}
+
+func showTOMLTable(t *tomlTable) string {
+	var parts []string
+	for _, k := range t.keys() {
+		b, _ := json.Marshal(k)
+		parts = append(parts, string(b)+":"+showTOML(t.get(k)))
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+func tomlValidDocs() [][2]string {
+	return [][2]string{
+		// Documents, blanks, comments, newlines.
+		{"", `{}`},
+		{"\n\n  \t\n", `{}`},
+		{"# only a comment", `{}`},
+		{"# a comment with \ttab and ünïcode # twice\n", `{}`},
+		{"\ufeffa = 1", `{"a":1}`},
+		{"\ufeff", `{}`},
+		{"a = 1\r\nb = 2\r\n", `{"a":1,"b":2}`},
+		{"a = 1 # one\r\n# two\r\n[t] # three\r\n", `{"a":1,"t":{}}`},
+		{"a=1", `{"a":1}`},
+		{"\t a \t=\t 1 \t", `{"a":1}`},
+		{"a = \"# no comment\" # one", `{"a":"# no comment"}`},
+		// Keys.
+		{"key = 1\nbare_key = 2\nbare-key = 3\n1234 = 4", `{"key":1,"bare_key":2,"bare-key":3,"1234":4}`},
+		{"\"127.0.0.1\" = 1\n\"character encoding\" = 2\n\"ʎǝʞ\" = 3\n'key2' = 4\n'quoted \"value\"' = 5", `{"127.0.0.1":1,"character encoding":2,"ʎǝʞ":3,"key2":4,"quoted \"value\"":5}`},
+		{"\"\" = 1", `{"":1}`},
+		{"'' = 1", `{"":1}`},
+		{"\"\".'' = 1", `{"":{"":1}}`},
+		{"\"a\\u0062\\n\" = 1", `{"ab\n":1}`},
+		{"'a\\b' = 1", `{"a\\b":1}`},
+		{"name = 1\nphysical.color = 2\nphysical.shape = 3\nsite.\"google.com\" = true", `{"name":1,"physical":{"color":2,"shape":3},"site":{"google.com":true}}`},
+		{"fruit . color = 1\nfruit\t.\tflavor = 2", `{"fruit":{"color":1,"flavor":2}}`},
+		{"fruit.apple.smooth = true\nfruit.orange = 2", `{"fruit":{"apple":{"smooth":true},"orange":2}}`},
+		{"apple.type = 1\norange.type = 2\napple.skin = 3\norange.skin = 4", `{"apple":{"type":1,"skin":3},"orange":{"type":2,"skin":4}}`},
+		{"3.14159 = \"pi\"", `{"3":{"14159":"pi"}}`},
+		{"true = 1\ninf = 2\n1979-05-27 = 3\n-1 = 4\n- = 5\n_ = 6", `{"true":1,"inf":2,"1979-05-27":3,"-1":4,"-":5,"_":6}`},
+		{"a = 1\nA = 2", `{"a":1,"A":2}`},
+		// Basic strings.
+		{`s = ""`, `{"s":""}`},
+		{`s = "I'm a string. \"You can quote me\". Name\tJos\u00E9\nLocation\tSF."`, `{"s":"I'm a string. \"You can quote me\". Name\tJosé\nLocation\tSF."}`},
+		{`s = "\b\t\n\f\r\"\\"`, `{"s":"\b\t\n\f\r\"\\"}`},
+		{`s = "\u0000\u001f\u007F\uD7FF\uE000\uffff"`, "{\"s\":\"\\u0000\\u001f\x7f\ud7ff\ue000\uffff\"}"},
+		{`s = "\U0001F600\U0010ffff\U00000041"`, "{\"s\":\"😀\U0010ffffA\"}"},
+		{"s = \"a\tb ü 😀\"", `{"s":"a\tb ü 😀"}`},
+		{`s = "# [x] = {"`, `{"s":"# [x] = {"}`},
+		{"s = \"\u0080\u009f\ufeff\"", "{\"s\":\"\u0080\u009f\ufeff\"}"},
+		{"s = \"\ufffd\"", "{\"s\":\"\ufffd\"}"},
+		// Multi-line basic strings.
+		{"s = \"\"\"\"\"\"", `{"s":""}`},
+		{"s = \"\"\"\nRoses\nViolets\"\"\"", `{"s":"Roses\nViolets"}`},
+		{"s = \"\"\"\r\nRoses\r\nViolets\"\"\"", `{"s":"Roses\nViolets"}`},
+		{"s = \"\"\"\n\nx\"\"\"", `{"s":"\nx"}`},
+		{"s = \"\"\"\nThe quick \\\n\n\n  fox \\\n    jumps.\"\"\"", `{"s":"The quick fox jumps."}`},
+		{"s = \"\"\"\\\n   The fox.\\\n   \"\"\"", `{"s":"The fox."}`},
+		{"s = \"\"\"a \\  \t \n b\"\"\"", `{"s":"a b"}`},
+		{"s = \"\"\"a \\\r\n  \r\n b\"\"\"", `{"s":"a b"}`},
+		{"s = \"\"\"Here are two: \"\". Simple.\"\"\"", `{"s":"Here are two: \"\". Simple."}`},
+		{"s = \"\"\"three: \"\"\\\".\"\"\"", `{"s":"three: \"\"\"."}`},
+		{"s = \"\"\"fifteen: \"\"\\\"\"\"\\\"\"\"\\\".\"\"\"", `{"s":"fifteen: \"\"\"\"\"\"\"\"\"."}`},
+		{"s = \"\"\"\"This,\" she said, \"is.\"\"\"\"", `{"s":"\"This,\" she said, \"is.\""}`},
+		{"s = \"\"\"a\"\"\"\"\"", `{"s":"a\"\""}`},
+		{"s = \"\"\"\"\"a\"\"\"", `{"s":"\"\"a"}`},
+		{"s = \"\"\"\"\"\"\"\"", `{"s":"\"\""}`},
+		{"s = \"\"\"a\\\\\nb\"\"\"", `{"s":"a\\\nb"}`},
+		{"s = \"\"\"a \\u00e9 \\t\"\"\"", `{"s":"a é \t"}`},
+		{"s = \"\"\"\n# no comment\n\"\"\"", `{"s":"# no comment\n"}`},
+		// Literal strings.
+		{`s = 'C:\Users\nodejs\templates'`, `{"s":"C:\\Users\\nodejs\\templates"}`},
+		{`s = 'Tom "Dubs" P-W'`, `{"s":"Tom \"Dubs\" P-W"}`},
+		{`s = '<\i\c*\s*>'`, `{"s":"\u003c\\i\\c*\\s*\u003e"}`},
+		{`s = ''`, `{"s":""}`},
+		{"s = '''I [dw]on't need \\d{2} apples'''", `{"s":"I [dw]on't need \\d{2} apples"}`},
+		{"s = '''\nThe first newline is\ntrimmed.\n   All other \\\n'''", `{"s":"The first newline is\ntrimmed.\n   All other \\\n"}`},
+		{"s = '''''two quotes''inside'''''", `{"s":"''two quotes''inside''"}`},
+		{"s = ''''That,' she said.'''", `{"s":"'That,' she said."}`},
+		{"s = ''''''", `{"s":""}`},
+		// Integers.
+		{"a = +99\nb = 42\nc = 0\nd = -17\ne = +0\nf = -0", `{"a":99,"b":42,"c":0,"d":-17,"e":0,"f":0}`},
+		{"a = 1_000\nb = 5_349_221\nc = 53_49_221\nd = 1_2_3_4_5", `{"a":1000,"b":5349221,"c":5349221,"d":12345}`},
+		{"a = 0xDEADBEEF\nb = 0xdeadbeef\nc = 0xdead_beef\nd = 0x00ff", `{"a":3735928559,"b":3735928559,"c":3735928559,"d":255}`},
+		{"a = 0o01234567\nb = 0o755\nc = 0b11010110\nd = 0b0", `{"a":342391,"b":493,"c":214,"d":0}`},
+		{"a = 9223372036854775807\nb = -9223372036854775808\nc = 0x7fffffffffffffff", `{"a":9223372036854775807,"b":-9223372036854775808,"c":9223372036854775807}`},
+		// Floats.
+		{"a = +1.0\nb = 3.1415\nc = -0.01", `{"a":1f,"b":3.1415f,"c":-0.01f}`},
+		{"a = 5e+22\nb = 1e06\nc = -2E-2\nd = 6.626e-34\ne = 1e0_1", `{"a":5e+22f,"b":1e+06f,"c":-0.02f,"d":6.626e-34f,"e":10f}`},
+		{"a = 224_617.445_991_228\nb = 0.0\nc = -0.0\nd = 0e0\ne = 1.00", `{"a":224617.445991228f,"b":0f,"c":-0f,"d":0f,"e":1f}`},
+		{"a = inf\nb = +inf\nc = -inf", `{"a":+Inff,"b":+Inff,"c":-Inff}`},
+		{"a = nan\nb = +nan\nc = -nan", `{"a":NaNf,"b":NaNf,"c":NaNf}`},
+		// Booleans.
+		{"a = true\nb = false", `{"a":true,"b":false}`},
+		// Dates and times.
+		{"a = 1979-05-27T07:32:00Z\nb = 1979-05-27T00:32:00-07:00\nc = 1979-05-27T00:32:00.999999+07:00", `{"a":@1979-05-27T07:32:00Z,"b":@1979-05-27T00:32:00-07:00,"c":@1979-05-27T00:32:00.999999+07:00}`},
+		{"a = 1979-05-27 07:32:00Z\nb = 1979-05-27t07:32:00z", `{"a":@1979-05-27 07:32:00Z,"b":@1979-05-27t07:32:00z}`},
+		{"a = 1979-05-27T07:32:00\nb = 1979-05-27 00:32:00.5", `{"a":@1979-05-27T07:32:00,"b":@1979-05-27 00:32:00.5}`},
+		{"a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.999999", `{"a":@1979-05-27,"b":@07:32:00,"c":@00:32:00.999999}`},
+		{"a = 2000-02-29\nb = 2024-02-29\nc = 0000-01-01\nd = 9999-12-31T23:59:60Z", `{"a":@2000-02-29,"b":@2024-02-29,"c":@0000-01-01,"d":@9999-12-31T23:59:60Z}`},
+		{"a = 1979-05-27 # a day\nb = [1979-05-27, 1979-05-28 ]", `{"a":@1979-05-27,"b":[@1979-05-27,@1979-05-28]}`},
+		{"a = 1979-05-27 \nb = 1", `{"a":@1979-05-27,"b":1}`},
+		// Arrays.
+		{"a = []\nb = [ ]\nc = [\n]", `{"a":[],"b":[],"c":[]}`},
+		{"a = [ 1, 2, 3 ]\nb = [\"red\",'green',\"\"\"blue\"\"\"]", `{"a":[1,2,3],"b":["red","green","blue"]}`},
+		{"a = [ [ 1, 2 ], [\"a\", \"b\"] ]", `{"a":[[1,2],["a","b"]]}`},
+		{"a = [ 0.1, 1, \"x\", { b = 1 }, [], true, 07:32:00 ]", `{"a":[0.1f,1,"x",{"b":1},[],true,@07:32:00]}`},
+		{"a = [\n  1, # one\n\n  # between\n  2 # two\n  , # comma\n]", `{"a":[1,2]}`},
+		{"a = [1,]", `{"a":[1]}`},
+		{"a = [\r\n1,\r\n2\r\n]\r\n", `{"a":[1,2]}`},
+		{"a = [# at once\n1]", `{"a":[1]}`},
+		{"a = [{x=1},{x=2}]", `{"a":[{"x":1},{"x":2}]}`},
+		{"a = [\n\"\"\"\nlong\n\"\"\"\n]", `{"a":["long\n"]}`},
+		// Tables.
+		{"[table]", `{"table":{}}`},
+		{"[a]\nk = 1\n[b]\nk = 2", `{"a":{"k":1},"b":{"k":2}}`},
+		{"[dog.\"tater.man\"]\ntype.name = \"pug\"", `{"dog":{"tater.man":{"type":{"name":"pug"}}}}`},
+		{"[a.b.c]\n[ d.e.f ]\n[ g .  h  . i ]\n[ j . \"ʞ\" . 'l' ]", `{"a":{"b":{"c":{}}},"d":{"e":{"f":{}}},"g":{"h":{"i":{}}},"j":{"ʞ":{"l":{}}}}`},
+		{"[x.y.z.w]\n[x]\nk = 1", `{"x":{"y":{"z":{"w":{}}},"k":1}}`},
+		{"[fruit.apple]\n[animal]\n[fruit.orange]", `{"fruit":{"apple":{},"orange":{}},"animal":{}}`},
+		{"[fruit]\napple.color = 1\napple.taste.sweet = true\n[fruit.apple.texture]\nsmooth = true", `{"fruit":{"apple":{"color":1,"taste":{"sweet":true},"texture":{"smooth":true}}}}`},
+		{"top = 1\n[a]\nb = 1\n[a.b2]\nc = 2\n[a.b2.d]\n", `{"top":1,"a":{"b":1,"b2":{"c":2,"d":{}}}}`},
+		{"[a.b]\nx = 1\n[a]\ny = 2\n[a.c]", `{"a":{"b":{"x":1},"y":2,"c":{}}}`},
+		{"['a.b']\n[a.b]", `{"a.b":{},"a":{"b":{}}}`},
+		{"[\"\"]\n[\"\".\"\"]", `{"":{"":{}}}`},
+		// Inline tables.
+		{"a = {}\nb = { }\nc = {\tx=1\t}", `{"a":{},"b":{},"c":{"x":1}}`},
+		{"name = { first = \"Tom\", last = 'P' }\npoint = {x=1, y=2}\nanimal = { type.name = \"pug\" }", `{"name":{"first":"Tom","last":"P"},"point":{"x":1,"y":2},"animal":{"type":{"name":"pug"}}}`},
+		{"a = { b.c = 1, b.d = 2, e = { f = [ 1,\n 2 ] } }", `{"a":{"b":{"c":1,"d":2},"e":{"f":[1,2]}}}`},
+		{"a = { s = \"\"\"x\ny\"\"\" }", `{"a":{"s":"x\ny"}}`},
+		{"a.b = { c = 1 }\na.d = { e.f = 2 }", `{"a":{"b":{"c":1},"d":{"e":{"f":2}}}}`},
+		// Arrays of tables.
+		{"[[p]]\nname = \"H\"\n\n[[p]]  # empty\n\n[[p]]\nname = \"N\"", `{"p":[{"name":"H"},{},{"name":"N"}]}`},
+		{"[[f]]\nn = 1\n[f.physical]\nc = 1\n[[f.v]]\nn = 2\n[[f.v]]\nn = 3\n[[f]]\nn = 4\n[[f.v]]\nn = 5", `{"f":[{"n":1,"physical":{"c":1},"v":[{"n":2},{"n":3}]},{"n":4,"v":[{"n":5}]}]}`},
+		{"[[a.b]]\nx = 1\n[a]\ny = 2", `{"a":{"b":[{"x":1}],"y":2}}`},
+		{"[[a]]\n[a.b.c]\n[[a]]\n[a.b.c]", `{"a":[{"b":{"c":{}}},{"b":{"c":{}}}]}`},
+		{"[[ a . 'b' ]]\nx.y = 1", `{"a":{"b":[{"x":{"y":1}}]}}`},
+		{"points = [ { x = 1 },\n { x = 7 } ]", `{"points":[{"x":1},{"x":7}]}`},
+		{"[[a]]\nb.c = 1\n[a.b.d]\nx = 1", `{"a":[{"b":{"c":1,"d":{"x":1}}}]}`},
+		// A file as people have it.
+		{"[core]\ndefault_team = \"my-team\"\nidentity = \"team-lead\"\n\n[aliases]\n\"arch\" = \"arch-ctm\"\n\n[plugins.atm-agent-mcp]\nmodel = \"o3\" # pinned\nmail_poll_interval_ms = 5_000\nper_thread_auto_mail = { \"codex:ab12\" = false }\n\n[plugins.atm-agent-mcp.roles.architect]\nsandbox = \"read-only\"\n\n[[hooks]]\nmatch = ['a', 'b']\n",
+			`{"core":{"default_team":"my-team","identity":"team-lead"},"aliases":{"arch":"arch-ctm"},"plugins":{"atm-agent-mcp":{"model":"o3","mail_poll_interval_ms":5000,"per_thread_auto_mail":{"codex:ab12":false},"roles":{"architect":{"sandbox":"read-only"}}}},"hooks":[{"match":["a","b"]}]}`},
+	}
+}
+
+// Each invalid document stands with a part of the error it must get, position included.
+func tomlInvalidDocs() [][2]string {
+	return [][2]string{
+		// Characters that may stand nowhere.
+		{"a = \"\xff\"", "1:6: byte 0xFF is not UTF-8"},
+		{"# \xc3\x28", "1:3: byte 0xC3"},
+		{"a = '\xed\xa0\x80'", "1:6: byte 0xED"},
+		{"a = '\xc0\xaf'", "1:6: byte 0xC0"},
+		{"a = '\xf4\x90\x80\x80'", "1:6: byte 0xF4"},
+		{"ü = '\x80'", "1:6: byte 0x80"},
+		{"\xff\xfea", "1:1: byte 0xFF"},
+		{"a = 1\x00", "1:6: control character U+0000"},
+		{"# \x00", "1:3: control character U+0000"},
+		{"# \x01", "U+0001"},
+		{"# \x1f", "U+001F"},
+		{"# \x7f", "U+007F"},
+		{"a = \"\x08\"", "1:6: control character U+0008"},
+		{"a = \"\x7f\"", "U+007F"},
+		{"a = '\x0b'", "U+000B"},
+		{"a = \"\"\"\x0c\"\"\"", "U+000C"},
+		{"a = '''\x1b'''", "U+001B"},
+		{"a = 1\rb = 2", "1:6: a carriage return"},
+		{"# x\ry", "a carriage return"},
+		{"a = \"\"\"x\ry\"\"\"", "a carriage return"},
+		{"a = 1\n\r\r\n", "2:1: a carriage return"},
+		{"a = 1\ufeff", `1:5: "1\ufeff" is no number`},
+		{"\ufeff\ufeffa = 1", "1:1: a key is wanted"},
+		{"a\u00a0= 1", "wants \"=\" here"},
+		{"a =\u00a01", "is no value"},
+		// Lines.
+		{"a = 1 b = 2", "1:7: the line should end here, but 'b' follows"},
+		{"a = \"x\" y", "1:9: the line should end here"},
+		{"a = 'x''y'", "the line should end here"},
+		{"[a] b = 1", "1:5: the line should end here"},
+		{"[[a]] 1", "the line should end here"},
+		{"a = [1] ]", "the line should end here"},
+		{"a = {} }", "the line should end here"},
+		{"a = 1 ; b", "the line should end here"},
+		{"a = 1 // no", "the line should end here"},
+		// Keys.
+		{"a", "1:2: key \"a\" wants \"=\" here, not the end of the file"},
+		{"a\n= 1", "1:2: key \"a\" wants \"=\" here, not the end of the line"},
+		{"a =", "1:4: a value is wanted here, not the end of the file"},
+		{"a =\n1", "1:4: a value is wanted here, not the end of the line"},
+		{"a = # 1", "a value is wanted here, not '#'"},
+		{"= 1", "1:1: a key is wanted here, not '='"},
+		{".a = 1", "a key is wanted here, not '.'"},
+		{"a. = 1", "a key is wanted here"},
+		{"a..b = 1", "1:3: a key is wanted here, not '.'"},
+		{"a b = 1", "wants \"=\" here, not 'b'"},
+		{"a : 1", "wants \"=\" here, not ':'"},
+		{"a == 1", "a value is wanted here, not '='"},
+		{"a = = 1", "a value is wanted"},
+		{"ʎ = 1", "1:1: a key is wanted here, not 'ʎ'"},
+		{"a! = 1", "not '!'"},
+		{"a+b = 1", "not '+'"},
+		{"\"a = 1", "1:1: the string that begins here is not closed before the end of the file"},
+		{"'a\nb' = 1", "1:1: the string that begins here is not closed before the end of the line"},
+		{"\"\"\"a\"\"\" = 1", "wants \"=\" here, not '\"'"},
+		{"'''a''' = 1", "wants \"=\" here"},
+		{"\"\\x\" = 1", "no escape of TOML 1.0"},
+		{"a = 1\na = 2", "2:1: key \"a\" is already set at line 1"},
+		{"a = 1\n'a' = 2", "2:1: key \"a\" is already set at line 1"},
+		{"a = 1\n\"\\u0061\" = 2", "is already set at line 1"},
+		{"a.b = 1\na.b = 2", "2:3: key \"b\" is already set at line 1"},
+		{"a = 1\na.b = 2", "2:1: key \"a\" is already set at line 1 and is an integer"},
+		{"a.b = 1\na = 2", "key \"a\" is already set"},
+		{"a.b.c = 1\na.b = 2", "key \"b\" is already set"},
+		{"a.b = 1\na.b.c = 2", "is already set at line 1 and is an integer"},
+		{"a = \"x\"\na.b = 2", "and is a string"},
+		// Strings.
+		{`a = "x`, "1:5: the string that begins here is not closed"},
+		{"a = \"x\ny\"", "1:5: the string that begins here is not closed before the end of the line"},
+		{"a = 'x\ny'", "1:5: the string that begins here is not closed before the end of the line"},
+		{`a = 'it's'`, "the line should end here"},
+		{"a = \"\"\"x\"\"", "1:5: the string that begins here is not closed before the end of the file"},
+		{"a = '''x''", "is not closed before the end of the file"},
+		{"a = \"\"\"x\"\"\"\"\"\"", "the line should end here, but '\"' follows"},
+		{"a = '''x''''''", "the line should end here"},
+		{`a = "\a"`, "1:6: 'a' after a backslash"},
+		{`a = "\e"`, "no escape of TOML 1.0"},
+		{`a = "\x41"`, "no escape of TOML 1.0"},
+		{`a = "\/"`, "no escape of TOML 1.0"},
+		{`a = "\0"`, "no escape of TOML 1.0"},
+		{`a = "\'"`, "no escape of TOML 1.0"},
+		{`a = "\ x"`, "no escape of TOML 1.0"},
+		{"a = \"x\\\ny\"", "no escape of TOML 1.0"},
+		{"a = \"\"\"x \\ y\"\"\"", "' ' after a backslash"},
+		{`a = "\`, "the end of the file after a backslash"},
+		{`a = "C:\Users"`, "\\U wants 8 hexadecimal digits"},
+		{`a = "\u12"`, "1:6: \\u wants 4 hexadecimal digits"},
+		{`a = "\u12G4"`, "\\u wants 4"},
+		{`a = "\U0001F60"`, "\\U wants 8"},
+		{`a = "\u`, "\\u wants 4"},
+		{`a = "\uD800"`, "U+D800 is no character"},
+		{`a = "\udfff"`, "U+DFFF is no character"},
+		{`a = "\uD83D\uDE00"`, "U+D83D is no character"},
+		{`a = "\U0000D800"`, "U+D800 is no character"},
+		{`a = "\U00110000"`, "U+110000 is no character"},
+		{`a = "\UFFFFFFFF"`, "is no character"},
+		{"a = \"\"\"\\uD800\"\"\"", "U+D800"},
+		{"a = \u201cx\u201d", "is no value: text is written in quotes"},
+		{"a = `x`", "is no value: text is written in quotes"},
+		// Numbers.
+		{"a = 01", "1:5: \"01\" is no number"},
+		{"a = -01", "is no number"},
+		{"a = +007", "is no number"},
+		{"a = 00", "is no number"},
+		{"a = 1_", "is no number"},
+		{"a = _1", "is no number"},
+		{"a = 1__0", "is no number"},
+		{"a = +-1", "is no number"},
+		{"a = ++1", "is no number"},
+		{"a = -", "is no number"},
+		{"a = +0x10", "is no number"},
+		{"a = -0b1", "is no number"},
+		{"a = 0x", "is no number"},
+		{"a = 0X1", "is no number"},
+		{"a = 0O7", "is no number"},
+		{"a = 0B1", "is no number"},
+		{"a = 0xg", "is no number"},
+		{"a = 0o8", "is no number"},
+		{"a = 0b2", "is no number"},
+		{"a = 0x_1", "is no number"},
+		{"a = 0x1_", "is no number"},
+		{"a = 1a", "is no number"},
+		{"a = 1,000", "the line should end here, but ',' follows"},
+		{"a = 9223372036854775808", "does not fit into 64 bits"},
+		{"a = -9223372036854775809", "does not fit into 64 bits"},
+		{"a = 0x8000000000000000", "does not fit into 64 bits"},
+		{"a = .7", "is no number"},
+		{"a = 7.", "is no number"},
+		{"a = 3.e+20", "is no number"},
+		{"a = +.5", "is no number"},
+		{"a = 03.14", "is no number"},
+		{"a = 1.2.3", "is no number"},
+		{"a = 1._2", "is no number"},
+		{"a = 1_.2", "is no number"},
+		{"a = 1.2_", "is no number"},
+		{"a = 1e", "is no number"},
+		{"a = 1e_1", "is no number"},
+		{"a = 1e+", "is no number"},
+		{"a = 1e1.5", "is no number"},
+		{"a = 1e400", "does not fit into 64 bits"},
+		{"a = Inf", "is no value"},
+		{"a = INF", "is no value"},
+		{"a = infinity", "is no value"},
+		{"a = NaN", "is no value"},
+		{"a = ++inf", "is no number"},
+		{"a = -Nan", "is no number"},
+		// Booleans and bare words.
+		{"a = True", "\"True\" is no value: text is written in quotes"},
+		{"a = FALSE", "is no value"},
+		{"a = tru", "is no value"},
+		{"a = truely", "is no value"},
+		{"a = true1", "is no value"},
+		{"a = yes", "is no value"},
+		{"a = null", "is no value"},
+		{"a = workspace-write", "\"workspace-write\" is no value: text is written in quotes"},
+		{"a = true false", "the line should end here"},
+		// Dates and times.
+		{"a = 1979-13-01", "1:5: \"1979-13-01\" is no date or time: there is no such month"},
+		{"a = 1979-00-01", "no such month"},
+		{"a = 1979-01-00", "no such day"},
+		{"a = 1979-04-31", "no such day"},
+		{"a = 1979-02-29", "no such day"},
+		{"a = 1900-02-29", "no such day"},
+		{"a = 2024-02-30", "no such day"},
+		{"a = 1979-1-01", "is no date or time"},
+		{"a = 1979-01-1", "is no date or time"},
+		{"a = 79-01-01", "is no date or time"},
+		{"a = 19790-01-01", "is no date or time"},
+		{"a = 1979-05", "is no number"},
+		{"a = 1979-05-27T", "is no date or time"},
+		{"a = 1979-05-27T07", "is no date or time"},
+		{"a = 1979-05-27T07:32", "is no date or time"},
+		{"a = 1979-05-2707:32:00", "is no date or time"},
+		{"a = 1979-05-27  07:32:00", "the line should end here"},
+		{"a = 1979-05-27_07:32:00", "is no date or time"},
+		{"a = 1979-05-27 7", "is no date or time"},
+		{"a = 1979-05-27T24:00:00", "no such time of day"},
+		{"a = 1979-05-27T23:60:00", "no such time of day"},
+		{"a = 1979-05-27T23:59:61Z", "no such time of day"},
+		{"a = 1979-05-27T23:59:00.", "is no date or time"},
+		{"a = 1979-05-27T23:59:00,5", "the line should end here"},
+		{"a = 1979-05-27T23:59:00+24:00", "no such offset"},
+		{"a = 1979-05-27T23:59:00+01:60", "no such offset"},
+		{"a = 1979-05-27T23:59:00+1:00", "is no date or time"},
+		{"a = 1979-05-27T23:59:00+0100", "is no date or time"},
+		{"a = 1979-05-27Z", "is no date or time"},
+		{"a = 1979-05-27+01:00", "is no date or time"},
+		{"a = 07:32:00Z", "an offset needs both"},
+		{"a = 07:32", "is no date or time"},
+		{"a = 7:32:00", "is no date or time"},
+		{"a = 24:00:00", "no such time of day"},
+		// Arrays.
+		{"a = [", "1:5: the array that begins here is never closed"},
+		{"a = [1", "1:5: the array that begins here is never closed"},
+		{"a = [1,", "1:5: the array that begins here is never closed"},
+		{"a = [1 # ]", "the array that begins here is never closed"},
+		{"a = [,]", "a value is wanted here, not ','"},
+		{"a = [1,,2]", "1:8: a value is wanted here, not ','"},
+		{"a = [,1]", "a value is wanted"},
+		{"a = [1 2]", "1:8: the array wants \",\" or \"]\" here, not '2'"},
+		{"a = [1 ; 2]", "here, not ';'"},
+		{"a = [1\n2]", "2:1: the array wants"},
+		{"a = [1)", "is no number"},
+		{"a = [b = 1]", "\"b\" is no value"},
+		{"a = ]", "a value is wanted here, not ']'"},
+		{"a = [\"x]", "is not closed"},
+		{"a = [1\n[b]\n", "the array wants \",\" or \"]\" here, not '['"},
+		// Inline tables.
+		{"a = {", "1:6: a key is wanted here, not the end of the file"},
+		{"a = { b = 1", "here, not the end of the file"},
+		{"a = { b = 1, }", "1:14: an inline table has no comma before its \"}\" in TOML 1.0"},
+		{"a = { , }", "a key is wanted here, not ','"},
+		{"a = { b = 1,, c = 2 }", "a key is wanted here, not ','"},
+		{"a = { b = 1 c = 2 }", "wants \",\" or \"}\" here, not 'c'"},
+		{"a = {\nb = 1 }", "1:6: a key is wanted here, not the end of the line"},
+		{"a = { b = 1\n}", "stands on one line"},
+		{"a = { b = 1, # x\n c = 2 }", "a key is wanted here, not '#'"},
+		{"a = { b }", "wants \"=\""},
+		{"a = { b = }", "a value is wanted here, not '}'"},
+		{"a = { 1 }", "wants \"=\""},
+		{"a = { b = 1, b = 2 }", "1:14: key \"b\" is already set at line 1"},
+		{"a = { b = 1, b.c = 2 }", "is already set at line 1 and is an integer"},
+		{"a = { b.c = 1, b = 2 }", "key \"b\" is already set"},
+		{"a = { b = {}, b.c = 1 }", "an inline table, which is complete where it closes"},
+		{"a = { b = 1 }\na.c = 2", "2:1: key \"a\" is already set at line 1 and is an inline table"},
+		{"a = { b = 1 }\n[a]", "2:2: key \"a\" is already set at line 1 and is an inline table"},
+		{"a = { b = 1 }\n[a.c]", "is an inline table"},
+		{"a = { b = {} }\n[a.b.c]", "is an inline table"},
+		{"a = {}\n[[a]]", "is an inline table"},
+		{"[t]\na = {}\n[t.a.b]", "3:4: key \"a\" is already set at line 2 and is an inline table"},
+		{"[t]\na = {}\na.b = 1", "is an inline table"},
+		// Tables.
+		{"[a", "1:3: the table header wants \"]\" here, not the end of the file"},
+		{"[a\n]", "wants \"]\" here, not the end of the line"},
+		{"[]", "a key is wanted here, not ']'"},
+		{"[a.]", "a key is wanted"},
+		{"[.a]", "a key is wanted"},
+		{"[a..b]", "a key is wanted"},
+		{"[a b]", "wants \"]\" here, not 'b'"},
+		{"[a]]", "the line should end here"},
+		{"[ [a] ]", "a key is wanted here, not '['"},
+		{"[[a] ]", "wants \"]]\" here"},
+		{"[[a]", "wants \"]]\" here"},
+		{"[[a", "wants \"]]\" here"},
+		{"[[]]", "a key is wanted"},
+		{"[a = 1]", "wants \"]\" here, not '='"},
+		{"[a#b]", "wants \"]\" here, not '#'"},
+		{"[\"\"\"a\"\"\"]", "wants \"]\""},
+		{"[a]\n[a]", "2:2: table \"a\" is already defined at line 1"},
+		{"[a]\nb = 1\n[c]\n[a]\nd = 2", "4:2: table \"a\" is already defined at line 1"},
+		{"[a.b]\n[a]\n[a.b]", "table \"b\" is already defined at line 1"},
+		{"[a]\nb = 1\n[a.b]", "3:4: key \"b\" is already set at line 2 and is an integer"},
+		{"[a]\nb = 1\n[a.b.c]", "and is an integer"},
+		{"a = 1\n[a]", "and is an integer"},
+		{"a = 1\n[a.b]", "and is an integer"},
+		{"a.b = 1\n[a]", "table \"a\" is already defined at line 1"},
+		{"[fruit]\napple.color = 1\n[fruit.apple]", "3:8: table \"apple\" is already defined at line 2"},
+		{"[fruit]\napple.taste.sweet = true\n[fruit.apple.taste]", "table \"taste\" is already defined"},
+		{"[a.b.c]\nz = 9\n[a]\nb.c.t = 1", "4:3: table \"c\" has its own header at line 1"},
+		{"[a.b]\n[a]\nb = 1", "key \"b\" is already set at line 1"},
+		{"[a.b]\n[a]\nb.c = 1", "table \"b\" has its own header at line 1"},
+		{"[a.b.c]\n[a]\nb.x = 1\n[a.b]", "table \"b\" is already defined"},
+		// Arrays of tables.
+		{"f = []\n[[f]]", "2:3: key \"f\" is already set at line 1 and is an array of values"},
+		{"f = [{}]\n[[f]]", "an array of values"},
+		{"f = [{}]\n[f.x]", "an array of values"},
+		{"f = [{x={}}]\n[f.x.y]", "an array of values"},
+		{"[f.p]\n[[f]]", "2:3: key \"f\" is already set at line 1 and is a table"},
+		{"[f]\n[[f]]", "and is a table"},
+		{"[[f]]\n[f]", "an array of tables, written [[f]]"},
+		{"[[f]]\n[[f.v]]\n[f.v]", "3:4: key \"v\" is already set at line 2 and is an array of tables"},
+		{"[[f]]\n[f.p]\n[[f.p]]", "and is a table"},
+		{"f = 1\n[[f]]", "and is an integer"},
+		{"[[a.b]]\n[a]\nb.c = 1", "an array of tables"},
+		{"[[a.b]]\n[a]\nb = 1", "key \"b\" is already set"},
+		{"[a]\nb.c = 1\n[[a.b]]", "and is a table"},
+		{"[a]\nb.c = 1\n[[a.b.c]]", "and is an integer"},
+		{"[[a]]\n[a.b]\n[a.b]", "table \"b\" is already defined at line 2"},
+		// Depth.
+		{"a = " + strings.Repeat("[", 65) + strings.Repeat("]", 65), "nested deeper than 64"},
+		{"a = " + strings.Repeat("{a=", 65) + "1" + strings.Repeat("}", 65), "nested deeper than 64"},
+		{"a = " + strings.Repeat("[", 1_000_000), "nested deeper than 64"},
+		{strings.Repeat("a.", 64) + "a = 1", "at most 64 parts"},
+		{"[" + strings.Repeat("a.", 64) + "a]", "at most 64 parts"},
+	}
+}
+
+func TestTOMLValid(t *testing.T) {
+	docs := tomlValidDocs()
+	if len(docs) < 80 {
+		t.Errorf("the corpus has shrunk to %d valid documents", len(docs))
+	}
+	for _, d := range docs {
+		tab, err := parseTOML("x.toml", []byte(d[0]))
+		if err != nil {
+			t.Errorf("%q\n refused: %v", d[0], err)
+			continue
+		}
+		if got := showTOMLTable(tab); got != d[1] {
+			t.Errorf("%q\n got %s\nwant %s", d[0], got, d[1])
+		}
+		// What is true of the document is true of it with the other newline, and with comments on every line.
+		crlf := strings.ReplaceAll(strings.ReplaceAll(d[0], "\r\n", "\n"), "\n", "\r\n")
+		if tab, err = parseTOML("x.toml", []byte(crlf)); err != nil || showTOMLTable(tab) != d[1] {
+			t.Errorf("%q\n differs: %v", crlf, err)
+		}
+	}
+}
+
+func TestTOMLInvalid(t *testing.T) {
+	docs := tomlInvalidDocs()
+	if len(docs) < 120 {
+		t.Errorf("the corpus has shrunk to %d invalid documents", len(docs))
+	}
+	for _, d := range docs {
+		doc := d[0]
+		if len(doc) > 200 {
+			doc = doc[:200] + "…"
+		}
+		tab, err := parseTOML("x.toml", []byte(d[0]))
+		if err == nil {
+			t.Errorf("%q\n was accepted as %s", doc, showTOMLTable(tab))
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), "x.toml:") || !strings.Contains(err.Error(), d[1]) {
+			t.Errorf("%q\n got %v\nwant …%s…", doc, err, d[1])
+		}
+	}
+}
+
+func TestTOMLPositions(t *testing.T) {
+	tab, err := parseTOML("x", []byte("\ufefftop = 'ü' \n[a . \"é\"]\n  k.m = [ 1,\n 'ö', {x=2}]\n[[l]]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		v    *tomlValue
+		want string
+	}{
+		{tab.get("top"), "1:7 1:1"},
+		{tab.at("a"), "2:2 2:2"},
+		{tab.at("a", "é"), "2:6 2:6"},
+		{tab.at("a", "é", "k"), "3:3 3:3"},
+		{tab.at("a", "é", "k", "m"), "3:9 3:5"},
+		{tab.at("a", "é", "k", "m").arr[0], "3:11 0:0"},
+		{tab.at("a", "é", "k", "m").arr[1], "4:2 0:0"},
+		{tab.at("a", "é", "k", "m").arr[2], "4:7 0:0"},
+		{tab.at("a", "é", "k", "m").arr[2].tab.get("x"), "4:10 4:8"},
+		{tab.get("l"), "5:3 5:3"},
+	} {
+		if got := fmt.Sprintf("%d:%d %d:%d", c.v.line, c.v.col, c.v.keyLine, c.v.keyCol); got != c.want {
+			t.Errorf("%s: at %s, want %s", showTOML(c.v), got, c.want)
+		}
+	}
+}
+
+func TestTOMLLookup(t *testing.T) {
+	tab, err := parseTOML("x", []byte("b = 1\na.c.d = 'x'\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(tab.keys(), " "); got != "b a" {
+		t.Errorf("keys %q, want the order of the document", got)
+	}
+	if v := tab.at("a", "c", "d"); v == nil || v.str != "x" {
+		t.Errorf("a.c.d = %v", v)
+	}
+	for _, path := range [][]string{{"z"}, {"z", "y"}, {"b", "x"}, {"a", "c", "d", "e"}, {}} {
+		if v := tab.at(path...); v != nil {
+			t.Errorf("at(%q) = %s, want nothing", path, showTOML(v))
+		}
+	}
+	if got := tab.table("b"); got != nil {
+		t.Error("an integer was taken for a table")
+	}
+	if got := tab.table("a", "c").keys(); len(got) != 1 || got[0] != "d" {
+		t.Errorf("table(a, c) has %q", got)
+	}
+	if tab.table() != tab || tab.table("no").get("x") != nil || tab.table("no").keys() != nil {
+		t.Error("a missing table should be an empty one")
+	}
+}
+
+func TestTOMLPlainIsJSON(t *testing.T) {
+	tab, err := parseTOML("x", []byte("s = 'x'\ni = 9007199254740993\nf = 1.5\nb = true\nd = 1979-05-27\nn = [inf, -inf, nan]\nl = [1, {a = 2}]\n[t.u]\n[[q]]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.Marshal(tab.plain())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"b":true,"d":"1979-05-27","f":1.5,"i":9007199254740993,"l":[1,{"a":2}],"n":["+Inf","-Inf","NaN"],"q":[{}],"s":"x","t":{"u":{}}}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A megabyte on one line is read in a moment: positions are counted once, not per value.
+func TestTOMLLongLine(t *testing.T) {
+	doc := "a = [" + strings.Repeat("1,", 500_000) + "é]"
+	_, err := parseTOML("x", []byte(doc))
+	if err == nil || !strings.HasPrefix(err.Error(), "x:1:1000006: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzTOML(f *testing.F) {
+	for _, d := range tomlValidDocs() {
+		f.Add([]byte(d[0]))
+	}
+	for _, d := range tomlInvalidDocs() {
+		if len(d[0]) < 1000 {
+			f.Add([]byte(d[0]))
+		}
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		tab, err := parseTOML("x", doc)
+		again, err2 := parseTOML("x", doc)
+		if fmt.Sprint(err) != fmt.Sprint(err2) {
+			t.Fatalf("two readings: %v and %v", err, err2)
+		}
+		lines := strings.Split(string(doc), "\n")
+		inside := func(line, col int) {
+			t.Helper()
+			if line < 1 || line > len(lines) || col < 1 || col > utf8.RuneCountInString(lines[line-1])+1 {
+				t.Fatalf("position %d:%d is outside the document", line, col)
+			}
+		}
+		if err != nil {
+			var e *tomlError
+			if !errors.As(err, &e) || e.what == "" {
+				t.Fatalf("error without a position: %v", err)
+			}
+			inside(e.line, e.col)
+			return
+		}
+		if !utf8.Valid(doc) {
+			t.Fatal("accepted bytes that are not UTF-8")
+		}
+		if showTOMLTable(tab) != showTOMLTable(again) {
+			t.Fatal("two readings differ")
+		}
+		if _, err := json.Marshal(tab.plain()); err != nil {
+			t.Fatalf("plain is not JSON: %v", err)
+		}
+		var walk func(v *tomlValue)
+		walk = func(v *tomlValue) {
+			inside(v.line, v.col)
+			if v.keyLine != 0 {
+				inside(v.keyLine, v.keyCol)
+			}
+			if v.kind == tomlFloat && math.IsInf(v.f, 0) && !strings.Contains(string(doc), "inf") {
+				t.Fatal("a number became infinite")
+			}
+			for _, e := range v.arr {
+				walk(e)
+			}
+			for _, k := range v.tab.keys() {
+				walk(v.tab.get(k))
+			}
+		}
+		for _, k := range tab.keys() {
+			walk(tab.get(k))
+		}
+	})
+}

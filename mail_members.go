@@ -1,0 +1,262 @@
+package main
+
+// mail_members.go owns who is in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to
+// a session.
+// Sessions call it when they join, leave and are asked whether their inbox is theirs; the start of an instance calls
+// sweep. Ours is an entry that carries our mark; one that `atm add-member` prepared for a Codex agent is adopted
+// and never removed; any other is somebody else's.
+// Never touches another's entry, and never needs the team: without one it says so and the session goes on.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// leaseHolder tells who holds an identity of this team; registry.holder.
+type leaseHolder func(identity string) (agentID string, pid int, held bool)
+
+// A newMember is a session that joins. Its identity's lease is held by this process.
+type newMember struct {
+	name      string // its identity
+	agentID   string
+	model     string // "" for not known
+	cwd       string
+	sessionID string // Codex's thread id, "" for none yet
+}
+
+// A membership is what join had to do, and leave has to undo.
+type membership struct {
+	name     string // as it is listed: Claude Code and atm find the inbox by this spelling
+	agentID  string
+	joinedAt string
+	added    bool // false: adopted
+}
+
+// memberTaken: the team has a member of that name who isn't ours to be.
+type memberTaken struct {
+	name, team, agentType string
+	pid                   int // of the process that holds it, 0 if that isn't known
+}
+
+func (e *memberTaken) Error() string {
+	switch {
+	case e.pid != 0:
+		return fmt.Sprintf("member %q of team %q is in use by process %d; choose another identity", cutName(e.name), e.team, e.pid)
+	case e.agentType == "":
+		return fmt.Sprintf("team %q has a member %q already, who is no Codex agent; choose another identity", e.team, cutName(e.name))
+	}
+	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q; choose another identity", e.team, cutName(e.name), cutName(e.agentType))
+}
+
+// memberEntry is an entry as both programs take it. atm needs the first six fields; Claude Code, of its own, writes
+// tmuxPaneId and subscriptions in each, so they are there, with nothing in them.
+type memberEntry struct {
+	AgentID             string     `json:"agentId"`
+	Name                string     `json:"name"`
+	AgentType           string     `json:"agentType"`
+	Model               string     `json:"model"`
+	JoinedAt            int64      `json:"joinedAt"`
+	CWD                 string     `json:"cwd"`
+	TmuxPaneID          string     `json:"tmuxPaneId"`
+	Subscriptions       []string   `json:"subscriptions"`
+	IsActive            bool       `json:"isActive"`
+	LastActive          int64      `json:"lastActive"`
+	SessionID           string     `json:"sessionId,omitempty"`
+	ExternalBackendType string     `json:"externalBackendType"`
+	ExternalModel       string     `json:"externalModel"`
+	Mark                memberMark `json:"atmAgentMcp"`
+}
+
+func (t *teamFile) entry(m newMember, now time.Time) memberEntry {
+	e := memberEntry{
+		AgentID: m.name + "@" + t.team, Name: m.name, AgentType: "codex", Model: m.model, CWD: m.cwd,
+		JoinedAt: now.UnixMilli(), LastActive: now.UnixMilli(), IsActive: true, Subscriptions: []string{},
+		SessionID: m.sessionID, ExternalBackendType: "codex", ExternalModel: "unknown", Mark: t.mark(m.agentID),
+	}
+	if m.model == "" {
+		e.Model = "unknown"
+	} else {
+		e.ExternalModel = "custom:" + m.model
+	}
+	return e
+}
+
+func (t *teamFile) mark(agentID string) memberMark {
+	return memberMark{PID: os.Getpid(), Host: t.host, Agent: agentID, Leases: t.leases}
+}
+
+// join makes the session a member, or finds that it is one. errNoTeam, errTeamBusy, errTeamDamaged and *memberTaken
+// leave the file as it is.
+func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (membership, error) {
+	if strings.EqualFold(m.name, "main") {
+		return membership{}, fmt.Errorf("joining team %q: Claude Code keeps the name %q for itself; choose another identity", t.team, m.name)
+	}
+	now := time.Now()
+	var got membership
+	judge := func(r *roster) (text []byte, err error) {
+		at, err := t.place(r, m.name, m.agentID, holder)
+		if err != nil {
+			return nil, err
+		}
+		if at < 0 {
+			e := t.entry(m, now)
+			got = membership{m.name, m.agentID, fmt.Sprint(e.JoinedAt), true}
+			return r.with(e), nil
+		}
+		there := r.member(at)
+		got = membership{there.name, m.agentID, there.joinedAt, there.mark != nil}
+		if there.mark == nil || *there.mark == t.mark(m.agentID) {
+			return r.text, nil
+		}
+		return r.marked(at, t.mark(m.agentID)), nil // a crash left it
+	}
+	err := t.update(ctx, judge)
+	if errors.As(err, new(*memberTaken)) {
+		return membership{}, err
+	} else if err != nil {
+		return membership{}, fmt.Errorf("joining %w", err)
+	}
+	return got, nil
+}
+
+// mayRead tells whether the inbox of that name is the session's, listed or not: an error is *memberTaken, or that the
+// members can't be read.
+func (t *teamFile) mayRead(name, agentID string, holder leaseHolder) error {
+	all, err := t.list()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if strings.EqualFold(m.name, name) {
+			if err := t.ours(m, agentID, holder); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stranger is why the inbox of that name is no Codex agent's: a *memberTaken, or that the members can't be read.
+func (t *teamFile) stranger(name string) error {
+	all, err := t.list()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if strings.EqualFold(m.name, name) && !m.isCodex() {
+			return &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
+		}
+	}
+	return nil
+}
+
+// place finds the entry of a session, -1 for none. Names that differ in case are one: they have one lease.
+func (t *teamFile) place(r *roster, name, agentID string, holder leaseHolder) (int, error) {
+	at := -1
+	for i := range r.elems {
+		m := r.member(i)
+		if !strings.EqualFold(m.name, name) {
+			continue
+		}
+		if err := t.ours(m, agentID, holder); err != nil {
+			return -1, err
+		}
+		if at < 0 || m.name == name {
+			at = i
+		}
+	}
+	return at, nil
+}
+
+// ours refuses an entry that isn't, or is not free for, the session.
+func (t *teamFile) ours(m member, agentID string, holder leaseHolder) error {
+	taken := &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
+	if !m.isCodex() {
+		return taken
+	}
+	by, pid, held := holder(m.name)
+	if held && (pid != os.Getpid() || by != "" && by != agentID) {
+		taken.pid = pid
+		return taken
+	}
+	if m.mark != nil && !t.sees(m.mark) && !t.gone(m.mark) {
+		taken.pid = m.mark.PID
+		return taken
+	}
+	return nil
+}
+
+// sees tells that the lease of the session that added an entry would be seen here, so that it decides.
+func (t *teamFile) sees(mark *memberMark) bool { return mark.Leases == t.leases }
+
+// gone tells that the process that added an entry is dead for sure.
+func (t *teamFile) gone(mark *memberMark) bool {
+	return mark.Host == t.host && t.host != "" && !pidAlive(mark.PID)
+}
+
+// leave takes entries out again that join added, in one write. One that is gone, and a team that is, is no error; an
+// entry that somebody made meanwhile stays.
+func (t *teamFile) leave(ctx context.Context, sessions ...membership) error {
+	ours := func(m member) bool {
+		for _, s := range sessions {
+			switch {
+			case !s.added || m.name != s.name || !m.isCodex():
+			case m.mark != nil && *m.mark == t.mark(s.agentID):
+				return true
+			case m.mark == nil && m.joinedAt == s.joinedAt: // a writer that dropped the field
+				return true
+			}
+		}
+		return false
+	}
+	err := t.removeMembers(ctx, ours)
+	if err != nil && !errors.Is(err, errNoTeam) {
+		return fmt.Errorf("leaving %w", err)
+	}
+	return nil
+}
+
+// sweep takes out the entries of sessions whose process is gone without leaving, and returns how many. Any instance
+// of the team calls it once, beside its start.
+func (t *teamFile) sweep(ctx context.Context, holder leaseHolder) (int, error) {
+	t.tidy()
+	names := map[string]bool{}
+	left := func(m member) bool {
+		if m.mark == nil || !m.isCodex() {
+			return false
+		}
+		_, _, held := holder(m.name)
+		if held || !t.sees(m.mark) && !t.gone(m.mark) {
+			return false
+		}
+		names[m.name] = true
+		return true
+	}
+	err := t.removeMembers(ctx, left)
+	if errors.Is(err, errNoTeam) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("removing members whose process is gone from %w", err)
+	}
+	return len(names), nil
+}
+
+// removeMembers takes no lock, and makes no lock file, when there is nothing to remove.
+func (t *teamFile) removeMembers(ctx context.Context, drop func(member) bool) error {
+	r, _, err := t.read()
+	if err != nil {
+		return err
+	}
+	edit := func(r *roster) ([]byte, error) {
+		return r.without(func(i int) bool { return drop(r.member(i)) }), nil
+	}
+	if text, _ := edit(r); len(text) == len(r.text) {
+		return nil
+	}
+	return t.update(ctx, edit)
+}

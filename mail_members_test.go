@@ -1,0 +1,424 @@
+package main
+
+// mail_members_test.go holds joining and leaving to whose entry is whose: ours, one
+// prepared for us, another's, a dead process's; and to a team that is damaged or
+// gone. A crew is a team with leases that the test decides on.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A crew is a team with members, and the leases of its identities.
+type crew struct {
+	*teamFile
+	t     *testing.T
+	path  string
+	held  map[string]int // identity: pid
+	agent newMember
+}
+
+func newCrew(t *testing.T, text string) *crew {
+	t.Helper()
+	root := t.TempDir()
+	path := writeTeam(t, root, "crew", text)
+	return &crew{
+		teamFile: newTeamFile(root, "crew", "/leases"), t: t, path: path, held: map[string]int{"codex": os.Getpid()},
+		agent: newMember{name: "codex", agentID: "codex:ab12", model: "o3", cwd: "/w", sessionID: "thread-1"},
+	}
+}
+
+// holder is what registry.holder tells of these leases; our own are codex:ab12's.
+func (c *crew) holder(identity string) (string, int, bool) {
+	pid, held := c.held[strings.ToLower(identity)]
+	if pid == os.Getpid() {
+		return "codex:ab12", pid, held
+	}
+	return "codex:zz99", pid, held
+}
+
+func (c *crew) text() string {
+	c.t.Helper()
+	data, err := os.ReadFile(c.path)
+	wantNil(c.t, err)
+	return string(data)
+}
+
+func (c *crew) join(m newMember) (membership, error) {
+	return c.teamFile.join(context.Background(), m, c.holder)
+}
+
+func (c *crew) mustJoin(m newMember) membership {
+	c.t.Helper()
+	got, err := c.join(m)
+	wantNil(c.t, err)
+	return got
+}
+
+func (c *crew) mustLeave(s ...membership) {
+	c.t.Helper()
+	wantNil(c.t, c.leave(context.Background(), s...))
+}
+
+func (c *crew) mustSweep() int {
+	c.t.Helper()
+	n, err := c.sweep(context.Background(), c.holder)
+	wantNil(c.t, err)
+	return n
+}
+
+// put replaces the file as a person with an editor would.
+func (c *crew) put(text string) {
+	c.t.Helper()
+	wantNil(c.t, os.WriteFile(c.path, []byte(text), 0o644))
+}
+
+// names are the members in their order.
+func (c *crew) names() string {
+	c.t.Helper()
+	all, err := c.list()
+	wantNil(c.t, err)
+	var names []string
+	for _, m := range all {
+		names = append(names, m.name)
+	}
+	return strings.Join(names, " ")
+}
+
+// deadPID is a process that was and is no more.
+func deadPID(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	wantNil(t, cmd.Run())
+	return cmd.Process.Pid
+}
+
+// markedEntry is an entry that another process added.
+func markedEntry(name string, pid int, host, leases string) string {
+	return fmt.Sprintf(`{"agentId":"%s@crew","name":%q,"agentType":"codex","atmAgentMcp":{"pid":%d,"host":%q,"agent":"codex:old1","leases":%q}}`, name, name, pid, host, leases)
+}
+
+func crewOf(entries ...string) string {
+	return `{"name":"crew","members":[` + strings.Join(entries, ",") + `],"after":1.0}`
+}
+
+func TestJoinAndLeave(t *testing.T) {
+	for _, text := range []string{claudeTeam, atmTeam, compactTeam} {
+		c := newCrew(t, text)
+		if c.mustSweep() != 0 || c.text() != text {
+			t.Errorf("sweep changed %s", c.text())
+		}
+		m := c.mustJoin(c.agent)
+		if !strings.HasSuffix(" "+c.names(), " codex") || !m.added || m.name != "codex" {
+			t.Errorf("members %s, %+v", c.names(), m)
+		}
+		joined := c.text()
+		if again := c.mustJoin(c.agent); again != m || c.text() != joined {
+			t.Errorf("joining twice: %+v, %s", again, c.text())
+		}
+		if err := c.mayRead("codex", c.agent.agentID, c.holder); err != nil {
+			t.Error(err)
+		}
+		if c.mustSweep() != 0 || c.text() != joined {
+			t.Error("the entry of a live session was swept")
+		}
+		c.mustLeave(m)
+		if c.text() != text {
+			t.Errorf("left %s\nof %s", c.text(), text)
+		}
+		c.mustLeave(m)
+	}
+}
+
+// Both programs must read the entry: atm is strict about six fields, Claude Code writes the others in its own.
+func TestJoinedEntry(t *testing.T) {
+	c := newCrew(t, compactTeam)
+	c.mustJoin(c.agent)
+	var file struct{ Members []map[string]any }
+	wantNil(t, json.Unmarshal([]byte(c.text()), &file))
+	e := file.Members[0]
+	for _, at := range []string{"joinedAt", "lastActive"} {
+		if ms, ok := e[at].(float64); !ok || ms < 1.7e12 || ms > 1e14 {
+			t.Errorf("%s is %v, not a time in ms", at, e[at])
+		}
+		delete(e, at)
+	}
+	host, _ := os.Hostname()
+	want := map[string]any{
+		"agentId": "codex@crew", "name": "codex", "agentType": "codex", "model": "o3", "cwd": "/w", "tmuxPaneId": "", "subscriptions": []any{},
+		"isActive": true, "sessionId": "thread-1", "externalBackendType": "codex", "externalModel": "custom:o3",
+		"atmAgentMcp": map[string]any{"pid": float64(os.Getpid()), "host": host, "agent": "codex:ab12", "leases": "/leases"},
+	}
+	if !reflect.DeepEqual(e, want) {
+		t.Errorf("got %v\nwant %v", e, want)
+	}
+	c.agent.name, c.agent.model, c.agent.sessionID = "codex-2", "", ""
+	c.mustJoin(c.agent)
+	wantNil(t, json.Unmarshal([]byte(c.text()), &file))
+	if e := file.Members[1]; e["model"] != "unknown" || e["externalModel"] != "unknown" || e["sessionId"] != nil {
+		t.Errorf("without a model and a thread: %v", e)
+	}
+}
+
+// An entry that `atm add-member` prepared is used as it stands, and stays.
+func TestJoinAdopts(t *testing.T) {
+	c := newCrew(t, crewOf(`{"agentId":"codex@crew","name":"Codex","externalBackendType":"codex"}`))
+	before := c.text()
+	m := c.mustJoin(c.agent)
+	if m.added || m.name != "Codex" {
+		t.Errorf("got %+v", m)
+	}
+	wantNil(t, c.mayRead("codex", "codex:ab12", c.holder))
+	c.mustLeave(m)
+	delete(c.held, "codex")
+	if c.mustSweep() != 0 || c.text() != before {
+		t.Errorf("an adopted entry was changed: %s", c.text())
+	}
+}
+
+func TestJoinIsTaken(t *testing.T) {
+	host, _ := os.Hostname()
+	for name, c := range map[string]struct {
+		entry string
+		held  int
+		want  string
+	}{
+		"another type": {`{"name":"CODEX","agentType":"general-purpose"}`, os.Getpid(), `agentType is "general-purpose"`},
+		"no type":      {`{"name":"codex"}`, os.Getpid(), `no Codex agent`},
+		"its lease":    {`{"name":"codex","agentType":"codex"}`, os.Getppid(), fmt.Sprintf("in use by process %d", os.Getppid())},
+		"a live process whose leases are elsewhere": {markedEntry("codex", os.Getppid(), host, "/other"), os.Getpid(), fmt.Sprintf("in use by process %d", os.Getppid())},
+		"another machine, leases elsewhere":         {markedEntry("codex", deadPID(t), "far-away", "/other"), os.Getpid(), "in use by process"},
+	} {
+		w := newCrew(t, crewOf(c.entry))
+		w.held["codex"] = c.held
+		before := w.text()
+		_, err := w.join(w.agent)
+		if !errors.As(err, new(*memberTaken)) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "choose another identity") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := w.mayRead("codex", "codex:ab12", w.holder); !errors.As(err, new(*memberTaken)) {
+			t.Errorf("%s: its inbox may be read: %v", name, err)
+		}
+		if w.text() != before {
+			t.Errorf("%s: %s", name, w.text())
+		}
+	}
+	w := newCrew(t, compactTeam)
+	w.agent.name = "Main"
+	if _, err := w.join(w.agent); err == nil || w.text() != compactTeam {
+		t.Errorf("the name that Claude Code keeps: %v", err)
+	}
+}
+
+// A crash leaves the entry; the same identity takes it over, and takes it out when it leaves.
+func TestJoinAfterACrash(t *testing.T) {
+	host, _ := os.Hostname()
+	for name, entry := range map[string]string{
+		"lease free, though the pid is another's now": markedEntry("codex", os.Getppid(), host, "/leases"),
+		"lease free, another machine":                 markedEntry("codex", 1, "container-1", "/leases"),
+		"leases elsewhere, process dead":              markedEntry("codex", deadPID(t), host, "/other"),
+	} {
+		other := `{"name":"x","y":1.50}`
+		c := newCrew(t, crewOf(entry, other))
+		m := c.mustJoin(c.agent)
+		if !m.added || !strings.Contains(c.text(), fmt.Sprintf(`"agentType":"codex","atmAgentMcp":{"pid":%d,`, os.Getpid())) {
+			t.Errorf("%s: %+v, %s", name, m, c.text())
+		}
+		c.mustLeave(m)
+		if c.text() != crewOf(other) {
+			t.Errorf("%s: left %s", name, c.text())
+		}
+	}
+}
+
+func TestSweep(t *testing.T) {
+	host, _ := os.Hostname()
+	dead := deadPID(t)
+	stay := []string{
+		`{"name":"prepared","agentType":"codex"}`, `{"name":"mate","agentType":"general-purpose"}`, `5`,
+		markedEntry("busy", os.Getppid(), host, "/leases"),
+		markedEntry("elsewhere", os.Getppid(), host, "/other"), markedEntry("far", dead, "far-away", "/other"),
+		strings.Replace(markedEntry("notours", dead, host, "/leases"), `"agentType":"codex"`, `"agentType":"x"`, 1),
+	}
+	go1, go2, go3 := markedEntry("crashed", dead, host, "/leases"), markedEntry("crashed2", 1, "old-container", "/leases"), markedEntry("crashed3", dead, host, "/other")
+	c := newCrew(t, crewOf(append([]string{go1, go2}, append(stay, go3)...)...))
+	c.held["busy"] = os.Getppid()
+	temp := filepath.Join(c.dir, tempPrefix+"123")
+	touchFile(t, temp)
+	old := beginningOfTime()
+	wantNil(t, os.Chtimes(temp, old, old))
+	if n := c.mustSweep(); n != 3 || c.text() != crewOf(stay...) {
+		t.Errorf("%d removed, left %s", n, c.text())
+	}
+	if _, err := os.Stat(temp); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the unfinished file of a crash is there: %v", err)
+	}
+}
+
+// What leave finds may not be what join left.
+func TestLeaveAfterOthersChanges(t *testing.T) {
+	c := newCrew(t, crewOf())
+	m := c.mustJoin(c.agent)
+	mine := c.text()
+
+	c.put(crewOf(`{"name":"codex","agentType":"codex","joinedAt":1}`)) // removed, and prepared by somebody
+	before := c.text()
+	c.mustLeave(m)
+	if c.text() != before {
+		t.Errorf("took out a new entry: %s", c.text())
+	}
+
+	from := strings.Index(mine, `,"atmAgentMcp"`)
+	c.put(mine[:from] + "}" + mine[strings.Index(mine, `}}`)+2:]) // a writer that keeps no field it doesn't know
+	c.mustLeave(m)
+	if c.text() != crewOf() {
+		t.Errorf("left our entry without its mark: %s", c.text())
+	}
+
+	c.put(strings.Replace(mine, `"codex:ab12"`, `"codex:next"`, 1)) // another session has the identity by now
+	c.mustLeave(m)
+	if c.names() != "codex" {
+		t.Error("took out another session's entry")
+	}
+
+	c.put(strings.Replace(mine, `"isActive":true`, `"isActive":false,"x":1`, 1)) // used by atm's hooks
+	c.mustLeave(m)
+	if c.text() != crewOf() {
+		t.Errorf("left %s", c.text())
+	}
+
+	// The member is removed while the session lives; it may join again.
+	c.mustJoin(c.agent)
+	c.put(crewOf())
+	wantNil(t, c.mayRead("codex", "codex:ab12", c.holder))
+	c.mustJoin(c.agent)
+	if c.names() != "codex" {
+		t.Errorf("members %s", c.names())
+	}
+}
+
+// Claude Code removes its team when it exits. Nothing of it may come again by us.
+func TestTeamThatVanishes(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	m := c.mustJoin(c.agent)
+	for _, gone := range []string{c.path, c.dir, filepath.Dir(c.dir)} {
+		wantNil(t, os.RemoveAll(gone))
+		if gone == c.path { // an empty team directory gets no lock file either
+			wantNil(t, os.RemoveAll(filepath.Join(c.dir, "config.lock")))
+		}
+		if _, err := c.join(c.agent); !errors.Is(err, errNoTeam) || !strings.Contains(err.Error(), `joining team "crew"`) {
+			t.Errorf("join: %v", err)
+		}
+		if _, err := c.list(); !errors.Is(err, errNoTeam) {
+			t.Errorf("list: %v", err)
+		}
+		c.mustLeave(m)
+		c.mustSweep()
+		if gone == c.path {
+			if entries, _ := os.ReadDir(c.dir); len(entries) != 0 {
+				t.Errorf("made %v", entries)
+			}
+		} else if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s was made again", gone)
+		}
+	}
+}
+
+func TestDamagedTeamIsLeftAlone(t *testing.T) {
+	c := newCrew(t, compactTeam)
+	m := c.mustJoin(c.agent)
+	for _, text := range []string{"", "{", claudeTeam[:200], `[]`, `{"members":{}}`, "\x00\x00\x00", `{"members":null}`} {
+		c.put(text)
+		_, err1 := c.join(c.agent)
+		_, err2 := c.sweep(context.Background(), c.holder)
+		_, err3 := c.list()
+		for _, err := range []error{err1, err2, err3, c.leave(context.Background(), m)} {
+			if !errors.Is(err, errTeamDamaged) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+		if c.text() != text {
+			t.Errorf("%q became %q", text, c.text())
+		}
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil || len(entries) != 2 { // config.json, config.lock
+		t.Errorf("left %v, %v", entries, err)
+	}
+	wantNil(t, os.Remove(c.path))
+	wantNil(t, os.Mkdir(c.path, 0o755))
+	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a directory: %v", err)
+	}
+	wantNil(t, os.Remove(c.path))
+	c.put(strings.Repeat(" ", maxTeamConfigSize) + compactTeam)
+	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("too large: %v", err)
+	}
+}
+
+// Modes and links are the team's own.
+func TestJoinKeepsModeAndLink(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes")
+	}
+	c := newCrew(t, claudeTeam)
+	real := filepath.Join(t.TempDir(), "real.json")
+	wantNil(t, os.Rename(c.path, real))
+	wantNil(t, os.Symlink(real, c.path))
+	for _, mode := range []os.FileMode{0o600, 0o664, 0o444} {
+		wantNil(t, os.Chmod(real, mode))
+		m := c.mustJoin(c.agent)
+		st, err := os.Lstat(real)
+		wantNil(t, err)
+		link, err := os.Lstat(c.path)
+		wantNil(t, err)
+		if st.Mode() != mode || link.Mode()&os.ModeSymlink == 0 || c.names() != "team-lead mate_one codex" {
+			t.Errorf("mode %s, link %s, members %s", st.Mode(), link.Mode(), c.names())
+		}
+		c.mustLeave(m)
+	}
+}
+
+// Sessions of one process join and leave at once.
+func TestJoinConcurrently(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	var wg sync.WaitGroup
+	all := make([]membership, 12)
+	for i := range all {
+		wg.Go(func() {
+			m := c.agent
+			m.name, m.agentID = fmt.Sprint("codex-", i), fmt.Sprint("codex:", i)
+			var err error
+			if all[i], err = c.join(m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(strings.Fields(c.names())); got != 14 {
+		t.Fatalf("%d members", got)
+	}
+	c.mustLeave(all[:6]...)
+	for _, m := range all[6:] {
+		wg.Go(func() {
+			if err := c.leave(context.Background(), m); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if c.text() != claudeTeam {
+		t.Errorf("left %s", c.text())
+	}
+}

@@ -1,0 +1,286 @@
+package main
+
+// mail_message.go owns one message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others
+// write.
+// mail.go and mail_inbox.go call it with raw JSON; nothing here looks at the disk.
+// A message is read tolerantly and never written back from what was understood: fields that we don't know, spelling
+// and order are others', so a change to a message is a patch of its bytes (readPatches).
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	maxMailText    = 1 << 20 // bytes; the limit of `atm send`
+	maxMailSummary = 100     // characters, as `atm send` cuts
+	mailTimeLayout = "2006-01-02T15:04:05.000Z"
+)
+
+// A mailKind is what a message is: "" is written by somebody for somebody; the others are Claude Code's system frames,
+// named by their own type (2.1.197), which programs exchange.
+type mailKind string
+
+const (
+	mailPlain                mailKind = ""
+	mailIdle                 mailKind = "idle_notification"
+	mailShutdownRequest      mailKind = "shutdown_request"
+	mailShutdownApproved     mailKind = "shutdown_approved"
+	mailShutdownRejected     mailKind = "shutdown_rejected"
+	mailPlanApprovalRequest  mailKind = "plan_approval_request"
+	mailPlanApprovalResponse mailKind = "plan_approval_response"
+	mailTaskAssignment       mailKind = "task_assignment"
+	mailPermissionRequest    mailKind = "permission_request"
+	mailPermissionResponse   mailKind = "permission_response"
+	mailSandboxRequest       mailKind = "sandbox_permission_request"
+	mailSandboxResponse      mailKind = "sandbox_permission_response"
+	mailModeSetRequest       mailKind = "mode_set_request"
+	mailTaskCompleted        mailKind = "task_completed"
+	mailTeammateTerminated   mailKind = "teammate_terminated"
+)
+
+// frameKind is the kind that a frame's type names.
+func frameKind(name string) mailKind {
+	switch k := mailKind(name); k {
+	case mailIdle, mailShutdownRequest, mailShutdownApproved, mailShutdownRejected, mailPlanApprovalRequest,
+		mailPlanApprovalResponse, mailTaskAssignment, mailPermissionRequest, mailPermissionResponse,
+		mailSandboxRequest, mailSandboxResponse, mailModeSetRequest, mailTaskCompleted, mailTeammateTerminated:
+		return k
+	}
+	return mailPlain
+}
+
+// A mailMessage is one message, as it was understood or as it shall be sent.
+type mailMessage struct {
+	From       string // the sender's name, or name@team
+	SourceTeam string // the sender's team, "" when it doesn't say
+	Text       string // whole
+	Summary    string // sending: "" is made of Text
+	ID         string // message_id, else Claude Code's msg_id, else ""; a number's digits; sending: "" is a new one
+	Timestamp  string // as it is written
+	Time       time.Time
+	Read       bool
+	Automatic  bool // no agent or person decided to write it: never to be answered automatically
+
+	Kind  mailKind
+	Frame json.RawMessage // the frame of a Kind, nil for text
+
+	Key string // names this very message to markRead, whatever ids others use twice; opaque
+}
+
+// encode is the message as we write it: the fields of `atm` in its order, indented as it and Claude Code indent. Never
+// "read":true, for Claude Code deletes what is marked read.
+func (m mailMessage) encode() []byte {
+	text, err := json.MarshalIndent(struct {
+		From       string `json:"from"`
+		SourceTeam string `json:"source_team,omitempty"`
+		Text       string `json:"text"`
+		Timestamp  string `json:"timestamp"`
+		Read       bool   `json:"read"`
+		Summary    string `json:"summary"`
+		MessageID  string `json:"message_id"`
+		Type       string `json:"type"`
+		Automatic  bool   `json:"automatic,omitempty"`
+	}{m.From, m.SourceTeam, m.Text, m.Timestamp, false, m.Summary, m.ID, "message", m.Automatic}, "  ", "  ")
+	if err != nil {
+		panic("BUG: marshalling a message: " + err.Error())
+	}
+	return text
+}
+
+// checkMail refuses what other readers would choke on, in the words of a sender.
+func checkMail(m mailMessage) error {
+	switch {
+	case m.From == "":
+		return fmt.Errorf("a message needs a sender")
+	case strings.TrimSpace(m.Text) == "":
+		return fmt.Errorf("the message is empty: say something")
+	case len(m.Text) > maxMailText:
+		return fmt.Errorf("the message has %d bytes, at most %d are sent: put it into a file and send its path", len(m.Text), maxMailText)
+	case strings.ContainsRune(m.Text, 0):
+		return fmt.Errorf("the message has a NUL character (at byte %d): send text", strings.IndexByte(m.Text, 0))
+	}
+	return nil
+}
+
+// mailSummary is the first words of a text, as `atm send` makes it.
+func mailSummary(text string) string {
+	if len(text) > 16*maxMailSummary {
+		text = text[:16*maxMailSummary]
+	}
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if utf8.RuneCountInString(text) <= maxMailSummary {
+		return text
+	}
+	cut := string([]rune(text)[:maxMailSummary])
+	if i := strings.LastIndexByte(cut, ' '); i > 0 {
+		cut = cut[:i]
+	}
+	return cut + "..."
+}
+
+// newMessageID is a UUID of version 4, as both other programs use.
+func newMessageID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// mailFields are the raw values of a message that mean something to us; nil where there is none.
+type mailFields struct {
+	from, team, text, stamp, read, summary, id, typ, auto json.RawMessage
+}
+
+// mailFieldsOf is false for an element that is no message: no object, or one without a text.
+func mailFieldsOf(raw []byte) (m mailFields, ok bool) {
+	var content, msgID json.RawMessage
+	f := fieldsOf(raw)
+	for f.next() {
+		to := (*json.RawMessage)(nil)
+		switch string(f.key) {
+		case "from":
+			to = &m.from
+		case "source_team":
+			to = &m.team
+		case "text":
+			to = &m.text
+		case "content": // atm reads it as text
+			to = &content
+		case "timestamp":
+			to = &m.stamp
+		case "read":
+			to = &m.read
+		case "summary":
+			to = &m.summary
+		case "message_id":
+			to = &m.id
+		case "msg_id":
+			to = &msgID
+		case "type":
+			to = &m.typ
+		case "automatic":
+			to = &m.auto
+		}
+		if to != nil {
+			*to = f.val
+		}
+	}
+	if isNull(m.text) {
+		m.text = content
+	}
+	if looseText(m.id) == "" {
+		m.id = msgID
+	}
+	return m, !f.bad && !isNull(m.text)
+}
+
+// isRead: a missing or odd value is unread, so that nothing is passed over.
+func (m mailFields) isRead() bool { return string(m.read) == "true" }
+
+// message decodes everything.
+func (m mailFields) message() mailMessage {
+	msg := mailMessage{
+		From: looseText(m.from), SourceTeam: looseText(m.team), Text: looseText(m.text), Summary: looseText(m.summary),
+		ID: looseText(m.id), Timestamp: looseText(m.stamp), Time: m.time(), Read: m.isRead(), Automatic: string(m.auto) == "true",
+		Key: m.key(),
+	}
+	if len(msg.Text) > 0 && msg.Text[0] == '{' && validJSON([]byte(msg.Text)) {
+		frame := json.RawMessage(msg.Text)
+		if msg.Kind = frameKind(stringField(frame, "type")); msg.Kind != mailPlain {
+			msg.Frame = frame
+		}
+	}
+	if msg.Kind == mailPlain { // the hooks of atm put the type beside the text
+		msg.Kind = frameKind(looseText(m.typ))
+	}
+	return msg
+}
+
+// key names a message by all that other writers leave as it is. An id alone won't do: who gives two messages one id
+// would have the second marked read with the first.
+func (m mailFields) key() string {
+	h := sha256.New()
+	for _, raw := range []json.RawMessage{m.id, m.from, m.stamp, m.text} {
+		s := looseText(raw)
+		fmt.Fprintf(h, "%d:", len(s))
+		h.Write([]byte(s))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// time is the zero time where none can be read; then the message has its place in the file.
+func (m mailFields) time() time.Time {
+	s := looseText(m.stamp)
+	if rawKind(m.stamp) == '0' {
+		n, err := strconv.ParseFloat(s, 64)
+		switch {
+		case err != nil || n <= 0 || n > 1e14:
+			return time.Time{}
+		case n < 1e11: // seconds; as milliseconds this would be before 1973
+			n *= 1000
+		}
+		return time.UnixMilli(int64(n)).UTC()
+	}
+	return parseMailTime(s)
+}
+
+// parseMailTime reads a timestamp of any of the writers, and one without a zone as UTC.
+func parseMailTime(s string) time.Time {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02"} { // all are ISO 8601, as since may be
+		if t, err := time.Parse(layout, strings.TrimSpace(s)); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// looseText is a string's value, "" for null or nothing, and anything else as it is written.
+func looseText(raw json.RawMessage) string {
+	if isNull(raw) {
+		return ""
+	}
+	if s, ok := rawString(raw); ok {
+		return s
+	}
+	return string(raw)
+}
+
+// readPatches mark one message as read: elem stands at offset in the file.
+func readPatches(elem []byte, offset int) []mailPatch {
+	var patches []mailPatch
+	i, end := skipSpace(elem, skipSpace(elem, 0)+1), 0
+	for i < len(elem) && elem[i] == '"' {
+		keyEnd, ok := scanString(elem, i)
+		if !ok {
+			return nil
+		}
+		from := skipSpace(elem, skipSpace(elem, keyEnd)+1)
+		if end, ok = scanValue(elem, from, 0); !ok {
+			return nil
+		}
+		if key, _ := rawString(elem[i:keyEnd]); key == "read" {
+			patches = append(patches, mailPatch{at: offset + from, drop: end - from, put: []byte("true")})
+		}
+		i = skipSpace(elem, end)
+		if i < len(elem) && elem[i] == ',' {
+			i = skipSpace(elem, i+1)
+		}
+	}
+	if patches == nil && end > 0 {
+		put := `,"read":true`
+		if strings.ContainsRune(string(elem[end:]), '\n') { // written line by line
+			put = ",\n    \"read\": true"
+		}
+		patches = []mailPatch{{at: offset + end, put: []byte(put)}}
+	}
+	return patches
+}

@@ -1,0 +1,169 @@
+package main
+
+// mail_recipients.go owns whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as
+// `atm` does, and only members of a team that exists.
+// The mail tools call it for every address. A word that is refused is answered with the members and the nearest
+// name, since whoever addresses mail is a model and tries again.
+// Never sends, and never makes a path of a name it hasn't checked.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxNamesTold is how many members an error lists.
+const maxNamesTold = 30
+
+// A badRecipient is an address that nobody can be reached by; its text is for the caller.
+type badRecipient struct {
+	text string
+	err  error // what it says in better words, nil for none
+}
+
+func (e *badRecipient) Error() string { return e.text }
+func (e *badRecipient) Unwrap() error { return e.err }
+
+// An addressBook is what this instance knows of names.
+type addressBook struct {
+	own            *teamFile
+	root           string            // the teams' directory
+	aliases, roles map[string]string // config.aliases and config.atmRoles
+}
+
+// A recipient is a member of a team: both may become paths.
+type recipient struct {
+	name, team string
+	file       *teamFile
+	listed     bool // false: a live session of ours that hasn't joined
+}
+
+// recipient finds whom an address means. sender is the identity that writes, a member of our own team. live tells
+// whether a session of our team has that identity: its inbox is delivered, listed or not. An error is *badRecipient,
+// errNoTeam or errTeamDamaged.
+func (b addressBook) recipient(to, sender string, live func(identity string) bool) (recipient, error) {
+	agent, team, err := b.split(to)
+	if err != nil {
+		return recipient{}, err
+	}
+	file, err := b.teamFile(team)
+	if err != nil {
+		return recipient{}, err
+	}
+	all, err := file.list()
+	if err != nil {
+		return recipient{}, b.noTeam(err, team)
+	}
+	name, meaning := b.resolve(agent)
+	names := make([]string, 0, len(all))
+	for _, m := range all {
+		names = append(names, m.name)
+	}
+	found := memberNamed(name, names)
+	r := recipient{name: found, team: team, file: file, listed: found != ""}
+	if !r.listed && file == b.own && live != nil && validIdentity(name) == nil && live(name) {
+		r.name = name
+	}
+	switch {
+	case r.name == "":
+		return recipient{}, b.unknown(name, meaning, team, names)
+	case validIdentity(r.name) != nil:
+		return recipient{}, &badRecipient{text: fmt.Sprintf("member %q of team %q can't be written to: Claude Code and atm keep the inbox of such a name in different files", cutName(r.name), team)}
+	case file == b.own && strings.EqualFold(r.name, sender):
+		return recipient{}, &badRecipient{text: fmt.Sprintf("recipient %q is the sender itself; %s", r.name, membersTold(namesBut(names, sender), team))}
+	}
+	return r, nil
+}
+
+// split parses an address as atm does: at the first @, both halves trimmed, neither empty.
+func (b addressBook) split(to string) (agent, team string, err error) {
+	agent, team, at := strings.Cut(to, "@")
+	agent, team = strings.TrimSpace(agent), strings.TrimSpace(team)
+	switch {
+	case agent == "" && !at:
+		return "", "", &badRecipient{text: `there is no recipient: "to" is a member's name, or name@team`}
+	case agent == "":
+		return "", "", &badRecipient{text: fmt.Sprintf("recipient %q has no name before the @", cutName(to))}
+	case agent == "*":
+		return "", "", &badRecipient{text: `recipient "*": atm_broadcast writes to all members`}
+	case !at:
+		return agent, b.own.team, nil
+	case team == "":
+		return "", "", &badRecipient{text: fmt.Sprintf("recipient %q has no team after the @", cutName(to))}
+	}
+	return agent, team, nil
+}
+
+// teamFile checks a team's name: it becomes a path.
+func (b addressBook) teamFile(team string) (*teamFile, error) {
+	if team == b.own.team {
+		return b.own, nil
+	}
+	if err := validTeam(team); err != nil {
+		return nil, &badRecipient{text: err.Error()}
+	}
+	return newTeamFile(b.root, team, b.own.leases), nil
+}
+
+// resolve looks a name up in roles, then aliases, with its case and once, as atm does. A role or alias goes before a
+// member of the same name. meaning says what was resolved, for an error.
+func (b addressBook) resolve(agent string) (name, meaning string) {
+	if to, ok := b.roles[agent]; ok {
+		return to, fmt.Sprintf("role %q stands for", cutName(agent))
+	}
+	if to, ok := b.aliases[agent]; ok {
+		return to, fmt.Sprintf("alias %q stands for", cutName(agent))
+	}
+	return agent, ""
+}
+
+// memberNamed prefers the exact name; identities differ by more than their case.
+func memberNamed(name string, names []string) string {
+	if slices.Contains(names, name) {
+		return name
+	}
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return n
+		}
+	}
+	return ""
+}
+
+func (b addressBook) unknown(name, meaning, team string, names []string) error {
+	if meaning != "" {
+		return &badRecipient{text: fmt.Sprintf("%s %q, who is no member of team %q; %s", meaning, cutName(name), team, membersTold(names, team))}
+	}
+	words := slices.Concat(names, slices.Sorted(maps.Keys(b.roles)), slices.Sorted(maps.Keys(b.aliases)))
+	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
+}
+
+// noTeam adds the nearest team's name. That another team is missing says nothing of our own mail.
+func (b addressBook) noTeam(err error, team string) error {
+	if !errors.Is(err, errNoTeam) || team == b.own.team {
+		return err
+	}
+	names, _ := teamQuery{root: b.root}.teamNames()
+	return &badRecipient{text: err.Error() + didYouMean(team, names), err: err}
+}
+
+func membersTold(names []string, team string) string {
+	if len(names) == 0 {
+		return fmt.Sprintf("team %q has no other members", team)
+	}
+	more := ""
+	if n := len(names) - maxNamesTold; n > 0 {
+		names, more = names[:maxNamesTold], fmt.Sprintf(" and %d more", n)
+	}
+	short := make([]string, len(names))
+	for i, n := range names {
+		short[i] = cutName(n)
+	}
+	return fmt.Sprintf("members of team %q are %s%s", team, strings.Join(short, ", "), more)
+}
+
+func namesBut(names []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.EqualFold(n, name) })
+}

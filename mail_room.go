@@ -1,0 +1,475 @@
+package main
+
+// mail_room.go owns the watch over the team's inboxes: it tells sessions when
+// theirs may have mail, takes messages out of them for a turn, and marks them
+// read once a turn has them. Sessions join as they open and leave as they end;
+// session_mail.go decides what is done about mail. One watcher and one poll timer
+// serve all sessions: an inbox that is left alone costs a stat at each poll. It
+// must never make a team or an inbox, deliver from another's, or read a file on
+// a session's loop.
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxGiven      = 4096 // keys of delivered messages remembered for each identity
+	markPause     = 100 * time.Millisecond
+	markPauseMost = time.Minute
+	markAtTheEnd  = 300 * time.Millisecond // what others' locks may cost us as we stop
+)
+
+// mailroom may be used from any goroutine. run is its own, while there is a
+// session; it ends with the hub's life.
+type mailroom struct {
+	h          *hub
+	dir        string                   // of the inboxes
+	newWatcher func() (*watcher, error) // a test without processes has none
+	wake       chan struct{}
+
+	mu      sync.Mutex           // guards the fields below, never held over I/O
+	slots   map[string]*mailSlot // by lower-case identity
+	changed map[string]bool      // keys of slots
+	all     bool                 // anything may have changed
+	respell bool                 // an inbox may be spelt otherwise than we think
+	running bool
+	resting bool      // the poll has stopped
+	last    time.Time // when anything happened: a turn, or mail
+}
+
+// mailSlot is one identity's inbox. It stays when its session ends: what was
+// delivered must not be delivered to the session that comes next.
+type mailSlot struct {
+	identity string
+	s        *session // nil while none is open
+	names    []string // as the inbox is spelt; more than one where others disagree
+	seen     []os.FileInfo
+	unread   int  // in the files, -1: there is no team
+	teamless bool // there was none at the last count
+	looking  bool
+	again    bool // look once more, since something came meanwhile
+	fresh    bool // and take it for changed, whatever the files look like
+
+	given   map[string]*givenMail // by key
+	order   []*givenMail          // oldest first
+	marking bool
+}
+
+// givenMail is a message that is never delivered again in this process.
+type givenMail struct {
+	key, name string
+	marked    bool
+	left      bool // not delivered: it stays unread for a person to see
+}
+
+func (r *mailroom) init(h *hub) {
+	r.h, r.dir = h, filepath.Join(h.cfg.teamsRoot, h.cfg.team, "inboxes")
+	r.newWatcher, r.wake = newWatcher, make(chan struct{}, 1)
+	r.slots, r.changed = map[string]*mailSlot{}, map[string]bool{}
+}
+
+// join has a session's inbox looked after, and looked into at once.
+func (r *mailroom) join(s *session, identity string) {
+	key := strings.ToLower(identity)
+	r.mu.Lock()
+	sl := r.slots[key]
+	if sl == nil {
+		sl = &mailSlot{identity: identity, unread: -1, names: []string{identity}, given: map[string]*givenMail{}}
+		r.slots[key] = sl
+	}
+	sl.s, sl.seen = s, nil
+	r.respell, r.changed[key] = true, true // its spelling may be another's
+	start := !r.running
+	r.running = true
+	r.activeLocked()
+	r.mu.Unlock()
+	if start {
+		r.h.goWork(r.run)
+	}
+	nudge(r.wake)
+}
+
+// leave forgets the session, unless the identity has another by now.
+func (r *mailroom) leave(s *session, identity string) {
+	r.mu.Lock()
+	if sl := r.slots[strings.ToLower(identity)]; sl != nil && sl.s == s {
+		sl.s = nil
+	}
+	r.mu.Unlock()
+}
+
+// active notes that something happens, which begins idle_timeout_ms anew.
+func (r *mailroom) active() {
+	r.mu.Lock()
+	rested := r.resting
+	r.activeLocked()
+	r.mu.Unlock()
+	if rested {
+		nudge(r.wake)
+	}
+}
+
+func (r *mailroom) activeLocked() { r.last, r.resting = time.Now(), false }
+
+// noticed is the watcher's word that an entry of the directory changed. What is
+// no open session's inbox (locks, temporary files, others' mail) wakes nobody.
+func (r *mailroom) noticed(entry string) {
+	name, ok := strings.CutSuffix(entry, ".json")
+	if entry != "" && !ok {
+		return
+	}
+	r.mu.Lock()
+	if sl := r.slots[strings.ToLower(name)]; entry == "" {
+		r.all = true
+	} else if sl == nil || sl.s == nil {
+		r.mu.Unlock()
+		return
+	} else {
+		r.respell = r.respell || !slices.Contains(sl.names, name)
+		r.changed[strings.ToLower(name)] = true
+	}
+	r.mu.Unlock()
+	nudge(r.wake)
+}
+
+// mailWatch is the watcher and its one watch, as far as they are to be had.
+type mailWatch struct {
+	w    *watcher
+	wa   *watch
+	told bool
+}
+
+// open watches, or watches again where the kernel had given up; false: the poll
+// stands alone until the next try.
+func (m *mailWatch) open(r *mailroom) bool {
+	if m.works() {
+		return true
+	}
+	if m.wa != nil {
+		m.wa.remove() // it may come to life again, as after an overflow: then each change would be told twice
+		m.wa = nil
+	}
+	var err error
+	for range 2 { // a watcher that has failed takes no other watch: once more with a new one
+		if m.w == nil {
+			if m.w, err = r.newWatcher(); err != nil {
+				m.w = nil
+				break
+			}
+		}
+		if m.wa, err = m.w.add(r.dir, r.noticed); err == nil {
+			r.noticed("") // what happened until now was told to nobody
+			return true
+		}
+		m.close()
+	}
+	if !m.told {
+		m.told = true
+		r.h.log.Info("inboxes can't be watched, mail is polled for", "interval", r.h.cfg.mailPollInterval, "err", err)
+	}
+	return false
+}
+
+func (m *mailWatch) works() bool { return m.wa != nil && m.wa.works() }
+
+func (m *mailWatch) close() {
+	if m.w != nil {
+		m.w.close()
+	}
+	m.w, m.wa = nil, nil
+}
+
+// run waits for notices and polls below them: a network's file system tells
+// nobody what another machine does.
+func (r *mailroom) run() {
+	var w mailWatch
+	defer w.close()
+	w.open(r)
+	r.tell()
+	poll := time.NewTimer(r.h.cfg.mailPollInterval)
+	defer poll.Stop()
+	for stopped := false; ; {
+		select {
+		case <-r.h.life.Done():
+			return
+		case <-r.wake:
+			r.tell()
+			if !w.works() {
+				r.active() // there is nothing but the poll
+			}
+			if r.rests() || !stopped {
+				continue
+			}
+		case <-poll.C:
+			works := w.open(r)
+			r.spell()
+			r.lookAt(func(string) (bool, bool) { return true, false })
+			if stopped = r.pause(works); stopped {
+				continue
+			}
+		}
+		stopped = false
+		poll.Reset(r.h.cfg.mailPollInterval)
+	}
+}
+
+// pause stops the poll while it has nothing to do: no session is open, or,
+// where notices are to be had, nothing happened for idle_timeout_ms.
+func (r *mailroom) pause(noticed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	open, limit := false, r.h.cfg.idleTimeout
+	for _, sl := range r.slots {
+		open = open || sl.s != nil
+	}
+	r.resting = !open || noticed && limit > 0 && time.Since(r.last) >= limit
+	return r.resting
+}
+
+func (r *mailroom) rests() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.resting
+}
+
+// tell looks into the inboxes that notices were about.
+func (r *mailroom) tell() {
+	r.mu.Lock()
+	keys, all, respell := r.changed, r.all, r.respell
+	r.changed, r.all, r.respell = map[string]bool{}, false, false
+	r.mu.Unlock()
+	if all || respell {
+		r.spell()
+	}
+	r.lookAt(func(key string) (bool, bool) { return all || keys[key], all || keys[key] })
+}
+
+// lookAt looks into the inboxes of open sessions that want says; fresh: they
+// have changed, whatever the files look like.
+func (r *mailroom) lookAt(want func(key string) (look, fresh bool)) {
+	r.mu.Lock()
+	var slots []*mailSlot
+	for key, sl := range r.slots {
+		if look, fresh := want(key); look && sl.s != nil {
+			sl.fresh = sl.fresh || fresh
+			slots = append(slots, sl)
+		}
+	}
+	r.mu.Unlock()
+	for _, sl := range slots {
+		r.lookInto(sl)
+	}
+}
+
+// look has one identity's inbox looked into, if a session is open for it.
+func (r *mailroom) look(identity string) {
+	r.mu.Lock()
+	sl := r.slots[strings.ToLower(identity)]
+	r.mu.Unlock()
+	if sl != nil {
+		r.lookInto(sl)
+	}
+}
+
+// lookInto counts in a goroutine of its own: a file that is locked or large holds
+// up no other session's mail.
+func (r *mailroom) lookInto(sl *mailSlot) {
+	r.mu.Lock()
+	sl.again = true
+	busy := sl.looking || sl.s == nil
+	sl.looking = sl.looking || !busy
+	r.mu.Unlock()
+	if busy {
+		return
+	}
+	r.h.goWork(func() {
+		for r.count(sl) {
+		}
+	})
+}
+
+// count tells the session what is unread. true: once more.
+func (r *mailroom) count(sl *mailSlot) (more bool) {
+	r.mu.Lock()
+	s, names, seen, fresh := sl.s, sl.names, sl.seen, sl.fresh
+	if !sl.again || s == nil {
+		sl.looking = false
+		r.mu.Unlock()
+		return false
+	}
+	sl.again, sl.fresh = false, false
+	r.mu.Unlock()
+
+	infos := make([]os.FileInfo, len(names))
+	unread := -1
+	for i, name := range names {
+		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
+		n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, name)
+		if err != nil {
+			if !errors.Is(err, errNoTeam) {
+				r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
+				unread = max(unread, 0)
+			}
+			continue
+		}
+		unread = max(unread, 0) + n
+	}
+	fresh = fresh || !slices.EqualFunc(infos, seen, func(a, b os.FileInfo) bool {
+		return a == nil && b == nil || a != nil && b != nil && sameInbox(a, b)
+	})
+	r.mu.Lock()
+	was, back := sl.unread, sl.teamless && unread >= 0
+	sl.seen, sl.unread, sl.teamless = infos, unread, unread < 0
+	if fresh && unread > 0 {
+		r.activeLocked()
+	}
+	pending := sl.pendingLocked()
+	r.mu.Unlock()
+	if unread >= 0 {
+		r.h.post.teamSeen(s.agentID, back)
+	}
+	if unread > 0 || unread != was {
+		s.box.post(func() { s.mailCounted(pending, fresh) })
+	}
+	return true
+}
+
+// pendingLocked is what is unread and was not delivered; -1 without a team.
+func (sl *mailSlot) pendingLocked() int {
+	n := sl.unread
+	for _, g := range sl.order {
+		if !g.marked && !g.left && n > 0 {
+			n--
+		}
+	}
+	return n
+}
+
+// spell finds how the inboxes are spelt: a member is one whatever the case, but
+// whoever listed it gave the file its name.
+func (r *mailroom) spell() {
+	entries, _ := os.ReadDir(r.dir) // no team, no entries
+	found := map[string][]string{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".json"); ok {
+			found[strings.ToLower(name)] = append(found[strings.ToLower(name)], name)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, sl := range r.slots {
+		if names := found[key]; names != nil {
+			sl.names = names
+		}
+	}
+}
+
+// waitingFor is the unread mail of an identity without an open session, nil
+// where there is no team. It reads the disk.
+func (r *mailroom) waitingFor(identity string) *int {
+	n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, identity)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+// acknowledge: a turn has these messages of an inbox, or nobody needs to. They
+// are never delivered again, and marked read as soon as the file is free.
+func (r *mailroom) acknowledge(identity, name string, keys []string) {
+	r.mu.Lock()
+	sl := r.slots[strings.ToLower(identity)]
+	if sl == nil {
+		panic("BUG: mail of " + identity + " was delivered to no session")
+	}
+	for _, key := range keys {
+		g := sl.given[key]
+		if g == nil {
+			g = sl.giveLocked(key, name)
+		}
+		g.name, g.marked, g.left = name, false, false // others may have taken our mark away
+	}
+	start := !sl.marking
+	sl.marking = true
+	r.mu.Unlock()
+	if start {
+		r.h.goWork(func() { r.mark(sl) })
+	}
+}
+
+// giveLocked remembers a message, and forgets the oldest that can be forgotten.
+func (sl *mailSlot) giveLocked(key, name string) *givenMail {
+	g := &givenMail{key: key, name: name}
+	sl.given[key] = g
+	sl.order = append(sl.order, g)
+	if len(sl.order) > maxGiven {
+		if i := slices.IndexFunc(sl.order, func(o *givenMail) bool { return o.marked }); i >= 0 {
+			delete(sl.given, sl.order[i].key)
+			sl.order = slices.Delete(sl.order, i, i+1)
+		}
+	}
+	return g
+}
+
+// mark marks what was delivered as read. While others hold the locks it tries
+// again: late is better than not, and the messages are remembered meanwhile.
+func (r *mailroom) mark(sl *mailSlot) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(r.h.life, func() { time.AfterFunc(markAtTheEnd, cancel) })()
+	for pause := markPause; ; {
+		last := r.h.life.Err() != nil
+		name, batch := r.unmarked(sl)
+		if batch == nil {
+			return
+		}
+		keys := make([]string, len(batch))
+		for i, g := range batch {
+			keys[i] = g.key
+		}
+		_, err := r.h.post.boxes.markRead(ctx, r.h.cfg.team, name, keys)
+		if err == nil || errors.Is(err, errNoTeam) { // gone is as good as read
+			r.mu.Lock()
+			for _, g := range batch {
+				g.marked = true
+			}
+			r.mu.Unlock()
+			r.lookInto(sl)
+			pause = markPause
+			continue
+		}
+		if last {
+			r.h.log.Warn("mail was delivered and can't be marked read, so it is delivered again by the next start", "identity", name, "messages", len(keys), "err", err)
+			r.mu.Lock()
+			sl.marking = false
+			r.mu.Unlock()
+			return
+		}
+		r.h.log.Debug("mail is not marked read yet", "identity", name, "messages", len(keys), "err", err)
+		select {
+		case <-time.After(pause):
+		case <-r.h.life.Done():
+		}
+		pause = min(2*pause, markPauseMost)
+	}
+}
+
+// unmarked is what is to be marked in one of the files; nil: the marker is done.
+func (r *mailroom) unmarked(sl *mailSlot) (name string, batch []*givenMail) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, g := range sl.order {
+		if !g.marked && !g.left && (name == "" || name == g.name) {
+			name, batch = g.name, append(batch, g)
+		}
+	}
+	sl.marking = batch != nil
+	return name, batch
+}

@@ -1,0 +1,179 @@
+package main
+
+// mail_teamfile_test.go holds the changing of config.json to its locks, and to the
+// writers that take none: what they write while we do is never written over.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func beginningOfTime() time.Time { return time.Unix(1, 0) }
+
+// soon is little patience: for locks that nobody will give up.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestTeamLocks(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	dirLock, flock := c.path+".lock", filepath.Join(c.dir, "config.lock")
+	refused := func(what, want string) {
+		t.Helper()
+		_, err := c.teamFile.join(soon(t), c.agent, c.holder)
+		if !errors.Is(err, errTeamBusy) || !strings.Contains(err.Error(), want) || c.text() != claudeTeam {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	wantNil(t, os.Mkdir(dirLock, 0o755))
+	refused("Claude Code's lock is held", dirLock)
+	wantNil(t, os.Chtimes(dirLock, beginningOfTime(), beginningOfTime()))
+	c.mustLeave(c.mustJoin(c.agent)) // stale: taken over
+	if _, err := os.Lstat(dirLock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is still there: %v", err)
+	}
+
+	wantNil(t, os.Mkdir(dirLock, 0o755))
+	touchFile(t, filepath.Join(dirLock, "x"))
+	wantNil(t, os.Chtimes(dirLock, beginningOfTime(), beginningOfTime()))
+	refused("a stale lock that isn't empty", dirLock)
+	wantNil(t, os.RemoveAll(dirLock))
+
+	touchFile(t, dirLock)
+	if _, err := c.join(c.agent); err == nil || errors.Is(err, errTeamBusy) || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("a file where Claude Code's lock should be: %v", err)
+	}
+	wantNil(t, os.Remove(dirLock))
+
+	f, err := os.OpenFile(flock, os.O_RDWR, 0)
+	wantNil(t, err)
+	wantNil(t, lockFile(f, true, false))
+	refused("atm's lock is held", flock)
+	if _, err := os.Lstat(dirLock); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the second lock was taken before the first")
+	}
+	wantNil(t, unlockFile(f))
+	f.Close()
+	c.mustLeave(c.mustJoin(c.agent))
+
+	wantNil(t, os.Remove(flock))
+	wantNil(t, os.Mkdir(flock, 0o755))
+	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), flock) {
+		t.Errorf("a directory where atm's lock should be: %v", err)
+	}
+}
+
+// Claude Code holds its lock while the file is empty and half written: whoever waits for the lock sees the whole.
+func TestJoinWaitsForAWriter(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	wantNil(t, os.Mkdir(c.path+".lock", 0o755))
+	c.put(claudeTeam[:100])
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.join(c.agent)
+		done <- err
+	}()
+	c.put(strings.Replace(claudeTeam, "mate_one", "mate_two", 2))
+	wantNil(t, os.Remove(c.path+".lock"))
+	wantNil(t, <-done)
+	if c.names() != "team-lead mate_two codex" {
+		t.Errorf("members %s", c.names())
+	}
+}
+
+// Some of Claude Code's writes take no lock: one that comes between reading and writing is not written over.
+func TestUpdateSeesAWriteWithoutALock(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	calls := 0
+	wantNil(t, c.update(context.Background(), func(r *roster) ([]byte, error) {
+		if calls++; calls == 1 {
+			c.put(strings.Replace(claudeTeam, "mate_one", "mate_two", 2))
+		}
+		return r.with(map[string]string{"name": "codex"}), nil
+	}))
+	if calls != 2 || c.names() != "team-lead mate_two codex" {
+		t.Errorf("%d calls, members %s", calls, c.names())
+	}
+	// One who never stops is told of, and nothing is written over.
+	err := c.update(context.Background(), func(r *roster) ([]byte, error) {
+		calls++
+		c.put(fmt.Sprintf(`{"members":[{"name":"m%d"}]}`, calls))
+		return r.with(map[string]string{"name": "codex"}), nil
+	})
+	if !errors.Is(err, errTeamBusy) || c.names() != fmt.Sprint("m", calls) {
+		t.Errorf("%v, members %s", err, c.names())
+	}
+}
+
+// Who opened the file before it was replaced, and writes afterwards, writes into the displaced one.
+func TestDisplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.json")
+	wantNil(t, os.WriteFile(path, []byte(claudeTeam), 0o644))
+	old, err := os.OpenFile(path, os.O_RDWR, 0)
+	wantNil(t, err)
+	defer old.Close()
+	for _, text := range []string{claudeTeam, "", claudeTeam[:50], atmTeam} {
+		wantNil(t, old.Truncate(0))
+		_, err := old.WriteAt([]byte(text), 0)
+		wantNil(t, err)
+		if r := displaced(old, []byte(claudeTeam)); (r != nil) != (text == atmTeam) || r != nil && string(r.text) != atmTeam {
+			t.Errorf("%q: %v", text, r)
+		}
+	}
+}
+
+// A process that was stopped for long finds its lock taken for stale, and neither writes nor frees another's.
+func TestUpdateWithALostLock(t *testing.T) {
+	c := newCrew(t, claudeTeam)
+	lock := c.path + ".lock"
+	err := c.update(context.Background(), func(r *roster) ([]byte, error) {
+		wantNil(t, os.Mkdir(lock+".new", 0o755)) // beside the old one, so that it is another
+		wantNil(t, os.Remove(lock))
+		wantNil(t, os.Rename(lock+".new", lock))
+		return r.with(map[string]string{"name": "codex"}), nil
+	})
+	if !errors.Is(err, errTeamBusy) || c.text() != claudeTeam {
+		t.Errorf("%v, %s", err, c.text())
+	}
+	if _, err := os.Lstat(lock); err != nil {
+		t.Errorf("another's lock was removed: %v", err)
+	}
+}
+
+// The list is kept while the file is the same, and never longer: two writes within a tick have the same time.
+func TestListIsFresh(t *testing.T) {
+	c := newCrew(t, crewOf())
+	for i := range 200 {
+		want := fmt.Sprint("m", 100+i)
+		c.put(crewOf(fmt.Sprintf(`{"name":%q}`, want)))
+		if i%3 == 0 {
+			_ = c.names()
+		}
+		if got := c.names(); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	wantNil(t, os.Chtimes(c.path, beginningOfTime(), beginningOfTime()))
+	_ = c.names()
+	first, err := c.list()
+	wantNil(t, err)
+	second, err := c.list()
+	wantNil(t, err)
+	if &first[0] != &second[0] {
+		t.Error("an unchanged file was read again")
+	}
+	c.put(crewOf(`{"name":"new"}`))
+	if c.names() != "new" {
+		t.Errorf("members %s", c.names())
+	}
+}

@@ -1,0 +1,399 @@
+package main
+
+// main_doctor.go owns `atm-agent-mcp doctor`: what a session needs, looked at piece
+// by piece, each with what to do about it. main.go calls it; the checks of
+// files and leases are in main_doctorchecks.go, Codex is asked here. It starts codex
+// as serve does and ends it, within a limit, and runs no turn. It writes
+// nothing but a probe file that it removes, and never takes a lease.
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// doctorAsk is the command line.
+type doctorAsk struct {
+	json bool
+	wait time.Duration // for codex to start and to answer
+	fl   flagValues
+}
+
+func doctorFlagSet(ask *doctorAsk) *flag.FlagSet {
+	ask.wait = 20 * time.Second
+	set := settingFlagSet("doctor", &ask.fl)
+	set.BoolVar(&ask.json, "json", false, "")
+	set.Func("wait", "", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 600 {
+			return errors.New("wants a number of seconds, 1 to 600")
+		}
+		ask.wait = time.Duration(n) * time.Second
+		return nil
+	})
+	return set
+}
+
+// A finding is one line of the report.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warning, failure
+	Text   string `json:"text"`
+	Hint   string `json:"hint,omitempty"` // what to do
+}
+
+const (
+	findingOK      = "ok"
+	findingWarning = "warning"
+	findingFailure = "failure"
+)
+
+// doctor makes findings and shows them as they come: codex may take a while.
+type doctor struct {
+	cfg   *config
+	wait  time.Duration
+	found []finding
+	show  func(finding)
+}
+
+func (d *doctor) add(check, status, text, hint string) {
+	f := finding{check, status, text, hint}
+	d.found = append(d.found, f)
+	d.show(f)
+}
+
+func (d *doctor) ok(check, format string, args ...any) {
+	d.add(check, findingOK, fmt.Sprintf(format, args...), "")
+}
+
+func (d *doctor) count(status string) (n int) {
+	for _, f := range d.found {
+		if f.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+func runDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var ask doctorAsk
+	if code, done := parseFlags(doctorFlagSet(&ask), usageOf("doctor"), args, stdout, stderr); done {
+		return code
+	}
+	s := newScreen(stdout, os.Getenv)
+	d := &doctor{wait: ask.wait, show: func(f finding) {
+		if !ask.json {
+			showFinding(s, f)
+		}
+	}}
+	var bad *flagError
+	if err := d.examine(ctx, ask.fl); errors.As(err, &bad) {
+		complain(stderr, err.Error(), "atm-agent-mcp help doctor lists the flags")
+		return 2
+	}
+	failures, warnings := d.count(findingFailure), d.count(findingWarning)
+	code := 0
+	if failures > 0 {
+		code = 1
+	}
+	if ask.json {
+		if c := printJSON(s, struct {
+			OK     bool      `json:"ok"`
+			Checks []finding `json:"checks"`
+		}{failures == 0, d.found}, stderr); c != 0 {
+			return c
+		}
+		return code
+	}
+	switch {
+	case failures > 0:
+		s.line("\n%s", s.paint(inRed, fmt.Sprintf("%s: no session can start before that is mended", counted(failures, "failure"))))
+	case warnings > 0:
+		s.line("\n%s", s.paint(inGreen, "a session can start")+"; "+counted(warnings, "warning"))
+	default:
+		s.line("\n%s", s.paint(inGreen, "a session can start"))
+	}
+	return code
+}
+
+// showFinding prints a line, in a pipe too: it is for reading, --json for programs.
+func showFinding(s screen, f finding) {
+	how := map[string]string{findingOK: inGreen, findingWarning: inYellow, findingFailure: inRed}[f.Status]
+	s.line("%s  %-14s %s", s.paint(how, fmt.Sprintf("%-7s", f.Status)), f.Check, printable(f.Text))
+	if f.Hint != "" {
+		s.line("%9shint: %s", "", printable(f.Hint))
+	}
+}
+
+// examine makes all checks. The error is for a command line that makes no sense.
+func (d *doctor) examine(ctx context.Context, fl flagValues) error {
+	if err := d.configuration(fl); err != nil || d.cfg == nil {
+		return err
+	}
+	d.directory()
+	d.team()
+	d.promptFiles()
+	d.logFile()
+	d.sessionFiles()
+	d.codex(ctx)
+	d.leases(fl)
+	d.leftovers(ctx)
+	d.inotify()
+	return nil
+}
+
+// configuration loads it as serve does. Where serve would refuse a file that was named,
+// the rest is still looked at, without that file.
+func (d *doctor) configuration(fl flagValues) error {
+	const check = "configuration"
+	cwd, err := os.Getwd()
+	if err != nil {
+		d.add(check, findingFailure, "reading the working directory: "+err.Error(), "start it in a directory that exists")
+		return nil
+	}
+	env := os.Getenv
+	cfg, err := loadConfig(env, cwd, fl, os.Environ()...)
+	if bad := (*flagError)(nil); errors.As(err, &bad) {
+		return err
+	}
+	if err != nil {
+		d.add(check, findingFailure, err.Error(), "mend the file, or leave out --config and ATM_CONFIG")
+		fl.config = nil
+		if cfg, err = loadConfig(func(name string) string {
+			if name == "ATM_CONFIG" {
+				return ""
+			}
+			return env(name)
+		}, cwd, fl, os.Environ()...); err != nil {
+			return nil // without a home nothing else can be looked at
+		}
+	}
+	d.cfg = cfg
+	for i, w := range cfg.warnings {
+		hint := ""
+		if i == len(cfg.warnings)-1 {
+			hint = "mend it there; until then, atm-agent-mcp config shows what is in effect"
+		}
+		d.add(check, findingWarning, w, hint)
+	}
+	if len(cfg.files) > 0 {
+		d.ok(check, "%s", strings.Join(cfg.files, ", "))
+	} else {
+		d.ok(check, "no file: defaults, variables and flags; settings go to [plugins.%s] in .atm.toml", pluginName)
+	}
+	return nil
+}
+
+// codex starts the child, asks it who is logged in and for the user's configuration, and ends it.
+func (d *doctor) codex(ctx context.Context) {
+	const check = "codex"
+	ctx, cancel := context.WithTimeout(ctx, d.wait)
+	defer cancel()
+	began := time.Now()
+	be, err := codexSpawner(d.cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
+	if err != nil {
+		d.codexFailed(ctx, err)
+		return
+	}
+	defer be.stop(2 * time.Second)
+	inf := be.info()
+	d.ok(check, "%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
+	if inf.kind == "app-server" && !inf.atLeast(104) {
+		d.add(check, findingWarning, "Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
+	}
+	if d.policy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
+		d.login(ctx, be)
+	}
+}
+
+// codexPath is where codex was found, or what was looked for.
+func (d *doctor) codexPath() string {
+	if found, _, err := findCodex(d.cfg.codexBin); err == nil {
+		return strings.Join(append([]string{found.Path}, found.Args...), " ")
+	}
+	return d.cfg.codexBin
+}
+
+// subcommand is what is likely started: auto prefers app-server.
+func (d *doctor) subcommand() string {
+	if d.cfg.backend == "mcp-server" {
+		return "mcp-server"
+	}
+	return "app-server"
+}
+
+// codexFailed tells why there is no child. The hint is part of most reasons already.
+func (d *doctor) codexFailed(ctx context.Context, err error) {
+	const check = "codex"
+	from := d.cfg.origin["codex_bin"].String()
+	var death *childDeath
+	switch {
+	case ctx.Err() != nil:
+		d.add(check, findingFailure, fmt.Sprintf("%s did not answer initialize within %v and was stopped", d.codexPath(), d.wait),
+			"run `"+d.codexPath()+" "+d.subcommand()+"` by hand and see what it waits for; --wait SECONDS gives it more time")
+		return
+	case !errors.As(err, &death):
+		d.add(check, findingFailure, err.Error(), "")
+		return
+	}
+	text, hint, _ := strings.Cut(death.Reason, "; ")
+	if death.Stderr != "" {
+		text += fmt.Sprintf("; it says: %q", death.Stderr)
+	}
+	switch {
+	case death.Path != "" && hint == "":
+		if !strings.Contains(text, "could not be started") {
+			text = "ended: " + text
+		}
+		text = d.codexPath() + " " + text
+		hint = "run `" + d.codexPath() + " " + d.subcommand() + "` by hand: what it says there is what is wrong"
+	case from != "default":
+		text += " (codex_bin from " + from + ")"
+	}
+	switch mend := d.mendCodexHome(); {
+	case death.Path == "" || death.Stderr == "": // it was never started
+	case mend != "":
+		hint = mend
+	case strings.Contains(death.Stderr, "loading config"), strings.Contains(death.Stderr, "config.toml:"):
+		hint = "mend Codex's config.toml: with it no thread can be opened"
+	case strings.Contains(death.Stderr, "env: ") && strings.Contains(death.Stderr, "node"):
+		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
+	}
+	d.add(check, findingFailure, text, hint)
+}
+
+// mendCodexHome says how to mend the directory in which Codex keeps its configuration and its login, "" where
+// nothing is wrong with it. Codex's own words on that are a bare "Permission denied". It is looked at only where
+// Codex has failed.
+func (d *doctor) mendCodexHome() string {
+	dir, named := codexHomeDir(d.cfg.home), os.Getenv("CODEX_HOME") != ""
+	orUnset := ""
+	if named {
+		orUnset = ", or unset CODEX_HOME"
+	}
+	st, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !named: // Codex makes it
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return "mkdir -p " + dir + orUnset
+	case err == nil && !st.IsDir():
+		return fmt.Sprintf("%s is a file where Codex wants a directory: move it away%s", dir, orUnset)
+	}
+	if err == nil {
+		_, err = os.ReadDir(dir)
+	}
+	if err == nil {
+		err = probeDir(dir)
+	}
+	if err == nil {
+		var f *os.File
+		if f, err = os.Open(filepath.Join(dir, "config.toml")); err == nil {
+			f.Close()
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	if runtime.GOOS == "windows" {
+		return fmt.Sprintf("make %s yours to read and write%s", dir, orUnset)
+	}
+	return fmt.Sprintf("sudo chown -R \"$(id -un)\" %s && chmod -R u+rwX %s%s", dir, dir, orUnset)
+}
+
+// codexCommand is how a person calls the codex that is used here.
+func (d *doctor) codexCommand() string {
+	if filepath.Base(d.cfg.codexBin) == d.cfg.codexBin {
+		return d.cfg.codexBin
+	}
+	return d.codexPath()
+}
+
+// login asks for the account; that starts no turn and needs no network.
+func (d *doctor) login(ctx context.Context, be backend) {
+	const check = "login"
+	if d.cfg.codexBin == "mock" {
+		d.ok(check, "the built-in mock needs none")
+		return
+	}
+	if be.info().kind == "mcp-server" { // can't be asked, but the same binary's app-server can, where it has one
+		cfg := *d.cfg
+		cfg.backend = "app-server"
+		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
+		if err != nil {
+			d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
+			return
+		}
+		defer other.stop(2 * time.Second)
+		be = other
+	}
+	raw, err := be.catalog(ctx, "account", "")
+	if err != nil {
+		d.add(check, findingWarning, "who is logged in could not be read: "+err.Error(), "run `"+d.codexCommand()+" login status`")
+		return
+	}
+	var got struct {
+		Account *struct {
+			Type     string `json:"type"`
+			PlanType string `json:"planType"`
+		} `json:"account"`
+		Needed *bool `json:"requiresOpenaiAuth"`
+	}
+	switch err := json.Unmarshal(raw, &got); {
+	case err != nil:
+		d.add(check, findingWarning, "who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
+	case got.Account != nil && got.Account.PlanType != "":
+		d.ok(check, "%s, plan %s", cmp.Or(got.Account.Type, "logged in"), got.Account.PlanType)
+	case got.Account != nil:
+		d.ok(check, "%s", cmp.Or(got.Account.Type, "logged in"))
+	case got.Needed != nil && !*got.Needed:
+		d.ok(check, "none needed: the model provider of Codex's config.toml has its own")
+	default:
+		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`", d.codexCommand())
+		if mend := d.mendCodexHome(); mend != "" { // the login could not be written
+			hint = "first " + mend + "; then " + hint
+		}
+		d.add(check, findingFailure, "Codex is not logged in: every turn would fail", hint)
+	}
+}
+
+// policy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
+func (d *doctor) policy(ctx context.Context, be backend) bool {
+	user, err := be.catalog(ctx, "config", d.cfg.cwd)
+	switch {
+	case err != nil && be.info().kind == "mcp-server": // that has read it itself, and we make do without
+		d.add("codex config", findingWarning, err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
+		user = nil
+	case err != nil:
+		d.add("codex config", findingFailure, err.Error(), cmp.Or(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
+		return false
+	}
+	r, roleErr := d.cfg.role("")
+	if roleErr != nil {
+		return true // said with the configuration
+	}
+	pol, rpcErr := resolvePolicy(policyInput{Role: r, Model: d.cfg.model, Effort: d.cfg.effort, Sandbox: d.cfg.sandbox, Approval: d.cfg.approvalPolicy,
+		MaxSandbox: d.cfg.maxSandbox, ReadOnly: d.cfg.readonly, UserConfig: user, Cwd: d.cfg.cwd, Home: d.cfg.home, RepoRoot: deref(readRepo(d.cfg.cwd).Root)})
+	if rpcErr != nil {
+		d.add("policy", findingFailure, rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
+		return true
+	}
+	hint := strings.Join(pol.Notes, "; ")
+	d.add("policy", findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
+		cmp.Or(pol.Settings.Model, "as Codex chooses")), hint)
+	return true
+}

@@ -1,0 +1,295 @@
+package main
+
+// main_help.go owns the one table of commands and flags. The usage texts here and
+// the completion scripts of main_completion.go are made from it, and main_help_test.go
+// holds the parsers of main.go to it: a flag is one row here and its line
+// there. main.go prints these texts. Nothing is parsed or done here.
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// commandRow is one row of the table.
+type commandRow struct {
+	name  string
+	args  string // its arguments as the usage names them
+	brief string // for the list of commands
+	about string // for its own help
+	words []string
+	// What its argument is: an agent's id, a command; else one of words.
+	agents, commands bool
+	flags            []flagRow
+}
+
+// flagRow is a flag: a switch if it has no value.
+type flagRow struct {
+	name, alias string // without dashes
+	value       string // what the value is called
+	maybe       string // the same of a value that may be left out; such a flag is completed like a switch
+	help        string
+	words       []string // all the values there are
+	files       bool     // the value is a path
+}
+
+// commands lists what is told of; mock-codex is not.
+func commands() []commandRow {
+	return []commandRow{
+		{
+			name:  "serve",
+			brief: "speak MCP on stdin and stdout (what an MCP client starts)",
+			about: `Speaks MCP on stdin and stdout and starts one codex child when the first
+agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
+nearest .atm.toml, that over ~/.config/atm/config.toml.`,
+			flags: append([]flagRow{
+				{name: "resume", maybe: "SESSION", help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself the newest session\nof the identity"},
+			}, serveRows()...),
+		},
+		{
+			name: "acp", args: "[login]", words: []string{"login"},
+			brief: "speak ACP on stdin and stdout (what an editor starts)",
+			about: `Speaks the Agent Client Protocol on stdin and stdout: Codex as an agent in any
+editor that has it. Takes serve's flags but --resume and --restart-child: the
+editor says which session it wants, and codex is always started again.
+
+"atm-agent-mcp acp login" runs the login of the codex that acp would start, in
+this terminal; what stands behind login goes to codex login.`,
+			flags: acpRows(),
+		},
+		{
+			name:  "doctor",
+			brief: "check the set-up and say what to do about it",
+			about: `Checks what a session needs: configuration, team, directories, codex and its
+login, who holds which identity. Each line is ok, a warning or a failure with
+what to do. Exits 0 only if a session could start. Takes serve's flags but
+--resume: give it those that your MCP client gives serve. It starts codex and
+ends it, runs no turn, and changes no file of yours or ours; codex may write
+to its own home.`,
+			flags: append([]flagRow{
+				{name: "json", help: "print JSON"},
+				{name: "wait", value: "SECONDS", help: "how long codex may take to start (default 20)"},
+			}, serveRows()...),
+		},
+		{
+			name:  "config",
+			brief: "show every setting and where it comes from",
+			about: `Shows every setting with where it comes from: a flag, a variable, file and
+line, or the default; the team and how it was found; the repository. Takes
+serve's flags but --resume to show what they would do. In a pipe each line is:
+key, value, origin, what it still waits for, with tabs between them.`,
+			flags: append([]flagRow{{name: "json", help: "print JSON"}}, serveRows()...),
+		},
+		{
+			name:  "sessions",
+			brief: "list the team's sessions, or remove old ones",
+			about: `Lists every session that the team has a record of, newest first. A session
+whose process died is stale; codex-reply with its agent id revives it. In a
+pipe each line is: agent id, identity, status, last active, turns,
+repository, branch, directory, last prompt, with tabs between them.`,
+			flags: []flagRow{
+				{name: "repo", value: "NAME", help: "only of this repository: its name, or a path to it", files: true},
+				{name: "identity", value: "NAME", help: "only of this identity"},
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "json", help: "print JSON"},
+				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running process, with summaries and\nkept answers; with --repo or --identity only those"},
+			},
+		},
+		{
+			name: "summary", args: "<agent-id>", agents: true,
+			brief: "print what a session left behind",
+			about: `Prints the summary that a session wrote as it ended, or, where it wrote none,
+a digest of it: last prompt, last answer, touched files.`,
+			flags: []flagRow{{name: "team", value: "NAME", help: "the team (default as for serve)"}},
+		},
+		{
+			name:  "audit",
+			brief: "show who sent, asked, approved and closed what",
+			about: `Shows the team's audit trail, oldest first: turns, mail, approvals, ends of
+sessions. Secrets are taken out as it is written; the oldest lines go when it
+is over 20 MB. In a pipe each line is: time, event, agent id, identity,
+recipient, decision, correlation id, summary, detail, with tabs between them.`,
+			flags: []flagRow{
+				{name: "agent", value: "ID", help: "only of this agent: its agent id or thread id"},
+				{name: "identity", value: "NAME", help: "only of this identity"},
+				{name: "since", value: "WHEN", help: "only from then on: a time, or an age such as 90m, 24h\nor 7d"},
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "json", help: "print JSON"},
+			},
+		},
+		{
+			name:  "tools",
+			brief: "serve an agent's mail tools to Codex (serve has Codex start it)",
+			about: `Speaks MCP on stdin and stdout and serves the four mail tools of one agent to
+the Codex that runs it: atm_send, atm_read, atm_broadcast, atm_pending_count.
+All of them act as the identity given here, whatever a call claims. serve puts
+this command into the configuration of its threads; there is no need to.`,
+			flags: []flagRow{
+				{name: "identity", value: "NAME", help: "whose mail it is"},
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "agent", value: "ID", help: "only while this agent has the identity"},
+				{name: "cwd", value: "DIR", help: "find the configuration as from there", files: true},
+				{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},
+			},
+		},
+		{
+			name:  "demo",
+			brief: "show a short conversation over a built-in mock of Codex",
+			about: `Runs a short conversation of an MCP client with "atm-agent-mcp serve" over the
+built-in mock of Codex, in a temporary home, and shows what a user would see
+and what went over the wire. Needs no Codex and no network.`,
+		},
+		{
+			name: "completion", args: "<shell>", words: []string{"bash", "zsh", "fish"},
+			brief: "print a script for tab completion in bash, zsh or fish",
+			about: `Prints a script that completes commands, flags and their values:
+
+  bash   add to ~/.bashrc:  source <(atm-agent-mcp completion bash)
+         (bash 3.2 of macOS:  eval "$(atm-agent-mcp completion bash)")
+  zsh    add to ~/.zshrc, after compinit:  source <(atm-agent-mcp completion zsh)
+         (or save it as _atm-agent-mcp in a directory of your fpath)
+  fish   save it as ~/.config/fish/completions/atm-agent-mcp.fish`,
+		},
+		{
+			name:  "version",
+			brief: "print the version",
+			about: "Prints the version.",
+		},
+		{
+			name: "help", args: "[command]", commands: true,
+			brief: "print this text, or a command's: atm-agent-mcp help serve",
+		},
+	}
+}
+
+// serveRows are serve's flags, in the order in which they are told.
+func serveRows() []flagRow {
+	return []flagRow{
+		{name: "identity", value: "NAME", help: "identity of the first agent; others get a suffix"},
+		{name: "role", value: "NAME", help: "preset of [plugins.atm-agent-mcp.roles.NAME]"},
+		{name: "team", value: "NAME", help: "team the agents belong to"},
+		{name: "model", value: "NAME", help: "model of every agent that doesn't name one"},
+		{name: "fast", help: "use the configured fast_model"},
+		{name: "sandbox", value: "MODE", help: "read-only, workspace-write or danger-full-access", words: []string{"read-only", "workspace-write", "danger-full-access"}},
+		{name: "approval-policy", value: "WORD", help: "untrusted, on-request or never", words: []string{"untrusted", "on-request", "never"}},
+		{name: "readonly", alias: "explore", help: "no agent may write, whatever a call asks for"},
+		{name: "subagents", help: "tell agents that they may spawn subagents"},
+		{name: "timeout", value: "SECONDS", help: "end a turn after so much silence (default 300)"},
+		{name: "backend", value: "NAME", help: "auto, app-server or mcp-server", words: []string{"auto", "app-server", "mcp-server"}},
+		{name: "codex-bin", value: "PATH", help: `the codex to start; "mock" for the built-in one`, files: true},
+		{name: "restart-child", help: "start codex again after it died"},
+		{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},
+		{name: "log-level", value: "LEVEL", help: "error, warn, info, debug or trace", words: []string{"error", "warn", "info", "debug", "trace"}},
+		{name: "log-file", value: "PATH", help: "log there in place of stderr", files: true},
+	}
+}
+
+// acpRows are acp's: it starts codex again without being told to.
+func acpRows() []flagRow {
+	return slices.DeleteFunc(serveRows(), func(f flagRow) bool { return f.name == "restart-child" })
+}
+
+// spelling is the flag as its help shows it.
+func (f flagRow) spelling() string {
+	s := "--" + f.name
+	if f.alias != "" {
+		s += ", --" + f.alias
+	}
+	if f.value != "" {
+		s += " " + f.value
+	}
+	if f.maybe != "" {
+		s += " [" + f.maybe + "]"
+	}
+	return s
+}
+
+// names are the flag's spellings for a command line.
+func (f flagRow) names() []string {
+	if f.alias != "" {
+		return []string{"--" + f.name, "--" + f.alias}
+	}
+	return []string{"--" + f.name}
+}
+
+// brief is the first line of a flag's help.
+func (f flagRow) brief() string {
+	line, _, _ := strings.Cut(f.help, "\n")
+	return line
+}
+
+func findCommand(name string) (commandRow, bool) {
+	all := commands()
+	i := slices.IndexFunc(all, func(c commandRow) bool { return c.name == name })
+	if i < 0 {
+		return commandRow{}, false
+	}
+	return all[i], true
+}
+
+func commandNames() (names []string) {
+	for _, c := range commands() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// usage is the text of the whole program.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("atm-agent-mcp makes Codex agents teammates of your MCP client.\n\nusage: atm-agent-mcp <command> [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  %-10s %s\n", c.name, c.brief)
+	}
+	b.WriteString("\nTo register it with Claude Code:\n\n  claude mcp add codex -- atm-agent-mcp serve\n")
+	return b.String()
+}
+
+// usageOf is the text of one command.
+func usageOf(name string) string {
+	c, ok := findCommand(name)
+	if !ok {
+		panic("BUG: no row for command " + name)
+	}
+	if c.about == "" {
+		return usage() // help's help is the list of what it helps with
+	}
+	var b strings.Builder
+	b.WriteString("usage: atm-agent-mcp " + c.name)
+	if c.args != "" {
+		b.WriteString(" " + c.args)
+	}
+	if len(c.flags) > 0 {
+		b.WriteString(" [flags]")
+	}
+	b.WriteString("\n\n" + c.about + "\n")
+	for i, f := range c.flags {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  %-24s %s\n", f.spelling(), strings.ReplaceAll(f.help, "\n", "\n"+strings.Repeat(" ", 27)))
+	}
+	return b.String()
+}
+
+// help is the help command, in all its spellings.
+func help(args []string, stdout, stderr io.Writer) int {
+	const hint = "atm-agent-mcp help lists the commands"
+	switch {
+	case len(args) > 1:
+		complain(stderr, fmt.Sprintf("help takes one command, and then %q", args[1]), hint)
+		return 2
+	case len(args) == 0 || isHelpWord(args[0]):
+		fmt.Fprint(stdout, usage())
+		return 0
+	}
+	if _, ok := findCommand(args[0]); !ok {
+		complain(stderr, fmt.Sprintf("no command %q to help with", args[0]), hint+didYouMean(args[0], commandNames()))
+		return 2
+	}
+	fmt.Fprint(stdout, usageOf(args[0]))
+	return 0
+}
+
+func isHelpWord(s string) bool { return s == "-h" || s == "-help" || s == "--help" }

@@ -1,0 +1,197 @@
+package main
+
+// main_screen.go owns how commands look: whether their output goes to a person's
+// terminal or into a pipe, colours, the width of a line, and times as people
+// say them. The commands of this layer write through it; serve never does.
+// In a pipe it adds nothing, so that what is printed can be cut and compared.
+// It must never let a byte that a model wrote steer the terminal.
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// screen is where a command prints. It is a value and keeps nothing.
+type screen struct {
+	out      io.Writer
+	terminal bool // a person reads it
+	color    bool
+	width    int // of a line; 0: endless
+	now      time.Time
+	fit      bool // a table's columns may be cut
+}
+
+const (
+	defaultWidth = 80 // of a terminal that doesn't know its own
+	leastWidth   = 40
+)
+
+// newScreen looks at what stdout is. NO_COLOR is everybody's convention
+// (no-color.org: any text counts), ATM_NO_COLOR is the ATM tools' own.
+func newScreen(stdout io.Writer, env func(string) string) screen {
+	s := screen{out: stdout, now: time.Now()}
+	f, ok := stdout.(*os.File)
+	if !ok {
+		return s
+	}
+	if s.width, s.terminal = terminalWidth(f); !s.terminal {
+		return s
+	}
+	if s.width == 0 {
+		s.width = defaultWidth
+	}
+	s.width = max(s.width, leastWidth)
+	s.color = env("NO_COLOR") == "" && env("ATM_NO_COLOR") == "" && env("TERM") != "dumb" && terminalColors(f)
+	return s
+}
+
+// The colours, as SGR parameters.
+const (
+	inBold   = "1"
+	inDim    = "2"
+	inRed    = "31"
+	inGreen  = "32"
+	inYellow = "33"
+)
+
+// paint colours text that is already clean.
+func (s screen) paint(how, text string) string {
+	if !s.color || how == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + how + "m" + text + "\x1b[0m"
+}
+
+func (s screen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// cell is one cell of a table, a column's width or a colour being its own.
+type cell struct{ text, how string }
+
+// table prints rows below a header, each column as wide as it needs and the
+// last one cut to what is left of the line; with fit, others are cut too where
+// that is too little. In a pipe there is no header, and the cells stand between tabs.
+func (s screen) table(header []string, rows [][]cell) {
+	if !s.terminal {
+		for _, row := range rows {
+			texts := make([]string, len(row))
+			for i, c := range row {
+				texts[i] = printable(c.text)
+			}
+			s.line("%s", strings.Join(texts, "\t"))
+		}
+		return
+	}
+	widths := make([]int, len(header))
+	for i, h := range header {
+		widths[i] = utf8.RuneCountInString(h)
+		for _, row := range rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(printable(row[i].text)))
+		}
+	}
+	if s.fit {
+		s.shrink(widths)
+	}
+	print := func(row []cell) {
+		var b strings.Builder
+		used := 0
+		for i, c := range row {
+			text := printable(c.text)
+			if i == len(row)-1 {
+				b.WriteString(s.paint(c.how, clipChars(text, max(s.width-used, 8))))
+				break
+			}
+			text = clipChars(text, widths[i])
+			b.WriteString(s.paint(c.how, text))
+			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+			used += widths[i] + 2
+		}
+		s.line("%s", strings.TrimRight(b.String(), " "))
+	}
+	top := make([]cell, len(header))
+	for i, h := range header {
+		top[i] = cell{h, inBold}
+	}
+	print(top)
+	for _, row := range rows {
+		print(row)
+	}
+}
+
+// shrink takes from the widest columns but the first, by which a row is named, until the last has room for some words.
+func (s screen) shrink(widths []int) {
+	const least, room = 10, 12
+	last := len(widths) - 1
+	for {
+		used, widest := 0, 0
+		for i, w := range widths[:last] {
+			if used += w + 2; i > 0 && (widest == 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if used+room <= s.width || widest == 0 || widths[widest] <= least {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// when is a time: on a terminal as one says it, else as it is.
+func (s screen) when(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return "-"
+	case !s.terminal:
+		return t.UTC().Format(time.RFC3339)
+	}
+	ago := s.now.Sub(t)
+	count := func(n int, unit string) string {
+		if n == 1 {
+			return "1 " + unit + " ago"
+		}
+		return fmt.Sprintf("%d %ss ago", n, unit)
+	}
+	const day = 24 * time.Hour
+	switch {
+	case ago < -time.Minute: // another machine's clock, on a shared disk
+		return t.Local().Format("2006-01-02 15:04")
+	case ago < time.Minute:
+		return "just now"
+	case ago < time.Hour:
+		return count(int(ago/time.Minute), "minute")
+	case ago < day:
+		return count(int(ago/time.Hour), "hour")
+	case ago < 60*day:
+		return count(int(ago/day), "day")
+	}
+	return t.Local().Format("2006-01-02")
+}
+
+// text is longer text for reading: what a model wrote may hold escape
+// sequences, which a terminal would obey. A pipe gets it as it is.
+func (s screen) text(text string) string {
+	if !s.terminal {
+		return text
+	}
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// printable makes a cell of any text: one line, nothing that can't be printed.
+func printable(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}

@@ -1,0 +1,267 @@
+package main
+
+// mcp_hello.go owns how a client and this server come to know each other: the
+// legacy handshake, the modern per-request _meta, server/discover and the
+// subscriptions of a modern client. mcp.go calls it on the reading goroutine.
+// It must never let one era change what the other sees.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	modernVersion = "2026-07-28"
+	latestLegacy  = "2025-11-25"
+	metaPrefix    = "io.modelcontextprotocol/"
+	serverName    = "atm-agent-mcp"
+)
+
+// mcpVersions are all the revisions served, newest first.
+func mcpVersions() []string {
+	return []string{modernVersion, latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// legacyClient is what an initialize told. It never changes.
+type legacyClient struct {
+	version  string
+	name     string
+	elicits  bool // can be asked with elicitation/create
+	forwards bool // gets codex/event
+}
+
+// instructions are shown to the model, cut at 2 KB by some clients: the facts
+// that change what it does come first.
+const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
+
+Which tool when:
+- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier agent.
+- codex-reply: give an EXISTING agent its next message (agent_id, prompt). It remembers its conversation; prefer it to starting over.
+- background: true on either returns at once; agent_wait {agent_id or agent_ids} brings the answers. For long tasks and several agents at a time; pass its seq as since to hear only what is new.
+- agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, action word for word). Until then the agent stands still.
+- agent_interrupt: stop a turn, keep the agent. agent_close: end an agent, free its name.
+- agent_sessions: find agents. agent_status: is Codex running, what does every agent do.
+- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent (agent_id or identity) or in your own name. agent_mail: whether mail starts an agent's turns.
+
+Good to know:
+- Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer.
+- An agent knows only its prompt, its conversation and the files it can read: put goal, paths and constraints into the prompt.
+- identity names an agent and is its address in the team. agent_id stays valid across restarts; threadId works wherever it does.
+- sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write in a repository, read-only elsewhere.
+- What needs approval where nobody can be asked is declined and listed under "declined".
+- isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
+
+// mcpParams are the parameters that several methods share, found in one pass
+// over what may be megabytes.
+type mcpParams struct {
+	meta, name, arguments, cursor json.RawMessage
+	state, responses              json.RawMessage // of a retry: requestState, inputResponses
+	modern                        bool
+	elicits, tasks                bool // modern: what its clientCapabilities have
+}
+
+// readParams finds the parameters and the era of a request. An error is one
+// of the modern _meta: half of it is no legacy request.
+func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
+	var p mcpParams
+	if isNull(raw) {
+		return p, nil
+	}
+	err := eachField(raw, func(key string, val json.RawMessage) bool {
+		switch key {
+		case "requestState":
+			p.state = val
+		case "inputResponses":
+			p.responses = val
+		case "_meta":
+			p.meta = val
+		case "name":
+			p.name = val
+		case "arguments":
+			p.arguments = val
+		case "cursor":
+			p.cursor = val
+		}
+		return true
+	})
+	if err != nil {
+		return p, badParams("params must be an object")
+	}
+	if rawKind(p.meta) != '{' {
+		return p, nil
+	}
+	version := rawField(p.meta, metaPrefix+"protocolVersion")
+	caps := rawField(p.meta, metaPrefix+"clientCapabilities")
+	info := rawField(p.meta, metaPrefix+"clientInfo")
+	level := rawField(p.meta, metaPrefix+"logLevel")
+	if version == nil && caps == nil && info == nil && level == nil {
+		return p, nil
+	}
+	p.modern = true
+	p.elicits = takesForms(rawField(caps, "elicitation"))
+	p.tasks = rawKind(rawField(caps, "extensions", tasksExtension)) == '{'
+	word, ok := rawString(version)
+	switch {
+	case !ok:
+		return p, badParams("_meta %q must be a string, one of %s", metaPrefix+"protocolVersion", strings.Join(mcpVersions(), ", "))
+	case rawKind(caps) != '{':
+		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaPrefix+"clientCapabilities", modernVersion)
+	case info != nil && rawKind(info) != '{':
+		return p, badParams("_meta %q must be an object", metaPrefix+"clientInfo")
+	case word != modernVersion:
+		return p, &rpcError{Code: codeBadVersion,
+			Message: fmt.Sprintf("Unsupported protocol version %q: a request with this _meta is served in %s; the older versions begin with initialize", word, modernVersion),
+			Data:    toJSON(map[string]any{"supported": mcpVersions(), "requested": word})}
+	}
+	return p, nil
+}
+
+// initialize answers the legacy handshake. A second one is answered too: a
+// client that reconnects through a relay can't know that there was a first.
+func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
+	asked := stringField(params, "protocolVersion")
+	l := &legacyClient{version: latestLegacy, name: stringField(params, "clientInfo", "name")}
+	if asked != modernVersion && slices.Contains(mcpVersions(), asked) {
+		l.version = asked
+	}
+	// elicitation appeared in 2025-06-18
+	l.elicits = l.version >= "2025-06-18" && takesForms(rawField(params, "capabilities", "elicitation"))
+	switch f.ForwardEvents {
+	case "on":
+		l.forwards = true
+	case "off":
+	default:
+		l.forwards = !warnsOfUnknown(l.name)
+	}
+	f.legacy.Store(l)
+	f.Log.Info("client connected", "client", l.name, "client_version", stringField(params, "clientInfo", "version"),
+		"asked", asked, "protocol", l.version, "elicitation", l.elicits, "codex_events", l.forwards)
+	f.finish(c, toJSON(struct {
+		Version      string `json:"protocolVersion"`
+		Capabilities any    `json:"capabilities"`
+		Server       any    `json:"serverInfo"`
+		Instructions string `json:"instructions"`
+	}{l.version, capabilities(false), f.serverInfo(), instructions}), nil)
+}
+
+// warnsOfUnknown names the clients that log a warning for every notification
+// outside of the specification (openai/codex#4223): those on the Python SDK,
+// which calls itself "mcp" unless told otherwise.
+func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
+
+// capabilities are the server's own in one of the eras.
+func capabilities(modern bool) any {
+	c := map[string]any{"tools": map[string]any{"listChanged": true}}
+	if modern {
+		c["extensions"] = map[string]any{tasksExtension: struct{}{}}
+	}
+	return c
+}
+
+// takesForms reads the elicitation capability of a client: an empty object
+// means form.
+func takesForms(elicitation json.RawMessage) bool {
+	return rawKind(elicitation) == '{' && (rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
+}
+
+type serverInfo struct {
+	Name    string `json:"name"`
+	Title   string `json:"title"`
+	Version string `json:"version"`
+}
+
+func (f *mcpFront) serverInfo() serverInfo {
+	return serverInfo{serverName, "Codex agents", f.Version}
+}
+
+// modernMeta is the _meta of every modern result.
+func (f *mcpFront) modernMeta() map[string]any {
+	return map[string]any{metaPrefix + "serverInfo": f.serverInfo()}
+}
+
+// cacheMS is how long a modern client may keep what never changes while one
+// version of this program runs.
+const cacheMS = 3600_000
+
+// discover answers server/discover. Without the modern _meta it is an error
+// at once, on which a client falls back to initialize; Claude Code 2.1.329
+// loses 2.9 s to silence.
+func (f *mcpFront) discover(c *mcpCall) {
+	if !c.modern {
+		f.finish(c, nil, badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with initialize",
+			metaPrefix+"protocolVersion", modernVersion, metaPrefix+"clientCapabilities"))
+		return
+	}
+	f.finish(c, toJSON(struct {
+		Type         string         `json:"resultType"`
+		Versions     []string       `json:"supportedVersions"`
+		Capabilities any            `json:"capabilities"`
+		Instructions string         `json:"instructions"`
+		TTL          int            `json:"ttlMs"`
+		Scope        string         `json:"cacheScope"`
+		Meta         map[string]any `json:"_meta"`
+	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", f.modernMeta()}), nil)
+}
+
+// toolsResult answers tools/list. The order is the table's, always; what the
+// child has beyond it comes behind, for legacy clients.
+func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
+	if !modern {
+		return toJSON(map[string]any{"tools": f.legacyList()})
+	}
+	return toJSON(struct {
+		Type  string          `json:"resultType"`
+		Tools json.RawMessage `json:"tools"`
+		TTL   int             `json:"ttlMs"`
+		Scope string          `json:"cacheScope"`
+		Meta  map[string]any  `json:"_meta"`
+	}{"complete", f.list, cacheMS, "public", f.modernMeta()})
+}
+
+// listenTo opens a subscription. It stays open until the client cancels it or
+// we shut down. Of what can be asked for only the list of tools is ours, and
+// that never changes for a modern client, so nothing follows.
+func (f *mcpFront) listenTo(c *mcpCall, params json.RawMessage) {
+	want := rawField(params, "notifications")
+	if want != nil && rawKind(want) != '{' {
+		f.finish(c, nil, badParams("notifications must be an object of what to listen to"))
+		return
+	}
+	if rawField(want, "taskIds") != nil && !c.tasks {
+		f.finish(c, nil, missingTasks("notifications of tasks"))
+		return
+	}
+	agreed := map[string]bool{} // no taskIds: a task's client polls, as the acknowledgement tells it
+	if rawKind(rawField(want, "toolsListChanged")) == 't' {
+		agreed["toolsListChanged"] = true
+	}
+	f.mu.Lock()
+	c.listen = true
+	closing := f.closing
+	f.mu.Unlock()
+	f.p.notify("notifications/subscriptions/acknowledged", map[string]any{
+		"_meta":         map[string]json.RawMessage{metaPrefix + "subscriptionId": c.id},
+		"notifications": agreed,
+	}, false)
+	if closing {
+		f.finish(c, f.listenResult(c), nil)
+	}
+}
+
+func (f *mcpFront) listenResult(c *mcpCall) json.RawMessage {
+	meta := f.modernMeta()
+	meta[metaPrefix+"subscriptionId"] = c.id
+	return toJSON(map[string]any{"resultType": "complete", "_meta": meta})
+}
+
+// notInitialized refuses what came before any handshake, naming both ways in.
+func notInitialized(method string) *rpcError {
+	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
+		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
+}
+
+func noMethod(what string) *rpcError {
+	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
+}

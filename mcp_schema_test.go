@@ -1,0 +1,329 @@
+package main
+
+// mcp_schema_test.go is a validator for the part of JSON Schema 2020-12 that the
+// ACP schema uses. Stricter than the schema in one thing: a member that nothing in
+// the schema names is a problem too, except where the schema gives a value no
+// shape at all, since clients drop such members without a word. acp_check_test.go
+// calls it for every message that we send.
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// jsonSchema is a schema document; $ref is looked up in its $defs.
+type jsonSchema struct{ defs map[string]any }
+
+// loadSchema reads a schema file; nil where there is none.
+func loadSchema(path string) (*jsonSchema, error) {
+	data, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseSchema(data)
+}
+
+func parseSchema(data []byte) (*jsonSchema, error) {
+	v, err := decodeJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	top, _ := v.(map[string]any)
+	defs, _ := top["$defs"].(map[string]any)
+	if len(defs) == 0 {
+		return nil, fmt.Errorf("the schema has no $defs")
+	}
+	return &jsonSchema{defs}, nil
+}
+
+// byMethod finds the definition of a method's request, response or notification,
+// as its name ends; "" for none.
+func (s *jsonSchema) byMethod(method string, suffixes ...string) string {
+	for name, def := range s.defs {
+		if m, _ := def.(map[string]any); m["x-method"] == method {
+			for _, suffix := range suffixes {
+				if strings.HasSuffix(name, suffix) {
+					return name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// problems tells what is wrong with v as the definition of that name.
+func (s *jsonSchema) problems(name string, v any) []string {
+	def, ok := s.defs[name]
+	if !ok {
+		return []string{fmt.Sprintf("the schema has no %s", name)}
+	}
+	seen := map[string]bool{}
+	out := s.check(def, v, name, seen)
+	if obj, is := v.(map[string]any); is {
+		out = append(out, unnamed(obj, seen, name)...)
+	}
+	return out
+}
+
+// schemaSays is what is wrong with a raw value, "" for nothing; without a schema
+// it need only be JSON in UTF-8.
+func schemaSays(s *jsonSchema, name string, raw []byte) string {
+	if !utf8.Valid(raw) {
+		return "no UTF-8"
+	}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return err.Error()
+	}
+	if s == nil {
+		return ""
+	}
+	return strings.Join(s.problems(name, v), "; ")
+}
+
+func unnamed(obj map[string]any, seen map[string]bool, at string) (out []string) {
+	for key := range obj {
+		if !seen[key] && !seen["*"] {
+			out = append(out, fmt.Sprintf("%s: the schema knows no member %q", at, key))
+		}
+	}
+	return out
+}
+
+// check validates v; seen gets the members that a schema of this very value
+// names, "*" where it takes any.
+func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out []string) {
+	m, ok := schema.(map[string]any)
+	if !ok {
+		if schema == false {
+			return []string{at + ": nothing may stand here"}
+		}
+		seen["*"] = true
+		return nil
+	}
+	bad := func(format string, args ...any) { out = append(out, at+": "+fmt.Sprintf(format, args...)) }
+	if ref, ok := m["$ref"].(string); ok {
+		def, ok := s.defs[strings.TrimPrefix(ref, "#/$defs/")]
+		if !ok {
+			bad("unknown $ref %q", ref)
+		} else {
+			out = append(out, s.check(def, v, at, seen)...)
+		}
+	}
+	if types := wordsOf(m["type"]); types != nil && !slices.ContainsFunc(types, func(t string) bool { return isOfType(v, t) }) {
+		bad("is %s, want %s", typeOf(v), strings.Join(types, " or "))
+		return out
+	}
+	if want, ok := m["const"]; ok && !reflect.DeepEqual(want, v) {
+		bad("is %v, want %v", v, want)
+	}
+	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list, func(w any) bool { return reflect.DeepEqual(w, v) }) {
+		bad("is %v, want one of %v", v, list)
+	}
+	if str, ok := v.(string); ok {
+		if n, ok := numberOf(m["minLength"]); ok && float64(utf8.RuneCountInString(str)) < n {
+			bad("is too short")
+		}
+	}
+	if n, ok := numberOf(v); ok {
+		if least, ok := numberOf(m["minimum"]); ok && n < least {
+			bad("is %v, less than %v", n, least)
+		}
+		if most, ok := numberOf(m["maximum"]); ok && n > most {
+			bad("is %v, more than %v", n, most)
+		}
+	}
+	if list, ok := v.([]any); ok {
+		if n, ok := numberOf(m["minItems"]); ok && float64(len(list)) < n {
+			bad("has %d items, want %v", len(list), n)
+		}
+		if items, ok := m["items"]; ok {
+			for i, item := range list {
+				out = append(out, s.whole(items, item, fmt.Sprintf("%s[%d]", at, i))...)
+			}
+		}
+	}
+	if obj, ok := v.(map[string]any); ok {
+		out = append(out, s.object(m, obj, at, seen)...)
+	}
+	for _, sub := range listOf(m["allOf"]) {
+		out = append(out, s.check(sub, v, at, seen)...)
+	}
+	for _, key := range []string{"anyOf", "oneOf"} {
+		out = append(out, s.choice(m, key, v, at, seen)...)
+	}
+	if not, ok := m["not"]; ok && len(s.check(not, v, at, map[string]bool{})) == 0 {
+		bad("is what it must not be")
+	}
+	if len(m) == 0 || m["unevaluatedProperties"] == true || m["additionalProperties"] == true || !shaped(m) {
+		seen["*"] = true
+	}
+	return out
+}
+
+// shaped reports a schema that says what members there are.
+func shaped(m map[string]any) bool {
+	for _, key := range []string{"properties", "$ref", "allOf", "anyOf", "oneOf", "type", "const", "enum", "required"} {
+		if _, ok := m[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// whole checks a value of its own: what no schema names in it is a problem.
+func (s *jsonSchema) whole(schema, v any, at string) []string {
+	seen := map[string]bool{}
+	out := s.check(schema, v, at, seen)
+	if obj, ok := v.(map[string]any); ok {
+		out = append(out, unnamed(obj, seen, at)...)
+	}
+	return out
+}
+
+func (s *jsonSchema) object(m, obj map[string]any, at string, seen map[string]bool) (out []string) {
+	for _, key := range wordsOf(m["required"]) {
+		if _, ok := obj[key]; !ok {
+			out = append(out, fmt.Sprintf("%s: lacks %q", at, key))
+		}
+	}
+	props, _ := m["properties"].(map[string]any)
+	for key, sub := range props {
+		seen[key] = true
+		if v, ok := obj[key]; ok {
+			out = append(out, s.whole(sub, v, at+"."+key)...)
+		}
+	}
+	if extra, ok := m["additionalProperties"].(map[string]any); ok {
+		for key, v := range obj {
+			if _, named := props[key]; !named {
+				seen[key] = true
+				out = append(out, s.whole(extra, v, at+"."+key)...)
+			}
+		}
+	}
+	return out
+}
+
+// choice checks anyOf and oneOf: one of them must do, with no member left over
+// if there is such a one.
+func (s *jsonSchema) choice(m map[string]any, key string, v any, at string, seen map[string]bool) []string {
+	subs := listOf(m[key])
+	if subs == nil {
+		return nil
+	}
+	var why []string
+	fits := 0
+	for _, sub := range subs {
+		inner := map[string]bool{}
+		if bad := s.check(sub, v, at, inner); len(bad) > 0 {
+			if why == nil || len(bad) < len(why) {
+				why = bad
+			}
+			continue
+		}
+		fits++
+		maps.Copy(seen, inner)
+	}
+	if fits == 0 {
+		return append([]string{at + ": fits none of its " + key}, why...)
+	}
+	return nil
+}
+
+func listOf(v any) []any { list, _ := v.([]any); return list }
+
+func wordsOf(v any) (out []string) {
+	if s, ok := v.(string); ok {
+		return []string{s}
+	}
+	for _, e := range listOf(v) {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func numberOf(v any) (float64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	f, err := n.Float64()
+	return f, err == nil
+}
+
+func typeOf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return "number"
+		}
+		return "integer"
+	case []any:
+		return "array"
+	}
+	return "object"
+}
+
+func isOfType(v any, want string) bool {
+	got := typeOf(v)
+	return got == want || want == "number" && got == "integer"
+}
+
+func TestJSONSchema(t *testing.T) {
+	s, err := parseSchema([]byte(`{"$defs":{
+		"Ask":{"x-method":"ask","type":"object","properties":{"id":{"$ref":"#/$defs/Id"},"kind":{"enum":["a","b"]},"list":{"type":"array","items":{"type":"integer","minimum":0}},
+			"raw":{"description":"anything"},"_meta":{"type":["object","null"],"additionalProperties":true}},"required":["id"]},
+		"Id":{"type":"string","minLength":1},
+		"Update":{"oneOf":[{"type":"object","properties":{"u":{"type":"string","const":"text"}},"required":["u"],"allOf":[{"$ref":"#/$defs/Ask"}]},
+			{"type":"object","properties":{"u":{"type":"string","const":"none"}},"required":["u"]}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ def, json, want string }{
+		{"Ask", `{"id":"x","kind":"a","list":[1,0],"raw":{"x":1},"_meta":{"y":2}}`, ""},
+		{"Ask", `{}`, `lacks "id"`},
+		{"Ask", `{"id":""}`, "too short"},
+		{"Ask", `{"id":3}`, "is integer, want string"},
+		{"Ask", `{"id":"x","kind":"c"}`, "want one of"},
+		{"Ask", `{"id":"x","list":[1,-1]}`, "less than"},
+		{"Ask", `{"id":"x","list":[1.5]}`, "want integer"},
+		{"Ask", `{"id":"x","more":1}`, `no member "more"`},
+		{"Ask", `[]`, "is array"},
+		{"Update", `{"u":"text","id":"x"}`, ""},
+		{"Update", `{"u":"none"}`, ""},
+		{"Update", `{"u":"text"}`, `lacks "id"`},
+		{"Update", `{"u":"none","id":"x"}`, `no member "id"`},
+		{"Update", `{"u":"other"}`, "fits none"},
+		{"Nothing", `{}`, "has no Nothing"},
+	} {
+		v, err := decodeJSON([]byte(c.json))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.problems(c.def, v), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: %q, want %q", c.def, c.json, got, c.want)
+		}
+	}
+	if s.byMethod("ask", "sk") != "Ask" || s.byMethod("ask", "Response") != "" {
+		t.Error("byMethod")
+	}
+}

@@ -1,0 +1,377 @@
+package main
+
+// mcp_wait.go owns agent_wait in the front: what is waited for, what is told
+// meanwhile, and a result that a model can go on from. All of it stands in
+// structuredContent, since that is all Claude shows a model, and it stays short
+// of the 25 000 tokens at which Claude Code saves a result to a file instead.
+// callTool runs it; the hub answers from another goroutine. It must never use
+// anything up: whoever asks again is told the same.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// waitBudget is how many bytes of answers one agent_wait tells: some 16 000
+// tokens, which leaves room for the rest.
+const waitBudget = 64 << 10
+
+// readWait turns the arguments of agent_wait into a query; turn is the one
+// that is waited for, "" for any.
+func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
+	q = waitQuery{Since: int64(a.num("since")), All: a.yes("all"), Timeout: defaultWaitSecs * time.Second}
+	if a.has("timeout_secs") {
+		q.Timeout = max(a.secs("timeout_secs"), time.Nanosecond) // 0 looks and doesn't wait
+	}
+	ref, e := a.reference()
+	turn = strings.TrimSpace(a.str("turn_id"))
+	switch {
+	case e != nil:
+		return q, "", e
+	case ref != "" && a.has("agent_ids"):
+		return q, "", invalidSession("agent_id and agent_ids exclude each other: put %q into agent_ids", ref)
+	case a.has("turn_id") && turn == "":
+		return q, "", invalidSession("turn_id is empty: leave it out to wait for any turn")
+	case turn != "" && a.has("agent_ids"):
+		return q, "", invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
+	case turn != "" && a.has("identity"):
+		return q, "", invalidSession("turn_id %q names what to wait for: leave identity out", turn)
+	case turn != "" && (a.has("since") || a.yes("all")):
+		return q, "", invalidSession("turn_id %q names what to wait for: leave since and all out", turn)
+	case ref != "":
+		q.Agents = []string{ref}
+	}
+	eachElement(a["agent_ids"], func(raw json.RawMessage) {
+		s, _ := rawString(raw)
+		if s = strings.TrimSpace(s); s == "" && e == nil {
+			e = invalidSession("agent_ids has an empty name; agent_sessions lists the agents")
+		}
+		if !slices.Contains(q.Agents, s) {
+			q.Agents = append(q.Agents, s)
+		}
+	})
+	if e == nil && a.has("identity") {
+		q.Identity = a.str("identity")
+		if err := validIdentity(q.Identity); err != nil {
+			e = invalidSession("%v", err)
+		}
+	}
+	if e == nil && len(q.Agents) == 0 && q.Identity == "" {
+		e = invalidSession("no agent: give agent_id, agent_ids for several, or identity to wait for mail; agent_sessions lists them")
+	}
+	return q, turn, e
+}
+
+func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
+	q, turn, e := readWait(a)
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	c.prog.watch(func() string { return doings(f.status().Agents, q.Agents) })
+	if turn != "" {
+		w := &turnWait{f: f, c: c, ref: q.Agents[0], turn: turn, until: time.Now().Add(q.Timeout)}
+		w.ask(0, time.Nanosecond)
+		return
+	}
+	f.stoppable(c, f.wait(q, func(r waitResult, e *rpcError) {
+		if e != nil {
+			f.fail(c, e)
+			return
+		}
+		f.finish(c, f.waitAnswer(&r, q.Identity, waitBudget, c.modern), nil)
+	}))
+}
+
+// stoppable lets the client's cancel end what was begun for a call; it may be
+// cancelled, or answered, by now.
+func (f *mcpFront) stoppable(c *mcpCall, stop func()) {
+	f.mu.Lock()
+	gone := f.open[c.key] != c
+	c.stop = stop
+	f.mu.Unlock()
+	if gone {
+		stop()
+	}
+}
+
+// turnWait waits for one turn. The hub wakes it when the agent has ended some
+// turn or asks for something; then it looks whether that was its own.
+type turnWait struct {
+	f         *mcpFront
+	c         *mcpCall
+	ref, turn string
+	until     time.Time
+	since     int64 // what the last wait began from
+}
+
+// ask waits for the next thing that happens. The first wait is for nothing
+// but the number that the following ones begin from, so that no end of the
+// turn falls between looking and waiting.
+func (w *turnWait) ask(since int64, limit time.Duration) {
+	w.since = since
+	w.f.stoppable(w.c, w.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
+		if e == nil && !w.f.spawn(func() { w.look(r) }) { // it reads the disk
+			e = shuttingDown()
+		}
+		if e != nil {
+			w.f.fail(w.c, e)
+		}
+	}))
+}
+
+func (w *turnWait) look(r waitResult) {
+	k, e := w.f.turn(w.ref, w.turn)
+	if e != nil {
+		w.f.fail(w.c, e)
+		return
+	}
+	agent := waitAgent{View: sessionView{AgentID: k.AgentID, Identity: k.Identity}}
+	if len(r.Agents) > 0 {
+		agent = r.Agents[0]
+	}
+	left, open := time.Until(w.until), !k.finished() && len(agent.View.Pending) == 0
+	if open && left > 0 && r.Seq != w.since { // the same number again: the hub is shutting down
+		w.ask(r.Seq, left)
+		return
+	}
+	if k.finished() && k.Seq > r.Seq && r.Seq != w.since { // it ended after the agent was looked at, who seems busy with it
+		w.ask(r.Seq, max(left, time.Second))
+		return
+	}
+	agent.Turns = []keptTurn{k}
+	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
+	w.f.finish(w.c, w.f.waitAnswer(&r, "", 0, w.c.modern), nil)
+}
+
+// doings says in words what the agents that refs name are doing.
+func doings(live []sessionView, refs []string) string {
+	var said []string
+	for _, ref := range refs {
+		for i := range live {
+			if v := &live[i]; v.named(ref) {
+				said = append(said, agentName(v)+": "+doingNow(v))
+			}
+		}
+	}
+	return shorten(strings.Join(said, "; "), 3*progressWords)
+}
+
+func doingNow(v *sessionView) string {
+	if v.Activity != "" {
+		return v.Activity
+	}
+	return v.Status
+}
+
+// agentName is short: a message has room for several.
+func agentName(v *sessionView) string {
+	if v.Identity != "" {
+		return v.Identity
+	}
+	return v.AgentID
+}
+
+// turnShown is one turn in agent_wait's result.
+type turnShown struct {
+	TurnID     string         `json:"turn_id"`
+	Status     string         `json:"turn_status"`
+	Source     string         `json:"source,omitempty"` // a client's is not said
+	Seq        int64          `json:"seq,omitempty"`
+	Content    string         `json:"content,omitempty"`
+	Bytes      int            `json:"content_bytes,omitempty"` // of the whole, where content isn't
+	Error      map[string]any `json:"error,omitempty"`
+	Activity   string         `json:"activity,omitempty"`
+	Declined   []declined     `json:"declined,omitempty"`
+	Notes      []string       `json:"notes,omitempty"`
+	Usage      *tokenUsage    `json:"usage,omitempty"`
+	DurationMS int64          `json:"duration_ms,omitempty"`
+	Sandbox    string         `json:"sandbox,omitempty"`
+	Approval   string         `json:"approval_policy,omitempty"`
+}
+
+func turnShape(k *keptTurn) turnShown {
+	t := turnShown{TurnID: k.TurnID, Status: k.Status, Seq: k.Seq, Activity: k.Activity}
+	if k.Source != sourceClient {
+		t.Source = k.Source.String()
+	}
+	r := k.Result
+	if r == nil {
+		return t
+	}
+	t.Activity = ""
+	if r.err != nil {
+		t.Error = errorDetail(r.err)
+		t.Content = stringField(r.err.Data, "partial") // an answer begun is no detail
+		delete(t.Error, "partial")
+		return t
+	}
+	t.Content, t.Declined, t.Notes, t.Usage = r.Content, r.Declined, r.Notes, r.Usage
+	t.DurationMS, t.Sandbox, t.Approval = r.Duration.Milliseconds(), r.Sandbox, r.Approval
+	if t.Content == "" && r.failed() {
+		t.Content = "the turn " + ended(r.TurnStatus) + " without an answer"
+	}
+	return t
+}
+
+type agentShown struct {
+	AgentID   string      `json:"agent_id"`
+	ThreadID  string      `json:"threadId,omitempty"`
+	Identity  string      `json:"identity,omitempty"`
+	Status    string      `json:"status"`
+	Activity  string      `json:"activity,omitempty"`
+	Source    string      `json:"turn_source,omitempty"`
+	Queued    int         `json:"queued"`
+	LastError string      `json:"last_error,omitempty"`
+	Mail      *int        `json:"pending_mail,omitempty"`
+	AutoMail  string      `json:"auto_mail,omitempty"`
+	Turns     []turnShown `json:"turns"`
+	Pending   []askShown  `json:"pending_approvals"`
+}
+
+// waitAnswer is agent_wait's result; identity is whose mail was waited for.
+// Answers that are more than budget together
+// are cut, the longest first; budget 0 cuts none.
+func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern bool) json.RawMessage {
+	agents := make([]agentShown, 0, len(r.Agents))
+	var sizes []int
+	for i := range r.Agents {
+		v := &r.Agents[i].View
+		a := agentShown{AgentID: v.AgentID, ThreadID: v.BackendID, Identity: v.Identity, Status: v.Status, Activity: v.Activity, Source: v.Source,
+			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail, Turns: []turnShown{}, Pending: askShapes(v)}
+		for j := range r.Agents[i].Turns {
+			t := turnShape(&r.Agents[i].Turns[j])
+			sizes = append(sizes, len(t.Content))
+			a.Turns = append(a.Turns, t)
+		}
+		agents = append(agents, a)
+	}
+	if whole := wholeUpTo(sizes, budget); budget > 0 {
+		for i := range agents {
+			for j := range agents[i].Turns {
+				agents[i].Turns[j].cut(agents[i].AgentID, whole)
+			}
+		}
+	}
+	var texts []string
+	for i := range agents {
+		texts = append(texts, agents[i].text())
+	}
+	mailed := ""
+	if r.Unread != nil {
+		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", identity, *r.Unread))
+		if *r.Unread > 0 {
+			mailed = identity
+		}
+	}
+	next := nextStep(r.Seq, agents, mailed)
+	if next != "" {
+		texts = append(texts, next)
+	}
+	return f.toolAnswer(modern, false, struct {
+		Seq      int64        `json:"seq"`
+		TimedOut bool         `json:"timed_out,omitempty"`
+		Next     string       `json:"next,omitempty"`
+		Unread   *int         `json:"unread,omitempty"`
+		Agents   []agentShown `json:"agents"`
+	}{r.Seq, r.TimedOut, next, r.Unread, agents}, strings.Join(texts, "\n\n"))
+}
+
+// wholeUpTo is the size up to which texts stay whole if all of them together
+// may have budget bytes: the short ones are not cut for the long ones' sake.
+func wholeUpTo(sizes []int, budget int) int {
+	sizes = slices.Sorted(slices.Values(sizes))
+	left := budget
+	for i, size := range sizes {
+		share := left / (len(sizes) - i)
+		if size > share {
+			return share
+		}
+		left -= size
+	}
+	return budget
+}
+
+// cut keeps the head of an answer over n bytes and says how to get the rest.
+func (t *turnShown) cut(agentID string, n int) {
+	if len(t.Content) <= n {
+		return
+	}
+	head := clipUTF8(t.Content, n)
+	t.Bytes = len(t.Content)
+	t.Content = fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
+}
+
+// nextStep is one hint for a model that sees nothing but the structure. mailed
+// is the name whose unread mail was waited for.
+func nextStep(seq int64, agents []agentShown, mailed string) string {
+	asked, working := false, false
+	for i := range agents {
+		a := &agents[i]
+		asked = asked || len(a.Pending) > 0
+		if mailed == "" && a.mailWaits() {
+			mailed = a.Identity
+		}
+		working = working || a.Status == "busy" || a.Queued > 0
+	}
+	again := fmt.Sprintf("call agent_wait again with since %d", seq)
+	switch {
+	case asked:
+		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then " + again + "."
+	case mailed != "":
+		return fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}; then %s.", mailed, mailed, again)
+	case working:
+		return "Turns are still running: " + again + ", or do other work first."
+	}
+	return ""
+}
+
+// mailWaits reports mail that nobody delivers by himself.
+func (a *agentShown) mailWaits() bool { return a.Mail != nil && *a.Mail > 0 && a.AutoMail != "on" }
+
+// text tells the same in words.
+func (a *agentShown) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Agent %s, identity %s, is %s", a.AgentID, a.Identity, a.Status)
+	if a.Activity != "" {
+		b.WriteString(": " + a.Activity)
+	}
+	if a.Queued > 0 {
+		fmt.Fprintf(&b, " (turns waiting behind it: %d)", a.Queued)
+	}
+	b.WriteByte('.')
+	if a.mailWaits() {
+		fmt.Fprintf(&b, " Unread messages: %d.", *a.Mail)
+	}
+	for i := range a.Turns {
+		t := &a.Turns[i]
+		fmt.Fprintf(&b, "\n\nTurn %s, %s", t.TurnID, t.Status)
+		if t.Source != "" {
+			fmt.Fprintf(&b, " (%s)", t.Source)
+		}
+		if t.DurationMS > 0 {
+			fmt.Fprintf(&b, " after %s", (time.Duration(t.DurationMS) * time.Millisecond).Round(100*time.Millisecond))
+		}
+		if t.Activity != "" {
+			b.WriteString(": " + t.Activity)
+		}
+		if t.Error != nil {
+			fmt.Fprintf(&b, ": %v", t.Error["message"])
+		} else if t.Content != "" {
+			b.WriteString(":\n" + t.Content)
+		}
+		for _, d := range t.Declined {
+			fmt.Fprintf(&b, "\n(Declined (%s): %s)", d.Reason, shorten(d.Action, 200))
+		}
+		for _, n := range t.Notes {
+			b.WriteString("\n(" + n + ")")
+		}
+	}
+	for i := range a.Pending {
+		b.WriteString("\n\n" + aboutAsk(a.AgentID, &a.Pending[i]))
+	}
+	return b.String()
+}

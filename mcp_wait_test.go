@@ -1,0 +1,342 @@
+package main
+
+// mcp_wait_test.go holds agent_wait at the front: its arguments, its progress, a
+// result that fits what a model is shown, and its end by a cancel. The test
+// answers in place of the hub.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// waitRig is a front whose hub lets the test answer each wait.
+type waitRig struct {
+	*mcpRig
+	waits chan waited
+}
+
+type waited struct {
+	q    waitQuery
+	done func(waitResult, *rpcError)
+	stop chan bool // told when the front stops it
+}
+
+func newWaitRig(t *testing.T, modern bool, change func(*mcpOptions)) *waitRig {
+	w := &waitRig{waits: make(chan waited, 10)}
+	w.mcpRig = newRig(t, func(o *mcpOptions) {
+		o.ForwardEvents = "off"
+		o.wait = func(q waitQuery, done func(waitResult, *rpcError)) func() {
+			stop := make(chan bool, 1)
+			w.waits <- waited{q, done, stop}
+			return func() {
+				select {
+				case stop <- true:
+				default:
+				}
+			}
+		}
+		if change != nil {
+			change(o)
+		}
+	})
+	if !modern {
+		w.hello("2025-11-25", "{}", "x")
+	}
+	return w
+}
+
+// call sends an agent_wait; meta is more of its _meta, such as a token.
+func (w *waitRig) call(modern bool, id, token, args string) {
+	params := callParams(modern, "agent_wait", args)
+	if token != "" {
+		params = `{"_meta":{"progressToken":` + token + `},` + strings.TrimPrefix(params, "{")
+	}
+	w.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":` + params + `}`)
+}
+
+func TestWaitArguments(t *testing.T) {
+	w := newWaitRig(t, false, nil)
+	for i, c := range []struct {
+		args string
+		want waitQuery
+	}{
+		{`{"agent_id":"codex:a"}`, waitQuery{Agents: []string{"codex:a"}, Timeout: 45 * time.Second}},
+		{`{"conversationId":"t-1"}`, waitQuery{Agents: []string{"t-1"}, Timeout: 45 * time.Second}},
+		{`{"agent_ids":["codex:a"," codex:b","codex:a"],"all":true,"since":1790000000000000,"timeout_secs":0.5}`,
+			waitQuery{Agents: []string{"codex:a", "codex:b"}, All: true, Since: 1790000000000000, Timeout: 500 * time.Millisecond}},
+		{`{"agent_id":"codex:a","timeout_secs":0,"since":0,"all":false}`, waitQuery{Agents: []string{"codex:a"}, Timeout: 1}},
+		{`{"agent_id":"codex:a","timeout_secs":3600,"since":9007199254740991}`, waitQuery{Agents: []string{"codex:a"}, Since: 9007199254740991, Timeout: time.Hour}},
+	} {
+		w.call(false, fmt.Sprint(i), "", c.args)
+		got := <-w.waits
+		if fmt.Sprint(got.q) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %+v", c.args, got.q)
+		}
+		got.done(waitResult{}, nil)
+		w.next()
+	}
+}
+
+// manyThings has of everything that agent_wait can tell.
+func manyThings() waitResult {
+	ok := okTurn("the answer")
+	ok.Declined, ok.Notes = []declined{{"command", "rm -rf x", "client"}}, []string{"A note."}
+	failed := okTurn("")
+	failed.TurnStatus, failed.Usage = "failed", nil
+	late := turnResult{err: proxyError(codeTimeout, "silent for 5m", "agent_id", "codex:a", "turn_id", "u-3", "partial", "half an answer")}
+	return waitResult{Seq: 77, Agents: []waitAgent{
+		{View: sessionView{AgentID: "codex:a", BackendID: "t-1", Identity: "arch", Status: "busy", Activity: "waiting for approval", Source: "client", Queued: 2, LastError: "e",
+			Pending: []askView{askOf(everyAsk())}}, Turns: []keptTurn{
+			{TurnID: "bg-1", Seq: 70, Status: "completed", Result: &ok},
+			{TurnID: "u-2", Seq: 71, Status: "failed", Source: sourceMail, Result: &failed},
+			{TurnID: "u-3", Seq: 72, Status: "failed", Result: &late},
+			{TurnID: "bg-4", Status: "running", Activity: "running `ls`"},
+		}},
+		{View: sessionView{AgentID: "codex:b", Identity: "bob", Status: "idle"}},
+	}}
+}
+
+func TestWaitTellsEverything(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		w := newWaitRig(t, modern, nil)
+		w.call(modern, "1", "", `{"agent_ids":["codex:a","codex:b"]}`)
+		(<-w.waits).done(manyThings(), nil)
+		rec := w.next()
+		fits(t, w.mcpRig, "agent_wait", rec)
+		structured := rawField(rec, "result", "structuredContent")
+		var got struct {
+			Seq    int64
+			Next   string
+			Agents []struct {
+				Turns   []map[string]any
+				Pending []map[string]any `json:"pending_approvals"`
+			}
+		}
+		if err := json.Unmarshal(structured, &got); err != nil || got.Seq != 77 || len(got.Agents) != 2 || len(got.Agents[0].Turns) != 4 {
+			t.Fatalf("%v: %s", err, structured)
+		}
+		turns := got.Agents[0].Turns
+		for i, want := range []map[string]any{
+			{"turn_id": "bg-1", "turn_status": "completed", "content": "the answer", "duration_ms": 1500.0, "sandbox": "workspace-write", "seq": 70.0},
+			{"turn_id": "u-2", "turn_status": "failed", "source": "mail", "content": "the turn failed without an answer"},
+			{"turn_id": "u-3", "turn_status": "failed", "content": "half an answer"},
+			{"turn_id": "bg-4", "turn_status": "running", "activity": "running `ls`", "content": nil},
+		} {
+			for key, val := range want {
+				if turns[i][key] != val {
+					t.Errorf("turn %d: %s is %v, want %v", i, key, turns[i][key], val)
+				}
+			}
+		}
+		problem, _ := turns[2]["error"].(map[string]any)
+		if problem["name"] != "REQUEST_TIMEOUT" || problem["code"] != float64(codeTimeout) || problem["error_source"] != "proxy" || problem["partial"] != nil {
+			t.Errorf("error %v", problem)
+		}
+		mustContain(t, string(structured), `"declined":[{"kind":"command","action":"rm -rf x","reason":"client"}]`, `"notes":["A note."]`, `"total_tokens":120`,
+			`"approval_id":"ask-1"`, `"turn_source":"client"`, `"queued":2`, `"last_error":"e"`)
+		if got.Agents[1].Turns == nil || got.Agents[1].Pending == nil || rawField(structured, "timed_out") != nil {
+			t.Errorf("nothing must be an empty list: %s", structured)
+		}
+		mustContain(t, got.Next, "agent_approve", "since 77")
+		var texts struct{ Content []textBlock }
+		if err := json.Unmarshal(resultOf(t, rec), &texts); err != nil || len(texts.Content) != 1 {
+			t.Fatal(err)
+		}
+		mustContain(t, texts.Content[0].Text, "codex:a", "arch", "the answer", "rm -rf x", "A note.", "REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`, "bob, is idle", "since 77")
+	}
+}
+
+func TestWaitErrors(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		w := newWaitRig(t, modern, nil)
+		w.call(modern, "1", "", `{"agent_id":"codex:x"}`)
+		(<-w.waits).done(waitResult{}, proxyError(codeSessionNotFound, "no agent codex:x"))
+		rec := w.next()
+		if modern {
+			fits(t, w.mcpRig, "agent_wait", rec)
+			modernError(t, rec)
+		} else if code, _, _ := errorOf(t, rec); code != codeSessionNotFound {
+			t.Errorf("%s", rec)
+		}
+	}
+}
+
+func TestWaitNextStep(t *testing.T) {
+	for want, agents := range map[string][]agentShown{
+		"":                         {{Status: "idle"}, {Status: "closed"}},
+		"Turns are still running":  {{Status: "idle"}, {Status: "busy"}},
+		"Decide each of":           {{Status: "busy", Pending: []askShown{{}}}, {Status: "busy"}},
+		"call agent_wait again wi": {{Status: "idle", Queued: 1}},
+	} {
+		if got := nextStep(5, agents, ""); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("%q: %q", want, got)
+		}
+	}
+}
+
+// Cancelling agent_wait ends the hub's wait, whichever is first, and answers
+// nothing.
+func TestWaitIsCancelled(t *testing.T) {
+	w := newWaitRig(t, false, nil)
+	w.call(false, "1", "", `{"agent_id":"codex:a"}`)
+	got := <-w.waits
+	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	<-got.stop
+	got.done(manyThings(), nil) // it was on its way
+	w.quiet()
+	if len(w.cancels) != 0 {
+		t.Error("a wait is no turn to cancel")
+	}
+}
+
+func TestWaitProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var doing atomic.Value
+		doing.Store("running `go test`")
+		w := newWaitRig(t, false, func(o *mcpOptions) {
+			o.status = func() statusView {
+				return statusView{Agents: []sessionView{{AgentID: "codex:a", Identity: "arch", Activity: doing.Load().(string)}, {AgentID: "codex:b", BackendID: "t-b", Status: "idle"}, {AgentID: "codex:c", Activity: "no"}}}
+			}
+		})
+		w.call(false, "1", `"tok"`, `{"agent_ids":["codex:a","t-b","codex:gone"],"timeout_secs":300}`)
+		got := <-w.waits
+		began := time.Now()
+		for _, want := range []struct {
+			at   time.Duration
+			text string
+		}{
+			{time.Second, "arch: running `go test`; codex:b: idle"},
+			{11 * time.Second, "arch: running `go test`; codex:b: idle (10s)"},
+			{21 * time.Second, "arch: writing; codex:b: idle"},
+		} {
+			token, _, text := progressOf(t, w.next())
+			if at := time.Since(began); token != `"tok"` || at != want.at || text != want.text {
+				t.Errorf("at %v token %s %q; want %+v", at, token, text, want)
+			}
+			if want.at == 11*time.Second {
+				doing.Store("writing")
+			}
+		}
+		got.done(waitResult{Seq: 1}, nil)
+		resultOf(t, w.next())
+		time.Sleep(time.Minute)
+		w.quiet()
+		w.end()
+	})
+}
+
+// turn_id waits for that turn and no other, and brings its answer whole.
+func TestWaitForOneTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := keptTurn{AgentID: "codex:a", Identity: "arch", TurnID: "bg-1", Status: "running", Activity: "thinking"}
+		var unknown *rpcError
+		w := newWaitRig(t, false, func(o *mcpOptions) {
+			o.turn = func(ref, turn string) (keptTurn, *rpcError) {
+				if ref != "codex:a" || turn != "bg-1" {
+					t.Errorf("turn %s of %s", turn, ref)
+				}
+				return kept, unknown
+			}
+		})
+		view := sessionView{AgentID: "codex:a", Identity: "arch", Status: "busy"}
+		another := keptTurn{TurnID: "u-9", Status: "completed", Result: &turnResult{Content: "another's"}}
+		w.call(false, "1", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":60}`)
+		first := <-w.waits
+		if first.q.Timeout != 1 || first.q.Since != 0 {
+			t.Errorf("first %+v", first.q)
+		}
+		first.done(waitResult{Seq: 5, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
+		second := <-w.waits
+		if second.q.Since != 5 || second.q.Timeout != time.Minute {
+			t.Errorf("second %+v", second.q)
+		}
+		time.Sleep(20 * time.Second)
+		second.done(waitResult{Seq: 6, Agents: []waitAgent{{View: view, Turns: []keptTurn{another}}}}, nil) // not ours: wait on
+		third := <-w.waits
+		if third.q.Since != 6 || third.q.Timeout != 40*time.Second {
+			t.Errorf("third %+v", third.q)
+		}
+		long := strings.Repeat("x", 3*waitBudget)
+		done := okTurn(long)
+		kept.Result, kept.Status, kept.Seq = &done, "completed", 7
+		third.done(waitResult{Seq: 8, Agents: []waitAgent{{View: view, Turns: []keptTurn{another, kept}}}}, nil)
+		rec := w.next()
+		fits(t, w.mcpRig, "agent_wait", rec)
+		structured := string(rawField(rec, "result", "structuredContent"))
+		if strings.Contains(structured, "another") || !strings.Contains(structured, long) || !strings.Contains(structured, `"seq":8`) {
+			t.Errorf("%.300s", structured)
+		}
+
+		kept.Result, kept.Status = nil, "running"
+		w.call(false, "2", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":10}`)
+		(<-w.waits).done(waitResult{Seq: 9, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
+		late := <-w.waits
+		time.Sleep(10 * time.Second)
+		late.done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
+		mustContain(t, string(resultOf(t, w.next())), `"timed_out":true`, `"activity":"thinking"`)
+
+		w.call(false, "5", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		(<-w.waits).done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
+		(<-w.waits).done(waitResult{Seq: 10, Agents: []waitAgent{{View: view}}}, nil) // at shutdown: asking on would spin
+		if ending := string(resultOf(t, w.next())); !strings.Contains(ending, `"turn_status":"running"`) || strings.Contains(ending, "timed_out") {
+			t.Errorf("%s", ending)
+		}
+
+		view.Pending = []askView{askOf(everyAsk())} // the agent stands still: tell it at once
+		w.call(false, "3", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		(<-w.waits).done(waitResult{Seq: 11, Agents: []waitAgent{{View: view}}}, nil)
+		asked := string(rawField(w.next(), "result", "structuredContent"))
+		if mustContain(t, asked, `"approval_id":"ask-1"`); strings.Contains(asked, "timed_out") {
+			t.Errorf("%s", asked)
+		}
+
+		unknown = proxyError(codeSessionNotFound, "no such turn")
+		w.call(false, "4", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		(<-w.waits).done(waitResult{Seq: 12}, nil)
+		if code, _, _ := errorOf(t, w.next()); code != codeSessionNotFound {
+			t.Errorf("code %d", code)
+		}
+		w.end()
+	})
+}
+
+func TestLongAnswersAreCutFairly(t *testing.T) {
+	for _, c := range []struct {
+		sizes        []int
+		budget, want int
+	}{
+		{nil, 10, 10}, {[]int{3, 4}, 10, 3}, {[]int{5, 5}, 10, 0}, {[]int{20}, 10, 10},
+		{[]int{20, 2}, 10, 8}, {[]int{1, 20, 1, 20}, 10, 4},
+	} {
+		whole := wholeUpTo(slices.Clone(c.sizes), c.budget)
+		total, all := 0, 0
+		for _, s := range c.sizes {
+			total += min(s, whole)
+			all += s
+		}
+		if all > c.budget && (whole != c.want || total > c.budget) {
+			t.Errorf("%v in %d: %d, want %d", c.sizes, c.budget, whole, c.want)
+		}
+		if all <= c.budget && slices.ContainsFunc(c.sizes, func(s int) bool { return s > whole }) {
+			t.Errorf("%v fit into %d and are cut to %d", c.sizes, c.budget, whole)
+		}
+	}
+	w := newWaitRig(t, false, nil)
+	w.call(false, "1", "", `{"agent_id":"codex:a"}`)
+	short, long := okTurn("short"), okTurn(strings.Repeat("é", waitBudget))
+	(<-w.waits).done(waitResult{Agents: []waitAgent{{View: sessionView{AgentID: "codex:a", Status: "idle"},
+		Turns: []keptTurn{{TurnID: "u-1", Status: "completed", Result: &short}, {TurnID: "u-2", Status: "completed", Result: &long}}}}}, nil)
+	rec := w.next()
+	fits(t, w.mcpRig, "agent_wait", rec)
+	structured := string(rawField(rec, "result", "structuredContent"))
+	mustContain(t, structured, `"content":"short"`, fmt.Sprintf(`"content_bytes":%d`, 2*waitBudget), "agent_id codex:a and turn_id u-2 brings all of it")
+	if len(structured) > waitBudget+2000 {
+		t.Errorf("%d bytes", len(structured))
+	}
+}

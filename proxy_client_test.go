@@ -1,0 +1,374 @@
+package main
+
+// proxy_client_test.go is the MCP client that the real-Codex suite and the benchmarks
+// drive the program with: handshake, tool calls in flight at once, notifications,
+// the server's own requests, cancellation. It dispatches on the reading goroutine
+// and keeps an answer that nobody waits for as a stray, so that a late answer is
+// never overlooked. It also speaks to a codex app-server, whose messages differ
+// only in names.
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// wireMessage is any JSON-RPC message.
+type wireMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *wireFault      `json:"error"`
+}
+
+// wireFault is a JSON-RPC error.
+type wireFault struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// testClient is a client of one started process.
+type testClient struct {
+	*livePeer
+	tb testing.TB
+
+	tap func(ours bool, raw []byte) // told of every record, before anything is sent; nil: nobody is
+
+	mu      sync.Mutex // guards the fields below
+	lastID  int
+	calls   map[string]chan wireMessage // by raw id, until answered
+	notes   []wireMessage               // notifications, in order
+	asks    []wireMessage               // the server's requests not yet taken
+	strays  []string                    // answers nobody waits for, and what is no message
+	changed chan struct{}               // closed and replaced when notes, asks or strays grow
+}
+
+// startClient starts the process; it is stopped with the test.
+func startClient(tb testing.TB, cfg peerConfig) *testClient {
+	tb.Helper()
+	c := &testClient{tb: tb, calls: map[string]chan wireMessage{}, changed: make(chan struct{})}
+	cfg.onRecord = c.dispatch
+	cfg.limit = waitLimit(tb)
+	live, err := startPeer(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.livePeer = live
+	tb.Cleanup(live.stop)
+	return c
+}
+
+// dispatch runs on the reading goroutine, in the order of the records.
+func (c *testClient) dispatch(raw []byte) {
+	var m wireMessage
+	err := json.Unmarshal(raw, &m)
+	if c.tap != nil {
+		c.tap(false, raw)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil:
+		c.strays = append(c.strays, fmt.Sprintf("no JSON (%v): %s", err, clipText(string(raw), 300)))
+	case m.Method == "" && c.calls[string(m.ID)] != nil:
+		c.calls[string(m.ID)] <- m // has room
+		delete(c.calls, string(m.ID))
+		return
+	case m.Method == "":
+		c.strays = append(c.strays, "answer to nobody: "+clipText(string(raw), 300))
+	case m.ID != nil:
+		c.asks = append(c.asks, m)
+	default:
+		c.notes = append(c.notes, m)
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// pendingCall is a request under way.
+type pendingCall struct {
+	c      *testClient
+	id     json.RawMessage
+	what   string
+	answer chan wireMessage
+}
+
+// start sends a request. The id is a number of ours.
+func (c *testClient) start(method string, params any) *pendingCall {
+	c.tb.Helper()
+	c.mu.Lock()
+	c.lastID++
+	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, answer: make(chan wireMessage, 1)}
+	c.calls[string(p.id)] = p.answer
+	c.mu.Unlock()
+	c.send(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
+	return p
+}
+
+func (c *testClient) send(v any) {
+	c.tb.Helper()
+	rec := []byte(compact(v))
+	if c.tap != nil {
+		c.tap(true, rec)
+	}
+	if err := c.write(rec); err != nil {
+		c.tb.Fatalf("%v%s", err, c.told())
+	}
+}
+
+func (c *testClient) notify(method string, params any) {
+	c.tb.Helper()
+	c.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+}
+
+// wait waits for the answer, whatever it is.
+func (p *pendingCall) wait() wireMessage {
+	p.c.tb.Helper()
+	timer := time.NewTimer(p.c.limit)
+	defer timer.Stop()
+	select {
+	case m := <-p.answer:
+		return m
+	case <-p.c.exited:
+		select {
+		case m := <-p.answer: // its last words
+			return m
+		default:
+		}
+		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, exitReason(p.c.cmd.ProcessState), p.what, p.c.told())
+	case <-timer.C:
+		p.c.tb.Fatalf("waited %v: no answer to %s%s", p.c.limit, p.what, p.c.told())
+	}
+	panic("BUG: Fatalf returned")
+}
+
+// result waits for an answer that is no error, and decodes it.
+func (p *pendingCall) result(into any) {
+	p.c.tb.Helper()
+	m := p.wait()
+	if m.Error != nil {
+		p.c.tb.Fatalf("%s: error %d: %s (data %s)%s", p.what, m.Error.Code, m.Error.Message, m.Error.Data, p.c.told())
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(m.Result, into); err != nil {
+		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, m.Result)
+	}
+}
+
+// answered tells whether the answer has come.
+func (p *pendingCall) answered() bool { return len(p.answer) > 0 }
+
+// cancel sends notifications/cancelled; an answer after it is a stray.
+func (p *pendingCall) cancel(reason string) {
+	p.c.tb.Helper()
+	p.c.mu.Lock()
+	delete(p.c.calls, string(p.id))
+	p.c.mu.Unlock()
+	p.c.notify("notifications/cancelled", map[string]any{"requestId": p.id, "reason": reason})
+}
+
+// initialize does the legacy handshake and returns the server's result.
+func (c *testClient) initialize(version string, capabilities any) map[string]any {
+	c.tb.Helper()
+	var res map[string]any
+	c.start("initialize", map[string]any{
+		"protocolVersion": version, "capabilities": capabilities,
+		"clientInfo": map[string]any{"name": "suite", "version": "1"},
+	}).result(&res)
+	c.notify("notifications/initialized", map[string]any{})
+	return res
+}
+
+// callResult is the result of tools/call.
+type callResult struct {
+	IsError bool `json:"isError"`
+	Content []struct{ Type, Text string }
+	Turn    turnReply `json:"structuredContent"`
+	raw     json.RawMessage
+}
+
+// turnReply is the structuredContent of a turn.
+type turnReply struct {
+	AgentID    string `json:"agent_id"`
+	ThreadID   string `json:"threadId"`
+	TurnID     string `json:"turn_id"`
+	Content    string `json:"content"`
+	Identity   string `json:"identity"`
+	Team       string `json:"team"`
+	Status     string `json:"status"`
+	TurnStatus string `json:"turn_status"`
+	Sandbox    string `json:"sandbox"`
+	Approval   string `json:"approval_policy"`
+	Declined   []struct{ Kind, Action, Reason string }
+}
+
+// call starts a tools/call.
+func (c *testClient) call(tool string, args map[string]any) *pendingCall {
+	c.tb.Helper()
+	p := c.start("tools/call", map[string]any{"name": tool, "arguments": args})
+	p.what = "tool " + tool
+	return p
+}
+
+// tool waits for a tool's result, isError or not; a JSON-RPC error fails the test.
+func (p *pendingCall) tool() callResult {
+	p.c.tb.Helper()
+	var raw json.RawMessage
+	p.result(&raw)
+	res := callResult{raw: raw}
+	if err := json.Unmarshal(raw, &res); err != nil {
+		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, raw)
+	}
+	return res
+}
+
+// turn waits for a turn that ran well.
+func (p *pendingCall) turn() turnReply {
+	p.c.tb.Helper()
+	res := p.tool()
+	if res.IsError || res.Turn.TurnStatus != "completed" {
+		p.c.tb.Fatalf("%s: the turn did not complete: %s%s", p.what, res.raw, p.c.told())
+	}
+	return res.Turn
+}
+
+// fault waits for a JSON-RPC error with that code.
+func (p *pendingCall) fault(code int) *wireFault {
+	p.c.tb.Helper()
+	m := p.wait()
+	if m.Error == nil {
+		p.c.tb.Fatalf("%s: want error %d, got the result %s", p.what, code, clipText(string(m.Result), 500))
+	}
+	if m.Error.Code != code {
+		p.c.tb.Fatalf("%s: want error %d, got %d: %s", p.what, code, m.Error.Code, m.Error.Message)
+	}
+	return m.Error
+}
+
+// awaitAsk takes the next request of the server, which must be this one.
+func (c *testClient) awaitAsk(method string) wireMessage {
+	c.tb.Helper()
+	var got wireMessage
+	c.await("a request "+method, func() bool {
+		if len(c.asks) == 0 {
+			return false
+		}
+		got, c.asks = c.asks[0], c.asks[1:]
+		return true
+	})
+	if got.Method != method {
+		c.tb.Fatalf("%s asks %s %s, want %s", c.name, got.Method, clipText(string(got.Params), 500), method)
+	}
+	return got
+}
+
+// reply answers a request of the server.
+func (c *testClient) reply(ask wireMessage, result any) {
+	c.tb.Helper()
+	c.send(map[string]any{"jsonrpc": "2.0", "id": ask.ID, "result": result})
+}
+
+// awaitNote waits for the first notification, old or new, that ok likes.
+func (c *testClient) awaitNote(what string, ok func(wireMessage) bool) wireMessage {
+	c.tb.Helper()
+	var got wireMessage
+	at := 0
+	c.await(what, func() bool {
+		for ; at < len(c.notes); at++ {
+			if ok(c.notes[at]) {
+				got = c.notes[at]
+				return true
+			}
+		}
+		return false
+	})
+	return got
+}
+
+// await waits until ok, which is asked under the lock whenever something came.
+func (c *testClient) await(what string, ok func() bool) {
+	c.tb.Helper()
+	timer := time.NewTimer(c.limit)
+	defer timer.Stop()
+	for {
+		ended := c.gone() // asked first: then ok sees all there will ever be
+		c.mu.Lock()
+		found, changed := ok(), c.changed
+		c.mu.Unlock()
+		if found {
+			return
+		}
+		if ended {
+			c.tb.Fatalf("%s ended (%s) while the test waited for %s%s", c.name, exitReason(c.cmd.ProcessState), what, c.told())
+		}
+		select {
+		case <-changed:
+		case <-c.exited:
+		case <-timer.C:
+			c.tb.Fatalf("waited %v for %s%s", c.limit, what, c.told())
+		}
+	}
+}
+
+// noStrays fails if anything came that nobody asked for: a late answer to a
+// cancelled call, a second answer, junk. Ask it after a ping or the exit.
+func (c *testClient) noStrays() {
+	c.tb.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.strays {
+		c.tb.Errorf("%s: %s", c.name, s)
+	}
+}
+
+// finish hangs up, and wants a clean end that leaves no process.
+func (c *testClient) finish() {
+	c.tb.Helper()
+	c.hangup()
+	if err := c.waitExit(c.limit); err != nil {
+		c.tb.Fatalf("%v%s", err, c.told())
+	}
+	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+		c.tb.Errorf("%s ended with %s, want code 0%s", c.name, exitReason(c.cmd.ProcessState), c.told())
+	}
+	if err := c.waitAllGone(c.limit); err != nil {
+		c.tb.Error(err)
+	}
+	c.noStrays()
+}
+
+// told is the end of stderr, for failures.
+func (c *testClient) told() string {
+	log := c.stderr.String()
+	if log == "" {
+		return ""
+	}
+	return "\n[stderr of " + c.name + "]\n" + log[max(0, len(log)-3000):]
+}
+
+// buildProgram builds this program as a user gets it, without the race detector
+// and test code.
+func buildProgram(tb testing.TB) string {
+	tb.Helper()
+	out := filepath.Join(tb.TempDir(), "atm-agent-mcp")
+	if runtime.GOOS == "windows" {
+		out += ".exe"
+	}
+	cmd := exec.Command("go", "build", "-o", out, ".")
+	cmd.Env = append(os.Environ(), "GOFLAGS=") // not this test's -race
+	if text, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("go build: %v\n%s", err, text)
+	}
+	return out
+}

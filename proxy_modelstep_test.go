@@ -1,0 +1,433 @@
+package main
+
+// proxy_modelstep_test.go owns what the scripted model says and does: one directive a
+// model request, the next when the request carries one tool output more. When all
+// are done it answers "DONE: " and the last output; a prompt without any is
+// answered "FAKE: " and the prompt. proxy_modelapi_test.go calls respond.
+//
+//	SAY text | SLOW seconds [text] | STAMP n ms (n deltas, an @ and the clock each) | HANG | GATE name [text] (answers once it is opened)
+//	SHELL cmd | SHELLESC cmd (asks for escalation) | PATCH path text | RAWPATCH "json"
+//	CALLMCP server tool {json} | CALL function {json} | CUSTOM tool text
+//	REASON text (with the step after it) | ECHO_INSTRUCTIONS | ECHO_TOOLS
+//	FAIL httpcode [msg] | FAILSTREAM code msg | DROP | USAGE n (input tokens, no step)
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// modelStream is one answer under way.
+type modelStream struct {
+	api *modelAPI
+	w   http.ResponseWriter
+	ctx context.Context // ends when Codex goes away
+	req modelRequest
+
+	id     string
+	seq    int
+	output []any
+}
+
+// object is a JSON object to be.
+type object = map[string]any
+
+func (s *modelStream) respond() {
+	step, reason := s.nextStep()
+	if step.op == "FAIL" {
+		code, msg := cutWord(step.arg)
+		status, err := strconv.Atoi(code)
+		if err != nil {
+			status = http.StatusInternalServerError
+		}
+		if msg == "" {
+			msg = "scripted failure " + code
+		}
+		replyJSON(s.w, status, apiError(msg))
+		return
+	}
+	s.id = s.api.newID("resp")
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.event("response.created", object{"response": s.response("in_progress")})
+	if reason != "" {
+		s.reason(reason)
+	}
+	switch err := s.do(step); {
+	case err == errAnswered:
+	case s.ctx.Err() != nil: // nobody listens any more
+	case err != nil:
+		s.say(fmt.Sprintf("FAKE-ERROR: %v", err), 0)
+		s.complete()
+	default:
+		s.complete()
+	}
+}
+
+// errAnswered says that a step ended the answer in its own way.
+var errAnswered = errors.New("answered")
+
+// nextStep is the first directive that no tool output answers yet; a zero one
+// when all are done. REASON goes with the step after it.
+func (s *modelStream) nextStep() (step modelStep, reason string) {
+	done := len(s.req.Outputs)
+	for _, st := range s.req.steps {
+		switch {
+		case st.op == "USAGE":
+		case st.op == "REASON":
+			reason = st.arg
+		case done == 0:
+			return st, reason
+		default:
+			done--
+			reason = ""
+		}
+	}
+	return modelStep{}, reason
+}
+
+func (s *modelStream) do(step modelStep) error {
+	switch step.op {
+	case "":
+		if n := len(s.req.Outputs); n > 0 {
+			return s.say("DONE: "+clipText(s.req.Outputs[n-1], 400), 0)
+		}
+		return s.say("FAKE: "+clipText(s.req.Prompt, 200), 0)
+	case "SAY":
+		return s.say(step.arg, 0)
+	case "SLOW":
+		secs, text := cutWord(step.arg)
+		n, err := strconv.ParseFloat(secs, 64)
+		if err != nil {
+			return fmt.Errorf("SLOW wants seconds, got %q", secs)
+		}
+		if text == "" {
+			text = "slow answer after " + secs + " seconds, in small pieces"
+		}
+		return s.say(text, time.Duration(n*float64(time.Second)))
+	case "STAMP":
+		count, ms := cutWord(step.arg)
+		n, err := strconv.Atoi(count)
+		gap, err2 := strconv.Atoi(ms)
+		if err := errors.Join(err, err2); err != nil {
+			return fmt.Errorf("STAMP wants a number and milliseconds: %w", err)
+		}
+		return s.stamp(n, time.Duration(gap)*time.Millisecond)
+	case "GATE":
+		name, text := cutWord(step.arg)
+		select {
+		case <-s.api.gate(name):
+			return s.say(text, 0)
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	case "HANG":
+		<-s.ctx.Done()
+		return s.ctx.Err()
+	case "DROP":
+		s.event("response.output_item.added", object{"output_index": 0, "item": s.message("", "in_progress")})
+		panic(http.ErrAbortHandler) // net/http's word for cutting the connection
+	case "FAILSTREAM":
+		code, msg := cutWord(step.arg)
+		resp := s.response("failed")
+		resp["error"] = object{"code": code, "message": msg}
+		s.event("response.failed", object{"response": resp})
+		return errAnswered
+	case "ECHO_INSTRUCTIONS":
+		return s.say(compact(object{"instructions": s.req.Instructions, "developer": s.req.Developer, "user": s.req.User}), 0)
+	case "ECHO_TOOLS":
+		return s.say(compact(s.req.Tools), 0)
+	}
+	item, err := s.toolCall(step)
+	if err != nil {
+		return err
+	}
+	s.item(item)
+	return nil
+}
+
+// toolCall makes the item by which the model calls a tool, in whatever way the
+// Codex at hand offers it.
+func (s *modelStream) toolCall(step modelStep) (object, error) {
+	name, rest := cutWord(step.arg)
+	switch step.op {
+	case "SHELL":
+		return s.shell(step.arg, false)
+	case "SHELLESC":
+		return s.shell(step.arg, true)
+	case "PATCH":
+		return s.patch(fmt.Sprintf("*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n", name, rest))
+	case "RAWPATCH":
+		var patch string
+		if err := json.Unmarshal([]byte(step.arg), &patch); err != nil {
+			return nil, fmt.Errorf("RAWPATCH wants a JSON string: %w", err)
+		}
+		return s.patch(patch)
+	case "CALLMCP":
+		tool, args := cutWord(rest)
+		return s.callMCP(name, tool, args), nil
+	case "CALL":
+		call := s.function(name, rest)
+		for _, t := range s.req.tools {
+			if t.Name == name && t.ns != "" {
+				call["namespace"] = t.ns
+			}
+		}
+		return call, nil
+	case "CUSTOM":
+		return s.custom(name, rest), nil
+	}
+	return nil, fmt.Errorf("unknown directive %q", step.op)
+}
+
+func (s *modelStream) tool(name string) (modelTool, bool) {
+	for _, t := range s.req.tools {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return modelTool{}, false
+}
+
+func (s *modelStream) function(name, args string) object {
+	if args == "" {
+		args = "{}"
+	}
+	return object{"type": "function_call", "id": s.api.newID("fc"), "call_id": s.api.newID("call"), "name": name, "arguments": args}
+}
+
+func (s *modelStream) custom(name, input string) object {
+	call := object{"type": "custom_tool_call", "id": s.api.newID("ctc"), "call_id": s.api.newID("call"), "name": name, "input": input}
+	if t, ok := s.tool(name); ok && t.ns != "" {
+		call["namespace"] = t.ns
+	}
+	return call
+}
+
+// shell runs a command by the tool that this Codex and model family have.
+func (s *modelStream) shell(cmd string, escalate bool) (object, error) {
+	args := object{}
+	if escalate {
+		args["sandbox_permissions"] = "require_escalated"
+		args["justification"] = "the scripted model wants it"
+	}
+	for _, shape := range []struct {
+		tool, arg string
+		value     any
+	}{
+		{"exec_command", "cmd", cmd},
+		{"shell_command", "command", cmd},
+		{"shell", "command", []string{"bash", "-lc", cmd}},
+	} {
+		if _, ok := s.tool(shape.tool); ok {
+			args[shape.arg] = shape.value
+			return s.function(shape.tool, compact(args)), nil
+		}
+	}
+	if _, ok := s.tool("local_shell"); ok {
+		args["type"], args["command"] = "exec", []string{"bash", "-lc", cmd}
+		return object{"type": "local_shell_call", "id": s.api.newID("lsc"), "call_id": s.api.newID("call"), "action": args}, nil
+	}
+	if s.codeMode() {
+		args["cmd"] = cmd
+		return s.custom("exec", "const r = await tools.exec_command("+compact(args)+"); text(JSON.stringify(r));"), nil
+	}
+	return nil, fmt.Errorf("no shell among the tools %s", strings.Join(s.req.Tools, ", "))
+}
+
+// codeMode is the tool of newer model families, which takes JavaScript.
+func (s *modelStream) codeMode() bool {
+	t, ok := s.tool("exec")
+	return ok && t.Type == "custom"
+}
+
+func (s *modelStream) patch(patch string) (object, error) {
+	t, ok := s.tool("apply_patch")
+	switch {
+	case ok && t.Type == "custom":
+		return s.custom("apply_patch", patch), nil
+	case ok:
+		return s.function("apply_patch", compact(object{"input": patch})), nil
+	case s.codeMode():
+		return s.custom("exec", "const r = await tools.apply_patch("+compact(patch)+"); text(JSON.stringify(r));"), nil
+	}
+	return s.shell("apply_patch <<'EOF'\n"+patch+"\nEOF", false)
+}
+
+// callMCP calls an MCP tool by the name under which Codex advertises it: as
+// mcp__server__tool in 0.104, in a namespace in newer versions.
+func (s *modelStream) callMCP(server, tool, args string) object {
+	want := plainName("mcp__" + server + "__" + tool)
+	for _, t := range s.req.tools {
+		if plainName(t.ns+"__"+t.Name) == want || (t.Name == tool && t.ns != "" && strings.HasSuffix(plainName(t.ns), plainName(server))) {
+			call := s.function(t.Name, args)
+			if t.ns != "" {
+				call["namespace"] = t.ns
+			}
+			return call
+		}
+	}
+	if s.codeMode() {
+		if args == "" {
+			args = "{}"
+		}
+		return s.custom("exec", "const r = await tools["+compact(want)+"]("+args+"); text(JSON.stringify(r));")
+	}
+	return s.function("mcp__"+server+"__"+tool, args)
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+func plainName(s string) string { return strings.Trim(notInNames.ReplaceAllString(s, "_"), "_") }
+
+// say streams a message in deltas, spread over the time if there is one.
+func (s *modelStream) say(text string, over time.Duration) error {
+	item, at := s.begin()
+	pieces := min(6, max(3, len(text)/40))
+	if over > 0 {
+		pieces = max(4, int(over/(500*time.Millisecond)))
+	}
+	for i := range pieces {
+		if over > 0 {
+			select {
+			case <-time.After(over / time.Duration(pieces)): // the slowness that was asked for
+			case <-s.ctx.Done():
+				return s.ctx.Err()
+			}
+		}
+		if piece := cutRunes(text, i, pieces); piece != "" {
+			s.event("response.output_text.delta", at, object{"delta": piece})
+		}
+	}
+	return s.end(item, at, text)
+}
+
+// stamp streams a message of n deltas that tell when they were made.
+func (s *modelStream) stamp(n int, gap time.Duration) error {
+	item, at := s.begin()
+	var beat <-chan time.Time // without a gap: as fast as Codex reads
+	if gap > 0 {
+		ticker := time.NewTicker(gap)
+		defer ticker.Stop()
+		beat = ticker.C
+	}
+	var text strings.Builder
+	for range n {
+		select {
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		default:
+		}
+		if beat != nil {
+			<-beat
+		}
+		piece := fmt.Sprintf("@%d ", time.Now().UnixNano())
+		text.WriteString(piece)
+		s.event("response.output_text.delta", at, object{"delta": piece})
+	}
+	return s.end(item, at, text.String())
+}
+
+// begin opens a message; at says in its deltas where they belong.
+func (s *modelStream) begin() (item, at object) {
+	item = s.message("", "in_progress")
+	at = object{"item_id": item["id"], "output_index": len(s.output), "content_index": 0}
+	s.event("response.output_item.added", object{"output_index": len(s.output), "item": item})
+	s.event("response.content_part.added", at, object{"part": outputText("")})
+	return item, at
+}
+
+func (s *modelStream) end(item, at object, text string) error {
+	s.event("response.output_text.done", at, object{"text": text})
+	s.event("response.content_part.done", at, object{"part": outputText(text)})
+	done := s.message(text, "completed")
+	done["id"] = item["id"]
+	s.event("response.output_item.done", object{"output_index": len(s.output), "item": done})
+	s.output = append(s.output, done)
+	return s.ctx.Err()
+}
+
+// cutRunes is piece i of n of the text, cut between characters.
+func cutRunes(text string, i, n int) string {
+	r := []rune(text)
+	return string(r[len(r)*i/n : len(r)*(i+1)/n])
+}
+
+func (s *modelStream) message(text, status string) object {
+	content := []any{}
+	if text != "" || status == "completed" {
+		content = append(content, outputText(text))
+	}
+	return object{"type": "message", "id": s.api.newID("msg"), "role": "assistant", "status": status, "content": content}
+}
+
+func outputText(text string) object {
+	return object{"type": "output_text", "text": text, "annotations": []any{}}
+}
+
+func (s *modelStream) reason(text string) {
+	id, n := s.api.newID("rs"), len(s.output)
+	at := object{"item_id": id, "output_index": n, "summary_index": 0}
+	s.event("response.output_item.added", object{"output_index": n, "item": object{"type": "reasoning", "id": id, "summary": []any{}}})
+	s.event("response.reasoning_summary_part.added", at, object{"part": object{"type": "summary_text", "text": ""}})
+	s.event("response.reasoning_summary_text.delta", at, object{"delta": text})
+	s.event("response.reasoning_summary_text.done", at, object{"text": text})
+	item := object{"type": "reasoning", "id": id, "encrypted_content": nil, "summary": []any{object{"type": "summary_text", "text": text}}}
+	s.event("response.output_item.done", object{"output_index": n, "item": item})
+	s.output = append(s.output, item)
+}
+
+func (s *modelStream) item(item object) {
+	item["status"] = "in_progress"
+	s.event("response.output_item.added", object{"output_index": len(s.output), "item": item})
+	item["status"] = "completed"
+	s.event("response.output_item.done", object{"output_index": len(s.output), "item": item})
+	s.output = append(s.output, item)
+}
+
+func (s *modelStream) complete() {
+	resp := s.response("completed")
+	input := 100
+	for _, st := range s.req.steps {
+		if n, err := strconv.Atoi(st.arg); st.op == "USAGE" && err == nil {
+			input = n
+		}
+	}
+	resp["output"] = s.output
+	resp["usage"] = object{
+		"input_tokens": input, "input_tokens_details": object{"cached_tokens": 0},
+		"output_tokens": 20, "output_tokens_details": object{"reasoning_tokens": 0},
+		"total_tokens": input + 20,
+	}
+	s.event("response.completed", object{"response": resp})
+}
+
+func (s *modelStream) response(status string) object {
+	return object{"id": s.id, "object": "response", "created_at": time.Now().Unix(), "model": s.req.Model, "status": status, "output": []any{}}
+}
+
+// event writes one server-sent event, at once.
+func (s *modelStream) event(kind string, parts ...object) {
+	data := object{"type": kind, "sequence_number": s.seq}
+	s.seq++
+	for _, part := range parts {
+		for k, v := range part {
+			data[k] = v
+		}
+	}
+	fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", kind, compact(data)) // Codex may be gone; ctx tells
+	if f, ok := s.w.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// cutWord splits "word rest".
+func cutWord(s string) (word, rest string) {
+	word, rest, _ = strings.Cut(strings.TrimSpace(s), " ")
+	return word, strings.TrimSpace(rest)
+}

@@ -1,0 +1,441 @@
+package main
+
+// proxy_real_acp_test.go proves with every real Codex of CODEX_BINS what an
+// editor sees of it over `atm-agent-mcp acp`: text, tools, permissions, cancel,
+// load, options, MCP servers. It is driven as proxy_real_suite_test.go is, by a client
+// of the protocol that knows nothing of Codex; every dialogue is judged by the
+// published schema and the rules of acp_check_test.go.
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestCodexACP(t *testing.T) {
+	runCodexRules(t, []codexRule{
+		{"a prompt is answered", acpSays},
+		{"an approved command shows its output", editorApproved},
+		{"a rejected command does not end the turn", editorRejected},
+		{"rejecting and stopping ends it", editorStopped},
+		{"an edit shows its diff", editorEdit},
+		{"a cancel ends the running command", editorCancel},
+		{"a session is loaded after a restart", editorLoad},
+		{"options reach the model", acpChooses},
+		{"a client's MCP server is called", editorServer},
+		{"a dead Codex is told and replaced", editorDeath},
+		{"the end of input leaves nothing behind", editorHangup},
+		{"a failed model is an error", editorFailure},
+	})
+}
+
+// acp starts the program as an ACP agent over the binary.
+func (l *codexLab) acp(capabilities map[string]any, flags ...string) *acpPeer {
+	l.t.Helper()
+	return startACP(l.t, peerConfig{name: "atm-agent-mcp acp", path: l.prog, args: append([]string{"acp", "--codex-bin", l.bin.path}, flags...),
+		env: l.env(), dir: l.repo}, capabilities)
+}
+
+func (l *codexLab) finishACP(p *acpPeer) {
+	l.t.Helper()
+	p.finish()
+	l.configUnchanged()
+}
+
+func acpSays(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	if got := p.say(s.SessionID, "SAY hello from the model"); got != "hello from the model" {
+		t.Errorf("said %q", got)
+	}
+	if got := p.say(s.SessionID, "REASON thinking first\nSAY then answering"); got != "then answering" {
+		t.Errorf("said %q", got)
+	}
+	kinds := map[string]bool{}
+	for _, u := range p.updates(s.SessionID) {
+		kinds[u.Kind] = true
+	}
+	for _, want := range []string{"agent_message_chunk", "agent_thought_chunk", "available_commands_update", "usage_update", "session_info_update"} {
+		if !kinds[want] {
+			t.Errorf("no %s among the updates", want)
+		}
+	}
+	l.finishACP(p)
+}
+
+func editorApproved(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	file := filepath.Join(l.home, "approved")
+	call := p.prompt(s.SessionID, "SHELLESC echo shown-to-the-user; touch "+file+"\nSAY after it")
+	ask := p.permit("allow_once")
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command ran before it was allowed")
+	}
+	p.ends(call, "end_turn")
+	tools := toolsIn(p.updates(s.SessionID))
+	if len(tools) != 1 || tools[0].Status != "completed" || tools[0].ToolKind != "execute" || !strings.Contains(tools[0].shown(), "shown-to-the-user") {
+		t.Fatalf("tool calls %+v; shown %q", tools, tools[0].shown())
+	}
+	if tools[0].path[0] != "pending" || !slices.Contains(tools[0].path, "in_progress") || !strings.Contains(tools[0].Title, "echo shown-to-the-user") {
+		t.Errorf("statuses %v, title %q", tools[0].path, tools[0].Title)
+	}
+	if id := stringField(ask, "toolCall", "toolCallId"); id != tools[0].ToolCallID {
+		t.Errorf("the permission was about %s, the call is %s", id, tools[0].ToolCallID)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the allowed command did not run: %v", err)
+	}
+	if got := spoken(p.updates(s.SessionID)); got != "after it" {
+		t.Errorf("said %q", got)
+	}
+	// Allowed for the session: not asked again.
+	call = p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY first")
+	p.permit("allow_always")
+	p.ends(call, "end_turn")
+	p.ends(p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY second"), "end_turn")
+	l.finishACP(p)
+}
+
+func editorRejected(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	file := filepath.Join(l.home, "rejected")
+	call := p.prompt(s.SessionID, "SHELLESC touch "+file+"\nSAY going on")
+	p.permit("reject_once")
+	p.ends(call, "end_turn")
+	if got := spoken(p.updates(s.SessionID)); got != "going on" {
+		t.Errorf("said %q", got)
+	}
+	tools := toolsIn(p.updates(s.SessionID))
+	if len(tools) != 1 || tools[0].Status != "failed" || tools[0].shown() == "" {
+		t.Errorf("tool calls %+v", tools)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the rejected command ran")
+	}
+	l.finishACP(p)
+}
+
+func editorStopped(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	for _, kind := range []string{"reject_always", ""} {
+		file := filepath.Join(l.home, "stopped")
+		call := p.prompt(s.SessionID, "SHELLESC touch "+file+"\nSAY never said")
+		p.permit(kind)
+		p.ends(call, "cancelled")
+		if _, err := os.Stat(file); err == nil {
+			t.Error("the rejected command ran")
+		}
+	}
+	if got := spoken(p.updates(s.SessionID)); got != "" {
+		t.Errorf("said %q", got)
+	}
+	if got := p.say(s.SessionID, "SAY next"); got != "next" {
+		t.Errorf("said %q", got)
+	}
+	l.finishACP(p)
+}
+
+func editorEdit(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	p.set(s.SessionID, "mode", "auto")
+	file := filepath.Join(l.repo, "poem.txt")
+	before := "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
+	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	patch := compact("*** Begin Patch\n*** Update File: poem.txt\n@@\n two\n-three\n+THREE\n four\n*** End Patch\n")
+	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nSAY edited"), "end_turn")
+	p.ends(p.prompt(s.SessionID, "PATCH new.txt fresh\nSAY edited"), "end_turn")
+	after := strings.Replace(before, "three", "THREE", 1)
+	if now, err := os.ReadFile(file); err != nil || string(now) != after {
+		t.Fatalf("the edit was not made: %v, %q", err, now)
+	}
+	type diff struct{ path, old, new string }
+	var got []diff
+	for _, c := range toolsIn(p.updates(s.SessionID)) {
+		eachElement(c.Content, func(b json.RawMessage) {
+			if stringField(b, "type") == "diff" {
+				got = append(got, diff{stringField(b, "path"), stringField(b, "oldText"), stringField(b, "newText")})
+			}
+		})
+		if c.ToolKind != "edit" || c.Status != "completed" || len(c.Locations) == 0 || !filepath.IsAbs(c.Locations[0].Path) {
+			t.Errorf("tool call %+v", c)
+		}
+	}
+	want := []diff{{file, before, after}, {filepath.Join(l.repo, "new.txt"), "", "fresh\n"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("diffs\n%q, want\n%q", got, want)
+	}
+	l.finishACP(p)
+}
+
+// runningSleep starts a prompt whose command runs for long.
+func (l *codexLab) runningSleep(p *acpPeer, session string) (call *pendingCall, pid int) {
+	l.t.Helper()
+	p.set(session, "mode", "full")
+	file := filepath.Join(l.home, "pid")
+	call = p.prompt(session, "SHELL echo $$ > "+file+".new; mv "+file+".new "+file+"; exec sleep 600\nSAY never said")
+	if !poll(p.limit, func() bool {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil
+	}) {
+		l.t.Fatalf("the command does not run%s", p.told())
+	}
+	p.awaitNote("the command's tool call", func(m wireMessage) bool {
+		return stringField(m.Params, "sessionId") == session && stringField(m.Params, "update", "sessionUpdate") == "tool_call"
+	})
+	return call, pid
+}
+
+func editorCancel(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	call, pid := l.runningSleep(p, s.SessionID)
+	queued := p.prompt(s.SessionID, "SAY never begun")
+	p.notify("session/cancel", map[string]any{"sessionId": s.SessionID})
+	p.ends(call, "cancelled")
+	p.ends(queued, "cancelled")
+	l.dies(p.testClient, pid)
+	tools := toolsIn(p.updates(s.SessionID))
+	if len(tools) != 1 || tools[0].Status != "failed" {
+		t.Errorf("tool calls %+v", tools)
+	}
+	if got := p.say(s.SessionID, "SAY usable"); got != "usable" {
+		t.Errorf("said %q", got)
+	}
+	l.finishACP(p)
+}
+
+func editorLoad(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s, unused := p.open(), p.open()
+	p.set(s.SessionID, "mode", "auto")
+	p.set(unused.SessionID, "mode", "read-only")
+	p.say(s.SessionID, "SHELL echo loaded-output\nSAY first answer")
+	p.say(s.SessionID, "SAY second answer")
+	l.finishACP(p)
+
+	p = l.acp(map[string]any{})
+	var list struct {
+		Sessions []struct{ SessionID, Cwd, Title string }
+	}
+	p.start("session/list", map[string]any{"cwd": l.repo}).result(&list)
+	if len(list.Sessions) != 2 {
+		t.Errorf("listed %+v", list.Sessions)
+	}
+	load := map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{}}
+	var back acpSetUp
+	p.start("session/load", load).result(&back)
+	if back.value("mode") != "auto" || back.Modes.Current != "auto" {
+		t.Errorf("the mode after the restart is %q and %q", back.value("mode"), back.Modes.Current)
+	}
+	var told []string
+	for _, u := range p.updates(s.SessionID) {
+		switch u.Kind {
+		case "user_message_chunk", "agent_message_chunk":
+			told = append(told, strings.TrimSuffix(u.Kind, "_message_chunk")+": "+stringField(u.Content, "text"))
+		case "tool_call":
+			told = append(told, "tool")
+		}
+	}
+	all := strings.Join(told, "\n")
+	tool := "tool\n"
+	if !strings.Contains(all, tool) && strings.HasPrefix(l.bin.version, "0.104.") {
+		tool = "" // whose history has no commands after a restart
+	}
+	if want := "user: SHELL echo loaded-output\nSAY first answer\n" + tool + "agent: first answer\nuser: SAY second answer\nagent: second answer"; all != want {
+		t.Errorf("replayed\n%s\nwant\n%s", all, want)
+	}
+	if got := p.say(s.SessionID, "SAY third answer"); got != "third answer" {
+		t.Errorf("said %q", got)
+	}
+	if r := l.api.await(t, "SAY third answer"); !slices.Contains(r.Assistant, "first answer") {
+		t.Errorf("the model does not see its past: %q", r.Assistant)
+	}
+	load["sessionId"] = unused.SessionID
+	p.start("session/load", load).result(&back)
+	if back.value("mode") != "read-only" {
+		t.Errorf("the unused session's mode after the restart is %q", back.value("mode"))
+	}
+	if got := p.say(unused.SessionID, "SAY first words"); got != "first words" {
+		t.Errorf("said %q", got)
+	}
+	l.finishACP(p)
+}
+
+func acpChooses(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	if s.value("mode") != "ask" {
+		t.Errorf("the mode is %q, want ask", s.value("mode"))
+	}
+	model := ""
+	for _, o := range s.ConfigOptions {
+		if o.ID == "model" {
+			for _, m := range o.Options {
+				if m.Value != s.value("model") {
+					model = m.Value
+				}
+			}
+		}
+	}
+	if model == "" {
+		t.Fatalf("no other model among %+v", s.ConfigOptions)
+	}
+	state := p.set(s.SessionID, "model", model)
+	effort := ""
+	for _, o := range state.ConfigOptions {
+		if o.ID == "thought_level" {
+			for _, m := range o.Options {
+				if m.Value != state.value("thought_level") {
+					effort = m.Value
+				}
+			}
+		}
+	}
+	state = p.set(s.SessionID, "thought_level", effort)
+	if state.value("model") != model || state.value("thought_level") != effort || state.value("mode") != "ask" {
+		t.Errorf("state %+v", state)
+	}
+	p.say(s.SessionID, "SAY optioned")
+	r := l.api.await(t, "SAY optioned")
+	if r.Model != model || !strings.Contains(r.Raw, `"effort":"`+effort+`"`) {
+		t.Errorf("the model was asked as %q with %s, want %q with effort %q", r.Model, clipText(r.Raw, 300), model, effort)
+	}
+	p.start("session/set_config_option", map[string]any{"sessionId": s.SessionID, "configId": "mode", "value": "reckless"}).fault(-32602)
+	l.finishACP(p)
+}
+
+func editorServer(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.open(map[string]any{"name": "post", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}},
+		map[string]any{"name": "broken", "command": filepath.Join(l.home, "no-such-server"), "args": []string{}, "env": []any{}})
+	call := p.prompt(s.SessionID, `CALLMCP post shout {"text":"over an editor's server"}`+"\nSAY shouted")
+	if !strings.HasPrefix(l.bin.version, "0.104.") { // which asks nobody about MCP tools
+		ask := p.permit("allow_once")
+		for _, want := range []string{"post", "shout", "over an editor's server"} {
+			if !strings.Contains(string(ask), want) {
+				t.Errorf("the permission doesn't tell %q: %s", want, ask)
+			}
+		}
+	}
+	p.ends(call, "end_turn")
+	var failed, done *acpCallSeen
+	for _, c := range toolsIn(p.updates(s.SessionID)) {
+		if strings.Contains(c.Title, "broken") {
+			failed = c
+		} else if strings.Contains(c.Title, "shout") {
+			done = c
+		}
+	}
+	if failed == nil || failed.Status != "failed" || failed.shown() == "" {
+		t.Errorf("the server that doesn't start: %+v", failed)
+	}
+	if done == nil || done.Status != "completed" || !strings.Contains(done.shown(), "OVER AN EDITOR'S SERVER") || !strings.Contains(string(done.RawInput), "over an editor's server") {
+		t.Errorf("the tool call: %+v", done)
+	}
+	if !strings.HasPrefix(l.bin.version, "0.104.") { // which lets go of no thread
+		other := map[string]any{"name": "other", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}}
+		p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{other}}).result(nil)
+		call = p.prompt(s.SessionID, `CALLMCP other shout {"text":"loaded with another"}`+"\nSAY shouted again")
+		p.permit("allow_once")
+		p.ends(call, "end_turn")
+		if !strings.Contains(string(toJSON(p.updates(s.SessionID))), "LOADED WITH ANOTHER") {
+			t.Error("a session that was loaded again has not the servers that it was loaded with")
+		}
+	}
+	l.finishACP(p)
+}
+
+func editorDeath(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	p.set(s.SessionID, "mode", "read-only")
+	p.say(s.SessionID, "SAY remembered")
+	call := p.prompt(s.SessionID, "HANG")
+	l.api.await(t, "HANG")
+	for _, pid := range markedProcesses(p.marker) {
+		if pid == p.cmd.Process.Pid {
+			continue
+		}
+		if child, err := os.FindProcess(pid); err == nil {
+			_ = child.Kill() // one that ended by itself meanwhile is as good
+		}
+	}
+	if e := call.wait().Error; e == nil || !strings.Contains(e.Message, "killed") {
+		t.Errorf("the prompt under way got %+v", e)
+	}
+	if got := p.say(s.SessionID, "SAY again"); got != "again" {
+		t.Errorf("said %q", got)
+	}
+	if r := l.api.await(t, "SAY again"); !slices.Contains(r.Assistant, "remembered") {
+		t.Errorf("the model does not see its past: %q", r.Assistant)
+	}
+	var back acpSetUp
+	p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{}}).result(&back)
+	if back.value("mode") != "read-only" {
+		t.Errorf("the mode is %q", back.value("mode"))
+	}
+	l.finishACP(p)
+}
+
+func editorHangup(l *codexLab) {
+	p := l.acp(map[string]any{})
+	s := p.open()
+	_, pid := l.runningSleep(p, s.SessionID)
+	p.hangup()
+	if err := p.waitExit(p.limit); err != nil {
+		l.t.Fatal(err)
+	}
+	l.dies(p.testClient, pid)
+	if err := p.waitAllGone(p.limit); err != nil {
+		l.t.Error(err)
+	}
+	p.judge()
+
+	p = l.acp(map[string]any{}) // and so does a kill
+	if err := os.Remove(filepath.Join(l.home, "pid")); err != nil {
+		l.t.Fatal(err)
+	}
+	s = p.open()
+	_, pid = l.runningSleep(p, s.SessionID)
+	if err := p.cmd.Process.Kill(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.dies(p.testClient, pid)
+	if err := p.waitAllGone(p.limit); err != nil {
+		l.t.Error(err)
+	}
+	l.configUnchanged()
+}
+
+func editorFailure(l *codexLab) {
+	t, p := l.t, l.acp(map[string]any{})
+	s := p.open()
+	e := p.prompt(s.SessionID, "FAIL 400 request-broke").wait().Error
+	if e == nil || !strings.Contains(e.Message, "request-broke") {
+		t.Errorf("a failed turn got %+v", e)
+	}
+	if got := spoken(p.updates(s.SessionID)); got != "" {
+		t.Errorf("the failure was said as an answer: %q", got)
+	}
+	if got := p.say(s.SessionID, "SAY well again"); got != "well again" {
+		t.Errorf("said %q", got)
+	}
+	l.finishACP(p)
+}

@@ -1,0 +1,304 @@
+package main
+
+// registry_audit_test.go holds the audit trail to FR-9 and NFR-3: whole lines, redacted
+// and private, of many processes at once, rotated, and never in the way of a
+// session. TestAuditHelper is another process.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// readAudit returns the entries of the file and of the rotated one before it.
+func readAudit(t *testing.T, path string) []auditEntry {
+	t.Helper()
+	var all []auditEntry
+	for _, p := range []string{path + ".1", path} {
+		data, err := os.ReadFile(p)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(data) {
+			var e auditEntry
+			if err := json.Unmarshal(line, &e); err != nil || line[len(line)-1] != '\n' {
+				t.Fatalf("line %q of %s: %v", line, p, err)
+			}
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func TestAuditEntriesAreWholeRedactedAndPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "team", "audit.jsonl")
+	a := openAudit(path, slog.New(slog.DiscardHandler))
+	if _, err := os.Stat(path); err == nil {
+		t.Error("opening made the file; only an entry may")
+	}
+	a.append(auditEntry{Event: "turn", AgentID: "codex:k7m3pqx", Identity: "codex", Summary: "log in with password=hunter2 " + strings.Repeat("é", 70000)})
+	if err := a.appendNow(auditEntry{Event: "approval", Detail: "curl -H 'Authorization: Bearer abc123'", Decision: "approve"}); err != nil {
+		t.Fatal(err)
+	}
+	got := readAudit(t, path) // without close: appendNow has written, and what was before it
+	if len(got) != 2 || got[0].Event != "turn" || got[1].Event != "approval" {
+		t.Fatalf("entries = %+v", got)
+	}
+	if s := got[0].Summary; !strings.HasPrefix(s, "log in with password=[redacted] é") || len([]rune(s)) != 200 || !strings.HasSuffix(s, "é…") {
+		t.Errorf("summary = %q", s)
+	}
+	if got[1].Detail != "curl -H 'Authorization: Bearer [redacted]'" || got[1].Decision != "approve" {
+		t.Errorf("approval = %+v", got[1])
+	}
+	if d := time.Since(got[0].Time); d < 0 || d > time.Hour {
+		t.Errorf("time = %v", got[0].Time)
+	}
+	raw, _ := os.ReadFile(path)
+	if !bytes.Contains(raw, []byte(`"event":"approval","agent_id":"","identity":""`)) {
+		t.Errorf("FR-9.3: agent_id and identity must be in every line: %s", raw)
+	}
+	if runtime.GOOS != "windows" {
+		for p, mode := range map[string]os.FileMode{path: 0o600, path + ".lock": 0o600, filepath.Dir(path): 0o700} {
+			if st, err := os.Stat(p); err != nil || st.Mode().Perm() != mode {
+				t.Errorf("mode of %s = %v, %v; want %v", p, st.Mode(), err, mode)
+			}
+		}
+	}
+	a.close()
+	a.close()
+	a.append(auditEntry{Event: "late"})
+	if err := a.appendNow(auditEntry{Event: "late"}); !errors.Is(err, errAuditClosed) {
+		t.Errorf("appendNow after close: %v", err)
+	}
+	if err := a.flush(t.Context()); !errors.Is(err, errAuditClosed) {
+		t.Errorf("flush after close: %v", err)
+	}
+	if n := len(readAudit(t, path)); n != 2 {
+		t.Errorf("%d entries after close", n)
+	}
+}
+
+// A secret that straddles the cut must not survive by being too short to match.
+func TestAuditRedactsBeforeItCuts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a := openAudit(path, slog.New(slog.DiscardHandler))
+	defer a.close()
+	secret := "ghp" + "_16C7e42F292c6912E7710c838347Ae178B4a"
+	for pad := 150; pad < 200; pad++ {
+		a.append(auditEntry{Summary: strings.Repeat("x", pad) + " " + secret})
+	}
+	if err := a.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if raw, _ := os.ReadFile(path); bytes.Contains(raw, []byte("ghp_")) {
+		t.Errorf("part of a token in %s", raw)
+	}
+}
+
+// The file's lock, held by the test, is a disk that hangs.
+func TestAuditNeverBlocksAndCountsDrops(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := lockFile(lock, true, false); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a := openAuditSize(path, newLogger(&out, "warn"), 1<<20, 4)
+	for i := range 50 {
+		a.append(auditEntry{Event: "turn", Turn: fmt.Sprint(i)})
+	}
+	// 4 in the queue and at most one with the writer.
+	if n := a.drops(); n < 45 || n > 46 {
+		t.Errorf("%d dropped", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.flush(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("flush of a hanging disk: %v", err)
+	}
+	if err := unlockFile(lock); err != nil {
+		t.Fatal(err)
+	}
+	a.close()
+	if got := readAudit(t, path); uint64(len(got))+a.drops() != 50 || got[0].Turn != "0" {
+		t.Errorf("%d written and %d dropped of 50", len(got), a.drops())
+	}
+	if want := fmt.Sprintf("dropped=%d", a.drops()); strings.Count(out.String(), "entries dropped") != 1 || !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in %q", want, out.String())
+	}
+}
+
+func TestAuditTellsOnceThatItCantWrite(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "team"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a := openAudit(filepath.Join(dir, "team", "audit.jsonl"), newLogger(&out, "warn"))
+	for range 3 {
+		if err := a.appendNow(auditEntry{Event: "approval"}); err == nil {
+			t.Error("no error where a file is in the directory's place")
+		}
+	}
+	a.close()
+	if n := strings.Count(out.String(), "can't be written"); n != 1 {
+		t.Errorf("told %d times: %s", n, out.String())
+	}
+}
+
+func TestAuditRotates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	a := openAuditSize(path, slog.New(slog.DiscardHandler), 2000, 8)
+	defer a.close()
+	for i := range 60 {
+		if err := a.appendNow(auditEntry{Event: "turn", Turn: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{path, path + ".1"} {
+		if st, err := os.Stat(p); err != nil || st.Size() == 0 || st.Size() > 2000 {
+			t.Errorf("%s: %v, %v", p, st, err)
+		}
+	}
+	got := readAudit(t, path)
+	if got[len(got)-1].Turn != "59" {
+		t.Errorf("last entry = %+v", got[len(got)-1])
+	}
+	for i, e := range got { // the newest, without a gap
+		if want := fmt.Sprint(60 - len(got) + i); e.Turn != want {
+			t.Fatalf("entry %d is turn %s, want %s", i, e.Turn, want)
+		}
+	}
+	// A file that a person removed is made anew.
+	if err := os.Remove(path); err != nil && runtime.GOOS != "windows" {
+		t.Fatal(err)
+	}
+	if err := a.appendNow(auditEntry{Event: "turn", Turn: "60"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAudit(t, path); got[len(got)-1].Turn != "60" {
+		t.Errorf("last entry = %+v", got[len(got)-1])
+	}
+}
+
+// TestAuditHelper is no test: it is one of the writers of the next one.
+func TestAuditHelper(t *testing.T) {
+	path := os.Getenv("ATM_TEST_AUDIT")
+	if path == "" {
+		t.Skip("runs only as a child of TestAuditOfManyProcesses")
+	}
+	a := openAuditSize(path, slog.New(slog.DiscardHandler), 60000, 1024)
+	os.Stdout.WriteString("ready\n")
+	os.Stdin.Read(make([]byte, 1)) // the start signal
+	writeAuditBurst(a, os.Getenv("ATM_TEST_NAME"))
+	a.close()
+}
+
+func writeAuditBurst(a *auditLog, name string) {
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				a.append(auditEntry{Event: "turn", Thread: fmt.Sprintf("%s-%d", name, g), Turn: fmt.Sprint(i), Summary: strings.Repeat("y", i)})
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Three processes write 600 lines, some 90 KB, and the file rotates once, at
+// 60000 bytes: each line is whole and in one of the two files, in its order.
+func TestAuditOfManyProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var children []*exec.Cmd
+	var starts []io.Writer
+	for _, name := range []string{"p1", "p2"} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestAuditHelper$")
+		cmd.Env = append(os.Environ(), "ATM_TEST_AUDIT="+path, "ATM_TEST_NAME="+name, "GORACE=atexit_sleep_ms=10")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			t.Fatalf("child said %q, %v", line, err)
+		}
+		defer in.Close() // ends a child that was never started off
+		children, starts = append(children, cmd), append(starts, in)
+	}
+	for _, in := range starts {
+		if _, err := in.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := openAuditSize(path, slog.New(slog.DiscardHandler), 60000, 1024)
+	writeAuditBurst(a, "p0")
+	a.close()
+	for _, cmd := range children {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("child: %v", err)
+		}
+	}
+	next := map[string]int{}
+	got := readAudit(t, path)
+	for _, e := range got {
+		var turn int
+		fmt.Sscan(e.Turn, &turn)
+		if n, seen := next[e.Thread]; seen && n != turn {
+			t.Fatalf("%s: turn %d after %d", e.Thread, turn, n-1)
+		}
+		next[e.Thread] = turn + 1
+	}
+	if len(next) != 12 {
+		t.Errorf("lines of %d writers, want 12", len(next))
+	}
+	for thread, n := range next {
+		if n != 50 {
+			t.Errorf("%s ends at turn %d", thread, n-1)
+		}
+	}
+	if _, err := os.Stat(path + ".1"); err != nil {
+		t.Errorf("never rotated: %v", err)
+	}
+}
+
+func BenchmarkAuditAppend(b *testing.B) {
+	a := openAudit(filepath.Join(b.TempDir(), "audit.jsonl"), slog.New(slog.DiscardHandler))
+	defer a.close()
+	for b.Loop() {
+		a.append(auditEntry{Event: "turn", AgentID: "codex:k7m3pqx", Identity: "codex", Summary: "fix the flaky test"})
+	}
+}
+
+func BenchmarkAuditAppendNow(b *testing.B) {
+	a := openAudit(filepath.Join(b.TempDir(), "audit.jsonl"), slog.New(slog.DiscardHandler))
+	defer a.close()
+	for b.Loop() {
+		if err := a.appendNow(auditEntry{Event: "approval", AgentID: "codex:k7m3pqx", Identity: "codex", Detail: "rm -rf build"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

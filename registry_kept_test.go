@@ -1,0 +1,271 @@
+package main
+
+// registry_kept_test.go holds the store of finished turns to what agent_wait and tasks
+// build on: nothing told twice or passed over, nothing lost with the process,
+// memory bounded.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const keptAgentID = "codex:bcdfghj"
+
+// keptIn makes a store over dir, as each process has one.
+func keptIn(t *testing.T, dir string, persist bool) *keptTurns {
+	t.Helper()
+	reg := newRegistry(dir, "default", persist, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { _ = reg.close(context.Background()) }) // the test's own context is over by then
+	return newKeptTurns(reg, slog.New(slog.DiscardHandler))
+}
+
+func keptResult(turn, content string) keptTurn {
+	return keptTurn{AgentID: keptAgentID, TurnID: turn, Status: "completed", Created: time.Now(),
+		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed"}}
+}
+
+func turnIDs(turns []keptTurn) string {
+	var ids []string
+	for _, t := range turns {
+		ids = append(ids, t.TurnID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// What ended between two looks is told by exactly one of them.
+func TestKeptTurnsAreToldOnce(t *testing.T) {
+	k := keptIn(t, t.TempDir(), true)
+	k.asked(keptAgentID)
+	since := k.base(keptAgentID)
+	k.finish(keptResult("one", "1"), false)
+	k.finish(keptResult("two", "2"), false)
+	first := k.now()
+	k.finish(keptResult("three", "3"), false)
+	if got := turnIDs(k.between(keptAgentID, since, first)); got != "one two" {
+		t.Errorf("first look told %q", got)
+	}
+	if got := turnIDs(k.between(keptAgentID, first, k.now())); got != "three" {
+		t.Errorf("second look told %q", got)
+	}
+	if got := turnIDs(k.between(keptAgentID, k.now(), k.now())); got != "" {
+		t.Errorf("third look told %q", got)
+	}
+}
+
+// A new process has the results of the one before, whole, and its own come
+// after them; a turn that had not ended is the newest of them, and lost.
+func TestKeptTurnsSurviveTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	k := keptIn(t, dir, true)
+	long := strings.Repeat("x", 100_000)
+	k.asked(keptAgentID)
+	k.finish(keptResult("one", long), false)
+	failed := keptResult("two", "")
+	failed.Result.err = proxyError(codeTimeout, "too slow", "agent_id", keptAgentID)
+	k.finish(failed, false)
+	began := time.Now()
+	if err := k.begin(keptTurn{AgentID: keptAgentID, TurnID: "bg-three", Status: "running", Created: began, Updated: began, Task: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.reg.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	k = keptIn(t, dir, true)
+	if !k.has(keptAgentID) || k.has("codex:zzzzzzz") {
+		t.Errorf("has: %v %v", k.has(keptAgentID), k.has("codex:zzzzzzz"))
+	}
+	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != long {
+		t.Errorf("one = %+v", one)
+	}
+	if two := k.find(keptAgentID, "two"); two == nil || two.Result.err == nil || two.Result.err.Code != codeTimeout || !strings.Contains(two.Result.err.Message, "too slow") {
+		t.Errorf("two = %+v", two)
+	}
+	if three := k.find(keptAgentID, "bg-three"); three == nil || !three.Lost || !three.finished() || !three.Task {
+		t.Errorf("three = %+v", three)
+	}
+	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "bg-three" {
+		t.Errorf("the newest turn isn't what a first look tells: %q", turnIDs(k.between(keptAgentID, base, k.now())))
+	}
+	before := k.now()
+	k.finish(keptResult("four", "4"), false)
+	if got := turnIDs(k.between(keptAgentID, before, k.now())); got != "four" {
+		t.Errorf("after the restart %q is new", got)
+	}
+	if err := k.reg.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k = keptIn(t, dir, true) // what was lost long ago is not news for ever
+	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "four" {
+		t.Errorf("the third process tells %q first", turnIDs(k.between(keptAgentID, base, k.now())))
+	}
+}
+
+// A process that looks at a session which another one has learns what that ends,
+// though its own numbers are higher by far, and whether it died; what it learns
+// is new to it once.
+func TestKeptTurnsOfAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	theirs := keptIn(t, dir, true)
+	ours := keptIn(t, dir, true)
+	lease, err := theirs.reg.acquire("ann", keptAgentID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(turn string) {
+		t.Helper()
+		now := time.Now()
+		if err := theirs.begin(keptTurn{AgentID: keptAgentID, Identity: "ann", TurnID: turn, Status: "running", Created: now, Updated: now}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin("bg-one")
+	if one := ours.find(keptAgentID, "bg-one"); one == nil || one.finished() || one.Lost {
+		t.Fatalf("while it runs: %+v", one)
+	}
+	since := ours.now()
+	theirs.finish(keptResult("bg-one", "the answer"), true)
+	if one := ours.find(keptAgentID, "bg-one"); one == nil || !one.finished() || one.Result.Content != "the answer" {
+		t.Fatalf("after it ended: %+v", one)
+	}
+	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-one" {
+		t.Errorf("new is %q", got)
+	}
+	since = ours.now()
+	begin("bg-two")
+	if base := ours.base(keptAgentID); base != since {
+		t.Errorf("while a turn runs elsewhere, base %d isn't after what ended before it (%d)", base, since)
+	}
+	lease.release()
+	if two := ours.find(keptAgentID, "bg-two"); two == nil || !two.Lost {
+		t.Errorf("after its process let go: %+v", two)
+	}
+	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-two" {
+		t.Errorf("new is %q", got)
+	}
+	theirs.finish(keptResult("bg-two", "late"), true) // it had let go first
+	if two := ours.find(keptAgentID, "bg-two"); two == nil || two.Lost || two.Result.Content != "late" {
+		t.Errorf("after all: %+v", two)
+	}
+}
+
+// A call that comes to nothing is no turn: the newest is the one before it.
+func TestKeptTurnsAfterARefusal(t *testing.T) {
+	k := keptIn(t, t.TempDir(), true)
+	k.asked(keptAgentID)
+	k.finish(keptResult("one", "1"), false)
+	k.forget(keptAgentID)
+	k.asked(keptAgentID)
+	k.unasked(keptAgentID)
+	k.forget(keptAgentID)
+	if got := turnIDs(k.between(keptAgentID, k.base(keptAgentID), k.now())); got != "one" {
+		t.Errorf("told %q", got)
+	}
+}
+
+// The newest maxKeptTurns stay, in memory and on disk.
+func TestKeptTurnsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	k := keptIn(t, dir, true)
+	k.asked(keptAgentID)
+	for i := range 3 * maxKeptTurns {
+		k.finish(keptResult(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns)), i%2 == 0)
+	}
+	if k.bytes > maxKeptBytes {
+		t.Errorf("%d bytes in memory", k.bytes)
+	}
+	turns := k.between(keptAgentID, 0, k.now())
+	if len(turns) != maxKeptTurns || turns[0].TurnID != fmt.Sprintf("t-%02d", 2*maxKeptTurns) {
+		t.Fatalf("kept %s", turnIDs(turns))
+	}
+	for _, turn := range turns {
+		if len(turn.Result.Content) != maxKeptBytes/maxKeptTurns {
+			t.Errorf("%s has %d bytes", turn.TurnID, len(turn.Result.Content))
+		}
+	}
+	if err := k.reg.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(k.reg.turnsDir(keptAgentID)); err != nil || len(files) != maxKeptTurns {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+}
+
+// Without a disk the newest answers stay, and an older one says that it's gone.
+func TestKeptTurnsWithoutADisk(t *testing.T) {
+	dir := t.TempDir()
+	k := keptIn(t, dir, false)
+	k.asked(keptAgentID)
+	for i := range 5 {
+		k.finish(keptResult(fmt.Sprint("t", i), strings.Repeat("z", maxKeptBytes/3)), true)
+	}
+	k.forget(keptAgentID)
+	turns := k.between(keptAgentID, 0, k.now())
+	if len(turns) != 5 || turns[0].Result.Content != awayText || len(turns[4].Result.Content) != maxKeptBytes/3 {
+		t.Errorf("kept %s, first %.40q", turnIDs(turns), turns[0].Result.Content)
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 0 {
+		t.Errorf("%d entries on disk", len(files))
+	}
+}
+
+// An ended session's answers leave memory and are read again from their files,
+// also when nobody has written those yet.
+func TestKeptTurnsOfAnEndedSession(t *testing.T) {
+	k := keptIn(t, t.TempDir(), true)
+	k.asked(keptAgentID)
+	k.finish(keptResult("one", "the answer"), false)
+	k.forget(keptAgentID)
+	if k.bytes != 0 || len(k.order) != 0 {
+		t.Errorf("%d bytes of %d turns in memory", k.bytes, len(k.order))
+	}
+	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
+		t.Errorf("one = %+v", one)
+	}
+	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away { // looking again and again is cheap
+		t.Errorf("a look read the answers: %+v", turns)
+	}
+	for i := range maxLeft + 1 {
+		id := fmt.Sprintf("codex:x%d", i+1000)
+		k.asked(id)
+		k.forget(id)
+	}
+	if n := len(k.agents); n > maxLeft+1 {
+		t.Errorf("%d sessions in memory", n)
+	}
+	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
+		t.Errorf("after memory forgot it: %+v", one)
+	}
+}
+
+// Of turns that follow each other fast only those are written that are kept:
+// each file cost a short turn as much as all else did.
+func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		k := keptIn(t, dir, true)
+		var written atomic.Int32
+		path := k.path(keptAgentID, "one")
+		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
+		time.Sleep(turnLag - time.Millisecond)
+		k.reg.writeLater(path, nil)
+		time.Sleep(time.Second)
+		if err := k.reg.flush(t.Context()); err != nil || written.Load() > 0 {
+			t.Errorf("written %d times, %v", written.Load(), err)
+		}
+		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if _, err := os.Stat(path); err != nil || written.Load() != 1 {
+			t.Errorf("one that stays was written %d times: %v", written.Load(), err)
+		}
+		_ = k.reg.close(t.Context())
+	})
+}

@@ -1,0 +1,505 @@
+package main
+
+// Who holds what: an identity belongs to one live session of a team
+// (<team>/<identity>.lock, FR-20.1), a Codex thread to one process of all teams
+// (.threads/<threadId>.lock; 0.104 corrupts a thread that two write). The kernel
+// frees a flock with its process, so there are no stale leases to guess about.
+// Called by registry.go, which embeds it, and by session_opening.go.
+// Never waits for a holder, never deletes a lock file: a file that is unlinked
+// while another opens it would let two hold the same name.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	maxIdentityLength = 64
+	maxIdentitySuffix = 999
+	// Someone who only looks (markStale, a holder that is just letting go) has a
+	// lock for microseconds; so long an acquire waits before it calls it held.
+	lockTries = 25
+	lockPause = 2 * time.Millisecond
+)
+
+// reLockName is what may become a lock's file name; config.go's rules for
+// identities are narrower, this is what stands between a record that somebody
+// edited and a path outside of our directory.
+var reLockName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+func validThreadID(s string) bool { return reLockName.MatchString(s) }
+
+// leaseHeld refuses an identity; -32001 is made of it.
+type leaseHeld struct {
+	identity string
+	agentID  string // empty: leased, but not given to a session yet
+	pid      int
+	ours     bool // held by this process
+}
+
+func (e *leaseHeld) Error() string {
+	return fmt.Sprintf("identity %q is in use %s", e.identity, holderText(e.agentID, e.pid, e.ours))
+}
+
+// threadHeld refuses a thread.
+type threadHeld struct {
+	threadID string
+	agentID  string
+	pid      int
+	ours     bool
+}
+
+func (e *threadHeld) Error() string {
+	return fmt.Sprintf("thread %q is in use %s", e.threadID, holderText(e.agentID, e.pid, e.ours))
+}
+
+func holderText(agentID string, pid int, ours bool) string {
+	who := "without an agent yet"
+	if agentID != "" {
+		who = "by agent " + agentID
+	}
+	if ours {
+		return who + " in this process"
+	}
+	return fmt.Sprintf("%s in process %d", who, pid)
+}
+
+// lockContent is the JSON in a lock file. It informs; the flock decides. A
+// thread's stays after release, with pid 0: so the thread finds its agent.
+type lockContent struct {
+	PID      int    `json:"pid"`
+	AgentID  string `json:"agent_id"`
+	Identity string `json:"identity,omitempty"` // as it was asked for: the file's name has no capitals
+	Team     string `json:"team,omitempty"`
+	Host     string `json:"host,omitempty"`
+
+	Automatic bool `json:"automatic,omitempty"` // what the agent sends by now answers nothing but automatic mail
+}
+
+// leases is the table of what this process holds. It is needed beside flock,
+// which conflicts with itself across two opens and can't say so.
+type leases struct {
+	root, team, host string
+	keepThreads      bool // thread locks keep their agent after release
+
+	mu   sync.Mutex // guards the field below, never held over I/O
+	held map[string]lockHolder
+}
+
+type lockHolder struct {
+	agentID string
+	pending bool // being acquired or only looked at: not to be called held yet
+}
+
+func newLeases(root, team string, keepThreads bool) *leases {
+	host, _ := os.Hostname() // without one, a pid is never called dead
+	return &leases{root: root, team: team, host: host, keepThreads: keepThreads, held: map[string]lockHolder{}}
+}
+
+// lease is one held lock. Its owner, a session or the instance, calls assign
+// and release, one after the other.
+type lease struct {
+	name     string // the identity as asked for, or the thread id
+	path     string
+	table    *leases
+	content  lockContent
+	keep     bool
+	file     *os.File
+	released atomic.Bool
+}
+
+// acquire leases an identity. The agentID may be empty and assigned later.
+func (l *leases) acquire(identity, agentID string) (*lease, error) {
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return nil, err
+	}
+	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Identity: identity, Host: l.host})
+	if err != nil {
+		return nil, fmt.Errorf("leasing identity %q: %w", identity, err)
+	}
+	if by != nil {
+		return nil, &leaseHeld{identity: identity, agentID: by.agentID, pid: by.pid, ours: by.ours}
+	}
+	got.name = identity
+	return got, nil
+}
+
+// acquireFree leases base or, where it is held, the next suffix that isn't:
+// what an implied identity gets. There is no moment between finding a free name
+// and having it in which another could take it.
+func (l *leases) acquireFree(base, agentID string) (*lease, error) {
+	for n := 1; n <= maxIdentitySuffix; n++ {
+		got, err := l.acquire(numbered(base, n), agentID)
+		if held := (*leaseHeld)(nil); errors.As(err, &held) {
+			continue
+		}
+		return got, err
+	}
+	return nil, fmt.Errorf("identities %s to %s are all in use; close a session or name another identity", base, numbered(base, maxIdentitySuffix))
+}
+
+// freeIdentity names the next suffix that is free now, for an error's advice;
+// empty if none is.
+func (l *leases) freeIdentity(base string) string {
+	for n := 2; n <= maxIdentitySuffix; n++ {
+		name := numbered(base, n)
+		if _, _, held := l.holder(name); !held {
+			return name
+		}
+	}
+	return ""
+}
+
+func numbered(base string, n int) string {
+	suffix := ""
+	if n > 1 {
+		suffix = fmt.Sprintf("-%d", n)
+	}
+	return base[:min(len(base), maxIdentityLength-len(suffix))] + suffix
+}
+
+// holder tells who holds an identity, here or in another process. What can't be
+// a lock file, a directory say, counts as held by nobody known.
+func (l *leases) holder(identity string) (agentID string, pid int, held bool) {
+	c, held := l.look(identity)
+	return c.AgentID, c.PID, held
+}
+
+func (l *leases) look(identity string) (c lockContent, held bool) {
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return c, false
+	}
+	l.mu.Lock()
+	mine, ok := l.held[path]
+	l.mu.Unlock()
+	if ok && !mine.pending {
+		return lockContent{AgentID: mine.agentID, PID: os.Getpid()}, true
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return c, !errors.Is(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return c, true
+	}
+	if lockFile(f, false, false) == nil {
+		unlockFile(f)
+		return c, false
+	}
+	return readLockContent(f), true
+}
+
+// identityOf finds the identity that a session of another process has. It
+// reads the team's directory, so it is for who can't know better.
+func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
+	entries, _ := os.ReadDir(filepath.Join(l.root, l.team)) // none: nobody has one
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".lock")
+		if !ok {
+			continue
+		}
+		if c, held := l.look(name); held && c.AgentID == agentID {
+			if !strings.EqualFold(c.Identity, name) { // whoever wrote that
+				c.Identity = name
+			}
+			return c, true
+		}
+	}
+	return lockContent{}, false
+}
+
+// holds reports an identity that is leased here, by us, for that agent.
+func (l *leases) holds(identity, agentID string) bool {
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, ok := l.held[path]
+	return ok && !h.pending && h.agentID == agentID
+}
+
+// lockThread keeps other processes, of whichever team, off a Codex thread.
+func (l *leases) lockThread(threadID, agentID string) (*lease, error) {
+	path, err := l.threadPath(threadID)
+	if err != nil {
+		return nil, err
+	}
+	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Team: l.team, Host: l.host})
+	if err != nil {
+		return nil, fmt.Errorf("locking thread %q: %w", threadID, err)
+	}
+	if by != nil {
+		return nil, &threadHeld{threadID: threadID, agentID: by.agentID, pid: by.pid, ours: by.ours}
+	}
+	got.name, got.keep = threadID, l.keepThreads
+	return got, nil
+}
+
+// agentOfThread finds the session of this team that had the thread last.
+func (l *leases) agentOfThread(threadID string) (agentID string, ok bool) {
+	path, err := l.threadPath(threadID)
+	if err != nil {
+		return "", false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	c := readLockContent(f)
+	return c.AgentID, c.Team == l.team && validAgentID(c.AgentID)
+}
+
+// assign names the session that an identity, leased before there was one, is for.
+func (h *lease) assign(agentID string) error {
+	if h.released.Load() {
+		return fmt.Errorf("assigning %q to %s: the lease is released", h.name, agentID)
+	}
+	h.content.AgentID = agentID
+	if err := writeLockContent(h.file, h.content); err != nil {
+		return fmt.Errorf("assigning %q to %s: %w", h.name, agentID, err)
+	}
+	h.table.note(h.path, lockHolder{agentID: agentID})
+	return nil
+}
+
+// mark tells the tool servers of the session whether what is sent now is
+// automatic. It writes a few bytes, when that changes.
+func (h *lease) mark(automatic bool) error {
+	if h.content.Automatic == automatic || h.released.Load() {
+		return nil
+	}
+	h.content.Automatic = automatic
+	if err := writeLockContent(h.file, h.content); err != nil {
+		return fmt.Errorf("telling the tool servers of %q of its turn: %w", h.name, err)
+	}
+	return nil
+}
+
+// release may be called more than once. The lock goes before the table's entry,
+// so that nobody here takes our own flock for another process's.
+func (h *lease) release() {
+	if h.released.Swap(true) {
+		return
+	}
+	if h.keep {
+		h.content.PID = 0
+		writeLockContent(h.file, h.content) // informs only
+	} else {
+		h.file.Truncate(0)
+	}
+	h.let()
+}
+
+func (h *lease) let() {
+	unlockFile(h.file) // Close frees it as well, but for a child in the middle of its fork
+	h.file.Close()
+	h.table.forget(h.path)
+}
+
+// holdIfGone takes both locks of a session whose holder is gone, without
+// putting our name into them. It fails if the session may be alive. A lease
+// that is another agent's, or nobody's yet, proves that this one doesn't live: a
+// live session has its own. The thread's lock then keeps it from coming alive.
+func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(), gone bool) {
+	var held []*lease
+	release = func() {
+		for _, h := range held {
+			h.let()
+		}
+	}
+	path, err := l.identityPath(identity)
+	if err != nil {
+		return nil, false
+	}
+	switch got, by, err := l.tryLock(path, lockContent{}); {
+	case err != nil:
+		return nil, false
+	case by == nil:
+		held = append(held, got)
+	case by.fleeting || by.agentID == agentID:
+		return nil, false
+	}
+	if threadID == "" {
+		return release, true
+	}
+	if path, err = l.threadPath(threadID); err == nil {
+		got, by, err := l.tryLock(path, lockContent{})
+		if err == nil && by == nil {
+			held = append(held, got)
+			return release, true
+		}
+	}
+	release()
+	return nil, false
+}
+
+type heldBy struct {
+	agentID  string
+	pid      int
+	ours     bool
+	fleeting bool // whoever it is can't be named, and is likely gone in a moment
+}
+
+func (l *leases) lock(path string, mine lockContent) (*lease, *heldBy, error) {
+	for try := 1; ; try++ {
+		got, by, err := l.tryLock(path, mine)
+		if err != nil || by == nil || !by.fleeting || try == lockTries {
+			return got, by, err
+		}
+		time.Sleep(lockPause)
+	}
+}
+
+// tryLock returns a lease, or who holds it, or an error. Without a pid in mine
+// the file's content is left as it is.
+func (l *leases) tryLock(path string, mine lockContent) (*lease, *heldBy, error) {
+	l.mu.Lock()
+	if h, taken := l.held[path]; taken {
+		l.mu.Unlock()
+		return nil, &heldBy{agentID: h.agentID, pid: os.Getpid(), ours: true, fleeting: h.pending}, nil
+	}
+	l.held[path] = lockHolder{agentID: mine.AgentID, pending: true}
+	l.mu.Unlock()
+
+	f, by, err := l.openLocked(path)
+	if err == nil && by == nil && mine.PID != 0 {
+		if err = writeLockContent(f, mine); err != nil {
+			unlockFile(f)
+			f.Close()
+		}
+	}
+	if err != nil || by != nil {
+		l.forget(path)
+		return nil, by, err
+	}
+	if mine.PID != 0 {
+		l.note(path, lockHolder{agentID: mine.AgentID})
+	}
+	return &lease{path: path, table: l, content: mine, file: f}, nil, nil
+}
+
+// openLocked opens and locks the file that is at the path when it is locked: it
+// looks again afterwards, since a person may have removed it in between.
+func (l *leases) openLocked(path string) (*os.File, *heldBy, error) {
+	for {
+		f, err := openLockFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := lockFile(f, true, false); err != nil {
+			c := readLockContent(f)
+			f.Close()
+			if !errors.Is(err, errLocked) {
+				return nil, nil, fmt.Errorf("%w; a filesystem without flock can't hold sessions, set ATM_HOME to another", err)
+			}
+			dead := c.Host != "" && c.Host == l.host && !pidAlive(c.PID)
+			return nil, &heldBy{agentID: c.AgentID, pid: c.PID, fleeting: c.PID == 0 || dead}, nil
+		}
+		there, err := isAt(f, path)
+		if err == nil && there {
+			return f, nil, nil
+		}
+		f.Close()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// isAt tells whether the path still names the open file.
+func isAt(f *os.File, path string) (bool, error) {
+	mine, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(mine, there), err
+}
+
+func openLockFile(path string) (*os.File, error) {
+	const flags = os.O_RDWR | os.O_CREATE
+	f, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			f, err = os.OpenFile(path, flags, 0o600)
+		}
+	}
+	if err == nil {
+		return f, nil
+	} else if errors.Is(err, syscall.EISDIR) {
+		return nil, fmt.Errorf("%w; move it away", err)
+	}
+	return nil, fmt.Errorf("%w; make %s writable or set ATM_HOME to a directory that is", err, filepath.Dir(path))
+}
+
+// writeLockContent never leaves the file empty in between: someone may read it.
+func writeLockContent(f *os.File, c lockContent) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(data)))
+}
+
+// readLockContent takes the first value and ignores the rest, which may be the
+// tail of a longer content that is just being replaced.
+func readLockContent(f *os.File) lockContent {
+	var c lockContent
+	if json.NewDecoder(io.NewSectionReader(f, 0, 4096)).Decode(&c) != nil {
+		return lockContent{}
+	}
+	return c
+}
+
+func (l *leases) note(path string, h lockHolder) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, held := l.held[path]; held { // not what is released meanwhile
+		l.held[path] = h
+	}
+}
+
+func (l *leases) forget(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, path)
+}
+
+// identityPath folds case: "Codex" and "codex" are one teammate.
+func (l *leases) identityPath(identity string) (string, error) {
+	if !reLockName.MatchString(identity) || len(identity) > maxIdentityLength {
+		return "", fmt.Errorf("identity %q is not 1 to %d letters, digits, - or _", identity, maxIdentityLength)
+	}
+	return filepath.Join(l.root, l.team, strings.ToLower(identity)+".lock"), nil
+}
+
+func (l *leases) threadPath(threadID string) (string, error) {
+	if !validThreadID(threadID) {
+		return "", fmt.Errorf("thread id %q is not 1 to 128 letters, digits, - or _", threadID)
+	}
+	return filepath.Join(l.root, ".threads", threadID+".lock"), nil
+}

@@ -1,0 +1,327 @@
+package main
+
+// registry_ledger.go owns what is written down of sessions while they live: records
+// and the index, audit lines, long answers, and the reading of their
+// surroundings. Session loops and the hub call it. On the way to an answer
+// they wait for nothing here but what it depends on: an approval's audit line,
+// a new thread's record, the file of an answer that is cut.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// maxSummaryBytes is far above what a model writes when asked to be short.
+const maxSummaryBytes = 1 << 20
+
+// ledger may be used from any goroutine.
+type ledger struct {
+	cfg   *config
+	log   *slog.Logger
+	reg   *registry
+	audit *auditLog
+
+	warnSave, warnAudit sync.Once // a full disk is told once
+
+	mu       sync.Mutex        // guards the fields below
+	open     map[string]record // of the open sessions, for the index
+	kept     map[string]record // of those that aren't on disk: persist_threads = false, or it can't be written
+	instance string            // identity that names this instance's index
+}
+
+func newLedger(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *ledger {
+	return &ledger{cfg: cfg, log: log, reg: reg, audit: audit, open: map[string]record{}, kept: map[string]record{}}
+}
+
+// named tells the identity of a session; the first one names the index.
+func (l *ledger) named(identity string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.instance == "" {
+		l.instance = identity
+	}
+}
+
+// leave takes an ended session out of the index.
+func (l *ledger) leave(agentID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, agentID)
+	l.indexLocked()
+}
+
+// remembered is a session that is on no disk, nil if there is none.
+func (l *ledger) remembered(agentID string) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.kept[agentID]; ok {
+		return &r
+	}
+	return nil
+}
+
+// record is what is known of a session, nil if that is nothing. It reads the
+// disk.
+func (l *ledger) record(agentID string) *record {
+	if rec := l.remembered(agentID); rec != nil {
+		return rec
+	}
+	rec, err := l.reg.load(agentID)
+	if err != nil {
+		return nil // there is none, or it can't be read, which load has told
+	}
+	return rec
+}
+
+// newest is a record as its session here has it by now, which may be ahead of
+// its file.
+func (l *ledger) newest(rec *record) *record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.open[rec.AgentID]; ok {
+		return &r
+	}
+	return rec
+}
+
+// records lists the team's sessions, newest first: the limit newest on disk, or
+// all of them for 0, and those on no disk. With an error it still lists the
+// latter. It reads the disk.
+func (l *ledger) records(limit int) ([]record, error) {
+	onDisk, err := l.reg.list(limit)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]record, 0, len(l.kept)+len(onDisk))
+	for _, r := range l.kept {
+		out = append(out, r)
+	}
+	for _, r := range onDisk {
+		if _, newer := l.kept[r.AgentID]; !newer { // what is kept is newer than its file
+			out = append(out, r)
+		}
+	}
+	sortNewestFirst(out)
+	return out, err
+}
+
+// summaryPath is the file of a session's summary (FR-6.4), "" where it has none.
+func (l *ledger) summaryPath(rec *record) string {
+	if rec.SummaryDir == "" || !filepath.IsLocal(rec.SummaryDir) || !l.cfg.persistThreads {
+		return "" // a person can edit a record
+	}
+	return filepath.Join(l.cfg.sessionsRoot, rec.SummaryDir, "summary.md")
+}
+
+// summary is what a session wrote as it ended, "" if that is nothing. It reads
+// the disk.
+func (l *ledger) summary(rec *record) string {
+	path := l.summaryPath(rec)
+	if path == "" {
+		return ""
+	}
+	data, err := readSmall(path, maxSummaryBytes)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			l.log.Warn("a summary could not be read", "path", path, "err", err)
+		}
+		return ""
+	}
+	return string(data)
+}
+
+// flush has all that was saved written, and then on the platter.
+func (l *ledger) flush(ctx context.Context) {
+	if err := l.reg.flush(ctx); err != nil {
+		l.log.Warn("flushing records", "err", err)
+	}
+}
+
+// close writes what is pending. Nothing may be saved after it.
+func (l *ledger) close(ctx context.Context) {
+	if err := l.reg.close(ctx); err != nil {
+		l.log.Warn("closing records", "err", err)
+	}
+	if err := l.audit.flush(ctx); err != nil {
+		l.log.Warn("flushing the audit log", "err", err)
+	}
+}
+
+// save has a session's record written and the index follow. It waits for the
+// file only with now: where an answer or a lease's release depends on it.
+func (l *ledger) save(rec *record, now bool) {
+	onDisk := l.cfg.persistThreads
+	if !now {
+		l.reg.saveLater(*rec)
+	} else if err := l.reg.save(*rec); err != nil {
+		onDisk = false
+		l.warnUnsaved(err)
+	}
+	l.mu.Lock()
+	if rec.Status == statusBusy || rec.Status == statusIdle {
+		l.open[rec.AgentID] = *rec
+	}
+	switch {
+	case !onDisk:
+		l.keepLocked(*rec)
+	case now:
+		delete(l.kept, rec.AgentID) // what was kept while the disk failed
+	}
+	l.indexLocked()
+	l.mu.Unlock()
+}
+
+// noteTurn has the end of a turn outlive us, before the turn is answered.
+func (l *ledger) noteTurn(rec *record) {
+	if !l.cfg.persistThreads {
+		return
+	}
+	if err := l.reg.noteTurn(rec); err != nil {
+		l.warnUnsaved(err)
+	}
+}
+
+func (l *ledger) warnUnsaved(err error) {
+	l.warnSave.Do(func() {
+		l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
+	})
+}
+
+// maxKept is how many sessions that aren't on disk are remembered.
+const maxKept = 200
+
+// keepLocked remembers a session that is on no disk, so that a parked one is
+// found by its next reply.
+func (l *ledger) keepLocked(rec record) {
+	l.kept[rec.AgentID] = rec
+	if len(l.kept) <= maxKept {
+		return
+	}
+	oldest := rec
+	for _, r := range l.kept {
+		if r.LastActive.Before(oldest.LastActive) {
+			oldest = r
+		}
+	}
+	delete(l.kept, oldest.AgentID)
+}
+
+// indexLocked has this instance's registry.json list what is open (FR-5.3).
+func (l *ledger) indexLocked() {
+	if l.instance == "" {
+		return
+	}
+	recs := make([]record, 0, len(l.open))
+	for _, r := range l.open {
+		recs = append(recs, r)
+	}
+	l.reg.setIndex(l.instance, recs)
+}
+
+// facts are a session's surroundings now. With the session's own cache,
+// reading .git costs a few stats.
+func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
+	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: repo.read(cwd), Cwd: cwd}
+}
+
+// auditTurn notes a forwarded turn (FR-9.2).
+func (l *ledger) auditTurn(s *session, t *turn) {
+	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
+	if m := t.req.mail; m != nil {
+		e.Detail = "message_ids: " + strings.Join(m.ids, " ")
+		if t.req.source == sourceMail {
+			e.Event = "mail_turn"
+		}
+	}
+	if t.req.action != actPrompt {
+		e.Detail = t.req.action.word()
+	}
+	if l.cfg.persistThreads { // else who did what is kept, not what was said
+		if e.Summary = t.req.prompt; t.req.source == sourceMail {
+			e.Summary = t.req.mail.words
+		}
+	}
+	l.audit.append(e)
+}
+
+// auditMail notes what became of mail beside a turn: a frame that was taken
+// note of or answered, and auto-mail's pauses.
+func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail string) {
+	e := auditEntry{Event: event, AgentID: agentID, Identity: identity, Recipient: recipient, Detail: detail}
+	if l.cfg.persistThreads {
+		e.Summary = summary
+	}
+	l.audit.append(e)
+}
+
+// auditChoice notes what a person chose for a session's later turns.
+func (l *ledger) auditChoice(rec *record, set sessionSettings) {
+	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval, set.Model, set.Effort)})
+}
+
+// decisionLine is what the audit log tells of an approval.
+func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
+	if d == approveAlways {
+		e.Detail += ", rule: " + string(toJSON(p.rule))
+	}
+	if sub := p.asker(); sub != "" {
+		e.Detail += ", for subagent " + sub
+	}
+	return e
+}
+
+// auditNow writes a decision down before it is sent; it waits for the disk.
+func (l *ledger) auditNow(e auditEntry) {
+	if err := l.audit.appendNow(e); err != nil {
+		l.warnAudit.Do(func() { l.log.Warn("the audit log can't be written", "err", err) })
+	}
+}
+
+// auditEnd notes the end of a session.
+func (l *ledger) auditEnd(s *session, why ending) {
+	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String(), s.closedBy)
+}
+
+func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
+	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+}
+
+// auditShutdown notes the end of the instance, if it did anything.
+func (l *ledger) auditShutdown(why string) {
+	if !l.audit.used.Load() {
+		return
+	}
+	l.mu.Lock()
+	instance := l.instance
+	l.mu.Unlock()
+	l.audit.append(auditEntry{Event: "shutdown", Identity: instance, Detail: why})
+}
+
+// fit cuts an answer to max_answer_bytes and keeps the whole in a file, which
+// the cut answer names. A client with sessions of its own was told all of it.
+func (l *ledger) fit(text string, p *opening, turnID string) string {
+	limit := l.cfg.maxAnswerBytes
+	if limit <= 0 || len(text) <= limit || p == nil {
+		return text
+	}
+	shown := clipUTF8(text, limit)
+	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", len(shown), len(text))
+	if l.cfg.persistThreads && !p.client && validThreadID(turnID) {
+		path := filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", turnID+".md")
+		err := writeWhole(path, []byte(text))
+		if err == nil {
+			tail += "; the whole is in " + path
+		} else {
+			l.log.Warn("a long answer could not be kept", "path", path, "err", err)
+		}
+	}
+	return shown + tail + "]"
+}

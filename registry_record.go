@@ -1,0 +1,270 @@
+package main
+
+// One session as it is kept on disk: agent-sessions/<team>/.records/<suffix>.json,
+// and the agent_id that names it. Pure: bytes and values, no files.
+// Called by registry.go for reading and writing; session_opening.go fills records in.
+// Never loses a field it doesn't know: a newer version's record that we rewrite
+// keeps them, at the top and inside settings and digest.
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	recordVersion     = 1
+	maxRecordBytes    = 8 << 20 // far above what the bounds below and 1 MiB prompts make
+	maxDigestPrompt   = 4 << 10
+	maxDigestAnswer   = 8 << 10
+	maxDigestFiles    = 200
+	maxRecordedErrors = 4 << 10
+	maxTitle          = 500
+)
+
+// The status words that agent_sessions shows.
+const (
+	statusBusy   = "busy"
+	statusIdle   = "idle"
+	statusParked = "parked"
+	statusClosed = "closed"
+	statusStale  = "stale"
+	statusBroken = "broken"
+)
+
+// record has the fields of FR-5.2 and FR-10.1, and what a resume needs. It is
+// small and the truth; it is copied by value, its pointers are never written to.
+type record struct {
+	Version        int             `json:"version"`
+	AgentID        string          `json:"agent_id"`
+	Backend        string          `json:"backend"`      // "codex"
+	BackendKind    string          `json:"backend_kind"` // "app-server" or "mcp-server"
+	BackendID      string          `json:"backend_id"`   // Codex's threadId; empty before the first turn
+	Identity       string          `json:"identity"`
+	Implied        bool            `json:"implied"` // nobody asked for this identity by name
+	Team           string          `json:"team"`
+	RepoRoot       *string         `json:"repo_root"` // null outside a repository, as are the next two
+	RepoName       *string         `json:"repo_name"`
+	Branch         *string         `json:"branch"`
+	CWD            string          `json:"cwd"`
+	StartedAt      time.Time       `json:"started_at"`
+	LastActive     time.Time       `json:"last_active"`
+	Status         string          `json:"status"`
+	Interrupted    bool            `json:"interrupted"`
+	Tag            string          `json:"tag,omitempty"`
+	Role           string          `json:"role,omitempty"`
+	Tools          string          `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
+	AgentName      string          `json:"agent_name,omitempty"`
+	AgentSource    string          `json:"agent_source,omitempty"`
+	Settings       recordSettings  `json:"settings"`
+	Turns          int             `json:"turns"`
+	LastTurnID     string          `json:"last_turn_id,omitempty"`
+	LastTurnStatus string          `json:"last_turn_status,omitempty"`
+	LastError      string          `json:"last_error,omitempty"`
+	SummaryDir     string          `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
+	SummaryDue     bool            `json:"summary_due,omitempty"`    // a turn completed since the last summary
+	AutoMail       *bool           `json:"auto_mail,omitempty"`      // agent_mail's word for this session
+	ClientSession  string          `json:"client_session,omitempty"` // the client's own id for it (ACP); such a session is kept from its birth
+	Roots          []string        `json:"roots,omitempty"`          // directories beside cwd that the client works in
+	Title          string          `json:"title,omitempty"`
+	Context        json.RawMessage `json:"context,omitempty"` // the repository facts the agent was last told
+	Digest         recordDigest    `json:"digest"`
+	PID            int             `json:"pid,omitempty"` // of the holder
+	Host           string          `json:"host,omitempty"`
+
+	unknown map[string]json.RawMessage
+}
+
+// recordSettings is what was asked for and must be sent again after a restart.
+type recordSettings struct {
+	Model                 string          `json:"model,omitempty"`
+	Effort                string          `json:"effort,omitempty"`
+	Sandbox               string          `json:"sandbox,omitempty"`
+	ApprovalPolicy        string          `json:"approval_policy,omitempty"`
+	BaseInstructions      string          `json:"base_instructions,omitempty"`
+	DeveloperInstructions string          `json:"developer_instructions,omitempty"`
+	CompactPrompt         string          `json:"compact_prompt,omitempty"`
+	Profile               string          `json:"profile,omitempty"`
+	Config                json.RawMessage `json:"config,omitempty"`
+	Subagents             bool            `json:"subagents,omitempty"`
+
+	unknown map[string]json.RawMessage
+}
+
+// recordDigest stands in for Codex's own history where that is gone.
+type recordDigest struct {
+	LastPrompt   string   `json:"last_prompt,omitempty"`
+	LastAnswer   string   `json:"last_answer,omitempty"`
+	TouchedFiles []string `json:"touched_files,omitempty"` // the newest are kept
+
+	unknown map[string]json.RawMessage
+}
+
+// encodeRecord is what goes to disk: bounded, one line.
+func encodeRecord(r record) ([]byte, error) {
+	if r.Version < recordVersion {
+		r.Version = recordVersion // but a newer version's number stays with its fields
+	}
+	r = boundedRecord(r)
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding record of %s: %w", r.AgentID, err)
+	}
+	if len(data) >= maxRecordBytes {
+		return nil, fmt.Errorf("record of %s is %d bytes, more than the limit of %d; use shorter instructions or config", r.AgentID, len(data), maxRecordBytes)
+	}
+	return append(data, '\n'), nil
+}
+
+// boundedRecord has no more of the last turn than a record may.
+func boundedRecord(r record) record {
+	r.LastError = clipUTF8(r.LastError, maxRecordedErrors)
+	r.Title = clipUTF8(r.Title, maxTitle)
+	r.Digest.LastPrompt = clipUTF8(r.Digest.LastPrompt, maxDigestPrompt)
+	r.Digest.LastAnswer = clipUTF8(r.Digest.LastAnswer, maxDigestAnswer)
+	if n := len(r.Digest.TouchedFiles); n > maxDigestFiles {
+		r.Digest.TouchedFiles = r.Digest.TouchedFiles[n-maxDigestFiles:]
+	}
+	return r
+}
+
+// decodeRecord fails for what is no record of the session it should be of.
+func decodeRecord(data []byte, agentID string) (*record, error) {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	if r.AgentID != agentID {
+		return nil, fmt.Errorf("it holds agent_id %q", r.AgentID)
+	}
+	if r.Identity == "" || r.Status == "" {
+		return nil, errors.New("it lacks identity or status")
+	}
+	return &r, nil
+}
+
+// The plain types have the same fields but not the methods, so that these
+// don't call themselves.
+type (
+	plainRecord   record
+	plainSettings recordSettings
+	plainDigest   recordDigest
+)
+
+func (r record) MarshalJSON() ([]byte, error) { return withUnknown(plainRecord(r), r.unknown) }
+func (s recordSettings) MarshalJSON() ([]byte, error) {
+	return withUnknown(plainSettings(s), s.unknown)
+}
+func (d recordDigest) MarshalJSON() ([]byte, error) { return withUnknown(plainDigest(d), d.unknown) }
+
+func (r *record) UnmarshalJSON(data []byte) (err error) {
+	r.unknown, err = splitUnknown(data, (*plainRecord)(r))
+	return err
+}
+
+func (s *recordSettings) UnmarshalJSON(data []byte) (err error) {
+	s.unknown, err = splitUnknown(data, (*plainSettings)(s))
+	return err
+}
+
+func (d *recordDigest) UnmarshalJSON(data []byte) (err error) {
+	d.unknown, err = splitUnknown(data, (*plainDigest)(d))
+	return err
+}
+
+// splitUnknown decodes into the struct that known points to and returns the
+// fields it has no place for.
+func splitUnknown(data []byte, known any) (map[string]json.RawMessage, error) {
+	if err := json.Unmarshal(data, known); err != nil {
+		return nil, err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	var names []string
+	t := reflect.TypeOf(known).Elem()
+	for i := range t.NumField() {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+			delete(all, name)
+		}
+	}
+	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { // encoding/json took those in another case too
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(key, name) })
+	})
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// withUnknown encodes the struct and puts the unknown fields behind its own.
+func withUnknown(known any, unknown map[string]json.RawMessage) ([]byte, error) {
+	data, err := json.Marshal(known)
+	if err != nil || len(unknown) == 0 {
+		return data, err
+	}
+	rest, err := json.Marshal(unknown)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) == 2 { // {}
+		return rest, nil
+	}
+	data[len(data)-1] = ','
+	return append(data, rest[1:]...), nil
+}
+
+// Nothing that looks or sounds like something else, and no vowels, which make
+// words that a model would mend: no 0/o, 1/l/i.
+const (
+	agentIDPrefix   = "codex:"
+	agentIDAlphabet = "bcdfghjkmnpqrstvwxz23456789"
+	agentIDLength   = 7
+)
+
+// Wider than what we make, so that another version's ids stay valid.
+var reAgentID = regexp.MustCompile(`^codex:[a-z0-9]{4,32}$`)
+
+func validAgentID(s string) bool { return reAgentID.MatchString(s) }
+
+// suffixOf is the part behind "codex:", which names the record's file; empty
+// for what is no agent_id.
+func suffixOf(agentID string) string {
+	if !validAgentID(agentID) {
+		return ""
+	}
+	return strings.TrimPrefix(agentID, agentIDPrefix)
+}
+
+// randomAgentID has no character twice in a row: models miscount repetitions.
+func randomAgentID() string {
+	var id, b []byte
+	for len(id) < agentIDLength {
+		if len(b) == 0 {
+			b = make([]byte, 32)
+			rand.Read(b) // never fails: crypto/rand ends the program instead
+		}
+		// 243 is the largest multiple of 27 in a byte: every character is as likely.
+		if c := b[0]; c < 243 {
+			if next := agentIDAlphabet[int(c)%len(agentIDAlphabet)]; len(id) == 0 || id[len(id)-1] != next {
+				id = append(id, next)
+			}
+		}
+		b = b[1:]
+	}
+	return agentIDPrefix + string(id)
+}
+
+// sortNewestFirst orders records by last activity.
+func sortNewestFirst(recs []record) {
+	slices.SortStableFunc(recs, func(a, b record) int { return b.LastActive.Compare(a.LastActive) })
+}

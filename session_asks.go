@@ -1,0 +1,179 @@
+package main
+
+// session_asks.go owns the approvals of one session: who is asked, what is
+// declined at once, and the one decision (FR-18). It runs on the session's own
+// goroutine. A decision is audited before it is sent to the child.
+
+import (
+	"fmt"
+	"strings"
+)
+
+// asked handles an approval: to the front, or declined at once.
+func (s *session) asked(q *approval) {
+	if q == nil {
+		return
+	}
+	if !s.h.cfg.allowRules {
+		q.rule = nil // a rule that outlives the session is the user's to allow first
+	}
+	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
+		s.box.post(func() {
+			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
+				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
+			}
+		})
+	})
+	s.asks.pending[q.id].correlation = s.acting.correlation
+	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
+	why := ""
+	switch {
+	case q.kind == askUnknown:
+		why = "this kind of request is not known here"
+	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
+		why = "no turn is running"
+	case s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
+		why = "this server is read-only (--readonly or max_sandbox), whoever approves" // an approved command leaves the sandbox
+	case s.m.cur != nil:
+		w = s.m.cur.waiter
+	}
+	if why != "" {
+		s.decide(q.id, why, deny, nil)
+		return
+	}
+	s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+	s.h.askOpen(q.id, s)
+	s.publish() // whoever asks for the status next sees what the client is asked
+	if cur := s.m.cur; cur != nil && cur.req.background || cur == nil && s.byCaller {
+		return // agent_wait shows it, agent_approve decides it, or the timer does
+	}
+	if !s.h.front.ask(*s.ref.Load(), w, *q) {
+		s.decide(q.id, "the client can't be asked for approval", deny, nil)
+	}
+}
+
+// decide answers an approval; false when it was decided before. The child
+// hears it when the audit line is on disk, which a writer of the file in
+// another process can hold up for seconds: the session doesn't wait for it.
+func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
+	p := s.settleAsk(id, by, &d)
+	if p == nil {
+		return false
+	}
+	line := s.h.book.decisionLine(s, p, by, d)
+	s.asks.settle(p)
+	s.h.goWork(func() {
+		s.h.book.auditNow(line)
+		s.box.post(func() {
+			if s.asks.settled(id) {
+				s.tellDecision(id, by, d, answers)
+			}
+		})
+	})
+	return true
+}
+
+// declineNow declines an approval before whatever is sent next: an interrupt or
+// the end, for which it waits for its audit line here.
+func (s *session) declineNow(id, why string) {
+	d := deny
+	p := s.settleAsk(id, why, &d)
+	if p == nil {
+		return
+	}
+	s.h.book.auditNow(s.h.book.decisionLine(s, p, why, d))
+	s.tellDecision(id, why, d, nil)
+	s.h.front.askGone(*s.ref.Load(), id, why)
+}
+
+// overrule declines what was decided and not sent yet.
+func (s *session) overrule(why string, own bool) {
+	for id, p := range s.asks.settling {
+		if !own || p.thread == s.thread {
+			s.asks.settled(id)
+			s.noteDeclined(p, why)
+			s.h.book.auditNow(s.h.book.decisionLine(s, p, why, deny))
+			s.tellDecision(id, why, deny, nil)
+		}
+	}
+}
+
+// tellDecision tells the child.
+func (s *session) tellDecision(id, by string, d decision, answers map[string][]string) {
+	if s.place != nil && s.place.be != nil {
+		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
+	}
+	s.alive()
+}
+
+// settleAsk takes an approval for its one decision, which it makes one that the
+// approval can have; nil when somebody else has decided it.
+func (s *session) settleAsk(id, by string, d *decision) *pendingAsk {
+	p := s.asks.take(id)
+	if p == nil {
+		return nil
+	}
+	s.h.askDone(id)
+	*d = p.settle(*d, by)
+	if *d == deny {
+		s.noteDeclined(p, by)
+	}
+	s.alive()
+	return p
+}
+
+// noteDeclined keeps for the turn's result what was not done.
+func (s *session) noteDeclined(p *pendingAsk, by string) {
+	if s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
+		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
+	}
+}
+
+// approve decides what a caller has read and repeats, and tells what its word
+// came to: a yes for the session is a yes for once where Codex can't keep it.
+func (s *session) approve(q approveQuery) (decision, *rpcError) {
+	p := s.asks.pending[q.Ask]
+	if p == nil {
+		return deny, notPending(s.agentID, q.Ask)
+	}
+	id := []any{"agent_id", s.agentID, "approval_id", q.Ask}
+	if strings.TrimSpace(p.action) != strings.TrimSpace(q.Action) {
+		return deny, proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
+	}
+	if p.kind == askQuestion && q.Decision != deny {
+		for _, each := range p.questions {
+			if len(q.Answers[each.id]) == 0 && !each.optional {
+				return deny, proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was decided. Give answers as an object of question id and text, or deny", each.id, clip(each.text, 200)), id...)
+			}
+		}
+	}
+	by := q.By
+	if q.Reason != "" {
+		by += ": " + clip(q.Reason, 300)
+	}
+	as := p.settle(q.Decision, by)
+	s.decide(q.Ask, by, q.Decision, q.Answers)
+	s.h.front.askGone(*s.ref.Load(), q.Ask, "decided by "+q.By)
+	s.publish()
+	return as, nil
+}
+
+// denyAll declines whatever is pending.
+func (s *session) denyAll(why string) {
+	s.overrule(why, false)
+	for _, id := range s.asks.ids() {
+		s.declineNow(id, why)
+	}
+}
+
+// denyOwn declines what the ended turn itself still asks; a subagent's
+// approval outlives it.
+func (s *session) denyOwn(why string) {
+	s.overrule(why, true)
+	for _, id := range s.asks.ids() {
+		if s.asks.pending[id].thread == s.thread {
+			s.declineNow(id, why)
+		}
+	}
+}

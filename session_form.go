@@ -1,0 +1,332 @@
+package main
+
+// session_form.go owns the words of an elicitation in both eras: an approval or
+// question of an agent becomes its message and form, and the answer, in the
+// protocol's words or in those of the removed `codex mcp-server`, a decision
+// (FR-18). mcp_ask.go, mcp_input.go and mcp_tasks.go call it. It is pure. Only an
+// answer that says yes and nothing else approves: nonsense or a contradiction
+// denies.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// elicitation builds the parameters. The fields below threadId are those of
+// the removed command, for clients that read them.
+func elicitation(a agentRef, q *approval, request json.RawMessage) json.RawMessage {
+	p := struct {
+		Message  string          `json:"message"`
+		Schema   json.RawMessage `json:"requestedSchema"`
+		ThreadID string          `json:"threadId"`
+		AgentID  string          `json:"agent_id"`
+		Identity string          `json:"identity,omitempty"`
+		Kind     string          `json:"codex_elicitation,omitempty"`
+		ToolCall string          `json:"codex_mcp_tool_call_id,omitempty"`
+		Event    string          `json:"codex_event_id,omitempty"`
+		Call     string          `json:"codex_call_id,omitempty"`
+		Command  []string        `json:"codex_command,omitempty"`
+		Cwd      string          `json:"codex_cwd,omitempty"`
+		Parsed   json.RawMessage `json:"codex_parsed_cmd,omitempty"`
+		Changes  json.RawMessage `json:"codex_changes,omitempty"`
+		Reason   string          `json:"codex_reason,omitempty"`
+	}{Message: askMessage(a, q), Schema: askSchema(q), ThreadID: q.thread, AgentID: a.AgentID, Identity: a.Identity,
+		Event: q.turn, Call: q.item, Reason: q.reason}
+	if p.ThreadID == "" {
+		p.ThreadID = a.Thread
+	}
+	if s, ok := rawString(request); ok {
+		p.ToolCall = s
+	} else {
+		p.ToolCall = string(request)
+	}
+	switch q.kind {
+	case askCommand:
+		p.Kind, p.Command, p.Cwd = "exec-approval", shellWords(q.command), q.cwd
+		p.Parsed = toJSON([]map[string]string{{"type": "unknown", "cmd": shownCommand(q.command)}})
+	case askFileChange:
+		p.Kind = "patch-approval"
+		p.Changes = appendChanges(nil, askedChanges(q.files))
+	}
+	return toJSON(p)
+}
+
+// askMessage is what a person reads before deciding: who, what exactly, where
+// and why.
+func askMessage(a agentRef, q *approval) string {
+	action := strings.ReplaceAll(q.action, "\n", ", ")
+	var what string
+	switch q.kind {
+	case askCommand:
+		what = "wants " + action // network access alone has no command
+		if q.command != "" {
+			what = fmt.Sprintf("wants to run `%s`", q.command)
+			if more, ok := strings.CutPrefix(q.action, q.command); ok {
+				what += strings.ReplaceAll(more, "\n", ", with ")
+			} else if q.action != "" {
+				what += ", as " + action
+			}
+		}
+	case askFileChange:
+		what = "wants to change files: " + action
+	case askPermissions:
+		what = "wants more permissions: " + action
+	case askMCPTool:
+		what = "wants to call the tool " + q.action
+	case askQuestion:
+		what = "asks"
+		if askedText(q) != q.action {
+			what += ": " + q.action // a form's own message, or what is to be opened
+		}
+	default:
+		what = "wants to do: " + action
+	}
+	if q.cwd != "" && q.kind != askQuestion {
+		what += fmt.Sprintf(" in `%s`", q.cwd)
+	}
+	if len(q.questions) > 0 {
+		what += "\n" + questionText(q)
+	}
+	if q.reason != "" {
+		what += ": " + q.reason
+	}
+	if rule := ruleText(q); rule != "" {
+		what += fmt.Sprintf("\nAlways would let every command that begins with `%s` run unasked from now on, in every session: Codex keeps it as a rule.", rule)
+	}
+	return askerOf(a, q) + " " + what
+}
+
+// askerOf is the agent in a sentence, with the subagent that asks in its name.
+func askerOf(a agentRef, q *approval) string {
+	who := fmt.Sprintf("agent %s (%s)", a.Identity, a.AgentID)
+	if a.Identity == "" {
+		who = "agent " + a.AgentID
+	}
+	if sub := q.asker(); sub != "" {
+		who = "subagent " + sub + " of " + who
+	}
+	return who
+}
+
+// ruleText is the proposed rule as a command begins, "" without one.
+func ruleText(q *approval) string {
+	if len(q.rule) == 0 {
+		return ""
+	}
+	return commandLine(toJSON(q.rule))
+}
+
+// askedText is what the drivers make an action of.
+func askedText(q *approval) string {
+	var lines []string
+	for _, each := range q.questions {
+		lines = append(lines, each.text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// questionText is the questions with what is to be known of them, a line each.
+func questionText(q *approval) string {
+	var lines []string
+	for _, each := range q.questions {
+		lines = append(lines, each.text+each.hint())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// allowField is what a client fills in for how long an approval is to last. It
+// is only there with allow_rules, and unfilled it means once.
+const allowField = "allow"
+
+// otherField, behind a question's id, is the field for an answer beside its
+// options.
+const otherField = "_other"
+
+// otherHint is what stands at that field.
+const otherHint = "or an answer in words of your own"
+
+// askSchema is empty for an approval, since accept says it all, unless a rule
+// may be made. The fields of questions aren't required: Claude Code can't pass
+// over a required choice.
+func askSchema(q *approval) json.RawMessage {
+	b := []byte(`{"type":"object","properties":{`)
+	if rule := ruleText(q); rule != "" {
+		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), "once; session: not asked again by this agent; always: a permanent rule for every command that begins with "+rule)
+		b = append(b, `,"enum":["once",`...)
+		if q.forSession {
+			b = append(b, `"session",`...)
+		}
+		return append(b, `"always"],"default":"once"}}}`...)
+	}
+	for i, each := range q.questions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		list := each.several && !each.flat && len(each.options) > 0
+		kind := `:{"type":"string"`
+		if list {
+			kind = `:{"type":"array"`
+		}
+		b = append(appendJSONString(b, each.id), kind...)
+		if each.header != "" {
+			b = appendJSONString(append(b, `,"title":`...), each.header)
+		}
+		text := each.text + each.hint()
+		if each.several && !list && len(each.options) > 0 { // an enum would forbid a second choice
+			text += ": " + strings.Join(each.options, ", ")
+		}
+		b = appendJSONString(append(b, `,"description":`...), text)
+		switch {
+		case list:
+			b = append(append(append(b, `,"items":{"type":"string","enum":`...), toJSON(each.options)...), '}')
+		case len(each.options) > 0 && !each.several:
+			b = append(append(b, `,"enum":`...), toJSON(each.options)...)
+		}
+		if each.other && len(each.options) > 0 {
+			b = appendJSONString(append(b, '}', ','), each.id+otherField)
+			b = appendJSONString(append(b, `:{"type":"string","description":`...), otherHint)
+		}
+		b = append(b, '}')
+	}
+	return append(b, `}}`...)
+}
+
+// readAnswer understands {"action":…,"content":…} and {"decision":…}, alone
+// or together. Whatever says no, or says something else, denies.
+func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]string) {
+	d, said := approve, false
+	if action := rawField(result, "action"); action != nil {
+		if word, _ := rawString(action); !strings.EqualFold(word, "accept") {
+			return deny, nil
+		}
+		said = true
+	}
+	for _, old := range []json.RawMessage{rawField(result, "decision"), oldContent(result, q)} {
+		if old == nil {
+			continue
+		}
+		switch word := oldDecision(old); word {
+		case approveAlways:
+			if d = max(d, word); len(q.rule) == 0 {
+				d = approve
+			}
+		case approveForSession:
+			d = max(d, word)
+		case approve:
+		default:
+			return deny, nil
+		}
+		said = true
+	}
+	if !said {
+		return deny, nil
+	}
+	if q.kind != askQuestion {
+		if contradicts(rawField(result, "content")) {
+			return deny, nil
+		}
+		if word := rawField(result, "content", allowField); len(q.rule) > 0 && !isNull(word) {
+			switch s, _ := rawString(word); s {
+			case "once":
+			case "session":
+				d = max(d, approveForSession)
+			case "always":
+				d = approveAlways
+			default:
+				return deny, nil
+			}
+		}
+		return d, nil
+	}
+	answers := map[string][]string{}
+	for _, each := range q.questions {
+		val := rawField(result, "content", each.id)
+		if s, ok := rawString(val); ok && s != "" {
+			answers[each.id] = chosen(&each, s)
+			continue
+		}
+		var several []string
+		if rawKind(val) == '[' && json.Unmarshal(val, &several) == nil && len(several) > 0 {
+			answers[each.id] = several
+		}
+	}
+	for _, each := range q.questions {
+		if s, _ := rawString(rawField(result, "content", each.id+otherField)); s != "" && each.other && len(each.options) > 0 {
+			answers[each.id] = append(answers[each.id], s)
+		}
+	}
+	if len(answers) == 0 && len(q.questions) > 0 {
+		return deny, nil // accepted and nothing chosen: no answer
+	}
+	return d, answers
+}
+
+// chosen are the options that one line names, or the line itself.
+func chosen(q *question, line string) []string {
+	if !q.several {
+		return []string{line}
+	}
+	var out []string
+	for _, word := range strings.Split(line, ",") {
+		word = strings.TrimSpace(word)
+		if len(q.options) > 0 && !q.other && !slices.Contains(q.options, word) {
+			return []string{line} // an option with a comma of its own, or none
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+// contradicts reports content that says no beside an accept. We asked for no
+// fields, so a client that fills some in means something by them.
+func contradicts(content json.RawMessage) bool {
+	no := false
+	_ = eachField(content, func(_ string, val json.RawMessage) bool {
+		word, _ := rawString(val)
+		switch strings.ToLower(word) {
+		case "no", "deny", "denied", "decline", "declined", "reject", "rejected", "cancel", "abort", "false":
+			no = true
+		}
+		no = no || rawKind(val) == 'f'
+		return !no
+	})
+	return no
+}
+
+// oldContent is a decision that a client put into content, as some hooks do;
+// a question may have a field of that name itself.
+func oldContent(result json.RawMessage, q *approval) json.RawMessage {
+	if q.kind == askQuestion {
+		return nil
+	}
+	return rawField(result, "content", "decision")
+}
+
+// oldDecision reads the words of the removed command, in any case: clients
+// were told both "approved" and "Approved". An amendment of the policy
+// approves always, which settle makes once unless rules are allowed: whatever
+// it holds, only Codex's own proposal is ever passed on.
+func oldDecision(raw json.RawMessage) decision {
+	if rawKind(raw) == '{' {
+		d := deny
+		_ = eachField(raw, func(key string, _ json.RawMessage) bool {
+			if key == "approved_execpolicy_amendment" {
+				d = approveAlways
+				return true
+			}
+			d = deny
+			return false
+		})
+		return d
+	}
+	word, _ := rawString(raw)
+	switch strings.ToLower(strings.ReplaceAll(word, "_", "")) {
+	case "approved":
+		return approve
+	case "approvedforsession":
+		return approveForSession
+	}
+	return deny
+}

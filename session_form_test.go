@@ -1,0 +1,244 @@
+package main
+
+// session_form_test.go holds the asking of a legacy client: who can be asked, what the
+// message and its form say, and that only a clear yes approves. mcp_input_test.go
+// does the same for modern callers.
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+func anAsk(id string) approval {
+	return approval{id: id, kind: askCommand, thread: "T", turn: "U", item: "call-1", action: "/bin/bash -lc 'touch /x'", command: "/bin/bash -lc 'touch /x'", cwd: "/w", reason: "the model wants it"}
+}
+
+// Who can be asked: legacy clients since 2025-06-18 that declared forms.
+func TestWhoCanBeAsked(t *testing.T) {
+	for _, c := range []struct {
+		version, caps string
+		modern, want  bool
+	}{
+		{"2025-06-18", `{"elicitation":{}}`, false, true},
+		{"2025-11-25", `{"elicitation":{"form":{},"url":{}}}`, false, true},
+		{"2025-11-25", `{"elicitation":{"form":{}}}`, false, true},
+		{"2025-11-25", `{"elicitation":{"url":{}}}`, false, false},
+		{"2025-11-25", `{}`, false, false},
+		{"2025-11-25", `{"elicitation":true}`, false, false},
+		{"2025-03-26", `{"elicitation":{}}`, false, false},
+		{"2024-11-05", `{"elicitation":{}}`, false, false},
+		{"2026-07-28", `{"elicitation":{}}`, false, true}, // answered with 2025-11-25
+		{"2025-11-25", `{"elicitation":{}}`, true, false},
+	} {
+		r := newRig(t, nil)
+		a := agentRef{AgentID: "codex:a", Thread: "T", Identity: "arch"}
+		if r.f.ask(a, 0, anAsk("early")) {
+			t.Error("asked before anybody was there")
+		}
+		r.hello(c.version, c.caps, "x")
+		r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + callParams(c.modern, "codex", `{"prompt":"x"}`) + `}`)
+		w := (<-r.submits).w
+		if got := r.f.ask(a, w, anAsk("1")); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+		if c.want {
+			if rec := r.next(); stringField(rec, "method") != "elicitation/create" {
+				t.Errorf("%s", rec)
+			}
+			unknown := anAsk("2")
+			unknown.kind = askUnknown
+			if r.f.ask(a, w, unknown) {
+				t.Error("an unknown kind was asked")
+			}
+		}
+		r.quiet()
+	}
+}
+
+func TestElicitationIsComplete(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-06-18", `{"elicitation":{}}`, "x")
+	r.send(`{"jsonrpc":"2.0","id":"call-7","method":"tools/call","params":` + callParams(false, "codex", `{"prompt":"x"}`) + `}`)
+	w := (<-r.submits).w
+	a := agentRef{AgentID: "codex:a", Thread: "T", Identity: "arch"}
+	r.f.ask(a, w, anAsk("1"))
+	rec := r.next()
+	p := rawField(rec, "params")
+	if got := stringField(p, "message"); got != "agent arch (codex:a) wants to run `/bin/bash -lc 'touch /x'` in `/w`: the model wants it" {
+		t.Errorf("message %q", got)
+	}
+	want := `{"requestedSchema":{"type":"object","properties":{}},"threadId":"T","agent_id":"codex:a","codex_elicitation":"exec-approval",
+		"codex_mcp_tool_call_id":"call-7","codex_event_id":"U","codex_call_id":"call-1","codex_command":["/bin/bash","-lc","touch /x"],"codex_cwd":"/w",
+		"codex_parsed_cmd":[{"type":"unknown","cmd":"touch /x"}]}`
+	hasFields(t, p, want)
+	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "add /w/a\nupdate /w/b", files: []fileChange{{path: "/w/a", kind: "add", diff: "x"}, {path: "/w/b", kind: "update", diff: "@@"}}}
+	r.f.ask(a, 0, patch)
+	p = rawField(r.next(), "params")
+	hasFields(t, p, `{"message":"agent arch (codex:a) wants to change files: add /w/a, update /w/b","threadId":"T","codex_elicitation":"patch-approval",
+		"codex_changes":{"/w/a":{"type":"add","content":"x"},"/w/b":{"type":"update","unified_diff":"@@"}}}`)
+	question := approval{id: "3", action: "Which?\nWhy?", kind: askQuestion, questions: []question{{id: "q1", header: "Pick", text: "Which?", options: []string{"A", "B"}}, {id: "q2", text: "Why?"}}}
+	r.f.ask(a, 0, question)
+	p = rawField(r.next(), "params")
+	hasFields(t, p, `{"message":"agent arch (codex:a) asks\nWhich?\nWhy?","requestedSchema":{"type":"object","properties":{
+		"q1":{"type":"string","title":"Pick","description":"Which?","enum":["A","B"]},"q2":{"type":"string","description":"Why?"}}}}`)
+}
+
+func hasFields(t *testing.T, got json.RawMessage, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(got, &g); err != nil || !subset(w, g) {
+		t.Errorf("%s\nlacks %s", got, want)
+	}
+}
+
+// What is approved must have been shown, all of it.
+func TestAskMessages(t *testing.T) {
+	a := agentRef{AgentID: "codex:a", Identity: "arch"}
+	for want, q := range map[string]approval{
+		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", cwd: "/w"},
+		"wants network access to https://x.example":                           {kind: askCommand, action: "network access to https://x.example"},
+		"wants to run `ls`, as something else":                                {kind: askCommand, command: "ls", action: "something else"},
+		"wants to run `ls`":                                                   {kind: askCommand, command: "ls"},
+		"wants to change files: add /a, write access under /w: why":           {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
+		"wants more permissions: network":                                     {kind: askPermissions, action: "network"},
+		"wants to call the tool atm.send {\"to\":\"bob\"}: Allow?":            {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
+		"asks: open https://x.example: Log in":                                {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
+		"asks: Fill in\nName\nAge (optional): atm asks":                       {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
+	} {
+		if got := askMessage(a, &q); got != "agent arch (codex:a) "+want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+	if got := askMessage(agentRef{AgentID: "codex:a"}, &approval{kind: askCommand, command: "ls"}); got != "agent codex:a wants to run `ls`" {
+		t.Error(got)
+	}
+}
+
+// Every answer ends in a decision, and only a plain yes approves.
+func TestAnswers(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-06-18", `{"elicitation":{}}`, "x")
+	a := agentRef{AgentID: "codex:a", Thread: "T", Identity: "arch"}
+	for i, c := range []struct {
+		answer string
+		want   decision
+	}{
+		{`"result":{"action":"accept"}`, approve},
+		{`"result":{"action":"accept","content":{}}`, approve},
+		{`"result":{"action":"accept","content":null}`, approve},
+		{`"result":{"action":"decline"}`, deny},
+		{`"result":{"action":"cancel"}`, deny},
+		{`"result":{"action":"maybe"}`, deny},
+		{`"result":{"action":true}`, deny},
+		{`"result":{"action":null}`, deny},
+		{`"result":{"decision":"approved"}`, approve},
+		{`"result":{"decision":"Approved"}`, approve},
+		{`"result":{"decision":"approved_for_session"}`, approveForSession},
+		{`"result":{"decision":"ApprovedForSession"}`, approveForSession},
+		{`"result":{"decision":{"approved_execpolicy_amendment":{}}}`, approve},
+		{`"result":{"decision":{"approved_execpolicy_amendment":{},"denied":{}}}`, deny},
+		{`"result":{"decision":"denied"}`, deny},
+		{`"result":{"decision":"Rejected"}`, deny},
+		{`"result":{"decision":"abort"}`, deny},
+		{`"result":{"decision":"timed_out"}`, deny},
+		{`"result":{"decision":{"denied":{"rejection":"x"}}}`, deny},
+		{`"result":{"decision":{}}`, deny},
+		{`"result":{"decision":null}`, deny},
+		{`"result":{"decision":["approved"]}`, deny},
+		{`"result":{"action":"accept","decision":"approved"}`, approve},
+		{`"result":{"action":"accept","decision":"approved_for_session"}`, approveForSession},
+		{`"result":{"action":"accept","decision":"denied"}`, deny},
+		{`"result":{"action":"decline","decision":"approved"}`, deny},
+		{`"result":{"action":"accept","content":{"decision":"denied"}}`, deny},
+		{`"result":{"action":"accept","content":{"decision":"approved_for_session"}}`, approveForSession},
+		{`"result":{}`, deny},
+		{`"result":null`, deny},
+		{`"result":"approved"`, deny},
+		{`"result":[]`, deny},
+		{`"error":{"code":-32601,"message":"Method not found"}`, deny},
+		{`"error":"nonsense"`, deny},
+	} {
+		ask := fmt.Sprint("ask-", i)
+		if !r.f.ask(a, 0, anAsk(ask)) {
+			t.Fatal("not asked")
+		}
+		id := rawField(r.next(), "id")
+		answer := `{"jsonrpc":"2.0","id":` + string(id) + `,` + c.answer + `}`
+		r.send(answer)
+		got := <-r.decides
+		if got.ask != ask || got.by != "client" || got.d != c.want {
+			t.Errorf("%s: %+v", c.answer, got)
+		}
+		r.send(answer) // a second one is nobody's
+	}
+	r.quiet()
+	if len(r.decides) != 0 {
+		t.Error("decided twice")
+	}
+}
+
+func TestAnswersToQuestions(t *testing.T) {
+	if d, _ := readAnswer(json.RawMessage(`{"action":"accept"}`), &approval{kind: askQuestion, action: "open https://x.example"}); d != approve {
+		t.Error("nothing to fill in, and accepted: that is a yes")
+	}
+	q := approval{kind: askQuestion, questions: []question{{id: "a", options: []string{"x"}}, {id: "decision"}}}
+	for _, c := range []struct {
+		answer string
+		want   decision
+		gives  string
+	}{
+		{`{"action":"accept","content":{"a":"x","decision":"denied"}}`, approve, `{"a":["x"],"decision":["denied"]}`},
+		{`{"action":"accept","content":{"a":["x","y"],"other":"z"}}`, approve, `{"a":["x","y"]}`},
+		{`{"action":"accept","content":{"a":5}}`, deny, `null`},
+		{`{"action":"accept","content":{"a":""}}`, deny, `null`},
+		{`{"action":"accept"}`, deny, `null`},
+		{`{"action":"decline","content":{"a":"x"}}`, deny, `null`},
+	} {
+		d, answers := readAnswer(json.RawMessage(c.answer), &q)
+		if d != c.want || string(toJSON(answers)) != c.gives {
+			t.Errorf("%s: %v %s", c.answer, d, toJSON(answers))
+		}
+	}
+}
+
+// A withdrawn question is taken back at the client and its answer is nobody's.
+func TestAskGone(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-06-18", `{"elicitation":{}}`, "x")
+	a := agentRef{AgentID: "codex:a"}
+	r.f.ask(a, 0, anAsk("1"))
+	id := string(rawField(r.next(), "id"))
+	r.f.askGone(a, "other", "no such ask")
+	r.f.askGone(a, "1", "timed out")
+	rec := r.next()
+	if stringField(rec, "method") != "notifications/cancelled" || string(rawField(rec, "params", "requestId")) != id || stringField(rec, "params", "reason") != "timed out" {
+		t.Errorf("%s", rec)
+	}
+	r.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept"}}`)
+	r.f.askGone(a, "1", "again")
+	r.quiet()
+	if len(r.decides) != 0 || len(r.f.asks) != 0 {
+		t.Error("something is left")
+	}
+}
+
+// When the client hangs up the hub denies what is pending; the front must not
+// decide in its place, and asks nothing more.
+func TestHangUpWhileAsked(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-06-18", `{"elicitation":{}}`, "x")
+	a := agentRef{AgentID: "codex:a"}
+	r.f.ask(a, 0, anAsk("1"))
+	r.next()
+	r.end()
+	if r.f.ask(a, 0, anAsk("2")) {
+		t.Error("asked a client that is gone")
+	}
+	if len(r.decides) != 0 || len(r.f.asks) != 0 {
+		t.Errorf("decided %d, pending %d", len(r.decides), len(r.f.asks))
+	}
+}

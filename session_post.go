@@ -1,0 +1,384 @@
+package main
+
+// session_post.go owns what the hub knows of mail: whose inbox is whose, who may act
+// for whom, and the sessions' membership of the team. Fronts and sessions call
+// it; what waits for files runs in its own queue, one thing after another, so
+// that a session's joining never overtakes the leaving of the one before it.
+// It must never act for an identity that this instance doesn't hold.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// leaveLimit is how long the members' file may be waited for as we stop.
+const leaveLimit = time.Second
+
+// post may be used from any goroutine.
+type post struct {
+	h     *hub
+	log   *slog.Logger
+	root  string // …/teams
+	boxes *inboxes
+	file  *teamFile // of our own team
+	book  addressBook
+	tools *atmTools
+
+	mu        sync.Mutex // guards the fields below
+	jobs      []func()
+	running   bool
+	wanted    map[string]newMember  // by agent_id: who is a member, or would be
+	enrolling map[string]bool       // agent_ids that are about to join
+	joined    map[string]membership // by agent_id
+	refused   map[string]error      // agent_ids that could not join, and why
+}
+
+func newPost(h *hub) *post {
+	cfg := h.cfg
+	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
+		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
+	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
+	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
+	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
+	return p
+}
+
+// atmSpool is where atm looks for mail that could not be delivered; "" where
+// there is no atm that would.
+func atmSpool(cfg *config) string {
+	logs := filepath.Join(cfg.atmHome, ".config", "atm", "logs", "atm")
+	if _, err := os.Stat(logs); err != nil {
+		return ""
+	}
+	return filepath.Join(logs, "spool", "pending")
+}
+
+// later runs f behind everything that was given before.
+func (p *post) later(f func()) {
+	p.mu.Lock()
+	p.jobs = append(p.jobs, f)
+	start := !p.running
+	p.running = true
+	p.mu.Unlock()
+	if start {
+		p.h.goWork(p.work)
+	}
+}
+
+func (p *post) work() {
+	for {
+		p.mu.Lock()
+		if len(p.jobs) == 0 {
+			p.running = false
+			p.mu.Unlock()
+			return
+		}
+		f := p.jobs[0]
+		p.jobs = p.jobs[1:]
+		p.mu.Unlock()
+		f()
+	}
+}
+
+// start takes out of the team what crashed sessions left there.
+func (p *post) start() {
+	p.later(func() {
+		n, err := p.file.sweep(p.h.life, p.h.reg.holder)
+		if err != nil {
+			p.log.Warn("members whose process is gone could not be removed", "team", p.h.cfg.team, "err", err)
+		} else if n > 0 {
+			p.log.Info("members whose process is gone removed", "team", p.h.cfg.team, "members", n)
+		}
+	})
+}
+
+// opened makes a session a member if its name was asked for; else it becomes
+// one when it first uses mail.
+func (p *post) opened(m newMember, explicit bool) {
+	if explicit {
+		p.join(m)
+	}
+}
+
+// usesMail makes a session that is open here a member.
+func (p *post) usesMail(agentID string) {
+	p.mu.Lock()
+	_, known := p.joined[agentID]
+	p.mu.Unlock()
+	if known {
+		return
+	}
+	p.h.mu.Lock()
+	s := p.h.live[agentID]
+	p.h.mu.Unlock()
+	if s == nil {
+		return
+	}
+	if v := s.shown.Load(); v.Identity != "" {
+		p.join(newMember{name: v.Identity, agentID: agentID, cwd: v.Cwd, sessionID: v.BackendID})
+	}
+}
+
+func (p *post) join(m newMember) {
+	p.mu.Lock()
+	p.wanted[m.agentID] = m
+	p.mu.Unlock()
+	p.enrol(m.agentID, false)
+}
+
+// teamSeen makes a session a member that should be one and isn't: there was no
+// team, or its files could not be had. anew: the team had vanished, and whoever
+// made it again knows nothing of us.
+func (p *post) teamSeen(agentID string, anew bool) {
+	p.mu.Lock()
+	_, wanted := p.wanted[agentID]
+	_, known := p.joined[agentID]
+	// Whose name is another's joins with its next mail: until then nobody's lock
+	// is taken at every poll.
+	wanted = wanted && (anew || !known) && !p.enrolling[agentID] && !errors.As(p.refused[agentID], new(*memberTaken))
+	p.mu.Unlock()
+	if wanted {
+		p.enrol(agentID, anew)
+	}
+}
+
+func (p *post) enrol(agentID string, anew bool) {
+	p.mu.Lock()
+	p.enrolling[agentID] = true
+	p.mu.Unlock()
+	p.later(func() {
+		p.mu.Lock()
+		m, wanted := p.wanted[agentID]
+		_, known := p.joined[agentID]
+		delete(p.enrolling, agentID)
+		p.mu.Unlock()
+		if !wanted || known && !anew {
+			return
+		}
+		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
+		p.mu.Lock()
+		was := p.refused[m.agentID]
+		delete(p.refused, m.agentID)
+		failed := err != nil && !errors.Is(err, errNoTeam) && p.h.life.Err() == nil // without a team it works without mail
+		switch {
+		case err == nil:
+			p.joined[m.agentID] = got
+		case failed:
+			p.refused[m.agentID] = err
+		}
+		p.mu.Unlock()
+		switch {
+		case err == nil:
+			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.h.cfg.team, "adopted", !got.added)
+		case failed && (was == nil || err.Error() != was.Error()):
+			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
+		}
+	})
+}
+
+// ended takes a session out of the team that has closed, was parked or died.
+func (p *post) ended(agentID string) {
+	p.later(func() {
+		p.mu.Lock()
+		was, ok := p.joined[agentID]
+		delete(p.wanted, agentID)
+		delete(p.joined, agentID)
+		delete(p.refused, agentID)
+		p.mu.Unlock()
+		if ok {
+			p.leave(was)
+		}
+	})
+}
+
+func (p *post) leave(was ...membership) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
+	defer cancel()
+	if err := p.file.leave(ctx, was...); err != nil {
+		p.log.Warn("could not leave the team; the next start does", "team", p.h.cfg.team, "err", err)
+	}
+}
+
+// leaveAll takes out whoever is still a member as we stop, in one write.
+func (p *post) leaveAll() {
+	p.mu.Lock()
+	var all []membership
+	for id, m := range p.joined {
+		all = append(all, m)
+		delete(p.joined, id)
+	}
+	p.mu.Unlock()
+	if len(all) > 0 {
+		p.leave(all...)
+	}
+}
+
+// inbox is the name under which a session's inbox is found: as the team lists
+// it, which may differ in case.
+func (p *post) inbox(agentID, identity string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m, ok := p.joined[agentID]; ok {
+		return m.name
+	}
+	return identity
+}
+
+// inboxOf is the name under which anybody's inbox is found: an identity's that
+// is ours, or a member's. It reads the disk.
+func (p *post) inboxOf(identity string) (string, error) {
+	p.h.mu.Lock()
+	s := p.h.names[strings.ToLower(identity)]
+	p.h.mu.Unlock()
+	if s != nil {
+		return p.inbox(s.agentID, s.shown.Load().Identity), nil
+	}
+	if p.owns(identity) {
+		return identity, nil
+	}
+	to, err := p.book.recipient(identity, "", p.lives)
+	return to.name, err
+}
+
+// mayDeliver reports why the inbox of a session's identity isn't its own, nil
+// if it is, listed or not. It reads the disk.
+func (p *post) mayDeliver(agentID, identity string) error {
+	return p.file.mayRead(identity, agentID, p.h.reg.holder)
+}
+
+// lives reports an identity that a session here has.
+func (p *post) lives(identity string) bool {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	return p.h.names[strings.ToLower(identity)] != nil
+}
+
+// owns reports an identity that this instance holds, or the client's own: only
+// as those is anything sent or marked as read.
+func (p *post) owns(identity string) bool {
+	if p.lives(identity) || p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity) {
+		return true
+	}
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	return p.h.reserved != nil && strings.EqualFold(identity, p.h.reserved.name)
+}
+
+// notify mails a member what a background turn brought: so a lead that doesn't
+// wait hears of it. It is marked as automatic, so that no program answers it.
+func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
+	from := p.inbox(agentID, k.Identity)
+	p.usesMail(agentID)
+	p.h.goWork(func() {
+		to, err := p.book.recipient(member, from, p.lives)
+		if err == nil {
+			text := noticeText(&k)
+			if shown, left := cutMail(text, p.h.cfg.maxMailMessageLength); left > 0 {
+				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]", k.AgentID, k.TurnID)
+			}
+			_, _, err = p.boxes.send(context.Background(), to.team, to.name, mailMessage{From: from, SourceTeam: p.h.cfg.team, Text: text,
+				Summary: fmt.Sprintf("%s: background turn %s", from, k.Status), Automatic: true})
+		}
+		if err != nil {
+			p.log.Warn("a member could not be told of a background turn", "agent", agentID, "turn", k.TurnID, "member", member, "err", err)
+		}
+		e := auditEntry{Event: "notify", Correlation: correlation, AgentID: agentID, Identity: from, Turn: k.TurnID, Recipient: member, Detail: k.Status}
+		if err != nil {
+			e.Detail += "; not delivered: " + err.Error()
+		}
+		p.h.book.audit.append(e)
+	})
+}
+
+// noticeText is what such mail says.
+func noticeText(k *keptTurn) string {
+	head := fmt.Sprintf("Background turn %s of agent %s (%s): %s.", k.TurnID, k.Identity, k.AgentID, k.Status)
+	switch r := k.Result; {
+	case r.err != nil:
+		return head + "\n\n" + r.err.Message
+	case r.Content != "":
+		return head + "\n\n" + r.Content
+	}
+	return head
+}
+
+// reachable refuses a member who could not be mailed. It reads the disk.
+func (p *post) reachable(from, member string) *rpcError {
+	if _, err := p.book.recipient(member, from, p.lives); err != nil {
+		return proxyError(codeInvalidSession, "notify: "+err.Error())
+	}
+	return nil
+}
+
+// mailCaller is whom a client's mail tool acts as: the session of agent_id or
+// threadId, an identity, or else the client itself (FR-4.5). It may read the
+// disk.
+func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
+	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives}
+	var s *session
+	switch {
+	case ref != "":
+		open, agentID, err := h.openSession(ref, "")
+		if err != nil {
+			return who, err
+		}
+		if open == nil {
+			return who, proxyError(codeInvalidSession, fmt.Sprintf("agent %s is not open here, so nobody can act for it; codex {\"agent_id\": %q} reopens it", agentID, agentID), "agent_id", agentID)
+		}
+		s = open
+	case identity != "":
+		if err := validIdentity(identity); err != nil {
+			return who, proxyError(codeInvalidSession, err.Error())
+		}
+		h.mu.Lock()
+		s = h.names[strings.ToLower(identity)]
+		h.mu.Unlock()
+		who.Identity = identity
+	case h.cfg.clientIdentity != "":
+		who.Identity = h.cfg.clientIdentity
+	default:
+		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open here; or set client_identity, so that you have a name of your own")
+	}
+	if s != nil {
+		v := s.shown.Load()
+		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
+		who.Strange = func() error { return h.post.mayDeliver(s.agentID, v.Identity) }
+		h.post.usesMail(s.agentID)
+	}
+	return who, nil
+}
+
+// runTool is how a front runs an ATM tool. It waits for files.
+func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
+	return h.post.tools.run(ctx, who, tool, args)
+}
+
+// runAgentTool is how an agent's own call runs: as the agent, whatever it says
+// of itself.
+func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
+	h.post.usesMail(agentID)
+	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
+		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayDeliver(agentID, identity) }}
+	_, text, err := h.post.tools.run(ctx, who, tool, args)
+	if err != nil {
+		return err.Message, false
+	}
+	return text, true // not the structure, which doesn't say that mail is no instruction
+}
+
+// agentToolSpecs are the ATM tools as the agents themselves have them.
+func agentToolSpecs() []clientTool {
+	var out []clientTool
+	for _, t := range atmToolSpecs() {
+		out = append(out, clientTool{t.Name, t.Description, t.Input})
+	}
+	return out
+}

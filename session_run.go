@@ -1,0 +1,274 @@
+package main
+
+// session_run.go owns what a session gathers while one turn runs: the answer, the
+// partial text, open items, touched files, what was declined. It is fed by
+// the session loop with the child's events and read when the turn ends. All
+// of it is bounded; none of it decides when the turn ends.
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+const (
+	maxPartial = 256 << 10 // bytes of unfinished answer text kept
+	maxTouched = 200       // files named in a digest
+	maxNotices = 20
+	// maxOpenItems is how many items at once are told of.
+	maxOpenItems = 1000
+)
+
+// turnRun is one running turn, seen from outside.
+type turnRun struct {
+	thread   string // the session's own: subagents' answers aren't the turn's
+	started  time.Time
+	last     time.Time // of the last sign of life; retries aren't one
+	answer   string    // last agentMessage that wasn't commentary
+	most     int       // bytes of it that are kept, 0 for all: whoever was shown all of it has no use for more
+	answered bool
+	partial  []byte            // deltas of the message that is being written
+	partOf   string            // its item
+	open     map[string]string // item → what it does, in words
+	openedAt []string          // items of open, oldest first
+	touched  map[string]bool
+	declined []declined
+	retry    string // the child's last word about retrying
+	usage    *tokenUsage
+	status   string // the child's: completed, failed, interrupted
+	err      *backendError
+	end      time.Time
+}
+
+func newTurnRun(thread string, now time.Time) *turnRun {
+	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}}
+}
+
+// take feeds one event of the thread tree.
+func (r *turnRun) take(e *event, now time.Time) {
+	if e.kind == evNotice && e.retry {
+		r.retry = e.text // no life: a network that never comes back ends by inactivity
+		return
+	}
+	r.last = now
+	own := e.thread == r.thread
+	switch e.kind {
+	case evDelta:
+		if own && e.phase == "answer" {
+			if e.item != r.partOf {
+				r.partOf, r.partial = e.item, r.partial[:0]
+			}
+			if len(r.partial) < maxPartial {
+				r.partial = append(r.partial, e.text...)
+			}
+			r.retry = ""
+		}
+	case evItem:
+		r.takeItem(e, own)
+	case evUsage:
+		if own {
+			r.usage = e.usage
+		}
+	case evEnded:
+		if own {
+			r.status, r.err, r.end = e.status, e.err, now
+			if !r.answered && e.text != "" {
+				r.answer, r.answered = r.kept(e.text), true
+			}
+		}
+	case evTool: // 0.104 shows no item for it
+		if e.tool != nil {
+			r.openItem(e.item, "calling "+e.tool.name)
+		}
+	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evSubthread, evServer, evRaw, evGone:
+	}
+}
+
+// kept is as much of an answer as the run keeps.
+func (r *turnRun) kept(text string) string {
+	if r.most <= 0 || len(text) <= r.most {
+		return text
+	}
+	shown := clipUTF8(text, r.most)
+	return fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown]", shown, len(shown), len(text))
+}
+
+func (r *turnRun) takeItem(e *event, own bool) {
+	if e.body == nil {
+		return
+	}
+	b := e.body
+	if e.phase == "started" {
+		if what := b.words(); what != "" {
+			r.openItem(e.item, what)
+		}
+		return
+	}
+	r.closeItem(e.item)
+	switch b.kind {
+	case "agentMessage":
+		if own && b.phase != "commentary" {
+			r.answer, r.answered = r.kept(b.text), true
+			r.partial, r.partOf = r.partial[:0], ""
+		}
+	case "fileChange":
+		if b.status == "declined" || b.status == "failed" {
+			return
+		}
+		for _, f := range b.files {
+			if len(r.touched) < maxTouched {
+				r.touched[f.path] = true
+			}
+		}
+	}
+}
+
+func (r *turnRun) openItem(id, what string) {
+	if len(r.open) >= maxOpenItems {
+		return
+	}
+	if _, known := r.open[id]; !known {
+		r.openedAt = append(r.openedAt, id)
+	}
+	r.open[id] = what
+}
+
+func (r *turnRun) closeItem(id string) {
+	delete(r.open, id)
+	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
+		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
+	}
+}
+
+// words says what an item does, "" for those that aren't an activity.
+func (b *itemBody) words() string {
+	switch b.kind {
+	case "commandExecution":
+		return "running `" + clip(shownCommand(b.command), 120) + "`"
+	case "fileChange":
+		if len(b.files) == 1 {
+			return "editing " + filepath.Base(b.files[0].path)
+		}
+		return fmt.Sprintf("editing %d files", len(b.files))
+	case "mcpToolCall", "dynamicToolCall":
+		if b.server != "" {
+			return "calling " + b.server + "." + b.tool
+		}
+		return "calling " + b.tool
+	case "reasoning":
+		return "thinking"
+	case "agentMessage":
+		return "writing the answer"
+	case "webSearch":
+		return "searching the web"
+	case "contextCompaction":
+		return "compacting its context"
+	case "collabAgentToolCall", "subAgentActivity":
+		return "working with subagents"
+	}
+	return ""
+}
+
+// activity says what the turn is doing now.
+func (r *turnRun) activity() string {
+	if r.retry != "" {
+		return "retrying: " + clip(r.retry, 160)
+	}
+	for i := len(r.openedAt) - 1; i >= 0; i-- {
+		if what, ok := r.open[r.openedAt[i]]; ok {
+			return what
+		}
+	}
+	return "working"
+}
+
+// text is the answer, or what of it there was.
+func (r *turnRun) text() string {
+	if r.answered {
+		return r.answer
+	}
+	return strings.ToValidUTF8(string(r.partial), "")
+}
+
+// silent names the commands that were open when a turn went silent; Codex
+// polls a command that lives, so an open one counts as silence.
+func (r *turnRun) silent() string {
+	var open []string
+	for _, id := range r.openedAt {
+		if what, ok := r.open[id]; ok && strings.HasPrefix(what, "running") {
+			open = append(open, what)
+		}
+	}
+	return strings.Join(open, ", ")
+}
+
+// files are the touched files in order.
+func (r *turnRun) files() []string {
+	out := make([]string, 0, len(r.touched))
+	for f := range r.touched {
+		out = append(out, f)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// name is what callers know a turn by: a background turn has one of ours.
+func (t *turn) name() string {
+	if t.req.background {
+		return t.req.handle
+	}
+	return t.id
+}
+
+// status is the turn's word in results and records.
+func (t *turn) status(how finishKind) string {
+	switch {
+	case how == finishEnded && t.run.status != "":
+		return t.run.status
+	case how == finishRefused:
+		return "failed"
+	}
+	return "interrupted"
+}
+
+// done reports a turn that the child completed.
+func (t *turn) done() bool { return t.run != nil && t.run.status == "completed" }
+
+// fill puts what the turn brought into its result.
+func (t *turn) fill(r *turnResult, how finishKind) {
+	run := t.run
+	r.TurnStatus = t.status(how)
+	r.Content, r.Usage, r.Declined = run.text(), run.usage, run.declined
+	end := run.end
+	if end.IsZero() {
+		end = time.Now()
+	}
+	r.Duration = end.Sub(run.started)
+	if r.TurnStatus == "interrupted" {
+		why := t.stop.words()
+		if r.Content == "" {
+			r.Content = why
+		} else {
+			r.Notes = append(r.Notes, why)
+		}
+	}
+	if r.TurnStatus == "failed" && run.err != nil {
+		if partial := r.Content; partial != "" && partial != run.err.Message {
+			r.Notes = append(r.Notes, "what the agent had said before it failed: "+clip(partial, 2000))
+		}
+		r.Content = run.err.Message
+	}
+}
+
+// timeoutError is the -32006 of a turn, with what there was of its answer.
+func timeoutError(agentID string, t *turn) *rpcError {
+	partial := clipUTF8(t.run.text(), 8<<10)
+	msg := fmt.Sprintf("%s; it was interrupted. Agent %s keeps its context: continue with codex-reply, or pass timeout_secs", t.why, agentID)
+	if partial != "" {
+		msg += ". Its answer so far: " + partial
+	}
+	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.name(), "partial", partial)
+}

@@ -1,0 +1,196 @@
+package main
+
+// session_slot.go owns the one child: its lazy start, who waits for that, how the
+// last one ended, and the errors that callers get of it. The hub and opening
+// sessions ask it; the driver tells it of a death before it tells any session.
+// It never starts a second child while one lives, and none after a death
+// unless restart_child says so (FR-11.2).
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+)
+
+// childSlot holds the one child.
+type childSlot struct {
+	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
+	restart bool                // restart_child
+	foreign func(*foreignTools) // told of the child's own tools as it starts, of none as it ends; may be nil
+	log     *slog.Logger
+
+	mu       sync.Mutex // guards the fields below
+	be       backend
+	starting chan struct{} // closed when the start under way has ended
+	death    *childDeath   // how the last one ended
+	last     backendInfo   // of the last one that answered
+	stopping bool
+}
+
+// refusal is why no turn can run at all.
+func (c *childSlot) refusal() *rpcError {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusalLocked()
+}
+
+func (c *childSlot) refusalLocked() *rpcError {
+	if c.stopping {
+		return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id")
+	}
+	if d := c.death; d != nil && !d.Never && !c.restart {
+		return deathError(d, c.restart)
+	}
+	return nil
+}
+
+// ready returns the child, starting it if there is none: lazily, on the first
+// turn (FR-1.3). It waits for the start.
+func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
+	for {
+		c.mu.Lock()
+		if err := c.refusalLocked(); err != nil {
+			c.mu.Unlock()
+			return nil, err
+		}
+		if be := c.be; be != nil {
+			c.mu.Unlock()
+			return be, nil
+		}
+		wait := c.starting
+		if wait == nil {
+			wait = make(chan struct{})
+			c.starting = wait
+			c.mu.Unlock()
+			be, err := c.start(ctx, wait)
+			if err == nil && c.foreign != nil && be.info().foreign != nil {
+				c.foreign(be.info().foreign)
+				if c.refusal() != nil { // it died meanwhile, and said so before us
+					c.foreign(nil)
+				}
+			}
+			return be, err
+		}
+		c.mu.Unlock()
+		select {
+		case <-wait:
+			c.mu.Lock()
+			be, death := c.be, c.death
+			c.mu.Unlock()
+			if be == nil && death != nil {
+				return nil, deathError(death, c.restart) // the same answer as the one who started it
+			}
+		case <-ctx.Done():
+			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
+		}
+	}
+}
+
+// start spawns a child; started is closed however that ends.
+func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, *rpcError) {
+	var dead *childDeath // it died between its answer and our noticing
+	be, err := c.spawn(ctx, func(d *childDeath) {
+		c.mu.Lock()
+		c.be, c.death, dead = nil, d, d
+		wanted := c.stopping
+		c.mu.Unlock()
+		if c.foreign != nil {
+			c.foreign(nil)
+		}
+		if !wanted {
+			c.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
+		}
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starting = nil
+	close(started)
+	switch {
+	case err != nil:
+		d := &childDeath{}
+		if !errors.As(err, &d) {
+			d = &childDeath{Reason: "could not be started: " + err.Error(), Never: true}
+		}
+		c.death = d
+		return nil, deathError(d, c.restart)
+	case dead != nil:
+		return nil, deathError(dead, c.restart)
+	case c.stopping:
+		c.mu.Unlock()
+		be.stop(shutdownLimit) // nobody else knows of it
+		c.mu.Lock()
+		return nil, c.refusalLocked()
+	}
+	c.be, c.death, c.last = be, nil, be.info()
+	c.log.Info("codex started", "backend", c.last.kind, "version", c.last.version, "pid", c.last.pid)
+	return be, nil
+}
+
+// close refuses every start from now on and returns the child that runs, nil
+// if none does.
+func (c *childSlot) close() backend {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	return c.be
+}
+
+// show puts what is to be said of the child into v.
+func (c *childSlot) show(v *statusView) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.ChildAlive, v.ChildVersion, v.Backend = c.be != nil, c.last.version, c.last.kind
+	if c.be != nil {
+		v.ChildPID = c.last.pid
+	}
+	if c.death != nil {
+		v.ChildError = c.death.Error()
+	}
+}
+
+// deathError is the -32005 every caller gets (FR-11): what happened, with
+// which code or signal, and what to do. again: the next call starts another.
+func deathError(d *childDeath, again bool) *rpcError {
+	msg := d.Error()
+	switch {
+	case d.Never:
+	case again:
+		msg += ". Sessions are kept, and codex-reply with the same agent_id starts Codex again (restart_child)"
+	default:
+		msg += ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
+	}
+	return proxyError(codeChildDead, msg, "reason", d.Reason, "stderr", d.Stderr)
+}
+
+// childError makes the error of a call from what the child answered; what
+// says what was tried.
+func childError(what string, e *backendError) *rpcError {
+	switch {
+	case e == nil:
+		return proxyError(codeChildDead, "Codex is gone")
+	case e.Death != nil:
+		return deathError(e.Death, false)
+	case e.Timeout:
+		return proxyError(codeTimeout, "Codex had no answer in time when asked to "+what, "child_error", e.Data)
+	case e.Held:
+		return childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
+	case e.Missing:
+		return childSays(codeSessionNotFound, "Codex has no such thread: "+e.Message, e)
+	}
+	return childSays(codeInvalidSession, "Codex refused to "+what+": "+e.Message, e)
+}
+
+// childSays is an error whose words are the child's (NFR-6).
+func childSays(code int, msg string, e *backendError) *rpcError {
+	err := proxyError(code, msg)
+	if e.Code == 0 && e.Data == nil {
+		return err // our own words about the child
+	}
+	data := map[string]any{"error_source": "child", "name": codeName(code), "child_error": map[string]any{"code": e.Code, "message": e.Message}}
+	if e.Data != nil {
+		data["child_error"] = e.Data
+	}
+	err.Data = toJSON(data)
+	return err
+}

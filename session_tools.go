@@ -1,0 +1,224 @@
+package main
+
+// session_tools.go owns the tools of the agent itself: which way a thread gets
+// them, and the calls that it makes of them. A call runs in the hub's
+// goroutines, one of an agent after the other, always as the session's own
+// identity, whatever its arguments claim. The session's loop calls it; it must
+// answer every call once, and never waits.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// agentToolLimit is how long a tool of an agent may run. It is shorter than
+	// the driver's own limit, so that what the tool says comes first.
+	agentToolLimit = 50 * time.Second
+	// maxAgentCalls may wait for one agent; its model makes one at a time, its
+	// code mode may make more.
+	maxAgentCalls = 32
+)
+
+// The ways in which a thread has its tools, as records keep them.
+const (
+	toolsDynamic = "dynamic" // the thread's own: told at thread/start, kept by Codex for good
+	toolsServer  = "server"  // an MCP server that Codex starts for the thread, and for its subagents
+)
+
+// toolsWay chooses how a thread gets its tools. Subagents have no dynamic ones
+// but their parent's MCP servers. kept is how the thread had them so far: what
+// it was started with can't be taken from it, and one that was started without
+// any, by an earlier version or another client, can only be given a server.
+func toolsWay(info backendInfo, resumed bool, kept string, subagents bool) string {
+	switch {
+	case !info.clientTools:
+		return toolsServer
+	case resumed && kept == toolsDynamic:
+		return toolsDynamic
+	case resumed || subagents:
+		return toolsServer
+	}
+	return toolsDynamic
+}
+
+// agentToolFunc does what an agent's model calls for, as identity. It may wait,
+// at most as long as ctx. auto: the turn answers mail that came by itself.
+type agentToolFunc func(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (text string, ok bool)
+
+// toolServerEntry is an entry of Codex's mcp_servers. Codex hands down next to
+// nothing of its environment, and may start it in any directory.
+type toolServerEntry struct {
+	Command  string            `json:"command"`
+	Args     []string          `json:"args"`
+	Env      map[string]string `json:"env,omitempty"`
+	Cwd      string            `json:"cwd,omitempty"`
+	Startup  int               `json:"startup_timeout_sec"`
+	Timeout  int               `json:"tool_timeout_sec"`
+	Approval string            `json:"default_tools_approval_mode"` // else 0.148 and later ask, and mcp-server hangs on it
+}
+
+// newToolServerEntry is this program, in the configuration that it has here:
+// everything that says where teams, sessions and settings are. configFile is the
+// file of --config, "" for none.
+func newToolServerEntry(exe, cwd, configFile string, environ []string) toolServerEntry {
+	e := toolServerEntry{Command: exe, Cwd: cwd, Env: map[string]string{}, Startup: 20, Timeout: 60, Approval: "approve"}
+	for _, kv := range environ {
+		name, val, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "ATM_") || name == "CLAUDE_CONFIG_DIR" || name == "CODEX_HOME" || name == "GOCOVERDIR" {
+			e.Env[name] = val
+		}
+	}
+	delete(e.Env, "ATM_IDENTITY") // the client's, never the agent's
+	if configFile != "" {
+		e.Env["ATM_CONFIG"] = configFile
+	}
+	return e
+}
+
+// of is the entry for one agent.
+func (e toolServerEntry) of(team, identity, agentID string) toolServerEntry {
+	e.Args = []string{"tools", "--team", team, "--identity", identity, "--agent", agentID}
+	return e
+}
+
+// withToolServer adds the server to a thread's configuration under a name that
+// neither the caller nor the user's own configuration has: Codex would mix two
+// entries of one name.
+func withToolServer(config json.RawMessage, user map[string]any, entry toolServerEntry) (json.RawMessage, error) {
+	base := map[string]any{}
+	if len(config) > 0 {
+		var err error
+		if base, err = decodeConfig(config); err != nil {
+			return nil, fmt.Errorf("the thread's configuration: %w", err)
+		}
+	}
+	name := "atm"
+	for n := 2; tableAt(base, "mcp_servers", name) != nil || tableAt(user, "mcp_servers", name) != nil; n++ {
+		name = fmt.Sprintf("atm_agent_%d", n)
+	}
+	var ours map[string]any
+	if err := json.Unmarshal(toJSON(entry), &ours); err != nil {
+		return nil, fmt.Errorf("the tool server's entry: %w", err)
+	}
+	merged, err := mergeConfig(base, map[string]any{"mcp_servers": map[string]any{name: ours}})
+	if err != nil {
+		return nil, fmt.Errorf("the tool server can't be added to the thread's configuration: %w", err)
+	}
+	return toJSON(merged), nil
+}
+
+// agentCalls are an agent's calls of its tools: one runs, the others wait.
+type agentCalls struct {
+	waiting []agentCall
+	stop    context.CancelFunc // of the one that runs, nil for none
+}
+
+// agentCall is one call, and the turn it was made in.
+type agentCall struct {
+	toolCall
+	be   backend
+	item string
+	by   actingTurn
+}
+
+// actingTurn is what an agent's calls are known by.
+type actingTurn struct {
+	correlation string
+	auto        bool // it delivers nothing but automatic mail
+}
+
+// open reports a call that has no answer yet.
+func (c *agentCalls) open() bool { return c.stop != nil || len(c.waiting) > 0 }
+
+// act has what the agent's tools do from now on belong to a turn. Its tool
+// servers, if it has such, are processes of Codex's: they read it in the lease.
+func (s *session) act(by actingTurn) {
+	s.acting = by
+	if s.place.rec.Tools != toolsServer || s.place.lease == nil {
+		return
+	}
+	if err := s.place.lease.mark(by.auto); err != nil {
+		s.log.Warn("what the agent sends may be marked wrongly as automatic or not", "err", err)
+	}
+}
+
+// called takes a call of one of the agent's tools. A subagent may call after the
+// turn that began it: then it acts for the newest turn there was.
+func (s *session) called(e *event) {
+	if e.tool == nil {
+		return
+	}
+	c := agentCall{toolCall: *e.tool, be: s.place.be, item: e.item, by: s.acting}
+	known := slices.ContainsFunc(s.h.agentSpecs, func(t clientTool) bool { return t.Name == c.name })
+	switch {
+	case s.h.agentTool == nil || !known:
+		s.answerCall(c, fmt.Sprintf("there is no tool %q any more", clip(c.name, 100)), false)
+	case s.m.ending != endNone:
+		s.answerCall(c, "the session is ending, so "+c.name+" was not done", false)
+	case len(s.calls.waiting) >= maxAgentCalls:
+		s.answerCall(c, fmt.Sprintf("%d calls already wait, so %s was not done; call it again later", maxAgentCalls, c.name), false)
+	default:
+		s.calls.waiting = append(s.calls.waiting, c)
+		s.nextCall()
+	}
+}
+
+// nextCall runs the oldest call that waits, unless one runs.
+func (s *session) nextCall() {
+	if s.calls.stop != nil || len(s.calls.waiting) == 0 {
+		return
+	}
+	c := s.calls.waiting[0]
+	s.calls.waiting = slices.Delete(s.calls.waiting, 0, 1)
+	ctx, stop := context.WithTimeout(s.h.life, agentToolLimit)
+	s.calls.stop = stop
+	identity, thread := s.place.rec.Identity, s.thread
+	s.h.goWork(func() {
+		text, ok := s.h.agentTool(ctx, s.agentID, identity, c.by.correlation, c.by.auto, c.name, c.args)
+		stop()
+		if !s.box.post(func() {
+			s.calls.stop = nil
+			s.answerCall(c, text, ok)
+			s.nextCall()
+		}) {
+			c.be.do(0, thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok}) // the driver knows whether anybody still waits
+		}
+	})
+}
+
+// answerCall gives the model what its call came to.
+func (s *session) answerCall(c agentCall, text string, ok bool) {
+	c.be.do(0, s.thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok})
+	if cur := s.m.cur; cur != nil && cur.run != nil {
+		cur.run.closeItem(c.item)
+	}
+	s.alive()
+}
+
+// dropCalls refuses what waits, as the session ends; what runs is told to stop
+// and answers for itself.
+func (s *session) dropCalls(why string) {
+	waiting := s.calls.waiting
+	s.calls.waiting = nil
+	for _, c := range waiting {
+		s.answerCall(c, why+", so "+c.name+" was not done", false)
+	}
+	if s.calls.stop != nil {
+		s.calls.stop()
+	}
+}
+
+// selfPath is this program's own file, for Codex to start.
+func selfPath() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return os.Args[0] // as it was called
+	}
+	return exe
+}

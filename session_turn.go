@@ -1,0 +1,340 @@
+package main
+
+// session_turn.go owns how a session runs its turns: sending them, ending those
+// that take too long, answering their callers. These are the effects of the
+// turn machine, carried out on the session's own goroutine. Whoever is
+// answered may act at once, so what an answer says must be true before it is
+// given. session_asks.go has the approvals, session_end.go the session's end.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// start sends a turn to the child. What the turn doesn't depend on (record,
+// audit) is written behind it.
+func (s *session) start(t *turn) {
+	if t.req.source == sourceSummary {
+		s.startSummary(t)
+		return
+	}
+	p, now := s.place, time.Now()
+	t.run = newTurnRun(s.thread, now)
+	if p.client {
+		t.run.most = s.h.cfg.maxAnswerBytes
+	}
+	s.act(actingTurn{t.req.correlation, s.automaticMail()})
+	if t.limit != nil {
+		t.limit.Stop()
+	}
+	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
+	s.op = s.nextOp()
+	p.be.do(s.op, s.thread, s.turnCommand(t, facts))
+	s.checkTime(t)
+
+	p.noteStart(t, facts, s.told, now)
+	s.save()
+	s.h.book.auditTurn(s, t)
+	s.h.mail.active()
+}
+
+// turnCommand is what the child is told to do for a turn. Blocks of ours stand in
+// front of what the user says; an action other than a prompt has no room for
+// any, so they wait for the next one that has.
+func (s *session) turnCommand(t *turn, facts contextFacts) command {
+	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts, settings: s.place.policy.Settings}
+	if c.action != actPrompt {
+		return c
+	}
+	block, _ := contextChange(s.told, facts)
+	if s.resume != "" {
+		block = strings.TrimSpace(withContext(s.resume, block))
+	}
+	if t.offer != "" {
+		block = strings.TrimSpace(withContext(block, t.offer))
+	}
+	s.told, s.resume = facts, ""
+	if c.parts != nil {
+		c.prompt = block
+	} else {
+		c.prompt = withContext(block, c.prompt)
+	}
+	return c
+}
+
+// checkTime ends a turn that has run or been silent for too long (FR-14).
+func (s *session) checkTime(t *turn) {
+	if s.m.cur != t || s.m.phase == phaseStopping {
+		return
+	}
+	now := time.Now()
+	why, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
+	if why == "" {
+		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
+		return
+	}
+	t.why = why
+	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", why)
+	s.denyAll("the turn timed out")
+	s.carry(s.m.stopTurn(stopTimeout))
+	s.soon(t)
+}
+
+// boundOpening answers a caller whose timeout_secs is over while its session
+// still waits for Codex: the turn has not begun and never will.
+func (s *session) boundOpening(t *turn) {
+	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
+		return
+	}
+	t.limit = time.AfterFunc(t.req.timeout, func() {
+		s.box.post(func() {
+			if s.m.phase == phaseOpening && s.m.drop(t) {
+				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or give it longer", t.req.timeout), "agent_id", s.agentID)})
+				s.lonely()
+			}
+		})
+	})
+}
+
+// alive restarts the inactivity clock after an approval was decided.
+func (s *session) alive() {
+	if s.m.cur != nil && s.m.cur.run != nil {
+		s.m.cur.run.last = time.Now()
+	}
+}
+
+// interrupt asks the child to stop the turn and what it left running, and
+// gives it confirmLimit to say so.
+func (s *session) interrupt(t *turn) {
+	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
+	s.clock.confirm(func() {
+		s.box.post(func() {
+			if s.m.cur == t {
+				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
+				s.carry(s.m.giveUp())
+			}
+		})
+	})
+	if t.stop == stopUnknown {
+		t.why = "Codex did not acknowledge the turn in time; it was interrupted and not sent again"
+		s.soon(t)
+	}
+}
+
+// soon answers a timed-out caller even where the child doesn't confirm.
+func (s *session) soon(t *turn) { s.within(t, answerLimit) }
+
+func (s *session) within(t *turn, d time.Duration) {
+	s.clock.soon(d, func() {
+		s.box.post(func() {
+			if s.m.cur == t {
+				s.answer(t, s.result(t, finishEnded))
+			}
+		})
+	})
+}
+
+// parksAfter reports a turn after which the session is parked if it comes to
+// nothing: a first turn leaves nobody who knows the session, so its identity is
+// freed; its thread can still be continued.
+func (s *session) parksAfter(t *turn) bool {
+	return s.place.rec.Turns == 1 && !s.place.revived && !s.place.client && len(s.m.queue) == 0 && !t.accepted && (t.stop == stopNone || t.stop == stopCancel)
+}
+
+// leaving reports a session that ends as soon as what runs has stopped.
+func (s *session) leaving() bool {
+	cur := s.m.cur
+	return s.m.ending != endNone || cur != nil && cur.stop == stopCancel && s.place != nil && s.parksAfter(cur)
+}
+
+// answer gives a turn's waiter its result, once. While the session ends, it
+// waits until identity and thread are free: whoever is answered may want them.
+func (s *session) answer(t *turn, r turnResult) {
+	w := t.waiter
+	t.waiter = 0
+	if t.accept != nil {
+		t.accept.Stop()
+	}
+	if s.m.phase == phaseOver && !s.free {
+		s.keeps = append(s.keeps, func() { s.keep(t, &r) })
+		s.after = append(s.after, func() { s.h.answered(w, r) })
+		return
+	}
+	s.keep(t, &r)
+	s.publish() // whoever asks for the status next sees what the answer says
+	s.h.answered(w, r)
+	s.settle()
+}
+
+// finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
+// answer, then the record.
+func (s *session) finish(t *turn, how finishKind) {
+	if t.req.mail != nil {
+		s.mailEnded(t, how)
+	}
+	if how == finishOver && s.m.ending == endPark && t.req.source != sourceMail { // parked while this was on its way here
+		t.req.mail = nil
+		s.h.resubmit(t.req, t.waiter)
+		return
+	}
+	if t.run == nil {
+		if how != finishDropped {
+			s.answer(t, s.result(t, how))
+		}
+		if how == finishDropped {
+			s.lonely()
+		}
+		return
+	}
+	s.clock.stop()
+	s.denyOwn("the turn is over")
+	if t.req.source == sourceSummary {
+		s.summed(t, how)
+		s.toldStopped(t)
+		return
+	}
+	s.stopped = s.stopped || s.m.ending != endNone && !t.done()
+	p := s.place
+	p.noteEnd(t, how, time.Now())
+	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
+		p.noteOver(s.m.ending, s.stopped, time.Now())
+	}
+	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
+		"latency_ms", time.Since(t.run.started).Milliseconds())
+	if t.run.err != nil {
+		s.lastErr = clip(t.run.err.Message, 300)
+	}
+	if s.m.ending == endNone && how != finishGone && !t.done() && s.parksAfter(t) {
+		r := s.result(t, how)
+		r.Status = statusParked
+		s.carry(s.m.end(endPark))
+		s.answer(t, r)
+		s.toldStopped(t)
+		return
+	}
+	s.h.book.noteTurn(&p.rec)
+	s.answer(t, s.result(t, how))
+	s.toldStopped(t)
+	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
+	if s.m.phase != phaseOver {
+		s.save()
+	}
+}
+
+// toldStopped answers who waits until a turn has stopped: whichever way it went,
+// each of them once.
+func (s *session) toldStopped(t *turn) {
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
+	t.stoppers = nil
+}
+
+// save has the record written, without waiting for it.
+func (s *session) save() { s.h.book.save(&s.place.rec, false) }
+
+// result builds what a turn's waiter gets.
+func (s *session) result(t *turn, how finishKind) turnResult {
+	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(), Team: s.h.cfg.team,
+		Status: s.statusNow()}
+	if s.place != nil {
+		r.Sandbox, r.Approval = s.place.sandbox(), s.place.approval()
+	}
+	if r.err = s.failure(t, how); r.err != nil {
+		return r
+	}
+	if t.waiter != 0 || t.accepted { // else nobody would read them
+		r.Notes = s.takeNotes()
+	}
+	if t.run != nil {
+		t.fill(&r, how)
+		r.Content = s.h.book.fit(r.Content, s.place, t.id)
+	}
+	return r
+}
+
+// failure is the error a turn ends with, nil when it has a result: a turn
+// that ran and failed or was interrupted has one.
+func (s *session) failure(t *turn, how finishKind) *rpcError {
+	id := []any{"agent_id", s.agentID}
+	switch how {
+	case finishEnded:
+		if t.stop == stopTimeout || t.stop == stopUnknown {
+			return timeoutError(s.agentID, t)
+		}
+	case finishRefused:
+		return childError("start the turn", t.run.err)
+	case finishFull:
+		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
+	case finishOver:
+		if s.m.ending == endShutdown {
+			return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id", id...)
+		}
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s was closed before this turn ran; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", s.agentID, s.agentID), id...)
+	case finishGone, finishUnopened:
+		if s.openErr != nil {
+			return s.openErr
+		}
+		return proxyError(codeSessionClosed, "the session could not be opened", id...)
+	case finishBroken:
+		if t.stop == stopTimeout || t.stop == stopUnknown {
+			return timeoutError(s.agentID, t)
+		}
+		if s.m.ending == endClose || s.m.ending == endShutdown {
+			return nil
+		}
+		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", s.agentID, confirmLimit, s.agentID), id...)
+	case finishRebound, finishDropped:
+	}
+	return nil
+}
+
+// statusNow is the session's word as a result tells it.
+func (s *session) statusNow() string {
+	switch {
+	case s.m.ending != endNone:
+		if w := s.m.ending.status(); w != "" {
+			return w
+		}
+		return statusClosed
+	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
+		return statusBusy
+	}
+	return statusIdle
+}
+
+// publish renews what others may read of this session.
+func (s *session) publish() {
+	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.threadID(), Team: s.h.cfg.team, Status: s.statusNow(),
+		Queued: len(s.m.queue), Dropped: s.dropped + s.box.lost(), Tokens: s.tokens, LastError: s.lastErr, Mine: true,
+		Interrupted: s.stopped, LastActive: s.shown.Load().LastActive, StartedAt: s.shown.Load().StartedAt}
+	if p := s.place; p != nil {
+		r := &p.rec
+		v.Identity, v.AgentName, v.AgentSource, v.Tag, v.Role = r.Identity, r.AgentName, r.AgentSource, r.Tag, r.Role
+		v.Cwd, v.Turns, v.LastActive, v.StartedAt, v.implied = r.CWD, r.Turns, r.LastActive, r.StartedAt, r.Implied
+		v.Resumable = s.h.cfg.persistThreads
+		v.PendingMail, v.AutoMail = s.mail.pending(), s.autoMailWord()
+	} else {
+		v.Activity = "opening"
+	}
+	if t := s.m.cur; t != nil && t.run != nil {
+		v.Activity, v.Source = t.run.activity(), t.req.source.String()
+		if t.req.source == sourceSummary {
+			v.Activity = "writing its summary"
+		}
+	}
+	for _, id := range s.asks.ids() {
+		p := s.asks.pending[id]
+		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval})
+		v.Activity = "waiting for approval of " + clip(p.action, 120)
+	}
+	old := s.shown.Swap(&v)
+	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
+		s.h.kept.poke()
+	}
+	if s.unseen {
+		s.unseen = false
+		s.h.kept.seen(s.agentID)
+	}
+}

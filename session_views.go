@@ -1,0 +1,197 @@
+package main
+
+// session_views.go owns what is told of sessions, turns and the whole proxy, and what
+// the hub is asked for beside turns: copies that nobody changes, so that a
+// reader never waits for a session (invariant 3). The session publishes its own
+// after every transition; the hub adds up.
+
+import "time"
+
+// sessionView is a session as agent_sessions and agent_status tell it: a copy
+// that nobody changes.
+type sessionView struct {
+	AgentID     string    `json:"agent_id"`
+	Backend     string    `json:"backend"`
+	BackendID   string    `json:"backend_id"`
+	Team        string    `json:"team"`
+	Identity    string    `json:"identity"`
+	AgentName   string    `json:"agent_name,omitempty"`
+	AgentSource string    `json:"agent_source,omitempty"`
+	Status      string    `json:"status"` // busy idle parked closed stale broken
+	Interrupted bool      `json:"interrupted,omitempty"`
+	LastActive  time.Time `json:"last_active_at"`
+	StartedAt   time.Time `json:"started_at"`
+	Tag         string    `json:"tag,omitempty"`
+	Role        string    `json:"role,omitempty"`
+	Resumable   bool      `json:"resumable"`
+	Cwd         string    `json:"cwd"`
+	Turns       int       `json:"turns"`
+	Queued      int       `json:"queued"`
+	Activity    string    `json:"activity,omitempty"` // what it is doing, in words
+	LastError   string    `json:"last_error,omitempty"`
+	Dropped     int64     `json:"dropped_events"`
+	Tokens      int64     `json:"total_tokens"`
+	Pending     []askView `json:"pending_approvals,omitempty"`
+	Mine        bool      `json:"open_here"` // this process holds it
+
+	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
+
+	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
+
+	implied bool // nobody asked for the identity: it may be parked
+	pid     int  // of the process that holds its identity, where it isn't open here
+}
+
+// askView is a pending approval as it is shown.
+type askView struct {
+	ApprovalID string `json:"approval_id"`
+	Kind       string `json:"kind"`
+	Action     string `json:"action"`
+	Cwd        string `json:"cwd,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+
+	q approval // the whole of it, for who asks
+}
+
+// statusView is the whole proxy, as agent_status tells it.
+type statusView struct {
+	ChildAlive   bool
+	ChildVersion string
+	ChildError   string // how the last child ended, "" while none did
+	Backend      string // "app-server", "mcp-server", "" before the first child
+	ChildPID     int
+	Team         string
+	TeamFrom     string
+	Uptime       time.Duration
+	Sessions     int               // open here
+	Identities   map[string]string // identity → agent_id
+	PendingMail  *int              // of all agents open here; nil where there is no mail
+	Agents       []sessionView     // open here, as they published themselves: no disk is read
+
+	// Events of the child that sessions have not taken in, of how many there
+	// may be.
+	EventBytes, EventBytesLimit int64
+}
+
+// closeResult is what agent_close tells.
+type closeResult struct {
+	AgentID     string
+	Identity    string
+	Status      string // closed
+	Already     bool   // it was closed before
+	Interrupted bool   // a turn was stopped for it
+}
+
+// keptTurn is one turn as it is kept after, or beside, its caller: what
+// agent_wait and tasks/get tell.
+type keptTurn struct {
+	AgentID  string
+	Identity string
+	TurnID   string // a background turn's own name, else Codex's
+	Seq      int64  // of its end, 0 while it has none
+	Source   turnSource
+	Status   string // queued running completed failed interrupted
+	Created  time.Time
+	Updated  time.Time
+	Task     bool        // given out as an MCP task
+	Stopped  bool        // agent_interrupt or tasks/cancel ended it
+	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
+	Lost     bool        // its process ended before it did
+	Activity string      // of an unfinished one, in words
+	Pending  []askView   // of an unfinished one
+
+	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
+	pid     int
+
+	away bool // memory has let go of the answer: its file has it
+}
+
+// finished reports a turn that has a result.
+func (k *keptTurn) finished() bool { return k.Result != nil }
+
+// waitQuery is what agent_wait waits for.
+type waitQuery struct {
+	Agents  []string // agent_ids or threadIds
+	Since   int64    // turns that ended after it; 0: each agent's newest turn
+	All     bool
+	Timeout time.Duration
+	// Identity waits for unread mail of a member of the team, with or without
+	// agents.
+	Identity string
+}
+
+// waitResult is what it tells: everything newer, and what each is doing.
+type waitResult struct {
+	Seq      int64 // for the next since
+	TimedOut bool
+	Unread   *int // mail of the identity that was asked for
+	Agents   []waitAgent
+}
+
+type waitAgent struct {
+	View  sessionView // Pending has its open approvals
+	Turns []keptTurn  // newer than since, oldest first
+}
+
+// interruptResult is what agent_interrupt tells.
+type interruptResult struct {
+	AgentID     string
+	Identity    string
+	TurnID      string // of the turn that was stopped
+	Interrupted bool   // false: nothing ran
+	Queued      int    // turns that still wait
+}
+
+// approveQuery is a decision that a caller brings, not the client's user.
+type approveQuery struct {
+	Agent    string // agent_id or threadId
+	Ask      string // approval_id
+	Action   string // must repeat the pending approval's
+	By       string // who decides, as the audit log names it
+	Decision decision
+	Answers  map[string][]string // to questions
+	Reason   string              // of a denial
+}
+
+// sessionSettings is what the next turn of a session runs with, and what else
+// it could: copies, for who lets a person choose.
+type sessionSettings struct {
+	Model, Effort     string // as chosen, else as Codex opened the thread with; "" where nobody said
+	Sandbox, Approval string
+	// What they would be if nobody had chosen them for this session.
+	BaseSandbox, BaseApproval string
+	MaxSandbox                string   // the ceiling
+	Notes                     []string // why they aren't what was chosen, a sentence each
+}
+
+// settingsChange is what a person chose; nil leaves as it is, "" goes back to
+// what it is without a choice.
+type settingsChange struct {
+	Model, Effort     *string
+	Sandbox, Approval *string
+}
+
+// into puts a choice where it is kept.
+func (c settingsChange) into(r *recordSettings) {
+	for _, f := range []struct {
+		into *string
+		from *string
+	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.ApprovalPolicy, c.Approval}} {
+		if f.from != nil {
+			*f.into = *f.from
+		}
+	}
+}
+
+// clientSession is a session that a client has its own id for, as it is kept.
+type clientSession struct {
+	Session string // the client's
+	AgentID string
+	Cwd     string
+	Roots   []string
+	Title   string
+	Updated time.Time
+	Turns   int
+	Status  string
+}

@@ -1,0 +1,255 @@
+package main
+
+// sys_watch.go owns the watching of directories: who wants to know when something in one changes, and what has to be
+// watched for that, since a directory may be missing, be deleted and come again. The kernel's part is sys_watch_linux.go
+// (inotify), sys_watch_darwin.go (kqueue) and sys_watch_other.go (nothing to be had).
+// mail_room.go calls it; the poll is the net below it and stands alone where watching fails.
+// Never reads a file and never decides what a change means: our own writes are told like anybody's, and the caller
+// knows them by the file's identity, size and time.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// errNoWatch is that notification isn't to be had: no support, a limit of the system, no right to read the directory.
+var errNoWatch = errors.New("changes of files can't be watched here")
+
+// armTries bounds how often a directory that comes and goes is tried at once.
+const armTries = 20
+
+// A notice is what the kernel tells.
+type notice struct {
+	id       int    // of arm; of no meaning with overflow
+	name     string // the entry that changed, "" for unknown: look at everything
+	isDir    bool   // the entry is a directory; also when that is unknown
+	self     bool   // the directory itself was deleted, moved or unmounted
+	overflow bool   // notices were lost
+}
+
+// A watcher tells of changes in directories. Its goroutine, run, waits in the kernel, so idle watches cost nothing;
+// it ends with close.
+type watcher struct {
+	kernel *notifier
+	exited chan struct{}
+
+	mu      sync.Mutex // guards the fields below; held over the notifier's calls, which don't wait
+	watches []*watch
+	closed  bool
+}
+
+// A watch is somebody's wish to know of one directory.
+type watch struct {
+	dir     string
+	changed func(name string)
+	owner   *watcher
+
+	at    int    // the notifier's id of the directory, 0 while there is none
+	above int    // of its parent or, while that is missing, of the nearest that exists; 0: watching failed
+	next  string // the entry of above that leads to dir
+}
+
+// newWatcher fails with errNoWatch.
+func newWatcher() (*watcher, error) {
+	kernel, err := newNotifier()
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{kernel: kernel, exited: make(chan struct{})}
+	go w.run()
+	return w, nil
+}
+
+// add watches a directory, which need not exist yet. changed is called by the watcher's goroutine with the name of
+// an entry that was written, made, renamed or deleted, once for each in what the kernel tells at a time, or with ""
+// where anything may have changed: the directory came, went or was replaced, notices were lost, or the system tells
+// no names. It must not wait. Several may watch one directory. An error is errNoWatch: then nothing is watched.
+func (w *watcher) add(dir string, changed func(name string)) (*watch, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
+	}
+	wa := &watch{dir: dir, changed: changed, owner: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, fmt.Errorf("watching %s: %w: the watcher is closed", dir, errNoWatch)
+	}
+	w.watches = append(w.watches, wa)
+	if err := w.armLocked(wa); err != nil {
+		w.removeLocked(wa)
+		return nil, err
+	}
+	return wa, nil
+}
+
+// works is false once the kernel refused to go on watching; changed("") was called then, and the poll stands alone.
+// The owner may remove the watch and add another when it next polls.
+func (wa *watch) works() bool {
+	wa.owner.mu.Lock()
+	defer wa.owner.mu.Unlock()
+	return wa.above != 0
+}
+
+// remove may be called more than once, and by changed. A call of changed that has begun may still go on.
+func (wa *watch) remove() {
+	wa.owner.mu.Lock()
+	defer wa.owner.mu.Unlock()
+	wa.owner.removeLocked(wa)
+}
+
+// close ends all watches; it returns when no changed is called any more. Not to be called by changed.
+func (w *watcher) close() {
+	w.mu.Lock()
+	first := !w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if first {
+		w.kernel.close()
+	}
+	<-w.exited
+}
+
+func (w *watcher) run() {
+	defer close(w.exited)
+	defer w.kernel.release()
+	for {
+		notices, err := w.kernel.read()
+		w.mu.Lock()
+		if w.closed {
+			w.mu.Unlock()
+			return
+		}
+		if err != nil { // nothing will be told any more: say so to everybody, once
+			notices = []notice{{overflow: true}}
+			for _, wa := range w.watches {
+				wa.at, wa.above = 0, 0
+			}
+			w.closed = true
+			w.kernel.close()
+		}
+		calls := w.takeLocked(notices)
+		w.mu.Unlock()
+		for _, c := range calls {
+			c.wa.changed(c.name)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+type watchCall struct {
+	wa   *watch
+	name string
+}
+
+// takeLocked makes calls of notices, each at most once; after a call with "" a watch needs no other.
+func (w *watcher) takeLocked(notices []notice) []watchCall {
+	var calls []watchCall
+	made := map[watchCall]bool{}
+	call := func(wa *watch, name string) {
+		if c := (watchCall{wa, name}); !made[c] && !made[watchCall{wa, ""}] {
+			made[c] = true
+			calls = append(calls, c)
+		}
+	}
+	for _, n := range notices {
+		for _, wa := range w.watches {
+			switch {
+			case wa.above == 0 && !n.overflow:
+			case n.overflow, n.self && (n.id == wa.at || n.id == wa.above),
+				n.id == wa.above && n.isDir && (n.name == "" || n.name == wa.next):
+				w.rearmLocked(wa)
+				call(wa, "")
+			case n.id == wa.at && wa.at != 0:
+				call(wa, n.name)
+			}
+		}
+	}
+	return calls
+}
+
+// rearmLocked watches what is at the path now. Where that fails the watch is lost, which works tells.
+func (w *watcher) rearmLocked(wa *watch) {
+	if w.closed {
+		return
+	}
+	at, above := wa.at, wa.above
+	if w.armLocked(wa) != nil {
+		wa.at, wa.above = 0, 0
+	}
+	w.dropLocked(at)
+	w.dropLocked(above)
+}
+
+// armLocked watches the directory above first: whatever happens to the directory after that is told, so there is
+// no moment in which it could come or be replaced unnoticed.
+func (w *watcher) armLocked(wa *watch) error {
+	for range armTries {
+		dir, above, err := filepath.Dir(wa.dir), 0, error(nil)
+		for {
+			if above, err = w.kernel.arm(dir, false); !noDirectory(err) || dir == filepath.Dir(dir) {
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %s: %w: %w", dir, errNoWatch, err)
+		}
+		rest, err := filepath.Rel(dir, wa.dir)
+		if err != nil {
+			panic("BUG: a directory is not below the one above it: " + err.Error())
+		}
+		next, deeper, _ := strings.Cut(rest, string(filepath.Separator))
+		at, err := w.kernel.arm(filepath.Join(dir, next), deeper == "")
+		switch {
+		case noDirectory(err):
+			wa.at, wa.above, wa.next = 0, above, next
+			return nil
+		case err == nil && deeper == "":
+			wa.at, wa.above, wa.next = at, above, next
+			return nil
+		case err == nil: // it was made just now: watch from there
+			w.dropLocked(at)
+		default:
+			w.dropLocked(above)
+			return fmt.Errorf("watching %s: %w: %w", filepath.Join(dir, next), errNoWatch, err)
+		}
+		w.dropLocked(above)
+	}
+	return fmt.Errorf("watching %s: %w: it comes and goes", wa.dir, errNoWatch)
+}
+
+// noDirectory: there is nothing, or a file where a directory is to come.
+func noDirectory(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// dropLocked gives an id back that no watch needs any more.
+func (w *watcher) dropLocked(id int) {
+	for _, wa := range w.watches {
+		if wa.at == id || wa.above == id {
+			return
+		}
+	}
+	if id != 0 && !w.closed {
+		w.kernel.disarm(id)
+	}
+}
+
+func (w *watcher) removeLocked(wa *watch) {
+	for i, x := range w.watches {
+		if x == wa {
+			w.watches = append(w.watches[:i:i], w.watches[i+1:]...) // a new array: takeLocked's loop is not disturbed
+			w.dropLocked(wa.at)
+			w.dropLocked(wa.above)
+			return
+		}
+	}
+}

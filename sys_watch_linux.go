@@ -1,0 +1,94 @@
+package main
+
+// sys_watch_linux.go owns Linux's inotify, one instance for all directories.
+// sys_watch.go is the only caller and holds its lock over all but read.
+// Never waits but in read, which parks a goroutine in the runtime's poller and no thread.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is told of a directory above is only what may be the next directory: it may be the user's home, where much
+// happens. The kernel has one watch a directory, which IN_MASK_ADD widens and never narrows.
+const (
+	noticeSelf  = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_MASK_ADD
+	noticeNames = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	noticeAll   = noticeSelf | noticeNames | unix.IN_CLOSE_WRITE
+)
+
+// A notifier is one inotify instance.
+type notifier struct {
+	fd   int
+	file *os.File // the same
+	buf  [16 << 10]byte
+}
+
+func newNotifier() (*notifier, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return nil, fmt.Errorf("%w: no inotify instance is left (fs.inotify.max_user_instances), or no file descriptor", errNoWatch)
+	case err != nil:
+		return nil, fmt.Errorf("%w: inotify: %w", errNoWatch, err)
+	}
+	return &notifier{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
+}
+
+// arm watches a directory, all that happens in it or only what directories above need. The same directory has the
+// same id.
+func (n *notifier) arm(dir string, all bool) (id int, err error) {
+	mask := uint32(noticeSelf | noticeNames)
+	if all {
+		mask = noticeAll
+	}
+	id, err = unix.InotifyAddWatch(n.fd, dir, mask)
+	if errors.Is(err, unix.ENOSPC) {
+		return 0, fmt.Errorf("no inotify watch is left (fs.inotify.max_user_watches): %w", err)
+	}
+	return id, err
+}
+
+// disarm is of no effect where the kernel has ended the watch itself.
+func (n *notifier) disarm(id int) { _, _ = unix.InotifyRmWatch(n.fd, uint32(id)) }
+
+// read waits for notices, and returns an error after close.
+func (n *notifier) read() ([]notice, error) {
+	size, err := n.file.Read(n.buf[:])
+	if err != nil {
+		return nil, err
+	}
+	return parseInotify(n.buf[:size]), nil
+}
+
+// close ends read.
+func (n *notifier) close() { n.file.Close() }
+
+// release has nothing left to do.
+func (n *notifier) release() {}
+
+// parseInotify reads struct inotify_event: wd, mask, cookie, the name's padded length, the name.
+func parseInotify(b []byte) []notice {
+	var all []notice
+	for len(b) >= unix.SizeofInotifyEvent {
+		wd, mask := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:])
+		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+		if end > len(b) {
+			return append(all, notice{overflow: true})
+		}
+		all = append(all, notice{
+			id:       int(wd),
+			name:     strings.TrimRight(string(b[unix.SizeofInotifyEvent:end]), "\x00"),
+			isDir:    mask&unix.IN_ISDIR != 0,
+			self:     mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT|unix.IN_IGNORED) != 0,
+			overflow: mask&unix.IN_Q_OVERFLOW != 0,
+		})
+		b = b[end:]
+	}
+	return all
+}

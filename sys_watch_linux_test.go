@@ -1,0 +1,209 @@
+package main
+
+// sys_watch_linux_test.go holds inotify to its limits: the queue that overflows, the
+// watches and instances that run out; and has the numbers of watching.
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// While a caller is busy the kernel's queue overflows: then everything counts as changed, and watching goes on.
+func TestWatchQueueOverflow(t *testing.T) {
+	most, err := readNumber("/proc/sys/fs/inotify/max_queued_events")
+	wantNil(t, err)
+	if most > 100_000 {
+		t.Skipf("max_queued_events is %d", most)
+	}
+	w, dir, busy := startWatcher(t), t.TempDir(), t.TempDir()
+	begun, gate := make(chan struct{}), make(chan struct{})
+	blocked := false
+	_, err = w.add(busy, func(string) {
+		if !blocked {
+			blocked = true
+			close(begun)
+			<-gate
+		}
+	})
+	wantNil(t, err)
+	quiet := watchFor(t, w, dir) // nothing happens there
+	touchFile(t, filepath.Join(busy, "first"))
+	<-begun
+	a, b := filepath.Join(busy, "a"), filepath.Join(busy, "b")
+	touchFile(t, a)
+	for range most/4 + 2 { // two renames are four notices
+		wantNil(t, os.Rename(a, b))
+		wantNil(t, os.Rename(b, a))
+	}
+	close(gate)
+	quiet.awaitAll(t)
+	quiet.drain()
+	touchFile(t, filepath.Join(dir, "after.json"))
+	quiet.await(t, "after.json")
+}
+
+// Many changes while a caller is busy are few calls afterwards.
+func TestWatchCoalesces(t *testing.T) {
+	w, dir := startWatcher(t), t.TempDir()
+	begun, gate, calls := make(chan struct{}), make(chan struct{}), make(chan string, 10000)
+	blocked := false
+	_, err := w.add(dir, func(name string) {
+		if !blocked {
+			blocked = true
+			close(begun)
+			<-gate
+		}
+		calls <- name
+	})
+	wantNil(t, err)
+	touchFile(t, filepath.Join(dir, "first"))
+	<-begun
+	for range 500 {
+		tmp := filepath.Join(dir, "a.tmp")
+		touchFile(t, tmp)
+		wantNil(t, os.Rename(tmp, filepath.Join(dir, "a.json")))
+	}
+	touchFile(t, filepath.Join(dir, "last"))
+	close(gate)
+	n := 0
+	for (<-calls) != "last" {
+		n++
+	}
+	if n > 50 { // 2000 notices, in some 6 readings
+		t.Errorf("%d calls for 500 messages", n)
+	}
+}
+
+// TestWatchLimitsHelper is no test: it runs in a user namespace where few watches may be had.
+func TestWatchLimitsHelper(t *testing.T) {
+	if os.Getenv("ATM_TEST_WATCH_LIMITS") == "" {
+		t.Skip("runs only as a child of TestWatchLimits")
+	}
+	limit := func(what string, n int) {
+		if err := os.WriteFile("/proc/sys/user/"+what, []byte(fmt.Sprint(n)), 0); err != nil {
+			fmt.Println("CANNOT", err)
+			os.Exit(0)
+		}
+	}
+	limit("max_inotify_watches", 2)
+	w := startWatcher(t)
+	one, two := t.TempDir(), t.TempDir()
+	inboxes := filepath.Join(one, "inboxes")
+	c := watchFor(t, w, inboxes) // takes one watch, of the directory above
+	_, err := w.add(filepath.Join(two, "x", "inboxes"), func(string) {})
+	wantNil(t, err)
+	_, err = w.add(t.TempDir(), func(string) {})
+	if !errors.Is(err, errNoWatch) || !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "max_user_watches") {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	// The directory appears, and its watch is not to be had: the owner is told, and that it must poll.
+	wantNil(t, os.Mkdir(inboxes, 0o755))
+	c.awaitAll(t)
+	if c.works() {
+		t.Error("the watch still claims to work")
+	}
+	c.remove()
+	limit("max_inotify_watches", 100)
+	c = watchFor(t, w, inboxes)
+	touchFile(t, filepath.Join(inboxes, "a.json"))
+	c.await(t, "a.json")
+
+	limit("max_inotify_instances", 1)
+	if _, err := newWatcher(); !errors.Is(err, errNoWatch) || !strings.Contains(err.Error(), "max_user_instances") {
+		t.Errorf("no instance left: %v", err)
+	}
+}
+
+func TestWatchLimits(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWatchLimitsHelper$")
+	cmd.Env = append(os.Environ(), "ATM_TEST_WATCH_LIMITS=1", "GORACE=atexit_sleep_ms=10")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	if bytes.Contains(out, []byte("CANNOT")) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOSPC) {
+		t.Skipf("no user namespace to be limited in: %v %s", err, out)
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func FuzzParseInotify(f *testing.F) {
+	event := func(wd int32, mask uint32, name string) []byte {
+		b := binary.NativeEndian.AppendUint32(nil, uint32(wd))
+		for _, n := range []uint32{mask, 0, uint32(len(name))} {
+			b = binary.NativeEndian.AppendUint32(b, n)
+		}
+		return append(b, name...)
+	}
+	f.Add(event(1, unix.IN_MOVED_TO, "a.json\x00\x00"))
+	f.Add(append(event(2, unix.IN_DELETE_SELF, ""), event(-1, unix.IN_Q_OVERFLOW, "")...))
+	f.Add(event(1, unix.IN_CREATE, "cut")[:17])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, n := range parseInotify(b) {
+			if strings.HasSuffix(n.name, "\x00") || len(n.name) > len(b) {
+				t.Errorf("name %q", n.name)
+			}
+		}
+	})
+}
+
+func cpuTime(t testing.TB) time.Duration {
+	var u unix.Rusage
+	wantNil(t, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkWatchIdle: watched directories in which nothing happens. cpu-µs/s is of the whole process, so 100 of them
+// should cost what none does.
+func BenchmarkWatchIdle(b *testing.B) {
+	for _, count := range []int{0, 100} {
+		b.Run(fmt.Sprint("dirs=", count), func(b *testing.B) {
+			w, root := startWatcher(b), b.TempDir()
+			for i := range count {
+				dir := filepath.Join(root, fmt.Sprint("team", i), "inboxes")
+				wantNil(b, os.MkdirAll(dir, 0o755))
+				watchFor(b, w, dir)
+			}
+			before, begun := cpuTime(b), time.Now()
+			for b.Loop() {
+				<-time.After(500 * time.Millisecond)
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/time.Since(begun).Seconds(), "cpu-µs/s")
+		})
+	}
+}
+
+// BenchmarkWatchNotice: from a rename into one of 100 watched directories to the call.
+func BenchmarkWatchNotice(b *testing.B) {
+	w, root := startWatcher(b), b.TempDir()
+	var last told
+	for i := range 100 {
+		dir := filepath.Join(root, fmt.Sprint("team", i), "inboxes")
+		wantNil(b, os.MkdirAll(dir, 0o755))
+		last = watchFor(b, w, dir)
+	}
+	tmp, to := filepath.Join(last.dir, "a.tmp"), filepath.Join(last.dir, "a.json")
+	for b.Loop() {
+		b.StopTimer()
+		touchFile(b, tmp)
+		last.await(b, "a.tmp")
+		b.StartTimer()
+		wantNil(b, os.Rename(tmp, to))
+		last.await(b, "a.json")
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+// wire_args.go owns the arguments of tools: how they are described to a model,
+// and how a call's are checked against that description. One line of a table
+// makes both, for the tools of an MCP client and for those of the Codex agents
+// themselves (mcp_tools.go, mail_tools.go). It must never guess: an argument that
+// nobody described is an error which names the nearest one.
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// toolHints are honest: Claude Code runs tools in parallel that only read,
+// and asks its user about those that destroy.
+type toolHints struct {
+	ReadOnly    bool `json:"readOnlyHint"`
+	Destructive bool `json:"destructiveHint"`
+	Idempotent  bool `json:"idempotentHint"`
+	OpenWorld   bool `json:"openWorldHint"`
+}
+
+// argSpec is one argument: its schema and its check come from the same line.
+type argSpec struct {
+	name     string
+	kind     string // string, object, number, integer, boolean, array (of strings)
+	text     string
+	enum     []string
+	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
+	above    bool    // min itself is refused
+}
+
+// toolArgs are the checked arguments of one call; null counts as left out.
+type toolArgs map[string]json.RawMessage
+
+func (a toolArgs) has(name string) bool { return a[name] != nil }
+
+// str is a string argument, "" where it was left out.
+func (a toolArgs) str(name string) string {
+	s, _ := rawString(a[name])
+	return s
+}
+
+func (a toolArgs) num(name string) float64 {
+	n, _ := strconv.ParseFloat(string(a[name]), 64)
+	return n
+}
+
+// yes is a boolean argument, false where it was left out.
+func (a toolArgs) yes(name string) bool { return rawKind(a[name]) == 't' }
+
+// secs is an argument in seconds.
+func (a toolArgs) secs(name string) time.Duration {
+	return time.Duration(a.num(name) * float64(time.Second))
+}
+
+// decodeArgs checks arguments against the table. What is wrong here is wrong with
+// the protocol in both eras: -32602.
+func decodeArgs(tool string, specs []argSpec, raw json.RawMessage) (toolArgs, *rpcError) {
+	args := toolArgs{}
+	if isNull(raw) {
+		return args, nil
+	}
+	var bad *rpcError
+	err := eachField(raw, func(key string, val json.RawMessage) bool {
+		i := slices.IndexFunc(specs, func(a argSpec) bool { return a.name == key })
+		if i < 0 {
+			var names []string
+			for _, a := range specs {
+				names = append(names, a.name)
+			}
+			known := "it takes none"
+			if len(names) > 0 {
+				known = "it takes " + strings.Join(names, ", ")
+			}
+			bad = badParams("tool %s has no argument %q (%s)%s", tool, key, known, didYouMean(key, names))
+			return false
+		}
+		if isNull(val) {
+			delete(args, key)
+			return true
+		}
+		if want := specs[i].wrong(val); want != "" {
+			word, _ := rawString(val)
+			bad = badParams("argument %q of tool %s must be %s, not %s%s", key, tool, want, shorten(string(val), 80), didYouMean(word, specs[i].enum))
+			return false
+		}
+		args[key] = val
+		return true
+	})
+	if err != nil {
+		return nil, badParams("arguments of tool %s must be an object", tool)
+	}
+	return args, bad
+}
+
+// wrong says what the value should have been, "" if it is right.
+func (a *argSpec) wrong(val json.RawMessage) string {
+	switch a.kind {
+	case "string":
+		if len(a.enum) == 0 { // a prompt: decoded once, by who takes it
+			if rawKind(val) != '"' {
+				return "a string"
+			}
+			return ""
+		}
+		if s, ok := rawString(val); !ok || !slices.Contains(a.enum, s) {
+			return "one of " + strings.Join(a.enum, ", ")
+		}
+	case "object":
+		if rawKind(val) != '{' {
+			return "an object"
+		}
+	case "boolean":
+		if k := rawKind(val); k != 't' && k != 'f' {
+			return "true or false"
+		}
+	case "array":
+		n, bad := 0.0, rawKind(val) != '['
+		eachElement(val, func(each json.RawMessage) {
+			n++
+			bad = bad || rawKind(each) != '"'
+		})
+		if bad || n < a.min || n > a.max {
+			return fmt.Sprintf("an array of %v to %v strings", a.min, a.max)
+		}
+	case "number", "integer":
+		want := fmt.Sprintf("a number from %v to %v", a.min, a.max)
+		if a.above {
+			want = fmt.Sprintf("a number over %v and at most %v", a.min, a.max)
+		}
+		if a.kind == "integer" {
+			want = "a whole " + strings.TrimPrefix(want, "a ")
+		}
+		n, err := strconv.ParseFloat(string(val), 64)
+		if rawKind(val) != '0' || err != nil || n > a.max || n < a.min || a.above && n == a.min ||
+			a.kind == "integer" && n != math.Trunc(n) {
+			return want
+		}
+	}
+	return ""
+}
+
+// invalidSession is a call that is well formed and makes no sense (NFR-6).
+func invalidSession(format string, args ...any) *rpcError {
+	return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
+}
+
+// argsSchema writes the arguments in the table's order, which a Go map would
+// lose.
+func argsSchema(specs []argSpec, required []string) json.RawMessage {
+	b := []byte(`{"type":"object","properties":{`)
+	for i, a := range specs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendJSONString(b, a.name), ':')
+		schema := struct {
+			Type     string          `json:"type"`
+			Text     string          `json:"description"`
+			Enum     []string        `json:"enum,omitempty"`
+			Min      *float64        `json:"minimum,omitempty"`
+			Above    *float64        `json:"exclusiveMinimum,omitempty"`
+			Max      float64         `json:"maximum,omitempty"`
+			Items    json.RawMessage `json:"items,omitempty"`
+			MinItems float64         `json:"minItems,omitempty"`
+			MaxItems float64         `json:"maxItems,omitempty"`
+			Open     bool            `json:"additionalProperties,omitempty"`
+		}{Type: a.kind, Text: a.text, Enum: a.enum, Open: a.kind == "object"}
+		switch {
+		case a.kind == "array":
+			schema.Items, schema.MinItems, schema.MaxItems = json.RawMessage(`{"type":"string"}`), a.min, a.max
+		case a.max != 0 && a.above:
+			schema.Above, schema.Max = &a.min, a.max
+		case a.max != 0:
+			schema.Min, schema.Max = &a.min, a.max
+		}
+		b = append(b, toJSON(schema)...)
+	}
+	b = append(b, `},`...)
+	if len(required) > 0 {
+		b = append(append(append(b, `"required":`...), toJSON(required)...), ',')
+	}
+	return append(b, `"additionalProperties":false}`...)
+}
+
+// badParams is a call that breaks the protocol or a tool's own description.
+func badParams(format string, args ...any) *rpcError {
+	return &rpcError{Code: codeInvalidParams, Message: "Invalid params: " + fmt.Sprintf(format, args...)}
+}

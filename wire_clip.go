@@ -1,0 +1,86 @@
+package main
+
+// wire_clip.go owns the cutting of texts that may be too long for where they go:
+// records, log lines, messages, tables. Everybody may call it. It must never
+// leave half a character where the result is shown or encoded as JSON.
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// clip cuts s to at most n characters on one line.
+func clip(s string, n int) string {
+	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
+		s = s[:i] + " …"
+	}
+	return clipChars(s, n)
+}
+
+// clipChars cuts to n characters, the last of which tells that it was cut.
+func clipChars(s string, n int) string {
+	if len(s) <= n || utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	i := 0
+	for range n - 1 {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+	}
+	return s[:i] + "…"
+}
+
+// clipUTF8 cuts to at most n bytes without cutting a character in two. Like
+// clipBytes it clones: a digest must not keep an answer of megabytes alive.
+func clipUTF8(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n])
+}
+
+// clipBytes cuts to n bytes, whatever character that hits: for what is cut again
+// or only logged. It clones, since a substring would keep all of a 60 KB prompt
+// alive as long as the rest.
+func clipBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.Clone(s[:n])
+}
+
+// cutMiddle keeps both ends of a text that is longer than limit bytes: what it
+// is about stands at the start, what came of it at the end.
+func cutMiddle(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	head, tail := limit/2, len(s)-limit/2
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", s[:head], tail-head, s[tail:])
+}
+
+// shorten keeps the first n characters of s, and tells if that is not all. What
+// comes from others may be no UTF-8, which JSON can't hold.
+func shorten(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	for i := range s {
+		if n == 0 {
+			return s[:i] + "…"
+		}
+		n--
+	}
+	return s
+}
+
+// oneLine has one blank for each run of white space.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,162 @@
+package main
+
+// wire_message.go owns one JSON-RPC message, read from a record with its ids as they
+// came, and the error that may be in it with the one table of codes. wire_peer.go
+// sends and receives messages; whoever refuses something makes an error here.
+// It must never rewrite what it doesn't route on.
+
+import (
+	"encoding/json"
+	"errors"
+)
+
+// The codes of JSON-RPC, MCP and NFR-6: the only table of them.
+const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeNoMethod       = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+	codeNoCapability   = -32021 // MCP 2026-07-28: the client lacks what the request needs
+	codeBadVersion     = -32022 // MCP 2026-07-28: unsupported protocol version
+	codeAuthRequired   = -32000 // ACP: Codex is not logged in
+	codeCancelled      = -32800 // ACP, as in LSP: the client cancelled the request
+
+	codeIdentityConflict = -32001
+	codeSessionNotFound  = -32002
+	codeSessionClosed    = -32003
+	codeMaxSessions      = -32004
+	codeChildDead        = -32005
+	codeTimeout          = -32006
+	codeInvalidSession   = -32007
+	codeAgentFile        = -32008
+	codeIdentityRequired = -32009
+)
+
+// codeName is the NFR-6 name that an error's message begins with, "" for the
+// codes that JSON-RPC owns.
+func codeName(code int) string {
+	switch code {
+	case codeIdentityConflict:
+		return "IDENTITY_CONFLICT"
+	case codeSessionNotFound:
+		return "SESSION_NOT_FOUND"
+	case codeSessionClosed:
+		return "SESSION_CLOSED"
+	case codeMaxSessions:
+		return "MAX_SESSIONS_EXCEEDED"
+	case codeChildDead:
+		return "CHILD_PROCESS_DEAD"
+	case codeTimeout:
+		return "REQUEST_TIMEOUT"
+	case codeInvalidSession:
+		return "INVALID_SESSION_PARAMS"
+	case codeAgentFile:
+		return "AGENT_FILE_NOT_FOUND"
+	case codeIdentityRequired:
+		return "IDENTITY_REQUIRED"
+	}
+	return ""
+}
+
+// rpcError is an error as it stands on the wire. It is the one error type
+// that carries a code.
+type rpcError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// proxyError makes an error of our own. For the NFR-6 codes the message
+// begins with the code's name, since clients show a model nothing else, and
+// data says that the proxy is the source. extra holds pairs of key and value
+// for data.
+func proxyError(code int, message string, extra ...any) *rpcError {
+	name := codeName(code)
+	if name == "" {
+		return &rpcError{Code: code, Message: message}
+	}
+	data := map[string]any{"error_source": "proxy", "name": name}
+	for i := 0; i+1 < len(extra); i += 2 {
+		data[extra[i].(string)] = extra[i+1]
+	}
+	return &rpcError{Code: code, Message: name + ": " + message, Data: toJSON(data)}
+}
+
+// message is one JSON-RPC message. A request has id and method, a
+// notification only method, a response id and result or err.
+type message struct {
+	id      json.RawMessage // raw, so that 0, "0" and 00000001 stay what they are
+	method  string
+	params  json.RawMessage
+	result  json.RawMessage
+	err     *rpcError
+	version bool // "jsonrpc":"2.0" was there; Codex leaves it out
+}
+
+func (m *message) isRequest() bool  { return m.method != "" && m.id != nil }
+func (m *message) isResponse() bool { return m.method == "" }
+
+// parseMessage reads one record that is already known to be valid JSON. The
+// error text says what makes it no JSON-RPC message.
+func parseMessage(rec []byte) (message, error) { return parseMessageAfter("", rec) }
+
+// parseMessageAfter is parseMessage for a record behind one with the method
+// last: in a run of deltas they share the string.
+func parseMessageAfter(last string, rec []byte) (message, error) {
+	var m message
+	var hasResult, hasError, badMethod, badVersion bool
+	f := fieldsOf(rec)
+	for f.next() {
+		switch val := json.RawMessage(f.val); string(f.key) {
+		case "id":
+			m.id = val
+		case "method":
+			var ok bool
+			m.method, ok = rawStringLike(val, last)
+			badMethod = !ok || m.method == ""
+		case "params":
+			m.params = val
+		case "result":
+			m.result, hasResult = val, true
+		case "error":
+			hasError = !isNull(val)
+			if hasError {
+				m.err = &rpcError{}
+				if json.Unmarshal(val, m.err) != nil {
+					m.err = &rpcError{Code: codeInternal, Message: "unreadable error object", Data: val}
+				}
+			}
+		case "jsonrpc":
+			m.version = string(val) == `"2.0"`
+			badVersion = !m.version
+		}
+	}
+	switch {
+	case f.bad:
+		return m, errors.New("a JSON-RPC message is an object")
+	case badMethod:
+		return m, errors.New("method is not a non-empty string")
+	case badVersion:
+		return m, errors.New(`jsonrpc is not "2.0"`)
+	}
+	switch k := rawKind(m.id); {
+	case m.id == nil || k == '"' || k == '0':
+	case k == 'n' && m.method == "":
+	default:
+		m.id = nil
+		return m, errors.New("id is neither a string nor a number")
+	}
+	if m.method != "" {
+		if hasResult || hasError {
+			return m, errors.New("both a method and a result")
+		}
+		return m, nil
+	}
+	if m.id == nil || !(hasResult || hasError) {
+		return m, errors.New("no method, and no result or error with an id")
+	}
+	return m, nil
+}

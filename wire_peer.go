@@ -1,0 +1,391 @@
+package main
+
+// wire_peer.go owns JSON-RPC with one other side: calls we made and wait for,
+// replies, notifications and the outgoing queue. wire_message.go has the messages.
+// The fronts use it upward, the drivers downward, the mock on its own stdio.
+// One goroutine reads (run), one writes; the reader never waits for the
+// writer, nor for anybody it calls.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// Ways for a call to end without an answer from the other side.
+var (
+	errCallTimeout = errors.New("no answer in time")                     // was sent: the outcome is unknown
+	errNotSent     = errors.New("not sent in time: too many open calls") // never left us
+	errPeerGone    = errors.New("the other side is gone")
+)
+
+// call is one request of ours.
+type call struct {
+	id    int64
+	rec   []byte
+	done  func(result json.RawMessage, err error)
+	timer *time.Timer
+	sent  bool
+}
+
+// peerOptions are fixed at birth.
+type peerOptions struct {
+	mode        framing                      // framingUnknown: detect and answer in kind
+	noVersion   bool                         // leave "jsonrpc" out (towards app-server)
+	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
+	nullID      bool                         // such an error has "id":null, as in JSON-RPC 2.0; else none, as in MCP
+	maxInFlight int                          // calls open at once, 0 = no limit
+	budget      int                          // bytes that may wait for the writer before records are dropped that may be
+	quick       func(rec []byte) bool        // takes a record that is like one before it; false: it is read and handled; may be nil
+	handle      func(*message)               // a notification's message is valid during the call only
+	batch       func(rec []byte) bool        // takes a record that is a JSON array; false refuses it
+	trace       func(dir string, rec []byte) // nil unless frames are logged
+	onWriteErr  func(error)                  // the other side no longer reads
+}
+
+// peer is one JSON-RPC connection. Everything but run may be called from any
+// goroutine; nothing blocks.
+type peer struct {
+	peerOptions
+	fr   *frameReader
+	out  *outbox
+	note message // the reading goroutine's: the last notification
+
+	mu      sync.Mutex // guards the fields below
+	nextID  int64
+	open    map[int64]*call
+	waiting []*call // not sent yet, in order
+	sentN   int
+	gone    error
+}
+
+// newPeer starts the writing goroutine, which ends with closeOut. The owner
+// calls run to read.
+func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
+	if o.budget == 0 {
+		o.budget = 16 << 20
+	}
+	p := &peer{peerOptions: o, fr: newFrameReader(r, maxRecord, o.mode), open: map[int64]*call{}}
+	p.out = newOutbox(w, o.budget, o.onWriteErr)
+	return p
+}
+
+// run reads until the stream ends, calling handle for every request and
+// notification and the done func of every answered call, in the stream's
+// order, on this goroutine. It returns io.EOF at a clean end. Open calls
+// fail with errPeerGone before it returns.
+func (p *peer) run() error {
+	for {
+		if p.fr.drained() {
+			// Whoever was handed something goes first. A read of stdin would
+			// keep this thread from it until another one was woken, which
+			// takes longer than a reply may.
+			runtime.Gosched()
+		}
+		rec, err := p.fr.read()
+		if err != nil {
+			var long *recordTooLong
+			if errors.As(err, &long) || err == errBadHeader {
+				if p.strict {
+					code := codeParse
+					var id json.RawMessage
+					if long != nil {
+						code, id = codeInvalidRequest, headID(long.head)
+					}
+					p.replyError(id, &rpcError{Code: code, Message: err.Error()})
+				}
+				continue
+			}
+			p.fail(errPeerGone)
+			return err
+		}
+		if p.trace != nil {
+			p.trace("<", rec)
+		}
+		p.take(rec)
+	}
+}
+
+// headID is the id of a request whose beginning is all there is, nil where it
+// can't be told from that: an answer's id is none of theirs.
+func headID(head []byte) (id json.RawMessage) {
+	request := false
+	for f := fieldsOf(head); f.next() && !f.bad; {
+		switch k := rawKind(f.val); string(f.key) {
+		case "id":
+			if k == '"' || k == '0' {
+				id = f.val
+			}
+		case "method":
+			request = true
+		}
+	}
+	if !request {
+		return nil
+	}
+	return id
+}
+
+func (p *peer) take(rec []byte) {
+	if p.quick != nil && p.quick(rec) {
+		return
+	}
+	if p.strict {
+		if !validJSON(rec) {
+			what := "Parse error: not valid JSON"
+			if !utf8.Valid(rec) {
+				what = "Parse error: not valid UTF-8"
+			}
+			p.replyError(nil, &rpcError{Code: codeParse, Message: what})
+			return
+		}
+	} else if !utf8.Valid(rec) {
+		rec = bytes.ToValidUTF8(rec, []byte("\uFFFD"))
+	}
+	if rawKind(rec) == '[' {
+		if p.batch == nil || !p.batch(rec) {
+			if p.strict {
+				p.replyError(nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: batches exist in protocol version 2025-03-26 only; send one message a record"})
+			}
+		}
+		return
+	}
+	m, err := parseMessageAfter(p.note.method, rec)
+	if err == nil && p.strict && !m.version {
+		err = errors.New(`jsonrpc is not "2.0"`)
+	}
+	if err != nil {
+		if p.strict {
+			p.replyError(m.id, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: " + err.Error()})
+		}
+		return
+	}
+	if m.isResponse() {
+		p.answered(&m)
+		return
+	}
+	if !m.isRequest() {
+		p.note = m
+		p.handle(&p.note)
+		p.note = message{method: m.method} // a large one must not wait here for the next
+		return
+	}
+	req := m
+	p.handle(&req)
+}
+
+func (p *peer) answered(m *message) {
+	id, err := strconv.ParseInt(string(m.id), 10, 64)
+	if err != nil {
+		return // not an id of ours
+	}
+	c := p.retire(id)
+	if c == nil {
+		return // late: timed out before, nobody waits
+	}
+	if m.err != nil {
+		c.done(nil, m.err)
+		return
+	}
+	c.done(m.result, nil)
+}
+
+// call sends a request. done is called exactly once: with the answer (an
+// error answer is an *rpcError) on the reading goroutine, or with
+// errCallTimeout or errNotSent on a timer's, or with errPeerGone. It must not
+// block. timeout 0 means none. The id can be given to abandon.
+func (p *peer) call(method string, params any, timeout time.Duration, done func(json.RawMessage, error)) int64 {
+	id := p.reserve()
+	if !p.callAs(id, method, params, timeout, done) {
+		return 0
+	}
+	return id
+}
+
+// reserve takes the id of a later callAs, for who must know it before the
+// other side can say a word about the call.
+func (p *peer) reserve() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextID++
+	return p.nextID
+}
+
+// callAs is call under an id from reserve. false: the other side is gone.
+func (p *peer) callAs(id int64, method string, params any, timeout time.Duration, done func(json.RawMessage, error)) bool {
+	p.mu.Lock()
+	if p.gone != nil {
+		err := p.gone
+		p.mu.Unlock()
+		done(nil, err)
+		return false
+	}
+	c := &call{id: id, done: done}
+	c.rec = p.request(strconv.AppendInt(nil, c.id, 10), method, params)
+	p.open[c.id] = c
+	if timeout > 0 {
+		c.timer = time.AfterFunc(timeout, func() { p.expire(c.id) })
+	}
+	if p.maxInFlight > 0 && p.sentN >= p.maxInFlight {
+		p.waiting = append(p.waiting, c)
+	} else {
+		p.sendLocked(c)
+	}
+	p.mu.Unlock()
+	return true
+}
+
+func (p *peer) sendLocked(c *call) {
+	c.sent = true
+	p.sentN++
+	p.write(c.rec, false)
+	c.rec = nil
+}
+
+func (p *peer) expire(id int64) {
+	c := p.retire(id) // before looking whether it was sent: until then it may still be
+	switch {
+	case c == nil:
+	case c.sent:
+		c.done(nil, errCallTimeout)
+	default:
+		c.done(nil, errNotSent)
+	}
+}
+
+// abandon forgets a call: its done is not called and its slot is free.
+func (p *peer) abandon(id int64) { p.retire(id) }
+
+// retire takes a call out and gives its slot to the next one waiting.
+func (p *peer) retire(id int64) *call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.open[id]
+	if c == nil {
+		return nil
+	}
+	delete(p.open, id)
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if !c.sent {
+		for i, w := range p.waiting {
+			if w == c {
+				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+				break
+			}
+		}
+		return c
+	}
+	p.sentN--
+	for len(p.waiting) > 0 && p.sentN < p.maxInFlight {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.sendLocked(next)
+	}
+	return c
+}
+
+// fail ends every open call with err; later calls fail at once.
+func (p *peer) fail(err error) {
+	p.mu.Lock()
+	if p.gone == nil {
+		p.gone = err
+	}
+	calls := p.open
+	p.open, p.waiting, p.sentN = map[int64]*call{}, nil, 0
+	p.mu.Unlock()
+	for _, c := range calls {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		c.done(nil, err)
+	}
+}
+
+// notify sends a notification. A droppable one is dropped, and false
+// returned, when the budget of waiting bytes is used up.
+func (p *peer) notify(method string, params any, droppable bool) bool {
+	return p.write(p.request(nil, method, params), droppable)
+}
+
+// reply answers a request.
+func (p *peer) reply(id json.RawMessage, result any) {
+	p.write(p.response(id, toJSON(result), nil), false)
+}
+
+// replyError answers a request with an error; a nil id leaves the id out, as
+// MCP's 2026 schema wants where the request's can't be known, or with nullID
+// makes it null.
+func (p *peer) replyError(id json.RawMessage, e *rpcError) {
+	if id == nil && p.nullID {
+		id = json.RawMessage("null")
+	}
+	p.write(p.response(id, nil, e), false)
+}
+
+// request builds a request, or with a nil id a notification.
+func (p *peer) request(id []byte, method string, params any) []byte {
+	b := append(make([]byte, 0, 256), '{')
+	if !p.noVersion {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	if id != nil {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	b = appendJSONString(append(b, `"method":`...), method)
+	if params != nil {
+		b = append(append(b, `,"params":`...), toJSON(params)...)
+	}
+	return append(b, '}')
+}
+
+func (p *peer) response(id, result json.RawMessage, e *rpcError) []byte {
+	b := append(make([]byte, 0, len(result)+64), '{')
+	if !p.noVersion {
+		b = append(b, `"jsonrpc":"2.0",`...)
+	}
+	if id != nil {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	if e != nil {
+		return append(append(append(b, `"error":`...), toJSON(e)...), '}')
+	}
+	return append(append(append(b, `"result":`...), result...), '}')
+}
+
+// write queues one finished record.
+func (p *peer) write(rec []byte, droppable bool) bool {
+	if droppable {
+		return p.put(rec, dropFirst)
+	}
+	return p.put(rec, keepAlways)
+}
+
+// put queues one finished record; false: it was dropped.
+func (p *peer) put(rec []byte, w worth) bool {
+	mode := p.mode
+	if mode == framingUnknown {
+		mode = p.fr.seen()
+	}
+	if p.trace != nil {
+		p.trace(">", rec)
+	}
+	return p.out.put(rec, mode, w)
+}
+
+// flush waits until what was written has left, for at most limit.
+func (p *peer) flush(limit time.Duration) { p.out.flush(limit) }
+
+// closeOut flushes what is queued, for at most grace, and ends the writing
+// goroutine. The underlying writer is left to its owner.
+func (p *peer) closeOut(grace time.Duration) { p.out.close(grace) }
+
+// queued is how many bytes wait for the other side to read.
+func (p *peer) queued() int { return p.out.size() }
