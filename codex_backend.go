@@ -90,22 +90,6 @@ func (i backendInfo) atLeast(minor int) bool {
 // opID names a command whose outcome somebody waits for; 0: nobody does.
 type opID uint64
 
-// turnSettings are complete on every turn, since Codex's overrides stick and
-// old versions restore nothing on resume. Empty words are not sent.
-type turnSettings struct {
-	Cwd      string `json:"cwd"`
-	Model    string `json:"model,omitempty"`
-	Effort   string `json:"effort,omitempty"`
-	Approval string `json:"approval_policy"` // untrusted, on-request, never
-	Sandbox  string `json:"sandbox"`         // read-only, workspace-write, danger-full-access
-
-	// The user's own widening of workspace-write (and network of read-only).
-	WritableRoots   []string `json:"writable_roots,omitempty"`
-	Network         bool     `json:"network_access,omitempty"`
-	ExcludeTmpdir   bool     `json:"exclude_tmpdir_env_var,omitempty"`
-	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
-}
-
 // threadSpec is what a thread is opened with.
 type threadSpec struct {
 	Thread                string // resume this one; "" starts a new one

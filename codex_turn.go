@@ -46,20 +46,6 @@ const (
 	modeReply                  // codex-reply
 )
 
-// sessionOptions are the arguments of the codex tool that shape a session.
-// Empty means: not given.
-type sessionOptions struct {
-	Model                 string
-	Effort                string // a person's choice (ACP); the codex tool has it in Config
-	Approval              string // normalized: untrusted, on-request, never
-	Sandbox               string // normalized
-	Config                json.RawMessage
-	BaseInstructions      string
-	DeveloperInstructions string
-	CompactPrompt         string
-	Profile               string
-}
-
 // turnRequest is one call for a turn, as a front understood it.
 type turnRequest struct {
 	mode    turnMode

@@ -3,7 +3,7 @@ package main
 // The configuration: layers, defaults, where every value came from, roles.
 // flags > ATM_AGENT_MCP_* > the --config file > the nearest .atm.toml > config.toml of the home > defaults (FR-12.3).
 // Every command loads it once at start; after that nobody changes it. The files are read by
-// config_layers.go, the keys are in config_settings.go, directories and names in config_paths.go, the team in mail_team.go.
+// config_layers.go, the keys are in config_settings.go, directories and names in config_paths.go, the team in config_team.go.
 // One bad value never resets the others: it is a warning that names file, line and column or the variable, and the
 // next layer's value holds. Only a bad flag and a bad --config file are errors. It writes nothing.
 

@@ -17,6 +17,10 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	_ "embed"
+	"io/fs"
+	"syscall"
 )
 
 var identityRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -51,65 +55,6 @@ func validTeam(s string) error {
 		return fmt.Errorf("team name %q has a character that can't be printed", s)
 	}
 	return nil
-}
-
-// cutName shortens a name for an error message.
-func cutName(s string) string {
-	const most = 40
-	for i := range s {
-		if i >= most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
-
-// nearest returns the word of a list that a mistyped word most likely means, "" when none is near.
-func nearest(word string, of []string) string {
-	best, least := "", 1+max(1, min(utf8.RuneCountInString(word), 24)/3)
-	if len(word) > 256 {
-		return ""
-	}
-	w := []rune(strings.ToLower(word))
-	for _, o := range of {
-		if d := editDistance(w, []rune(strings.ToLower(o))); d < least {
-			best, least = o, d
-		}
-	}
-	return best
-}
-
-// editDistance counts insertions, deletions, replacements and swaps of neighbours.
-func editDistance(a, b []rune) int {
-	var before []int
-	last := make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range a {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range b {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
-}
-
-// didYouMean ends an error message with the nearest word, or with nothing.
-func didYouMean(word string, of []string) string {
-	if n := nearest(word, of); n != "" {
-		return fmt.Sprintf("; did you mean %q?", n)
-	}
-	return ""
 }
 
 // osHome finds the user's home directory, without HOME too (a service has none).
@@ -199,4 +144,81 @@ func readSmall(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	return data, nil
+}
+
+// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends. It
+// looks before it opens: a named pipe would hold the caller until someone writes, and opening a device can do things.
+// Its errors go on where a sentence has named the file.
+func readTextFile(path string, limit int64) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", unreadable(err)
+	}
+	if kind := irregular(info.Mode()); kind != "" {
+		return "", errors.New(kind)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", unreadable(err)
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return "", unreadable(err)
+	}
+	if kind := irregular(info.Mode()); kind != "" {
+		return "", errors.New(kind)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return "", unreadable(err)
+	}
+	if int64(len(data)) > limit {
+		return "", fmt.Errorf("is longer than %d KiB (it has %d bytes): shorten it", limit>>10, max(info.Size(), limit+1))
+	}
+	if !utf8.Valid(data) {
+		return "", fmt.Errorf("is not UTF-8 text (line %d): convert it", badLine(data))
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(string(data), "\uFEFF"), "\r\n", "\n"), nil
+}
+
+func unreadable(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("does not exist")
+	}
+	var p *fs.PathError // its text repeats the path
+	if errors.As(err, &p) {
+		return fmt.Errorf("can't be read: %w", p.Err)
+	}
+	return fmt.Errorf("can't be read: %w", err)
+}
+
+func irregular(mode fs.FileMode) string {
+	switch {
+	case mode.IsRegular():
+		return ""
+	case mode.IsDir():
+		return "is a directory: name the file in it"
+	case mode&fs.ModeNamedPipe != 0:
+		return "is a named pipe, not a regular file"
+	case mode&fs.ModeSocket != 0:
+		return "is a socket, not a regular file"
+	case mode&fs.ModeDevice != 0:
+		return "is a device, not a regular file"
+	}
+	return "is not a regular file"
+}
+
+func badLine(data []byte) int {
+	line := 1
+	for len(data) > 0 {
+		r, n := utf8.DecodeRune(data)
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		if r == '\n' {
+			line++
+		}
+		data = data[n:]
+	}
+	return line
 }

@@ -409,3 +409,33 @@ func expandHome(path, home string) string {
 	}
 	return filepath.Join(home, path[1:])
 }
+
+// turnSettings are complete on every turn, since Codex's overrides stick and
+// old versions restore nothing on resume. Empty words are not sent.
+type turnSettings struct {
+	Cwd      string `json:"cwd"`
+	Model    string `json:"model,omitempty"`
+	Effort   string `json:"effort,omitempty"`
+	Approval string `json:"approval_policy"` // untrusted, on-request, never
+	Sandbox  string `json:"sandbox"`         // read-only, workspace-write, danger-full-access
+
+	// The user's own widening of workspace-write (and network of read-only).
+	WritableRoots   []string `json:"writable_roots,omitempty"`
+	Network         bool     `json:"network_access,omitempty"`
+	ExcludeTmpdir   bool     `json:"exclude_tmpdir_env_var,omitempty"`
+	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
+}
+
+// sessionOptions are the arguments of the codex tool that shape a session.
+// Empty means: not given.
+type sessionOptions struct {
+	Model                 string
+	Effort                string // a person's choice (ACP); the codex tool has it in Config
+	Approval              string // normalized: untrusted, on-request, never
+	Sandbox               string // normalized
+	Config                json.RawMessage
+	BaseInstructions      string
+	DeveloperInstructions string
+	CompactPrompt         string
+	Profile               string
+}

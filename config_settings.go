@@ -18,6 +18,11 @@ import (
 	"unicode"
 )
 
+const (
+	defaultMailMessages = 10   // messages of one mail turn
+	defaultMailLength   = 4096 // characters of a message's body in a mail turn
+)
+
 var effortRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
 // A rule says what one key takes. What kind of value it is, its field's type says.

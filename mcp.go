@@ -8,7 +8,6 @@ package main
 // cancelled.
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -418,13 +417,4 @@ func (f *mcpFront) fail(c *mcpCall, e *rpcError) {
 		return
 	}
 	f.finish(c, nil, e)
-}
-
-// idKey is what two equal ids have in common: 7 and "7" differ, "a" and
-// "\u0061" don't.
-func idKey(id json.RawMessage) string {
-	if s, ok := rawString(id); ok {
-		return `"` + s
-	}
-	return string(bytes.TrimSpace(id))
 }

@@ -380,19 +380,3 @@ func appendSnake(b []byte, raw json.RawMessage, sep byte) []byte {
 	}
 	return append(b, raw...)
 }
-
-// snake turns camelCase words to snake_case, or kebab-case with sep '-'.
-func snake(s string, sep byte) string {
-	b := make([]byte, 0, len(s)+4)
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= 'A' && c <= 'Z' {
-			if i > 0 {
-				b = append(b, sep)
-			}
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
-	}
-	return string(b)
-}

@@ -249,9 +249,6 @@ func appendActions(b []byte, raw json.RawMessage) []byte {
 	return append(b, ']')
 }
 
-// oldChange is one file of a patch on its way to the map of old events.
-type oldChange struct{ path, kind, move, diff string }
-
 func rawChanges(raw json.RawMessage) []oldChange {
 	var changes []struct {
 		Path, Diff string
@@ -267,40 +264,6 @@ func rawChanges(raw json.RawMessage) []oldChange {
 		out = append(out, oldChange{c.Path, kind, stringField(c.Kind, "move_path"), c.Diff})
 	}
 	return out
-}
-
-func askedChanges(files []fileChange) []oldChange {
-	out := make([]oldChange, 0, len(files))
-	for _, c := range files {
-		out = append(out, oldChange{path: c.path, kind: c.kind, move: c.move, diff: c.diff})
-	}
-	return out
-}
-
-// appendChanges writes the map from path to change. app-server has only the
-// diff of an update, and the whole text of a file that comes or goes.
-func appendChanges(b []byte, changes []oldChange) []byte {
-	b = append(b, '{')
-	for i, c := range changes {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, c.path), ':')
-		switch c.kind {
-		case "add", "delete":
-			b = appendJSONString(append(b, `{"type":`...), c.kind)
-			b = append(appendJSONString(append(b, `,"content":`...), c.diff), '}')
-		default:
-			b = appendJSONString(append(b, `{"type":"update","unified_diff":`...), c.diff)
-			b = append(b, `,"move_path":`...)
-			if c.move == "" {
-				b = append(b, `null}`...)
-			} else {
-				b = append(appendJSONString(b, c.move), '}')
-			}
-		}
-	}
-	return append(b, '}')
 }
 
 // appendDuration writes milliseconds as the {secs, nanos} of old events.

@@ -16,7 +16,6 @@ const (
 	modernVersion = "2026-07-28"
 	latestLegacy  = "2025-11-25"
 	metaPrefix    = "io.modelcontextprotocol/"
-	serverName    = "atm-agent-mcp"
 )
 
 // mcpVersions are all the revisions served, newest first.
@@ -260,8 +259,4 @@ func (f *mcpFront) listenResult(c *mcpCall) json.RawMessage {
 func notInitialized(method string) *rpcError {
 	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
 		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
-}
-
-func noMethod(what string) *rpcError {
-	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
 }

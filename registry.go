@@ -2,7 +2,7 @@ package main
 
 // The sessions on disk: one record file each, which is the truth. Leases and
 // thread locks (registry_lease.go) and the writing (registry_writer.go, sys_disk.go) are parts.
-// Called by registry_ledger.go at every transition and at the end, by the hub for lists
+// Called by session_ledger.go at every transition and at the end, by the hub for lists
 // and by the commands that show sessions.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in
 // memory (a transition costs the same however many there are), and never

@@ -3,7 +3,7 @@ package main
 // The audit trail of FR-9: who asked which agent what, which approvals were
 // asked and given, which sessions closed; one JSON line each, appended to
 // agent-sessions/<team>/audit.jsonl by every process of the team.
-// Called by registry_ledger.go; the composition root opens and closes it.
+// Called by session_ledger.go; the composition root opens and closes it.
 // Never lets a caller wait for the disk (but for appendNow, whose point that
 // is), never writes a secret it can recognize, never rewrites a line.
 

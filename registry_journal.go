@@ -4,7 +4,7 @@ package main
 // ended, appended beside the record before the turn is answered, since replacing
 // the record itself takes longer than a reply may. Whoever reads a record gets
 // both in one; once the session has ended, the record has it all and the journal
-// is gone. registry.go is its only caller but for registry_ledger.go, which appends. It
+// is gone. registry.go is its only caller but for session_ledger.go, which appends. It
 // must never rename or fsync on the way to an answer but to keep a file small.
 
 import (

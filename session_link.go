@@ -17,6 +17,8 @@ import (
 	"time"
 )
 
+const serverName = "atm-agent-mcp" // as both protocols' handshakes tell it
+
 // clientLink is the link to the one client of a front.
 type clientLink struct {
 	p     *peer

@@ -7,18 +7,9 @@ package main
 
 import (
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"regexp"
 	"strings"
-	"syscall"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 const (
@@ -278,107 +269,6 @@ func loadPromptFile(path string) (string, error) {
 		text = "\n"
 	}
 	return text, nil
-}
-
-// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends. It
-// looks before it opens: a named pipe would hold the caller until someone writes, and opening a device can do things.
-// Its errors go on where a sentence has named the file.
-func readTextFile(path string, limit int64) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", unreadable(err)
-	}
-	if kind := irregular(info.Mode()); kind != "" {
-		return "", errors.New(kind)
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", unreadable(err)
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return "", unreadable(err)
-	}
-	if kind := irregular(info.Mode()); kind != "" {
-		return "", errors.New(kind)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return "", unreadable(err)
-	}
-	if int64(len(data)) > limit {
-		return "", fmt.Errorf("is longer than %d KiB (it has %d bytes): shorten it", limit>>10, max(info.Size(), limit+1))
-	}
-	if !utf8.Valid(data) {
-		return "", fmt.Errorf("is not UTF-8 text (line %d): convert it", badLine(data))
-	}
-	return strings.ReplaceAll(strings.TrimPrefix(string(data), "\uFEFF"), "\r\n", "\n"), nil
-}
-
-func unreadable(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("does not exist")
-	}
-	var p *fs.PathError // its text repeats the path
-	if errors.As(err, &p) {
-		return fmt.Errorf("can't be read: %w", p.Err)
-	}
-	return fmt.Errorf("can't be read: %w", err)
-}
-
-func irregular(mode fs.FileMode) string {
-	switch {
-	case mode.IsRegular():
-		return ""
-	case mode.IsDir():
-		return "is a directory: name the file in it"
-	case mode&fs.ModeNamedPipe != 0:
-		return "is a named pipe, not a regular file"
-	case mode&fs.ModeSocket != 0:
-		return "is a socket, not a regular file"
-	case mode&fs.ModeDevice != 0:
-		return "is a device, not a regular file"
-	}
-	return "is not a regular file"
-}
-
-func badLine(data []byte) int {
-	line := 1
-	for len(data) > 0 {
-		r, n := utf8.DecodeRune(data)
-		if r == utf8.RuneError && n == 1 {
-			break
-		}
-		if r == '\n' {
-			line++
-		}
-		data = data[n:]
-	}
-	return line
-}
-
-// quoteFact is a JSON string on one line, in which nothing can look like a tag, a line's end or another character than
-// it is; null for nil (FR-2.4).
-func quoteFact(s *string) string {
-	if s == nil {
-		return "null"
-	}
-	text, err := json.Marshal(*s)
-	if err != nil {
-		return "null" // a string can always be marshalled
-	}
-	var b strings.Builder
-	for _, r := range string(text) {
-		switch high, low := utf16.EncodeRune(r); {
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case high != utf8.RuneError:
-			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-	}
-	return b.String()
 }
 
 // noteText is quoteFact without the quotes, and without the brackets it stands in.

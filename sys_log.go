@@ -46,16 +46,6 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(&prefixWriter{w: w}, &slog.HandlerOptions{Level: l, ReplaceAttr: redactAttr}))
 }
 
-// lineWriter hands log lines to an outbox, so that whoever doesn't read our
-// stderr can't hold a session or a reader: past the outbox's budget lines are
-// lost, not waited for.
-type lineWriter struct{ out *outbox }
-
-func (w lineWriter) Write(line []byte) (int, error) {
-	w.out.put(bytes.TrimRight(line, "\n"), framingNewline, dropFirst)
-	return len(line), nil
-}
-
 // prefixWriter begins each line as everything on stderr begins. The handler
 // calls it once a line and under its own lock.
 type prefixWriter struct {

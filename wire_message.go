@@ -6,6 +6,7 @@ package main
 // It must never rewrite what it doesn't route on.
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 )
@@ -159,4 +160,17 @@ func parseMessageAfter(last string, rec []byte) (message, error) {
 		return m, errors.New("no method, and no result or error with an id")
 	}
 	return m, nil
+}
+
+// idKey is what two equal ids have in common: 7 and "7" differ, "a" and
+// "\u0061" don't.
+func idKey(id json.RawMessage) string {
+	if s, ok := rawString(id); ok {
+		return `"` + s
+	}
+	return string(bytes.TrimSpace(id))
+}
+
+func noMethod(what string) *rpcError {
+	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
 }

@@ -7,6 +7,7 @@ package main
 // kept. The peer owns one.
 
 import (
+	"bytes"
 	"io"
 	"sync"
 	"time"
@@ -203,4 +204,14 @@ func (o *outbox) close(grace time.Duration) {
 	case <-o.done:
 	case <-t.C:
 	}
+}
+
+// lineWriter hands log lines to an outbox, so that whoever doesn't read our
+// stderr can't hold a session or a reader: past the outbox's budget lines are
+// lost, not waited for.
+type lineWriter struct{ out *outbox }
+
+func (w lineWriter) Write(line []byte) (int, error) {
+	w.out.put(bytes.TrimRight(line, "\n"), framingNewline, dropFirst)
+	return len(line), nil
 }

@@ -15,6 +15,10 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	_ "embed"
+	"fmt"
+	"unicode"
 )
 
 func scanString(b []byte, i int) (int, bool) {
@@ -206,4 +210,28 @@ func appendJSONString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[from:]...)
 	return append(dst, '"')
+}
+
+// quoteFact is a JSON string on one line, in which nothing can look like a tag, a line's end or another character than
+// it is; null for nil (FR-2.4).
+func quoteFact(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	text, err := json.Marshal(*s)
+	if err != nil {
+		return "null" // a string can always be marshalled
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		switch high, low := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case high != utf8.RuneError:
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
 }

@@ -1,6 +1,6 @@
 package main
 
-// mail_room_test.go holds the watch over the inboxes to what it must not do: wake
+// session_mailroom_test.go holds the watch over the inboxes to what it must not do: wake
 // for what is nobody's mail, poll for nothing, or give up where watching fails.
 
 import (

@@ -1,7 +1,7 @@
 package main
 
-// registry_keptfiles.go owns kept turns on disk: a file each, in a directory a session,
-// and what is read back of them. registry_kept.go calls it. Other processes write there
+// session_keptfiles.go owns kept turns on disk: a file each, in a directory a session,
+// and what is read back of them. session_kept.go calls it. Other processes write there
 // too: whoever has the session. It must never be called on a session's loop but
 // for write, nor tell a turn twice as new.
 

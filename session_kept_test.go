@@ -1,6 +1,6 @@
 package main
 
-// registry_kept_test.go holds the store of finished turns to what agent_wait and tasks
+// session_kept_test.go holds the store of finished turns to what agent_wait and tasks
 // build on: nothing told twice or passed over, nothing lost with the process,
 // memory bounded.
 

@@ -1,6 +1,6 @@
 package main
 
-// mail_room.go owns the watch over the team's inboxes: it tells sessions when
+// session_mailroom.go owns the watch over the team's inboxes: it tells sessions when
 // theirs may have mail, takes messages out of them for a turn, and marks them
 // read once a turn has them. Sessions join as they open and leave as they end;
 // session_mail.go decides what is done about mail. One watcher and one poll timer

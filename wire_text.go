@@ -1,8 +1,9 @@
 package main
 
-// wire_clip.go owns the cutting of texts that may be too long for where they go:
-// records, log lines, messages, tables. Everybody may call it. It must never
-// leave half a character where the result is shown or encoded as JSON.
+// wire_text.go owns the cutting of texts that may be too long for where they go:
+// records, log lines, messages, tables; and the word that a mistyped one most
+// likely means. Everybody may call it. It must never leave half a character
+// where the result is shown or encoded as JSON.
 
 import (
 	"fmt"
@@ -84,3 +85,78 @@ func shorten(s string, n int) string {
 
 // oneLine has one blank for each run of white space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// cutName shortens a name for an error message.
+func cutName(s string) string {
+	const most = 40
+	for i := range s {
+		if i >= most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+// nearest returns the word of a list that a mistyped word most likely means, "" when none is near.
+func nearest(word string, of []string) string {
+	best, least := "", 1+max(1, min(utf8.RuneCountInString(word), 24)/3)
+	if len(word) > 256 {
+		return ""
+	}
+	w := []rune(strings.ToLower(word))
+	for _, o := range of {
+		if d := editDistance(w, []rune(strings.ToLower(o))); d < least {
+			best, least = o, d
+		}
+	}
+	return best
+}
+
+// editDistance counts insertions, deletions, replacements and swaps of neighbours.
+func editDistance(a, b []rune) int {
+	var before []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range a {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range b {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+// didYouMean ends an error message with the nearest word, or with nothing.
+func didYouMean(word string, of []string) string {
+	if n := nearest(word, of); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+// snake turns camelCase words to snake_case, or kebab-case with sep '-'.
+func snake(s string, sep byte) string {
+	b := make([]byte, 0, len(s)+4)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			if i > 0 {
+				b = append(b, sep)
+			}
+			c += 'a' - 'A'
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}

@@ -1,6 +1,6 @@
 package main
 
-// mail_team_test.go holds how our team is found: by name, by the Claude Code session
+// config_team_test.go holds how our team is found: by name, by the Claude Code session
 // that started us, by default; and that neither a half-written file nor very many
 // teams are in the way.
 

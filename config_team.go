@@ -1,6 +1,6 @@
 package main
 
-// mail_team.go owns which team we are in: the one that was asked for (flag, ATM_TEAM,
+// config_team.go owns which team we are in: the one that was asked for (flag, ATM_TEAM,
 // .atm.toml), or that of the Claude Code session that started us, or the
 // default. config.go asks once at start. It only reads, and must never create a
 // team (without one everything but mail works), nor let a folder with very many

@@ -1,6 +1,6 @@
 package main
 
-// registry_kept.go owns the results of turns after, or beside, their callers: the last
+// session_kept.go owns the results of turns after, or beside, their callers: the last
 // of each session, so that nothing finished is lost with a connection. Session
 // loops put results in, agent_wait and tasks/get read them. A background turn
 // is on disk before its name is given out; another's result is written behind

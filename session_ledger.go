@@ -1,6 +1,6 @@
 package main
 
-// registry_ledger.go owns what is written down of sessions while they live: records
+// session_ledger.go owns what is written down of sessions while they live: records
 // and the index, audit lines, long answers, and the reading of their
 // surroundings. Session loops and the hub call it. On the way to an answer
 // they wait for nothing here but what it depends on: an approval's audit line,
