@@ -1,16 +1,18 @@
 package main
 
-// Agent files (FR-16.1): a prompt in a file, with Claude Code's front matter above it if it has one. The codex tool
-// calls readAgentFile; whatever is wrong comes back as one agentFileError, which the front answers with -32008
-// (FR-16.6). Nothing here decides policy: name and model are handed over, the caller checks and applies them. It must
-// never block on what isn't a regular file, and never turn a field that it can't read into another one.
+// Agent files (FR-16.1): a prompt in a file, with Claude Code's front matter above it if it has one. Of that YAML only
+// lines `key: value` are read, and only those of name, model and effort; such a key with any other value is refused,
+// never guessed at. The codex tool calls readAgentFile; whatever is wrong comes back as one agentFileError, which the
+// front answers with -32008 (FR-16.6). Nothing here decides policy: the caller checks and applies name and model.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -18,14 +20,12 @@ const maxAgentFile = 1 << 20
 
 // agentFile is what a file says. An empty field was not given.
 type agentFile struct {
-	Name        string // as written; impliedIdentity makes an identity of it
-	Description string
-	Model       string // one that Codex may know
-	ModelNote   string // why the file's model isn't in Model
-	Effort      string
-	Tools       []string // Claude Code's names: told, not applied
-	Body        string   // the prompt
-	Source      string   // the file's absolute path
+	Name      string // as written; impliedIdentity makes an identity of it
+	Model     string // one that Codex may know
+	ModelNote string // why the file's model isn't in Model
+	Effort    string
+	Body      string // the prompt
+	Source    string // the file's absolute path
 }
 
 // agentFileError says which file can't be used, and why.
@@ -74,47 +74,54 @@ func readAgentFile(path, base string) (agentFile, error) {
 
 // parseAgentFile takes the text apart. Its errors go on where a sentence has named the file.
 func parseAgentFile(text string) (agentFile, error) {
-	fields, body, err := parseFrontMatter(text, usedInAgentFile)
-	if err != nil {
-		return agentFile{}, fmt.Errorf("has front matter that can't be read: %w", err)
+	head, body, closed := cutFrontMatter(text)
+	if !closed {
+		return agentFile{}, errors.New("has front matter that can't be read: it is never closed: end it with a line ---")
 	}
 	a := agentFile{Body: strings.TrimRight(leadingBlank.ReplaceAllString(body, ""), " \t\n")}
-	for _, take := range []struct {
-		key   string
-		into  *string
-		loose bool
-	}{
-		// Descriptions are prose, and people write ": " in them; nothing is decided by one.
-		{"name", &a.Name, false}, {"description", &a.Description, true}, {"model", &a.Model, false}, {"effort", &a.Effort, false},
-	} {
-		f, given := fields[take.key]
-		if !given {
+	var current string // the key that the line before belongs to
+	given := map[string]int{}
+	for i, line := range head {
+		n := i + 2 // the line's number in the file
+		refuse := func(key, why string) (agentFile, error) {
+			return agentFile{}, fmt.Errorf("has front matter that can't be read: line %d: %s: %s", n, key, why)
+		}
+		m := frontKey.FindStringSubmatch(line)
+		switch trimmed := strings.TrimSpace(line); {
+		case trimmed == "" || trimmed[0] == '#':
+			continue
+		case m == nil && usedKey.MatchString(line) && (line[0] == trimmed[0] || len(given) == 0), m == nil && trimmed[0] == '{' && len(given) == 0:
+			return refuse(clip(trimmed, 40), "front matter isn't read in this form: write one `key: value` a line, from the line's first column, with a blank behind the colon")
+		case m == nil && current != "":
+			return refuse(current, "its value isn't on one line: write all of it behind the colon")
+		case m == nil:
+			continue // goes on with the value of a key that isn't used
+		}
+		key := strings.Trim(m[1], `"'`)
+		into := map[string]*string{"name": &a.Name, "model": &a.Model, "effort": &a.Effort}[key]
+		first := given[key]
+		given[key] = n
+		if current = ""; into == nil {
 			continue
 		}
-		switch {
-		case f.bad == "" && f.list:
-			f.bad = "it is a list, not text"
-		case f.bad == "" && f.colon && !take.loose:
-			f.bad = `it has a ": " in it: quote the value`
+		current = key
+		switch text, why := frontValue(m[2]); {
+		case first != 0:
+			return refuse(key, fmt.Sprintf("it is given twice, first on line %d", first))
+		case why != "":
+			return refuse(key, why)
+		default:
+			*into = text
 		}
-		if f.bad != "" {
-			return agentFile{}, fmt.Errorf("has front matter that can't be read: line %d: %s: %s", f.line, take.key, f.bad)
-		}
-		*take.into = strings.TrimSpace(f.text)
 	}
-	if f, given := fields["effort"]; given && a.Effort != "" && !fileEffort.MatchString(a.Effort) {
-		return agentFile{}, fmt.Errorf("has front matter that can't be used: line %d: effort %q is not one word such as low, medium or high", f.line, a.Effort)
-	}
-	if f := fields["tools"]; f.bad == "" { // nothing is done with them, so nothing is refused for them
-		if a.Tools = f.items; !f.list {
-			a.Tools = splitTools(f.text)
-		}
+	if a.Effort != "" && !fileEffort.MatchString(a.Effort) {
+		return agentFile{}, fmt.Errorf("has front matter that can't be used: line %d: effort %q is not one word such as low, medium or high", given["effort"], a.Effort)
 	}
 	if a.ModelNote = foreignModel(a.Model); a.ModelNote != "" || strings.EqualFold(a.Model, "inherit") {
 		a.Model = ""
 	}
 	if a.Body == "" {
-		if fields != nil {
+		if head != nil {
 			return agentFile{}, errors.New("has no prompt: nothing stands below its front matter")
 		}
 		return agentFile{}, errors.New("is empty: it has to hold the agent's prompt")
@@ -122,12 +129,86 @@ func parseAgentFile(text string) (agentFile, error) {
 	return a, nil
 }
 
-func usedInAgentFile(key string) bool {
-	switch key {
-	case "name", "description", "model", "effort", "tools":
-		return true
+// frontKey finds a key at a line's first column, and what stands behind its colon.
+var frontKey = regexp.MustCompile(`^([A-Za-z_][\w-]*|"[\w-]+"|'[\w-]+')[ \t]*:(?:[ \t]+(.*))?$`)
+
+// usedKey finds a used key in any form: indented, quoted, without a blank behind its colon.
+var usedKey = regexp.MustCompile(`^[ \t]*["']?(?:name|model|effort)["']?[ \t]*:`)
+
+var singleQuoted = regexp.MustCompile(`^'((?:[^']|'')*)'`)
+
+var frontComment = regexp.MustCompile(`[ \t]+#.*$`)
+
+// cutFrontMatter splits a document into the lines between two --- lines at its head, nil for none, and the rest. What
+// only begins with a rule (---) is all body: its next line has no key. closed is false for front matter without an end.
+func cutFrontMatter(doc string) (head []string, body string, closed bool) {
+	lines := strings.Split(doc, "\n")
+	isRule := func(l string) bool { return strings.TrimRight(l, " \t") == "---" }
+	if !isRule(lines[0]) {
+		return nil, doc, true
 	}
-	return false
+	end := 1 + slices.IndexFunc(lines[1:], isRule)
+	first := ""
+	for _, l := range lines[1:] {
+		if t := strings.TrimSpace(l); t != "" && t[0] != '#' {
+			first = l
+			break
+		}
+	}
+	used := usedKey.MatchString(first)
+	switch {
+	case end == 0 && used:
+		return nil, "", false
+	case end == 0, !used && !isRule(first) && !frontKey.MatchString(first) && first[0] != '{':
+		return nil, doc, true
+	}
+	return lines[1:end], strings.Join(lines[end+1:], "\n"), true
+}
+
+// frontValue reads a value on one line: plain, or in quotes. why says what is wrong with any other.
+func frontValue(s string) (text, why string) {
+	if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
+		return "", ""
+	}
+	rest := ""
+	switch s[0] {
+	case '"':
+		end := 1
+		for end < len(s) && s[end] != '"' {
+			if s[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		if end >= len(s) {
+			return "", "its quote is never closed on this line"
+		}
+		if json.Unmarshal([]byte(s[:end+1]), &text) != nil {
+			return "", "its quotes hold an escape that isn't read here: use those of JSON, or single quotes"
+		}
+		rest = s[end+1:]
+	case '\'':
+		m := singleQuoted.FindStringSubmatch(s)
+		if m == nil {
+			return "", "its quote is never closed on this line"
+		}
+		text, rest = strings.ReplaceAll(m[1], "''", "'"), s[len(m[0]):]
+	default:
+		s = frontComment.ReplaceAllString(s, "")
+		switch {
+		case strings.ContainsRune("[]{}|>&*!%@`,?", rune(s[0])) || strings.HasPrefix(s, "- "):
+			return "", fmt.Sprintf("a value that begins with %q isn't read: write plain text on one line, or quote it", s[:1])
+		case strings.Contains(s, ": ") || strings.HasSuffix(s, ":"):
+			return "", `it has a ": " in it: quote the value`
+		case s == "~" || s == "null":
+			return "", ""
+		}
+		return s, ""
+	}
+	if rest = strings.TrimSpace(rest); rest != "" && rest[0] != '#' {
+		return "", "text follows the closing quote"
+	}
+	return strings.TrimSpace(text), ""
 }
 
 // leadingBlank is blank lines, not the indentation of the first line with text.
@@ -144,32 +225,6 @@ func foreignModel(model string) string {
 		return ""
 	}
 	return fmt.Sprintf("the agent file's model %q is a Claude model and was not applied", model)
-}
-
-// splitTools cuts "Read, Bash(git log, git diff), Edit" at the commas outside brackets.
-func splitTools(text string) []string {
-	var tools []string
-	depth, from := 0, 0
-	add := func(to int) {
-		if t := strings.TrimSpace(text[from:to]); t != "" {
-			tools = append(tools, t)
-		}
-		from = to + 1
-	}
-	for i := range len(text) {
-		switch text[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		case ',':
-			if depth <= 0 {
-				add(i)
-			}
-		}
-	}
-	add(len(text))
-	return tools
 }
 
 // maxImplied leaves room within an identity's 64 characters for the suffix that tells a second one apart.

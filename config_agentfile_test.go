@@ -22,34 +22,17 @@ func TestAgentFileFrontMatter(t *testing.T) {
 		{"without front matter all is prompt", "Review the code.\n\n- a: b\n", agentFile{Body: "Review the code.\n\n- a: b"}},
 		{"as Claude Code writes them",
 			"---\nname: code-reviewer\ndescription: Use it after changes. Examples: <example>user: \"hi\"</example>\ntools: Read, Grep, Bash(git log, git diff)\nmodel: gpt-5.6-codex\ncolor: blue\n---\n\nYou review code.\n",
-			agentFile{Name: "code-reviewer", Description: "Use it after changes. Examples: <example>user: \"hi\"</example>", Model: "gpt-5.6-codex",
-				Tools: []string{"Read", "Grep", "Bash(git log, git diff)"}, Body: "You review code."}},
+			agentFile{Name: "code-reviewer", Model: "gpt-5.6-codex", Body: "You review code."}},
 		{"a Claude model is not applied and says so", "---\nmodel: sonnet\n---\nx", agentFile{ModelNote: `the agent file's model "sonnet" is a Claude model and was not applied`, Body: "x"}},
 		{"inherit means none", "---\nmodel: inherit\n---\nx", agentFile{Body: "x"}},
 		{"single quotes", "---\nname: 'it''s' # really\n---\nx", agentFile{Name: "it's", Body: "x"}},
-		{"double quotes", "---\nname: \"a\\\"b\\u0041\\x42\\t\\\\\" \n---\nx", agentFile{Name: "a\"bAB\t\\", Body: "x"}},
-		{"quoted over lines", "---\ndescription: \"one  \n  two\\\n  three\n\n  four\"\nname: n\n---\nx", agentFile{Name: "n", Description: "one twothree\nfour", Body: "x"}},
-		{"plain over lines", "---\ndescription: one\n  two\n\n  three # end\nname: n\n---\nx", agentFile{Name: "n", Description: "one two\nthree", Body: "x"}},
-		{"value on the next line", "---\nname:\n  n\ndescription:\n  \"d\"\n---\nx", agentFile{Name: "n", Description: "d", Body: "x"}},
-		{"literal block", "---\ndescription: |\n  one:\n    two # kept\n\n  three\n\nname: n\n---\nx", agentFile{Name: "n", Description: "one:\n  two # kept\n\nthree", Body: "x"}},
-		{"folded block", "---\ndescription: >- # why\n  one\n  two\n\n  three\n    four\n  five\nname: n\n---\nx", agentFile{Name: "n", Description: "one two\nthree\n  four\nfive", Body: "x"}},
-		{"a key inside a block is text", "---\nnotes: |\n  model: gpt-evil\n  ---\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"a key inside quotes is text", "---\nnotes: \"a\nmodel: gpt-evil\n\"\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"a key inside brackets is text", "---\nnotes: [a,\nmodel: gpt-evil,\n]\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"a nested map is passed over", "---\nhooks:\n  name: evil\n  list:\n    - model: evil\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"inline list", "---\ntools: [Read, \"Edit, all\", 'it''s', ] # c\n---\nx", agentFile{Tools: []string{"Read", "Edit, all", "it's"}, Body: "x"}},
-		{"inline list over lines", "---\ntools: [Read,\n  Edit # c\n  ]\nname: n\n---\nx", agentFile{Name: "n", Tools: []string{"Read", "Edit"}, Body: "x"}},
-		{"list of lines", "---\ntools:\n  - Read # c\n  # c\n  - \"Edit\"\nname: n\n---\nx", agentFile{Name: "n", Tools: []string{"Read", "Edit"}, Body: "x"}},
-		{"list without indentation", "---\ntools:\n- Read\n- Edit\nname: n\n---\nx", agentFile{Name: "n", Tools: []string{"Read", "Edit"}, Body: "x"}},
-		{"odd tools harm nobody", "---\ntools: *\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"null", "---\nname:\nmodel: ~\neffort: null # none\ndescription: \"null\"\n---\nx", agentFile{Description: "null", Body: "x"}},
+		{"double quotes", "---\nname: \"a\\\"b\\u0041\\t\\\\\" \n---\nx", agentFile{Name: "a\"bA\t\\", Body: "x"}},
+		{"what isn't used may be any YAML", "---\ndescription: |\n  one: two\n\n  model: evil\ntools:\n- Read\nhooks:\n  name: evil\nx: *alias\ny: \"a\" b\n%%%\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
+		{"null", "---\nname:\nmodel: ~\neffort: null # none\n---\nx", agentFile{Body: "x"}},
 		{"effort", "---\neffort: high\n---\nx", agentFile{Effort: "high", Body: "x"}},
 		{"comments and blank lines", "---\n# c\n\nname: n#1 # c\n  # c\n---\nx", agentFile{Name: "n#1", Body: "x"}},
-		{"indented as a whole", "---\n  name: n\n  model: m\n---\nx", agentFile{Name: "n", Model: "m", Body: "x"}},
 		{"quoted keys", "---\n\"name\": n\n'model' : m\n---\nx", agentFile{Name: "n", Model: "m", Body: "x"}},
 		{"a model's tag", "---\nmodel: ollama:llama3\n---\nx", agentFile{Model: "ollama:llama3", Body: "x"}},
-		{"unknown keys may be nonsense", "---\nargument-hint: [a] [b]\nx: *alias\ny: \"a\" b\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
-		{"nonsense after an unknown key", "---\ncolor: red\n%%%\nname: n\n---\nx", agentFile{Name: "n", Body: "x"}},
 		{"rules in a text are no front matter", "---\nOnce upon a time.\n---\nx", agentFile{Body: "---\nOnce upon a time.\n---\nx"}},
 		{"a rule at the top", "---\n\nNote: this goes on.\n", agentFile{Body: "---\n\nNote: this goes on."}},
 		{"empty front matter", "---\n---\nx", agentFile{Body: "x"}},
@@ -69,32 +52,21 @@ func TestAgentFileFrontMatterErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"---\nname: a: b\n---\nx", `line 2: name: it has a ": " in it: quote the value`},
 		{"---\ncolor: x\nname: \"a\" b\n---\nx", "line 3: name: text follows the closing quote"},
-		{"---\nname: 'a\nmodel: m\n---\nx", "line 2: name: a quote is opened and never closed"},
-		{"---\ncolor: \"a\nmodel: m\n---\nx", "line 3: model: a quote opened on line 2 is never closed and may hold it"},
-		{"---\ncolor: [a\nmodel: m\n---\nx", "line 3: model: a bracket opened on line 2 is never closed"},
-		{"---\nx:\n  - \"a\nmodel: m\"\n---\nx", "line 4: model: a quote opened on line 2 is never closed"},
-		{"---\nname: |\n    \n  # d\n---\nx", "line 2: name: a blank line above"},
-		{"---\nx: y\n&a name: n\n---\nx", "line 3: name: YAML's anchors, tags"},
-		{"---\nx: y\n? model\n: m\n---\nx", "line 3: model: YAML's anchors, tags"},
-		{"---\nname: " + strings.Repeat("n", maxFrontMatter) + "\n---\nx", "line 1: the front matter has 65542 bytes, the limit is 64 KiB"},
+		{"---\nname: 'a\nmodel: m\n---\nx", "line 2: name: its quote is never closed"},
+		{"---\nname: \"\\q\"\n---\nx", "line 2: name: its quotes hold an escape"},
+		{"---\nx: y\nname: \"a\\\n---\nx", "line 3: name: its quote is never closed"},
+		{"---\nmodel: *m\n---\nx", `line 2: model: a value that begins with "*" isn't read`},
+		{"---\nmodel: [a]\n---\nx", `line 2: model: a value that begins with "["`},
+		{"---\nname: - x\n---\nx", `line 2: name: a value that begins with "-"`},
+		{"---\nname: |\n  a\n---\nx", `line 2: name: a value that begins with "|"`},
+		{"---\nmodel:\n  a: b\n---\nx", "line 3: model: its value isn't on one line"},
+		{"---\nname: x\n  y\n---\nx", "line 3: name: its value isn't on one line"},
+		{"---\nname:x\n---\nx", "line 2: name:x: front matter isn't read in this form"},
+		{"---\ncolor: red\nname:x\n---\nx", "line 3: name:x: front matter isn't read in this form"},
+		{"---\n  name: n\nmodel: m\n---\nx", "line 2: name: n: front matter isn't read in this form"},
+		{"---\n{name: n}\n---\nx", "line 2: {name: n}: front matter isn't read in this form"},
 		{"---\nname: n\nname: m\n---\nx", "line 3: name: it is given twice, first on line 2"},
-		{"---\nmodel: *m\n---\nx", "line 2: model: YAML's anchors"},
-		{"---\nmodel: !!str m\n---\nx", "line 2: model: YAML's anchors"},
-		{"---\nmodel: [a]\n---\nx", "line 2: model: it is a list"},
-		{"---\nmodel:\n  a: b\n---\nx", "line 2: model: it is a map"},
-		{"---\nmodel: {a: b}\n---\nx", "line 2: model: a map"},
-		{"---\nname: \"\\q\"\n---\nx", `line 2: name: the escape "\\q"`},
-		{"---\nname: @x\n---\nx", `line 2: name: a value can't begin with "@"`},
-		{"---\nname: - x\n---\nx", `line 2: name: a value can't begin with "- "`},
-		{"---\nname: |x\n  a\n---\nx", "line 2: name: the block's head"},
-		{"---\nname:\n\tx\n---\nx", "line 2: name: a tab"},
-		{"---\nname: x\n\ty\n---\nx", "line 2: name: more lines follow"},
-		{"---\nname: x # c\n  y\n---\nx", "line 2: name: more lines follow"},
-		{"---\nname:x\n---\nx", "line 2: name: a blank is missing after the colon"},
-		{"---\ndescription: Use it\n\n<example>\nmodel: m\n---\nx", "line 2: description: line 4 after it is no `key: value`"},
-		{"---\n  name: n\nmodel: m\n---\nx", "line 3: the front matter begins indented by 2"},
-		{"---\n{name: n}\n---\nx", "line 2: front matter in braces"},
-		{"---\nname: n\nx", "line 1: the front matter is never closed"},
+		{"---\nname: n\nx", "front matter that can't be read: it is never closed"},
 		{"---\neffort: very high\n---\nx", `line 2: effort "very high" is not one word`},
 		{"---\nname: n\n---\n \n", "has no prompt"},
 		{" \n", "is empty"},
@@ -187,62 +159,21 @@ func TestImpliedIdentity(t *testing.T) {
 	}
 }
 
-// TestFrontMatterMadeToBeSlow: whatever is opened again and again, or goes on for long, is read once. Read again from
-// each line, any of these would take minutes.
-func TestFrontMatterMadeToBeSlow(t *testing.T) {
-	for _, unit := range []string{"x: [\n", "x: '\n", "x: {\ny: \"\n", "x:\n  - '\n", " \n", "x: >\n", "- a\n", "&a b\n"} {
-		for _, head := range []string{"x: ", "x: '", ""} {
-			doc := "---\n" + head + strings.Repeat(unit, maxFrontMatter/len(unit)-10) + "\n---\nbody"
-			if _, body, err := parseFrontMatter(doc, usedInAgentFile); err == nil && body != "body" && body != doc {
-				t.Errorf("%q %q: %.40q", head, unit, body)
-			}
-		}
-	}
-	doc := "---\nx: [" + strings.Repeat(" ", maxFrontMatter/2) + "a]\nname: n\n---\nbody"
-	if fields, _, err := parseFrontMatter(doc, usedInAgentFile); err != nil || fields["name"].text != "n" {
-		t.Error(err)
-	}
-}
-
-// FuzzFrontMatter: no input makes it panic or loop, line ends don't matter, the body is the document's end, and a
-// quoted name comes out as it went in whatever stands above it.
+// FuzzFrontMatter: no input makes it panic or loop, the body is the document's end, and a quoted name comes out as it
+// went in.
 func FuzzFrontMatter(f *testing.F) {
-	for _, s := range []string{
-		"---\nname: a\n---\nbody", "---\nname: 'a\n  b'\n---\n", "---\ntools: [a, 'b', \"c\\n\"]\nx: {a: [b]}\n---\n", "---\ntools:\n- a\n- b\n---\n",
-		"---\ndescription: >+2\n    a\n\n   b\n  c\n\n---\n", "---\nx: \"\\U0001F600\\\n  b\nname: c\n---\n", "---\n  a: b\n  c:\n    d\n---\n", "---\n{a}\n---\n",
-		"---\n? a\n: b\n---\n", "---\nname:x\n---\n", "---", "---\n\n", "---\n\ta: b\n---\n", "---\na: #\n b\n---\n", "---\na:\n - b: c\n   d\n---\n",
-	} {
+	for _, s := range []string{"---\nname: a\n---\nbody", "---\nname: 'a\n  b'\n---\n", "---\n{a}\n---\n", "---\nname:x\n---\n", "---", "---\n\n", "---\n\ta: b\n---\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		doc := strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\r", "")
-		fields, body, err := parseFrontMatter(doc, usedInAgentFile)
-		if err == nil && (!strings.HasSuffix(doc, body) || fields == nil && body != doc) {
-			t.Errorf("body %q", body)
+		if a, err := parseAgentFile(doc); err == nil && !strings.HasSuffix(strings.TrimRight(doc, " \t\n"), a.Body) {
+			t.Errorf("body %q", a.Body)
 		}
-		for key, v := range fields {
-			if v.line < 2 || v.line > strings.Count(doc, "\n")+1 || v.open != "" && v.bad == "" {
-				t.Errorf("%s: %+v", key, v)
-			}
-		}
-		name, _ := json.Marshal(strings.ToValidUTF8(s, "?")) // a JSON string is a double-quoted YAML scalar
-		doc = "---\nname: " + string(name) + "\ndescription: " + string(name) + "\n---\nbody"
+		name, _ := json.Marshal(strings.ToValidUTF8(s, "?"))
 		want := strings.TrimSpace(strings.ToValidUTF8(s, "?"))
-		if len(doc) > maxFrontMatter {
-			return
-		}
-		if a, err := parseAgentFile(doc); err != nil || a.Name != want || a.Description != want || a.Body != "body" {
-			t.Errorf("%s: %+v, %v", doc, a, err)
-		}
-		single := strings.ReplaceAll(strings.Map(func(r rune) rune {
-			if r == '\n' || r == '\r' {
-				return '_'
-			}
-			return r
-		}, want), "'", "''")
-		doc = "---\nother: '" + single + "'\nname: n\n---\nbody"
-		if a, err := parseAgentFile(doc); err != nil || a.Name != "n" {
-			t.Errorf("%s: %+v, %v", doc, a, err)
+		if a, err := parseAgentFile("---\nname: " + string(name) + "\n---\nbody"); err != nil || a.Name != want || a.Body != "body" {
+			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	})
 }
