@@ -2,15 +2,14 @@ package main
 
 // TOML: the values of a document with the place each was written at, and the rules about tables.
 // config.go reads .atm.toml and config.toml with it, and a Codex profile ($CODEX_HOME/<p>.config.toml)
-// becomes JSON through plain. The letters (keys, strings, numbers, dates) are in config_tomlscan.go.
-// The whole of TOML 1.0 is read. Whatever is not TOML 1.0 is an error with file, line and column, never a
-// guess: a setting that is misread is worse than one that is refused.
+// becomes JSON through plain. The letters (keys, strings, numbers) are in config_tomlscan.go.
+// Read are strings, decimal integers and floats, booleans, arrays and tables in every spelling. Whatever else TOML 1.0
+// has (dates, 0x.., inf, nan) and whatever is no TOML is an error with file, line and column, never a guess: a setting
+// that is misread is worse than one that is refused.
 // Pure: it opens no file and keeps nothing between calls.
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 )
 
 type tomlKind int
@@ -20,7 +19,6 @@ const (
 	tomlInt
 	tomlFloat
 	tomlBool
-	tomlDate // a date, a time or both: str holds it as it was written
 	tomlArray
 	tomlTab
 )
@@ -36,8 +34,6 @@ func (k tomlKind) String() string {
 		return "a float"
 	case tomlBool:
 		return "a boolean"
-	case tomlDate:
-		return "a date"
 	case tomlArray:
 		return "an array"
 	case tomlTab:
@@ -131,8 +127,7 @@ func (t *tomlTable) put(key tomlKey, v *tomlValue) {
 	t.vals[key.name] = v
 }
 
-// plain converts the table to what encoding/json takes. Dates become strings, and so do inf and nan, for which
-// JSON has no number.
+// plain converts the table to what encoding/json takes.
 func (t *tomlTable) plain() map[string]any {
 	m := make(map[string]any, len(t.keys()))
 	for _, key := range t.keys() {
@@ -143,14 +138,11 @@ func (t *tomlTable) plain() map[string]any {
 
 func (v *tomlValue) plain() any {
 	switch v.kind {
-	case tomlString, tomlDate:
+	case tomlString:
 		return v.str
 	case tomlInt:
 		return v.i
 	case tomlFloat:
-		if math.IsInf(v.f, 0) || math.IsNaN(v.f) {
-			return strconv.FormatFloat(v.f, 'g', -1, 64)
-		}
 		return v.f
 	case tomlBool:
 		return v.b

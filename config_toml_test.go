@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// showTOML writes a value so that two of different kinds never look alike: floats carry an f, dates an @.
+// showTOML writes a value so that two of different kinds never look alike: floats carry an f.
 func showTOML(v *tomlValue) string {
 	switch v.kind {
 	case tomlString:
@@ -27,8 +27,6 @@ func showTOML(v *tomlValue) string {
 		return strconv.FormatFloat(v.f, 'g', -1, 64) + "f"
 	case tomlBool:
 		return strconv.FormatBool(v.b)
-	case tomlDate:
-		return "@" + v.str
 	case tomlArray:
 		var parts []string
 		for _, e := range v.arr {
@@ -121,30 +119,18 @@ func tomlValidDocs() [][2]string {
 		// Integers.
 		{"a = +99\nb = 42\nc = 0\nd = -17\ne = +0\nf = -0", `{"a":99,"b":42,"c":0,"d":-17,"e":0,"f":0}`},
 		{"a = 1_000\nb = 5_349_221\nc = 53_49_221\nd = 1_2_3_4_5", `{"a":1000,"b":5349221,"c":5349221,"d":12345}`},
-		{"a = 0xDEADBEEF\nb = 0xdeadbeef\nc = 0xdead_beef\nd = 0x00ff", `{"a":3735928559,"b":3735928559,"c":3735928559,"d":255}`},
-		{"a = 0o01234567\nb = 0o755\nc = 0b11010110\nd = 0b0", `{"a":342391,"b":493,"c":214,"d":0}`},
-		{"a = 9223372036854775807\nb = -9223372036854775808\nc = 0x7fffffffffffffff", `{"a":9223372036854775807,"b":-9223372036854775808,"c":9223372036854775807}`},
+		{"a = 9223372036854775807\nb = -9223372036854775808", `{"a":9223372036854775807,"b":-9223372036854775808}`},
 		// Floats.
 		{"a = +1.0\nb = 3.1415\nc = -0.01", `{"a":1f,"b":3.1415f,"c":-0.01f}`},
 		{"a = 5e+22\nb = 1e06\nc = -2E-2\nd = 6.626e-34\ne = 1e0_1", `{"a":5e+22f,"b":1e+06f,"c":-0.02f,"d":6.626e-34f,"e":10f}`},
 		{"a = 224_617.445_991_228\nb = 0.0\nc = -0.0\nd = 0e0\ne = 1.00", `{"a":224617.445991228f,"b":0f,"c":-0f,"d":0f,"e":1f}`},
-		{"a = inf\nb = +inf\nc = -inf", `{"a":+Inff,"b":+Inff,"c":-Inff}`},
-		{"a = nan\nb = +nan\nc = -nan", `{"a":NaNf,"b":NaNf,"c":NaNf}`},
 		// Booleans.
 		{"a = true\nb = false", `{"a":true,"b":false}`},
-		// Dates and times.
-		{"a = 1979-05-27T07:32:00Z\nb = 1979-05-27T00:32:00-07:00\nc = 1979-05-27T00:32:00.999999+07:00", `{"a":@1979-05-27T07:32:00Z,"b":@1979-05-27T00:32:00-07:00,"c":@1979-05-27T00:32:00.999999+07:00}`},
-		{"a = 1979-05-27 07:32:00Z\nb = 1979-05-27t07:32:00z", `{"a":@1979-05-27 07:32:00Z,"b":@1979-05-27t07:32:00z}`},
-		{"a = 1979-05-27T07:32:00\nb = 1979-05-27 00:32:00.5", `{"a":@1979-05-27T07:32:00,"b":@1979-05-27 00:32:00.5}`},
-		{"a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.999999", `{"a":@1979-05-27,"b":@07:32:00,"c":@00:32:00.999999}`},
-		{"a = 2000-02-29\nb = 2024-02-29\nc = 0000-01-01\nd = 9999-12-31T23:59:60Z", `{"a":@2000-02-29,"b":@2024-02-29,"c":@0000-01-01,"d":@9999-12-31T23:59:60Z}`},
-		{"a = 1979-05-27 # a day\nb = [1979-05-27, 1979-05-28 ]", `{"a":@1979-05-27,"b":[@1979-05-27,@1979-05-28]}`},
-		{"a = 1979-05-27 \nb = 1", `{"a":@1979-05-27,"b":1}`},
 		// Arrays.
 		{"a = []\nb = [ ]\nc = [\n]", `{"a":[],"b":[],"c":[]}`},
 		{"a = [ 1, 2, 3 ]\nb = [\"red\",'green',\"\"\"blue\"\"\"]", `{"a":[1,2,3],"b":["red","green","blue"]}`},
 		{"a = [ [ 1, 2 ], [\"a\", \"b\"] ]", `{"a":[[1,2],["a","b"]]}`},
-		{"a = [ 0.1, 1, \"x\", { b = 1 }, [], true, 07:32:00 ]", `{"a":[0.1f,1,"x",{"b":1},[],true,@07:32:00]}`},
+		{"a = [ 0.1, 1, \"x\", { b = 1 }, [], true ]", `{"a":[0.1f,1,"x",{"b":1},[],true]}`},
 		{"a = [\n  1, # one\n\n  # between\n  2 # two\n  , # comma\n]", `{"a":[1,2]}`},
 		{"a = [1,]", `{"a":[1]}`},
 		{"a = [\r\n1,\r\n2\r\n]\r\n", `{"a":[1,2]}`},
@@ -288,51 +274,47 @@ func tomlInvalidDocs() [][2]string {
 		{"a = `x`", "is no value: text is written in quotes"},
 		// Numbers.
 		{"a = 01", "1:5: \"01\" is no number"},
-		{"a = -01", "is no number"},
-		{"a = +007", "is no number"},
-		{"a = 00", "is no number"},
-		{"a = 1_", "is no number"},
-		{"a = _1", "is no number"},
-		{"a = 1__0", "is no number"},
-		{"a = +-1", "is no number"},
-		{"a = ++1", "is no number"},
-		{"a = -", "is no number"},
-		{"a = +0x10", "is no number"},
-		{"a = -0b1", "is no number"},
-		{"a = 0x", "is no number"},
-		{"a = 0X1", "is no number"},
-		{"a = 0O7", "is no number"},
-		{"a = 0B1", "is no number"},
-		{"a = 0xg", "is no number"},
-		{"a = 0o8", "is no number"},
-		{"a = 0b2", "is no number"},
-		{"a = 0x_1", "is no number"},
-		{"a = 0x1_", "is no number"},
-		{"a = 1a", "is no number"},
+		{"a = -01", "is no number that this program reads"},
+		{"a = +007", "is no number that this program reads"},
+		{"a = 00", "is no number that this program reads"},
+		{"a = 1_", "is no number that this program reads"},
+		{"a = _1", "is no number that this program reads"},
+		{"a = 1__0", "is no number that this program reads"},
+		{"a = +-1", "is no number that this program reads"},
+		{"a = ++1", "is no number that this program reads"},
+		{"a = -", "is no number that this program reads"},
+		{"a = 0X1", "is no number that this program reads"},
+		{"a = 0O7", "is no number that this program reads"},
+		{"a = 0B1", "is no number that this program reads"},
+		{"a = 1a", "is no number that this program reads"},
 		{"a = 1,000", "the line should end here, but ',' follows"},
 		{"a = 9223372036854775808", "does not fit into 64 bits"},
 		{"a = -9223372036854775809", "does not fit into 64 bits"},
-		{"a = 0x8000000000000000", "does not fit into 64 bits"},
-		{"a = .7", "is no number"},
-		{"a = 7.", "is no number"},
-		{"a = 3.e+20", "is no number"},
-		{"a = +.5", "is no number"},
-		{"a = 03.14", "is no number"},
-		{"a = 1.2.3", "is no number"},
-		{"a = 1._2", "is no number"},
-		{"a = 1_.2", "is no number"},
-		{"a = 1.2_", "is no number"},
-		{"a = 1e", "is no number"},
-		{"a = 1e_1", "is no number"},
-		{"a = 1e+", "is no number"},
-		{"a = 1e1.5", "is no number"},
+		{"a = .7", "is no number that this program reads"},
+		{"a = 7.", "is no number that this program reads"},
+		{"a = 3.e+20", "is no number that this program reads"},
+		{"a = +.5", "is no number that this program reads"},
+		{"a = 03.14", "is no number that this program reads"},
+		{"a = 1.2.3", "is no number that this program reads"},
+		{"a = 1._2", "is no number that this program reads"},
+		{"a = 1_.2", "is no number that this program reads"},
+		{"a = 1.2_", "is no number that this program reads"},
+		{"a = 1e", "is no number that this program reads"},
+		{"a = 1e_1", "is no number that this program reads"},
+		{"a = 1e+", "is no number that this program reads"},
+		{"a = 1e1.5", "is no number that this program reads"},
 		{"a = 1e400", "does not fit into 64 bits"},
 		{"a = Inf", "is no value"},
 		{"a = INF", "is no value"},
 		{"a = infinity", "is no value"},
+		// What TOML has beyond the subset that is read here.
+		{"a = 1979-05-27T07:32:00Z", "1:5: 1979-05-27T07:32:00Z is a date or time, which this program doesn't read"},
+		{"a = [\n 07:32:00 ]", "2:2: 07:32:00 is a date or time"},
+		{"a = 0x1F", "1:5: \"0x1F\" is no number that this program reads"},
+		{"a = -inf", "is no number that this program reads"},
+		{"a = nan", "is no value"},
 		{"a = NaN", "is no value"},
-		{"a = ++inf", "is no number"},
-		{"a = -Nan", "is no number"},
+		{"a = -Nan", "is no number that this program reads"},
 		// Booleans and bare words.
 		{"a = True", "\"True\" is no value: text is written in quotes"},
 		{"a = FALSE", "is no value"},
@@ -343,41 +325,6 @@ func tomlInvalidDocs() [][2]string {
 		{"a = null", "is no value"},
 		{"a = workspace-write", "\"workspace-write\" is no value: text is written in quotes"},
 		{"a = true false", "the line should end here"},
-		// Dates and times.
-		{"a = 1979-13-01", "1:5: \"1979-13-01\" is no date or time: there is no such month"},
-		{"a = 1979-00-01", "no such month"},
-		{"a = 1979-01-00", "no such day"},
-		{"a = 1979-04-31", "no such day"},
-		{"a = 1979-02-29", "no such day"},
-		{"a = 1900-02-29", "no such day"},
-		{"a = 2024-02-30", "no such day"},
-		{"a = 1979-1-01", "is no date or time"},
-		{"a = 1979-01-1", "is no date or time"},
-		{"a = 79-01-01", "is no date or time"},
-		{"a = 19790-01-01", "is no date or time"},
-		{"a = 1979-05", "is no number"},
-		{"a = 1979-05-27T", "is no date or time"},
-		{"a = 1979-05-27T07", "is no date or time"},
-		{"a = 1979-05-27T07:32", "is no date or time"},
-		{"a = 1979-05-2707:32:00", "is no date or time"},
-		{"a = 1979-05-27  07:32:00", "the line should end here"},
-		{"a = 1979-05-27_07:32:00", "is no date or time"},
-		{"a = 1979-05-27 7", "is no date or time"},
-		{"a = 1979-05-27T24:00:00", "no such time of day"},
-		{"a = 1979-05-27T23:60:00", "no such time of day"},
-		{"a = 1979-05-27T23:59:61Z", "no such time of day"},
-		{"a = 1979-05-27T23:59:00.", "is no date or time"},
-		{"a = 1979-05-27T23:59:00,5", "the line should end here"},
-		{"a = 1979-05-27T23:59:00+24:00", "no such offset"},
-		{"a = 1979-05-27T23:59:00+01:60", "no such offset"},
-		{"a = 1979-05-27T23:59:00+1:00", "is no date or time"},
-		{"a = 1979-05-27T23:59:00+0100", "is no date or time"},
-		{"a = 1979-05-27Z", "is no date or time"},
-		{"a = 1979-05-27+01:00", "is no date or time"},
-		{"a = 07:32:00Z", "an offset needs both"},
-		{"a = 07:32", "is no date or time"},
-		{"a = 7:32:00", "is no date or time"},
-		{"a = 24:00:00", "no such time of day"},
 		// Arrays.
 		{"a = [", "1:5: the array that begins here is never closed"},
 		{"a = [1", "1:5: the array that begins here is never closed"},
@@ -389,7 +336,7 @@ func tomlInvalidDocs() [][2]string {
 		{"a = [1 2]", "1:8: the array wants \",\" or \"]\" here, not '2'"},
 		{"a = [1 ; 2]", "here, not ';'"},
 		{"a = [1\n2]", "2:1: the array wants"},
-		{"a = [1)", "is no number"},
+		{"a = [1)", "is no number that this program reads"},
 		{"a = [b = 1]", "\"b\" is no value"},
 		{"a = ]", "a value is wanted here, not ']'"},
 		{"a = [\"x]", "is not closed"},
@@ -571,7 +518,7 @@ func TestTOMLLookup(t *testing.T) {
 }
 
 func TestTOMLPlainIsJSON(t *testing.T) {
-	tab, err := parseTOML("x", []byte("s = 'x'\ni = 9007199254740993\nf = 1.5\nb = true\nd = 1979-05-27\nn = [inf, -inf, nan]\nl = [1, {a = 2}]\n[t.u]\n[[q]]\n"))
+	tab, err := parseTOML("x", []byte("s = 'x'\ni = 9007199254740993\nf = 1.5\nb = true\nl = [1, {a = 2}]\n[t.u]\n[[q]]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -579,7 +526,7 @@ func TestTOMLPlainIsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"b":true,"d":"1979-05-27","f":1.5,"i":9007199254740993,"l":[1,{"a":2}],"n":["+Inf","-Inf","NaN"],"q":[{}],"s":"x","t":{"u":{}}}`
+	want := `{"b":true,"f":1.5,"i":9007199254740993,"l":[1,{"a":2}],"q":[{}],"s":"x","t":{"u":{}}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -1,13 +1,12 @@
 package main
 
-// The letters of TOML: a cursor over a checked document that reads blanks, keys, strings, numbers and dates.
+// The letters of TOML: a cursor over a checked document that reads blanks, keys, strings and numbers.
 // Only config_toml.go uses it. It knows nothing of tables; every error it gives has the line and column of what is wrong.
 // newTOMLScanner refuses what may stand nowhere in a document (bytes that are no UTF-8, control characters, a
 // carriage return alone), so nothing after it has to think of them, and peek's 0 can only mean the end.
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,12 +14,9 @@ import (
 )
 
 var (
-	tomlDecimal  = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)$`)
-	tomlBased    = regexp.MustCompile(`^0(x[0-9A-Fa-f](_?[0-9A-Fa-f])*|o[0-7](_?[0-7])*|b[01](_?[01])*)$`)
-	tomlReal     = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)(\.[0-9](_?[0-9])*)?([eE][+-]?[0-9](_?[0-9])*)?$`)
-	tomlDay      = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
-	tomlDateLike = regexp.MustCompile(`^([0-9]+-[0-9]+-|[0-9]+:)`)
-	tomlMoment   = regexp.MustCompile(`^(?:([0-9]{4})-([0-9]{2})-([0-9]{2}))?([Tt ]?)(?:([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?)?([Zz]|[+-]([0-9]{2}):([0-9]{2}))?$`)
+	tomlDecimal = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)$`)
+	tomlReal    = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)(\.[0-9](_?[0-9])*)?([eE][+-]?[0-9](_?[0-9])*)?$`)
+	tomlDate    = regexp.MustCompile(`^([0-9]+-[0-9]+-|[0-9]+:)`)
 )
 
 // A tomlKey is one part of a key and where it begins.
@@ -296,14 +292,9 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// scalar reads a number, a boolean or a date into v.
+// scalar reads a number or a boolean into v.
 func (s *tomlScanner) scalar(v *tomlValue) error {
 	w := s.word()
-	// The only value with a blank in it: 1979-05-27 07:32:00.
-	if rest := s.src[s.off:]; tomlDay.MatchString(w) && len(rest) > 1 && rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9' {
-		s.next()
-		w += " " + s.word()
-	}
 	bad := func(format string, args ...any) error { return s.errorAt(v.line, v.col, format, args...) }
 	clean := strings.ReplaceAll(w, "_", "")
 	var err error
@@ -317,30 +308,15 @@ func (s *tomlScanner) scalar(v *tomlValue) error {
 		if v.i, err = strconv.ParseInt(clean, 10, 64); err != nil {
 			return bad("integer %s does not fit into 64 bits", w)
 		}
-	case tomlBased.MatchString(w):
-		v.kind = tomlInt
-		if v.i, err = strconv.ParseInt(clean, 0, 64); err != nil {
-			return bad("integer %s does not fit into 64 bits", w)
-		}
 	case tomlReal.MatchString(w):
 		v.kind = tomlFloat
 		if v.f, err = strconv.ParseFloat(clean, 64); err != nil {
 			return bad("float %s does not fit into 64 bits", w)
 		}
-	case w == "inf" || w == "+inf" || w == "-inf":
-		v.kind, v.f = tomlFloat, math.Inf(1)
-		if w[0] == '-' {
-			v.f = math.Inf(-1)
-		}
-	case w == "nan" || w == "+nan" || w == "-nan":
-		v.kind, v.f = tomlFloat, math.NaN()
-	case tomlDateLike.MatchString(w):
-		if why := badMoment(w); why != "" {
-			return bad("%q is no date or time: %s", w, why)
-		}
-		v.kind, v.str = tomlDate, w
+	case tomlDate.MatchString(w):
+		return bad("%s is a date or time, which this program doesn't read: write it in quotes", w)
 	case strings.IndexByte("+-.0123456789_", w[0]) >= 0:
-		return bad("%q is no number", w)
+		return bad("%q is no number that this program reads: numbers are decimal, without inf and nan", w)
 	default:
 		return bad("%q is no value: text is written in quotes", w)
 	}
@@ -354,47 +330,4 @@ func (s *tomlScanner) word() string {
 		s.next()
 	}
 	return s.src[from:s.off]
-}
-
-// badMoment says what is wrong with a date, a time or both; "" when nothing is.
-func badMoment(w string) string {
-	m := tomlMoment.FindStringSubmatch(w)
-	switch {
-	case m == nil:
-		return "it is written 1979-05-27, 07:32:00, 1979-05-27T07:32:00 or 1979-05-27T07:32:00+01:00"
-	case (m[1] != "" && m[5] != "") != (m[4] != ""):
-		return "T or one blank stands between a date and a time, and nowhere else"
-	case m[8] != "" && (m[1] == "" || m[5] == ""):
-		return "an offset needs both a date and a time"
-	}
-	part := func(i int) int { n, _ := strconv.Atoi("0" + m[i]); return n }
-	if m[1] != "" {
-		if part(2) < 1 || part(2) > 12 {
-			return "there is no such month"
-		}
-		if part(3) < 1 || part(3) > daysOf(part(1), part(2)) {
-			return "there is no such day"
-		}
-	}
-	// RFC 3339 allows second 60, a leap second.
-	if part(5) > 23 || part(6) > 59 || part(7) > 60 {
-		return "there is no such time of day"
-	}
-	if part(9) > 23 || part(10) > 59 {
-		return "there is no such offset"
-	}
-	return ""
-}
-
-func daysOf(year, month int) int {
-	switch month {
-	case 4, 6, 9, 11:
-		return 30
-	case 2:
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			return 29
-		}
-		return 28
-	}
-	return 31
 }
