@@ -51,8 +51,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			return code
 		}
 		return demo(ctx, stdout, stderr)
-	case "completion":
-		return runCompletion(rest, stdout, stderr)
 	case "version", "--version", "-version":
 		if code, done := noFlags("version", usageOf("version"), rest, stdout, stderr); done {
 			return code

@@ -1,9 +1,9 @@
 package main
 
-// main_help.go owns the one table of commands and flags. The usage texts here and
-// the completion scripts of main_completion.go are made from it, and main_help_test.go
-// holds the parsers of main.go to it: a flag is one row here and its line
-// there. main.go prints these texts. Nothing is parsed or done here.
+// main_help.go owns the one table of commands and flags. The usage texts here are
+// made from it, and main_help_test.go holds the parsers of main.go to it: a flag is
+// one row here and its line there. main.go prints these texts. Nothing is
+// parsed or done here.
 
 import (
 	"fmt"
@@ -18,20 +18,15 @@ type commandRow struct {
 	args  string // its arguments as the usage names them
 	brief string // for the list of commands
 	about string // for its own help
-	words []string
-	// What its argument is: an agent's id, a command; else one of words.
-	agents, commands bool
-	flags            []flagRow
+	flags []flagRow
 }
 
 // flagRow is a flag: a switch if it has no value.
 type flagRow struct {
 	name, alias string // without dashes
 	value       string // what the value is called
-	maybe       string // the same of a value that may be left out; such a flag is completed like a switch
+	maybe       string // what a value is called that may be left out
 	help        string
-	words       []string // all the values there are
-	files       bool     // the value is a path
 }
 
 // commands lists what is told of; mock-codex is not.
@@ -48,7 +43,7 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			}, serveRows()...),
 		},
 		{
-			name: "acp", args: "[login]", words: []string{"login"},
+			name: "acp", args: "[login]",
 			brief: "speak ACP on stdin and stdout (what an editor starts)",
 			about: `Speaks the Agent Client Protocol on stdin and stdout: Codex as an agent in any
 editor that has it. Takes serve's flags but --resume and --restart-child: the
@@ -89,7 +84,7 @@ whose process died is stale; codex-reply with its agent id revives it. In a
 pipe each line is: agent id, identity, status, last active, turns,
 repository, branch, directory, last prompt, with tabs between them.`,
 			flags: []flagRow{
-				{name: "repo", value: "NAME", help: "only of this repository: its name, or a path to it", files: true},
+				{name: "repo", value: "NAME", help: "only of this repository: its name, or a path to it"},
 				{name: "identity", value: "NAME", help: "only of this identity"},
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "json", help: "print JSON"},
@@ -97,7 +92,7 @@ repository, branch, directory, last prompt, with tabs between them.`,
 			},
 		},
 		{
-			name: "summary", args: "<agent-id>", agents: true,
+			name: "summary", args: "<agent-id>",
 			brief: "print what a session left behind",
 			about: `Prints the summary that a session wrote as it ended, or, where it wrote none,
 a digest of it: last prompt, last answer, touched files.`,
@@ -129,8 +124,8 @@ this command into the configuration of its threads; there is no need to.`,
 				{name: "identity", value: "NAME", help: "whose mail it is"},
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "agent", value: "ID", help: "only while this agent has the identity"},
-				{name: "cwd", value: "DIR", help: "find the configuration as from there", files: true},
-				{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},
+				{name: "cwd", value: "DIR", help: "find the configuration as from there"},
+				{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml"},
 			},
 		},
 		{
@@ -141,23 +136,12 @@ built-in mock of Codex, in a temporary home, and shows what a user would see
 and what went over the wire. Needs no Codex and no network.`,
 		},
 		{
-			name: "completion", args: "<shell>", words: []string{"bash", "zsh", "fish"},
-			brief: "print a script for tab completion in bash, zsh or fish",
-			about: `Prints a script that completes commands, flags and their values:
-
-  bash   add to ~/.bashrc:  source <(atm-agent-mcp completion bash)
-         (bash 3.2 of macOS:  eval "$(atm-agent-mcp completion bash)")
-  zsh    add to ~/.zshrc, after compinit:  source <(atm-agent-mcp completion zsh)
-         (or save it as _atm-agent-mcp in a directory of your fpath)
-  fish   save it as ~/.config/fish/completions/atm-agent-mcp.fish`,
-		},
-		{
 			name:  "version",
 			brief: "print the version",
 			about: "Prints the version.",
 		},
 		{
-			name: "help", args: "[command]", commands: true,
+			name: "help", args: "[command]",
 			brief: "print this text, or a command's: atm-agent-mcp help serve",
 		},
 	}
@@ -171,17 +155,17 @@ func serveRows() []flagRow {
 		{name: "team", value: "NAME", help: "team the agents belong to"},
 		{name: "model", value: "NAME", help: "model of every agent that doesn't name one"},
 		{name: "fast", help: "use the configured fast_model"},
-		{name: "sandbox", value: "MODE", help: "read-only, workspace-write or danger-full-access", words: []string{"read-only", "workspace-write", "danger-full-access"}},
-		{name: "approval-policy", value: "WORD", help: "untrusted, on-request or never", words: []string{"untrusted", "on-request", "never"}},
+		{name: "sandbox", value: "MODE", help: "read-only, workspace-write or danger-full-access"},
+		{name: "approval-policy", value: "WORD", help: "untrusted, on-request or never"},
 		{name: "readonly", alias: "explore", help: "no agent may write, whatever a call asks for"},
 		{name: "subagents", help: "tell agents that they may spawn subagents"},
 		{name: "timeout", value: "SECONDS", help: "end a turn after so much silence (default 300)"},
-		{name: "backend", value: "NAME", help: "auto, app-server or mcp-server", words: []string{"auto", "app-server", "mcp-server"}},
-		{name: "codex-bin", value: "PATH", help: `the codex to start; "mock" for the built-in one`, files: true},
+		{name: "backend", value: "NAME", help: "auto, app-server or mcp-server"},
+		{name: "codex-bin", value: "PATH", help: `the codex to start; "mock" for the built-in one`},
 		{name: "restart-child", help: "start codex again after it died"},
-		{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml", files: true},
-		{name: "log-level", value: "LEVEL", help: "error, warn, info, debug or trace", words: []string{"error", "warn", "info", "debug", "trace"}},
-		{name: "log-file", value: "PATH", help: "log there in place of stderr", files: true},
+		{name: "config", value: "FILE", help: "read this file in place of the nearest .atm.toml"},
+		{name: "log-level", value: "LEVEL", help: "error, warn, info, debug or trace"},
+		{name: "log-file", value: "PATH", help: "log there in place of stderr"},
 	}
 }
 
@@ -203,20 +187,6 @@ func (f flagRow) spelling() string {
 		s += " [" + f.maybe + "]"
 	}
 	return s
-}
-
-// names are the flag's spellings for a command line.
-func (f flagRow) names() []string {
-	if f.alias != "" {
-		return []string{"--" + f.name, "--" + f.alias}
-	}
-	return []string{"--" + f.name}
-}
-
-// brief is the first line of a flag's help.
-func (f flagRow) brief() string {
-	line, _, _ := strings.Cut(f.help, "\n")
-	return line
 }
 
 func findCommand(name string) (commandRow, bool) {
