@@ -61,17 +61,8 @@ type backendInfo struct {
 	version string // Codex version, like "0.169.0"; "" if it didn't say
 	pid     int
 	started time.Time
-	foreign *foreignTools // nil: none beyond ours
 	// clientTools: a new thread takes threadSpec.Tools and calls them by evTool.
 	clientTools bool
-}
-
-// foreignTools are what a child offers as an MCP server beyond the two tools
-// that make turns. call forwards one; done is called once, unless the stop it
-// returns came first.
-type foreignTools struct {
-	list []json.RawMessage
-	call func(params any, done func(json.RawMessage, error)) (stop func())
 }
 
 // atLeast compares the Codex version with major.minor; an unreadable version

@@ -106,17 +106,7 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.schema, m.inf.version = schema, stringField(res, "serverInfo", "version")
-	m.inf.foreign = &foreignTools{list: schema.others, call: m.forward}
 	return nil
-}
-
-// forward calls a tool that is none of the two that make turns.
-func (m *mcpServer) forward(params any, done func(json.RawMessage, error)) (stop func()) {
-	id := m.peer.call("tools/call", params, 0, done)
-	return func() {
-		m.peer.abandon(id)
-		m.peer.notify("notifications/cancelled", map[string]any{"requestId": id}, false)
-	}
 }
 
 // stop ends the child and returns when every sink has heard of it. At EOF it

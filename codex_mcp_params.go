@@ -23,7 +23,6 @@ type mcpSchema struct {
 	codex, reply bool // the two tools are there
 	untrusted    bool // approval-policy still has the word (not in 0.153)
 	profile      bool // 0.104 only
-	others       []json.RawMessage
 }
 
 func readMCPSchema(list json.RawMessage) (s mcpSchema) {
@@ -35,8 +34,6 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 			s.codex, s.untrusted, s.profile = true, rawListHas(words, "untrusted"), rawField(props, "profile") != nil
 		case "codex-reply":
 			s.reply = true
-		default:
-			s.others = append(s.others, tool)
 		}
 	})
 	return s

@@ -57,7 +57,6 @@ type mcpFront struct {
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
 	lines   callLines                    // of the mail tools
-	foreign atomic.Pointer[foreignTools] // the child's own tools, nil for none
 	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
 
 	mu      sync.Mutex // guards the fields below and those of every call

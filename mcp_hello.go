@@ -204,11 +204,10 @@ func (f *mcpFront) discover(c *mcpCall) {
 	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", f.modernMeta()}), nil)
 }
 
-// toolsResult answers tools/list. The order is the table's, always; what the
-// child has beyond it comes behind, for legacy clients.
+// toolsResult answers tools/list. The order is the table's, always.
 func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
 	if !modern {
-		return toJSON(map[string]any{"tools": f.legacyList()})
+		return toJSON(map[string]any{"tools": f.list})
 	}
 	return toJSON(struct {
 		Type  string          `json:"resultType"`
@@ -221,7 +220,7 @@ func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
 
 // listenTo opens a subscription. It stays open until the client cancels it or
 // we shut down. Of what can be asked for only the list of tools is ours, and
-// that never changes for a modern client, so nothing follows.
+// that never changes, so nothing follows.
 func (f *mcpFront) listenTo(c *mcpCall, params json.RawMessage) {
 	want := rawField(params, "notifications")
 	if want != nil && rawKind(want) != '{' {

@@ -21,9 +21,6 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		return
 	}
 	i := slices.IndexFunc(f.tools, func(t tool) bool { return t.name == name })
-	if i < 0 && f.callForeign(c, name, p.arguments) {
-		return
-	}
 	if i < 0 {
 		var names []string
 		for _, t := range f.tools {

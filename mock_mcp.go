@@ -180,8 +180,7 @@ func (m *mockServer) mcpWords() []string {
 	return []string{"on-request", "never"}
 }
 
-// mcpTools is tools/list in the version's schema, and one more that no real
-// Codex has, named by MOCK_CODEX_TOOL.
+// mcpTools is tools/list in the version's schema.
 func (m *mockServer) mcpTools() []any {
 	text := map[string]any{"type": "string"}
 	enum := func(words ...string) any { return map[string]any{"type": "string", "enum": words} }
@@ -195,15 +194,11 @@ func (m *mockServer) mcpTools() []any {
 		start["additionalProperties"] = false
 	}
 	out := map[string]any{"type": "object", "required": []string{"threadId", "content"}, "properties": map[string]any{"threadId": text, "content": text}}
-	tools := []any{
+	return []any{
 		map[string]any{"name": "codex", "title": "Codex", "description": "Run a Codex session.", "inputSchema": start, "outputSchema": out},
 		map[string]any{"name": "codex-reply", "title": "Codex Reply", "description": "Continue a Codex conversation.", "outputSchema": out,
 			"inputSchema": map[string]any{"type": "object", "required": []string{"prompt"}, "properties": map[string]any{"prompt": text, "threadId": text, "conversationId": text}}},
 	}
-	if name := os.Getenv("MOCK_CODEX_TOOL"); name != "" {
-		tools = append(tools, map[string]any{"name": name, "description": "Says its arguments.", "inputSchema": map[string]any{"type": "object"}})
-	}
-	return tools
 }
 
 // mcpAnswer is a tool's result; structured is left out where there is no thread.
@@ -223,8 +218,6 @@ func (m *mockServer) mcpCall(msg *message) {
 	refuse := func(text string) { m.mcpAnswer(msg.id, "", text, true) }
 	const parsing = "Failed to parse configuration for Codex tool: "
 	switch name := stringField(msg.params, "name"); {
-	case name != "" && name == os.Getenv("MOCK_CODEX_TOOL"):
-		m.mcpAnswer(msg.id, "", string(args), false)
 	case name != "codex" && name != "codex-reply":
 		refuse(fmt.Sprintf("Unknown tool '%s'", name))
 	case args == nil:

@@ -158,7 +158,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
 		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
-	h.front, h.child.foreign = front, front.childTools
+	h.front = front
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
 

@@ -16,8 +16,7 @@ import (
 // childSlot holds the one child.
 type childSlot struct {
 	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
-	restart bool                // restart_child
-	foreign func(*foreignTools) // told of the child's own tools as it starts, of none as it ends; may be nil
+	restart bool // restart_child
 	log     *slog.Logger
 
 	mu       sync.Mutex // guards the fields below
@@ -63,14 +62,7 @@ func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
 			wait = make(chan struct{})
 			c.starting = wait
 			c.mu.Unlock()
-			be, err := c.start(ctx, wait)
-			if err == nil && c.foreign != nil && be.info().foreign != nil {
-				c.foreign(be.info().foreign)
-				if c.refusal() != nil { // it died meanwhile, and said so before us
-					c.foreign(nil)
-				}
-			}
-			return be, err
+			return c.start(ctx, wait)
 		}
 		c.mu.Unlock()
 		select {
@@ -95,9 +87,6 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 		c.be, c.death, dead = nil, d, d
 		wanted := c.stopping
 		c.mu.Unlock()
-		if c.foreign != nil {
-			c.foreign(nil)
-		}
 		if !wanted {
 			c.log.Error("codex child gone", "reason", d.Reason, "stderr", d.Stderr)
 		}
