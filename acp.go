@@ -97,7 +97,6 @@ func newACPFront(o acpOptions) *acpFront {
 		nullID: true,
 		budget: acpBudget,
 		handle: f.dispatch,
-		batch:  f.refuseBatch,
 		trace:  o.Trace,
 	})
 	return f
@@ -111,12 +110,6 @@ func (f *acpFront) shutdown(grace time.Duration) {
 	f.endLife()
 	f.waitWork(grace)
 	f.p.closeOut(max(0, time.Until(until)))
-}
-
-// refuseBatch: ACP has none.
-func (f *acpFront) refuseBatch([]byte) bool {
-	f.p.replyError(nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: ACP has no batches; send one message a line"})
-	return true
 }
 
 // dispatch takes one request or notification, on the reading goroutine.

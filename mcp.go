@@ -84,7 +84,6 @@ type mcpCall struct {
 	id     json.RawMessage
 	key    string
 	modern bool
-	batch  *mcpBatch // nil: answered on its own
 	since  time.Time
 	prog   *progress // nil: the client gave no token
 	listen bool      // a subscriptions/listen, answered at shutdown
@@ -101,7 +100,7 @@ type mcpCall struct {
 	stage       callStage
 	cancelled   bool // while it was being submitted
 	detach      bool
-	stop        func()          // ends a call that was forwarded, nil for others
+	stop        func()          // ends what runs for a call that is no turn, nil for others
 	lastMessage json.RawMessage // raw text of the last final agent message
 }
 
@@ -121,8 +120,7 @@ func newMCPFront(o mcpOptions) *mcpFront {
 	}
 	f.list = toolList(f.tools)
 	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{
-		handle: func(m *message) { f.dispatch(m, nil) },
-		batch:  f.takeBatch,
+		handle: f.dispatch,
 		trace:  o.Trace,
 	})
 	return f
@@ -159,7 +157,7 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 }
 
 // dispatch takes one request or notification, on the reading goroutine.
-func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
+func (f *mcpFront) dispatch(m *message) {
 	if m.id == nil {
 		switch m.method {
 		case "notifications/cancelled":
@@ -168,9 +166,9 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 		}
 		return
 	}
-	c := &mcpCall{id: m.id, key: idKey(m.id), batch: b, since: time.Now()}
+	c := &mcpCall{id: m.id, key: idKey(m.id), since: time.Now()}
 	if !f.begin(c) {
-		f.send(b, f.p.response(m.id, nil, idInUse(m.id)))
+		f.p.replyError(m.id, idInUse(m.id))
 		return
 	}
 	p, e := readParams(m.params)
@@ -181,10 +179,6 @@ func (f *mcpFront) dispatch(m *message, b *mcpBatch) {
 	}
 	switch m.method {
 	case "initialize":
-		if b != nil {
-			f.finish(c, nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: initialize can't be part of a batch"})
-			return
-		}
 		f.initialize(c, m.params)
 	case "ping":
 		if c.modern {
@@ -249,7 +243,7 @@ func (f *mcpFront) answer(c *mcpCall, result json.RawMessage, e *rpcError) {
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
 		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
 	}
-	f.send(c.batch, f.p.response(c.id, result, e))
+	f.p.write(f.p.response(c.id, result, e), false)
 }
 
 func (f *mcpFront) forgetLocked(c *mcpCall) bool {
@@ -259,14 +253,6 @@ func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 	delete(f.open, c.key)
 	delete(f.waiters, c.waiter)
 	return true
-}
-
-func (f *mcpFront) send(b *mcpBatch, rec []byte) {
-	if b != nil {
-		b.done(rec)
-		return
-	}
-	f.p.write(rec, false)
 }
 
 // cancelled retires a request without an answer: MCP forbids a late one. The
@@ -292,9 +278,6 @@ func (f *mcpFront) cancelled(params json.RawMessage) {
 		stop()
 	}
 	c.prog.end()
-	if c.batch != nil {
-		c.batch.done(nil)
-	}
 	if stage == callSubmitted {
 		f.cancel(c.waiter, detach)
 	}

@@ -1,7 +1,7 @@
 package main
 
 // mcp_test.go holds the MCP front to the protocol in both eras: handshakes,
-// batches, raw ids, bad records, cancels, the order of answers, the stream's end.
+// refused batches, raw ids, bad records, cancels, the order of answers, the stream's end.
 // Its client is mcp_rig_test.go's.
 
 import (
@@ -212,64 +212,22 @@ func TestListenCancelled(t *testing.T) {
 	}
 }
 
-func TestBatches(t *testing.T) {
-	ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
-	for _, version := range []string{"", "2024-11-05", "2025-06-18", "2025-11-25"} {
+// TestBatchesAreRefused: an array gets one answer, whatever was negotiated, and
+// none of its requests is served.
+func TestBatchesAreRefused(t *testing.T) {
+	for _, version := range []string{"", "2024-11-05", "2025-03-26", "2025-11-25"} {
 		r := newRig(t, nil)
 		if version != "" {
 			r.hello(version, "{}", "x")
 		}
-		r.send(`[` + ping("1") + `]`)
-		if code, _, _ := errorOf(t, r.next()); code != codeInvalidRequest {
-			t.Errorf("%q took a batch", version)
+		r.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` +
+			callParams(false, "codex", `{"prompt":"hi"}`) + `}]`)
+		rec := r.next()
+		code, message, _ := errorOf(t, rec)
+		if code != codeInvalidRequest || string(rawField(rec, "id")) != "null" || !strings.Contains(message, "one by one") {
+			t.Errorf("%q: %s", version, rec)
 		}
-	}
-	r := newRig(t, nil)
-	r.hello("2025-03-26", "{}", "x")
-	r.send(`[` + ping("1") + `,{"jsonrpc":"2.0","method":"notifications/x"},` + ping(`"b"`) + `,7,{"jsonrpc":"2.0","id":3,"method":"nope"},` +
-		`{"jsonrpc":"2.0","id":4,"method":"initialize"},` + ping("1") + `]`)
-	var answers []json.RawMessage
-	if err := json.Unmarshal(r.next(), &answers); err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, a := range answers {
-		ids = append(ids, string(rawField(a, "id")))
-	}
-	if got := strings.Join(ids, " "); got != `1 "b"  3 4 1` {
-		t.Errorf("ids %s", got)
-	}
-	if code, _, _ := errorOf(t, answers[4]); code != codeInvalidRequest {
-		t.Errorf("initialize in a batch: %s", answers[4])
-	}
-	r.send(`[]`)
-	if code, _, _ := errorOf(t, r.next()); code != codeInvalidRequest {
-		t.Error("an empty batch")
-	}
-	r.send(`[{"jsonrpc":"2.0","method":"notifications/x"}]`)
-	r.quiet()
-}
-
-// A batch waits for its slowest call; a cancelled one has no part in it.
-func TestBatchWaitsForTurns(t *testing.T) {
-	r := newRig(t, nil)
-	r.hello("2025-03-26", "{}", "x")
-	call := func(id string) string {
-		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":` + callParams(false, "codex", `{"prompt":"hi"}`) + `}`
-	}
-	r.send(`[` + call("1") + `,` + call("2") + `,{"jsonrpc":"2.0","id":3,"method":"ping"}]`)
-	one, two := <-r.submits, <-r.submits
-	r.quiet()
-	r.f.done(two.w, okTurn("second"))
-	r.quiet()
-	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"user"}}`)
-	rec := r.next()
-	var answers []json.RawMessage
-	if err := json.Unmarshal(rec, &answers); err != nil || len(answers) != 2 {
-		t.Fatalf("%s: %v", rec, err)
-	}
-	if c := <-r.cancels; c.w != one.w || c.detach {
-		t.Errorf("cancel %+v", c)
+		r.quiet()
 	}
 }
 
@@ -442,14 +400,10 @@ func FuzzMCPFront(f *testing.F) {
 			if strings.HasPrefix(strings.ToLower(line), "content-") {
 				return // framing is frame_test's
 			}
-			var many []json.RawMessage
-			if json.Unmarshal([]byte(line), &many) != nil {
-				many = []json.RawMessage{json.RawMessage(line)}
-			}
-			for _, one := range many {
-				if m, err := parseMessage(one); m.id != nil && (err != nil || m.method != "") {
-					asked[idKey(m.id)]++
-				}
+			if rawKind([]byte(line)) == '[' {
+				asked["null"]++ // a batch: one refusal
+			} else if m, err := parseMessage([]byte(line)); m.id != nil && (err != nil || m.method != "") {
+				asked[idKey(m.id)]++
 			}
 		}
 		pr, pw := io.Pipe()
@@ -479,18 +433,12 @@ func FuzzMCPFront(f *testing.F) {
 			sc := bufio.NewScanner(pr)
 			sc.Buffer(nil, 64<<20)
 			for sc.Scan() {
-				var many []json.RawMessage
-				if json.Unmarshal(sc.Bytes(), &many) != nil {
-					many = []json.RawMessage{append([]byte(nil), sc.Bytes()...)}
+				m, err := parseMessage(append([]byte(nil), sc.Bytes()...))
+				if err != nil && m.id != nil {
+					t.Errorf("not JSON-RPC: %s", sc.Bytes())
 				}
-				for _, one := range many {
-					m, err := parseMessage(one)
-					if err != nil && m.id != nil {
-						t.Errorf("not JSON-RPC: %s", one)
-					}
-					if m.id != nil && m.method == "" {
-						got[idKey(m.id)]++
-					}
+				if m.id != nil && m.method == "" {
+					got[idKey(m.id)]++
 				}
 			}
 		}()

@@ -36,7 +36,7 @@ func traceOf(log *slog.Logger, side string) func(dir string, rec []byte) {
 		if whole && !isDelta(&m) {
 			log.Log(ctx, levelTrace, "frame", "side", side, "dir", dir, "record", clipBytes(redact(string(rec)), maxFrameLogged))
 		}
-		if err != nil { // a batch is one too: its parts are told by their answers
+		if err != nil {
 			log.Debug("not a message", "side", side, "dir", dir, "bytes", len(rec))
 			return
 		}

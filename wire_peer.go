@@ -44,7 +44,6 @@ type peerOptions struct {
 	budget      int                          // bytes that may wait for the writer before records are dropped that may be
 	quick       func(rec []byte) bool        // takes a record that is like one before it; false: it is read and handled; may be nil
 	handle      func(*message)               // a notification's message is valid during the call only
-	batch       func(rec []byte) bool        // takes a record that is a JSON array; false refuses it
 	trace       func(dir string, rec []byte) // nil unless frames are logged
 	onWriteErr  func(error)                  // the other side no longer reads
 }
@@ -149,10 +148,10 @@ func (p *peer) take(rec []byte) {
 		rec = bytes.ToValidUTF8(rec, []byte("\uFFFD"))
 	}
 	if rawKind(rec) == '[' {
-		if p.batch == nil || !p.batch(rec) {
-			if p.strict {
-				p.replyError(nil, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: batches exist in protocol version 2025-03-26 only; send one message a record"})
-			}
+		if p.strict {
+			// One answer to the whole array. Whoever sends a batch reads JSON-RPC 2.0, where the id of such an answer is null.
+			p.replyError(json.RawMessage("null"), &rpcError{Code: codeInvalidRequest,
+				Message: "Invalid Request: batches are not served; send the requests one by one, each as a record of its own"})
 		}
 		return
 	}

@@ -80,7 +80,8 @@ func TestPeerAnswersBadRecordsAndGoesOn(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":{},"method":"m"}`, `{"jsonrpc":"2.0","error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":null,"method":"m"}`, `{"jsonrpc":"2.0","error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":7,"method":"m","result":1}`, `"id":7,"error":{"code":-32600`},
-		{`[]`, `"code":-32600`},
+		{`[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request: batches are not served; send the requests one by one`},
+		{` [{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`, `"id":null,"error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":8,"method":"m","params":"still here"}`, `"id":8,"result":"still here"`},
 	} {
 		w.send(c.in)
