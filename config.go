@@ -86,7 +86,6 @@ type config struct {
 	directories
 
 	codexBin, backend                     string // codexBin "mock" is the built-in mock
-	transport                             string // the older proxy's word, already turned into backend
 	identity, defaultRole                 string
 	model, fastModel, effort              string // model is what --fast chose, where it did
 	sandbox, approvalPolicy, maxSandbox   string // maxSandbox is the ceiling, readonly counted in
@@ -253,12 +252,6 @@ func (c *config) settingProblem(key string, err error) error {
 // derive settles what depends on more than one key.
 func (c *config) derive(env func(string) string) error {
 	c.identityExplicit = c.origin["identity"].layer == layerFlag
-	if c.transport != "" && c.origin["backend"].layer == layerDefault {
-		// "mcp" was the older proxy's default and so stands in files whose owners never chose it; Codex 0.154
-		// dropped that way. auto takes what the binary has.
-		c.backend = map[string]string{"mcp": "auto", "app-server": "app-server"}[c.transport]
-		c.origin["backend"] = c.origin["transport"]
-	}
 	if c.defaultRole != "" {
 		if _, err := c.role(c.defaultRole); err != nil {
 			if err := c.settingProblem("role", err); err != nil {

@@ -56,7 +56,6 @@ func settings() []setting[config] {
 	return []setting[config]{
 		{rule{name: "codex_bin", flag: "--codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
 		{rule{name: "backend", flag: "--backend", check: oneOf("backend", "auto", "app-server", "mcp-server")}, func(c *config) any { return &c.backend }},
-		{rule{name: "transport", optional: true, check: checkTransport}, func(c *config) any { return &c.transport }},
 		{rule{name: "identity", alias: "default_identity", flag: "--identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
 		{rule{name: "role", flag: "--role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
 		{rule{name: "model", flag: "--model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
@@ -318,15 +317,4 @@ func checkProgram(s string) (string, error) {
 		return "", errors.New(`can't be empty: give the name or path of codex, or "mock"`)
 	}
 	return checkLine(s)
-}
-
-// checkTransport takes the word by which the older proxy chose its way to Codex. config.go makes a backend of it.
-func checkTransport(s string) (string, error) {
-	switch s {
-	case "cli-json":
-		return "", errors.New(`"cli-json" is not served any more: leave the key out, or write backend = "auto"`)
-	case "mock":
-		return "", errors.New(`"mock" is now written codex_bin = "mock"`)
-	}
-	return oneOf("transport", "mcp", "app-server")(s)
 }

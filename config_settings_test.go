@@ -19,7 +19,6 @@ func sampleValues() map[string][4]string {
 	return map[string][4]string{
 		"codex_bin":               {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
 		"backend":                 {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
-		"transport":               {`"mcp"`, `"app-server"`, `"mcp"`, `"cli-json"`},
 		"identity":                {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
 		"role":                    {`"r1"`, `"r2"`, `"r3"`, "7"},
 		"model":                   {`"m1"`, `"m2"`, `"m3"`, "7"},
@@ -128,26 +127,6 @@ func TestConfigAliases(t *testing.T) {
 	w.env["ATM_AGENT_MCP_IDENTITY"] = "new-v"
 	if c = w.quiet(flagValues{}); c.identity != "new-v" || c.identityExplicit {
 		t.Errorf("identity %q, explicit %v", c.identity, c.identityExplicit)
-	}
-}
-
-func TestConfigTransport(t *testing.T) {
-	w := newConfigWorld(t)
-	p := w.project(pluginHead + "transport = 'mcp'\n")
-	if c := w.quiet(flagValues{}); c.backend != "auto" || c.origin["backend"].String() != p+":2" {
-		t.Errorf("backend %q from %s", c.backend, c.origin["backend"])
-	}
-	w.project(pluginHead + "transport = 'app-server'\n")
-	if c := w.quiet(flagValues{}); c.backend != "app-server" {
-		t.Errorf("backend %q", c.backend)
-	}
-	w.global(pluginHead + "backend = 'mcp-server'\n")
-	if c := w.quiet(flagValues{}); c.backend != "mcp-server" {
-		t.Errorf("backend %q: who says backend means it", c.backend)
-	}
-	for word, want := range map[string]string{"cli-json": "not served any more", "mock": `codex_bin = "mock"`, "tcp": "is no transport"} {
-		w.project(pluginHead + "transport = '" + word + "'\n")
-		w.wantWarnings(w.load(flagValues{}), want)
 	}
 }
 

@@ -106,7 +106,7 @@ const pluginHead = "[plugins.atm-agent-mcp]\n"
 
 func TestConfigDefaults(t *testing.T) {
 	c := newConfigWorld(t).quiet(flagValues{})
-	want := `codex_bin=codex backend=auto transport= identity=codex role= model= fast_model= fast=false reasoning_effort= sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_instructions_file= subagents=false request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file= allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000 idle_timeout_ms=300000 client_identity= acp_mail=prompt`
+	want := `codex_bin=codex backend=auto identity=codex role= model= fast_model= fast=false reasoning_effort= sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_instructions_file= subagents=false request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file= allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000 idle_timeout_ms=300000 client_identity= acp_mail=prompt`
 	var got []string
 	for _, s := range c.list() {
 		got = append(got, fmt.Sprintf("%s=%v", s.key, s.value))
