@@ -389,7 +389,19 @@ func (x *acpEncoder) short(file string) string {
 
 // plainWords writes a word in camelCase or snake_case as words.
 func plainWords(s string) string {
-	return strings.Trim(strings.NewReplacer("_", " ", "-", " ", ".", " ").Replace(snake(s, ' ')), " ")
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == '_' || r == '-' || r == '.':
+			r = ' '
+		case 'A' <= r && r <= 'Z':
+			if r += 'a' - 'A'; i > 0 {
+				b.WriteByte(' ')
+			}
+		}
+		b.WriteRune(r)
+	}
+	return strings.Trim(b.String(), " ")
 }
 
 // knows keeps the name of a subagent.

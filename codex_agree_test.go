@@ -225,7 +225,7 @@ func (r *recording) converse() {
 	r.call("reply after a failure", "codex-reply", args{"agent_id": ann, "prompt": "SAY well again"})
 	hang := c.call("codex-reply", args{"agent_id": ann, "prompt": "HANG"})
 	c.awaitNote("the turn", func(m wireMessage) bool {
-		return m.Method == "codex/event" && strings.Contains(string(m.Params), `"task_started"`)
+		return m.Method == "codex/event" && (strings.Contains(string(m.Params), `"turn/started"`) || strings.Contains(string(m.Params), `"task_started"`))
 	})
 	hang.cancel("user")
 	r.call("reply after a cancel", "codex-reply", args{"agent_id": ann, "prompt": "SAY mine"})

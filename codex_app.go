@@ -176,7 +176,7 @@ func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err er
 		a.voidAsks(old)
 	}
 	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
-		path: stringField(res, "thread", "path"), resumed: spec.Thread != "", raw: withoutTurns(res)}
+		path: stringField(res, "thread", "path"), resumed: spec.Thread != ""}
 	ready := func() {
 		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
 		for early := a.wood.open(t); len(early) > 0; early = a.wood.open(t) {

@@ -5,7 +5,6 @@ package main
 // yet. The peer that plays app-server is codex_app_rig_test.go's.
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -234,10 +233,6 @@ func TestAppEventsBeforeOpened(t *testing.T) {
 		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, m.id)
 		want(t, h.take(), "opened op=1 thread=t1 model=m resumed=false\nserver thread=t1 item=atm status=starting method=mcpServer/startupStatus/updated")
 	})
-}
-
-func TestAppOpenedWithoutTurns(t *testing.T) {
-	sameJSON(t, withoutTurns(json.RawMessage(`{"model":"m","thread":{"id":"t","turns":[{"id":"u"}],"path":null},"cwd":"/w"}`)), `{"model":"m","thread":{"id":"t","path":null},"cwd":"/w"}`)
 }
 
 // A sink hears one event at a time and in order, whoever puts, and nothing after the last.

@@ -178,32 +178,3 @@ func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 	}
 	return p
 }
-
-// withoutTurns is the child's word on a thread without its history, which
-// before 0.148 is always there and may be megabytes.
-func withoutTurns(res json.RawMessage) json.RawMessage {
-	strip := func(obj json.RawMessage, change func(key string, val json.RawMessage) json.RawMessage) json.RawMessage {
-		out := []byte{'{'}
-		_ = eachField(obj, func(key string, val json.RawMessage) bool {
-			if val = change(key, val); val != nil {
-				if len(out) > 1 {
-					out = append(out, ',')
-				}
-				out = append(append(appendJSONString(out, key), ':'), val...)
-			}
-			return true
-		})
-		return append(out, '}')
-	}
-	return strip(res, func(key string, val json.RawMessage) json.RawMessage {
-		if key != "thread" || rawKind(val) != '{' {
-			return val
-		}
-		return strip(val, func(key string, val json.RawMessage) json.RawMessage {
-			if key == "turns" {
-				return nil
-			}
-			return val
-		})
-	})
-}

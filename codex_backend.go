@@ -221,7 +221,6 @@ type openedThread struct {
 	path          string // rollout file, "" when nothing is kept
 	resumed       bool
 	unnamed       bool // the thread's id is the driver's own for now
-	raw           json.RawMessage
 }
 
 // itemBody is the neutral part of an item.

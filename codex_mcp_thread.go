@@ -66,7 +66,7 @@ func (th *mcpThread) unfit(spec threadSpec) string {
 func (th *mcpThread) opened(resumed bool) *openedThread {
 	msg := rawField(th.told, "msg")
 	return &openedThread{model: stringField(msg, "model"), effort: stringField(msg, "reasoning_effort"),
-		path: stringField(msg, "rollout_path"), resumed: resumed, raw: msg}
+		path: stringField(msg, "rollout_path"), resumed: resumed}
 }
 
 // put tells the thread's session, if one has it. The thread's id is filled in.

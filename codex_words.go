@@ -1,9 +1,9 @@
 package main
 
 // codex_words.go owns the splitting of the command lines that app-server gives
-// as one string (`/bin/bash -lc '…'`) into the words that codex/event and
-// elicitations carried (argv arrays can't be had otherwise). It is
-// pure. What it can't split it leaves whole; nothing is ever run from it.
+// as one string (`/bin/bash -lc '…'`) into the words that an elicitation
+// carries (argv arrays can't be had otherwise). It is pure. What it can't split
+// it leaves whole; nothing is ever run from it.
 
 import (
 	"path"

@@ -57,7 +57,7 @@ type mcpFront struct {
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
 	lines   callLines                    // of the mail tools
-	scratch sync.Pool                    // of *codexEvents: event is called by every session at once
+	scratch sync.Pool                    // of *[]byte, in which events are written: every session calls event at once
 
 	mu      sync.Mutex // guards the fields below and those of every call
 	open    map[string]*mcpCall
@@ -96,12 +96,11 @@ type mcpCall struct {
 	binds   callBinding     // of both, once bound
 	bound   bool
 
-	waiter      waiterID
-	stage       callStage
-	cancelled   bool // while it was being submitted
-	detach      bool
-	stop        func()          // ends what runs for a call that is no turn, nil for others
-	lastMessage json.RawMessage // raw text of the last final agent message
+	waiter    waiterID
+	stage     callStage
+	cancelled bool // while it was being submitted
+	detach    bool
+	stop      func() // ends what runs for a call that is no turn, nil for others
 }
 
 // newMCPFront starts the writing goroutine of the client's stream; shutdown
@@ -327,36 +326,29 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	c := f.caller(w)
 	if c != nil {
 		c.prog.note(a, e)
-		if e.kind == evItem && e.phase == "completed" && e.body != nil && e.body.kind == "agentMessage" &&
-			e.body.phase != "commentary" && (e.thread == "" || e.thread == a.Thread) {
-			f.mu.Lock()
-			c.lastMessage = rawField(e.raw, "item", "text")
-			f.mu.Unlock()
-		}
 	}
 	l := f.legacy.Load()
-	if l == nil || !l.forwards || c != nil && c.modern {
+	if l == nil || !l.forwards || c != nil && c.modern || !fromChild(e) {
 		return true
 	}
-	x, _ := f.scratch.Get().(*codexEvents)
-	if x == nil {
-		x = &codexEvents{send: f.p.put}
-	}
-	x.a, x.e = a, e
+	var request json.RawMessage
 	if c != nil {
-		x.request = c.id
-		if e.kind == evEnded {
-			f.mu.Lock()
-			x.last = c.lastMessage
-			f.mu.Unlock()
-		}
+		request = c.id
 	}
-	ok := x.forward()
-	*x = codexEvents{send: x.send, buf: x.buf}
-	if cap(x.buf) <= scratchMax {
-		f.scratch.Put(x)
+	worth := dropFirst
+	if e.must {
+		worth = dropLast // nobody waits for an event, not for this one either: the answer to the call tells the same
 	}
-	return ok
+	buf, _ := f.scratch.Get().(*[]byte)
+	if buf == nil {
+		buf = new([]byte)
+	}
+	*buf = appendCodexEvent((*buf)[:0], a, request, e)
+	kept := f.p.put(*buf, worth) // it copies what it keeps
+	if cap(*buf) <= scratchMax {
+		f.scratch.Put(buf)
+	}
+	return kept
 }
 
 // done implements front: the one answer to a waiter. Where its request was

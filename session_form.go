@@ -48,9 +48,34 @@ func elicitation(a agentRef, q *approval, request json.RawMessage) json.RawMessa
 		p.Parsed = toJSON([]map[string]string{{"type": "unknown", "cmd": shownCommand(q.command)}})
 	case askFileChange:
 		p.Kind = "patch-approval"
-		p.Changes = appendChanges(nil, askedChanges(q.files))
+		p.Changes = oldChanges(q.files)
 	}
 	return toJSON(p)
+}
+
+// oldChanges is the map from path to change that the removed command had. Of an
+// update app-server tells the diff only, of a file that comes or goes its text.
+func oldChanges(files []fileChange) json.RawMessage {
+	b := []byte{'{'}
+	for i, c := range files {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendJSONString(b, c.path), ':')
+		if c.kind == "add" || c.kind == "delete" {
+			b = appendJSONString(append(b, `{"type":`...), c.kind)
+			b = append(appendJSONString(append(b, `,"content":`...), c.diff), '}')
+			continue
+		}
+		b = appendJSONString(append(b, `{"type":"update","unified_diff":`...), c.diff)
+		b = append(b, `,"move_path":`...)
+		if c.move == "" {
+			b = append(b, `null}`...)
+		} else {
+			b = append(appendJSONString(b, c.move), '}')
+		}
+	}
+	return append(b, '}')
 }
 
 // askMessage is what a person reads before deciding: who, what exactly, where
