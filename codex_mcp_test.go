@@ -280,11 +280,11 @@ func TestMCPUserConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("sandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nnetwork_access = true\nlimit = inf\n")
+	write("sandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nnetwork_access = true\nlimit = 7\n")
 	if res, err = readCodexConfig(dir); err != nil {
 		t.Fatal(err)
 	}
-	sameJSON(t, res, `{"config":{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"network_access":true,"limit":"+Inf"}}}`)
+	sameJSON(t, res, `{"config":{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"network_access":true,"limit":7}}}`)
 	write("sandbox_mode = \n")
 	if _, err = readCodexConfig(dir); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("broken: %v", err)
