@@ -32,7 +32,7 @@ type acpOptions struct {
 	// The hub. session_hub.go and session_hubclient.go say what each of them promises.
 	submit         func(req turnRequest, w waiterID)
 	cancel         func(w waiterID, detach bool)
-	decide         func(ask, by string, d decision, answers map[string][]string) bool
+	decide         func(ask string, by decider, d decision, answers map[string][]string) bool
 	interrupt      func(ref, identity, turn string, done func(interruptResult, *rpcError))
 	status         func() statusView
 	newAgentID     func() string

@@ -27,6 +27,7 @@ type acpVerdict struct {
 	stop    bool                // the turn is to end as well
 	answers map[string][]string // to questions
 	words   string              // why not, as the tool call tells it
+	by      decider             // whose word it is
 }
 
 // acpAskTable holds what the client has not answered: the first who takes an
@@ -84,7 +85,7 @@ func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	if secretAsked(&q) {
 		s.enc.announce(a, &o.q)
 		s.enc.decided(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
-		f.decide(q.id, "a secret can't be asked for over ACP", deny, nil)
+		f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
 	request := acpElicitation{Session: s.id, Message: questionMessage(&q)}
@@ -111,7 +112,7 @@ func (f *acpFront) putAsk(o *acpAsk, method string, params any, read func(json.R
 			return // withdrawn, or the client is gone: then the hub denies all
 		}
 		if err != nil {
-			f.settleAsk(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300)})
+			f.settleAsk(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300), by: decider{byError, clip(err.Error(), 300)}})
 			return
 		}
 		f.settleAsk(o, read(result))
@@ -121,10 +122,13 @@ func (f *acpFront) putAsk(o *acpAsk, method string, params any, read func(json.R
 // settleAsk tells the agent, and the tool call first: what the child does
 // after its yes must come behind it.
 func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
-	d := o.q.settle(v.d, byClient)
+	if v.by == (decider{}) {
+		v.by.who = byUser
+	}
+	d := o.q.settle(v.d, v.by)
 	o.s.enc.decided(&o.q, d, v.words)
 	if !v.stop {
-		f.decide(o.q.id, byClient, d, v.answers)
+		f.decide(o.q.id, v.by, d, v.answers)
 		return
 	}
 	turn := o.q.turn
@@ -135,7 +139,7 @@ func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
 	// first would let the turn go on, and be through before it is stopped.
 	f.interrupt(o.a.AgentID, "", turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
-			f.decide(o.q.id, byClient, deny, nil)
+			f.decide(o.q.id, v.by, deny, nil)
 		}
 	})
 }
@@ -149,9 +153,6 @@ func (f *acpFront) askGone(_ agentRef, ask, why string) {
 	}
 	f.p.abandon(o.call)
 	f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
-	if why == "timed out" {
-		why = "nobody answered in time"
-	}
 	o.s.enc.decided(&o.q, deny, why)
 }
 
@@ -193,7 +194,7 @@ func readPermission(result json.RawMessage, offered []acpPermission) acpVerdict 
 				return o.verdict
 			}
 		}
-		return acpVerdict{words: fmt.Sprintf("the client chose %q, which was not offered, so it counts as no", clip(id, 100))}
+		return acpVerdict{words: fmt.Sprintf("the client chose %q, which was not offered, so it counts as no", clip(id, 100)), by: decider{who: byUnclear}}
 	}
-	return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200))}
+	return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200)), by: decider{who: byUnclear}}
 }

@@ -42,7 +42,7 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
 		return interruptResult{Interrupted: true, TurnID: turn}, nil
 	}
 	o := acpOptions{R: inR, W: outW, Env: func(string) string { return "" },
-		decide: func(ask, by string, d decision, answers map[string][]string) bool {
+		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}
 			return true
 		},
@@ -284,7 +284,7 @@ func TestACPPermissionAnswers(t *testing.T) {
 				if got := <-r.interrupts; got != "codex:abcd turn1" {
 					t.Errorf("interrupted %q", got)
 				}
-			} else if got := <-r.decides; got.d != tt.d || got.ask != "a1" || got.by != byClient {
+			} else if got := <-r.decides; got.d != tt.d || got.ask != "a1" || got.by.who != byUser {
 				t.Errorf("decided %+v, want %v", got, tt.d)
 			}
 			r.quiet() // the interrupt itself denies what is pending
@@ -434,7 +434,7 @@ func TestACPSecret(t *testing.T) {
 		questions: []question{{id: "q1", text: "The token?", secret: true}}}) {
 		t.Error("nobody was told why")
 	}
-	if got := <-r.decides; got.d != deny || !strings.Contains(got.by, "secret") {
+	if got := <-r.decides; got.d != deny || !strings.Contains(got.by.said, "secret") {
 		t.Errorf("decided %+v", got)
 	}
 	answer, before := r.call("nobody/knows", "{}")

@@ -119,21 +119,21 @@ func readForm(result json.RawMessage, q *approval) acpVerdict {
 	case "decline":
 		return acpVerdict{words: "the user declined to answer"}
 	case "cancel":
-		return acpVerdict{words: "the user closed the question"}
+		return acpVerdict{words: "the user closed the question", by: decider{who: byDismissal}}
 	default:
-		return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200))}
+		return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200)), by: decider{who: byUnclear}}
 	}
 	answers := map[string][]string{}
 	for _, each := range q.questions {
 		given, ok := formAnswer(&each, rawField(result, "content", each.id))
 		if !ok {
-			return acpVerdict{words: fmt.Sprintf("the answer to %q is none of those that were offered, so it counts as no", clip(each.text, 100))}
+			return acpVerdict{words: fmt.Sprintf("the answer to %q is none of those that were offered, so it counts as no", clip(each.text, 100)), by: decider{who: byUnclear}}
 		}
 		if other := strings.TrimSpace(stringField(result, "content", each.id+otherField)); each.other && len(each.options) > 0 && other != "" {
 			given = append(given, other)
 		}
 		if len(given) == 0 && !each.optional {
-			return acpVerdict{words: fmt.Sprintf("%q has no answer, so it counts as no", clip(each.text, 100))}
+			return acpVerdict{words: fmt.Sprintf("%q has no answer, so it counts as no", clip(each.text, 100)), by: decider{who: byUnclear}}
 		}
 		if len(given) > 0 {
 			answers[each.id] = given

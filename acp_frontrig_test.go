@@ -70,7 +70,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Env: func(string) string { return "" },
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel: func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
-		decide: func(string, string, decision, map[string][]string) bool { return true },
+		decide: func(string, decider, decision, map[string][]string) bool { return true },
 		interrupt: func(agent, _, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- acpInterrupted{agent, turn, done}
 		},

@@ -138,10 +138,10 @@ func (q *approval) asker() string {
 
 // settle is what a decision comes to: what the child can't keep for a session
 // is approved once, and a rule that outlives it is the client's user's to make,
-// as Codex proposed it or not at all. by says who decided.
-func (q *approval) settle(d decision, by string) decision {
+// as Codex proposed it or not at all.
+func (q *approval) settle(d decision, by decider) decision {
 	switch {
-	case d == approveAlways && (len(q.rule) == 0 || !strings.HasPrefix(by, byClient)):
+	case d == approveAlways && (len(q.rule) == 0 || by.who != byUser):
 		return approve
 	case d == approveForSession && !q.forSession:
 		return approve
@@ -149,8 +149,60 @@ func (q *approval) settle(d decision, by string) decision {
 	return d
 }
 
-// byClient begins what stands for the client's user in the audit log.
-const byClient = "client"
+// deciderKind is who or what decides an approval.
+type deciderKind int
+
+const (
+	byNobody    deciderKind = iota // something came first, or the time ran out: said is "before …" or "within …"
+	byUser                         // the client's user, at its dialog
+	byDismissal                    // the client's dialog was closed, or a client without one closed it
+	byError                        // the client answered with an error: said
+	byUnclear                      // what the client answered is neither yes nor no
+	byCaller                       // agent_approve; said is the reason that came with it
+	byNoWay                        // there is no way to ask: said is why
+	byPolicy                       // a setting: said
+	byUs                           // what can't be put to anybody: said is why
+)
+
+// decider is who or what decided an approval. Turn results, the audit log, the
+// child and the client are told its words; nobody reads them back.
+type decider struct {
+	who  deciderKind
+	said string
+}
+
+// words of a decision: who said no, or by whom it was approved.
+func (b decider) words(d decision) string {
+	switch b.who {
+	case byUser:
+		if d != deny {
+			return "by the user at the client"
+		}
+		return "the user at the client said no"
+	case byCaller:
+		if d != deny {
+			return "by the caller, with agent_approve"
+		}
+		if b.said != "" {
+			return "the caller said no, with agent_approve: " + b.said
+		}
+		return "the caller said no, with agent_approve"
+	case byDismissal:
+		return "the client closed the question without an answer"
+	case byError:
+		return "the client answered the question with an error: " + b.said
+	case byUnclear:
+		return "the client's answer was no clear yes"
+	case byNoWay:
+		return "the client can't be asked for approval: " + b.said
+	case byPolicy:
+		return "the policy: " + b.said
+	case byUs:
+		return "atm-agent-mcp: " + b.said
+	case byNobody:
+	}
+	return "nobody answered " + b.said
+}
 
 // changesText lists what a patch does to which file; root is a directory that
 // it asks to write under.
@@ -228,7 +280,7 @@ func wholeFile(b *strings.Builder, from, to string, sign byte, text string) {
 type declined struct {
 	Kind   string `json:"kind"`
 	Action string `json:"action"`
-	Reason string `json:"reason"` // why: client, timeout, nobody to ask, …
+	Reason string `json:"reason"` // decider.words
 }
 
 // pendingAsk is an approval nobody has decided yet.

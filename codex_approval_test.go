@@ -18,19 +18,19 @@ func TestSettledDecisions(t *testing.T) {
 	for _, tt := range []struct {
 		q    approval
 		d    decision
-		by   string
+		by   deciderKind
 		want decision
 	}{
-		{approval{rule: rule}, approveAlways, "client", approveAlways},
-		{approval{rule: rule}, approveAlways, "agent_approve", approve},
-		{approval{}, approveAlways, "client", approve},
-		{approval{forSession: true}, approveForSession, "agent_approve", approveForSession},
-		{approval{}, approveForSession, "client", approve},
-		{approval{rule: rule, forSession: true}, deny, "client", deny},
-		{approval{rule: rule}, approve, "client", approve},
+		{approval{rule: rule}, approveAlways, byUser, approveAlways},
+		{approval{rule: rule}, approveAlways, byCaller, approve},
+		{approval{}, approveAlways, byUser, approve},
+		{approval{forSession: true}, approveForSession, byCaller, approveForSession},
+		{approval{}, approveForSession, byUser, approve},
+		{approval{rule: rule, forSession: true}, deny, byUser, deny},
+		{approval{rule: rule}, approve, byUser, approve},
 	} {
-		if got := tt.q.settle(tt.d, tt.by); got != tt.want {
-			t.Errorf("%v by %s for %+v: %v, want %v", tt.d, tt.by, tt.q, got, tt.want)
+		if got := tt.q.settle(tt.d, decider{who: tt.by}); got != tt.want {
+			t.Errorf("%v by %d for %+v: %v, want %v", tt.d, tt.by, tt.q, got, tt.want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type mcpOptions struct {
 	// The hub. session_hub.go says what each of them promises.
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
-	decide   func(ask, by string, d decision, answers map[string][]string) bool
+	decide   func(ask string, by decider, d decision, answers map[string][]string) bool
 	close    func(ref, identity, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView

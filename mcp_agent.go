@@ -98,7 +98,7 @@ func aboutAsk(agentID string, a *askShown) string {
 
 // readApprove turns the arguments of agent_approve into a decision.
 func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
-	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"), By: "agent_approve", Reason: a.str("reason")}
+	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"), By: decider{byCaller, clip(a.str("reason"), 300)}}
 	if q.Agent, e = a.reference(); e != nil {
 		return q, e
 	}
@@ -124,7 +124,7 @@ func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
 	switch {
 	case q.Decision == deny && len(q.Answers) > 0:
 		return q, invalidSession("decision deny and answers exclude each other: answer the question with decision approve, or leave answers out")
-	case q.Decision != deny && q.Reason != "":
+	case q.Decision != deny && q.By.said != "":
 		return q, invalidSession("reason is of a denial and the decision is %s: leave one of them out", q.Decision)
 	}
 	return q, nil

@@ -82,7 +82,7 @@ func TestApprove(t *testing.T) {
 		}{
 			{`{"agent_id":"codex:a","approval_id":"1","action":"rm -rf  x","decision":"approve"}`, approveQuery{Action: "rm -rf  x", Decision: approve}},
 			{`{"threadId":"t-1","approval_id":"1","action":"ls","decision":"approve_for_session"}`, approveQuery{Action: "ls", Decision: approveForSession}},
-			{`{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"deny","reason":"not now"}`, approveQuery{Action: "ls", Decision: deny, Reason: "not now"}},
+			{`{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"deny","reason":"not now"}`, approveQuery{Action: "ls", Decision: deny, By: decider{byCaller, "not now"}}},
 			{`{"agent_id":"codex:a","approval_id":"1","action":"A?","decision":"approve","answers":{"q1":"x","q2":["y","z"]}}`,
 				approveQuery{Action: "A?", Decision: approve, Answers: map[string][]string{"q1": {"x"}, "q2": {"y", "z"}}}},
 			{`{"agent_id":"codex:a","approval_id":"1","action":"A?","decision":"approve","answers":{}}`, approveQuery{Action: "A?", Decision: approve}},
@@ -90,7 +90,7 @@ func TestApprove(t *testing.T) {
 			rec := r.ask("tools/call", callParams(modern, "agent_approve", c.args))
 			fits(t, r, "agent_approve", rec)
 			got := <-asked
-			if c.want.Ask, c.want.By = "1", "agent_approve"; got.Agent != "codex:a" && got.Agent != "t-1" {
+			if c.want.Ask, c.want.By.who = "1", byCaller; got.Agent != "codex:a" && got.Agent != "t-1" {
 				t.Errorf("%s: %+v", c.args, got)
 			}
 			c.want.Agent = got.Agent

@@ -49,11 +49,12 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 		if !mine || err == errPeerGone {
 			return // withdrawn, or the client is gone: then the hub denies all
 		}
-		d, answers := deny, map[string][]string(nil)
-		if err == nil {
-			d, answers = readAnswer(result, &q)
+		if err != nil {
+			f.decide(q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
+			return
 		}
-		f.decide(q.id, byClient, d, answers)
+		d, answers := readAnswer(result, &q)
+		f.decide(q.id, answeredBy(result, d), d, answers)
 	})
 	f.mu.Lock()
 	open.call = call

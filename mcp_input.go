@@ -251,11 +251,11 @@ func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
 		d := &decided[i]
 		c.prog.note(d.agent, &event{kind: evAskGone}) // it goes on
 		if d.response == nil {
-			f.decide(d.q.id, "the client can't be asked for approval", deny, nil)
+			f.decide(d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
 			continue
 		}
 		word, answers := readAnswer(d.response, &d.q)
-		f.decide(d.q.id, byClient, word, answers)
+		f.decide(d.q.id, answeredBy(d.response, word), word, answers)
 	}
 	f.requireInput(c, t)
 }

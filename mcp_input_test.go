@@ -100,7 +100,7 @@ func TestInputRetryAttaches(t *testing.T) {
 	withToken := strings.Replace(inputCall("codex", args, retryWith(state, `{"ask-1":{"action":"accept","content":{}},"ask-9":{"action":"accept"}}`)),
 		`"_meta":{`, `"_meta":{"progressToken":"p2",`, 1)
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + withToken + `}`)
-	if d := <-r.decides; d.ask != "ask-1" || d.d != approve || d.by != "client" {
+	if d := <-r.decides; d.ask != "ask-1" || d.d != approve || d.by.who != byUser {
 		t.Fatalf("decided %+v", d)
 	}
 	if rec := r.next(); stringField(rec, "params", "progressToken") != "p2" {
@@ -346,7 +346,7 @@ func TestInputAnswersOnce(t *testing.T) {
 		var mu sync.Mutex // guards decided
 		decided := map[string]int{}
 		r := newRig(t, func(o *mcpOptions) {
-			o.decide = func(ask, _ string, _ decision, _ map[string][]string) bool {
+			o.decide = func(ask string, _ decider, _ decision, _ map[string][]string) bool {
 				mu.Lock()
 				defer mu.Unlock()
 				decided[ask]++

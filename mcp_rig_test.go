@@ -41,7 +41,8 @@ type cancelled struct {
 }
 
 type decided struct {
-	ask, by string
+	ask     string
+	by      decider
 	d       decision
 	answers map[string][]string
 }
@@ -61,7 +62,7 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 		close: func(ref, identity, _ string, done func(closeResult, *rpcError)) {
 			go done(closeResult{AgentID: ref, Identity: identity, Status: "closed"}, nil)
 		},
-		decide: func(ask, by string, d decision, answers map[string][]string) bool {
+		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}
 			return true
 		},

@@ -182,7 +182,7 @@ func (f *mcpFront) updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage
 			continue
 		}
 		d, answers := readAnswer(response, &p.q)
-		decisions = append(decisions, approveQuery{Agent: k.AgentID, Ask: p.ApprovalID, Action: p.Action, By: byClient + ", by tasks/update", Decision: d, Answers: answers})
+		decisions = append(decisions, approveQuery{Agent: k.AgentID, Ask: p.ApprovalID, Action: p.Action, By: answeredBy(response, d), Decision: d, Answers: answers})
 	}
 	var left atomic.Int64
 	left.Store(int64(len(decisions)) + 1)

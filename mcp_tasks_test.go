@@ -157,7 +157,7 @@ func TestTaskInputRequired(t *testing.T) {
 	if stringField(ack, "resultType") != "complete" || rawField(ack, "taskId") != nil {
 		t.Errorf("%s", ack)
 	}
-	if q := <-r.approves; q.Agent != "codex:ab12" || q.Ask != "ask-2" || q.Action != "rm -r ask-2" || q.Decision != approve || !strings.HasPrefix(q.By, byClient) {
+	if q := <-r.approves; q.Agent != "codex:ab12" || q.Ask != "ask-2" || q.Action != "rm -r ask-2" || q.Decision != approve || q.By.who != byUser {
 		t.Errorf("approved %+v", q)
 	}
 	resultOf(t, r.task("tasks/update", tasksAskMeta, `,"inputResponses":{"ask-1":{"action":"accept","content":{"x":"no"}},"ask-2":{"decision":"denied"}}`))

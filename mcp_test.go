@@ -417,7 +417,7 @@ func FuzzMCPFront(f *testing.F) {
 			sessions: func(int) []sessionView { return nil },
 			status:   func() statusView { return statusView{} },
 			close:    func(_, _, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
-			decide:   func(string, string, decision, map[string][]string) bool { return true },
+			decide:   func(string, decider, decision, map[string][]string) bool { return true },
 			wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {
 				wg.Go(func() { done(waitResult{Seq: q.Since}, nil) })
 				return func() {}

@@ -121,6 +121,7 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 		code = 128 + int(signalNumber(sig))
 	case <-ctx.Done():
 	}
+	p.h.endsBy = why
 	p.h.book.auditShutdown(why)
 	down := make(chan struct{})    // everything is written and reaped
 	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand

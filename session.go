@@ -150,7 +150,7 @@ func (s *session) end(why ending, correlation string, done func(closeResult, *rp
 			s.closers = append(s.closers, done)
 		}
 		if why != endPark {
-			s.denyAll("the session was closed") // FR-18.5: before anything else
+			s.denyAll(decider{byNobody, "before the session was closed"}) // FR-18.5: before anything else
 		}
 		s.windUp(why, closingLimit)
 		if s.m.ending == endNone && done != nil { // parking refused: it is busy again

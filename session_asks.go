@@ -19,26 +19,29 @@ func (s *session) asked(q *approval) {
 	}
 	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
 		s.box.post(func() {
-			if s.decide(q.id, "nobody answered within "+s.h.cfg.approvalTimeout.String(), deny, nil) {
+			late := decider{byNobody, "within " + s.h.cfg.approvalTimeout.String() + " (approval_timeout_secs)"}
+			if s.decide(q.id, late, deny, nil) {
 				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
-				s.h.front.askGone(*s.ref.Load(), q.id, "timed out")
+				s.h.front.askGone(*s.ref.Load(), q.id, late.words(deny))
 			}
 		})
 	})
 	s.asks.pending[q.id].correlation = s.acting.correlation
 	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
-	why := ""
+	var why decider
 	switch {
 	case q.kind == askUnknown:
-		why = "this kind of request is not known here"
-	case s.m.ending != endNone || s.m.cur == nil && q.thread == s.thread:
-		why = "no turn is running"
+		why = decider{byUs, "this kind of request is not known here"}
+	case s.m.ending != endNone:
+		why = decider{byPolicy, "a session that ends is given nothing more"} // its summary neither
+	case s.m.cur == nil && q.thread == s.thread:
+		why = decider{byUs, "it was asked while no turn was running"}
 	case s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
-		why = "this server is read-only (--readonly or max_sandbox), whoever approves" // an approved command leaves the sandbox
+		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"} // an approved command leaves the sandbox
 	case s.m.cur != nil:
 		w = s.m.cur.waiter
 	}
-	if why != "" {
+	if why != (decider{}) {
 		s.decide(q.id, why, deny, nil)
 		return
 	}
@@ -49,14 +52,25 @@ func (s *session) asked(q *approval) {
 		return // agent_wait shows it, agent_approve decides it, or the timer does
 	}
 	if !s.h.front.ask(*s.ref.Load(), w, *q) {
-		s.decide(q.id, "the client can't be asked for approval", deny, nil)
+		s.decide(q.id, decider{byNoWay, s.unasked()}, deny, nil)
 	}
+}
+
+// unasked says why the front could put an approval to nobody.
+func (s *session) unasked() string {
+	switch cur := s.m.cur; {
+	case cur != nil && cur.req.source == sourceMail:
+		return "mail began this turn, so no call waits for it and nobody watches"
+	case cur == nil || cur.waiter == 0:
+		return "no call waits for this turn"
+	}
+	return "it declared no elicitation"
 }
 
 // decide answers an approval; false when it was decided before. The child
 // hears it when the audit line is on disk, which a writer of the file in
 // another process can hold up for seconds: the session doesn't wait for it.
-func (s *session) decide(id, by string, d decision, answers map[string][]string) bool {
+func (s *session) decide(id string, by decider, d decision, answers map[string][]string) bool {
 	p := s.settleAsk(id, by, &d)
 	if p == nil {
 		return false
@@ -76,7 +90,7 @@ func (s *session) decide(id, by string, d decision, answers map[string][]string)
 
 // declineNow declines an approval before whatever is sent next: an interrupt or
 // the end, for which it waits for its audit line here.
-func (s *session) declineNow(id, why string) {
+func (s *session) declineNow(id string, why decider) {
 	d := deny
 	p := s.settleAsk(id, why, &d)
 	if p == nil {
@@ -84,11 +98,11 @@ func (s *session) declineNow(id, why string) {
 	}
 	s.h.book.auditNow(s.h.book.decisionLine(s, p, why, d))
 	s.tellDecision(id, why, d, nil)
-	s.h.front.askGone(*s.ref.Load(), id, why)
+	s.h.front.askGone(*s.ref.Load(), id, why.words(deny))
 }
 
 // overrule declines what was decided and not sent yet.
-func (s *session) overrule(why string, own bool) {
+func (s *session) overrule(why decider, own bool) {
 	for id, p := range s.asks.settling {
 		if !own || p.thread == s.thread {
 			s.asks.settled(id)
@@ -100,16 +114,16 @@ func (s *session) overrule(why string, own bool) {
 }
 
 // tellDecision tells the child.
-func (s *session) tellDecision(id, by string, d decision, answers map[string][]string) {
+func (s *session) tellDecision(id string, by decider, d decision, answers map[string][]string) {
 	if s.place != nil && s.place.be != nil {
-		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by + ")"})
+		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"})
 	}
 	s.alive()
 }
 
 // settleAsk takes an approval for its one decision, which it makes one that the
 // approval can have; nil when somebody else has decided it.
-func (s *session) settleAsk(id, by string, d *decision) *pendingAsk {
+func (s *session) settleAsk(id string, by decider, d *decision) *pendingAsk {
 	p := s.asks.take(id)
 	if p == nil {
 		return nil
@@ -124,9 +138,9 @@ func (s *session) settleAsk(id, by string, d *decision) *pendingAsk {
 }
 
 // noteDeclined keeps for the turn's result what was not done.
-func (s *session) noteDeclined(p *pendingAsk, by string) {
+func (s *session) noteDeclined(p *pendingAsk, by decider) {
 	if s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
-		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by})
+		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by.words(deny)})
 	}
 }
 
@@ -148,19 +162,15 @@ func (s *session) approve(q approveQuery) (decision, *rpcError) {
 			}
 		}
 	}
-	by := q.By
-	if q.Reason != "" {
-		by += ": " + clip(q.Reason, 300)
-	}
-	as := p.settle(q.Decision, by)
-	s.decide(q.Ask, by, q.Decision, q.Answers)
-	s.h.front.askGone(*s.ref.Load(), q.Ask, "decided by "+q.By)
+	as := p.settle(q.Decision, q.By)
+	s.decide(q.Ask, q.By, q.Decision, q.Answers)
+	s.h.front.askGone(*s.ref.Load(), q.Ask, q.By.words(as))
 	s.publish()
 	return as, nil
 }
 
 // denyAll declines whatever is pending.
-func (s *session) denyAll(why string) {
+func (s *session) denyAll(why decider) {
 	s.overrule(why, false)
 	for _, id := range s.asks.ids() {
 		s.declineNow(id, why)
@@ -169,7 +179,7 @@ func (s *session) denyAll(why string) {
 
 // denyOwn declines what the ended turn itself still asks; a subagent's
 // approval outlives it.
-func (s *session) denyOwn(why string) {
+func (s *session) denyOwn(why decider) {
 	s.overrule(why, true)
 	for _, id := range s.asks.ids() {
 		if s.asks.pending[id].thread == s.thread {

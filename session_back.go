@@ -140,7 +140,7 @@ func (s *session) interruptTurn(name string, done func(interruptResult)) {
 	// The interrupt first: a turn that is only told no goes on, and may be through
 	// with its work before the interrupt comes.
 	s.carry(s.m.stopTurn(stopInterrupt))
-	s.denyAll("the turn was interrupted")
+	s.denyAll(decider{byNobody, "before the turn was interrupted"})
 }
 
 // takeNotes are what the next answer is to say.

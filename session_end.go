@@ -81,7 +81,7 @@ func (s *session) summed(t *turn, how finishKind) {
 // come any time after that. Its summary has what is left of grace.
 func (s *session) shutdown(grace time.Duration, told func()) bool {
 	return s.box.post(func() {
-		s.denyAll("atm-agent-mcp is shutting down")
+		s.denyAll(decider{byNobody, "before atm-agent-mcp ended (" + s.h.endsBy + ")"})
 		cut := s.m.cur
 		limit := min(grace, shutdownLimit)
 		var last *turn
@@ -163,7 +163,7 @@ func (s *session) childGone(err *backendError) {
 // over ends the session: record, thread and identity, then whoever waits for
 // that. After it the loop leaves.
 func (s *session) over(why ending) {
-	s.denyAll("the session ended")
+	s.denyAll(decider{byNobody, "before the session ended"})
 	s.dropCalls("the session ended")
 	s.clock.over()
 	s.closeMail()

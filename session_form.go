@@ -288,6 +288,19 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 	return d, answers
 }
 
+// answeredBy says whose word an answer is that readAnswer read as d. A client
+// without a dialog cancels at once (claude -p), so that is not its user's no.
+func answeredBy(result json.RawMessage, d decision) decider {
+	action, old := stringField(result, "action"), stringField(result, "decision")
+	switch {
+	case d != deny, strings.EqualFold(action, "decline"), action == "" && (strings.EqualFold(old, "denied") || strings.EqualFold(old, "abort")):
+		return decider{who: byUser}
+	case strings.EqualFold(action, "cancel"):
+		return decider{who: byDismissal}
+	}
+	return decider{who: byUnclear}
+}
+
 // chosen are the options that one line names, or the line itself.
 func chosen(q *question, line string) []string {
 	if !q.several {

@@ -122,41 +122,42 @@ func TestAnswers(t *testing.T) {
 	for i, c := range []struct {
 		answer string
 		want   decision
+		said   bool // a no that the user said
 	}{
-		{`"result":{"action":"accept"}`, approve},
-		{`"result":{"action":"accept","content":{}}`, approve},
-		{`"result":{"action":"accept","content":null}`, approve},
-		{`"result":{"action":"decline"}`, deny},
-		{`"result":{"action":"cancel"}`, deny},
-		{`"result":{"action":"maybe"}`, deny},
-		{`"result":{"action":true}`, deny},
-		{`"result":{"action":null}`, deny},
-		{`"result":{"decision":"approved"}`, approve},
-		{`"result":{"decision":"Approved"}`, approve},
-		{`"result":{"decision":"approved_for_session"}`, approveForSession},
-		{`"result":{"decision":"ApprovedForSession"}`, approveForSession},
-		{`"result":{"decision":{"approved_execpolicy_amendment":{}}}`, approve},
-		{`"result":{"decision":{"approved_execpolicy_amendment":{},"denied":{}}}`, deny},
-		{`"result":{"decision":"denied"}`, deny},
-		{`"result":{"decision":"Rejected"}`, deny},
-		{`"result":{"decision":"abort"}`, deny},
-		{`"result":{"decision":"timed_out"}`, deny},
-		{`"result":{"decision":{"denied":{"rejection":"x"}}}`, deny},
-		{`"result":{"decision":{}}`, deny},
-		{`"result":{"decision":null}`, deny},
-		{`"result":{"decision":["approved"]}`, deny},
-		{`"result":{"action":"accept","decision":"approved"}`, approve},
-		{`"result":{"action":"accept","decision":"approved_for_session"}`, approveForSession},
-		{`"result":{"action":"accept","decision":"denied"}`, deny},
-		{`"result":{"action":"decline","decision":"approved"}`, deny},
-		{`"result":{"action":"accept","content":{"decision":"denied"}}`, deny},
-		{`"result":{"action":"accept","content":{"decision":"approved_for_session"}}`, approveForSession},
-		{`"result":{}`, deny},
-		{`"result":null`, deny},
-		{`"result":"approved"`, deny},
-		{`"result":[]`, deny},
-		{`"error":{"code":-32601,"message":"Method not found"}`, deny},
-		{`"error":"nonsense"`, deny},
+		{`"result":{"action":"accept"}`, approve, false},
+		{`"result":{"action":"accept","content":{}}`, approve, false},
+		{`"result":{"action":"accept","content":null}`, approve, false},
+		{`"result":{"action":"decline"}`, deny, true},
+		{`"result":{"action":"cancel"}`, deny, false},
+		{`"result":{"action":"maybe"}`, deny, false},
+		{`"result":{"action":true}`, deny, false},
+		{`"result":{"action":null}`, deny, false},
+		{`"result":{"decision":"approved"}`, approve, false},
+		{`"result":{"decision":"Approved"}`, approve, false},
+		{`"result":{"decision":"approved_for_session"}`, approveForSession, false},
+		{`"result":{"decision":"ApprovedForSession"}`, approveForSession, false},
+		{`"result":{"decision":{"approved_execpolicy_amendment":{}}}`, approve, false},
+		{`"result":{"decision":{"approved_execpolicy_amendment":{},"denied":{}}}`, deny, false},
+		{`"result":{"decision":"denied"}`, deny, true},
+		{`"result":{"decision":"Rejected"}`, deny, false},
+		{`"result":{"decision":"abort"}`, deny, true},
+		{`"result":{"decision":"timed_out"}`, deny, false},
+		{`"result":{"decision":{"denied":{"rejection":"x"}}}`, deny, false},
+		{`"result":{"decision":{}}`, deny, false},
+		{`"result":{"decision":null}`, deny, false},
+		{`"result":{"decision":["approved"]}`, deny, false},
+		{`"result":{"action":"accept","decision":"approved"}`, approve, false},
+		{`"result":{"action":"accept","decision":"approved_for_session"}`, approveForSession, false},
+		{`"result":{"action":"accept","decision":"denied"}`, deny, false},
+		{`"result":{"action":"decline","decision":"approved"}`, deny, true},
+		{`"result":{"action":"accept","content":{"decision":"denied"}}`, deny, false},
+		{`"result":{"action":"accept","content":{"decision":"approved_for_session"}}`, approveForSession, false},
+		{`"result":{}`, deny, false},
+		{`"result":null`, deny, false},
+		{`"result":"approved"`, deny, false},
+		{`"result":[]`, deny, false},
+		{`"error":{"code":-32601,"message":"Method not found"}`, deny, false},
+		{`"error":"nonsense"`, deny, false},
 	} {
 		ask := fmt.Sprint("ask-", i)
 		if !r.f.ask(a, 0, anAsk(ask)) {
@@ -166,7 +167,7 @@ func TestAnswers(t *testing.T) {
 		answer := `{"jsonrpc":"2.0","id":` + string(id) + `,` + c.answer + `}`
 		r.send(answer)
 		got := <-r.decides
-		if got.ask != ask || got.by != "client" || got.d != c.want {
+		if got.ask != ask || (got.by.who == byUser) != (got.d != deny || c.said) || got.d != c.want {
 			t.Errorf("%s: %+v", c.answer, got)
 		}
 		r.send(answer) // a second one is nobody's

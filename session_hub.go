@@ -44,6 +44,7 @@ type hub struct {
 	work       sync.WaitGroup // opening and reopening sessions, look-ups
 	life       context.Context
 	endLife    context.CancelFunc
+	endsBy     string // why everything ends: set before settle
 
 	mu       sync.Mutex            // guards the fields below
 	live     map[string]*session   // by agent_id
@@ -64,7 +65,7 @@ type hub struct {
 // newHub makes the hub; the composition root sets front and the
 // child's spawn before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
-	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(),
+	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(), endsBy: "asked to stop",
 		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
 		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
 	h.kept = newKeptTurns(reg, log)
@@ -407,7 +408,7 @@ func (h *hub) answered(w waiterID, r turnResult) {
 
 // decide answers an approval that front.ask put; by says who. false: it was
 // already decided or withdrawn.
-func (h *hub) decide(ask, by string, d decision, answers map[string][]string) bool {
+func (h *hub) decide(ask string, by decider, d decision, answers map[string][]string) bool {
 	h.mu.Lock()
 	s := h.asks[ask]
 	delete(h.asks, ask)

@@ -266,9 +266,9 @@ func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 }
 
 // decisionLine is what the audit log tells of an approval.
-func (l *ledger) decisionLine(s *session, p *pendingAsk, by string, d decision) auditEntry {
+func (l *ledger) decisionLine(s *session, p *pendingAsk, by decider, d decision) auditEntry {
 	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
-		Summary: p.action, Decision: d.String(), Detail: p.kind + ", by " + by}
+		Summary: p.action, Decision: d.String(), Detail: p.kind + ", " + by.words(d)}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
 	}

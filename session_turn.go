@@ -76,7 +76,7 @@ func (s *session) checkTime(t *turn) {
 	}
 	t.why = why
 	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", why)
-	s.denyAll("the turn timed out")
+	s.denyAll(decider{byNobody, "before the turn timed out"})
 	s.carry(s.m.stopTurn(stopTimeout))
 	s.soon(t)
 }
@@ -188,7 +188,7 @@ func (s *session) finish(t *turn, how finishKind) {
 		return
 	}
 	s.clock.stop()
-	s.denyOwn("the turn is over")
+	s.denyOwn(decider{byNobody, "before the turn was over"})
 	if t.req.source == sourceSummary {
 		s.summed(t, how)
 		s.toldStopped(t)

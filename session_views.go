@@ -148,10 +148,9 @@ type approveQuery struct {
 	Agent    string // agent_id or threadId
 	Ask      string // approval_id
 	Action   string // must repeat the pending approval's
-	By       string // who decides, as the audit log names it
+	By       decider
 	Decision decision
 	Answers  map[string][]string // to questions
-	Reason   string              // of a denial
 }
 
 // sessionSettings is what the next turn of a session runs with, and what else

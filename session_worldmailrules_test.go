@@ -351,6 +351,10 @@ func TestWorldMailApproval(t *testing.T) {
 				if asked := len(w.asked); (asked == 1) != (caps != noElicitation) || (len(v.Pending) == 1) != (asked == 1) {
 					t.Errorf("asked %d times, %d pending", asked, len(v.Pending))
 				}
+				if ended := w.tool("agent_wait", "agent_id", agent, "timeout_secs", 0).wait().result; caps == noElicitation &&
+					!strings.Contains(string(ended), `"declined":[{"kind":"question","action":"What?","reason":"the client can't be asked for approval: mail began this turn`) {
+					t.Errorf("not told who declined: %s", ended)
+				}
 			})
 		})
 	}
