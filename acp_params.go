@@ -149,7 +149,14 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 		}
 	case codeTimeout:
 		if said, rest, cut := strings.Cut(out.Message, ". Agent "); cut {
-			out.Message = said + ". The session keeps its context: the next prompt goes on, --timeout sets the limit"
+			out.Message = said + ". The session keeps its context: the next prompt goes on"
+			switch limit := stringField(e.Data, "limit"); limit {
+			case "":
+			case "request_timeout_secs":
+				out.Message += ", --timeout sets the limit"
+			default:
+				out.Message += ", " + limit + " sets the limit"
+			}
 			if _, partial, some := strings.Cut(rest, ". Its answer so far: "); some {
 				out.Message += ". Its answer so far: " + partial
 			}

@@ -38,37 +38,50 @@ type turnClock struct {
 	by  time.Time   // when end fires
 }
 
-// overdue says why the turn must end now, or "" and when to look again.
+// overrun is a limit that a turn has reached.
+type overrun struct {
+	limit string // the setting or argument that sets it, "" where neither does
+	why   string // what happened
+	mend  string // what gives the next turn longer
+}
+
+// overdue says why the turn must end now, or nothing and when to look again.
 // Waiting for an approval isn't silence, nor is waiting for a tool of ours.
-func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (why string, next time.Time) {
+// A call's timeout_secs can only shorten turn_limit_secs, and is no word on
+// silence: so it is advised to nobody whose turn another limit ended.
+func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, next time.Time) {
 	next = t.run.last.Add(c.silence)
 	if asking {
 		next = now.Add(c.silence)
 	}
-	limit := c.limit
+	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no timeout_secs passes"
 	if l := t.req.timeout; l > 0 && (limit == 0 || l < limit) {
+		name, mend = "timeout_secs", "a larger timeout_secs, or none, gives it longer"
+		if limit > 0 {
+			mend = fmt.Sprintf("a larger timeout_secs gives it longer, up to turn_limit_secs (%s)", limit)
+		}
 		limit = l
 	}
 	if limit > 0 {
 		end := t.run.started.Add(limit)
 		if !now.Before(end) {
-			return fmt.Sprintf("the turn ran for its whole limit of %s", limit), now
+			return overrun{name, fmt.Sprintf("the turn ran for its whole limit of %s (%s)", limit, name), mend}, now
 		}
 		if end.Before(next) {
-			return "", end
+			return over, end
 		}
 	}
 	if now.Before(next) {
-		return "", next
+		return over, next
 	}
-	why = fmt.Sprintf("Codex said nothing for %s (request_timeout_secs)", c.silence)
+	why := fmt.Sprintf("Codex said nothing for %s (request_timeout_secs)", c.silence)
 	if cmds := t.run.silent(); cmds != "" {
 		why += " while " + cmds
 	}
 	if t.run.retry != "" {
 		why += "; it was retrying: " + clip(t.run.retry, 200)
 	}
-	return why, now
+	return overrun{"request_timeout_secs", why, "if a step may be silent for longer, raise request_timeout_secs (--timeout)"}, now
 }
 
 // arm calls f after d, instead of what was armed before.

@@ -137,7 +137,7 @@ type turn struct {
 	offer  string   // the mail of req.mail, in front of a client's prompt
 	id     string   // Codex's name for it, "" until acknowledged
 	stop   stopReason
-	why    string      // words for a timeout
+	over   overrun     // the limit that ended it
 	run    *turnRun    // what the session gathers while it runs
 	limit  *time.Timer // timeout_secs, while Codex isn't ready
 	accept *time.Timer // until a background turn is accepted at the latest

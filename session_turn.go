@@ -69,13 +69,13 @@ func (s *session) checkTime(t *turn) {
 		return
 	}
 	now := time.Now()
-	why, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
-	if why == "" {
+	over, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
+	if over.why == "" {
 		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
 		return
 	}
-	t.why = why
-	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", why)
+	t.over = over
+	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", over.why)
 	s.denyAll(decider{byNobody, "before the turn timed out"})
 	s.carry(s.m.stopTurn(stopTimeout))
 	s.soon(t)
@@ -90,7 +90,7 @@ func (s *session) boundOpening(t *turn) {
 	t.limit = time.AfterFunc(t.req.timeout, func() {
 		s.box.post(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
-				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or give it longer", t.req.timeout), "agent_id", s.agentID)})
+				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, with a larger timeout_secs or none", t.req.timeout), "agent_id", s.agentID)})
 				s.lonely()
 			}
 		})
@@ -117,7 +117,7 @@ func (s *session) interrupt(t *turn) {
 		})
 	})
 	if t.stop == stopUnknown {
-		t.why = "Codex did not acknowledge the turn in time; it was interrupted and not sent again"
+		t.over.why = "Codex did not acknowledge the turn in time, so it is not sent again"
 		s.soon(t)
 	}
 }

@@ -24,6 +24,9 @@ func TestWorldSilenceEndsATurn(t *testing.T) {
 		from := w.now()
 		a := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY so far\nHANG").fails(t, codeTimeout, "said nothing for 5m0s", "request_timeout_secs", "so far", agent)
 		about(t, "timed out", a.at-from, 300*time.Second)
+		if strings.Contains(a.err.Message, " timeout_secs") {
+			t.Errorf("advises what would not help: %s", a.err.Message)
+		}
 		if got := w.status(agent); got != "idle" {
 			t.Errorf("status %q, want idle", got)
 		}
@@ -59,10 +62,10 @@ func TestWorldRetriesAreNoLife(t *testing.T) {
 func TestWorldWallClock(t *testing.T) {
 	inWorld(t, map[string]string{"turn_limit_secs": "60"}, noElicitation, func(w *world) {
 		t := w.t
-		a := w.tool("codex", "timeout_secs", 20, "prompt", "SLOW 90000 begin"+strings.Repeat("n", 400)).fails(t, codeTimeout, "limit of 20s", "begin")
+		a := w.tool("codex", "timeout_secs", 20, "prompt", "SLOW 90000 begin"+strings.Repeat("n", 400)).fails(t, codeTimeout, "limit of 20s (timeout_secs)", "a larger timeout_secs gives it longer, up to turn_limit_secs (1m0s)", "begin")
 		about(t, "timed out", a.at, 20*time.Second)
 		from := w.now()
-		a = w.tool("codex", "prompt", "HANG").fails(t, codeTimeout, "limit of 1m0s")
+		a = w.tool("codex", "prompt", "HANG").fails(t, codeTimeout, "limit of 1m0s (turn_limit_secs)", "raise turn_limit_secs")
 		about(t, "timed out", a.at-from, 60*time.Second)
 	})
 }
