@@ -375,7 +375,7 @@ func (f *acpFront) listSessions(c *acpCall, params json.RawMessage) {
 	f.work(c, func(context.Context) (any, *rpcError) {
 		all, err := f.clientSessions()
 		if err != nil && len(all) == 0 {
-			return nil, &rpcError{Code: codeInternal, Message: err.Error()}
+			return nil, &rpcError{Code: codeInternal, Message: errorText(err)}
 		}
 		return listPage(all, dir, from), nil
 	})

@@ -61,7 +61,7 @@ type child struct {
 // startChild starts the process. Its goroutines end soon after the process.
 func startChild(o childOptions) (*child, error) {
 	never := func(err error) error {
-		return &childDeath{Reason: "could not be started: " + err.Error(), Path: o.Path, Never: true}
+		return &childDeath{Reason: "could not be started: " + errorText(err), Path: o.Path, Never: true}
 	}
 	cmd := exec.Command(o.Path, o.Args...)
 	cmd.Env, cmd.Dir = o.Env, o.Dir
@@ -142,7 +142,7 @@ func (c *child) reap(stderr *os.File) {
 	c.stdin.Close()
 	d := &childDeath{Reason: exitReason(c.cmd.ProcessState), Path: c.path}
 	if c.cmd.ProcessState == nil && err != nil {
-		d.Reason = "was lost: " + err.Error()
+		d.Reason = "was lost: " + errorText(err)
 	}
 	d.Stderr = c.tail.lastLine()
 	c.dead = d

@@ -81,7 +81,7 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	found := codexBinary{Path: path}
 	info, err := os.Stat(path)
 	if err != nil {
-		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + err.Error() + hint}
+		return found, nil, &childDeath{Never: true, Path: path, Reason: "could not be started: " + errorText(err) + hint}
 	}
 	return found, info, nil
 }

@@ -290,7 +290,7 @@ func (c *atmCall) broadcast(ctx context.Context) (any, string, *rpcError) {
 	for i, sent := range c.sendAll(ctx, file.team, names, m) {
 		to := names[i] + "@" + file.team
 		if sent.err != nil {
-			shown.Failed = append(shown.Failed, failureShown{to, sent.err.Error()})
+			shown.Failed = append(shown.Failed, failureShown{to, errorText(sent.err)})
 			missed = append(missed, names[i])
 			continue
 		}
@@ -415,7 +415,7 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	default:
 		if marked, err = c.boxes.markRead(ctx, c.book.own.team, owner, keys); err != nil {
 			c.log.Warn("messages that were read could not be marked so", "identity", owner, "err", err)
-			c.notes = append(c.notes, "These messages could not be marked as read and will be returned again: "+err.Error())
+			c.notes = append(c.notes, "These messages could not be marked as read and will be returned again: "+errorText(err))
 		}
 	}
 	shown.Notes = c.notes
@@ -503,6 +503,6 @@ func mailRefused(err error) *rpcError {
 	case errors.Is(err, errTeamBusy), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return proxyError(codeTimeout, err.Error()+"; try again")
 	}
-	return &rpcError{Code: codeInternal, Message: "INTERNAL_ERROR: " + err.Error(),
+	return &rpcError{Code: codeInternal, Message: "INTERNAL_ERROR: " + errorText(err),
 		Data: toJSON(map[string]any{"error_source": "proxy", "name": "INTERNAL_ERROR"})}
 }

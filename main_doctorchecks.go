@@ -100,7 +100,7 @@ func (d *doctor) logFile() {
 		err = probeDir(filepath.Dir(path))
 	}
 	if err != nil {
-		d.add(check, findingFailure, fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]), "name a file that can be written, or leave log_file out to log to stderr")
+		d.add(check, findingFailure, fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]), cmp.Or(shortage(err), "name a file that can be written, or leave log_file out to log to stderr"))
 		return
 	}
 	d.ok(check, "%s", path)
@@ -115,18 +115,18 @@ func (d *doctor) sessionFiles() {
 		err = probeDir(at)
 	}
 	if err != nil {
-		d.add(check, findingFailure, err.Error(), d.mendSessionDir(cmp.Or(at, dir), dir))
+		d.add(check, findingFailure, err.Error(), cmp.Or(shortage(err), d.mendSessionDir(cmp.Or(at, dir), dir)))
 		return
 	}
 	if at == dir { // below it, records are made when there are some
 		records := filepath.Join(dir, ".records")
 		if err := probeIfThere(records); err != nil && d.cfg.persistThreads {
-			d.add(check, findingWarning, err.Error()+": sessions won't survive their process", "make "+records+" writable")
+			d.add(check, findingWarning, err.Error()+": sessions won't survive their process", cmp.Or(shortage(err), "make "+records+" writable"))
 		}
 	}
 	threads := filepath.Join(d.cfg.sessionsRoot, ".threads")
 	if err := probeIfThere(threads); err != nil {
-		d.add(check, findingFailure, err.Error()+": no thread can be locked", "make "+threads+" a directory that you can write")
+		d.add(check, findingFailure, err.Error()+": no thread can be locked", cmp.Or(shortage(err), "make "+threads+" a directory that you can write"))
 		return
 	}
 	if st, err := os.Stat(d.cfg.sessionsRoot); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {

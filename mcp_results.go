@@ -200,6 +200,7 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Version    *string           `json:"child_version"`
 		PID        int               `json:"child_pid,omitempty"`
 		Error      string            `json:"child_error,omitempty"`
+		Unsaved    string            `json:"records_error,omitempty"`
 		Backend    *string           `json:"backend"`
 		Team       string            `json:"team"`
 		TeamFrom   string            `json:"team_from,omitempty"`
@@ -209,7 +210,7 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Agents     []viewShown       `json:"agents"`
 		Budget     budgetShown       `json:"budget"`
 		Mail       *int              `json:"pending_mail"` // null: there is no mail
-	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, orNull(s.Backend), s.Team, s.TeamFrom,
+	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
 		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, viewShapes(s.Agents),
 		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail})
 }

@@ -286,6 +286,7 @@ const (
 		`"child_alive":{"type":"boolean","description":"Whether the Codex process runs; it is started by the first turn"},` +
 		`"child_version":{"anyOf":[{"type":"string"},{"type":"null"}]},"child_pid":{"type":"integer"},` +
 		`"child_error":{"type":"string","description":"How the last Codex process ended"},` +
+		`"records_error":{"type":"string","description":"Why agents won't survive this server, while their records can't be written"},` +
 		`"backend":{"anyOf":[{"type":"string"},{"type":"null"}],"description":"app-server or mcp-server; null before the first turn"},` +
 		`"team":{"type":"string"},"team_from":{"type":"string","description":"What set the team"},` +
 		`"uptime_secs":{"type":"integer"},"sessions":{"type":"integer","description":"Agents open here"},` +

@@ -151,7 +151,7 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	p, err := startProxy(cfg, io, nil)
 	if err != nil {
-		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return 1
 	}
 	h := p.h
@@ -170,7 +170,7 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	var front *acpFront
 	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.onAccount(method, params) })
 	if err != nil {
-		fmt.Fprintf(io.stderr, "atm-agent-mcp: %v\n", err)
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return 1
 	}
 	p.flush, p.grace = acpFlush, acpLadder

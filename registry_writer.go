@@ -48,6 +48,10 @@ type lateWriter struct {
 	exited   chan struct{}
 	stopping atomic.Bool
 
+	// unwritten is why the newest write of a record, or of a turn's end, failed;
+	// nil while they succeed.
+	unwritten atomic.Pointer[error]
+
 	pending sync.Mutex // guards the fields below
 	files   map[string]*lateFile
 	armed   time.Time // what wake is set to, zero if it isn't
@@ -215,6 +219,9 @@ func (w *lateWriter) takeAll(last bool) map[string]*lateFile {
 func (w *lateWriter) write(files map[string]*lateFile) {
 	for path, f := range files {
 		err := w.writeFile(path, f)
+		if f.rec != nil {
+			w.noteWritten(err)
+		}
 		switch {
 		case err == nil:
 			if !f.gone {
@@ -229,6 +236,15 @@ func (w *lateWriter) write(files map[string]*lateFile) {
 			waiter <- err
 		}
 	}
+}
+
+// noteWritten keeps how the newest write of what a session is resumed from went.
+func (w *lateWriter) noteWritten(err error) {
+	if err == nil {
+		w.unwritten.Store(nil)
+		return
+	}
+	w.unwritten.Store(&err)
 }
 
 func (w *lateWriter) writeFile(path string, f *lateFile) error {

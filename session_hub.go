@@ -510,7 +510,7 @@ func (h *hub) viewOfRecord(r *record) sessionView {
 
 // status tells the whole proxy. It reads no disk.
 func (h *hub) status() statusView {
-	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Uptime: time.Since(h.started), Identities: map[string]string{}}
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.book.unsaved(), Uptime: time.Since(h.started), Identities: map[string]string{}}
 	h.child.show(&v)
 	h.mu.Lock()
 	defer h.mu.Unlock()

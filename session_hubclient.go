@@ -155,7 +155,7 @@ func (c settingsChange) check() *rpcError {
 			continue
 		}
 		if word, err := f.check(*f.word); err != nil {
-			return proxyError(codeInvalidSession, err.Error())
+			return proxyError(codeInvalidSession, errorText(err))
 		} else if word != *f.word {
 			return proxyError(codeInvalidSession, fmt.Sprintf("%q is written %q", *f.word, word))
 		}
@@ -243,7 +243,7 @@ func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
 		if h.book.remembered(agentID) != nil {
 			h.book.save(now, true)
 		} else if err := h.reg.save(*now); err != nil {
-			return proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", agentID)
+			return proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", agentID)
 		}
 		return nil
 	}

@@ -75,7 +75,7 @@ func (h *hub) closeRecord(ref, identity, correlation string) (closeResult, *rpcE
 	} else {
 		all, err := h.book.records(0)
 		if err != nil {
-			return closeResult{}, proxyError(codeInvalidSession, err.Error())
+			return closeResult{}, proxyError(codeInvalidSession, errorText(err))
 		}
 		for _, r := range all {
 			if strings.EqualFold(r.Identity, identity) && (rec == nil || rec.Status == "closed") {
@@ -108,7 +108,7 @@ func (h *hub) closeRecord(ref, identity, correlation string) (closeResult, *rpcE
 	if h.book.remembered(rec.AgentID) != nil {
 		h.book.save(rec, true)
 	} else if err := h.reg.save(*rec); err != nil {
-		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+err.Error(), "agent_id", rec.AgentID)
+		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", rec.AgentID)
 	}
 	h.book.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "closed", correlation)
 	return res, nil

@@ -181,7 +181,9 @@ func (l *ledger) noteTurn(rec *record) {
 	if !l.cfg.persistThreads {
 		return
 	}
-	if err := l.reg.noteTurn(rec); err != nil {
+	err := l.reg.noteTurn(rec)
+	l.reg.noteWritten(err)
+	if err != nil {
 		l.warnUnsaved(err)
 	}
 }
@@ -190,6 +192,14 @@ func (l *ledger) warnUnsaved(err error) {
 	l.warnSave.Do(func() {
 		l.log.Warn("session records can't be written; sessions won't survive this process", "err", err)
 	})
+}
+
+// unsaved tells a user that records can't be written, "" while they can be.
+func (l *ledger) unsaved() string {
+	if err := l.reg.unwritten.Load(); err != nil {
+		return "What is needed to resume agents can't be written, so they won't survive this process: " + errorText(*err)
+	}
+	return ""
 }
 
 // maxKept is how many sessions that aren't on disk are remembered.

@@ -500,7 +500,7 @@ func heldError(err error, agentID, identity, free string) *rpcError {
 	if errors.As(err, &thread) {
 		return proxyError(codeIdentityConflict, thread.Error()+"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid", thread.pid)
 	}
-	return proxyError(codeInvalidSession, err.Error(), "identity", identity)
+	return proxyError(codeInvalidSession, errorText(err), "identity", identity)
 }
 
 // mergeOptions puts what a call asked for over what the session had.

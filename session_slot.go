@@ -99,7 +99,7 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 	case err != nil:
 		d := &childDeath{}
 		if !errors.As(err, &d) {
-			d = &childDeath{Reason: "could not be started: " + err.Error(), Never: true}
+			d = &childDeath{Reason: "could not be started: " + errorText(err), Never: true}
 		}
 		c.death = d
 		return nil, deathError(d, c.restart)

@@ -246,6 +246,9 @@ func (s *session) result(t *turn, how finishKind) turnResult {
 	}
 	if t.waiter != 0 || t.accepted { // else nobody would read them
 		r.Notes = s.takeNotes()
+		if lost := s.h.book.unsaved(); lost != "" {
+			r.Notes = append(r.Notes, lost)
+		}
 	}
 	if t.run != nil {
 		t.fill(&r, how)

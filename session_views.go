@@ -59,6 +59,7 @@ type statusView struct {
 	ChildAlive   bool
 	ChildVersion string
 	ChildError   string // how the last child ended, "" while none did
+	Unsaved      string // why records can't be written, "" while they can
 	Backend      string // "app-server", "mcp-server", "" before the first child
 	ChildPID     int
 	Team         string

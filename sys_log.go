@@ -4,11 +4,14 @@ package main
 // NFR-5 (log/slog, one structured line a message) and the redaction of NFR-3.
 // The logger is made once by the composition root and handed down; redact is
 // also called by registry_audit.go for every text it writes.
+// How an error of the operating system reads is settled here too, for the log
+// and for whoever is answered.
 // Never writes to stdout, and never lets a recognizable credential through,
 // be it in a message, in an attribute or in an error.
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -80,6 +83,8 @@ func redactAttr(groups []string, a slog.Attr) slog.Attr {
 			return slog.String(a.Key, strings.ToLower(x.String()))
 		case nil:
 			return a
+		case error:
+			return slog.String(a.Key, redact(errorText(x)))
 		case []byte:
 			return slog.String(a.Key, redact(string(bytes.ToValidUTF8(x, []byte("\ufffd")))))
 		default:
@@ -87,6 +92,28 @@ func redactAttr(groups []string, a slog.Attr) slog.Attr {
 		}
 	}
 	return a
+}
+
+// errorText is an error in words, with what to do about it where the machine has
+// run out of something.
+func errorText(err error) string {
+	if hint := shortage(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+// shortage says what a full disk or too many open files ask for, "" of any other
+// error. inotify's limits have the same errors, and words of their own.
+func shortage(err error) string {
+	switch {
+	case errors.Is(err, errNoWatch):
+	case isDiskFull(err):
+		return "the disk is full, or your quota of it: free some space, or set ATM_HOME to a directory on another disk"
+	case isOutOfFiles(err):
+		return "no more files can be opened: raise the limit (ulimit -n) where the MCP client or editor is started, or close agents that are not needed"
+	}
+	return ""
 }
 
 // redacted takes a secret's place.

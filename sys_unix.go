@@ -25,6 +25,15 @@ import (
 // errLocked is lockFile's refusal when it was told not to wait.
 var errLocked = errors.New("locked by another holder")
 
+func isDiskFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// isOutOfFiles: ours (EMFILE) or the machine's (ENFILE).
+func isOutOfFiles(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}
+
 // lockFile takes an advisory lock on f, which ends with unlockFile, with f's
 // last descriptor or with the process. Two opens of one file conflict even
 // within a process. Without wait a held lock is errLocked at once.

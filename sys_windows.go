@@ -22,6 +22,12 @@ import (
 // errLocked is lockFile's refusal when it was told not to wait.
 var errLocked = errors.New("locked by another holder")
 
+func isDiskFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
+}
+
+func isOutOfFiles(err error) bool { return errors.Is(err, windows.ERROR_TOO_MANY_OPEN_FILES) }
+
 // lockRange is one byte far past any content: LockFileEx is mandatory for the
 // range it locks, and others must still read the holder's pid in the file.
 func lockRange() *windows.Overlapped { return &windows.Overlapped{OffsetHigh: 0x7fffffff} }
