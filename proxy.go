@@ -8,12 +8,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -218,17 +220,30 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 		case codex.AppServer:
 			return startAppServer(ctx, appServerOptions{linkOptions: link, OnAccount: onAccount})
 		case codex.MCPServer:
-			return startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
+			be, err := startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
+			if err == nil {
+				return be, nil
+			}
+			if death := (*childDeath)(nil); !errors.As(err, &death) || !tookForPrompt(death.Stderr) {
+				return nil, err
+			}
 		}
 		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
 	}
+}
+
+// tookForPrompt knows the words of a Codex without the command that it was
+// started with (0.169): a word it doesn't know is a prompt, for which it wants a
+// terminal. Its help was asked before; this is for one whose help told nothing.
+func tookForPrompt(stderr string) bool {
+	return strings.Contains(stderr, "stdin is not a terminal") || strings.Contains(stderr, "unrecognized subcommand")
 }
 
 // missingBackend says what a binary lacks and what to do about it.
 func missingBackend(path, want string) string {
 	switch want {
 	case "mcp-server":
-		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; set backend = \"auto\", or name a Codex up to 0.153 with codex_bin", path)
+		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; its app-server serves the same tools: set backend = \"auto\" or leave --backend out, or name a Codex up to 0.153 with codex_bin", path)
 	case "app-server":
 		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
 	}
