@@ -168,6 +168,10 @@ const (
 	evGone                       // the child is gone: err. The last event of a sink
 )
 
+// startingCodex is the phase of the one evNotice that is ours: the child itself
+// is being started, and these are the words for it.
+const startingCodex = "starting Codex"
+
 // event is one thing a child said about a thread, or the outcome of a
 // command. method and raw are the original, for those who forward it.
 type event struct {

@@ -123,7 +123,8 @@ func (r *turnRequest) reshapes() bool {
 
 // turnResult is the one answer to a waiter. The tags are those of its file.
 type turnResult struct {
-	err *rpcError // no turn's result but an error of ours or of the child
+	err   *rpcError // no turn's result but an error of ours or of the child
+	asked time.Time // of a background turn that was accepted: when its caller asked
 
 	AgentID    string        `json:"agent_id"`
 	ThreadID   string        `json:"thread_id"`

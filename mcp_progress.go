@@ -168,6 +168,9 @@ func doing(e *event) string {
 		}
 		return doingItem(e.body, e.phase == "started")
 	case evNotice:
+		if e.phase == startingCodex {
+			return e.phase
+		}
 		if e.retry {
 			return "retrying: " + oneLine(shorten(e.text, 400))
 		}

@@ -84,8 +84,8 @@ func (f *mcpFront) acceptedAnswer(r *turnResult, modern bool) json.RawMessage {
 	if r.TurnStatus == "queued" {
 		what = "begins it as soon as the turns before it are done"
 	}
-	text := fmt.Sprintf("No answer yet: agent %s (identity %s) %s. Call agent_wait with agent_id %s for its answer, or for what it asks approval for.",
-		r.AgentID, r.Identity, what, r.AgentID)
+	text := fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with agent_id %s for its answer, or for what it asks approval for.",
+		agentShownAs(r.AgentID, r.Identity), what, r.AgentID)
 	return f.toolAnswer(modern, false, struct {
 		AgentID    string   `json:"agent_id"`
 		ThreadID   string   `json:"threadId,omitempty"` // a new agent may have none yet
@@ -100,6 +100,15 @@ func (f *mcpFront) acceptedAnswer(r *turnResult, modern bool) json.RawMessage {
 		Notes      []string `json:"notes,omitempty"`
 	}{r.AgentID, r.ThreadID, r.TurnID, text, r.Identity, r.Team, r.Status, r.TurnStatus, r.Sandbox, r.Approval, r.Notes},
 		strings.Join(append([]string{text}, r.Notes...), " "))
+}
+
+// agentShownAs is an agent in a sentence: one that still waits for Codex may
+// have no identity yet.
+func agentShownAs(agentID, identity string) string {
+	if identity == "" {
+		return agentID
+	}
+	return agentID + " (identity " + identity + ")"
 }
 
 func ended(turnStatus string) string {

@@ -53,11 +53,10 @@ func (f *mcpFront) makeTask(c *mcpCall, req *turnRequest) {
 
 // taskAnswer is the answer to a call whose turn was accepted as a task.
 func (f *mcpFront) taskAnswer(r *turnResult) json.RawMessage {
-	now := time.Now()
-	t := f.newTaskState("task", r.AgentID, r.TurnID, now, now)
-	t.Message = fmt.Sprintf("agent %s (identity %s) works on it", r.AgentID, r.Identity)
+	t := f.newTaskState("task", r.AgentID, r.TurnID, r.asked, time.Now())
+	t.Message = fmt.Sprintf("agent %s works on it", agentShownAs(r.AgentID, r.Identity))
 	if r.TurnStatus == "queued" {
-		t.Message = fmt.Sprintf("agent %s (identity %s) begins it as soon as the turns before it are done", r.AgentID, r.Identity)
+		t.Message = fmt.Sprintf("agent %s begins it as soon as the turns before it are done", agentShownAs(r.AgentID, r.Identity))
 	}
 	return toJSON(t)
 }

@@ -57,7 +57,8 @@ type session struct {
 
 	// the loop's own
 	m       turnMachine
-	opening bool // the hub prepares, or the child opens, the thread
+	opening bool   // the hub prepares, or the child opens, the thread
+	startup string // what that waits for, in words: "" once there is a place
 	place   *opening
 	thread  string
 	unnamed bool // thread is the driver's name for it: Codex gives its own with the first turn
@@ -350,6 +351,19 @@ func (s *session) tell(e *event, cur *turn) {
 	if !s.h.front.event(*s.ref.Load(), w, e) {
 		s.dropped++
 	}
+}
+
+// startsChild tells whoever waits that Codex itself has to be started first,
+// which may take seconds (npm's Node shim on a cold disk).
+func (s *session) startsChild() {
+	if s.place != nil {
+		return
+	}
+	s.startup = startingCodex
+	for _, t := range s.m.queue {
+		s.tell(&event{kind: evNotice, phase: startingCodex}, t)
+	}
+	s.publish()
 }
 
 // threadOpened: the child has the thread. A new one is locked and recorded

@@ -48,7 +48,7 @@ func (s *session) takeOn(t *turn) {
 		Created: t.asked, Updated: time.Now(), Task: t.req.task}
 	if err := s.h.kept.begin(k); err != nil {
 		s.m.drop(t)
-		s.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept on disk: "+err.Error()+"; leave out background, or free the disk", "agent_id", s.agentID)})
+		s.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept on disk: "+errorText(err)+"; or leave out background", "agent_id", s.agentID)})
 		s.lonely()
 		return
 	}
@@ -58,7 +58,7 @@ func (s *session) takeOn(t *turn) {
 	t.waiter = 0
 	s.publish()
 	s.h.answered(w, turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.req.handle, Identity: s.place.identity(), Team: s.h.cfg.team,
-		Status: statusBusy, TurnStatus: status, Sandbox: s.place.sandbox(), Approval: s.place.approval(), Notes: s.takeNotes()})
+		Status: statusBusy, TurnStatus: status, Sandbox: s.place.sandbox(), Approval: s.place.approval(), Notes: s.takeNotes(), asked: t.asked})
 }
 
 // saveEarly puts a session on disk whose thread isn't there yet, but whose name

@@ -67,6 +67,9 @@ func (o *opener) place(s *session, req turnRequest, rec *record) *opening {
 
 	// The child first: a call that is cancelled while it starts must not keep a
 	// name from the next one (FR-20.1).
+	if !o.h.child.up() {
+		s.box.post(s.startsChild)
+	}
 	if p.be, err = o.h.child.ready(o.h.life); err != nil {
 		return fail(err)
 	}

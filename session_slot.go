@@ -44,6 +44,13 @@ func (c *childSlot) refusalLocked() *rpcError {
 	return nil
 }
 
+// up reports a child that needn't be started.
+func (c *childSlot) up() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.be != nil
+}
+
 // ready returns the child, starting it if there is none: lazily, on the first
 // turn (FR-1.3). It waits for the start.
 func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {

@@ -7,6 +7,7 @@ package main
 // given. session_asks.go has the approvals, session_end.go the session's end.
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -319,7 +320,7 @@ func (s *session) publish() {
 		v.Resumable = s.h.cfg.persistThreads
 		v.PendingMail, v.AutoMail = s.mail.pending(), s.autoMailWord()
 	} else {
-		v.Activity = "opening"
+		v.Activity, v.opening = cmp.Or(s.startup, "opening"), true
 	}
 	if t := s.m.cur; t != nil && t.run != nil {
 		v.Activity, v.Source = t.run.activity(), t.req.source.String()

@@ -39,6 +39,7 @@ type sessionView struct {
 	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
 	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
 
+	opening bool // its turns wait for Codex, not for each other
 	implied bool // nobody asked for the identity: it may be parked
 	pid     int  // of the process that holds its identity, where it isn't open here
 }

@@ -281,7 +281,7 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 	}
 	v := h.viewOf(agentID)
 	t.Activity, t.Pending = v.Activity, v.Pending
-	if t.Status == "queued" {
+	if t.Status == "queued" && !v.opening {
 		t.Activity, t.Pending = "waiting for its turn", nil
 	}
 	return *t, nil
