@@ -178,6 +178,11 @@ func (f *mcpFront) dispatch(m *message) {
 	}
 	switch m.method {
 	case "initialize":
+		if c.modern {
+			f.finish(c, nil, noMethod("initialize was removed in "+modernVersion+", whose _meta this request has: call server/discover, or send it without that _meta ("+
+				strings.Join(mcpVersions()[1:], ", ")+")"))
+			return
+		}
 		f.initialize(c, m.params)
 	case "ping":
 		if c.modern {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // toolResult is the result of a tools/call.
@@ -168,15 +169,15 @@ func errorDetail(e *rpcError) map[string]any {
 	return detail
 }
 
-// dataAnswer is a result whose text is its structure as JSON, for clients
-// that show only text.
-func (f *mcpFront) dataAnswer(modern bool, structured any) json.RawMessage {
-	raw := toJSON(structured)
-	return f.toolAnswer(modern, false, raw, string(raw))
-}
-
+// sessionsAnswer is agent_sessions' result, in words too for clients that show
+// only text.
 func (f *mcpFront) sessionsAnswer(views []sessionView, modern bool) json.RawMessage {
-	return f.dataAnswer(modern, map[string]any{"sessions": viewShapes(views)})
+	shown := viewShapes(views)
+	texts := []string{"No agents: codex starts one."}
+	if len(shown) > 0 {
+		texts = viewTexts(nil, shown)
+	}
+	return f.toolAnswer(modern, false, map[string]any{"sessions": shown}, strings.Join(texts, "\n"))
 }
 
 // viewShown is a session in agent_sessions and agent_status: what it published,
@@ -194,6 +195,62 @@ func viewShapes(views []sessionView) []viewShown {
 	return out
 }
 
+// viewTexts adds a line for each session, and what decides its approvals.
+func viewTexts(texts []string, views []viewShown) []string {
+	for i := range views {
+		texts = append(texts, views[i].line())
+		for j := range views[i].Pending {
+			texts = append(texts, aboutAsk(views[i].AgentID, &views[i].Pending[j]))
+		}
+	}
+	return texts
+}
+
+// line is a session in one line.
+func (v *viewShown) line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Agent %s is %s", agentShownAs(v.AgentID, v.Identity), v.Status)
+	if v.Activity != "" {
+		b.WriteString(": " + oneLine(v.Activity))
+	}
+	add := func(some bool, format string, args ...any) {
+		if some {
+			fmt.Fprintf(&b, "; "+format, args...)
+		}
+	}
+	add(v.Interrupted, "it was interrupted")
+	add(v.LastError != "", "its last error: %s", oneLine(v.LastError))
+	add(v.Queued > 0, "turns waiting: %d", v.Queued)
+	add(v.Cwd != "", "in %s", v.Cwd)
+	add(true, "turns: %d", v.Turns)
+	add(v.Tag != "", "tag %s", v.Tag)
+	add(v.Role != "", "role %s", v.Role)
+	add(v.PendingMail != nil && *v.PendingMail > 0, "unread messages: %d", deref(v.PendingMail))
+	add(strings.HasPrefix(v.AutoMail, "paused"), "automatic mail %s", v.AutoMail)
+	add(!v.Mine && v.Resumable, "not open here, can be resumed")
+	add(v.BackendID != "", "thread %s", v.BackendID)
+	add(true, "last active %s", v.LastActive.UTC().Format(time.RFC3339))
+	return b.String() + "."
+}
+
+// line is the proxy in one line.
+func (s *statusView) line() string {
+	text := "Codex is not running: the next turn starts it"
+	if s.ChildAlive {
+		text = fmt.Sprintf("Codex %s runs (%s, pid %d)", s.ChildVersion, s.Backend, s.ChildPID)
+	} else if s.ChildError != "" {
+		text = "Codex is not running: " + s.ChildError
+	}
+	text += fmt.Sprintf(". Team %s. Agents open here: %d.", s.Team, s.Sessions)
+	if s.PendingMail != nil {
+		text += fmt.Sprintf(" Their unread messages: %d.", *s.PendingMail)
+	}
+	if s.Unsaved != "" {
+		text += " " + s.Unsaved + "."
+	}
+	return text
+}
+
 func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 	orNull := func(word string) *string {
 		if word == "" {
@@ -204,7 +261,8 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 	if s.Identities == nil {
 		s.Identities = map[string]string{}
 	}
-	return f.dataAnswer(modern, struct {
+	agents := viewShapes(s.Agents)
+	return f.toolAnswer(modern, false, struct {
 		Alive      bool              `json:"child_alive"`
 		Version    *string           `json:"child_version"`
 		PID        int               `json:"child_pid,omitempty"`
@@ -220,8 +278,8 @@ func (f *mcpFront) statusAnswer(s statusView, modern bool) json.RawMessage {
 		Budget     budgetShown       `json:"budget"`
 		Mail       *int              `json:"pending_mail"` // null: there is no mail
 	}{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
-		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, viewShapes(s.Agents),
-		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail})
+		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, agents,
+		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
 }
 
 // budgetShown is how full the buffers on both sides are: events of the child

@@ -124,11 +124,11 @@ func (p *opening) past() (block, of string) {
 	return resumeBlock(p.rec.Identity, deref(p.rec.RepoName), deref(p.rec.Branch), pastText(p.summary, digest)), of
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return *s
+	return v
 }
 
 // noteStart, noteEnd and noteOver keep the record in step with the turns.
