@@ -162,7 +162,8 @@ func questionText(q *approval) string {
 }
 
 // allowField is what a client fills in for how long an approval is to last. It
-// is only there with allow_rules, and unfilled it means once.
+// is there where an approval can last, optional and with a default, since Claude
+// Code's dialog can't pass over another: a bare accept means once.
 const allowField = "allow"
 
 // otherField, behind a question's id, is the field for an answer beside its
@@ -172,18 +173,25 @@ const otherField = "_other"
 // otherHint is what stands at that field.
 const otherHint = "or an answer in words of your own"
 
-// askSchema is empty for an approval, since accept says it all, unless a rule
-// may be made. The fields of questions aren't required: Claude Code can't pass
+// lasts reports an approval that can be given for longer than once.
+func (q *approval) lasts() bool {
+	return q.kind != askQuestion && (q.forSession || len(q.rule) > 0)
+}
+
+// askSchema is empty for an approval for which accept says it all. The fields of questions aren't required: Claude Code can't pass
 // over a required choice.
 func askSchema(q *approval) json.RawMessage {
 	b := []byte(`{"type":"object","properties":{`)
-	if rule := ruleText(q); rule != "" {
-		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), "once; session: not asked again by this agent; always: a permanent rule for every command that begins with "+rule)
-		b = append(b, `,"enum":["once",`...)
+	if q.lasts() {
+		what, words := "once", []string{"once"}
 		if q.forSession {
-			b = append(b, `"session",`...)
+			what, words = what+"; session: not asked again by this agent", append(words, "session")
 		}
-		return append(b, `"always"],"default":"once"}}}`...)
+		if rule := ruleText(q); rule != "" {
+			what, words = what+"; always: a permanent rule for every command that begins with "+rule, append(words, "always")
+		}
+		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), what)
+		return append(append(append(b, `,"enum":`...), toJSON(words)...), `,"default":"once"}}}`...)
 	}
 	for i, each := range q.questions {
 		if i > 0 {
@@ -252,8 +260,8 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		if contradicts(rawField(result, "content")) {
 			return deny, nil
 		}
-		if word := rawField(result, "content", allowField); len(q.rule) > 0 && !isNull(word) {
-			switch s, _ := rawString(word); s {
+		if word := rawField(result, "content", allowField); q.lasts() && !isNull(word) {
+			switch s, _ := rawString(word); s { // what wasn't offered of these is settled as once
 			case "once":
 			case "session":
 				d = max(d, approveForSession)
