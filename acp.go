@@ -28,6 +28,7 @@ type acpOptions struct {
 	Deaf    func()              // the client has closed its reading side; may be nil
 	Env     func(string) string // our environment, where API keys may be
 	Kept    bool                // sessions outlive this process: they can be loaded, listed and resumed
+	Team    bool                // sessions are members of a team, and have mail
 
 	// The hub. session_hub.go and session_hubclient.go say what each of them promises.
 	submit         func(req turnRequest, w waiterID)

@@ -122,7 +122,7 @@ func (s *acpSession) statusText() string {
 	}
 	b.WriteString("**Status**\n\n")
 	line("Agent", "`%s`", s.agentID)
-	if me.Identity != "" {
+	if me.Identity != "" && s.f.Team {
 		line("Identity", "`%s` in team `%s`", me.Identity, cmp.Or(me.Team, v.Team))
 	}
 	if set := s.settingsNow(); set != nil {
@@ -147,9 +147,12 @@ func (s *acpSession) statusText() string {
 		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow), u.Last*100/u.ContextWindow)
 	}
 	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), counted(me.Turns, "turn"))
-	if me.PendingMail != nil {
+	switch {
+	case !s.f.Team:
+		line("Team", "none: with `--identity NAME` this session would be a member of one, and have mail")
+	case me.PendingMail != nil:
 		line("Mail", "%s unread; auto-mail %s", counted(*me.PendingMail, "message"), cmp.Or(me.AutoMail, "off"))
-	} else {
+	default:
 		line("Mail", "none: there is no team directory for `%s`", cmp.Or(me.Team, v.Team))
 	}
 	return b.String()

@@ -302,13 +302,15 @@ type askBook struct {
 }
 
 // add keeps an approval and calls expired from a timer's goroutine unless it
-// is taken within timeout.
+// is taken within timeout; 0 is no limit.
 func (b *askBook) add(q approval, timeout time.Duration, expired func()) {
 	if b.pending == nil {
 		b.pending = map[string]*pendingAsk{}
 	}
 	p := &pendingAsk{approval: q, since: time.Now()}
-	p.timer = time.AfterFunc(timeout, expired)
+	if timeout > 0 {
+		p.timer = time.AfterFunc(timeout, expired)
+	}
 	b.pending[q.id] = p
 }
 
@@ -318,7 +320,9 @@ func (b *askBook) take(id string) *pendingAsk {
 	p := b.pending[id]
 	if p != nil {
 		delete(b.pending, id)
-		p.timer.Stop()
+		if p.timer != nil {
+			p.timer.Stop()
+		}
 	}
 	return p
 }

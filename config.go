@@ -97,11 +97,12 @@ type config struct {
 	persistThreads                        bool     // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
 	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
+	teamless                              bool // acp without --identity: sessions are in no team, have no mail and are told of neither
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
 	maxMailMessages, maxMailMessageLength int
-	requestTimeout, turnLimit             time.Duration // requestTimeout is inactivity, turnLimit 0 is none
-	approvalTimeout, shutdownGrace        time.Duration
+	requestTimeout, turnLimit             time.Duration // requestTimeout is inactivity; 0 is none
+	approvalTimeout, shutdownGrace        time.Duration // approvalTimeout 0 is none
 	mailPollInterval, idleTimeout         time.Duration // idleTimeout 0: polling never stops
 	perThreadAutoMail                     map[string]bool
 	roles                                 map[string]role   // as configured; config.role completes one
@@ -289,6 +290,27 @@ func (c *config) derive(env func(string) string) error {
 		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]
 	}
 	return c.goFast()
+}
+
+// serveEditor makes it acp's, where a person is in front of every session: no time limit holds that nobody set, and only
+// --identity makes a teammate of one. Its name is then one that no agent of the team has by itself.
+func (c *config) serveEditor() {
+	c.restartChild, c.noSummaries, c.teamless = true, true, !c.identityExplicit
+	if c.origin["request_timeout_secs"].layer == layerDefault {
+		c.requestTimeout = 0
+	}
+	if c.origin["approval_timeout_secs"].layer == layerDefault {
+		c.approvalTimeout = 0
+	}
+	if !c.teamless {
+		return
+	}
+	for _, key := range []string{"identity", "acp_mail"} {
+		if o := c.origin[key]; o.layer != layerDefault {
+			c.warnf("%s (%s) has no effect without --identity: an editor's sessions are in no team then, and have no mail", key, o)
+		}
+	}
+	c.identity = "editor"
 }
 
 // goFast lets --fast choose fast_model (FR-12.5). A model set in the same layer or a higher one is a pin and stays,

@@ -47,7 +47,10 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			brief: "speak ACP on stdin and stdout (what an editor starts)",
 			about: `Speaks the Agent Client Protocol on stdin and stdout: Codex as an agent in any
 editor that has it. Takes serve's flags but --resume and --restart-child: the
-editor says which session it wants, and codex is always started again.
+editor says which session it wants, and codex is always started again. A person
+is in front of it: permissions and silent turns wait for them, unless
+approval_timeout_secs or request_timeout_secs are set. Without --identity a
+session is in no team and has no mail, and Codex is told of neither.
 
 "atm-agent-mcp acp login" runs the login of the codex that acp would start, in
 this terminal; what stands behind login goes to codex login.`,
@@ -169,9 +172,20 @@ func serveRows() []flagRow {
 	}
 }
 
-// acpRows are acp's: it starts codex again without being told to.
+// acpRows are acp's: it starts codex again without being told to, and has a person in front of it.
 func acpRows() []flagRow {
-	return slices.DeleteFunc(serveRows(), func(f flagRow) bool { return f.name == "restart-child" })
+	rows := slices.DeleteFunc(serveRows(), func(f flagRow) bool { return f.name == "restart-child" })
+	for i := range rows {
+		switch rows[i].name {
+		case "identity":
+			rows[i].help = "make the first session a member of the team under this\nname; others get a suffix"
+		case "team":
+			rows[i].help = "team of --identity; it also keeps its sessions apart"
+		case "timeout":
+			rows[i].help = "end a turn after so much silence (default: never)"
+		}
+	}
+	return rows
 }
 
 // spelling is the flag as its help shows it.

@@ -135,7 +135,7 @@ func (m *mockServer) settle(params json.RawMessage, kept *mockSettings) (mockSet
 		}
 		cfg = mockMerge(cfg, p)
 	}
-	if provider := cmp.Or(stringField(params, "modelProvider"), mockString(cfg, "model_provider"), "openai"); provider != "openai" {
+	if provider := cmp.Or(stringField(params, "modelProvider"), mockString(cfg, "model_provider"), "openai"); provider != "openai" && provider != "mock" { // mock: of --codex-bin mock, which has nobody log in
 		if providers, _ := cfg["model_providers"].(map[string]any); providers[provider] == nil {
 			return mockSettings{}, nil, failed + fmt.Sprintf("Model provider `%s` not found", provider)
 		}

@@ -168,7 +168,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 // serveACP runs the ACP agent. An editor that goes has its sessions on disk and
 // waits for nothing: none is asked for a summary, and all is over within a second.
 func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
-	cfg.restartChild, cfg.noSummaries = true, true
+	cfg.serveEditor()
 	var front *acpFront
 	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.onAccount(method, params) })
 	if err != nil {
@@ -178,7 +178,7 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
 	front = newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
-		Env: os.Getenv, Kept: cfg.persistThreads, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
+		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
 		newAgentID: h.newAgentID, clientSessions: h.clientSessions, clientSession: h.clientSession, settings: h.settings, retune: h.retune,
 		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.catalog, account: h.account})
 	h.front = front
@@ -201,8 +201,10 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace, nil)
-	h.agentTool, h.agentSpecs = h.runAgentTool, agentToolSpecs()
-	h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
+	if !cfg.teamless {
+		h.agentTool, h.agentSpecs = h.runAgentTool, agentToolSpecs()
+		h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
+	}
 	return h, audit
 }
 

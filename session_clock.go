@@ -29,7 +29,7 @@ const (
 
 // turnClock holds the limits and the timers of the running turn.
 type turnClock struct {
-	silence time.Duration // request_timeout_secs: no event but retries
+	silence time.Duration // request_timeout_secs: no event but retries; 0 for none
 	limit   time.Duration // turn_limit_secs: wall clock, 0 for none
 
 	turn, stopping, answer *time.Timer
@@ -45,14 +45,17 @@ type overrun struct {
 	mend  string // what gives the next turn longer
 }
 
-// overdue says why the turn must end now, or nothing and when to look again.
+// overdue says why the turn must end now, or nothing and when to look again, zero for never.
 // Waiting for an approval isn't silence, nor is waiting for a tool of ours.
 // A call's timeout_secs can only shorten turn_limit_secs, and is no word on
 // silence: so it is advised to nobody whose turn another limit ended.
 func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, next time.Time) {
-	next = t.run.last.Add(c.silence)
-	if asking {
+	switch {
+	case c.silence == 0:
+	case asking:
 		next = now.Add(c.silence)
+	default:
+		next = t.run.last.Add(c.silence)
 	}
 	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no timeout_secs passes"
 	if l := t.req.timeout; l > 0 && (limit == 0 || l < limit) {
@@ -67,11 +70,11 @@ func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, 
 		if !now.Before(end) {
 			return overrun{name, fmt.Sprintf("the turn ran for its whole limit of %s (%s)", limit, name), mend}, now
 		}
-		if end.Before(next) {
+		if next.IsZero() || end.Before(next) {
 			return over, end
 		}
 	}
-	if now.Before(next) {
+	if next.IsZero() || now.Before(next) {
 		return over, next
 	}
 	why := fmt.Sprintf("Codex said nothing for %s (request_timeout_secs)", c.silence)

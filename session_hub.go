@@ -540,7 +540,9 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
-	h.post.start()
+	if !h.cfg.teamless {
+		h.post.start()
+	}
 	h.goWork(func() {
 		defer close(h.marked)
 		if n := h.reg.markStale(); n > 0 {

@@ -68,7 +68,10 @@ func (s *session) openMail() {
 	if p.joined {
 		return
 	}
-	p.joined, p.unread = true, -1
+	if p.unread = -1; s.h.cfg.teamless {
+		return
+	}
+	p.joined = true
 	if p.asked != nil {
 		s.place.rec.AutoMail = p.asked
 	}

@@ -442,7 +442,7 @@ func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (jso
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.h.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.h.agentTool != nil, MailShared: p.rec.Tools == toolsServer,
-		MailOffered: p.client && o.h.cfg.acpMail == "prompt"}
+		MailOffered: p.client && o.h.cfg.acpMail == "prompt", Alone: o.h.cfg.teamless}
 	if p.approvals != "" && p.policy.Settings.Approval != "never" {
 		in.Approvals = p.approvals
 	}

@@ -121,6 +121,7 @@ type devInput struct {
 	MailShared bool   // by an MCP server, which its subagents have too
 
 	MailOffered bool // mail begins no turn: it goes with prompts
+	Alone       bool // a person's own session in an editor: nothing is true of it that members of a team are told
 }
 
 // developerInstructions are given once, as a thread starts. The order:
@@ -132,7 +133,8 @@ type devInput struct {
 //	<team-mail>        only with mail tools
 //	<multi-agent>      the bundled prompt for subagents, or <extra-instructions>, the file that replaces it
 //
-// A block without text is left out, and so is one whose text is blank: that is how an empty file switches it off.
+// A block without text is left out, and so is one whose text is blank: that is how an empty file switches it off. A
+// session that is alone has the caller's text and the last block at most.
 func developerInstructions(in devInput) string {
 	parts := make([]string, 0, 6)
 	if in.Caller != "" {
@@ -143,9 +145,11 @@ func developerInstructions(in devInput) string {
 			parts = append(parts, "<"+mark+">\n"+text+"\n</"+mark+">")
 		}
 	}
-	parts = append(parts, sessionContext(in.Context))
-	add("team-guidance", in.BasePrompt)
-	add("approvals", approvalText(in.Approvals, in.Sandbox))
+	if !in.Alone {
+		parts = append(parts, sessionContext(in.Context))
+		add("team-guidance", in.BasePrompt)
+		add("approvals", approvalText(in.Approvals, in.Sandbox))
+	}
 	if in.Mail {
 		add("team-mail", mailText(in))
 	}

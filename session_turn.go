@@ -48,7 +48,10 @@ func (s *session) turnCommand(t *turn, facts contextFacts) command {
 	if c.action != actPrompt {
 		return c
 	}
-	block, _ := contextChange(s.told, facts)
+	block := ""
+	if !s.h.cfg.teamless { // else a person's own branch is no news to anybody
+		block, _ = contextChange(s.told, facts)
+	}
 	if s.resume != "" {
 		block = strings.TrimSpace(withContext(s.resume, block))
 	}
@@ -72,7 +75,9 @@ func (s *session) checkTime(t *turn) {
 	now := time.Now()
 	over, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
 	if over.why == "" {
-		s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
+		if !next.IsZero() {
+			s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
+		}
 		return
 	}
 	t.over = over

@@ -594,3 +594,51 @@ func TestWorldClientParts(t *testing.T) {
 		w.wantMail("[one]", "lead: one")
 	})
 }
+
+// In front of an editor is a person: a permission waits as long as they take, and
+// a silent turn as long as they let it, unless somebody set a limit. What waits is
+// declined where the turn is cancelled or everything ends.
+func TestWorldEditorHasTime(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		w.cfg.serveEditor()
+		w.restart()
+		born := w.birth("sess_1")
+		w.good(born)
+		id, got := w.submit(again(born, "SHELLESC touch x\nHANG"))
+		w.after(100 * time.Hour)
+		v := w.hub.viewOf(born.agentID)
+		if v.Identity != "editor" || len(v.Pending) != 1 || !w.hub.decide(v.Pending[0].ApprovalID, byClient, approve, nil) {
+			t.Fatalf("after 100 hours: %+v", v)
+		}
+		w.after(100 * time.Hour)
+		if v = w.hub.viewOf(born.agentID); v.Status != statusBusy || len(v.Pending) != 0 || len(got) != 0 {
+			t.Fatalf("after 100 silent hours: %+v", v)
+		}
+		w.hub.cancel(id, false)
+		w.after(time.Second)
+
+		id, _ = w.submit(again(born, "SHELLESC touch y\nHANG"))
+		w.after(time.Hour)
+		w.hub.cancel(id, false)
+		w.after(time.Second)
+		if v = w.hub.viewOf(born.agentID); v.Status != statusIdle || len(v.Pending) != 0 {
+			t.Fatalf("after the cancel: %+v", v)
+		}
+		_, got = w.submit(again(born, "SHELLESC touch z\nHANG"))
+		synctest.Wait()
+		w.restart()
+		if r := <-got; r.TurnStatus != "interrupted" || len(r.Declined) != 1 {
+			t.Errorf("at the end: %+v", r)
+		}
+	})
+	inClientWorld(t, map[string]string{"request_timeout_secs": "60", "approval_timeout_secs": "300"}, func(w *clientWorld) {
+		w.cfg.serveEditor()
+		w.restart()
+		born := w.birth("sess_1")
+		w.good(born)
+		from := w.now()
+		w.bad(again(born, "SHELLESC touch x\nHANG"), codeTimeout, "said nothing for 1m0s")
+		about(w.t, "timed out", w.now()-from, 360*time.Second)
+	})
+}
