@@ -264,7 +264,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 		a.unload(thread)
 	case cmdAnswer:
 		if q := a.asks.take(c.ask); q != nil {
-			a.peer.reply(q.reqID, answerTo(q, c.decision, c.answers, a.info()))
+			a.answer(q, answerTo(q, c.decision, c.answers, a.info()))
 		}
 	case cmdToolResult:
 		a.toolResult(c.ask, c.text, c.ok)
@@ -401,7 +401,7 @@ func (a *appServer) unload(thread string) {
 func (a *appServer) voidAsks(t *tree) {
 	for id := range t.threads {
 		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
-			a.peer.reply(q.reqID, answerTo(q, deny, nil, a.info()))
+			a.answer(q, answerTo(q, deny, nil, a.info()))
 		}
 		a.voidTools(id)
 	}

@@ -336,8 +336,10 @@ func (a *appServer) request(m *message) {
 		return
 	}
 	ask.subagent = a.wood.subagentOf(th)
-	a.asks.add(q)
-	ask.id = q.id
+	if !a.asks.add(q, ask) {
+		a.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+		return
+	}
 	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
 	if a.wood.owner(q.thread) == th.tree {
 		return
@@ -345,7 +347,7 @@ func (a *appServer) request(m *message) {
 	// The session unloaded its thread meanwhile and may have declined what was
 	// asked before this was: nobody hears of it, and the child waits.
 	if q := a.asks.take(ask.id); q != nil {
-		a.refuse(m)
+		a.answer(q, answerTo(q, deny, nil, a.info()))
 	}
 }
 

@@ -251,3 +251,45 @@ func TestSink(t *testing.T) {
 	s.put(event{text: "e"})
 	want(t, fmt.Sprint(got), "[a b c]")
 }
+
+// The same approval under two request ids is put once, and both are answered; a
+// request that comes twice is answered once. A command asks for several things
+// under its own id, which are several approvals, and so is what reads otherwise.
+func TestAppAskedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		p.begin(h)
+		ask := func(id, more string) {
+			p.say(`{"id":%s,"method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","itemId":"i1"%s}}`, id, more)
+		}
+		ask("1", `,"startedAtMs":1,"command":"a"`)
+		ask("2", `,"startedAtMs":2,"command":"a"`)
+		ask("2", `,"command":"other"`)
+		ask("3", `,"command":"a","approvalId":"sub"`)
+		ask("4", `,"command":"b","approvalId":"sub"`)
+		ask("5", `,"command":"a","reason":"again, outside the sandbox"`)
+		want(t, h.take(), `ask thread=t1 turn=u1 item=i1 ask={ask-0-1 command "a" ""} method=item/commandExecution/requestApproval
+ask thread=t1 turn=u1 item=i1 ask={ask-0-2 command "a" ""} method=item/commandExecution/requestApproval
+ask thread=t1 turn=u1 item=i1 ask={ask-0-3 command "b" ""} method=item/commandExecution/requestApproval
+ask thread=t1 turn=u1 item=i1 ask={ask-0-4 command "a" "again, outside the sandbox"} method=item/commandExecution/requestApproval`)
+		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-1", decision: approve})
+		for _, id := range []string{"1", "2"} {
+			if r := p.reply(); r != id+` {"decision":"accept"}` {
+				t.Errorf("answered %s", r)
+			}
+		}
+
+		// Answered, it may be asked again: so a command is tried outside the sandbox.
+		// Withdrawn under one id it still waits under the other.
+		ask("6", `,"command":"a"`)
+		ask("7", `,"command":"a"`)
+		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":6}}`)
+		want(t, h.take(), `ask thread=t1 turn=u1 item=i1 ask={ask-0-5 command "a" ""} method=item/commandExecution/requestApproval
+raw thread=t1 method=serverRequest/resolved`)
+		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":7}}`)
+		want(t, h.take(), `askGone thread=t1 turn=u1 ask={ask-0-5  "" ""} method=serverRequest/resolved`)
+		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-5", decision: approve})
+		p.silent()
+	})
+}

@@ -7,6 +7,7 @@ package main
 // dialect, and must never let a sink hear of the child's end before OnGone has.
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -219,10 +222,12 @@ func (s *sink) cut() {
 	s.mu.Unlock()
 }
 
-// openAsk is one request that waits for a decision.
+// openAsk is one approval that waits for a decision.
 type openAsk struct {
 	id     string
 	reqID  json.RawMessage
+	again  []json.RawMessage // of later requests for the same approval: they get the same answer
+	shown  approval          // as it was put
 	method string
 	thread string
 	turn   string
@@ -239,16 +244,54 @@ type askTable struct {
 	open map[string]*openAsk
 }
 
-// add registers a request under a new id.
-func (t *askTable) add(q *openAsk) {
+// add registers a request under a new id, which it gives to a, as it is about to
+// be put. false: it waits already, since the child has asked it twice. That is so
+// under one request id, whatever is asked, and under one id of the approval, where
+// a person would read the very same again: a command may ask for several things
+// under its own id.
+func (t *askTable) add(q *openAsk, a *approval) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	q.shown = *a
+	for _, was := range t.open {
+		switch {
+		case was.stands(q.reqID):
+			return false
+		case was.named() != "" && was.named() == q.named() && was.shows(a):
+			was.again = append(was.again, q.reqID)
+			return false
+		}
+	}
 	t.next++
 	q.id = t.prefix + strconv.Itoa(t.next)
+	a.id = q.id
 	if t.open == nil {
 		t.open = map[string]*openAsk{}
 	}
 	t.open[q.id] = q
+	return true
+}
+
+// named is what the child calls the approval, "" where it has no word for it.
+func (q *openAsk) named() string { return cmp.Or(stringField(q.params, "approvalId"), q.shown.item) }
+
+// stands reports a request that q is the approval of.
+func (q *openAsk) stands(reqID json.RawMessage) bool {
+	return bytes.Equal(q.reqID, reqID) || slices.ContainsFunc(q.again, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
+}
+
+// shows reports an approval of which a person would read what they read of q.
+func (q *openAsk) shows(a *approval) bool {
+	next := *a
+	next.id = q.shown.id
+	return reflect.DeepEqual(q.shown, next)
+}
+
+// answer gives the child its answer to an approval, however often it asked.
+func (l *childLink) answer(q *openAsk, result any) {
+	for _, id := range append([]json.RawMessage{q.reqID}, q.again...) {
+		l.peer.reply(id, result)
+	}
 }
 
 // take removes the ask, so that only the first answer counts.
@@ -260,9 +303,20 @@ func (t *askTable) take(id string) *openAsk {
 	return q
 }
 
-// takeRequest removes the ask that the child's request id stands for.
+// takeRequest removes the ask that the child's request id stands for, unless
+// another request asks the same.
 func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
-	return t.first(func(q *openAsk) bool { return string(q.reqID) == string(reqID) })
+	return t.first(func(q *openAsk) bool {
+		if !q.stands(reqID) {
+			return false
+		}
+		if len(q.again) == 0 {
+			return true
+		}
+		left := slices.DeleteFunc(append([]json.RawMessage{q.reqID}, q.again...), func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
+		q.reqID, q.again = left[0], left[1:]
+		return false
+	})
 }
 
 // takeTurn removes one ask of a turn that is over, nil when there is none

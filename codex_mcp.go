@@ -190,7 +190,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 		m.unload(thread)
 	case cmdAnswer:
 		if q := m.asks.take(c.ask); q != nil {
-			m.peer.reply(q.reqID, elicitationReply(m.info(), c.decision, c.why, q.rule))
+			m.answer(q, elicitationReply(m.info(), c.decision, c.why, q.rule))
 		}
 	}
 }
@@ -327,6 +327,6 @@ func (m *mcpServer) forgetLocked(th *mcpThread) {
 // voidAsks declines what a thread that nobody has any more was still asked.
 func (m *mcpServer) voidAsks(thread string) {
 	for q := m.asks.takeThread(thread); q != nil; q = m.asks.takeThread(thread) {
-		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "the session was closed", nil))
+		m.answer(q, elicitationReply(m.info(), deny, "the session was closed", nil))
 	}
 }

@@ -295,3 +295,22 @@ func TestMCPUserConfig(t *testing.T) {
 		t.Errorf("policy without a configuration: %+v, %v", pol.Settings, rerr)
 	}
 }
+
+// The same approval under two request ids is put once, and both are answered.
+func TestMCPAskedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playMCP(t, "0.153.0")
+		var h heard
+		p.begin(&h)
+		for _, id := range []string{"0", "1", "1"} {
+			p.say(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"threadId":"t1","codex_elicitation":"exec-approval","codex_event_id":"u1","codex_call_id":"c1","codex_command":["touch","x"]}}`, id)
+		}
+		want(t, h.take(), `ask thread=t1 turn=u1 item=c1 ask={ask-0-1 command "touch x" ""} method=elicitation/create`)
+		p.m.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-1", decision: approve})
+		first, second := p.reply(), p.reply()
+		if !strings.HasPrefix(first, "0 ") || !strings.HasPrefix(second, "1 ") || first[1:] != second[1:] {
+			t.Errorf("answered %s and %s", first, second)
+		}
+		p.silent()
+	})
+}

@@ -292,7 +292,9 @@ func (m *mcpServer) request(msg *message) {
 		return
 	}
 	ask := mcpAsk(q, before) // before add: from there on the answer may be given
-	m.asks.add(q)
-	ask.id = q.id
+	if !m.asks.add(q, ask) {
+		m.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+		return
+	}
 	th.put(m, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
 }
