@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -54,9 +55,39 @@ func (a *appServer) call(ctx context.Context, method string, params any, limit t
 	return res, err
 }
 
-// read is call for something that is read.
+// An overloaded app-server is asked again for what changes nothing: after a
+// tenth of a second, then twice that, for some three seconds in all.
+const (
+	codeOverloaded = -32001 // app-server's, none of ours
+	firstPause     = 100 * time.Millisecond
+	longestPause   = 16 * firstPause
+)
+
+// fetch is call for what changes nothing, so that it may be sent again. No slot
+// of the calls in flight is held meanwhile.
+func (a *appServer) fetch(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	for pause := firstPause; ; pause *= 2 {
+		res, err := a.call(ctx, method, params, limit)
+		if be, ok := err.(*backendError); !ok || be.Code != codeOverloaded || pause > longestPause {
+			return res, err
+		}
+		// Half of it to all of it, or those who were refused together would come back together.
+		again := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		case <-a.gone:
+			again.Stop()
+			return nil, callError(errPeerGone)
+		}
+	}
+}
+
+// read is fetch, in words of what is read.
 func (a *appServer) read(ctx context.Context, what, method string, params any, limit time.Duration) (json.RawMessage, error) {
-	res, err := a.call(ctx, method, params, limit)
+	res, err := a.fetch(ctx, method, params, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
 	}

@@ -17,7 +17,7 @@ import (
 // beginning, without an end: that comes live. 0.104 keeps no commands, patches
 // and tool calls, and calls every turn completed.
 func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
-	res, err := a.call(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, a.o.OpenLimit)
+	res, err := a.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, a.o.OpenLimit)
 	if err != nil {
 		if be, ok := err.(*backendError); ok && noTurnsYet(be) {
 			return nil

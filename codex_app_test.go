@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -355,4 +356,55 @@ func BenchmarkAppDelta(b *testing.B) {
 		a.handle(&m)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
+}
+
+// What changes nothing is asked again of an app-server that has too much to do:
+// after pauses that grow and are never the same for all, and not for ever. What
+// changes something is asked once.
+func TestAppOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		got := make(chan error, 1)
+		read := func(ctx context.Context, do func(context.Context) error) { go func() { got <- do(ctx) }() }
+		models := func(ctx context.Context) error { _, err := p.a.catalog(ctx, "models", ""); return err }
+		past := func(ctx context.Context) error { return p.a.history(ctx, "t1", func(*event) error { return nil }) }
+		busy := func(method string) {
+			t.Helper()
+			p.say(`{"id":%s,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`, p.expect(method).id)
+		}
+		for method, do := range map[string]func(context.Context) error{"model/list": models, "thread/read": past} {
+			read(t.Context(), do)
+			busy(method)
+			busy(method)
+			p.say(`{"id":%s,"result":{"data":[]}}`, p.expect(method).id)
+			if err := <-got; err != nil {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		read(t.Context(), models)
+		for pause := firstPause; pause <= longestPause; pause *= 2 {
+			busy("model/list")
+			time.Sleep(pause/2 - 1) // p.silent reads whatever was sent too early
+			p.silent()
+		}
+		busy("model/list")
+		if err := <-got; err == nil || !strings.Contains(err.Error(), "overloaded") {
+			t.Errorf("overloaded for good: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		read(ctx, models)
+		busy("model/list")
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		p.a.do(2, "t1", command{kind: cmdTurn, prompt: "hi"})
+		busy("turn/start")
+		time.Sleep(time.Minute)
+		p.silent()
+		if e := h.last(); e.kind != evRefused || e.unknown || e.err.Code != codeOverloaded {
+			t.Errorf("the turn: %s", eventLine(e))
+		}
+	})
 }
