@@ -8,6 +8,7 @@ package main
 // cancelled ones too.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,12 +69,13 @@ type acpFront struct {
 
 // acpCall is one open request of the client.
 type acpCall struct {
-	id     json.RawMessage
-	key    string
-	method string
-	since  time.Time
-	stop   func()     // ends the work for it, nil where there is none; guarded by acpFront.mu
-	prompt *acpPrompt // of a session/prompt that was taken; set on the reading goroutine, before a cancel can come
+	id      json.RawMessage
+	key     string
+	method  string
+	session string // the sessionId that it names, as it came
+	since   time.Time
+	stop    func()     // ends the work for it, nil where there is none; guarded by acpFront.mu
+	prompt  *acpPrompt // of a session/prompt that was taken; set on the reading goroutine, before a cancel can come
 }
 
 const (
@@ -125,7 +127,7 @@ func (f *acpFront) dispatch(m *message) {
 		}
 		return
 	}
-	c := &acpCall{id: m.id, key: idKey(m.id), method: m.method, since: time.Now()}
+	c := &acpCall{id: m.id, key: idKey(m.id), method: m.method, session: clip(stringField(m.params, "sessionId"), 200), since: time.Now()}
 	f.mu.Lock()
 	used := f.calls[c.key] != nil
 	if !used {
@@ -188,15 +190,16 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 	if !open {
 		return false
 	}
-	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
-		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
-	}
 	if e == nil && result == nil {
 		result = struct{}{}
 	}
 	var raw json.RawMessage
 	if e == nil {
 		raw = toJSON(result)
+	}
+	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
+		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "sessionId", cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil,
+			"latency_ms", time.Since(c.since).Milliseconds())
 	}
 	f.p.write(f.p.response(c.id, raw, e), false)
 	if c.prompt != nil {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // acpAsk is one question before the client.
@@ -19,6 +20,9 @@ type acpAsk struct {
 	a    agentRef
 	q    approval
 	call int64 // the id of our request
+
+	tool  string // the tool call that it is about, for the log
+	since time.Time
 }
 
 // acpVerdict is what an answer comes to.
@@ -68,11 +72,13 @@ func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool {
 	}
 	o := &acpAsk{s: s, a: a, q: q}
 	options := permissionOptions(&o.q)
+	call := s.enc.announce(a, &o.q)
+	o.tool = stringField(call, "toolCallId")
 	return f.putAsk(o, "session/request_permission", struct {
 		Session string          `json:"sessionId"`
 		Call    json.RawMessage `json:"toolCall"`
 		Options []acpPermission `json:"options"`
-	}{s.id, s.enc.announce(a, &o.q), options}, func(result json.RawMessage) acpVerdict {
+	}{s.id, call, options}, func(result json.RawMessage) acpVerdict {
 		return readPermission(result, options)
 	})
 }
@@ -98,14 +104,15 @@ func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	default:
 		return false
 	}
-	request.Call = stringField(s.enc.announce(a, &o.q), "toolCallId")
+	o.tool = stringField(s.enc.announce(a, &o.q), "toolCallId")
+	request.Call = o.tool
 	return f.putAsk(o, "elicitation/create", request, read)
 }
 
 // putAsk sends the request. The ask is in the table before the client can
 // answer, under the id that it would answer.
 func (f *acpFront) putAsk(o *acpAsk, method string, params any, read func(json.RawMessage) acpVerdict) bool {
-	o.call = f.p.reserve()
+	o.call, o.since = f.p.reserve(), time.Now()
 	f.asks.add(o)
 	return f.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
 		if f.asks.take(o.q.id) == nil || err == errPeerGone {
@@ -126,6 +133,7 @@ func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
 		v.by.who = byUser
 	}
 	d := o.q.settle(v.d, v.by)
+	f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id, "decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decided(&o.q, d, v.words)
 	if !v.stop {
 		f.decide(o.q.id, v.by, d, v.answers)

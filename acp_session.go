@@ -133,7 +133,7 @@ func (s *acpSession) put(update []byte) {
 // client takes such.
 func (s *acpSession) notice(severity, title, description string) {
 	if !s.f.client().notices || title == "" {
-		s.f.Log.Info("notice", "session", s.id, "severity", severity, "title", title, "description", description)
+		s.f.Log.Info("notice", "sessionId", s.id, "severity", severity, "title", title, "description", description)
 		return
 	}
 	n := map[string]any{"sessionUpdate": "notice", "severity": severity, "title": title}
@@ -250,7 +250,7 @@ func (s *acpSession) mute() {
 		}
 	}
 	s.mu.Unlock()
-	s.f.Log.Warn("the client doesn't read its updates", "session", s.id, "waiting_mib", waits)
+	s.f.Log.Warn("the client doesn't read its updates", "sessionId", s.id, "waiting_mib", waits)
 	if running != nil {
 		s.f.answer(running.c, nil, &rpcError{Code: codeInternal, Message: fmt.Sprintf("the client has let %d MiB of updates wait, so this turn is shown no further: it goes on by itself, and session/load tells all of it", waits),
 			Data: toJSON(map[string]any{"turn_status": "running"})})

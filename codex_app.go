@@ -135,14 +135,14 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
-	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread, servers: rawField(spec.Config, "mcp_servers")}
+	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
 	if !a.wood.announce(t) {
 		t.last(goneEvent(t.op, t.root, a.dead()))
 		return
 	}
 	method, params := openParams(a.info(), spec)
 	call := func() {
-		a.peer.call(method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+		a.callFor(t, method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
 	}
 	gone := a.wood.returns(spec.Thread, t.servers)
 	if gone == nil {
@@ -217,7 +217,7 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 	}
 	ends := a.wood.watch(t)
 	answered := make(chan error, 1)
-	a.peer.call("turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
+	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
 	a.clean([]string{t.root})
 	// A goroutine, since the reader must read the answer: it ends with the
 	// answer and the turn's end, or the limit.
@@ -248,6 +248,15 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 			}
 		}
 	}()
+}
+
+// callFor calls for a session's tree, nil where nobody has it any more.
+func (a *appServer) callFor(t *tree, method string, params any, limit time.Duration, done func(json.RawMessage, error)) {
+	session := ""
+	if t != nil {
+		session = t.session
+	}
+	a.callChild(session, method, params, limit, done)
 }
 
 // do sends one command.
@@ -290,7 +299,7 @@ func (a *appServer) turn(op opID, thread string, c command) {
 		a.act(t, op, thread, c)
 		return
 	}
-	a.peer.call("turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+	a.callFor(t, "turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
 }
 
 // began takes the answer that names the turn.
@@ -333,7 +342,7 @@ func (a *appServer) interrupt(op opID, thread, turn string) {
 }
 
 func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
-	a.peer.call("turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
+	a.callFor(a.wood.owner(r.thread), "turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
 		if err == nil || err == errPeerGone {
 			return
 		}
@@ -364,7 +373,7 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 // nobody cares.
 func (a *appServer) clean(threads []string) {
 	for _, id := range threads {
-		a.peer.call("thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+		a.callFor(a.wood.owner(id), "thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
 				a.log.Debug("codex did not clean background terminals", "thread", id, "error", err)
 			}
@@ -389,7 +398,7 @@ func (a *appServer) unload(thread string) {
 		a.wood.leaves(t)
 	}
 	for _, id := range ids {
-		a.peer.call("thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+		a.callFor(t, "thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
 				a.log.Debug("codex did not unload a thread", "thread", id, "error", err)
 			}

@@ -22,16 +22,16 @@ func (a *appServer) act(t *tree, op opID, thread string, c command) {
 			return // the session let go of the thread meanwhile
 		}
 		if c.action == actCompact {
-			a.peer.call("thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compacting(t, op, thread, err) })
+			a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compacting(t, op, thread, err) })
 			return
 		}
-		a.peer.call("review/start", reviewParams(thread, c.prompt), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+		a.callFor(t, "review/start", reviewParams(thread, c.prompt), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
 	}
 	if !a.info().atLeast(148) {
 		ask()
 		return
 	}
-	a.peer.call("thread/settings/update", settingsParams(a.info(), thread, c), a.o.CallLimit, func(_ json.RawMessage, err error) {
+	a.callFor(t, "thread/settings/update", settingsParams(a.info(), thread, c), a.o.CallLimit, func(_ json.RawMessage, err error) {
 		switch {
 		case err == nil, methodMissing(err) && c.action == actCompact: // which runs nothing
 			ask()

@@ -17,6 +17,7 @@ type tree struct {
 	sink
 	op      opID // of the open
 	root    string
+	session string // the client's own name for its session, for the log
 	threads map[string]*appThread
 	opened  bool       // evOpened was put; what comes before is nobody's business
 	call    *turnCall  // turn/start on its way

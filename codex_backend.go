@@ -92,6 +92,7 @@ type threadSpec struct {
 	Tools                 []clientTool    // new threads only, where the child can: Codex keeps them with the thread
 	Ephemeral             bool            // keep nothing on disk (persist_threads = false)
 	Recover               bool            // an earlier turn may still be running there: stop it first
+	Session               string          // the client's own name for the session, for the log
 }
 
 // clientTool is a tool that the session itself answers when the model calls it.

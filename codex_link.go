@@ -109,7 +109,7 @@ func (l *childLink) ask(ctx context.Context, method string, params any, limit ti
 		err error
 	}
 	got := make(chan answer, 1)
-	id := l.peer.call(method, params, limit, func(res json.RawMessage, err error) { got <- answer{res, err} })
+	id := l.callChild("", method, params, limit, func(res json.RawMessage, err error) { got <- answer{res, err} })
 	select {
 	case ans := <-got:
 		return ans.res, ans.err
@@ -117,6 +117,28 @@ func (l *childLink) ask(ctx context.Context, method string, params any, limit ti
 		l.peer.abandon(id)
 		return nil, ctx.Err()
 	}
+}
+
+// callChild is the peer's call, and tells the log at debug how long the answer
+// took. session is the client's own name for the session that it is for, "" for none.
+func (l *childLink) callChild(session, method string, params any, limit time.Duration, done func(json.RawMessage, error)) int64 {
+	if !l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return l.peer.call(method, params, limit, done)
+	}
+	began := time.Now()
+	return l.peer.call(method, params, limit, func(res json.RawMessage, err error) {
+		attrs := []any{"method", method}
+		about, _ := params.(map[string]any)
+		thread, _ := about["threadId"].(string)
+		turn, _ := about["turnId"].(string)
+		for _, a := range [][2]string{{"sessionId", session}, {"thread", cmp.Or(thread, stringField(res, "thread", "id"))}, {"turn", cmp.Or(turn, stringField(res, "turn", "id"))}} {
+			if a[1] != "" {
+				attrs = append(attrs, a[0], a[1])
+			}
+		}
+		l.log.Debug("codex answered", append(attrs, "failed", err != nil, "latency_ms", time.Since(began).Milliseconds())...)
+		done(res, err)
+	})
 }
 
 // giveUp ends a child whose handshake failed with err, and is the reason why it

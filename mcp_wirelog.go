@@ -86,7 +86,10 @@ func messageAttrs(side, dir string, m *message, size int) []any {
 		thread = stringField(m.params, "thread", "id")
 	}
 	switch side {
-	case "client": // what we forward says whose it is beside the event, and a turn's result in its structured part
+	case "client":
+		add("sessionId", cmp.Or(stringField(m.params, "sessionId"), stringField(m.result, "sessionId"))) // ACP's words
+		add("toolCallId", cmp.Or(stringField(m.params, "update", "toolCallId"), stringField(m.params, "toolCall", "toolCallId"), stringField(m.params, "toolCallId")))
+		// Over MCP what we forward says whose it is beside the event, and a turn's result in its structured part.
 		about := []string{"_meta"}
 		from := m.params
 		if m.method == "" {

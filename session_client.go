@@ -87,6 +87,9 @@ func (s *session) placed() {
 	if c.title != "" {
 		s.place.rec.Title = c.title
 	}
+	if name := s.place.rec.ClientSession; name != "" {
+		s.log = s.log.With("sessionId", name)
+	}
 	s.nextTune()
 }
 

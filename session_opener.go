@@ -407,7 +407,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	p.fresh = dev
 	p.spec = threadSpec{Thread: p.rec.BackendID, Settings: pol.Settings, BaseInstructions: opts.BaseInstructions,
 		DeveloperInstructions: dev, Profile: opts.Profile, Config: config, Ephemeral: !o.h.cfg.persistThreads,
-		Recover: p.rec.Status == statusBroken || p.rec.Interrupted}
+		Recover: p.rec.Status == statusBroken || p.rec.Interrupted, Session: p.rec.ClientSession}
 	if p.rec.Tools == toolsDynamic {
 		p.spec.Tools = o.h.agentSpecs
 	}
