@@ -433,7 +433,8 @@ func TestMockStampsItsDeltas(t *testing.T) {
 	r := startMock(t, "0.169.0", "")
 	r.initialize()
 	th := r.thread(map[string]any{"cwd": t.TempDir()})
-	last := time.Now().UnixNano()
+	begun := time.Now().UnixNano()
+	last, stamps := begun, int64(0)
 	r.send(map[string]any{"id": "q", "method": "turn/start", "params": mockPrompt(th, "STAMP 5 1")})
 	said := ""
 	for m := r.read(); stringField(m, "method") != "item/completed" || said == ""; m = r.read() {
@@ -442,9 +443,10 @@ func TestMockStampsItsDeltas(t *testing.T) {
 		}
 		d := stringField(m, "params", "delta")
 		var at int64
-		if n, err := fmt.Sscanf(d, "@%d ", &at); n != 1 || err != nil || at-last < 1e6/2 || at > time.Now().UnixNano() {
-			t.Fatalf("delta %q, %d ns behind the one before it: %v", d, at-last, err)
+		if n, err := fmt.Sscanf(d, "@%d ", &at); n != 1 || err != nil || at < last || at-begun < stamps*1e6/2 || at > time.Now().UnixNano() {
+			t.Fatalf("delta %q, %d ns behind the one before it, %d behind the prompt: %v", d, at-last, at-begun, err)
 		}
+		stamps++ // one that is late shortens the pause to the next, so the pauses count together
 		last, said = at, said+d
 	}
 	if got := strings.Count(said, "@"); got != 5 {
