@@ -275,12 +275,12 @@ func TestAppOldServers(t *testing.T) {
 			p.say(`{"method":"codex/event/%s","params":{"id":"","msg":%s,"conversationId":"t1"}}`, method, msg)
 		}
 		say("mcp_startup_update", `{"type":"mcp_startup_update","server":"a","status":{"state":"starting"}}`)
-		want(t, h.take(), "server thread=t1 item=a status=starting method=mcpServer/startupStatus/updated")
+		want(t, h.take(), "server thread=t1 item=a status=starting method=codex/event/mcp_startup_update")
 		say("mcp_startup_update", `{"type":"mcp_startup_update","server":"a","status":{"state":"failed","error":"no \"such\""}}`)
-		sameJSON(t, h.last().raw, `{"threadId":"t1","name":"a","status":"failed","error":"no \"such\""}`) // in the newer words, for who forwards it
-		want(t, h.take(), `server thread=t1 item=a status=failed text="no \"such\"" method=mcpServer/startupStatus/updated`)
+		sameJSON(t, h.last().raw, `{"id":"","msg":{"type":"mcp_startup_update","server":"a","status":{"state":"failed","error":"no \"such\""}},"conversationId":"t1"}`)
+		want(t, h.take(), `server thread=t1 item=a status=failed text="no \"such\"" method=codex/event/mcp_startup_update`)
 		say("mcp_startup_complete", `{"type":"mcp_startup_complete","ready":["r"],"failed":[{"server":"a","error":"no"}],"cancelled":["c"]}`)
-		want(t, h.take(), "server thread=t1 item=c status=cancelled method=mcpServer/startupStatus/updated")
+		want(t, h.take(), "server thread=t1 item=c status=cancelled\nraw thread=t1 method=codex/event/mcp_startup_complete")
 		say("task_started", `{"type":"task_started"}`)
 		want(t, h.take(), "")
 	})

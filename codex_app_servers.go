@@ -26,26 +26,24 @@ func (e *event) serverStatus() {
 	e.must = e.status != "starting"
 }
 
-// oldServerStatus tells in the newer words what 0.104 says in its first
-// protocol alone: the id of the event's turn is empty, and the state an object.
+// oldServerStatus makes the same of what 0.104 says in its first protocol alone:
+// the id of the event's turn is empty, and the state an object.
 func (a *appServer) oldServerStatus(m *message) {
 	msg := rawField(m.params, "msg")
-	tell := func(name, state string, why json.RawMessage) {
-		if isNull(why) {
-			why = json.RawMessage("null")
-		}
-		params := toJSON(map[string]any{"threadId": stringField(m.params, "conversationId"), "name": name, "status": state, "error": why})
-		a.route(a.last.event(mServerStatus, params))
-	}
+	e := event{kind: evServer, thread: stringField(m.params, "conversationId"), method: m.method, raw: m.params}
 	switch m.method {
 	case oldStatus:
 		status := rawField(msg, "status")
-		tell(stringField(msg, "server"), stringField(status, "state"), rawField(status, "error"))
-	case oldComplete: // has the others a second time
+		e.item, e.status, e.text = stringField(msg, "server"), stringField(status, "state"), stringField(status, "error")
+		e.must = e.status != "starting"
+		a.route(e)
+	case oldComplete: // has those that are ready or failed a second time
 		eachElement(rawField(msg, "cancelled"), func(name json.RawMessage) {
 			server, _ := rawString(name)
-			tell(server, "cancelled", nil)
+			a.route(event{kind: evServer, thread: e.thread, item: server, status: "cancelled", must: true})
 		})
+		e.kind = evRaw
+		a.route(e)
 	}
 }
 

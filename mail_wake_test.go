@@ -75,9 +75,9 @@ func benchMailWake(b *testing.B) {
 		if err := os.Rename(path+".tmp.1", path); err != nil {
 			b.Fatal(err)
 		}
-		p.await(`"type":"task_started"`)
+		p.await(`"type":"turn/started"`)
 		took = append(took, time.Since(begun).Seconds()*1000)
-		p.await(`"type":"task_complete"`)
+		p.await(`"type":"turn/completed"`)
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(quantile(took, 0.5), "wake-p50-ms")

@@ -277,7 +277,7 @@ func (p *benchPeer) tool(name string, args any) json.RawMessage {
 // reply is a turn of an agent.
 func (p *benchPeer) reply(agent, prompt string) benchTurn {
 	rec, end := p.request("tools/call", map[string]any{"name": "codex-reply", "arguments": map[string]any{"agent_id": agent, "prompt": prompt}})
-	return benchTurn{rec: rec, end: end, good: `"turn_status":"completed"`, mark: `"type":"agent_message_content_delta"`}
+	return benchTurn{rec: rec, end: end, good: `"turn_status":"completed"`, mark: `"type":"item/agentMessage/delta"`}
 }
 
 // onDisk waits until the agent's record tells of so many turns, the last of

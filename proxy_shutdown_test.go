@@ -101,7 +101,9 @@ func tenBusyAgents(c *testClient) (agents []string, busy, queued []*pendingCall)
 	for _, id := range agents {
 		shells := 0
 		c.awaitNote("the shells of "+id, func(m wireMessage) bool {
-			if stringField(m.Params, "_meta", "agent_id") == id && stringField(m.Params, "msg", "type") == "exec_command_begin" {
+			msg := rawField(m.Params, "msg")
+			if stringField(m.Params, "_meta", "agent_id") == id && stringField(msg, "type") == "item/started" &&
+				stringField(msg, "item", "type") == "commandExecution" {
 				shells++
 			}
 			return shells == 2
