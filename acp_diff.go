@@ -8,12 +8,9 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 )
 
@@ -180,25 +177,9 @@ func hunkTexts(hunks []patchHunk) (before, after string) {
 }
 
 // readDiffFile reads a regular text file as it is; false where it can't be shown.
-// It looks before it opens: a named pipe would hold us, a device can do things.
 func readDiffFile(path string) (string, bool) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxDiffFile {
-		return "", false
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", false
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxDiffFile+1))
-	if err != nil || len(data) > maxDiffFile || !utf8.Valid(data) {
-		return "", false
-	}
-	return string(data), true
+	data, err := readRegular(path, maxDiffFile)
+	return string(data), err == nil && utf8.Valid(data)
 }
 
 // acpPatch makes the diff blocks of one patch.

@@ -12,9 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 )
 
@@ -142,26 +140,12 @@ const maxUserConfig = 1 << 20
 func readCodexConfig(home string) (json.RawMessage, error) {
 	path := filepath.Join(home, "config.toml")
 	plain := map[string]any{}
-	info, err := os.Stat(path)
+	data, err := readRegular(path, maxUserConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return toJSON(map[string]any{"config": plain}), nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the Codex configuration: %w", err)
-	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("reading the Codex configuration: %s is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the Codex configuration: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxUserConfig+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the Codex configuration: %w", err)
-	}
-	if len(data) > maxUserConfig {
-		return nil, fmt.Errorf("reading the Codex configuration: %s is larger than 1 MiB", path)
 	}
 	table, err := parseTOML(path, data)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -264,26 +263,12 @@ func loadProfile(codexHome, name string) (map[string]any, *rpcError) {
 	}
 	const limit = 1 << 20
 	path := filepath.Join(codexHome, name+".config.toml")
-	info, err := os.Stat(path)
+	data, err := readRegular(path, limit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, bad("profile %q: there is no %s; %s", name, path, listProfiles(codexHome))
 	case err != nil:
 		return nil, bad("profile %q: %v", name, err)
-	case !info.Mode().IsRegular(): // opening a pipe would wait for its writer
-		return nil, bad("profile %q: %s is not a regular file", name, path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, bad("profile %q: %v", name, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, bad("profile %q: reading %s: %v", name, path, err)
-	}
-	if len(data) > limit {
-		return nil, bad("profile %q: %s is larger than 1 MiB", name, path)
 	}
 	table, err := parseTOML(path, data)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 
 	_ "embed"
 	"io/fs"
-	"syscall"
 )
 
 var identityRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -146,34 +145,19 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends. It
-// looks before it opens: a named pipe would hold the caller until someone writes, and opening a device can do things.
+// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.
 // Its errors go on where a sentence has named the file.
 func readTextFile(path string, limit int64) (string, error) {
-	info, err := os.Stat(path)
+	data, err := readRegular(path, limit)
 	if err != nil {
+		info, err2 := os.Stat(path) // for the words only
+		switch {
+		case err2 == nil && errors.Is(err, errNotRegular):
+			return "", errors.New(irregular(info.Mode()))
+		case err2 == nil && errors.Is(err, errTooLarge):
+			return "", fmt.Errorf("is longer than %d KiB (it has %d bytes): shorten it", limit>>10, max(info.Size(), limit+1))
+		}
 		return "", unreadable(err)
-	}
-	if kind := irregular(info.Mode()); kind != "" {
-		return "", errors.New(kind)
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", unreadable(err)
-	}
-	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return "", unreadable(err)
-	}
-	if kind := irregular(info.Mode()); kind != "" {
-		return "", errors.New(kind)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return "", unreadable(err)
-	}
-	if int64(len(data)) > limit {
-		return "", fmt.Errorf("is longer than %d KiB (it has %d bytes): shorten it", limit>>10, max(info.Size(), limit+1))
 	}
 	if !utf8.Valid(data) {
 		return "", fmt.Errorf("is not UTF-8 text (line %d): convert it", badLine(data))
@@ -194,8 +178,6 @@ func unreadable(err error) error {
 
 func irregular(mode fs.FileMode) string {
 	switch {
-	case mode.IsRegular():
-		return ""
 	case mode.IsDir():
 		return "is a directory: name the file in it"
 	case mode&fs.ModeNamedPipe != 0:

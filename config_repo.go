@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -264,13 +263,13 @@ func (s *repoScan) line(path string) (string, bool) {
 	return text, ok && len(data) < maxGitPointer && !strings.ContainsAny(text, "\n\x00")
 }
 
-// contents reads up to limit bytes of a regular file. Between stat and open it could become a pipe: O_NONBLOCK.
+// contents reads up to limit bytes of a regular file.
 func (s *repoScan) contents(path string, limit int64) ([]byte, bool) {
 	info := s.look(path, false)
 	if info == nil || !info.Mode().IsRegular() {
 		return nil, false
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, false
 	}

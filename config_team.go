@@ -97,7 +97,7 @@ func (q teamQuery) sessionTeam() (string, error) {
 
 // teamNames lists the directories that may be teams.
 func (q teamQuery) teamNames() ([]string, error) {
-	d, err := os.Open(q.root)
+	d, err := openDir(q.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -122,7 +122,7 @@ func (q teamQuery) teamNames() ([]string, error) {
 // readLeadSession reads a team's leadSessionId; ok is false when there is a config.json that can't be read whole.
 // Of the file only this field matters: Claude Code's lead has no model, which a strict reader would refuse.
 func readLeadSession(root, team string) (lead string, ok bool) {
-	data, err := readSmall(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
+	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", true
 	}

@@ -325,6 +325,9 @@ func mailPathError(err error) error {
 	if info, err2 := os.Stat(p.Path); err2 == nil && info.IsDir() {
 		return fmt.Errorf("%s is a directory where a file should be; move it away", p.Path)
 	}
+	if errors.Is(err, errNotRegular) || errors.Is(err, errLinked) {
+		return fmt.Errorf("opening the inbox: %w; move it away", err)
+	}
 	return fmt.Errorf("opening the inbox: %w", err)
 }
 

@@ -223,19 +223,11 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 // read opens the file and checks that it is an array; the text is at hand with whole, or where the shape isn't known.
 // The error is errInboxMalformed if it isn't an array, and fs.ErrNotExist if there is none.
 func (b *inbox) read(whole bool) (*inboxText, error) {
-	info, err := os.Stat(b.path)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("opening the inbox: %w", err)
-	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory where an inbox should be; move it away", b.path)
-	case !info.Mode().IsRegular(): // opening a pipe would block for ever
-		return nil, fmt.Errorf("%s is not a regular file; move it away", b.path)
-	case info.Size() > maxInbox:
-		return nil, fmt.Errorf("%s has %d MiB, at most %d are read; move it away", b.path, info.Size()>>20, maxInbox>>20)
-	}
 	in := &inboxText{at: time.Now()}
-	if in.f, err = os.Open(b.path); err != nil {
+	var err error
+	if in.f, err = openRegular(b.path); errors.Is(err, errNotRegular) {
+		return nil, mailPathError(err)
+	} else if err != nil {
 		return nil, fmt.Errorf("opening the inbox: %w", err)
 	}
 	if err := b.load(in, whole); err != nil {
@@ -249,6 +241,9 @@ func (b *inbox) read(whole bool) (*inboxText, error) {
 func (b *inbox) load(in *inboxText, whole bool) (err error) {
 	if in.info, err = in.f.Stat(); err != nil {
 		return fmt.Errorf("opening the inbox: %w", err)
+	}
+	if in.info.Size() > maxInbox {
+		return fmt.Errorf("%s has %d MiB, at most %d are read; move it away", b.path, in.info.Size()>>20, maxInbox>>20)
 	}
 	if known, ok := b.state(in.info); ok && !whole {
 		in.shape = known.shape

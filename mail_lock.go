@@ -54,9 +54,9 @@ func takeFlock(ctx context.Context, queue *lockQueue, path string) (*os.File, er
 }
 
 func openFlock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := openOwn(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if errors.Is(err, fs.ErrPermission) {
-		if other, err2 := os.Open(path); err2 == nil {
+		if other, err2 := openOwn(path, os.O_RDONLY, 0); err2 == nil {
 			return other, nil // another user's, which can be locked all the same
 		}
 	}

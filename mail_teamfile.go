@@ -90,7 +90,7 @@ func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, t.pathError(err)
 	}
-	data, err := readSmall(t.path(), maxTeamConfigSize)
+	data, err := readRegular(t.path(), maxTeamConfigSize)
 	if err != nil {
 		return nil, nil, t.pathError(err)
 	}
@@ -176,7 +176,7 @@ func (t *teamFile) replace(was, text []byte) (newer *roster, err error) {
 	if err != nil {
 		return nil, t.pathError(err)
 	}
-	old, err := os.Open(path)
+	old, err := openRegular(path)
 	if err != nil {
 		return nil, t.pathError(err)
 	}

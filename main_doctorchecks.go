@@ -259,7 +259,7 @@ func (d *doctor) leases(fl flagValues) {
 
 // readLease reads a lock file without touching its lock.
 func readLease(path string) (lockContent, error) {
-	f, err := os.Open(path)
+	f, err := openOwn(path, os.O_RDONLY, 0)
 	if err != nil {
 		return lockContent{}, err
 	}

@@ -89,7 +89,7 @@ func findRow(rows []sessionRow, ref string) (row *sessionRow, hint string) {
 // summaryOf is the text, and where it is from.
 func summaryOf(cfg *config, row *sessionRow) (text, from string, err error) {
 	if dir := row.rec.SummaryDir; dir != "" && filepath.IsLocal(dir) {
-		data, err := readSmall(filepath.Join(cfg.sessionsRoot, dir, "summary.md"), maxSummaryBytes)
+		data, err := readRegular(filepath.Join(cfg.sessionsRoot, dir, "summary.md"), maxSummaryBytes)
 		switch {
 		case err == nil && strings.TrimSpace(string(data)) != "":
 			return string(data), "its summary", nil

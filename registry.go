@@ -190,11 +190,7 @@ func (r *registry) markStale() int {
 // maybeOpen looks at the status only, a fraction of the work for the thousands
 // that are closed. What it can't understand is readRecord's to judge.
 func (r *registry) maybeOpen(agentID string) bool {
-	path := r.recordPath(agentID)
-	if st, err := os.Stat(path); err != nil || st.Size() > maxRecordBytes {
-		return true
-	}
-	data, err := os.ReadFile(path)
+	data, err := readRegular(r.recordPath(agentID), maxRecordBytes)
 	if err != nil {
 		return true
 	}
@@ -330,7 +326,7 @@ func (r *registry) setIndex(identity string, recs []record) {
 func (r *registry) readRecord(agentID string) (*record, error) {
 	path := r.recordPath(agentID)
 	for {
-		f, err := os.Open(path)
+		f, err := openRegular(path)
 		if err != nil {
 			return nil, err
 		}
@@ -361,7 +357,7 @@ func (r *registry) readRecord(agentID string) (*record, error) {
 
 // eachFile calls f for every file of the records directory; none is no error.
 func (r *registry) eachFile(f func(fs.DirEntry)) error {
-	d, err := os.Open(r.records)
+	d, err := openDir(r.records)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (r *registry) noteTurn(rec *record) error {
 	if err != nil {
 		return fmt.Errorf("encoding the end of a turn of %s: %w", rec.AgentID, err)
 	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := openOwn(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("noting the end of a turn: %w", err)
 	}
@@ -90,7 +90,7 @@ func (r *registry) addNote(rec *record) {
 // lastNote is the last whole line of a journal, nil if there is none. A line
 // that a crash cut short was never followed by an answer.
 func (r *registry) lastNote(agentID string) *turnNote {
-	f, err := os.Open(r.journalPath(agentID))
+	f, err := openRegular(r.journalPath(agentID))
 	if err != nil {
 		return nil
 	}

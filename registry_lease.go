@@ -20,7 +20,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -188,14 +187,11 @@ func (l *leases) look(identity string) (c lockContent, held bool) {
 	if ok && !mine.pending {
 		return lockContent{AgentID: mine.agentID, PID: os.Getpid()}, true
 	}
-	f, err := os.Open(path)
+	f, err := openOwn(path, os.O_RDONLY, 0)
 	if err != nil {
 		return c, !errors.Is(err, fs.ErrNotExist)
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return c, true
-	}
 	if lockFile(f, false, false) == nil {
 		unlockFile(f)
 		return c, false
@@ -257,7 +253,7 @@ func (l *leases) agentOfThread(threadID string) (agentID string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	f, err := os.Open(path)
+	f, err := openOwn(path, os.O_RDONLY, 0)
 	if err != nil {
 		return "", false
 	}
@@ -429,7 +425,7 @@ func isAt(f *os.File, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	there, err := os.Stat(path)
+	there, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -438,15 +434,15 @@ func isAt(f *os.File, path string) (bool, error) {
 
 func openLockFile(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := openOwn(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			f, err = os.OpenFile(path, flags, 0o600)
+			f, err = openOwn(path, flags, 0o600)
 		}
 	}
 	if err == nil {
 		return f, nil
-	} else if errors.Is(err, syscall.EISDIR) {
+	} else if errors.Is(err, errNotRegular) || errors.Is(err, errLinked) {
 		return nil, fmt.Errorf("%w; move it away", err)
 	}
 	return nil, fmt.Errorf("%w; make %s writable or set ATM_HOME to a directory that is", err, filepath.Dir(path))

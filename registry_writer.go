@@ -36,6 +36,9 @@ const (
 	turnLag   = 50 * time.Millisecond
 )
 
+// maxIndexBytes is far above what an instance's open sessions take.
+const maxIndexBytes = 16 << 20
+
 var errWriterClosed = errors.New("the session files are closed")
 
 // lateWriter is safe for use by many goroutines. Its own, run, ends with close.
@@ -295,22 +298,21 @@ func writeRecord(path string, rec record) error {
 // clearPlace sets a corrupt index aside before the first of ours replaces it,
 // and removes what a crash left beside it.
 func (w *lateWriter) clearPlace(path string) error {
-	f, err := os.Open(path)
+	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	st, err := f.Stat()
+	var old indexFile
+	data, err := readRegular(path, maxIndexBytes)
 	if err == nil {
-		var old indexFile
-		if why := json.NewDecoder(f).Decode(&old); why != nil {
-			f.Close() // Windows renames no open file
-			err = setAside(path, st, why, w.log)
-		}
+		err = json.Unmarshal(data, &old)
 	}
-	f.Close()
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		err = setAside(path, st, err, w.log)
+	}
 	if err != nil {
 		return err
 	}

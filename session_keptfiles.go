@@ -218,14 +218,7 @@ func encodeTurn(t *keptTurn) ([]byte, error) {
 }
 
 func (k *keptTurns) read(path string) (*keptTurn, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.Size() > maxTurnFile {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", st.Size(), maxTurnFile)
-	}
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path, maxTurnFile)
 	if err != nil {
 		return nil, err
 	}

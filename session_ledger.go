@@ -125,7 +125,7 @@ func (l *ledger) summary(rec *record) string {
 	if path == "" {
 		return ""
 	}
-	data, err := readSmall(path, maxSummaryBytes)
+	data, err := readRegular(path, maxSummaryBytes)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			l.log.Warn("a summary could not be read", "path", path, "err", err)

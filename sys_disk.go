@@ -161,12 +161,13 @@ func (s *syncer) sync() {
 	s.failing = err != nil
 }
 
-// syncFile syncs what is under the name now; what it replaced doesn't matter.
+// syncFile syncs what is under the name now; what it replaced doesn't matter,
+// and what isn't a file of ours any more isn't ours to sync.
 func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0) // Windows flushes no file that is open for reading
+	f, err := openOwn(path, os.O_RDWR, 0) // Windows flushes no file that is open for reading
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // set aside meanwhile
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errLinked) || errors.Is(err, errNotRegular) {
+			return nil // set aside or replaced meanwhile
 		}
 		return err
 	}

@@ -7,11 +7,13 @@ package main
 // Never waits, and never reads without a limit.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 var (
@@ -53,7 +55,49 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// openDir opens a directory to list it. What else has its name, a FIFO say, is
+// refused at once.
+func openDir(path string) (*os.File, error) {
+	d, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, openRefusal(path, err)
+	}
+	if st, err := d.Stat(); err != nil || !st.IsDir() {
+		d.Close()
+		return nil, cmp.Or(err, error(&fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}))
+	}
+	return d, nil
+}
+
+// openToAll are those of the directories that anybody on this machine may write
+// to: who can put a file there speaks for everybody whose files it has. The
+// sticky bit is no help, since a name that isn't there yet can still be taken.
+func openToAll(dirs ...string) (open []string) {
+	for _, dir := range dirs {
+		st, err := os.Stat(dir)
+		if err != nil || !st.IsDir() {
+			continue
+		}
+		if _, shared, ok := ownerAndMode(st); ok && shared && st.Mode().Perm()&0o002 != 0 {
+			open = append(open, dir)
+		}
+	}
+	return open
+}
+
+// openChecked looks before it opens, since opening a device can do things, and
+// again at what it has opened, since the name may be another file's by then.
 func openChecked(path string, flag int, perm fs.FileMode, own bool) (*os.File, error) {
+	look := os.Stat
+	if own {
+		look = os.Lstat
+	}
+	if st, err := look(path); err == nil && !st.Mode().IsRegular() {
+		if st.Mode()&fs.ModeSymlink != 0 {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: errLinked}
+		}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
 	f, err := os.OpenFile(path, flag, perm)
 	if err != nil {
 		return nil, openRefusal(path, err)

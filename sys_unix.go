@@ -197,7 +197,7 @@ func ownerAndMode(st os.FileInfo) (uid int, sharedWrite bool, ok bool) {
 // syncDir makes the names in a directory durable: without it a machine that
 // loses power may come back with a renamed file under its old content.
 func syncDir(path string) error {
-	d, err := os.Open(path)
+	d, err := openDir(path)
 	if err != nil {
 		return err
 	}
