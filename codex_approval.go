@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -295,10 +296,17 @@ type pendingAsk struct {
 // it; the timer lives here, in the core, so that no client can keep a turn
 // waiting (FR-18.4).
 type askBook struct {
-	pending map[string]*pendingAsk
-	// settling are decided and wait for their audit line: the child has not
-	// heard yet.
-	settling map[string]*pendingAsk
+	pending  map[string]*pendingAsk
+	settling map[string]*verdict // by approval: decided, and perhaps not told yet
+}
+
+// verdict is a decision on its way to the child, which hears it when its audit
+// line is on disk.
+type verdict struct {
+	ask  *pendingAsk
+	says decision
+	sent atomic.Bool   // the child hears it, or need not any more
+	done chan struct{} // closed when the child has heard all that it will of it
 }
 
 // add keeps an approval and calls expired from a timer's goroutine unless it
@@ -327,19 +335,22 @@ func (b *askBook) take(id string) *pendingAsk {
 	return p
 }
 
-// settle keeps what was taken until its audit line is written.
-func (b *askBook) settle(p *pendingAsk) {
+// settle keeps the decision of what was taken, in the place of one that was
+// overruled.
+func (b *askBook) settle(p *pendingAsk, d decision) *verdict {
 	if b.settling == nil {
-		b.settling = map[string]*pendingAsk{}
+		b.settling = map[string]*verdict{}
 	}
-	b.settling[p.id] = p
+	v := &verdict{ask: p, says: d, done: make(chan struct{})}
+	b.settling[p.id] = v
+	return v
 }
 
-// settled reports, once, that the child has not heard the decision yet.
-func (b *askBook) settled(id string) bool {
-	_, has := b.settling[id]
-	delete(b.settling, id)
-	return has
+// settled forgets a decision that nothing is to be done about any more.
+func (b *askBook) settled(v *verdict) {
+	if b.settling[v.ask.id] == v {
+		delete(b.settling, v.ask.id)
+	}
 }
 
 // ids of what is pending, oldest first.

@@ -5,7 +5,8 @@ package main
 // agent-sessions/<team>/audit.jsonl by every process of the team.
 // Called by session_ledger.go; the composition root opens and closes it.
 // Never lets a caller wait for the disk (but for appendNow, whose point that
-// is), never writes a secret it can recognize, never rewrites a line.
+// is, and which no session's loop calls), never waits for a lock, never writes a
+// secret it can recognize, never rewrites a line.
 
 import (
 	"context"
@@ -28,7 +29,8 @@ const (
 	// A text is cut to this many bytes for each character it may have before it is
 	// redacted: a long prompt costs nothing, and no secret is cut in half and missed.
 	auditClipFactor = 16
-	auditNowLimit   = 5 * time.Second // a stopped process may hold the file's lock
+	auditNowLimit   = 5 * time.Second // a network's disk may hang
+	auditCloseLimit = 2 * time.Second // the process ends without what a disk that hangs has not taken
 )
 
 var errAuditClosed = errors.New("the audit log is closed")
@@ -62,9 +64,9 @@ type auditLog struct {
 	dropped  atomic.Uint64
 
 	// Owned by run:
-	file, lock *os.File
-	told       uint64 // drops that were reported
-	failing    bool   // the last write failed and was reported
+	file    *os.File
+	told    uint64 // drops that were reported
+	failing bool   // the last write failed and was reported
 }
 
 type auditItem struct {
@@ -123,13 +125,19 @@ func (a *auditLog) flush(ctx context.Context) error {
 	return a.wait(ctx, auditItem{barrier: true})
 }
 
-// close writes what is queued and ends the writer; entries that come later are
-// dropped. It may be called more than once.
+// close writes what is queued and ends the writer, in auditCloseLimit; entries
+// that come later are dropped. It may be called more than once.
 func (a *auditLog) close() {
 	if !a.stopping.Swap(true) {
 		close(a.stop)
 	}
-	<-a.exited
+	limit := time.NewTimer(auditCloseLimit)
+	defer limit.Stop()
+	select {
+	case <-a.exited:
+	case <-limit.C:
+		a.log.Warn("the last audit entries are not on disk, which doesn't answer", "path", a.path, "entries", len(a.queue))
+	}
 }
 
 // drops is the number of entries that never reached the file's queue.
@@ -161,7 +169,11 @@ func (a *auditLog) wait(ctx context.Context, it auditItem) error {
 
 func (a *auditLog) run() {
 	defer close(a.exited)
-	defer a.closeFiles()
+	defer func() {
+		if a.file != nil {
+			a.file.Close()
+		}
+	}()
 	for {
 		select {
 		case it := <-a.queue:
@@ -205,8 +217,9 @@ func (a *auditLog) tellDrops() {
 	}
 }
 
-// write appends one line by one write call. The shared lock keeps the file in
-// its place meanwhile: a process that rotates holds the exclusive one.
+// write appends one line by one write call. What is opened to append is written
+// at its end whoever else writes, which the kernel sees to under the file's own
+// lock, so there is none of ours to wait for.
 func (a *auditLog) write(e auditEntry) error {
 	e.Identity, e.Recipient = redact(e.Identity), redact(e.Recipient) // of a refused call they are whatever was given
 	e.Summary = clipChars(redact(e.Summary), auditSummaryChars)
@@ -221,18 +234,10 @@ func (a *auditLog) write(e auditEntry) error {
 		return nil
 	}
 	line = append(line, '\n')
-	if a.lock == nil {
-		if a.lock, err = openAppend(a.path + ".lock"); err != nil {
-			return fmt.Errorf("opening audit lock: %w", err)
-		}
-	}
-	if err := lockFile(a.lock, false, true); err != nil {
-		return fmt.Errorf("locking audit log: %w", err)
-	}
-	defer unlockFile(a.lock)
 	size, err := a.reopen()
 	if err == nil && size > 0 && size+int64(len(line)) > a.maxBytes {
-		err = a.rotate(int64(len(line)))
+		a.rotate(int64(len(line)))
+		_, err = a.reopen()
 	}
 	if err != nil {
 		return err
@@ -247,7 +252,7 @@ func (a *auditLog) write(e auditEntry) error {
 // may have rotated or a person removed, and returns its size.
 func (a *auditLog) reopen() (int64, error) {
 	if a.file != nil {
-		there, err := os.Stat(a.path)
+		there, err := os.Lstat(a.path)
 		mine, err2 := a.file.Stat()
 		if err == nil && err2 == nil && os.SameFile(there, mine) {
 			return mine.Size(), nil
@@ -268,37 +273,34 @@ func (a *auditLog) reopen() (int64, error) {
 	return st.Size(), nil
 }
 
-// rotate keeps one old file. It is entered with the shared lock and left with
-// the exclusive one; flock gives the first up while it waits for the second, so
-// another process may have rotated in between: look again.
-func (a *auditLog) rotate(room int64) error {
-	if err := unlockFile(a.lock); err != nil {
-		return fmt.Errorf("rotating audit log: %w", err)
+// rotate keeps one old file. The processes that want to agree by a lock that
+// nobody waits for: while another has it, the file just grows. The others write
+// on meanwhile. A line that one of them writes between its look at the name and
+// the rename stands in the old file, whole; it is lost only if all of maxBytes
+// is written once more in that moment.
+func (a *auditLog) rotate(room int64) {
+	lock, err := openAppend(a.path + ".lock")
+	if err == nil {
+		defer lock.Close()
+		if err = lockFile(lock, true, false); errors.Is(err, errLocked) {
+			return
+		}
 	}
-	if err := lockFile(a.lock, true, true); err != nil {
-		return fmt.Errorf("rotating audit log: %w", err)
+	if err == nil {
+		defer unlockFile(lock)
+		size, err2 := a.reopen() // another may have rotated it just now
+		if err2 != nil || size == 0 || size+room <= a.maxBytes {
+			return
+		}
+		a.file.Close() // Windows renames no open file
+		a.file = nil
+		err = renameOver(a.path, a.path+".1")
 	}
-	size, err := a.reopen()
-	if err != nil || size == 0 || size+room <= a.maxBytes {
-		return err
-	}
-	a.file.Close() // Windows renames no open file
-	a.file = nil
-	if err := renameOver(a.path, a.path+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		// Windows, while another process has it open. A file that grows is better
 		// than a line that is lost; the next try is at twice the size.
 		a.maxBytes *= 2
 		a.log.Warn("audit log can't be rotated", "path", a.path, "error", err)
-	}
-	_, err = a.reopen()
-	return err
-}
-
-func (a *auditLog) closeFiles() {
-	for _, f := range []*os.File{a.file, a.lock} {
-		if f != nil {
-			f.Close()
-		}
 	}
 }
 
@@ -317,12 +319,12 @@ func (e auditEntry) clip() auditEntry {
 // openAppend makes the file and its directory for its owner alone.
 func openAppend(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE | os.O_APPEND
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := openOwn(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return nil, err
 		}
-		f, err = os.OpenFile(path, flags, 0o600)
+		f, err = openOwn(path, flags, 0o600)
 	}
 	return f, err
 }

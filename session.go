@@ -329,11 +329,7 @@ func (s *session) take(e *event, now time.Time) {
 	case evAsk:
 		s.asked(e.ask)
 	case evAskGone:
-		if p := s.asks.take(e.ask.id); p != nil {
-			s.h.askDone(p.id)
-			s.h.front.askGone(*s.ref.Load(), p.id, "Codex withdrew it")
-			s.alive()
-		}
+		s.withdrawn(e.ask.id)
 	case evGone:
 		s.childGone(e.err)
 	case evTool:

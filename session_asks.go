@@ -2,7 +2,8 @@ package main
 
 // session_asks.go owns the approvals of one session: who is asked, what is
 // declined at once, and the one decision (FR-18). It runs on the session's own
-// goroutine. A decision is audited before it is sent to the child.
+// goroutine, which never waits for the audit log: a decision is audited, then
+// sent to the child, beside it.
 
 import (
 	"fmt"
@@ -67,58 +68,69 @@ func (s *session) unasked() string {
 	return "it declared no elicitation"
 }
 
-// decide answers an approval; false when it was decided before. The child
-// hears it when the audit line is on disk, which a writer of the file in
-// another process can hold up for seconds: the session doesn't wait for it.
+// decide answers an approval; false when it was decided before.
 func (s *session) decide(id string, by decider, d decision, answers map[string][]string) bool {
 	p := s.settleAsk(id, by, &d)
 	if p == nil {
 		return false
 	}
-	line := s.h.book.decisionLine(s, p, by, d)
-	s.asks.settle(p)
-	s.h.goWork(func() {
-		s.h.book.auditNow(line)
-		s.box.post(func() {
-			if s.asks.settled(id) {
-				s.tellDecision(id, by, d, answers)
-			}
-		})
-	})
+	s.tellAudited(p, by, d, answers)
 	return true
 }
 
-// declineNow declines an approval before whatever is sent next: an interrupt or
-// the end, for which it waits for its audit line here.
-func (s *session) declineNow(id string, why decider) {
-	d := deny
-	p := s.settleAsk(id, why, &d)
-	if p == nil {
-		return
+// tellAudited has the child hear a decision when its audit line is on disk.
+// Neither the session nor what it sends meanwhile waits for that disk, so an
+// interrupt may come before the no to what its turn asked.
+func (s *session) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
+	line, v := s.h.book.decisionLine(s, p, by, d), s.asks.settle(p, d)
+	c := command{kind: cmdAnswer, ask: p.id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"}
+	thread := s.thread
+	var be backend
+	if s.place != nil {
+		be = s.place.be
 	}
-	s.h.book.auditNow(s.h.book.decisionLine(s, p, why, d))
-	s.tellDecision(id, why, d, nil)
-	s.h.front.askGone(*s.ref.Load(), id, why.words(deny))
+	s.h.goWork(func() {
+		s.h.book.auditNow(line)
+		if !v.sent.Swap(true) && be != nil {
+			be.do(0, thread, c)
+		}
+		close(v.done)
+		s.box.post(func() {
+			s.asks.settled(v)
+			s.alive()
+		})
+	})
 }
 
-// overrule declines what was decided and not sent yet.
+// overrule declines what was approved and not sent yet.
 func (s *session) overrule(why decider, own bool) {
-	for id, p := range s.asks.settling {
-		if !own || p.thread == s.thread {
-			s.asks.settled(id)
-			s.noteDeclined(p, why)
-			s.h.book.auditNow(s.h.book.decisionLine(s, p, why, deny))
-			s.tellDecision(id, why, deny, nil)
+	for _, v := range s.asks.settling {
+		if v.says != deny && (!own || v.ask.thread == s.thread) && !v.sent.Swap(true) {
+			s.noteDeclined(v.ask, why)
+			s.tellAudited(v.ask, why, deny, nil)
 		}
 	}
 }
 
-// tellDecision tells the child.
-func (s *session) tellDecision(id string, by decider, d decision, answers map[string][]string) {
-	if s.place != nil && s.place.be != nil {
-		s.place.be.do(0, s.thread, command{kind: cmdAnswer, ask: id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"})
+// withdrawn: the child wants no answer any more.
+func (s *session) withdrawn(id string) {
+	if v := s.asks.settling[id]; v != nil {
+		v.sent.Store(true)
+		s.asks.settled(v)
 	}
-	s.alive()
+	if s.asks.take(id) != nil {
+		s.h.askDone(id)
+		s.h.front.askGone(*s.ref.Load(), id, "Codex withdrew it")
+		s.alive()
+	}
+}
+
+// awaitDecisions returns when the child has heard every decision (FR-18.5). It
+// is for the session's end, which waits for its record's disk as well.
+func (s *session) awaitDecisions() {
+	for _, v := range s.asks.settling {
+		<-v.done
+	}
 }
 
 // settleAsk takes an approval for its one decision, which it makes one that the
@@ -170,20 +182,17 @@ func (s *session) approve(q approveQuery) (decision, *rpcError) {
 }
 
 // denyAll declines whatever is pending.
-func (s *session) denyAll(why decider) {
-	s.overrule(why, false)
-	for _, id := range s.asks.ids() {
-		s.declineNow(id, why)
-	}
-}
+func (s *session) denyAll(why decider) { s.denyEach(why, false) }
 
 // denyOwn declines what the ended turn itself still asks; a subagent's
 // approval outlives it.
-func (s *session) denyOwn(why decider) {
-	s.overrule(why, true)
+func (s *session) denyOwn(why decider) { s.denyEach(why, true) }
+
+func (s *session) denyEach(why decider, own bool) {
+	s.overrule(why, own)
 	for _, id := range s.asks.ids() {
-		if s.asks.pending[id].thread == s.thread {
-			s.declineNow(id, why)
+		if (!own || s.asks.pending[id].thread == s.thread) && s.decide(id, why, deny, nil) {
+			s.h.front.askGone(*s.ref.Load(), id, why.words(deny))
 		}
 	}
 }

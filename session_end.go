@@ -164,6 +164,7 @@ func (s *session) childGone(err *backendError) {
 // that. After it the loop leaves.
 func (s *session) over(why ending) {
 	s.denyAll(decider{byNobody, "before the session ended"})
+	s.awaitDecisions()
 	s.dropCalls("the session ended")
 	s.clock.over()
 	s.closeMail()

@@ -608,7 +608,7 @@ func TestWorldEditorHasTime(t *testing.T) {
 		id, got := w.submit(again(born, "SHELLESC touch x\nHANG"))
 		w.after(100 * time.Hour)
 		v := w.hub.viewOf(born.agentID)
-		if v.Identity != "editor" || len(v.Pending) != 1 || !w.hub.decide(v.Pending[0].ApprovalID, byClient, approve, nil) {
+		if v.Identity != "editor" || len(v.Pending) != 1 || !w.hub.decide(v.Pending[0].ApprovalID, decider{who: byUser}, approve, nil) {
 			t.Fatalf("after 100 hours: %+v", v)
 		}
 		w.after(100 * time.Hour)

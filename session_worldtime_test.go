@@ -94,22 +94,15 @@ func TestWorldApprovalTimer(t *testing.T) {
 	})
 }
 
-// A decision waits for its audit line, which somebody who holds the log's lock
-// can keep back; the session doesn't wait with it.
+// A decision waits for its audit line, which a disk that hangs can keep back;
+// the session doesn't wait with it.
 func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 	inWorld(t, nil, elicits, func(w *world) {
 		t := w.t
 		path := filepath.Join(filepath.Dir(w.log), "atm", ".config", "atm", "agent-sessions", "default", "audit.jsonl")
 		c := w.tool("codex", "prompt", "PATCH x.txt hi\nSAY done", "sandbox", "read-only")
 		synctest.Wait()
-		lock, err := openAppend(path + ".lock")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer lock.Close()
-		if err := lockFile(lock, true, true); err != nil {
-			t.Fatal(err)
-		}
+		release := stallAudit(w.hub.book.audit)
 		w.mu.Lock()
 		id := w.asked[0]
 		w.mu.Unlock()
@@ -127,14 +120,35 @@ func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(w.log), "x.txt")); err == nil || len(c.got) > 0 {
 			t.Error("the child heard of it before the audit log did")
 		}
-		if err := unlockFile(lock); err != nil {
-			t.Fatal(err)
-		}
+		release()
 		res := c.ok(t)
 		if text, _ := os.ReadFile(path); stringField(res, "structuredContent", "content") != "done" || !strings.Contains(string(text), `"decision":"approve"`) {
 			t.Errorf("%s\n%s", res, text)
 		}
 	})
+}
+
+// What stops a turn is sent at once, though the no to what the turn asks waits
+// for a disk that hangs: the child hears that when it can be audited, or never.
+func TestWorldAStopNeverWaitsForAudit(t *testing.T) {
+	for _, how := range []string{"agent_close", "agent_interrupt", "timeout"} {
+		inWorld(t, map[string]string{"turn_limit_secs": "60"}, elicits, func(w *world) {
+			t := w.t
+			agent := w.agent("SAY hello")
+			c := w.tool("codex-reply", "agent_id", agent, "prompt", "SHELLESC touch x\nHANG")
+			synctest.Wait()
+			release := stallAudit(w.hub.book.audit)
+			from, limit := w.now(), time.Duration(0)
+			if how == "timeout" {
+				limit = time.Minute
+			} else {
+				w.tool(how, "agent_id", agent).ok(t)
+			}
+			about(t, how, c.wait().at-from, limit)
+			release()
+			w.tool("agent_status").ok(t)
+		})
+	}
 }
 
 // An interrupt that Codex answers and doesn't heed: the caller waits 2 s for it,
