@@ -52,6 +52,13 @@ func findTeam(q teamQuery) (name, from string, exists bool, err error) {
 	return name, from, statErr == nil && info.Mode().IsRegular(), err
 }
 
+// teamDirs are the directories in which whoever may write speaks for the team:
+// its members and their mail, and what is kept of its agents.
+func (c *config) teamDirs() []string {
+	team, kept := filepath.Join(c.teamsRoot, c.team), filepath.Join(c.sessionsRoot, c.team)
+	return []string{c.teamsRoot, team, filepath.Join(team, "inboxes"), c.sessionsRoot, filepath.Join(c.sessionsRoot, ".threads"), kept, filepath.Join(kept, ".records")}
+}
+
 // sessionTeam finds the team whose config.json has our session as its leadSessionId. Claude Code writes that file
 // in place and without a lock at times, so one that can't be parsed is read once more, all of them after one pause.
 func (q teamQuery) sessionTeam() (string, error) {

@@ -59,32 +59,27 @@ func runAudit(args []string, stdout, stderr io.Writer) int {
 	if code != 0 {
 		return code
 	}
-	lines, err := ask.find(cfg, since, stderr)
-	if err != nil {
-		complain(stderr, err.Error(), "")
-		return 1
-	}
+	lines, code := ask.find(cfg, since, stderr)
 	s := newScreen(stdout, os.Getenv)
 	if ask.json {
 		entries := make([]json.RawMessage, len(lines))
 		for i, l := range lines {
 			entries[i] = l.raw
 		}
-		return printJSON(s, struct {
+		return max(code, printJSON(s, struct {
 			Team    string            `json:"team"`
 			Entries []json.RawMessage `json:"entries"`
-		}{cfg.team, entries}, stderr)
+		}{cfg.team, entries}, stderr))
 	}
 	if len(lines) > 0 {
 		showAudit(s, lines)
 	}
-	return 0
+	return code
 }
 
-// find returns the entries that are asked for. What can't be read, and why there
-// are none, is told on stderr.
-func (ask *auditAsk) find(cfg *config, since time.Time, stderr io.Writer) ([]auditLine, error) {
-	var lines []auditLine
+// find returns the entries that are asked for, and the exit code. What can't be
+// read, and why there are none, is told on stderr.
+func (ask *auditAsk) find(cfg *config, since time.Time, stderr io.Writer) (lines []auditLine, code int) {
 	seen := auditSeen{}
 	bad, err := eachAuditLine(cfg.auditFile(), func(l auditLine) {
 		seen.note(l)
@@ -94,15 +89,16 @@ func (ask *auditAsk) find(cfg *config, since time.Time, stderr io.Writer) ([]aud
 		}
 	})
 	if err != nil {
-		return nil, err
+		complain(stderr, err.Error(), "")
+		code = 1
 	}
 	if bad > 0 {
 		complain(stderr, fmt.Sprintf("warning: %s of %s can't be read", counted(bad, "line"), cfg.auditFile()), "")
 	}
-	if len(lines) == 0 {
+	if len(lines) == 0 && err == nil {
 		ask.nothing(seen, cfg, stderr)
 	}
-	return lines, nil
+	return lines, code
 }
 
 // readSince reads a time, or an age such as 90m, 24h or 7d.
@@ -129,21 +125,25 @@ func (ask *auditAsk) wants(l auditLine, since time.Time) bool {
 		!l.Time.Before(since)
 }
 
+const (
+	maxAuditRead = 64 << 20 // of a file; of a longer one the last lines
+	maxAuditLine = 256 << 10
+)
+
 // eachAuditLine calls f with every entry, oldest first, and counts the lines
-// that are none. The newer file is opened first: if another process rotates in
-// between, it is found a second time under the older one's name.
+// that are none. What one of the two files is wrong with keeps nobody from the
+// other. The newer file is opened first: if another process rotates in between,
+// it is found a second time under the older one's name.
 func eachAuditLine(path string, f func(auditLine)) (bad int, err error) {
 	var files []*os.File
 	for _, p := range []string{path, path + ".1"} {
-		file, err := os.Open(p)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		file, err2 := openRegular(p)
+		if err2 == nil {
+			defer file.Close()
+			files = append(files, file)
+		} else if !errors.Is(err2, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("reading the audit trail: %w", err2))
 		}
-		if err != nil {
-			return 0, fmt.Errorf("reading the audit trail: %w", err)
-		}
-		defer file.Close()
-		files = append(files, file)
 	}
 	if len(files) == 2 {
 		a, err1 := files[0].Stat()
@@ -153,26 +153,41 @@ func eachAuditLine(path string, f func(auditLine)) (bad int, err error) {
 		}
 	}
 	for _, file := range slices.Backward(files) {
-		r := bufio.NewReaderSize(file, 64<<10)
-		for {
-			raw, err := r.ReadBytes('\n')
-			if raw = bytes.TrimSpace(raw); len(raw) > 0 {
-				l := auditLine{raw: raw}
-				if json.Unmarshal(raw, &l.auditEntry) == nil {
-					f(l)
-				} else {
-					bad++
-				}
-			}
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return bad, fmt.Errorf("reading the audit trail: %w", err)
-			}
+		n, err2 := readAuditFile(file, f)
+		bad += n
+		if err2 != nil {
+			err = errors.Join(err, fmt.Errorf("reading the audit trail: %w", err2))
 		}
 	}
-	return bad, nil
+	return bad, err
+}
+
+func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
+	st, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	from := max(0, st.Size()-maxAuditRead)
+	r := bufio.NewReaderSize(io.NewSectionReader(file, from, st.Size()-from), maxAuditLine)
+	skip := from > 0 // to the end of a line that is too long, or that was cut
+	for {
+		raw, err := r.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		if raw = bytes.TrimSpace(raw); !skip && len(raw) > 0 {
+			l := auditLine{raw: raw}
+			if !long && json.Unmarshal(raw, &l.auditEntry) == nil {
+				f(l)
+			} else {
+				bad++
+			}
+		}
+		switch skip = long; {
+		case errors.Is(err, io.EOF):
+			return bad, nil
+		case err != nil && !long:
+			return bad, err
+		}
+	}
 }
 
 // auditSeen is who is in the trail, to say what was meant where nothing is found.

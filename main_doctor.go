@@ -60,6 +60,9 @@ const (
 	findingFailure = "failure"
 )
 
+// checkLimit is how long a look at files may take; they take milliseconds.
+const checkLimit = 10 * time.Second
+
 // doctor makes findings and shows them as they come: codex may take a while.
 type doctor struct {
 	cfg   *config
@@ -139,19 +142,64 @@ func showFinding(s screen, f finding) {
 
 // examine makes all checks. The error is for a command line that makes no sense.
 func (d *doctor) examine(ctx context.Context, fl flagValues) error {
-	if err := d.configuration(fl); err != nil || d.cfg == nil {
-		return err
+	var bad error
+	if !d.within(checkLimit, "configuration", func(d *doctor) { bad = d.configuration(fl) }) {
+		return nil
 	}
-	d.directory()
-	d.team()
-	d.promptFiles()
-	d.logFile()
-	d.sessionFiles()
-	d.codex(ctx)
-	d.leases(fl)
-	d.leftovers(ctx)
-	d.inotify()
+	if d.cfg == nil || bad != nil {
+		return bad
+	}
+	for _, c := range []struct {
+		check string
+		look  func(*doctor)
+		limit time.Duration
+	}{
+		{"directory", (*doctor).directory, checkLimit},
+		{"team", (*doctor).team, checkLimit},
+		{"prompt files", (*doctor).promptFiles, checkLimit},
+		{"log file", (*doctor).logFile, checkLimit},
+		{"session files", (*doctor).sessionFiles, checkLimit},
+		{"codex", func(d *doctor) { d.codex(ctx) }, 2*d.wait + checkLimit},
+		{"identities", func(d *doctor) { d.leases(fl) }, checkLimit},
+		{"leftovers", func(d *doctor) { d.leftovers(ctx) }, checkLimit},
+		{"inotify", (*doctor).inotify, checkLimit},
+	} {
+		d.within(c.limit, c.check, c.look)
+	}
 	return nil
+}
+
+// within makes a check that reads files. Nothing ends a read of a file system
+// that doesn't answer, so a check that takes longer is left behind until the
+// process ends, and what it still finds is not told: false.
+func (d *doctor) within(limit time.Duration, check string, look func(*doctor)) bool {
+	found, done, left := make(chan finding), make(chan struct{}), make(chan struct{})
+	defer close(left)
+	part := &doctor{cfg: d.cfg, wait: d.wait, show: func(f finding) {
+		select {
+		case found <- f:
+		case <-left:
+		}
+	}}
+	go func() {
+		defer close(done)
+		look(part)
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case f := <-found:
+			d.add(f.Check, f.Status, f.Text, f.Hint)
+		case <-done:
+			d.cfg = part.cfg
+			return true
+		case <-timer.C:
+			d.add(check, findingFailure, fmt.Sprintf("not known: a file system did not answer within %v", limit),
+				"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system may be gone")
+			return false
+		}
+	}
 }
 
 // configuration loads it as serve does. Where serve would refuse a file that was named,
@@ -300,10 +348,13 @@ func (d *doctor) mendCodexHome() string {
 	}
 	if err == nil {
 		var f *os.File
-		if f, err = os.Open(filepath.Join(dir, "config.toml")); err == nil {
+		switch f, err = openRegular(filepath.Join(dir, "config.toml")); {
+		case err == nil:
 			f.Close()
-		} else if errors.Is(err, fs.ErrNotExist) {
+		case errors.Is(err, fs.ErrNotExist):
 			err = nil
+		case errors.Is(err, errNotRegular):
+			return "move " + filepath.Join(dir, "config.toml") + " away, which is no file"
 		}
 	}
 	if err == nil {

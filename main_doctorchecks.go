@@ -50,6 +50,9 @@ func (d *doctor) team() {
 	const check = "team"
 	c := d.cfg
 	path := filepath.Join(c.teamsRoot, c.team, "config.json")
+	for _, dir := range openToAll(c.teamDirs()...) {
+		d.add(check, findingWarning, dir+" can be written by anybody on this machine, who can then write mail and members", "chmod o-w "+dir)
+	}
 	if c.teamExists {
 		if _, ok := readLeadSession(c.teamsRoot, c.team); !ok {
 			d.add(check, findingWarning, fmt.Sprintf("%s can't be read", path), "make it readable and valid JSON; without it only mail is missing")
@@ -89,10 +92,10 @@ func (d *doctor) promptFiles() {
 func (d *doctor) logFile() {
 	const check = "log file"
 	path := d.cfg.logFile
-	if path == "" {
+	if path == "" || path == os.DevNull {
 		return
 	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := openOwn(path, os.O_APPEND|os.O_WRONLY, 0)
 	switch {
 	case err == nil:
 		f.Close()

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // closeLimit is how long a command waits for the disk at its end.
@@ -25,6 +26,8 @@ const closeLimit = 5 * time.Second
 // sessionRow is a session as this command tells it.
 type sessionRow struct {
 	AgentID     string    `json:"agent_id"`
+	Backend     string    `json:"backend"`    // FR-5.2
+	BackendID   string    `json:"backend_id"` // the same as thread_id
 	Identity    string    `json:"identity"`
 	Team        string    `json:"team"`
 	Status      string    `json:"status"` // stale: of a process that died
@@ -126,13 +129,22 @@ func readRows(reg *registry) ([]sessionRow, error) {
 	}
 	rows := make([]sessionRow, len(recs))
 	for i, r := range recs {
-		rows[i] = sessionRow{AgentID: r.AgentID, Identity: r.Identity, Team: r.Team,
+		rows[i] = sessionRow{AgentID: r.AgentID, Backend: r.Backend, BackendID: r.BackendID, Identity: r.Identity, Team: r.Team,
 			RepoName: r.RepoName, RepoRoot: r.RepoRoot, Branch: r.Branch, CWD: r.CWD, StartedAt: r.StartedAt, LastActive: r.LastActive,
-			Turns: r.Turns, Tag: r.Tag, Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID, Resumable: r.BackendID != "",
-			LastPrompt: r.Digest.LastPrompt, LastError: r.LastError, rec: r}
+			Turns: r.Turns, Tag: redact(r.Tag), Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID, Resumable: r.BackendID != "",
+			LastPrompt: shownPrompt(r.Digest.LastPrompt), LastError: redact(r.LastError), rec: r}
 		rows[i].Status, rows[i].Interrupted, rows[i].PID = reg.told(&r)
 	}
 	return rows, nil
+}
+
+// shownPrompt is a prompt without what the audit trail leaves out, nor the half
+// of it at which the record has cut the prompt.
+func shownPrompt(prompt string) string {
+	if i := strings.LastIndexAny(prompt, " \t\n"); i >= 0 && len(prompt) > maxDigestPrompt-utf8.UTFMax {
+		prompt = prompt[:i] + " …"
+	}
+	return redact(prompt)
 }
 
 // choose filters by --repo and --identity.
@@ -281,12 +293,18 @@ func (ask *sessionsAsk) pruneRows(s screen, reg *registry, team string, all, row
 			complain(stderr, err.Error(), "")
 		}
 	}
+	locks, err := reg.dropThreadLocks()
+	if err != nil {
+		code = 1
+		complain(stderr, err.Error(), "")
+	}
 	if ask.json {
 		if failed := printJSON(s, struct {
 			Team    string   `json:"team"`
 			Removed []pruned `json:"removed"`
 			Kept    []pruned `json:"kept"`
-		}{team, removed, kept}, stderr); failed != 0 {
+			Locks   int      `json:"thread_locks_removed"`
+		}{team, removed, kept, locks}, stderr); failed != 0 {
 			return failed
 		}
 		return code
@@ -296,6 +314,9 @@ func (ask *sessionsAsk) pruneRows(s screen, reg *registry, team string, all, row
 	}
 	for _, p := range kept {
 		s.line("kept %s (%s, %s): %s", p.AgentID, printable(p.Identity), p.Status, printable(p.Why))
+	}
+	if locks > 0 {
+		s.line("removed %s that nobody holds", counted(locks, "thread lock"))
 	}
 	if s.terminal {
 		s.line("%s", s.paint(inDim, fmt.Sprintf("removed %d of %s in team %q", len(removed), counted(len(all), "session"), team)))

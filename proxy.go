@@ -33,6 +33,10 @@ const (
 	// logFlush is how long the last ones may take.
 	logBudget = 1 << 20
 	logFlush  = 100 * time.Millisecond
+	// endLimit is how much longer than its grace an end may take: the steps that
+	// have limits need less, so what is late is a read that nothing can end, of a
+	// file system that doesn't answer.
+	endLimit = 15 * time.Second
 	// memoryLimit is what the collector works towards: what may wait for the
 	// client and for the sessions (28 MiB), and as much again for the rest.
 	memoryLimit = 48 << 20
@@ -76,6 +80,9 @@ func startProxy(cfg *config, io proxyIO, onAccount func(method string, params js
 	p.log = newLogger(lineWriter{p.lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		p.log.Warn(w)
+	}
+	for _, dir := range openToAll(cfg.teamDirs()...) {
+		p.log.Warn("anybody on this machine can write mail and members here; chmod o-w "+dir, "path", dir)
 	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
@@ -136,8 +143,12 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 		shutdown(p.flush)
 		p.audit.close()
 	}()
+	last := time.NewTimer(p.grace + endLimit)
+	defer last.Stop()
 	select {
 	case <-down:
+	case <-last.C:
+		log.Warn("exiting though a file system does not answer; the last changes may not be on disk")
 	case sig := <-signals:
 		// At once, but not before what the first signal has begun is out.
 		select {
@@ -254,10 +265,13 @@ func missingBackend(path, want string) string {
 
 // openLog is stderr, or the file of log_file in its place.
 func openLog(cfg *config, stderr io.Writer) (io.Writer, error) {
-	if cfg.logFile == "" {
+	switch cfg.logFile {
+	case "":
 		return stderr, nil
+	case os.DevNull:
+		return io.Discard, nil
 	}
-	f, err := os.OpenFile(cfg.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := openOwn(cfg.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening log_file: %w", err)
 	}

@@ -266,6 +266,41 @@ func (r *registry) remove(seen record, keepDir bool) error {
 	return nil
 }
 
+// dropThreadLocks removes the locks of threads whose sessions were removed, and
+// those that nobody ever had a session for; of this team's, and none that is
+// held. Who has such a file open meanwhile finds, once it has the lock, that the
+// name is another file's (openLocked).
+func (r *registry) dropThreadLocks() (dropped int, err error) {
+	dir := filepath.Join(r.root, ".threads")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("removing thread locks: %w", err)
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".lock")
+		if !ok || !validThreadID(id) || !e.Type().IsRegular() {
+			continue
+		}
+		h, by, err := r.tryLock(filepath.Join(dir, e.Name()), lockContent{})
+		if err != nil || by != nil {
+			continue // in use, or not ours to judge
+		}
+		if c := readLockContent(h.file); !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID) {
+			if os.Remove(h.path) == nil { // Windows removes no open file
+				dropped++
+			}
+		}
+		h.let()
+	}
+	return dropped, nil
+}
+
+// noRecord tells that there is none, readable or not.
+func (r *registry) noRecord(agentID string) bool {
+	_, err := os.Lstat(r.recordPath(agentID))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // removeSummary empties a session's directory of what we put there.
 func (r *registry) removeSummary(dir string) error {
 	// <team>/<identity>/<thread>; a person can edit a record, and so can a sync tool.

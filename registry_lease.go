@@ -5,8 +5,8 @@ package main
 // (.threads/<threadId>.lock; 0.104 corrupts a thread that two write). The kernel
 // frees a flock with its process, so there are no stale leases to guess about.
 // Called by registry.go, which embeds it, and by session_opening.go.
-// Never waits for a holder, never deletes a lock file: a file that is unlinked
-// while another opens it would let two hold the same name.
+// Never waits for a holder, and never deletes a lock file but under its lock: who
+// opened it meanwhile looks again, or two would hold the same name.
 
 import (
 	"encoding/json"
