@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -129,4 +131,33 @@ func TestDoctorNeedsThreadLocks(t *testing.T) {
 	}
 	d.sessionFiles()
 	d.wantFinding(t, findingFailure, ".threads", "a directory")
+}
+
+// A check that a file system keeps waiting is told and left behind; the next ones
+// are made.
+func TestDoctorLeavesBehindWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		d := &doctor{show: func(finding) {}}
+		began := time.Now()
+		if d.within(checkLimit, "team", func(d *doctor) {
+			d.ok("team", "one")
+			<-hung
+			d.ok("team", "too late")
+		}) || time.Since(began) != checkLimit {
+			t.Errorf("left after %v", time.Since(began))
+		}
+		if !d.within(checkLimit, "log file", func(d *doctor) { d.ok("log file", "two") }) {
+			t.Error("the next one was not made")
+		}
+		close(hung)
+		synctest.Wait()
+		var got []string
+		for _, f := range d.found {
+			got = append(got, f.Status+" "+f.Check)
+		}
+		if want := []string{"ok team", "failure team", "ok log file"}; !slices.Equal(got, want) {
+			t.Errorf("found %q, want %q", got, want)
+		}
+	})
 }

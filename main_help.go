@@ -91,7 +91,7 @@ repository, branch, directory, last prompt, with tabs between them.`,
 				{name: "identity", value: "NAME", help: "only of this identity"},
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "json", help: "print JSON"},
-				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running process, with summaries and\nkept answers; with --repo or --identity only those"},
+				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running process, with summaries,\nkept answers and thread locks that nobody holds;\nwith --repo or --identity only those"},
 			},
 		},
 		{

@@ -36,7 +36,7 @@ const (
 	// endLimit is how much longer than its grace an end may take: the steps that
 	// have limits need less, so what is late is a read that nothing can end, of a
 	// file system that doesn't answer.
-	endLimit = 15 * time.Second
+	endLimit = 20 * time.Second
 	// memoryLimit is what the collector works towards: what may wait for the
 	// client and for the sessions (28 MiB), and as much again for the rest.
 	memoryLimit = 48 << 20

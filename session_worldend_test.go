@@ -7,9 +7,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,5 +345,30 @@ func TestWorldInterruptOfASummary(t *testing.T) {
 		}
 		closedAs(w.t, closing)
 		about(w.t, "closed", w.now()-from, 0)
+	})
+}
+
+// What a file system keeps waiting, for a read that nothing can end, keeps serve
+// from its end for endLimit at most.
+func TestWorldTheEndWaitsForNoDisk(t *testing.T) {
+	dir := t.TempDir()
+	early := make(chan os.Signal, 1) // os/signal's own goroutine must not be born in a bubble: it never ends
+	signal.Notify(early, syscall.SIGHUP)
+	signal.Stop(early)
+	synctest.Test(t, func(t *testing.T) {
+		cfg, err := loadConfig(func(name string) string { return map[string]string{"HOME": dir}[name] }, dir, flagValues{})
+		wantNil(t, err)
+		log := slog.New(slog.DiscardHandler)
+		p := &proxyRun{cfg: cfg, log: log, lines: newOutbox(io.Discard, logBudget, nil), deaf: make(chan struct{}), grace: cfg.shutdownGrace}
+		p.h, p.audit = newProxyHub(cfg, log, nil)
+		p.h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch }
+		hung := make(chan struct{})
+		began := time.Now()
+		p.until(t.Context(), func() error { return nil }, func(time.Duration) { <-hung }, func(time.Duration) {})
+		if took := time.Since(began); took != cfg.shutdownGrace+endLimit {
+			t.Errorf("ended after %v", took)
+		}
+		close(hung)
+		<-p.audit.exited
 	})
 }
