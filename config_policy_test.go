@@ -484,7 +484,7 @@ func TestLoadProfile(t *testing.T) {
 	for name, want := range map[string]string{
 		"gone":                   filepath.Join(home, "gone.config.toml") + "; profiles there: bad, big, dir, work",
 		"bad":                    "bad.config.toml:2:5",
-		"big":                    "larger than 1 MiB",
+		"big":                    "larger than is read: over 1048576 bytes",
 		"dir":                    "not a regular file",
 		"":                       "not a profile's name",
 		"..":                     "not a profile's name",

@@ -18,7 +18,7 @@ import (
 
 var (
 	errNotRegular = errors.New("not a regular file")
-	errTooLarge   = errors.New("too large")
+	errTooLarge   = errors.New("larger than is read")
 	errLinked     = errors.New("a link, or a file with a second name")
 )
 
