@@ -14,7 +14,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -172,24 +171,6 @@ func contentOf(block json.RawMessage) json.RawMessage {
 }
 
 func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
-
-// visible writes out what can't be seen or turns what stands beside it around:
-// a title is what a person approves.
-func visible(s string) string {
-	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
-	if !strings.ContainsFunc(s, hidden) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if hidden(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
 
 // clientJSON makes any JSON fit for every client's parser: some refuse half of
 // a surrogate pair. What is too long is told by its beginning.

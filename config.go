@@ -19,6 +19,9 @@ import (
 
 const pluginName = "atm-agent-mcp"
 
+// pluginNames are the tables that are read, a later one's values above an earlier one's: the ancestor's, and ours.
+func pluginNames() []string { return []string{"codex-mcp", pluginName} }
+
 // flagValues are the flags as given; nil is not given.
 type flagValues struct {
 	identity, role, model, sandbox, approvalPolicy, backend, codexBin *string
@@ -93,8 +96,9 @@ type config struct {
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
-	unread                                []string // ceilings that were meant and could not be read
-	persistThreads                        bool     // false: nothing on disk but leases, and an audit trail without prompts
+	ceilings                              []ceilingWord // every layer's; the lowest holds
+	unread                                []string      // ceilings that were meant and could not be read
+	persistThreads                        bool          // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
 	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
 	teamless                              bool // acp without --identity: sessions are in no team, have no mail and are told of neither
@@ -115,6 +119,10 @@ type config struct {
 	namedFile                             string   // the file of --config or ATM_CONFIG, "" for none
 	files                                 []string // the configuration files that were read, lowest layer first
 	warnings                              []string
+	repo                                  *repoFile         // the repository's .atm.toml, nil for none
+	own                                   *config           // what holds without that file, not derived; nil where it is trusted or there is none
+	ignored                               []ignoredSetting  // of that file
+	notes                                 []string          // on that file, for the first result
 	origin                                map[string]origin // by key; roles.<name>.<key>; core.<key>
 }
 
@@ -148,24 +156,21 @@ func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...s
 	if c.directories, err = findDirectories(env, cwd); err != nil {
 		return nil, err
 	}
-	for _, f := range configFiles(c, env, fl) {
-		if err := f.read(c); err != nil {
+	files := configFiles(c, env, fl)
+	if !c.heedRepoFile() {
+		files = slices.DeleteFunc(files, func(f configFile) bool { return f.layer == layerProject })
+	} else if c.repo != nil && !c.repo.trusted {
+		c.own = defaultConfig()
+		c.own.directories = c.directories
+		others := slices.DeleteFunc(slices.Clone(files), func(f configFile) bool { return f.layer == layerProject })
+		if err := c.own.readLayers(env, environ, fl, others); err != nil {
 			return nil, err
 		}
 	}
-	c.readVariables(env)
-	c.strangeVariables(environ)
-	for _, s := range settings() {
-		if s.flag == "" {
-			continue
-		}
-		if v := fl.get(s.flag); v != nil {
-			if err := s.set(s.field(c), v, c.cwd, c.home); err != nil {
-				return nil, &flagError{s.flag, err}
-			}
-			c.origin[s.name] = origin{layerFlag, s.flag}
-		}
+	if err := c.readLayers(env, environ, fl, files); err != nil {
+		return nil, err
 	}
+	c.noteIgnored()
 	if err := c.derive(env); err != nil {
 		return nil, err
 	}
@@ -175,17 +180,81 @@ func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...s
 	return c, nil
 }
 
-func (c *config) warnf(format string, args ...any) {
-	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+// readLayers reads the files, the variables and the flags, lowest layer first.
+func (c *config) readLayers(env func(string) string, environ []string, fl flagValues, files []configFile) error {
+	for _, f := range files {
+		if err := f.read(c); err != nil {
+			return err
+		}
+	}
+	for _, prefix := range []string{oldVariablePrefix, variablePrefix} {
+		c.readVariables(prefix, env)
+		c.strangeVariables(prefix, environ)
+	}
+	for _, s := range settings() {
+		if s.flag == "" {
+			continue
+		}
+		if v := fl.get(s.flag); v != nil {
+			if err := s.set(s.field(c), v, c.cwd, c.home); err != nil {
+				return &flagError{s.flag, err}
+			}
+			c.took(s.name, origin{layerFlag, s.flag})
+		}
+	}
+	return nil
 }
 
-// readVariables reads ATM_AGENT_MCP_*; a blank one counts as not set.
-func (c *config) readVariables(env func(string) string) {
+// took notes where a setting's value came from, and of a ceiling that it stays one.
+func (c *config) took(key string, from origin) {
+	switch {
+	case key == "max_sandbox" && c.maxSandbox != "":
+		c.ceilings = append(c.ceilings, ceilingWord{key, c.maxSandbox, from})
+	case key == "readonly" && c.readonly:
+		c.ceilings = append(c.ceilings, ceilingWord{key, sandboxRead, from})
+	}
+	c.origin[key] = from
+}
+
+// A ceilingWord is the widest sandbox that one layer allows.
+type ceilingWord struct {
+	key, word string
+	from      origin
+}
+
+// lowestCeiling is the one that holds: no layer lifts another's.
+func (c *config) lowestCeiling() ceilingWord {
+	low := ceilingWord{word: sandboxDanger}
+	for _, w := range c.ceilings {
+		if low.key == "" || sandboxRank(w.word) < sandboxRank(low.word) {
+			low = w
+		}
+	}
+	if len(c.unread) > 0 && low.word != sandboxRead {
+		low = ceilingWord{key: c.unread[0], word: sandboxRead}
+	}
+	return low
+}
+
+// warnf notes what a person should know. Parts of it may be a repository's text: it stays one line that steers no
+// terminal, and neither its length nor their number is without an end.
+func (c *config) warnf(format string, args ...any) {
+	const most, longest = 100, 1000
+	switch n := len(c.warnings); {
+	case n < most:
+		c.warnings = append(c.warnings, visible(oneLine(clipChars(fmt.Sprintf(format, args...), longest))))
+	case n == most:
+		c.warnings = append(c.warnings, "and more of that kind")
+	}
+}
+
+// readVariables reads ATM_AGENT_MCP_* or the ancestor's; a blank one counts as not set.
+func (c *config) readVariables(prefix string, env func(string) string) {
 	for _, s := range settings() {
-		name := s.variable()
+		name := prefix + strings.ToUpper(s.name)
 		text := strings.TrimSpace(env(name))
 		if text == "" && s.alias != "" {
-			name = rule{name: s.alias}.variable()
+			name = prefix + strings.ToUpper(s.alias)
 			text = strings.TrimSpace(env(name))
 		}
 		if text == "" {
@@ -196,22 +265,17 @@ func (c *config) readVariables(env func(string) string) {
 			c.failClosed(s.name)
 			continue
 		}
-		c.origin[s.name] = origin{layerVariable, name}
+		c.took(s.name, origin{layerVariable, name})
 	}
 }
 
-// strangeVariables tells the ATM_AGENT_MCP_* that nobody reads, with the one that was likely meant.
-func (c *config) strangeVariables(environ []string) {
-	var known []string
-	for _, s := range settings() {
-		known = append(known, s.name)
-		if s.alias != "" {
-			known = append(known, s.alias)
-		}
-	}
+// strangeVariables tells the ATM_AGENT_MCP_* that nobody reads, with the one that was likely meant; of the ancestor's
+// only those that likely mean one.
+func (c *config) strangeVariables(prefix string, environ []string) {
+	known := settingNames()
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		word, ours := strings.CutPrefix(strings.ToUpper(name), variablePrefix) // Windows has them in any case
+		word, ours := strings.CutPrefix(strings.ToUpper(name), prefix) // Windows has them in any case
 		word = strings.ToLower(word)
 		if !ours || strings.TrimSpace(value) == "" || slices.Contains(known, word) {
 			continue
@@ -223,18 +287,40 @@ func (c *config) strangeVariables(environ []string) {
 		case key != "":
 			hint = fmt.Sprintf("; did you mean %q?", rule{name: key}.variable())
 			c.failClosed(key)
+		case prefix == oldVariablePrefix:
+			continue
 		}
 		c.warnf("unknown variable %q%s", cutName(name), hint)
 	}
 }
 
-// failClosed notes that a ceiling was meant and can't be read. Where no other
-// layer sets it, it stands at read-only: a slip of the pen must not widen what
-// agents may do.
-func (c *config) failClosed(key string) {
-	if key == "max_sandbox" || key == "readonly" {
+// failClosed notes that a ceiling was meant by a word and can't be read. It
+// then stands at read-only, whatever another layer says: a slip of the pen must
+// not widen what agents may do.
+func (c *config) failClosed(word string) {
+	if key := ceilingMeant(word); key != "" && !slices.Contains(c.unread, key) {
 		c.unread = append(c.unread, key)
 	}
+}
+
+// failClosedIn does it for the text of a file that can't be parsed, in which a key of a line may be one.
+func (c *config) failClosedIn(text string) {
+	for line := range strings.Lines(text) {
+		key, _, _ := strings.Cut(line, "=")
+		key = strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:])
+		if w := foldWord(line); strings.Contains(w, "maxsandbox") || strings.Contains(w, "readonly") {
+			key = "max_sandbox"
+		}
+		c.failClosed(key)
+	}
+}
+
+// ceilingMeant is the ceiling that a word likely means, "" for none.
+func ceilingMeant(word string) string {
+	if key := meantKey(word, settingNames()); key == "max_sandbox" || key == "readonly" {
+		return key
+	}
+	return ""
 }
 
 // settingProblem is an error where a flag or the named file gave the setting, else a warning.
@@ -277,14 +363,18 @@ func (c *config) derive(env func(string) string) error {
 	if !c.persistThreads && c.backend == "mcp-server" {
 		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
 	}
-	for _, key := range c.unread {
-		if c.origin[key].layer == layerDefault && c.maxSandbox != "read-only" {
-			c.maxSandbox = "read-only"
+	low := c.lowestCeiling()
+	if low.from.what == "" {
+		for _, key := range c.unread {
 			c.warnf("%s could not be read, so agents are read-only until it is mended", key)
 		}
 	}
-	if c.readonly {
-		c.maxSandbox, c.origin["max_sandbox"] = "read-only", c.origin["readonly"]
+	if c.maxSandbox = ""; low.key != "" {
+		c.maxSandbox, c.origin["max_sandbox"] = low.word, low.from
+	}
+	c.readonly = false
+	if at := slices.IndexFunc(c.ceilings, func(w ceilingWord) bool { return w.key == "readonly" }); at >= 0 {
+		c.readonly, c.origin["readonly"] = true, c.ceilings[at].from
 	}
 	if capped := c.capSandbox(c.sandbox); capped != c.sandbox {
 		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]
@@ -336,19 +426,41 @@ func (c *config) goFast() error {
 // capSandbox lowers a sandbox mode to the ceiling that no argument passes. "" stays: what is made of it later must
 // come here again.
 func (c *config) capSandbox(mode string) string {
-	order := []string{"read-only", "workspace-write", "danger-full-access"}
-	most := slices.Index(order, c.maxSandbox)
-	if mode == "" || most < 0 {
+	if most := sandboxRank(c.maxSandbox); mode == "" || most == 0 || sandboxRank(mode) > 0 && sandboxRank(mode) <= most {
 		return mode
 	}
-	if at := slices.Index(order, mode); at < 0 || at > most {
-		return c.maxSandbox
-	}
-	return mode
+	return c.maxSandbox
 }
 
 // role returns a role with what it inherits; "" is the default role, or no role at all.
 func (c *config) role(name string) (role, error) {
+	r, err := c.plainRole(name)
+	if c.own != nil {
+		own := c.ownRole(r.name)
+		r.subagents, r.autoMail = r.subagents && own.subagents, r.autoMail && own.autoMail
+	}
+	return r, err
+}
+
+// ownRole is the role in whose place the name would stand without the repository's untrusted file.
+func (c *config) ownRole(name string) role {
+	if name == c.defaultRole && name != c.own.defaultRole {
+		name = "" // that file chose it
+	}
+	return c.own.roleOrNone(name)
+}
+
+// roleOrNone is the role, or what holds without one.
+func (c *config) roleOrNone(name string) role {
+	r, err := c.plainRole(name)
+	if err != nil {
+		return role{subagents: c.subagents, autoMail: c.autoMail}
+	}
+	return r
+}
+
+// plainRole is role before the repository's untrusted file is held against what would be without it.
+func (c *config) plainRole(name string) (role, error) {
 	if name == "" {
 		if name = c.defaultRole; name == "" {
 			return role{subagents: c.subagents, autoMail: c.autoMail}, nil

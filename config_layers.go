@@ -3,14 +3,13 @@ package main
 // The layers of the configuration that are files: finding them, reading them, and saying what is wrong in them.
 // config.go reads them once, lowest first, into a config; a later layer's good value replaces an earlier one's.
 // A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
-// nothing else. Only in the file that --config or ATM_CONFIG names it is an error.
+// nothing else. Only in the file that --config or ATM_CONFIG names it is an error. What a repository's file may set
+// without the user's trust is config_trust.go's.
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,7 +51,8 @@ func (o origin) String() string {
 type configFile struct {
 	layer configLayer
 	path  string
-	by    string // what named it, for layerNamed
+	by    string    // what named it, for layerNamed
+	repo  *repoFile // the content, for layerProject
 }
 
 // configFiles finds the files, lowest layer first. With --config the nearest .atm.toml is looked for from that
@@ -68,32 +68,17 @@ func configFiles(c *config, env func(string) string, fl flagValues) []configFile
 		named.path = resolvePath(named.path, c.cwd, c.home)
 		start = filepath.Dir(named.path)
 	}
-	if path := nearestProjectFile(start); path != "" {
-		files = append(files, configFile{layer: layerProject, path: path})
+	// Whoever names the repository's own file has given his word for it.
+	if c.repo = findRepoFile(start); c.repo != nil && named.path != "" && trustKey(named.path) == c.repo.key {
+		c.repo = nil
+	}
+	if c.repo != nil {
+		files = append(files, configFile{layer: layerProject, path: c.repo.path, repo: c.repo})
 	}
 	if c.namedFile = named.path; named.path != "" {
 		files = append(files, named)
 	}
 	return files
-}
-
-// nearestProjectFile looks for .atm.toml in dir and above, up to the directory that holds .git (a directory, or a
-// file in worktrees and submodules).
-func nearestProjectFile(dir string) string {
-	for {
-		path := filepath.Join(dir, ".atm.toml")
-		if _, err := os.Lstat(path); err == nil {
-			return path
-		}
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return ""
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return ""
-		}
-		dir = up
-	}
 }
 
 // problem is an error in the named file and a warning in the others.
@@ -111,23 +96,22 @@ func (f configFile) errorAt(line, col int, format string, args ...any) error {
 
 // read adds the file's values to c.
 func (f configFile) read(c *config) error {
-	data, err := readSmall(f.path, maxConfigSize)
+	data, err := f.content()
 	if errors.Is(err, fs.ErrNotExist) && f.layer == layerGlobal {
 		return nil
 	}
 	if err != nil {
+		c.failClosed("max_sandbox") // there may be one in it
 		return f.problem(c, fmt.Errorf("reading configuration: %w", err))
 	}
 	doc, err := parseTOML(f.path, data)
 	if err != nil {
-		for _, key := range []string{"max_sandbox", "readonly"} {
-			if bytes.Contains(data, []byte(key)) {
-				c.failClosed(key)
-			}
-		}
+		c.failClosedIn(string(data))
 		return f.problem(c, fmt.Errorf("%w (nothing in this file counts until it is right)", err))
 	}
-	c.files = append(c.files, f.path)
+	if c.files = append(c.files, f.path); c.own != nil && f.layer == layerProject {
+		f.doubt(c, doc)
+	}
 	if err := f.core(c, doc); err != nil {
 		return err
 	}
@@ -135,18 +119,15 @@ func (f configFile) read(c *config) error {
 		return err
 	}
 	f.misplaced(c, doc)
-	plugins := doc.get("plugins")
-	if plugins != nil && plugins.tab == nil {
+	if plugins := doc.get("plugins"); plugins != nil && plugins.tab == nil {
 		return f.problem(c, f.errorAt(plugins.line, plugins.col, "plugins wants a table, not %s", plugins.kind))
 	}
-	for _, name := range doc.table("plugins").keys() {
-		v := doc.at("plugins", name)
-		switch {
-		case name != pluginName && foldWord(name) == foldWord(pluginName):
-			f.wrongTable(c, v, "plugins."+name)
-		case name == pluginName && v.tab == nil:
+	for _, name := range pluginNames() {
+		switch v := doc.at("plugins", name); {
+		case v == nil:
+		case v.tab == nil:
 			err = f.problem(c, f.errorAt(v.line, v.col, "plugins.%s wants a table, not %s", name, v.kind))
-		case name == pluginName:
+		default:
 			err = f.plugin(c, v.tab)
 		}
 		if err != nil {
@@ -156,33 +137,64 @@ func (f configFile) read(c *config) error {
 	return nil
 }
 
+// content reads the file; the repository's was read as it was found.
+func (f configFile) content() ([]byte, error) {
+	if f.repo != nil {
+		return f.repo.data, f.repo.err
+	}
+	return readRegular(f.path, maxConfigSize)
+}
+
 // misplaced tells of what is ours and stands where nobody reads it. The file is ATM's too: of what is in it,
 // only that is told which can't be meant for anybody else.
 func (f configFile) misplaced(c *config, doc *tomlTable) {
 	for _, key := range doc.keys() {
 		v := doc.get(key)
 		switch {
-		case v.tab != nil && foldWord(key) == foldWord(pluginName):
+		case v.tab != nil && likePlugin(key):
 			f.wrongTable(c, v, key)
 		case key == "plugin" && v.tab.get(pluginName) != nil:
 			f.wrongTable(c, v.tab.get(pluginName), "plugin."+pluginName)
-		case v.tab == nil && slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key }):
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s stands outside of [plugins.%s] and has no effect there", key, pluginName))
-			c.failClosed(key)
+		case v.tab == nil && (ceilingMeant(key) != "" || slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key })):
+			f.outside(c, v, key)
+		}
+	}
+	for _, name := range doc.table("plugins").keys() {
+		switch v := doc.at("plugins", name); {
+		case v.tab != nil && likePlugin(name) && !slices.Contains(pluginNames(), name):
+			f.wrongTable(c, v, "plugins."+name)
+		case v.tab == nil && ceilingMeant(name) != "":
+			f.outside(c, v, name)
 		}
 	}
 	for _, name := range doc.table("roles").keys() {
 		if v := doc.at("roles", name); v.tab != nil {
 			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[roles.%s] is written [plugins.%s.roles.%s]", name, pluginName, name))
+			for _, key := range v.tab.keys() {
+				c.failClosed(key)
+			}
 		}
 	}
 	for _, key := range doc.table("core").keys() {
 		known := []string{"default_team", "identity"}
-		if near := nearest(key, known); near != "" && !slices.Contains(known, key) {
+		if ceilingMeant(key) != "" {
+			f.outside(c, doc.at("core", key), key)
+		} else if near := nearest(key, known); near != "" && !slices.Contains(known, key) {
 			v := doc.at("core", key)
 			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q; did you mean %q?", "core."+key, near))
 		}
 	}
+}
+
+// outside tells of a setting, a ceiling perhaps, that stands in a table where it has no effect.
+func (f configFile) outside(c *config, v *tomlValue, key string) {
+	c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s stands outside of [plugins.%s] and has no effect there", key, pluginName))
+	c.failClosed(key)
+}
+
+// likePlugin reports a table's name that is one of ours, or misspelt.
+func likePlugin(name string) bool {
+	return nearest(name, pluginNames()) != "" || slices.ContainsFunc(pluginNames(), func(p string) bool { return foldWord(p) == foldWord(name) })
 }
 
 // wrongTable tells that the plugin's table has another name, and that a ceiling in it was meant.
@@ -332,14 +344,13 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 		case slices.Contains(also, key):
 			continue
 		case !ok:
-			hint, meant := "", meantKey(key, known)
-			switch {
-			case prefix == "" && key == "team":
+			hint := ""
+			if prefix == "" && key == "team" {
 				hint = "; a team is named by default_team under [core]"
-			case meant != "":
+			} else if meant := meantKey(key, known); meant != "" {
 				hint = fmt.Sprintf("; did you mean %q?", meant)
-				c.failClosed(prefix + meant)
 			}
+			c.failClosed(key) // in a role's table too, where there are no ceilings
 			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, hint))
 			continue
 		case s.find(t) != v:
@@ -350,10 +361,10 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 			if err = f.problem(c, f.errorAt(v.line, v.col, "%s%s: %v", prefix, key, err)); err != nil {
 				return err
 			}
-			c.failClosed(prefix + s.name)
+			c.failClosed(s.name)
 			continue
 		}
-		c.origin[prefix+s.name] = f.at(v)
+		c.took(prefix+s.name, f.at(v))
 	}
 	return nil
 }

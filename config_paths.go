@@ -8,7 +8,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -119,30 +118,6 @@ func resolvePath(path, base, home string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(base, path)
-}
-
-// readSmall reads a whole regular file of at most limit bytes. A pipe or device under the name would block for ever.
-func readSmall(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return data, nil
 }
 
 // readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.

@@ -78,13 +78,13 @@ func TestReadSmall(t *testing.T) {
 	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := readSmall(path, 5); err != nil || string(data) != "12345" {
+	if data, err := readRegular(path, 5); err != nil || string(data) != "12345" {
 		t.Errorf("got %q, %v", data, err)
 	}
-	if _, err := readSmall(path, 4); err == nil || !strings.Contains(err.Error(), "larger than 4 bytes") {
+	if _, err := readRegular(path, 4); err == nil || !strings.Contains(err.Error(), "over 4 bytes") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := readSmall(filepath.Dir(path), 4); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := readRegular(filepath.Dir(path), 4); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -22,13 +22,6 @@ import (
 	"strings"
 )
 
-// The sandbox modes, each wider than the one before.
-const (
-	sandboxRead   = "read-only"
-	sandboxWrite  = "workspace-write"
-	sandboxDanger = "danger-full-access"
-)
-
 // policyInput is everything that has a say. An empty word was set by nobody.
 type policyInput struct {
 	Options sessionOptions
@@ -42,6 +35,7 @@ type policyInput struct {
 	Approval         string
 	MaxSandbox       string
 	ReadOnly         bool
+	Own              *ownWords // nil: Role, Sandbox and Approval are all the user's own word
 
 	UserConfig json.RawMessage // app-server's config/read answer, nil when unknown
 	Profile    map[string]any  // $CODEX_HOME/<p>.config.toml, nil when none
@@ -50,6 +44,23 @@ type policyInput struct {
 	RepoRoot  string   // "" outside a repository
 	Roots     []string // what the client works in beside Cwd, absolute
 	Chosen    bool     // a person chooses by the client's modes, not by arguments
+}
+
+// ownWords are the role and the words that would hold without the repository's file, which the user has not trusted:
+// what it says counts only where it is narrower (config.own).
+type ownWords struct {
+	Role              role
+	Sandbox, Approval string
+}
+
+// configPolicy is the part of a policyInput that the configuration has, for a session of that role.
+func configPolicy(c *config, asRole role) policyInput {
+	in := policyInput{Role: asRole, Model: c.model, Effort: c.effort, Sandbox: c.sandbox, Approval: c.approvalPolicy,
+		MaxSandbox: c.maxSandbox, ReadOnly: c.readonly, Home: c.home}
+	if c.own != nil {
+		in.Own = &ownWords{c.ownRole(asRole.name), c.own.sandbox, c.own.approvalPolicy}
+	}
+	return in
 }
 
 // policy is what came of it.
@@ -108,22 +119,23 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
 	out.Settings.Effort = cmp.Or(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
 
-	var chosen statedPolicy // of sandbox and approval
-	for _, w := range []statedPolicy{
-		{sandbox: in.Options.Sandbox, approval: in.Options.Approval}, fromArg, fromProfile,
-		{sandbox: in.Role.sandbox, approval: in.Role.approvalPolicy}, {sandbox: in.Sandbox, approval: in.Approval}, fromUser,
-	} {
-		if chosen.sandbox == "" {
-			chosen.sandbox, chosen.sandboxNote = w.sandbox, w.sandboxNote
-		}
-		if chosen.approval == "" {
-			chosen.approval, chosen.approvalNote = w.approval, w.approvalNote
-		}
+	choose := func(r role, sandbox, approval string) statedPolicy {
+		return firstWords(statedPolicy{sandbox: in.Options.Sandbox, approval: in.Options.Approval}, fromArg, fromProfile,
+			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy}, statedPolicy{sandbox: sandbox, approval: approval}, fromUser)
 	}
 	note := func(s string) {
 		if s != "" {
 			out.Notes = append(out.Notes, s)
 		}
+	}
+	chosen := choose(in.Role, in.Sandbox, in.Approval)
+	if in.Own != nil {
+		var why string
+		chosen, why = narrowWords(chosen, choose(in.Own.Role, in.Own.Sandbox, in.Own.Approval), func() string {
+			word, _ := defaultSandbox(in, user, known)
+			return word
+		})
+		note(why)
 	}
 	out.Settings.Approval = turnApproval(chosen.approval)
 	note(chosen.approvalNote)
@@ -175,6 +187,37 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	return out, nil
 }
 
+// firstWords are the sandbox and the approval policy of the first that has one.
+func firstWords(of ...statedPolicy) (chosen statedPolicy) {
+	for _, w := range of {
+		if chosen.sandbox == "" {
+			chosen.sandbox, chosen.sandboxNote = w.sandbox, w.sandboxNote
+		}
+		if chosen.approval == "" {
+			chosen.approval, chosen.approvalNote = w.approval, w.approvalNote
+		}
+	}
+	return chosen
+}
+
+// narrowWords takes from own what is narrower there, and says why. unset is the sandbox where nobody has a word.
+func narrowWords(chosen, own statedPolicy, unset func() string) (statedPolicy, string) {
+	var kept []string
+	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset())) < sandboxRank(cmp.Or(chosen.sandbox, unset())) {
+		kept = append(kept, "sandbox "+chosen.sandbox)
+		chosen.sandbox, chosen.sandboxNote = own.sandbox, own.sandboxNote
+	}
+	if approvalRank(turnApproval(own.approval)) < approvalRank(turnApproval(chosen.approval)) {
+		kept = append(kept, "approval policy "+turnApproval(chosen.approval))
+		chosen.approval, chosen.approvalNote = own.approval, own.approvalNote
+	}
+	if len(kept) == 0 {
+		return chosen, ""
+	}
+	return chosen, fmt.Sprintf("%s of the repository's .atm.toml has no effect: that file is not trusted, and it would widen what holds without it (%s shows and accepts it)",
+		strings.Join(kept, " and "), trustCommand)
+}
+
 // ceiling is the widest sandbox that anything may ask for.
 type ceiling struct {
 	word, name string
@@ -196,19 +239,6 @@ func policyCeiling(in policyInput) ceiling {
 	}
 	c.rank = sandboxRank(c.word)
 	return c
-}
-
-// sandboxRank orders the modes from 1; 0 is a word that is none of them.
-func sandboxRank(word string) int {
-	switch word {
-	case sandboxRead:
-		return 1
-	case sandboxWrite:
-		return 2
-	case sandboxDanger:
-		return 3
-	}
-	return 0
 }
 
 func sandboxModes() string {

@@ -45,9 +45,30 @@ type setting[T any] struct {
 	field func(*T) any
 }
 
-const variablePrefix = "ATM_AGENT_MCP_"
+// The variables' prefixes: ours, and that of the ancestor, codex-mcp, whose names are still read below ours.
+const (
+	variablePrefix    = "ATM_AGENT_MCP_"
+	oldVariablePrefix = "CODEX_MCP_"
+)
 
 func (r rule) variable() string { return variablePrefix + strings.ToUpper(r.name) }
+
+// The sandbox modes, each wider than the one before.
+const (
+	sandboxRead   = "read-only"
+	sandboxWrite  = "workspace-write"
+	sandboxDanger = "danger-full-access"
+)
+
+// sandboxRank orders the modes from 1; 0 is a word that is none of them.
+func sandboxRank(word string) int {
+	return 1 + slices.Index([]string{sandboxRead, sandboxWrite, sandboxDanger}, word)
+}
+
+// approvalRank orders the approval policies from 1, the one that asks most; 0 is a word that is none of them.
+func approvalRank(word string) int {
+	return 1 + slices.Index([]string{"untrusted", "on-request", "never"}, word)
+}
 
 // settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. roles and
 // per_thread_auto_mail are tables and stand in config.go.
@@ -101,6 +122,16 @@ func roleSettings() []setting[role] {
 		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
 		{rule{name: "auto_mail"}, func(r *role) any { return &r.autoMail }},
 	}
+}
+
+// settingNames are the keys of [plugins.atm-agent-mcp], with their older names.
+func settingNames() (names []string) {
+	for _, s := range settings() {
+		if names = append(names, s.name); s.alias != "" {
+			names = append(names, s.alias)
+		}
+	}
+	return names
 }
 
 // meantKey returns the known key that a word which is none likely means: the one whose flag has that name, else the
@@ -251,7 +282,7 @@ func (r rule) shown(from any) any {
 
 // normalizeSandbox checks a sandbox mode as Codex writes it.
 func normalizeSandbox(word string) (string, error) {
-	return oneOf("sandbox mode", "read-only", "workspace-write", "danger-full-access")(word)
+	return oneOf("sandbox mode", sandboxRead, sandboxWrite, sandboxDanger)(word)
 }
 
 // normalizePolicy checks an approval policy. on-failure, which only Codex before 0.148 knows and which newer ones

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case "acp":
 		return runACP(ctx, rest, stdin, stdout, stderr)
 	case "config":
-		return runConfig(rest, stdout, stderr)
+		return runConfig(rest, stdin, stdout, stderr)
 	case "doctor":
 		return runDoctor(ctx, rest, stdout, stderr)
 	case "sessions":

@@ -2,39 +2,55 @@ package main
 
 // main_config.go owns `atm-agent-mcp config`: every setting with where it comes
 // from, the team, the roles and the launch facts, for a person or a script.
-// main.go calls it; main_doctor.go uses its loading. What is loaded, and how, is
-// config.go's: nothing is decided here, and nothing is written.
+// main.go calls it; main_doctor.go uses its loading. It is also where a person
+// trusts a repository's file, having seen it. What is loaded, and how, is
+// config.go's: nothing is decided here, and nothing but trust is written.
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // configAsk is the command line.
 type configAsk struct {
-	json bool
-	fl   flagValues
+	json                bool
+	trust, untrust, yes bool
+	fl                  flagValues
 }
 
 func configFlagSet(ask *configAsk) *flag.FlagSet {
 	set := settingFlagSet("config", &ask.fl)
 	set.BoolVar(&ask.json, "json", false, "")
+	set.BoolVar(&ask.trust, "trust", false, "")
+	set.BoolVar(&ask.untrust, "untrust", false, "")
+	set.BoolVar(&ask.yes, "yes", false, "")
 	return set
 }
 
-func runConfig(args []string, stdout, stderr io.Writer) int {
+func runConfig(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var ask configAsk
 	if code, done := parseFlags(configFlagSet(&ask), usageOf("config"), args, stdout, stderr); done {
 		return code
 	}
+	if ask.trust && ask.untrust || ask.yes && !ask.trust {
+		complain(stderr, "--trust and --untrust exclude each other, and --yes goes with --trust", "atm-agent-mcp help config lists the flags")
+		return 2
+	}
 	cfg, code := configFor("config", "", ask.fl, stderr, os.Environ()...)
 	if code != 0 {
 		return code
+	}
+	if ask.trust || ask.untrust {
+		return changeTrust(cfg, ask, stdin, stdout, stderr)
 	}
 	view := newConfigView(cfg)
 	s := newScreen(stdout, os.Getenv)
@@ -48,15 +64,88 @@ func runConfig(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// changeTrust trusts the repository's file, exactly as it is shown here, or takes that back.
+func changeTrust(cfg *config, ask configAsk, stdin io.Reader, stdout, stderr io.Writer) int {
+	refuse := func(format string, args ...any) int {
+		complain(stderr, visible(fmt.Sprintf(format, args...)), "")
+		return 1
+	}
+	f, store, log := cfg.repo, cfg.directories.trust(), newLogger(stderr, "warn")
+	if ask.untrust {
+		key := trustKey(filepath.Join(cfg.cwd, projectFileName)) // it may be gone
+		if f != nil {
+			key = f.key
+		}
+		switch changed, err := store.set(key, "", log); {
+		case err != nil:
+			return refuse("taking trust back: %v", err)
+		case !changed:
+			fmt.Fprintln(stdout, visible(key), "was not trusted")
+		default:
+			fmt.Fprintln(stdout, visible(key), "is no longer trusted")
+		}
+		return 0
+	}
+	switch {
+	case f == nil:
+		return refuse("there is no %s of a repository here that would need trust", projectFileName)
+	case f.refused != "":
+		return refuse("%s: such a file can't be trusted", f.refused)
+	case f.err != nil:
+		return refuse("reading %s: %v", f.path, f.err)
+	}
+	doc, err := parseTOML(f.path, f.data)
+	if err != nil {
+		return refuse("%v: mend it first", err)
+	}
+	for _, l := range doc.leaves() {
+		names := make([]string, len(l.path))
+		for i, name := range l.path {
+			if names[i] = name; !plainConfigKey(name) {
+				names[i] = strconv.Quote(name)
+			}
+		}
+		from, note := fmt.Sprintf("%s:%d", f.path, l.value.keyLine), ""
+		if slices.ContainsFunc(cfg.ignored, func(s ignoredSetting) bool { return s.From == from && s.Key == strings.Join(l.settingPath(), ".") }) {
+			note = "   (ignored until now)"
+		}
+		fmt.Fprintf(stdout, "%s: %s = %s%s\n", visible(from), strings.Join(names, "."), l.value.text(), note)
+	}
+	if f.trusted {
+		fmt.Fprintln(stdout, visible(f.path), "is trusted already, as it is")
+		return 0
+	}
+	if !ask.yes {
+		in, ok := stdin.(*os.File)
+		if ok {
+			_, ok = terminalWidth(in)
+		}
+		if !ok {
+			return refuse("%s is not trusted: nobody can be asked, since stdin is no terminal; look at it and say --trust --yes", f.path)
+		}
+		fmt.Fprintf(stderr, "Trust %s as it stands above? [y/N] ", visible(f.path))
+		answer, _ := bufio.NewReader(io.LimitReader(in, 100)).ReadString('\n')
+		if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
+			return refuse("%s is not trusted", f.path)
+		}
+	}
+	if _, err := store.set(f.key, f.sum, log); err != nil {
+		return refuse("keeping trust: %v", err)
+	}
+	fmt.Fprintf(stdout, "%s is trusted until it changes (kept in %s)\n", visible(f.path), visible(store.path))
+	return 0
+}
+
 // configView is the configuration as --json tells it.
 type configView struct {
-	Team        configTeam      `json:"team"`
-	Launch      configLaunch    `json:"launch"`
-	Directories configDirs      `json:"directories"`
-	Files       []string        `json:"files"` // those that were read, lowest layer first
-	Settings    []configSetting `json:"settings"`
-	Roles       []configRole    `json:"roles"`
-	Warnings    []string        `json:"warnings"`
+	Team        configTeam       `json:"team"`
+	Launch      configLaunch     `json:"launch"`
+	Directories configDirs       `json:"directories"`
+	Files       []string         `json:"files"` // those that were read, lowest layer first
+	Settings    []configSetting  `json:"settings"`
+	Ignored     []ignoredSetting `json:"ignored"`
+	Roles       []configRole     `json:"roles"`
+	Warnings    []string         `json:"warnings"`
 }
 
 type configTeam struct {
@@ -107,6 +196,7 @@ func newConfigView(cfg *config) configView {
 		Directories: configDirs{cfg.atmHome, cfg.teamsRoot, cfg.sessionsRoot},
 		Files:       append([]string{}, cfg.files...),
 		Roles:       []configRole{},
+		Ignored:     append([]ignoredSetting{}, cfg.ignored...),
 		Warnings:    append([]string{}, cfg.warnings...),
 	}
 	for _, s := range cfg.list() {
@@ -154,6 +244,9 @@ func (v configView) show(s screen) {
 			value = "-"
 		}
 		rows = append(rows, []cell{{text: st.Key}, {value, how}, {st.From, how}, {}}) // a note, as the facts above have
+	}
+	for _, st := range v.Ignored {
+		rows = append(rows, []cell{{st.Key, inYellow}, {text: st.Value}, {text: st.From}, {st.Why, inYellow}})
 	}
 	if s.terminal {
 		s.line("")

@@ -437,8 +437,9 @@ func (d *doctor) policy(ctx context.Context, be backend) bool {
 	if roleErr != nil {
 		return true // said with the configuration
 	}
-	pol, rpcErr := resolvePolicy(policyInput{Role: r, Model: d.cfg.model, Effort: d.cfg.effort, Sandbox: d.cfg.sandbox, Approval: d.cfg.approvalPolicy,
-		MaxSandbox: d.cfg.maxSandbox, ReadOnly: d.cfg.readonly, UserConfig: user, Cwd: d.cfg.cwd, Home: d.cfg.home, RepoRoot: deref(readRepo(d.cfg.cwd).Root)})
+	in := configPolicy(d.cfg, r)
+	in.UserConfig, in.Cwd, in.RepoRoot = user, d.cfg.cwd, deref(readRepo(d.cfg.cwd).Root)
+	pol, rpcErr := resolvePolicy(in)
 	if rpcErr != nil {
 		d.add("policy", findingFailure, rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
 		return true

@@ -76,8 +76,17 @@ to its own home.`,
 			about: `Shows every setting with where it comes from: a flag, a variable, file and
 line, or the default; the team and how it was found; the repository. Takes
 serve's flags but --resume to show what they would do. In a pipe each line is:
-key, value, origin, what it still waits for, with tabs between them.`,
-			flags: append([]flagRow{{name: "json", help: "print JSON"}}, serveRows()...),
+key, value, origin, why it has no effect, with tabs between them.
+
+A repository's .atm.toml is somebody else's text: until you trust it, what runs
+a program, names a file or widens what agents may do is ignored. --trust prints
+every line of it and asks; any change to the file takes the trust away.`,
+			flags: append([]flagRow{
+				{name: "json", help: "print JSON"},
+				{name: "trust", help: "trust the repository's .atm.toml as it is now"},
+				{name: "untrust", help: "take that back"},
+				{name: "yes", help: "with --trust: don't ask"},
+			}, serveRows()...),
 		},
 		{
 			name:  "sessions",

@@ -260,7 +260,7 @@ func (s *session) prepared(p *opening) bool {
 		}
 		s.place = p
 		s.placed()
-		s.notes = append(s.notes, p.notes...)
+		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
 		s.told, s.resume = p.told, p.resume
 		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
 		s.op = s.nextOp()

@@ -39,6 +39,7 @@ type hub struct {
 	agentTool  agentToolFunc
 	agentSpecs []clientTool
 	toolServer toolServerEntry
+	notesTold  atomic.Bool    // cfg.notes were handed to a session
 	waiting    atomic.Int64   // bytes in all sessions' postboxes
 	marked     chan struct{}  // closed when sessions of dead processes are marked
 	work       sync.WaitGroup // opening and reopening sessions, look-ups

@@ -141,3 +141,11 @@ func (h *hub) setRecordMail(agentID string, auto bool) (sessionView, *rpcError) 
 	h.book.auditMail(agentID, rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
 	return h.viewOfRecord(rec), nil
 }
+
+// firstNotes are what the first session's first result is to say of the configuration, nil for every later session.
+func (h *hub) firstNotes() []string {
+	if len(h.cfg.notes) == 0 || !h.notesTold.CompareAndSwap(false, true) {
+		return nil
+	}
+	return h.cfg.notes
+}

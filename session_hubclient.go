@@ -257,7 +257,7 @@ func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
 
 // serversRefused is why a client's MCP servers are left out, "" where they aren't.
 func (h *hub) serversRefused() string {
-	top := policyCeiling(policyInput{MaxSandbox: h.cfg.maxSandbox, ReadOnly: h.cfg.readonly})
+	top := policyCeiling(configPolicy(h.cfg, role{}))
 	if top.word != sandboxRead {
 		return ""
 	}

@@ -378,10 +378,9 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	}
 	p.user = user
 	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
-	in := policyInput{
-		Options: opts, Role: asRole, Model: o.h.cfg.model, Effort: o.h.cfg.effort,
-		Sandbox: o.h.cfg.sandbox, Approval: o.h.cfg.approvalPolicy, MaxSandbox: o.h.cfg.maxSandbox, ReadOnly: o.h.cfg.readonly,
-		UserConfig: user, Profile: profile, Cwd: p.rec.CWD, Home: o.h.cfg.home, RepoRoot: deref(facts.Repo.Root), Roots: p.rec.Roots, Chosen: p.client}
+	in := configPolicy(o.h.cfg, asRole)
+	in.Options, in.UserConfig, in.Profile = opts, user, profile
+	in.Cwd, in.RepoRoot, in.Roots, in.Chosen = p.rec.CWD, deref(facts.Repo.Root), p.rec.Roots, p.client
 	pol, err := resolvePolicy(in)
 	if err != nil {
 		return err

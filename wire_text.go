@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -145,18 +146,20 @@ func didYouMean(word string, of []string) string {
 	return ""
 }
 
-// snake turns camelCase words to snake_case, or kebab-case with sep '-'.
-func snake(s string, sep byte) string {
-	b := make([]byte, 0, len(s)+4)
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c >= 'A' && c <= 'Z' {
-			if i > 0 {
-				b = append(b, sep)
-			}
-			c += 'a' - 'A'
-		}
-		b = append(b, c)
+// visible writes out what can't be seen or turns what stands beside it around:
+// a title is what a person approves.
+func visible(s string) string {
+	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+	if !strings.ContainsFunc(s, hidden) {
+		return s
 	}
-	return string(b)
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
