@@ -66,12 +66,13 @@ func TestConfigBadFileIsLeftOut(t *testing.T) {
 	if err := os.Mkdir(p, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.wantWarnings(w.load(flagValues{}), ".atm.toml is not a regular file")
+	const closed = "max_sandbox could not be read, so agents are read-only" // it may have been in there
+	w.wantWarnings(w.load(flagValues{}), ".atm.toml: not a regular file", closed)
 	if err := os.Remove(p); err != nil {
 		t.Fatal(err)
 	}
 	w.project(strings.Repeat("#\n", maxConfigSize/2+1))
-	w.wantWarnings(w.load(flagValues{}), "is larger than 1048576 bytes")
+	w.wantWarnings(w.load(flagValues{}), "over 1048576 bytes", closed)
 	w.project("# \xff\n")
 	w.wantWarnings(w.load(flagValues{}), p+":1:3: byte 0xFF is not UTF-8")
 }
@@ -134,8 +135,15 @@ func TestConfigWalkUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if c := w.quiet(flagValues{}); c.model != "above" {
-		t.Errorf("without .git the search should go on to %s", above)
+	if c := w.quiet(flagValues{}); c.model != "" {
+		t.Errorf("outside a repository %s is anybody's", above)
+	}
+	w.write(filepath.Join(w.in, ".atm.toml"), pluginHead+"model = 'here'\n")
+	if c := w.quiet(flagValues{}); c.model != "here" {
+		t.Error("outside a repository the working directory's own file should be read")
+	}
+	if err := os.Remove(filepath.Join(w.in, ".atm.toml")); err != nil {
+		t.Fatal(err)
 	}
 	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
 	if c := w.quiet(flagValues{}); c.model != "" {

@@ -4,8 +4,11 @@ package main
 // ceilings that a mistake may not lift, roles, and the example of the design.
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -50,8 +53,31 @@ func (w *configWorld) global(text string) string {
 	return w.write(filepath.Join(w.home, ".config", "atm", "config.toml"), text)
 }
 
+// project writes the repository's file and trusts it.
 func (w *configWorld) project(text string) string {
+	w.t.Helper()
+	path := w.stranger(text)
+	w.trust(path)
+	return path
+}
+
+// stranger writes a repository's file that nobody has trusted.
+func (w *configWorld) stranger(text string) string {
+	w.t.Helper()
 	return w.write(filepath.Join(w.repo, ".atm.toml"), text)
+}
+
+func (w *configWorld) trust(path string) {
+	w.t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	store := directories{atmHome: w.home}.trust()
+	if _, err := store.set(trustKey(path), hex.EncodeToString(sum[:]), slog.New(slog.DiscardHandler)); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *configWorld) try(fl flagValues) (*config, error) {
@@ -130,7 +156,11 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"a bad variable", "", "bogus", "", "read-only"},
 		{"a file that can't be read, with a ceiling in it", "max_sandbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
 		{"a file that can't be read, without one", "model = ", "", "", ""},
-		{"another layer's word counts", "max_sandbox = 'none'", "", "max_sandbox = 'workspace-write'", "workspace-write"},
+		{"no other layer's word lifts that", "max_sandbox = 'none'", "", "max_sandbox = 'workspace-write'", "read-only"},
+		{"a role's table", "roles.r.max_sandbox = 'workspace-write'", "", "", "read-only"},
+		{"a file that can't be read, with a ceiling misspelt", "max_sanbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
+		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "", "", "read-only"},
+		{"no table of ours", "[core]\nreadonly = true", "", "", "read-only"},
 		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
 	} {
 		w := newConfigWorld(t)
@@ -148,7 +178,7 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 func TestConfigFlagsBeatEverything(t *testing.T) {
 	w := newConfigWorld(t)
 	for _, s := range settings() {
-		if s.name != "max_sandbox" { // a bad ceiling closes, see TestConfigCeilingFailsClosed
+		if s.name != "max_sandbox" && s.name != "readonly" { // a bad ceiling closes, see TestConfigCeilingFailsClosed
 			w.env[s.variable()] = "x" // even a bad variable
 		}
 	}
