@@ -14,7 +14,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -104,24 +103,6 @@ func othersWord(path string, st fs.FileInfo, mode bool) string {
 		return fmt.Sprintf("%s can be written by its group or by others (mode %04o; chmod go-w takes that away)", path, st.Mode().Perm())
 	}
 	return ""
-}
-
-// readWithInfo is readRegular with the opened file's owner and mode, which a second look by name might not find.
-func readWithInfo(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
-	}
-	return data, st, err
 }
 
 // A trustFile is where trust is kept, beside the user's own configuration: {"trusted": {path: sha256}}.

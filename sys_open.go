@@ -40,19 +40,30 @@ func openOwn(path string, flag int, perm fs.FileMode) (*os.File, error) {
 // readRegular reads a whole file of at most limit bytes, errTooLarge if it has
 // more. It opens as openRegular does.
 func readRegular(path string, limit int64) ([]byte, error) {
+	data, _, err := readWithInfo(path, limit)
+	return data, err
+}
+
+// readWithInfo is readRegular, with the opened file's owner and mode: a second
+// look by name may find another file.
+func readWithInfo(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	f, err := openRegular(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, err
+		return nil, st, err
 	}
 	if int64(len(data)) > limit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
+		return nil, st, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
 	}
-	return data, nil
+	return data, st, nil
 }
 
 // openDir opens a directory to list it. What else has its name, a FIFO say, is
