@@ -362,7 +362,7 @@ func TestDamagedTeamIsLeftAlone(t *testing.T) {
 	}
 	wantNil(t, os.Remove(c.path))
 	c.put(strings.Repeat(" ", maxTeamConfigSize) + compactTeam)
-	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), "over ") {
 		t.Errorf("too large: %v", err)
 	}
 }
