@@ -27,6 +27,7 @@ type mailVictim struct {
 	in    io.WriteCloser
 	lines *bufio.Scanner
 	ids   int
+	fault json.RawMessage // of the last request, nil for none
 }
 
 func startMailVictim(t *testing.T, env []string) *mailVictim {
@@ -70,6 +71,7 @@ func (v *mailVictim) request(method string, params any) json.RawMessage {
 	}
 	for v.lines.Scan() {
 		if line := v.lines.Bytes(); string(rawField(line, "id")) == fmt.Sprint(v.ids) {
+			v.fault = bytes.Clone(rawField(line, "error"))
 			return bytes.Clone(rawField(line, "result", "structuredContent"))
 		}
 	}

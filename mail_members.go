@@ -221,29 +221,30 @@ func (t *teamFile) leave(ctx context.Context, sessions ...membership) error {
 }
 
 // sweep takes out the entries of sessions whose process is gone without leaving, and returns how many. Any instance
-// of the team calls it once, beside its start.
-func (t *teamFile) sweep(ctx context.Context, holder leaseHolder) (int, error) {
-	t.tidy()
+// of the team calls it beside its start, and where a session of its own ends. again: somebody who can't be named, and
+// is likely gone in a moment, has the name of one.
+func (t *teamFile) sweep(ctx context.Context, holder leaseHolder) (n int, again bool, err error) {
 	names := map[string]bool{}
 	left := func(m member) bool {
 		if m.mark == nil || !m.isCodex() {
 			return false
 		}
-		_, _, held := holder(m.name)
+		by, pid, held := holder(m.name)
+		again = again || held && (by == "" || pid == 0 || by == m.mark.Agent && t.gone(m.mark))
 		if held || !t.sees(m.mark) && !t.gone(m.mark) {
 			return false
 		}
 		names[m.name] = true
 		return true
 	}
-	err := t.removeMembers(ctx, left)
+	err = t.removeMembers(ctx, left)
 	if errors.Is(err, errNoTeam) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("removing members whose process is gone from %w", err)
+		return 0, true, fmt.Errorf("removing members whose process is gone from %w", err)
 	}
-	return len(names), nil
+	return len(names), again, nil
 }
 
 // removeMembers takes no lock, and makes no lock file, when there is nothing to remove.

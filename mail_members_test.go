@@ -72,7 +72,8 @@ func (c *crew) mustLeave(s ...membership) {
 
 func (c *crew) mustSweep() int {
 	c.t.Helper()
-	n, err := c.sweep(context.Background(), c.holder)
+	c.tidy()
+	n, _, err := c.sweep(context.Background(), c.holder)
 	wantNil(c.t, err)
 	return n
 }
@@ -340,7 +341,7 @@ func TestDamagedTeamIsLeftAlone(t *testing.T) {
 	for _, text := range []string{"", "{", claudeTeam[:200], `[]`, `{"members":{}}`, "\x00\x00\x00", `{"members":null}`} {
 		c.put(text)
 		_, err1 := c.join(c.agent)
-		_, err2 := c.sweep(context.Background(), c.holder)
+		_, _, err2 := c.sweep(context.Background(), c.holder)
 		_, err3 := c.list()
 		for _, err := range []error{err1, err2, err3, c.leave(context.Background(), m)} {
 			if !errors.Is(err, errTeamDamaged) || !strings.Contains(err.Error(), c.path) {

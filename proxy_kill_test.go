@@ -9,6 +9,7 @@ package main
 // part.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -65,6 +66,71 @@ func TestKillAtRandomPoints(t *testing.T) {
 			t.Logf("%d kills, %d agents, %d answers, %d turns cut short", tt.kills, len(g.agents), g.answers, g.cut)
 		})
 	}
+}
+
+// killsVar is how many proxies TestKillLeavesNoMember kills, which is few without it.
+const killsVar = "ATM_KILLS"
+
+// After kill -9 nobody who died stays in the team, whatever becomes of their
+// names, and no first call is told that one of them is still in use: the sweep
+// used to look at leases that the marking of stale sessions held just then.
+func TestKillLeavesNoMember(t *testing.T) {
+	needProcFS(t)
+	kills, err := strconv.Atoi(cmp.Or(os.Getenv(killsVar), "3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "ATM_HOME=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=", "GORACE=atexit_sleep_ms=10"}
+	path := writeTeam(t, filepath.Join(home, ".claude", "teams"), "default", `{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
+	members := func() string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parseRoster(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, m := range r.members() {
+			names = append(names, m.name)
+		}
+		return strings.Join(names, " ")
+	}
+	start := func(v *mailVictim, want string, args map[string]any) string {
+		t.Helper()
+		args["prompt"] = "SAY hello"
+		got := v.tool("codex", args)
+		if v.fault != nil {
+			t.Fatalf("the first call after a kill: %s", v.fault)
+		}
+		if name := stringField(got, "identity"); name != want {
+			t.Fatalf("%s was answered, want %s", got, want)
+		}
+		return stringField(got, "agent_id")
+	}
+	for range kills {
+		v := startMailVictim(t, env)
+		ann := start(v, "ann", map[string]any{"identity": "ann"})
+		start(v, "bob", map[string]any{"identity": "bob"})
+		if !poll(waitLimit(t), func() bool { return members() == "team-lead ann bob" || members() == "team-lead bob ann" }) {
+			t.Fatalf("members are %s", members())
+		}
+		v.kill()
+		next, beside := startMailVictim(t, env), startMailVictim(t, env) // both mark, both sweep
+		start(next, "ann", map[string]any{"agent_id": ann})
+		start(beside, "bob", map[string]any{"identity": "bob"})
+		for _, v := range []*mailVictim{next, beside} {
+			v.kill()
+		}
+		last := startMailVictim(t, env)
+		if !poll(waitLimit(t), func() bool { return members() == "team-lead" }) {
+			t.Fatalf("of the dead there are still members: %s", members())
+		}
+		last.kill()
+	}
+	t.Logf("%d kills, nobody left behind, no conflict", 4*kills)
 }
 
 // killGame is a state directory and what its clients were told.

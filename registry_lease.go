@@ -26,10 +26,14 @@ import (
 const (
 	maxIdentityLength = 64
 	maxIdentitySuffix = 999
-	// Someone who only looks (markStale, a holder that is just letting go) has a
-	// lock for microseconds; so long an acquire waits before it calls it held.
-	lockTries = 25
-	lockPause = 2 * time.Millisecond
+	lockPause         = 2 * time.Millisecond
+	// letGoLimit is how long an acquire waits for a holder who can't be named:
+	// one that is taking or releasing the lock just now, or a dead process whose
+	// child is between its fork and its exec.
+	letGoLimit = time.Second
+	// keepLimit is how long it waits for who keeps records (holdIfGone), which
+	// takes as long as a file's writing and is nobody's lease.
+	keepLimit = 10 * time.Second
 )
 
 // reLockName is what may become a lock's file name; config.go's rules for
@@ -98,7 +102,7 @@ type leases struct {
 
 type lockHolder struct {
 	agentID string
-	pending bool // being acquired or only looked at: not to be called held yet
+	pending bool // being acquired: not to be called held yet
 }
 
 func newLeases(root, team string, keepThreads bool) *leases {
@@ -300,50 +304,56 @@ func (h *lease) release() {
 	} else {
 		h.file.Truncate(0)
 	}
-	h.let()
-}
-
-func (h *lease) let() {
-	unlockFile(h.file) // Close frees it as well, but for a child in the middle of its fork
-	h.file.Close()
+	dropFlock(h.file)
 	h.table.forget(h.path)
 }
 
-// holdIfGone takes both locks of a session whose holder is gone, without
-// putting our name into them. It fails if the session may be alive. A lease
+// holdIfGone keeps a session from coming alive whose holder is gone, so that its
+// record can be changed or removed. It fails if the session may be alive. A lease
 // that is another agent's, or nobody's yet, proves that this one doesn't live: a
 // live session has its own. The thread's lock then keeps it from coming alive.
+//
+// The two locks are taken shared, which no session does: so whoever wants one
+// for a session knows that it is held by nobody, and waits (FR-20.1). One process
+// of a team at a time does this, by a lock of its own.
 func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(), gone bool) {
-	var held []*lease
-	release = func() {
-		for _, h := range held {
-			h.let()
-		}
-	}
 	path, err := l.identityPath(identity)
 	if err != nil {
 		return nil, false
 	}
-	switch got, by, err := l.tryLock(path, lockContent{}); {
-	case err != nil:
-		return nil, false
-	case by == nil:
-		held = append(held, got)
-	case by.fleeting || by.agentID == agentID:
-		return nil, false
-	}
-	if threadID == "" {
-		return release, true
-	}
-	if path, err = l.threadPath(threadID); err == nil {
-		got, by, err := l.tryLock(path, lockContent{})
-		if err == nil && by == nil {
-			held = append(held, got)
-			return release, true
+	var held []*os.File
+	release = func() {
+		for _, f := range held {
+			dropFlock(f)
 		}
 	}
-	release()
-	return nil, false
+	take := func(path string, exclusive bool) *heldBy {
+		f, by, err := l.openLocked(path, exclusive)
+		if err != nil {
+			return &heldBy{fleeting: true}
+		}
+		if by == nil {
+			held = append(held, f)
+		}
+		return by
+	}
+	keeper := filepath.Join(l.root, l.team, ".keeper.lock")
+	for until := time.Now().Add(letGoLimit); take(keeper, true) != nil; time.Sleep(lockPause) {
+		if time.Now().After(until) {
+			return nil, false
+		}
+	}
+	by := take(path, false)
+	alive := by != nil && (by.fleeting || by.agentID == agentID)
+	if !alive && threadID != "" {
+		path, err = l.threadPath(threadID)
+		alive = err != nil || take(path, false) != nil
+	}
+	if alive {
+		release()
+		return nil, false
+	}
+	return release, true
 }
 
 type heldBy struct {
@@ -351,20 +361,24 @@ type heldBy struct {
 	pid      int
 	ours     bool
 	fleeting bool // whoever it is can't be named, and is likely gone in a moment
+	keeper   bool // fleeting: it is held shared, so by no session
 }
 
+// lock takes a lock, and waits for whoever has it without holding it for a session.
 func (l *leases) lock(path string, mine lockContent) (*lease, *heldBy, error) {
-	for try := 1; ; try++ {
+	for began := time.Now(); ; time.Sleep(lockPause) {
 		got, by, err := l.tryLock(path, mine)
-		if err != nil || by == nil || !by.fleeting || try == lockTries {
+		limit := letGoLimit
+		if by != nil && by.keeper {
+			limit = keepLimit
+		}
+		if err != nil || by == nil || !by.fleeting || time.Since(began) > limit {
 			return got, by, err
 		}
-		time.Sleep(lockPause)
 	}
 }
 
-// tryLock returns a lease, or who holds it, or an error. Without a pid in mine
-// the file's content is left as it is.
+// tryLock returns a lease, or who holds it, or an error.
 func (l *leases) tryLock(path string, mine lockContent) (*lease, *heldBy, error) {
 	l.mu.Lock()
 	if h, taken := l.held[path]; taken {
@@ -374,36 +388,37 @@ func (l *leases) tryLock(path string, mine lockContent) (*lease, *heldBy, error)
 	l.held[path] = lockHolder{agentID: mine.AgentID, pending: true}
 	l.mu.Unlock()
 
-	f, by, err := l.openLocked(path)
-	if err == nil && by == nil && mine.PID != 0 {
+	f, by, err := l.openLocked(path, true)
+	if err == nil && by == nil {
 		if err = writeLockContent(f, mine); err != nil {
-			unlockFile(f)
-			f.Close()
+			dropFlock(f)
 		}
 	}
 	if err != nil || by != nil {
 		l.forget(path)
 		return nil, by, err
 	}
-	if mine.PID != 0 {
-		l.note(path, lockHolder{agentID: mine.AgentID})
-	}
+	l.note(path, lockHolder{agentID: mine.AgentID})
 	return &lease{path: path, table: l, content: mine, file: f}, nil, nil
 }
 
 // openLocked opens and locks the file that is at the path when it is locked: it
 // looks again afterwards, since a person may have removed it in between.
-func (l *leases) openLocked(path string) (*os.File, *heldBy, error) {
+func (l *leases) openLocked(path string, exclusive bool) (*os.File, *heldBy, error) {
 	for {
 		f, err := openLockFile(path)
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := lockFile(f, true, false); err != nil {
+		if err := lockFile(f, exclusive, false); err != nil {
 			c := readLockContent(f)
-			f.Close()
+			keeper := exclusive && errors.Is(err, errLocked) && lockFile(f, false, false) == nil
+			dropFlock(f)
 			if !errors.Is(err, errLocked) {
 				return nil, nil, fmt.Errorf("%w; a filesystem without flock can't hold sessions, set ATM_HOME to another", err)
+			}
+			if keeper {
+				return nil, &heldBy{fleeting: true, keeper: true}, nil
 			}
 			dead := c.Host != "" && c.Host == l.host && !pidAlive(c.PID)
 			return nil, &heldBy{agentID: c.AgentID, pid: c.PID, fleeting: c.PID == 0 || dead}, nil

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // holdElsewhere starts this test binary as another instance that leases the
@@ -337,6 +338,40 @@ func TestALeaseIsOfTheFileAtThePath(t *testing.T) {
 	h.release() // must not empty the new one's file
 	if data, _ := os.ReadFile(next.path); !strings.Contains(string(data), "codex:bbbb") {
 		t.Errorf("content = %q", data)
+	}
+}
+
+// A process that marks a session as stale may be held up in the middle for longer
+// than anybody tries: whoever wants the name was told that it is "in use without
+// an agent yet". An acquire waits for it, in the same process and in another, and
+// a member's sweep sees that nobody has the name.
+func TestAMarkersHoldIsNobodysLease(t *testing.T) {
+	l := newTestLeases(t)
+	other := newLeases(l.root, "red", true)
+	for _, who := range []*leases{l, other} {
+		release, gone := l.holdIfGone("codex:dead", "codex", "t-1")
+		if !gone {
+			t.Fatal("nobody holds it")
+		}
+		if _, pid, held := who.holder("codex"); held {
+			t.Errorf("the marker is said to hold it, as process %d", pid)
+		}
+		if who == other {
+			if _, gone := who.holdIfGone("codex:other", "codex-9", ""); gone {
+				t.Error("two keep records at once")
+			}
+		}
+		time.AfterFunc(100*time.Millisecond, release) // twice what it was waited for
+		h, err := who.acquire("codex", "codex:aaaa")
+		if err != nil {
+			t.Fatal(err)
+		}
+		thread, err := who.lockThread("t-1", "codex:aaaa")
+		if err != nil {
+			t.Fatal(err)
+		}
+		thread.release()
+		h.release()
 	}
 }
 

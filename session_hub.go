@@ -541,13 +541,14 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
-	if !h.cfg.teamless {
-		h.post.start()
-	}
 	h.goWork(func() {
-		defer close(h.marked)
-		if n := h.reg.markStale(); n > 0 {
+		n := h.reg.markStale()
+		if close(h.marked); n > 0 {
 			h.log.Warn("sessions of dead processes marked stale", "sessions", n)
+		}
+		if !h.cfg.teamless {
+			h.post.file.tidy()
+			h.post.sweep(sweepTries)
 		}
 	})
 	if h.cfg.resume != nil {

@@ -219,14 +219,13 @@ func (h *hub) titleRecord(agentID, title string) {
 // changeRecord changes the record of a session that nobody has open, while it
 // holds what a session would. It waits for whoever only looks.
 func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
-	for try := 1; ; try++ {
+	for until := time.Now().Add(25 * lockPause); ; time.Sleep(lockPause) {
 		rec := h.book.record(agentID)
 		if rec == nil {
 			return h.unknown(agentID)
 		}
 		release, gone := h.reg.holdIfGone(agentID, rec.Identity, rec.BackendID)
-		if !gone && try < lockTries {
-			time.Sleep(lockPause)
+		if !gone && time.Now().Before(until) {
 			continue
 		}
 		if gone {

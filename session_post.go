@@ -22,6 +22,13 @@ import (
 // leaveLimit is how long the members' file may be waited for as we stop.
 const leaveLimit = time.Second
 
+// sweepTries looks for dead members are made at a start, with pauses that double
+// from sweepPause on: some ten seconds, longer than a dead program's lock stands.
+const (
+	sweepTries = 10
+	sweepPause = 5 * time.Millisecond
+)
+
 // post may be used from any goroutine.
 type post struct {
 	h     *hub
@@ -88,16 +95,28 @@ func (p *post) work() {
 	}
 }
 
-// start takes out of the team what crashed sessions left there.
-func (p *post) start() {
-	p.later(func() {
-		n, err := p.file.sweep(p.h.life, p.h.reg.holder)
-		if err != nil {
-			p.log.Warn("members whose process is gone could not be removed", "team", p.h.cfg.team, "err", err)
-		} else if n > 0 {
+// sweep takes out of the team what crashed sessions left there, tries times at
+// most: their names may be held by who is just taking or leaving them, and the
+// team's file by others.
+func (p *post) sweep(tries int) {
+	for try := 1; ; try++ {
+		n, again, err := p.file.sweep(p.h.life, p.h.reg.holder)
+		if n > 0 {
 			p.log.Info("members whose process is gone removed", "team", p.h.cfg.team, "members", n)
 		}
-	})
+		if !again || p.h.life.Err() != nil {
+			return
+		}
+		if try == tries {
+			if err != nil {
+				p.log.Warn("members whose process is gone could not be removed", "team", p.h.cfg.team, "err", err)
+			}
+			return
+		}
+		if pauseUntil(p.h.life, time.Now().Add(sweepPause<<try)) != nil {
+			return
+		}
+	}
 }
 
 // opened makes a session a member if its name was asked for; else it becomes
@@ -196,6 +215,7 @@ func (p *post) ended(agentID string) {
 		if ok {
 			p.leave(was)
 		}
+		p.sweep(1) // a session that died may be listed under that name, which was held until now
 	})
 }
 
