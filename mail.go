@@ -41,9 +41,10 @@ type mailFilter struct {
 
 // inboxes are the inboxes of all teams. It is safe for use by many goroutines.
 type inboxes struct {
-	root  string  // …/teams
-	spool string  // where mail goes that can't be delivered for want of a lock; "": such mail is refused
-	disk  *syncer // fsyncs what was written, later; nil: never
+	root  string    // …/teams
+	spool string    // where mail goes that can't be delivered for want of a lock; "": such mail is refused
+	disk  *syncer   // fsyncs what was written, later; nil: never
+	notes lockNotes // of the locks that we hold
 	log   *slog.Logger
 
 	patience time.Duration // for the locks
@@ -54,8 +55,8 @@ type inboxes struct {
 }
 
 // newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
-func newInboxes(root, spool string, disk *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
+func newInboxes(root, spool string, notes lockNotes, disk *syncer, log *slog.Logger) *inboxes {
+	return &inboxes{root: root, spool: spool, notes: notes, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
 }
 
 // send appends a message to the member's inbox, which is made if there is none. Timestamp, Read and Key are set here;

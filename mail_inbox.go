@@ -138,7 +138,7 @@ func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(
 			return nil, err
 		}
 	}
-	lock, err := takeDirLock(ctx, box.path)
+	lock, err := takeDirLock(ctx, box.path, x.notes)
 	if err != nil {
 		return nil, mailPathError(err)
 	}
@@ -196,7 +196,7 @@ func (x *inboxes) replace(ctx context.Context, box *inbox, in *inboxText, held *
 		}
 	}()
 	if held == nil {
-		if held, err = takeDirLock(ctx, box.path); err != nil {
+		if held, err = takeDirLock(ctx, box.path, x.notes); err != nil {
 			return mailPathError(err)
 		}
 		defer held.release()

@@ -4,16 +4,21 @@ package main
 // flock on <name>.lock and Claude Code makes a directory <name>.json.lock; neither looks at the other's, so whoever
 // would lose nobody's words takes both, the flock first (two of ours never hold one each). mail_inbox.go and mail_teamfile.go
 // are the callers; an error is the system's own, and they say what it means.
+// A directory of ours has the sticky bit, which nobody else's has, and a note among our own files says which process
+// made it: whoever of us comes next, and so holds the flock, takes a dead one's over at once.
 // Never keeps Claude Code's lock of an inbox for longer than a rename or one small read and write: it gives a message
 // up, silently, after 0.7 s. Never opens or locks a file under that name, and never deletes <name>.lock.
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -69,23 +74,111 @@ func dropFlock(f *os.File) {
 	f.Close()
 }
 
-// A dirLock is Claude Code's lock, held.
-type dirLock struct {
-	path string
-	made fs.FileInfo // the directory as we made it: another may have taken it for stale
+// lockNotes is the directory of the notes about Claude Code's locks that we hold, one for each, "" for none.
+type lockNotes string
+
+// A lockNote stands from before the directory is made until after it is removed.
+type lockNote struct {
+	Path string `json:"path"`
+	PID  int    `json:"pid"`
+	Host string `json:"host"`
 }
 
-// takeDirLock takes Claude Code's lock of a .json file.
-func takeDirLock(ctx context.Context, path string) (*dirLock, error) {
+// newLockNotes is where all instances of this user have their notes.
+func newLockNotes(sessionsRoot string) lockNotes {
+	return lockNotes(filepath.Join(sessionsRoot, ".locks"))
+}
+
+func (n lockNotes) file(lock string) string {
+	return filepath.Join(string(n), fmt.Sprintf("%x.json", sha256.Sum256([]byte(lock)))[40:])
+}
+
+// takeOver removes a directory that a dead process of ours left. Its caller holds the flock, so no living one has it,
+// unless the flock's file was removed meanwhile: then the note names the living.
+func (n lockNotes) takeOver(lock string) {
+	info, err := os.Lstat(lock)
+	if n == "" || err != nil || !info.IsDir() || info.Mode()&fs.ModeSticky == 0 {
+		return
+	}
+	if note, dead := n.read(n.file(lock)); dead && note.Path == lock {
+		os.Remove(lock)
+	}
+}
+
+// read tells whether the process that wrote a note is dead for sure: a holder with our own number is one before us.
+func (n lockNotes) read(file string) (note lockNote, dead bool) {
+	data, err := readRegular(file, 16<<10)
+	if err != nil || json.Unmarshal(data, &note) != nil {
+		return note, false
+	}
+	host, _ := os.Hostname()
+	return note, host != "" && note.Host == host && (note.PID == os.Getpid() || !pidAlive(note.PID))
+}
+
+// tidy removes the notes of processes that died without a lock.
+func (n lockNotes) tidy() {
+	entries, _ := os.ReadDir(string(n))
+	for _, e := range entries {
+		file := filepath.Join(string(n), e.Name())
+		if note, dead := n.read(file); dead && note.PID != os.Getpid() {
+			if _, err := os.Lstat(note.Path); errors.Is(err, fs.ErrNotExist) {
+				os.Remove(file)
+			}
+		}
+	}
+}
+
+// put informs: where it can't be written, a dead one's lock is stale after ten seconds, as anybody's.
+func (n lockNotes) put(lock string) {
+	if n == "" {
+		return
+	}
+	host, _ := os.Hostname()
+	f, err := openOwn(n.file(lock), os.O_WRONLY|os.O_CREATE, 0o600)
+	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(string(n), 0o700) == nil {
+		f, err = openOwn(n.file(lock), os.O_WRONLY|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return
+	}
+	data := toJSON(lockNote{lock, os.Getpid(), host})
+	if _, err = f.Write(data); err == nil {
+		f.Truncate(int64(len(data)))
+	}
+	f.Close()
+}
+
+func (n lockNotes) drop(lock string) {
+	if n != "" {
+		os.Remove(n.file(lock))
+	}
+}
+
+// A dirLock is Claude Code's lock, held.
+type dirLock struct {
+	path  string
+	made  fs.FileInfo // the directory as we made it: another may have taken it for stale
+	notes lockNotes
+}
+
+// takeDirLock takes Claude Code's lock of a .json file. Its caller holds atm's.
+func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLock, err error) {
 	path += ".lock"
+	notes.takeOver(path)
+	notes.put(path)
+	defer func() {
+		if err != nil {
+			notes.drop(path)
+		}
+	}()
 	for try := 0; ; try++ {
-		err := os.Mkdir(path, 0o755)
+		err := os.Mkdir(path, 0o755|fs.ModeSticky)
 		if err == nil {
 			made, err := os.Lstat(path)
 			if err != nil {
 				return nil, err
 			}
-			return &dirLock{path: path, made: made}, nil
+			return &dirLock{path: path, made: made, notes: notes}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
@@ -99,7 +192,8 @@ func takeDirLock(ctx context.Context, path string) (*dirLock, error) {
 		case !info.IsDir():
 			// Claude Code can't get past it either, and drops its mail without a word.
 			return nil, fmt.Errorf("%s is in the way: Claude Code locks with a directory of that name; move it away", path)
-		case time.Since(info.ModTime()) > dirLockStale && os.Remove(path) == nil: // with files in it, it isn't removed
+		case time.Since(info.ModTime()).Abs() > dirLockStale && // also far ahead: of a clock that was wrong
+			os.Remove(path) == nil: // with files in it, it isn't removed
 			continue
 		}
 		if err := waitLock(ctx, try, path); err != nil {
@@ -118,6 +212,7 @@ func (l *dirLock) release() {
 	if l.held() {
 		os.Remove(l.path)
 	}
+	l.notes.drop(l.path)
 }
 
 // waitLock waits from 2 ms on, longer each time, and not in step with any other.

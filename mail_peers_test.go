@@ -29,7 +29,7 @@ func mailTeam(t testing.TB) (x *inboxes, dir string) {
 	if err := os.WriteFile(filepath.Join(root, "crew", "config.json"), []byte(`{"name":"crew","members":[]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return newInboxes(root, "", nil, slog.New(slog.DiscardHandler)), dir
+	return newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler)), dir
 }
 
 // writeInbox writes an inbox as it would look to somebody who comes a while later.

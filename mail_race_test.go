@@ -44,7 +44,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 			x, dir := mailTeam(t)
 			path := filepath.Join(dir, "arch.json")
 			writeInbox(t, path, "[]")
-			second := newInboxes(x.root, "", nil, x.log) // as another process: flock conflicts with itself
+			second := newInboxes(x.root, "", "", nil, x.log) // as another process: flock conflicts with itself
 			var writers, marker sync.WaitGroup
 			for _, w := range tt.others {
 				writers.Go(func() {
@@ -136,7 +136,7 @@ func TestMailWriterProcess(t *testing.T) {
 	if root == "" {
 		t.Skip("run by TestMailSurvivesKill")
 	}
-	x := newInboxes(root, "", nil, slog.New(slog.DiscardHandler))
+	x := newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler))
 	for i := 0; ; i++ {
 		out, id, err := x.send(context.Background(), "crew", "arch", mailMessage{From: "victim", Text: strings.Repeat("x", 2000)})
 		fmt.Println("MAIL", out, id, err)

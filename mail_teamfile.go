@@ -142,7 +142,7 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, err
 		return t.pathError(err)
 	}
 	defer dropFlock(flock)
-	lock, err := takeDirLock(ctx, t.path())
+	lock, err := takeDirLock(ctx, t.path(), newLockNotes(t.leases))
 	if err != nil {
 		return t.pathError(err)
 	}
@@ -249,8 +249,9 @@ func (t *teamFile) writeTemp(dir string, text []byte, mode fs.FileMode) (name st
 	return f.Name(), nil
 }
 
-// tidy removes what a crash in the middle of writeTemp left.
+// tidy removes what a crash left: in the middle of writeTemp, or between a lock's note and the lock.
 func (t *teamFile) tidy() {
+	newLockNotes(t.leases).tidy()
 	entries, _ := os.ReadDir(t.dir)
 	for _, e := range entries {
 		if ok, _ := filepath.Match(tempPrefix+"[0-9]*", e.Name()); ok && e.Type().IsRegular() {

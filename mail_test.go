@@ -522,7 +522,7 @@ func FuzzInbox(f *testing.F) {
 			os.Remove(name)
 		}
 		writeInbox(t, path, text)
-		before, _, lerr := newInboxes(x.root, "", nil, x.log).list(t.Context(), "crew", "arch", mailFilter{All: true})
+		before, _, lerr := newInboxes(x.root, "", "", nil, x.log).list(t.Context(), "crew", "arch", mailFilter{All: true})
 		out, id, err := x.send(t.Context(), "crew", "arch", mailMessage{From: "codex", Text: "ours"})
 		if out != mailDelivered || err != nil {
 			t.Fatalf("%v, %v", out, err)

@@ -41,7 +41,7 @@ func newAtmLab(t *testing.T, change func(*config)) *atmLab {
 	audit := openAudit(l.trail, log)
 	t.Cleanup(audit.close)
 	book := addressBook{own: newTeamFile(root, "crew", "/leases"), root: root, aliases: cfg.aliases, roles: cfg.atmRoles}
-	l.atmTools = newAtmTools(cfg, newInboxes(root, "", nil, log), book, audit, log)
+	l.atmTools = newAtmTools(cfg, newInboxes(root, "", "", nil, log), book, audit, log)
 	l.who = atmCaller{Identity: "codex", AgentID: "codex:k7m3pqx", Team: "crew", Correlation: "mcp-7",
 		Owns: func(identity string) bool { return strings.EqualFold(identity, "codex") },
 		Live: func(identity string) bool { return identity == "codex-2" }}

@@ -68,7 +68,7 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 		as.Identity = cfg.identity // each call is told why it is refused
 	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
-		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log), book, audit, log),
+		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log), book, audit, log),
 		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
 			Live:    func(identity string) bool { _, _, held := leases.holder(identity); return held },
 			Strange: func() error { return book.own.stranger(cfg.identity) }},

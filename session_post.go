@@ -52,7 +52,7 @@ func newPost(h *hub) *post {
 	cfg := h.cfg
 	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
 		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
-	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), h.reg.disk, h.log)
+	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), h.reg.disk, h.log)
 	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
 	return p

@@ -36,7 +36,7 @@ func (w *world) team(members ...string) {
 
 // others are the inboxes as another program sees them.
 func (w *world) others() *inboxes {
-	return newInboxes(w.hub.cfg.teamsRoot, "", nil, slog.New(slog.DiscardHandler))
+	return newInboxes(w.hub.cfg.teamsRoot, "", "", nil, slog.New(slog.DiscardHandler))
 }
 
 // mail writes to an agent.
