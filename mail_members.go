@@ -42,14 +42,17 @@ type memberTaken struct {
 	pid                   int // of the process that holds it, 0 if that isn't known
 }
 
-func (e *memberTaken) Error() string {
+func (e *memberTaken) Error() string { return e.who() + "; choose another identity" }
+
+// who is what an error begins with that has an advice of its own.
+func (e *memberTaken) who() string {
 	switch {
 	case e.pid != 0:
-		return fmt.Sprintf("member %q of team %q is in use by process %d; choose another identity", cutName(e.name), e.team, e.pid)
+		return fmt.Sprintf("member %q of team %q is in use by process %d", cutName(e.name), e.team, e.pid)
 	case e.agentType == "":
-		return fmt.Sprintf("team %q has a member %q already, who is no Codex agent; choose another identity", e.team, cutName(e.name))
+		return fmt.Sprintf("team %q has a member %q already, who is no Codex agent", e.team, cutName(e.name))
 	}
-	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q; choose another identity", e.team, cutName(e.name), cutName(e.agentType))
+	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q", e.team, cutName(e.name), cutName(e.agentType))
 }
 
 // memberEntry is an entry as both programs take it. atm needs the first six fields; Claude Code, of its own, writes
@@ -123,36 +126,30 @@ func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (m
 	return got, nil
 }
 
-// mayRead tells whether the inbox of that name is the session's, listed or not: an error is *memberTaken, or that the
-// members can't be read.
-func (t *teamFile) mayRead(name, agentID string, holder leaseHolder) error {
-	all, err := t.list()
+// mayUse tells whether that name, its inbox and what is sent in it, is the session's, listed or not: an error is
+// *memberTaken, or that the members can't be read.
+func (t *teamFile) mayUse(name, agentID string, holder leaseHolder) error {
+	all, lead, err := t.listed()
 	if err != nil {
 		return err
 	}
+	found := false
 	for _, m := range all {
 		if strings.EqualFold(m.name, name) {
+			found = true
 			if err := t.ours(m, agentID, holder); err != nil {
 				return err
 			}
 		}
 	}
+	if !found && lead != "" && strings.EqualFold(lead, name) {
+		return &memberTaken{name: lead, team: t.team, agentType: "team-lead"}
+	}
 	return nil
 }
 
-// stranger is why the inbox of that name is no Codex agent's: a *memberTaken, or that the members can't be read.
-func (t *teamFile) stranger(name string) error {
-	all, err := t.list()
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if strings.EqualFold(m.name, name) && !m.isCodex() {
-			return &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
-		}
-	}
-	return nil
-}
+// nobody is the leaseHolder of names whose leases don't matter.
+func nobody(string) (agentID string, pid int, held bool) { return "", 0, false }
 
 // place finds the entry of a session, -1 for none. Names that differ in case are one: they have one lease.
 func (t *teamFile) place(r *roster, name, agentID string, holder leaseHolder) (int, error) {
@@ -179,7 +176,7 @@ func (t *teamFile) ours(m member, agentID string, holder leaseHolder) error {
 		return taken
 	}
 	by, pid, held := holder(m.name)
-	if held && (pid != os.Getpid() || by != "" && by != agentID) {
+	if mine := by != "" && by == agentID || by == "" && pid == os.Getpid(); held && !mine {
 		taken.pid = pid
 		return taken
 	}

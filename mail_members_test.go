@@ -127,7 +127,7 @@ func TestJoinAndLeave(t *testing.T) {
 		if again := c.mustJoin(c.agent); again != m || c.text() != joined {
 			t.Errorf("joining twice: %+v, %s", again, c.text())
 		}
-		if err := c.mayRead("codex", c.agent.agentID, c.holder); err != nil {
+		if err := c.mayUse("codex", c.agent.agentID, c.holder); err != nil {
 			t.Error(err)
 		}
 		if c.mustSweep() != 0 || c.text() != joined {
@@ -179,7 +179,7 @@ func TestJoinAdopts(t *testing.T) {
 	if m.added || m.name != "Codex" {
 		t.Errorf("got %+v", m)
 	}
-	wantNil(t, c.mayRead("codex", "codex:ab12", c.holder))
+	wantNil(t, c.mayUse("codex", "codex:ab12", c.holder))
 	c.mustLeave(m)
 	delete(c.held, "codex")
 	if c.mustSweep() != 0 || c.text() != before {
@@ -207,7 +207,7 @@ func TestJoinIsTaken(t *testing.T) {
 		if !errors.As(err, new(*memberTaken)) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "choose another identity") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := w.mayRead("codex", "codex:ab12", w.holder); !errors.As(err, new(*memberTaken)) {
+		if err := w.mayUse("codex", "codex:ab12", w.holder); !errors.As(err, new(*memberTaken)) {
 			t.Errorf("%s: its inbox may be read: %v", name, err)
 		}
 		if w.text() != before {
@@ -301,7 +301,7 @@ func TestLeaveAfterOthersChanges(t *testing.T) {
 	// The member is removed while the session lives; it may join again.
 	c.mustJoin(c.agent)
 	c.put(crewOf())
-	wantNil(t, c.mayRead("codex", "codex:ab12", c.holder))
+	wantNil(t, c.mayUse("codex", "codex:ab12", c.holder))
 	c.mustJoin(c.agent)
 	if c.names() != "codex" {
 		t.Errorf("members %s", c.names())

@@ -77,6 +77,28 @@ func (b addressBook) recipient(to, sender string, live func(identity string) boo
 	return r, nil
 }
 
+// mayAct tells whether an agent may send and read as identity: an error is *memberTaken, or that the members can't be
+// read. A role or an alias that stands for somebody else's member is that member's name too.
+func (b addressBook) mayAct(identity, agentID string, holder leaseHolder) error {
+	if err := b.own.mayUse(identity, agentID, holder); err != nil {
+		return err
+	}
+	if name, meaning := b.resolve(identity); meaning != "" {
+		return b.own.mayUse(name, "", nobody)
+	}
+	return nil
+}
+
+// strange tells whose member a name is that no agent may be given, nil for nobody's. Where the members can't be read
+// it is left to mayAct, which is asked at every use of the name.
+func (b addressBook) strange(name string) *memberTaken {
+	var taken *memberTaken
+	errors.As(b.mayAct(name, "", nobody), &taken)
+	return taken
+}
+
+func (b addressBook) isStrange(name string) bool { return b.strange(name) != nil }
+
 // split parses an address as atm does: at the first @, both halves trimmed, neither empty.
 func (b addressBook) split(to string) (agent, team string, err error) {
 	agent, team, at := strings.Cut(to, "@")

@@ -98,6 +98,12 @@ func (r *roster) members() []member {
 	return all
 }
 
+// lead is the name of the team's lead, who may not be among the members.
+func (r *roster) lead() string {
+	name, _, _ := strings.Cut(stringField(r.text, "leadAgentId"), "@")
+	return name
+}
+
 // member is the zero member for what is no entry.
 func (r *roster) member(i int) member {
 	raw := r.raw(r.elems[i])

@@ -46,6 +46,7 @@ type teamFile struct {
 	mu      sync.Mutex // guards the fields below, never held over I/O
 	seen    fs.FileInfo
 	members []member // of seen, not to be changed
+	lead    string   // of seen
 }
 
 // newTeamFile touches no disk. The team is a valid name; see validTeam.
@@ -97,30 +98,36 @@ func (t *teamFile) readOnce() ([]byte, fs.FileInfo, error) {
 	return data, info, nil
 }
 
-// list returns the members; an unchanged file is not read again.
+// list returns the members.
 func (t *teamFile) list() ([]member, error) {
+	all, _, err := t.listed()
+	return all, err
+}
+
+// listed returns the members and the lead's name; an unchanged file is not read again.
+func (t *teamFile) listed() (all []member, lead string, err error) {
 	now, err := os.Stat(t.path())
 	if err != nil {
-		return nil, t.pathError(err)
+		return nil, "", t.pathError(err)
 	}
 	t.mu.Lock()
 	if t.seen != nil && os.SameFile(t.seen, now) && t.seen.Size() == now.Size() && t.seen.ModTime().Equal(now.ModTime()) {
 		defer t.mu.Unlock()
-		return t.members, nil
+		return t.members, t.lead, nil
 	}
 	t.mu.Unlock()
 	began := time.Now()
 	r, info, err := t.read()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	all := r.members()
+	all, lead = r.members(), r.lead()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen = nil; began.Sub(info.ModTime()) > cacheableAfter {
-		t.seen, t.members = info, all
+		t.seen, t.members, t.lead = info, all, lead
 	}
-	return all, nil
+	return all, lead, nil
 }
 
 // update replaces config.json by what edit makes of it, under both locks. edit changes nothing else and may be

@@ -39,7 +39,7 @@ type atmCaller struct {
 	Team        string                     // ours
 	Owns        func(identity string) bool // may be written as, and what it reads may be marked; nil: none
 	Live        func(identity string) bool // a session of our team has it, listed or not; nil: none
-	Strange     func() error               // why the inbox is another member's, who has the name too; nil: it isn't
+	Strange     func() error               // why name and inbox are another member's too; nil: they aren't
 	Correlation string
 	Auto        bool      // called within a turn that automatic mail started
 	Refused     *rpcError // nobody may act so: run only writes it down and returns it
@@ -169,9 +169,24 @@ func (c *atmCall) team() string {
 // mayWrite refuses to write as somebody else.
 func (c *atmCall) mayWrite() *rpcError {
 	if c.who.owns() {
-		return nil
+		return c.notAnothers()
 	}
 	return proxyError(codeInvalidSession, fmt.Sprintf("identity %q is not held here, so nothing can be sent in its name; agent_sessions lists the identities of the agents open here", cutName(c.who.Identity)), "identity", c.who.Identity)
+}
+
+// notAnothers refuses to write in a name that has become another member's too:
+// whoever reads it would take it for that member's word.
+func (c *atmCall) notAnothers() *rpcError {
+	err := c.strange()
+	var taken *memberTaken
+	if errors.As(err, &taken) {
+		return proxyError(codeIdentityConflict, fmt.Sprintf("nothing is sent as %q: %s. It can be sent when that member has left the team, or when the agent has another name, which codex with its agent_id and another identity gives it",
+			cutName(c.who.Identity), taken.who()), "identity", c.who.Identity, "member", taken.name, "agent_type", taken.agentType)
+	}
+	if err != nil {
+		return mailRefused(fmt.Errorf("nothing is sent as %q while nobody knows whose name it is: %w", cutName(c.who.Identity), err))
+	}
+	return nil
 }
 
 // message makes what is sent of the arguments.
@@ -431,12 +446,16 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	return shown, head + ":\n" + string(toJSON(shown)), nil
 }
 
-// strange is why the caller's inbox is not its own in spite of the name.
+// strange is why the caller's name and inbox are not its own. Where there is no
+// team they are nobody else's.
 func (c *atmCall) strange() error {
 	if c.who.Strange == nil {
 		return nil
 	}
-	return c.who.Strange()
+	if err := c.who.Strange(); !errors.Is(err, errNoTeam) {
+		return err
+	}
+	return nil
 }
 
 // inbox is whose mail is read. Another member's may be looked at, if there is

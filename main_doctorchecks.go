@@ -204,6 +204,13 @@ func (d *doctor) leases(fl flagValues) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return // said with the session files
 	}
+	book := addressBook{own: newTeamFile(d.cfg.teamsRoot, d.cfg.team, d.cfg.sessionsRoot), root: d.cfg.teamsRoot, aliases: d.cfg.aliases, roles: d.cfg.atmRoles}
+	if fl.identity != nil {
+		if taken := book.strange(*fl.identity); taken != nil {
+			d.add(check, findingFailure, fmt.Sprintf("%q of --identity can't be an agent's: %s", *fl.identity, taken.who()),
+				fmt.Sprintf("take --identity %s", table.freeIdentity(*fl.identity, book.isStrange)))
+		}
+	}
 	var held, free, left int
 	for _, e := range entries {
 		name, isLock := strings.CutSuffix(e.Name(), ".lock")
@@ -237,7 +244,7 @@ func (d *doctor) leases(fl flagValues) {
 		switch {
 		case wanted:
 			hint := "end it"
-			if other := table.freeIdentity(*fl.identity); other != "" {
+			if other := table.freeIdentity(*fl.identity, book.isStrange); other != "" {
 				hint += fmt.Sprintf(", or take --identity %s, which is free", other)
 			}
 			d.add(check, findingFailure, fmt.Sprintf("%q of --identity is in use %s", *fl.identity, by), hint)

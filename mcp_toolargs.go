@@ -191,6 +191,9 @@ func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
 		return proxyError(codeAgentFile, err.Error(), "agent_file", path)
 	}
 	req.prompt, req.agentName, req.agentSource = file.Body, file.Name, file.Source
+	if file.Name == "" { // FR-10.1
+		req.agentName = strings.TrimSuffix(filepath.Base(file.Source), filepath.Ext(file.Source))
+	}
 	if req.identity == "" {
 		req.implied = impliedIdentity(file.Name)
 	}

@@ -34,6 +34,7 @@ type toolServer struct {
 	tools   *atmTools
 	who     atmCaller
 	now     func() (as lockContent, e *rpcError) // whom the calls act as by now
+	strange func(identity string) error          // atmCaller's Strange
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
@@ -70,9 +71,13 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log), book, audit, log),
 		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
-			Live:    func(identity string) bool { _, _, held := leases.holder(identity); return held },
-			Strange: func() error { return book.own.stranger(cfg.identity) }},
-		now: now,
+			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
+		now: now, strange: func(identity string) error {
+			if agentID == "" {
+				return book.mayAct(identity, "", nobody)
+			}
+			return book.mayAct(identity, agentID, leases.holder)
+		},
 	}
 	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})
 	err := s.p.run()
@@ -194,6 +199,7 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 			who.Refused = notBegun(name)
 		default:
 			who.Identity, who.Auto = as.Identity, as.Automatic
+			who.Strange = func() error { return s.strange(as.Identity) }
 			who.Owns = func(other string) bool { return strings.EqualFold(other, as.Identity) }
 		}
 		_, text, e := s.tools.run(ctx, who, name, args)

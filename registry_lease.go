@@ -141,9 +141,13 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 
 // acquireFree leases base or, where it is held, the next suffix that isn't:
 // what an implied identity gets. There is no moment between finding a free name
-// and having it in which another could take it.
-func (l *leases) acquireFree(base, agentID string) (*lease, error) {
+// and having it in which another could take it. Names that taken tells are
+// members' who are no agents.
+func (l *leases) acquireFree(base, agentID string, taken func(name string) bool) (*lease, error) {
 	for n := 1; n <= maxIdentitySuffix; n++ {
+		if taken(numbered(base, n)) {
+			continue
+		}
 		got, err := l.acquire(numbered(base, n), agentID)
 		if held := (*leaseHeld)(nil); errors.As(err, &held) {
 			continue
@@ -155,10 +159,10 @@ func (l *leases) acquireFree(base, agentID string) (*lease, error) {
 
 // freeIdentity names the next suffix that is free now, for an error's advice;
 // empty if none is.
-func (l *leases) freeIdentity(base string) string {
+func (l *leases) freeIdentity(base string, taken func(name string) bool) string {
 	for n := 2; n <= maxIdentitySuffix; n++ {
 		name := numbered(base, n)
-		if _, _, held := l.holder(name); !held {
+		if _, _, held := l.holder(name); !held && !taken(name) {
 			return name
 		}
 	}

@@ -76,6 +76,9 @@ func TestLeaseHelper(t *testing.T) {
 
 func newTestLeases(t *testing.T) *leases { return newLeases(t.TempDir(), "red", true) }
 
+// noneTaken: no name is taken by a member.
+func noneTaken(string) bool { return false }
+
 func mustAcquire(t *testing.T, l *leases, identity, agentID string) *lease {
 	t.Helper()
 	h, err := l.acquire(identity, agentID)
@@ -135,7 +138,7 @@ func TestLeasesOfManyGoroutines(t *testing.T) {
 	names := make([]string, 20)
 	for i := range names {
 		wg.Go(func() {
-			h, err := l.acquireFree("codex", "codex:aaaa")
+			h, err := l.acquireFree("codex", "codex:aaaa", noneTaken)
 			if err != nil {
 				t.Error(err)
 				return
@@ -161,22 +164,22 @@ func TestLeasesOfManyGoroutines(t *testing.T) {
 func TestFreeIdentity(t *testing.T) {
 	l := newTestLeases(t)
 	mustAcquire(t, l, "codex", "")
-	if got := l.freeIdentity("codex"); got != "codex-2" {
+	if got := l.freeIdentity("codex", noneTaken); got != "codex-2" {
 		t.Errorf("first free = %q", got)
 	}
 	mustAcquire(t, l, "codex-2", "")
 	if err := os.Mkdir(filepath.Join(l.root, "red", "codex-3.lock"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.freeIdentity("codex"); got != "codex-4" {
+	if got := l.freeIdentity("codex", noneTaken); got != "codex-4" {
 		t.Errorf("next free = %q", got)
 	}
 	long := strings.Repeat("x", 64)
 	mustAcquire(t, l, long, "")
-	if got := l.freeIdentity(long); got != strings.Repeat("x", 62)+"-2" {
+	if got := l.freeIdentity(long, noneTaken); got != strings.Repeat("x", 62)+"-2" {
 		t.Errorf("free name for a long one = %q", got)
 	}
-	if h, err := l.acquireFree(long, ""); err != nil || len(h.name) != 64 {
+	if h, err := l.acquireFree(long, "", noneTaken); err != nil || len(h.name) != 64 {
 		t.Errorf("acquireFree: %v", err)
 	} else {
 		h.release()
@@ -201,7 +204,7 @@ func TestKillingTheHolderFreesItsLocks(t *testing.T) {
 	if agent, p, ok := l.holder("codex"); !ok || agent != rec.AgentID || p != pid {
 		t.Errorf("holder = %q %d %v", agent, p, ok)
 	}
-	if h, err := l.acquireFree("codex", ""); err != nil || h.name != "codex-2" {
+	if h, err := l.acquireFree("codex", "", noneTaken); err != nil || h.name != "codex-2" {
 		t.Errorf("acquireFree: %v, %v", h, err)
 	} else {
 		h.release()

@@ -54,6 +54,7 @@ type mailPump struct {
 	unread  int   // as last counted, -1: there is no team
 	dirty   bool
 	refused string // why the inbox isn't delivered from
+	strange string // whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
 	offer   mailOffer
 	paused  string // why nothing is delivered until a client's turn or agent_mail
 	row     int    // mail turns since the last client turn
@@ -109,6 +110,8 @@ func samePending(a, b *int) bool { return a == nil && b == nil || a != nil && b 
 func (s *session) autoMailWord() string {
 	p := &s.mail
 	switch on := s.h.autoMail(&s.place.rec); {
+	case on && p.strange != "":
+		return "paused: " + p.strange
 	case on && p.paused != "":
 		return "paused: " + p.paused
 	case on && p.refused != "":
@@ -132,11 +135,27 @@ func (s *session) automaticMail() bool {
 	return t != nil && t.req.source == sourceMail && t.req.mail != nil && t.req.mail.automatic
 }
 
-// mailCounted is the mailroom's word of what is unread; fresh: there was a change.
-func (s *session) mailCounted(unread int, fresh bool) {
+// mailCounted is the mailroom's word of what is unread; fresh: there was a change;
+// strange: whose name the agent's has become too.
+func (s *session) mailCounted(unread int, fresh bool, strange string) {
 	p := &s.mail
 	p.unread = unread
 	p.dirty = p.dirty || fresh || p.refused != ""
+	if strange == p.strange {
+		return
+	}
+	p.strange = strange
+	identity := s.place.rec.Identity
+	if strange == "" {
+		p.dirty = true
+		s.log.Info("the agent has its name for itself again, and so its mail", "identity", identity)
+		s.h.book.auditMail(s.agentID, identity, "identity_conflict", "", "resolved", "")
+		s.h.post.enrol(s.agentID, false)
+		return
+	}
+	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why", strange)
+	s.h.book.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", strange)
+	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, strange, s.agentID))
 }
 
 // quiet reports that nothing runs or waits and a turn could start.

@@ -41,7 +41,7 @@ type mailFetch struct {
 // fetch takes the oldest unread messages for a turn. They stay unread, and are
 // taken again by the next fetch until they are acknowledged.
 func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
-	if err := r.h.post.mayDeliver(agentID, identity); err != nil {
+	if err := r.h.post.mayAct(agentID, identity); err != nil {
 		if errors.Is(err, errNoTeam) {
 			return mailFetch{} // it vanished: Claude Code removes its own as it exits
 		}
@@ -211,6 +211,9 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 		return fmt.Errorf("%w: %q is of team %q", errNoReply, cutName(name), cutName(team))
 	case strings.EqualFold(name, identity):
 		return fmt.Errorf("%w: it is the agent itself", errNoReply)
+	}
+	if err := r.h.post.mayAct("", identity); err != nil {
+		return err
 	}
 	members, err := r.h.post.file.list()
 	if err != nil {

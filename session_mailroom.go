@@ -51,8 +51,9 @@ type mailSlot struct {
 	s        *session // nil while none is open
 	names    []string // as the inbox is spelt; more than one where others disagree
 	seen     []os.FileInfo
-	unread   int  // in the files, -1: there is no team
-	teamless bool // there was none at the last count
+	unread   int    // in the files, -1: there is no team
+	strange  string // whose name it is too, as last told, "" for nobody else's
+	teamless bool   // there was none at the last count
 	looking  bool
 	again    bool // look once more, since something came meanwhile
 	fresh    bool // and take it for changed, whatever the files look like
@@ -84,7 +85,7 @@ func (r *mailroom) join(s *session, identity string) {
 		sl = &mailSlot{identity: identity, unread: -1, names: []string{identity}, given: map[string]*givenMail{}}
 		r.slots[key] = sl
 	}
-	sl.s, sl.seen = s, nil
+	sl.s, sl.seen, sl.strange = s, nil, ""
 	r.respell, r.changed[key] = true, true // its spelling may be another's
 	start := !r.running
 	r.running = true
@@ -324,9 +325,13 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	fresh = fresh || !slices.EqualFunc(infos, seen, func(a, b os.FileInfo) bool {
 		return a == nil && b == nil || a != nil && b != nil && sameInbox(a, b)
 	})
+	strange := ""
+	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.h.post.mayAct(s.agentID, sl.identity), &taken) {
+		strange = taken.who()
+	}
 	r.mu.Lock()
-	was, back := sl.unread, sl.teamless && unread >= 0
-	sl.seen, sl.unread, sl.teamless = infos, unread, unread < 0
+	was, back, known := sl.unread, sl.teamless && unread >= 0, sl.strange
+	sl.seen, sl.unread, sl.teamless, sl.strange = infos, unread, unread < 0, strange
 	if fresh && unread > 0 {
 		r.activeLocked()
 	}
@@ -335,8 +340,8 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	if unread >= 0 {
 		r.h.post.teamSeen(s.agentID, back)
 	}
-	if unread > 0 || unread != was {
-		s.box.post(func() { s.mailCounted(pending, fresh) })
+	if unread > 0 || unread != was || strange != known {
+		s.box.post(func() { s.mailCounted(pending, fresh, strange) })
 	}
 	return true
 }

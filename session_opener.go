@@ -143,7 +143,10 @@ func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 	}
 	if req.identity != "" && !strings.EqualFold(req.identity, rec.Identity) {
 		if holder, pid, held := o.h.reg.holder(req.identity); held {
-			return heldError(&leaseHeld{identity: req.identity, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, req.identity, o.h.reg.freeIdentity(req.identity))
+			return heldError(&leaseHeld{identity: req.identity, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, req.identity, o.freeName(req.identity))
+		}
+		if taken := o.h.post.book.strange(req.identity); taken != nil {
+			return heldError(taken, agentID, req.identity, o.freeName(req.identity))
 		}
 	}
 	return nil
@@ -189,9 +192,11 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 // at a time, so that two can't take the last place or the same name.
 func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	<-o.tried // a first call may come while the process before us still holds the name
-	if name, implied := o.wantedName(p, req); !implied {
+	name, implied := o.wantedName(p, req)
+	if !implied {
 		o.awaitLeaver(name, s)
 	}
+	o.h.post.book.strange(name) // reads what is half written, if need be, while nobody waits for us
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.h.holds(s) {
@@ -200,18 +205,31 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	if err := o.makeRoom(); err != nil {
 		return err
 	}
-	name, implied := o.wantedName(p, req)
-	if !implied {
+	name, implied = o.wantedName(p, req)
+	taken := o.h.post.book.strange(name)
+	switch {
+	case !implied && taken != nil:
+		known := ""
+		if p.revived {
+			known = p.rec.AgentID
+		}
+		return heldError(taken, known, name, o.freeName(name))
+	case !implied:
 		l, err := o.leaseWith(name, s.agentID)
 		if err != nil {
-			return heldError(err, p.rec.AgentID, name, o.h.reg.freeIdentity(name))
+			return heldError(err, p.rec.AgentID, name, o.freeName(name))
 		}
 		p.lease, p.rec.Identity, p.rec.Implied = l, name, false
-	} else {
-		l, err := o.leaseWith(name, s.agentID)
-		var held *leaseHeld
-		if errors.As(err, &held) {
-			l, err = o.h.reg.acquireFree(name, s.agentID)
+	default:
+		var l *lease
+		err := error(&leaseHeld{})
+		if taken == nil {
+			l, err = o.leaseWith(name, s.agentID)
+		} else if p.rec.Identity != "" {
+			p.notes = append(p.notes, fmt.Sprintf("the agent, which was %s, has another name now: %s", name, taken.who()))
+		}
+		if errors.As(err, new(*leaseHeld)) {
+			l, err = o.h.reg.acquireFree(name, s.agentID, o.h.post.book.isStrange)
 		}
 		if err != nil {
 			return heldError(err, p.rec.AgentID, name, "")
@@ -223,6 +241,11 @@ func (o *opener) takeName(s *session, p *opening, req turnRequest) *rpcError {
 	o.h.mu.Unlock()
 	o.h.book.named(p.rec.Identity)
 	return nil
+}
+
+// freeName is one that a call could have instead, for an error's advice.
+func (o *opener) freeName(name string) string {
+	return o.h.reg.freeIdentity(name, o.h.post.book.isStrange)
 }
 
 // leaverLimit is how long a call waits for an identity that is about to be free.
@@ -307,6 +330,10 @@ func (o *opener) reserve() {
 	}
 	o.h.goWork(func() {
 		defer close(o.tried)
+		if taken := o.h.post.book.strange(o.h.cfg.identity); taken != nil { // each call that wants it is told
+			o.h.log.Warn("identity is a member's who is no agent of this program", "identity", o.h.cfg.identity, "err", taken.who())
+			return
+		}
 		deadline := time.NewTimer(reserveLimit)
 		defer deadline.Stop()
 		for {
@@ -497,6 +524,17 @@ func heldError(err error, agentID, identity, free string) *rpcError {
 			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}", free, name.agentID)
 		}
 		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity, "pid", name.pid)
+	}
+	var member *memberTaken
+	if errors.As(err, &member) {
+		msg := fmt.Sprintf("identity %q can't be an agent's: %s", identity, member.who())
+		switch {
+		case free != "" && agentID != "":
+			msg += fmt.Sprintf("; identity %q is free: codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", free, agentID, free)
+		case free != "":
+			msg += fmt.Sprintf("; identity %q is free", free)
+		}
+		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type", member.agentType)
 	}
 	var thread *threadHeld
 	if errors.As(err, &thread) {

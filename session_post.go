@@ -268,10 +268,17 @@ func (p *post) inboxOf(identity string) (string, error) {
 	return to.name, err
 }
 
-// mayDeliver reports why the inbox of a session's identity isn't its own, nil
-// if it is, listed or not. It reads the disk.
-func (p *post) mayDeliver(agentID, identity string) error {
-	return p.file.mayRead(identity, agentID, p.h.reg.holder)
+// mayAct reports why a name isn't its agent's: its inbox is not delivered then,
+// and nothing is sent in it. nil if it is, listed or not. It reads the disk.
+func (p *post) mayAct(agentID, identity string) error {
+	if agentID == "" {
+		p.h.mu.Lock()
+		if s := p.h.names[strings.ToLower(identity)]; s != nil {
+			agentID = s.agentID
+		}
+		p.h.mu.Unlock()
+	}
+	return p.book.mayAct(identity, agentID, p.h.reg.holder)
 }
 
 // lives reports an identity that a session here has.
@@ -299,6 +306,9 @@ func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
 	p.usesMail(agentID)
 	p.h.goWork(func() {
 		to, err := p.book.recipient(member, from, p.lives)
+		if err == nil {
+			err = p.mayAct(agentID, k.Identity)
+		}
 		if err == nil {
 			text := noticeText(&k)
 			if shown, left := cutMail(text, p.h.cfg.maxMailMessageLength); left > 0 {
@@ -362,6 +372,9 @@ func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
 		s = h.names[strings.ToLower(identity)]
 		h.mu.Unlock()
 		who.Identity = identity
+		if !strings.EqualFold(identity, h.cfg.clientIdentity) {
+			who.Strange = func() error { return h.post.mayAct("", identity) }
+		}
 	case h.cfg.clientIdentity != "":
 		who.Identity = h.cfg.clientIdentity
 	default:
@@ -370,7 +383,7 @@ func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
 	if s != nil {
 		v := s.shown.Load()
 		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
-		who.Strange = func() error { return h.post.mayDeliver(s.agentID, v.Identity) }
+		who.Strange = func() error { return h.post.mayAct(s.agentID, v.Identity) }
 		h.post.usesMail(s.agentID)
 	}
 	return who, nil
@@ -386,7 +399,7 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
 	h.post.usesMail(agentID)
 	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
-		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayDeliver(agentID, identity) }}
+		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayAct(agentID, identity) }}
 	_, text, err := h.post.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false

@@ -218,7 +218,7 @@ func TestWorldMailYields(t *testing.T) {
 		s := w.hub.live[agent]
 		gate := make(chan struct{})
 		s.box.post(func() {
-			s.mailCounted(1, true)
+			s.mailCounted(1, true, "")
 			s.fetchMail()
 			<-gate
 		})
