@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -81,6 +82,29 @@ func (v *mailVictim) request(method string, params any) json.RawMessage {
 func (v *mailVictim) tool(name string, args map[string]any) json.RawMessage {
 	v.t.Helper()
 	return v.request("tools/call", map[string]any{"name": name, "arguments": args})
+}
+
+// Servers that all start agents at once have each of them in the team when its first
+// answer comes, though they wait for each other's locks.
+func TestFirstAnswerComesFromAMember(t *testing.T) {
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "ATM_HOME=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=", "GORACE=atexit_sleep_ms=10"}
+	path := writeTeam(t, filepath.Join(home, ".claude", "teams"), "default", `{"name":"default","members":[]}`)
+	const servers, agents = 4, 5
+	var wg sync.WaitGroup
+	for i := range servers {
+		v := startMailVictim(t, env)
+		wg.Go(func() {
+			for j := range agents {
+				name := fmt.Sprintf("agent-%d-%d", i, j)
+				v.tool("codex", map[string]any{"identity": name, "prompt": "SAY hello"})
+				if data, err := os.ReadFile(path); err != nil || !bytes.Contains(data, []byte(`"`+name+`"`)) {
+					t.Errorf("%s has answered and is no member: %v", name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestMailDeliveryKill: kill -9 after a number of records that goes through all of

@@ -22,6 +22,9 @@ import (
 	"time"
 )
 
+// maxIndexBytes is far above what the open sessions of one instance take.
+const maxIndexBytes = 4 << 20
+
 var errRecordCorrupt = errors.New("the record is corrupt")
 
 // registry is safe for use by many goroutines; what it remembers is only what
@@ -185,6 +188,54 @@ func (r *registry) markStale() int {
 		}
 	}
 	return n
+}
+
+// markIndexes marks the open sessions in the indexes of instances that died
+// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
+// its name replaces meanwhile.
+func (r *registry) markIndexes() {
+	if !r.persist {
+		return
+	}
+	dirs, _ := os.ReadDir(filepath.Join(r.root, r.team)) // none: nobody has one
+	for _, d := range dirs {
+		path := filepath.Join(r.root, r.team, d.Name(), "registry.json")
+		seen, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		var index indexFile
+		data, err := readRegular(path, maxIndexBytes)
+		if err != nil || json.Unmarshal(data, &index) != nil || !r.indexDied(index) {
+			continue // a corrupt one is set aside by the next instance of that name
+		}
+		changed := false
+		for i := range index.Sessions {
+			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
+				s.Status, changed = statusStale, true
+			}
+		}
+		if now, err := os.Lstat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
+			continue
+		}
+		if err := writeIndex(path, index); err != nil {
+			r.log.Warn("the index of a dead process can't be marked stale", "path", path, "error", err)
+		}
+	}
+}
+
+// indexDied tells that the instance of an index is dead: its process is gone, or,
+// where the number may be another's by now, nobody has any of its sessions.
+func (r *registry) indexDied(index indexFile) bool {
+	if index.PID != 0 && index.Host != "" && index.Host == r.host && !pidAlive(index.PID) {
+		return true
+	}
+	for _, s := range index.Sessions {
+		if by, _, held := r.holder(s.Identity); held && (by == s.AgentID || by == "") {
+			return false
+		}
+	}
+	return true
 }
 
 // maybeOpen looks at the status only, a fraction of the work for the thousands

@@ -95,6 +95,8 @@ type indexEntry struct {
 // indexFile is registry.json.
 type indexFile struct {
 	Version  int          `json:"version"`
+	PID      int          `json:"pid,omitempty"` // of the instance; one that died is marked by the next start
+	Host     string       `json:"host,omitempty"`
 	Sessions []indexEntry `json:"sessions"`
 }
 
@@ -273,7 +275,12 @@ func (w *lateWriter) writeFile(path string, f *lateFile) error {
 		}
 		w.seen[path] = true
 	}
-	data, err := json.MarshalIndent(indexFile{Version: 1, Sessions: f.index}, "", "  ")
+	host, _ := os.Hostname()
+	return writeIndex(path, indexFile{Version: 1, PID: os.Getpid(), Host: host, Sessions: f.index})
+}
+
+func writeIndex(path string, index indexFile) error {
+	data, err := json.MarshalIndent(index, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding index: %w", err)
 	}

@@ -91,6 +91,9 @@ type session struct {
 	mail   mailPump
 	client clientPart
 
+	joining    bool                // it is to be a member, and isn't known to be one or not to become one
+	unanswered []func(note string) // answers that wait for that
+
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
 
@@ -258,7 +261,7 @@ func (s *session) prepared(p *opening) bool {
 			s.carry(s.m.end(endFailed))
 			return
 		}
-		s.place = p
+		s.place, s.joining = p, !p.rec.Implied
 		s.placed()
 		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
 		s.told, s.resume = p.told, p.resume

@@ -81,6 +81,7 @@ func (s *session) summed(t *turn, how finishKind) {
 // come any time after that. Its summary has what is left of grace.
 func (s *session) shutdown(grace time.Duration, told func()) bool {
 	return s.box.post(func() {
+		s.enrolled(nil)
 		s.denyAll(decider{byNobody, "before atm-agent-mcp ended (" + s.h.endsBy + ")"})
 		cut := s.m.cur
 		limit := min(grace, shutdownLimit)
@@ -163,6 +164,7 @@ func (s *session) childGone(err *backendError) {
 // over ends the session: record, thread and identity, then whoever waits for
 // that. After it the loop leaves.
 func (s *session) over(why ending) {
+	s.enrolled(nil)
 	s.denyAll(decider{byNobody, "before the session ended"})
 	s.awaitDecisions()
 	s.dropCalls("the session ended")

@@ -543,6 +543,7 @@ func (h *hub) start() {
 	h.opener.reserve()
 	h.goWork(func() {
 		n := h.reg.markStale()
+		h.reg.markIndexes()
 		if close(h.marked); n > 0 {
 			h.log.Warn("sessions of dead processes marked stale", "sessions", n)
 		}

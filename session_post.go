@@ -180,6 +180,7 @@ func (p *post) enrol(agentID string, anew bool) {
 		delete(p.enrolling, agentID)
 		p.mu.Unlock()
 		if !wanted || known && !anew {
+			p.enrolled(agentID, nil)
 			return
 		}
 		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
@@ -200,7 +201,15 @@ func (p *post) enrol(agentID string, anew bool) {
 		case failed && (was == nil || err.Error() != was.Error()):
 			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
 		}
+		p.enrolled(agentID, err)
 	})
+}
+
+// enrolled tells a session what came of its joining.
+func (p *post) enrolled(agentID string, err error) {
+	if s := p.h.open(agentID); s != nil {
+		s.box.post(func() { s.enrolled(err) })
+	}
 }
 
 // ended takes a session out of the team that has closed, was parked or died.
@@ -264,7 +273,7 @@ func (p *post) inboxOf(identity string) (string, error) {
 	if p.owns(identity) {
 		return identity, nil
 	}
-	to, err := p.book.recipient(identity, "", p.lives)
+	to, err := p.book.recipient(identity, "", p.reached)
 	return to.name, err
 }
 
@@ -288,6 +297,16 @@ func (p *post) lives(identity string) bool {
 	return p.h.names[strings.ToLower(identity)] != nil
 }
 
+// reached reports an identity that a session of the team has, here or in another
+// process: its inbox is delivered, listed or not. It reads the disk.
+func (p *post) reached(identity string) bool {
+	if p.lives(identity) {
+		return true
+	}
+	agentID, _, held := p.h.reg.holder(identity)
+	return held && agentID != ""
+}
+
 // owns reports an identity that this instance holds, or the client's own: only
 // as those is anything sent or marked as read.
 func (p *post) owns(identity string) bool {
@@ -305,7 +324,7 @@ func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
 	from := p.inbox(agentID, k.Identity)
 	p.usesMail(agentID)
 	p.h.goWork(func() {
-		to, err := p.book.recipient(member, from, p.lives)
+		to, err := p.book.recipient(member, from, p.reached)
 		if err == nil {
 			err = p.mayAct(agentID, k.Identity)
 		}
@@ -342,7 +361,7 @@ func noticeText(k *keptTurn) string {
 
 // reachable refuses a member who could not be mailed. It reads the disk.
 func (p *post) reachable(from, member string) *rpcError {
-	if _, err := p.book.recipient(member, from, p.lives); err != nil {
+	if _, err := p.book.recipient(member, from, p.reached); err != nil {
 		return proxyError(codeInvalidSession, "notify: "+err.Error())
 	}
 	return nil
@@ -352,7 +371,7 @@ func (p *post) reachable(from, member string) *rpcError {
 // threadId, an identity, or else the client itself (FR-4.5). It may read the
 // disk.
 func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
-	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives}
+	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached}
 	var s *session
 	switch {
 	case ref != "":
@@ -398,7 +417,7 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 // of itself.
 func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
 	h.post.usesMail(agentID)
-	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.lives,
+	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached,
 		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayAct(agentID, identity) }}
 	_, text, err := h.post.tools.run(ctx, who, tool, args)
 	if err != nil {

@@ -8,6 +8,8 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -169,8 +171,49 @@ func (s *session) answer(t *turn, r turnResult) {
 	}
 	s.keep(t, &r)
 	s.publish() // whoever asks for the status next sees what the answer says
-	s.h.answered(w, r)
+	s.answerMember(w, r)
 	s.settle()
+}
+
+// memberLimit is how long a session's first answer waits until it is a member.
+const memberLimit = 2 * time.Second
+
+// answerMember answers, once the session is a member of its team if it is to be
+// one: whoever knows its name may have teammates write to it.
+func (s *session) answerMember(w waiterID, r turnResult) {
+	if !s.joining || w == 0 {
+		s.h.answered(w, r)
+		return
+	}
+	if len(s.unanswered) == 0 {
+		time.AfterFunc(memberLimit, func() { s.box.post(func() { s.enrolled(context.DeadlineExceeded) }) })
+	}
+	s.unanswered = append(s.unanswered, func(note string) {
+		if note != "" {
+			r.Notes = append(r.Notes, note)
+		}
+		s.h.answered(w, r)
+	})
+}
+
+// enrolled lets the answers go that waited for the session to become a member;
+// err says why it is none.
+func (s *session) enrolled(err error) {
+	note, waited := "", s.unanswered
+	switch {
+	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
+	case errors.Is(err, context.DeadlineExceeded):
+		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and atm can't write to it", s.place.identity(), s.h.cfg.team)
+	case err != nil:
+		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v", s.place.identity(), s.h.cfg.team, err)
+	}
+	if note != "" && s.joining && len(waited) == 0 {
+		s.notes = append(s.notes, note)
+	}
+	s.joining, s.unanswered = false, nil
+	for _, answer := range waited {
+		answer(note)
+	}
 }
 
 // finish ends a turn: what a kill -9 must not lose goes to disk, then comes the

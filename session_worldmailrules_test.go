@@ -220,8 +220,9 @@ func TestWorldMailBehindFrames(t *testing.T) {
 // is told, until it is gone.
 func TestWorldMailOfAnother(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
-		w.team("lead", "Ann")
+		w.team("lead")
 		agent := w.ann("")
+		w.team("lead", "Ann")
 		w.mail("ann", mailMessage{Text: "one"})
 		w.after(time.Minute)
 		w.wantMail("one", "")
@@ -286,7 +287,7 @@ func TestWorldMailMarkedLate(t *testing.T) {
 		agent := w.ann("")
 		w.mail("ann", mailMessage{Text: "one"})
 		lock := filepath.Join(w.hub.mail.dir, "ann.json.lock")
-		if err := os.Mkdir(lock, 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(lock, "held"), 0o755); err != nil { // whatever its time, it isn't taken for stale
 			t.Fatal(err)
 		}
 		w.after(time.Minute)
@@ -298,7 +299,7 @@ func TestWorldMailMarkedLate(t *testing.T) {
 		w.tool("codex", "agent_id", agent).ok(t)
 		w.after(time.Minute)
 		w.wantMail("one", "lead: one")
-		if err := os.Remove(lock); err != nil {
+		if err := os.RemoveAll(lock); err != nil {
 			t.Fatal(err)
 		}
 		w.after(2 * markPauseMost)
