@@ -29,7 +29,7 @@ type atmLab struct {
 func newAtmLab(t *testing.T, change func(*config)) *atmLab {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "teams")
-	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"codex"}`))
+	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"codex","agentType":"codex"}`))
 	writeTeam(t, root, "other", crewOf(`{"name":"codex"}`, `{"name":"boss"}`))
 	cfg := &config{maxMailMessageLength: defaultMailLength, persistThreads: true,
 		aliases: map[string]string{"arch": "arch-ctm"}, atmRoles: map[string]string{"lead": "team-lead"}}
