@@ -57,7 +57,7 @@ func (s *session) takeOn(t *turn) {
 	w := t.waiter
 	t.waiter = 0
 	s.publish()
-	s.answerMember(w, turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.req.handle, Identity: s.place.identity(), Team: s.h.cfg.team,
+	s.h.answered(w, turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.req.handle, Identity: s.place.identity(), Team: s.h.cfg.team,
 		Status: statusBusy, TurnStatus: status, Sandbox: s.place.sandbox(), Approval: s.place.approval(), Notes: s.takeNotes(), asked: t.asked})
 }
 
