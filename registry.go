@@ -332,16 +332,17 @@ func (r *registry) dropThreadLocks() (dropped int, err error) {
 		if !ok || !validThreadID(id) || !e.Type().IsRegular() {
 			continue
 		}
-		h, by, err := r.tryLock(filepath.Join(dir, e.Name()), lockContent{})
+		path := filepath.Join(dir, e.Name())
+		f, by, err := r.openLocked(path, false) // shared, as holdIfGone does: no session is taken to have it
 		if err != nil || by != nil {
 			continue // in use, or not ours to judge
 		}
-		if c := readLockContent(h.file); !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID) {
-			if os.Remove(h.path) == nil { // Windows removes no open file
+		if c := readLockContent(f); !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID) {
+			if os.Remove(path) == nil { // Windows removes no open file
 				dropped++
 			}
 		}
-		h.let()
+		dropFlock(f)
 	}
 	return dropped, nil
 }

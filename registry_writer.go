@@ -36,9 +36,6 @@ const (
 	turnLag   = 50 * time.Millisecond
 )
 
-// maxIndexBytes is far above what an instance's open sessions take.
-const maxIndexBytes = 16 << 20
-
 var errWriterClosed = errors.New("the session files are closed")
 
 // lateWriter is safe for use by many goroutines. Its own, run, ends with close.
