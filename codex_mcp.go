@@ -287,7 +287,8 @@ func (m *mcpServer) cancel(th *mcpThread, run *mcpTurn, tries int) {
 }
 
 // unload lets go of a thread. Codex keeps it while it lives, so that it can be
-// taken up again; one in which a turn still runs can't.
+// taken up again; one in which a turn still runs can't. A first turn that Codex
+// has not begun is cancelled once it does.
 func (m *mcpServer) unload(thread string) {
 	m.mu.Lock()
 	th := m.threads[thread]
@@ -300,8 +301,9 @@ func (m *mcpServer) unload(thread string) {
 	run := th.cur
 	if run != nil {
 		th.spent = "an earlier turn may still be running in it"
+		run.stop = true
 	}
-	if th.id == "" {
+	if th.id == "" && run == nil {
 		m.forgetLocked(th)
 	}
 	m.mu.Unlock()

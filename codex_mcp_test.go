@@ -159,6 +159,30 @@ func TestMCPLostCancelIsSentAgain(t *testing.T) {
 	})
 }
 
+// A first turn that its session has let go of before Codex named its thread is
+// cancelled once it begins: nobody would see what it does.
+func TestMCPAbandonedStartIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, h := playMCP(t, "0.153.0"), &heard{}
+		p.m.open(1, threadSpec{}, h.to)
+		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
+		id := p.expect("tools/call").id
+		p.m.do(0, "new-1", command{kind: cmdUnload})
+		h.take()
+		p.expect("notifications/cancelled")
+		time.Sleep(time.Second) // Codex takes its time, of the bubble's
+		p.event(id, "", `{"type":"session_configured"}`)
+		p.event(id, "u1", `{"type":"task_started","turn_id":"u1"}`)
+		if m := p.expect("notifications/cancelled"); string(rawField(m.params, "requestId")) != string(id) {
+			t.Errorf("cancelled %s", m.params)
+		}
+		p.event(id, "u1", `{"type":"turn_aborted","turn_id":"u1","reason":"interrupted"}`)
+		time.Sleep(time.Minute)
+		p.silent()
+		want(t, h.take(), "")
+	})
+}
+
 // The response of a turn may come under the id of a call cancelled before it,
 // and an end that isn't the running turn's ends nothing.
 func TestMCPAnyCallMayAnswer(t *testing.T) {

@@ -361,26 +361,29 @@ func mockMethods() []mockMethod {
 	}
 }
 
+// heeds uses up one of what a prompt has ordered for a method (DROP, REFUSE).
+func (m *mockServer) heeds(order string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.drop[order] == 0 {
+		return false
+	}
+	m.drop[order]--
+	return true
+}
+
 // handle takes one request or notification, on the reading goroutine.
 func (m *mockServer) handle(msg *message) {
 	if !msg.isRequest() {
 		return // initialized, and whatever else: never an answer
 	}
-	m.mu.Lock()
-	dropped := m.drop[msg.method] > 0
-	if dropped {
-		m.drop[msg.method]--
-	}
-	refused := m.drop["refuse "+msg.method] > 0
-	if refused {
-		m.drop["refuse "+msg.method]--
-	}
-	ready, experimental := m.client.ready, m.client.experimental
-	m.mu.Unlock()
-	if dropped {
+	if m.heeds(msg.method) {
 		return
 	}
-	if refused {
+	m.mu.Lock()
+	ready, experimental := m.client.ready, m.client.experimental
+	m.mu.Unlock()
+	if m.heeds("refuse " + msg.method) {
 		m.refuse(msg, "REFUSE "+msg.method)
 		return
 	}

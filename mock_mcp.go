@@ -159,7 +159,9 @@ func (m *mockServer) mcpHandle(msg *message) {
 	case "tools/list":
 		m.peer.reply(msg.id, map[string]any{"tools": m.mcpTools()})
 	case "tools/call":
-		m.mcpCall(msg)
+		if !m.heeds(msg.method) {
+			m.mcpCall(msg)
+		}
 	case "notifications/cancelled":
 		m.mcpCancel(rawField(msg.params, "requestId"))
 	case "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get", "logging/setLevel", "completion/complete":

@@ -140,7 +140,12 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 }
 
 // cancel ends the turn of a waiter that has been retired.
-func (s *session) cancel(w waiterID) { s.box.post(func() { s.carry(s.m.cancel(w)) }) }
+func (s *session) cancel(w waiterID) {
+	s.box.post(func() {
+		s.carry(s.m.cancel(w))
+		s.abandon()
+	})
+}
 
 // detach has the result of a waiter's turn kept as that of a background turn is.
 func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
@@ -303,6 +308,7 @@ func (s *session) take(e *event, now time.Time) {
 		} else if e.op == s.op && cur != nil {
 			cur.run.err = e.err
 			s.carry(s.m.refused(e.unknown))
+			s.abandon()
 		}
 	case evStarted:
 		if e.op == s.op {
@@ -448,9 +454,7 @@ func (s *session) openRefused(err *backendError) {
 			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
 		}
 		if p.rec.Turns > 0 { // else there is nothing to lose: Codex keeps no thread that was never prompted
-			block, of := p.past()
-			s.resume = block
-			s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
+			of := s.takePast(why)
 			s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
 		}
 		p.spec.Thread = ""

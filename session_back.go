@@ -139,7 +139,7 @@ func (s *session) interruptTurn(name string, done func(interruptResult)) {
 	cur.stoppers = append(cur.stoppers, tell)
 	// The interrupt first: a turn that is only told no goes on, and may be through
 	// with its work before the interrupt comes.
-	s.carry(s.m.stopTurn(stopInterrupt))
+	s.stopTurn(stopInterrupt)
 	s.denyAll(decider{byNobody, "before the turn was interrupted"})
 }
 

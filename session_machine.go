@@ -36,7 +36,7 @@ type ending int
 
 const (
 	endNone     ending = iota
-	endPark            // unloaded to make room, or after a first turn that failed
+	endPark            // unloaded to make room
 	endShutdown        // the proxy stops
 	endClose           // agent_close
 	endBroken          // the child doesn't confirm an interrupt (giveUp)
@@ -377,6 +377,17 @@ func (m *turnMachine) expire() []effect {
 		m.cur.stop = m.ending.stop()
 	}
 	return append(m.interrupt(), m.giveUp()...)
+}
+
+// abandon ends a stopped turn that the child never named without waiting for its
+// word, and leaves its thread: the next turn opens another one.
+func (m *turnMachine) abandon() []effect {
+	if m.cur == nil || m.cur.id != "" || m.phase != phaseStopping || m.ending != endNone {
+		return nil
+	}
+	out := m.finishCur(finishEnded)
+	m.spent()
+	return out
 }
 
 // giveUp ends the session of a turn that the child doesn't confirm to have

@@ -251,9 +251,8 @@ func (o *opener) freeName(name string) string {
 // leaverLimit is how long a call waits for an identity that is about to be free.
 const leaverLimit = 2 * time.Second
 
-// awaitLeaver waits for a session that holds a name and is about to end, such
-// as one whose first turn was just cancelled: whoever stops an agent and starts
-// another under its name means that order.
+// awaitLeaver waits for a session that holds a name and is about to end: whoever
+// ends an agent and starts another under its name means that order.
 func (o *opener) awaitLeaver(name string, s *session) {
 	o.h.mu.Lock()
 	holder := o.h.names[strings.ToLower(name)]
@@ -263,7 +262,7 @@ func (o *opener) awaitLeaver(name string, s *session) {
 	}
 	stays := make(chan struct{}) // its loop says so, behind a cancel that came before
 	if !holder.box.post(func() {
-		if !holder.leaving() {
+		if holder.m.ending == endNone {
 			close(stays)
 		}
 	}) {

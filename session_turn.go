@@ -85,8 +85,8 @@ func (s *session) checkTime(t *turn) {
 	t.over = over
 	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", over.why)
 	s.denyAll(decider{byNobody, "before the turn timed out"})
-	s.carry(s.m.stopTurn(stopTimeout))
 	s.soon(t)
+	s.stopTurn(stopTimeout)
 }
 
 // boundOpening answers a caller whose timeout_secs is over while its session
@@ -143,17 +143,32 @@ func (s *session) within(t *turn, d time.Duration) {
 	})
 }
 
-// parksAfter reports a turn after which the session is parked if it comes to
-// nothing: a first turn leaves nobody who knows the session, so its identity is
-// freed; its thread can still be continued.
-func (s *session) parksAfter(t *turn) bool {
-	return s.place.rec.Turns == 1 && !s.place.revived && !s.place.client && len(s.m.queue) == 0 && !t.accepted && (t.stop == stopNone || t.stop == stopCancel)
+// stopTurn ends the running turn early; see abandon for one whose thread has no
+// name yet.
+func (s *session) stopTurn(why stopReason) {
+	s.carry(s.m.stopTurn(why))
+	s.abandon()
 }
 
-// leaving reports a session that ends as soon as what runs has stopped.
-func (s *session) leaving() bool {
-	cur := s.m.cur
-	return s.m.ending != endNone || cur != nil && cur.stop == stopCancel && s.place != nil && s.parksAfter(cur)
+// abandon lets go of a stopped turn, and of its thread, that Codex (mcp-server) has
+// not named: there is nothing to interrupt and nothing to lose, and Codex may
+// take any time to say more. The driver cancels whatever comes of the call.
+func (s *session) abandon() {
+	t := s.m.cur
+	if !s.unnamed || t == nil || t.id != "" || s.m.phase != phaseStopping || s.m.ending != endNone {
+		return
+	}
+	s.denyAll("the turn was stopped")
+	s.place.be.do(0, s.thread, command{kind: cmdUnload})
+	s.carry(s.m.abandon())
+	s.takePast("the first turn was stopped before Codex had a thread for it")
+}
+
+// takePast has the next prompt say what is known of a thread that is gone.
+func (s *session) takePast(why string) (of string) {
+	s.resume, of = s.place.past()
+	s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
+	return of
 }
 
 // answer gives a turn's waiter its result, once. While the session ends, it
@@ -251,16 +266,11 @@ func (s *session) finish(t *turn, how finishKind) {
 	}
 	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
 		"latency_ms", time.Since(t.run.started).Milliseconds())
+	if how == finishRefused && s.unnamed {
+		s.takePast("Codex made no thread for the turn before")
+	}
 	if t.run.err != nil {
 		s.lastErr = clip(t.run.err.Message, 300)
-	}
-	if s.m.ending == endNone && how != finishGone && !t.done() && s.parksAfter(t) {
-		r := s.result(t, how)
-		r.Status = statusParked
-		s.carry(s.m.end(endPark))
-		s.answer(t, r)
-		s.toldStopped(t)
-		return
 	}
 	s.h.book.noteTurn(&p.rec)
 	s.answer(t, s.result(t, how))
@@ -316,7 +326,9 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 			return timeoutError(s.agentID, t)
 		}
 	case finishRefused:
-		return childError("start the turn", t.run.err)
+		err := childError("start the turn", t.run.err)
+		err.Message += fmt.Sprintf("; agent %s (identity %q) stays idle: codex-reply with its agent_id tries again", s.agentID, s.place.identity())
+		return err
 	case finishFull:
 		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
 	case finishOver:
