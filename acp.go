@@ -35,7 +35,7 @@ type acpOptions struct {
 	submit         func(req turnRequest, w waiterID)
 	cancel         func(w waiterID, detach bool)
 	decide         func(ask string, by decider, d decision, answers map[string][]string) bool
-	interrupt      func(ref, identity, turn string, done func(interruptResult, *rpcError))
+	interrupt      func(ref, turn string, done func(interruptResult, *rpcError))
 	status         func() statusView
 	newAgentID     func() string
 	clientSessions func() ([]clientSession, error)

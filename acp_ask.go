@@ -145,7 +145,7 @@ func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
 	}
 	// The interrupt denies what is pending after it was sent. A no that came
 	// first would let the turn go on, and be through before it is stopped.
-	f.interrupt(o.a.AgentID, "", turn, func(r interruptResult, e *rpcError) {
+	f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
 			f.decide(o.q.id, v.by, deny, nil)
 		}

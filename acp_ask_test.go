@@ -46,7 +46,7 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
 			r.decides <- decided{ask, by, d, answers}
 			return true
 		},
-		interrupt: func(ref, _, turn string, done func(interruptResult, *rpcError)) {
+		interrupt: func(ref, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- ref + " " + turn
 			done(r.ends(turn))
 		},

@@ -71,7 +71,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel: func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
 		decide: func(string, decider, decision, map[string][]string) bool { return true },
-		interrupt: func(agent, _, turn string, done func(interruptResult, *rpcError)) {
+		interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- acpInterrupted{agent, turn, done}
 		},
 		status: func() statusView {

@@ -394,7 +394,7 @@ func (s *acpSession) cancelPrompts(only *acpPrompt) {
 	case running != nil:
 		s.interrupt(running)
 	case mail:
-		s.f.interrupt(s.agentID, "", "", func(interruptResult, *rpcError) {})
+		s.f.interrupt(s.agentID, "", func(interruptResult, *rpcError) {})
 	}
 	if len(retired) > 0 {
 		s.pump()
@@ -408,7 +408,7 @@ func (s *acpSession) interrupt(p *acpPrompt) {
 	s.mu.Lock()
 	turn := p.turn
 	s.mu.Unlock()
-	s.f.interrupt(s.agentID, "", turn, func(r interruptResult, e *rpcError) {
+	s.f.interrupt(s.agentID, turn, func(r interruptResult, e *rpcError) {
 		if e == nil && r.Interrupted || turn == "" {
 			return
 		}
@@ -416,7 +416,7 @@ func (s *acpSession) interrupt(p *acpPrompt) {
 		runs := s.promptLocked(p.waiter) == p
 		s.mu.Unlock()
 		if runs {
-			s.f.interrupt(s.agentID, "", "", func(interruptResult, *rpcError) {})
+			s.f.interrupt(s.agentID, "", func(interruptResult, *rpcError) {})
 		}
 	})
 }

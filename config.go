@@ -490,7 +490,7 @@ func (c *config) auditFile() string { return filepath.Join(c.sessionsRoot, c.tea
 // chooseTeam finds the team. A default_team of the home's config.toml is for want of anything closer: the team of
 // the Claude Code session that started us goes before it.
 func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
-	q := teamQuery{root: c.teamsRoot, sessionID: strings.TrimSpace(env("CLAUDE_CODE_SESSION_ID"))}
+	q := teamQuery{root: c.teamsRoot, sessionID: strings.TrimSpace(env(sessionVariable))}
 	if o := c.origin["core.default_team"]; o.layer > layerGlobal {
 		q.asked, q.askedFrom = c.coreTeam, o.String()
 	} else {
@@ -512,6 +512,9 @@ func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 	var err error
 	if c.team, c.teamFrom, c.teamExists, err = findTeam(q); err != nil {
 		c.warnf("%v", err)
+	}
+	if c.clientIdentity == "" && c.teamFrom == sessionVariable { // whoever calls us is that team's lead
+		c.clientIdentity, c.origin["client_identity"] = readLeadName(q.root, c.team), origin{layerVariable, sessionVariable}
 	}
 	return nil
 }

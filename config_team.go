@@ -22,6 +22,8 @@ const (
 	maxTeamsScanned   = 2000
 	maxTeamConfigSize = 4 << 20
 	defaultTeam       = "default"
+	sessionVariable   = "CLAUDE_CODE_SESSION_ID"
+	defaultLead       = "team-lead" // as Claude Code 2.1.197 calls the lead of every team
 )
 
 // A teamQuery is what is known when the team is looked for.
@@ -39,7 +41,7 @@ func findTeam(q teamQuery) (name, from string, exists bool, err error) {
 	name, from = q.asked, q.askedFrom
 	if name == "" && q.sessionID != "" {
 		if name, err = q.sessionTeam(); name != "" {
-			from = "CLAUDE_CODE_SESSION_ID"
+			from = sessionVariable
 		}
 	}
 	if name == "" {
@@ -140,4 +142,25 @@ func readLeadSession(root, team string) (lead string, ok bool) {
 		return "", false
 	}
 	return cfg.LeadSessionID, true
+}
+
+// readLeadName is the name of a team's lead: of the member that leadAgentId means, or what Claude Code calls every
+// lead where the file doesn't say.
+func readLeadName(root, team string) string {
+	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
+	var cfg struct {
+		LeadAgentID string `json:"leadAgentId"`
+		Members     []struct {
+			AgentID string `json:"agentId"`
+			Name    string `json:"name"`
+		} `json:"members"`
+	}
+	if err == nil && json.Unmarshal(data, &cfg) == nil {
+		for _, m := range cfg.Members {
+			if m.AgentID != "" && m.AgentID == cfg.LeadAgentID && validIdentity(m.Name) == nil {
+				return m.Name
+			}
+		}
+	}
+	return defaultLead
 }

@@ -34,6 +34,7 @@ var errInboxMalformed = errors.New("the inbox is not a JSON array of messages")
 // A mailFilter says which messages of an inbox are wanted. The zero filter is all that are unread.
 type mailFilter struct {
 	All   bool      // also those that were read
+	Plain bool      // none of Claude Code's system frames
 	Since time.Time // at or after it, and those whose time can't be read; zero: all
 	From  string    // sender, in any case, as name or as name@team; "": anybody
 	Limit int       // at most so many, the oldest; 0: all
@@ -108,6 +109,9 @@ func (x *inboxes) list(ctx context.Context, team, member string, want mailFilter
 	var last time.Time
 	err = x.visit(ctx, team, member, !want.All, func(m mailFields) {
 		at := m.time()
+		if want.Plain && m.message().Kind != mailPlain {
+			return
+		}
 		if read := m.isRead(); (want.All || !read) && (at.IsZero() || !at.Before(want.Since)) && m.isFrom(want.From) {
 			d := dated{m, at}
 			if at.IsZero() {

@@ -39,6 +39,7 @@ type atmCaller struct {
 	Team        string                     // ours
 	Owns        func(identity string) bool // may be written as, and what it reads may be marked; nil: none
 	Live        func(identity string) bool // a session of our team has it, listed or not; nil: none
+	Lead        func(identity string) bool // the client's own inbox, where Claude Code's system frames are left to it; nil: none
 	Strange     func() error               // why name and inbox are another member's too; nil: they aren't
 	Correlation string
 	Auto        bool      // called within a turn that automatic mail started
@@ -402,6 +403,9 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	if e != nil {
 		return nil, "", e
 	}
+	// What is marked there is deleted, and a shutdown or permission that Claude
+	// Code never saw would keep a teammate waiting.
+	want.Plain = !want.All && c.leads(owner)
 	msgs, remaining, err := c.boxes.list(ctx, c.book.own.team, owner, want)
 	if err != nil {
 		return nil, "", mailRefused(err)
@@ -415,7 +419,7 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 			break
 		}
 		shown.Messages = append(shown.Messages, c.show(m, owner))
-		if !m.Read {
+		if !m.Read && (m.Kind == mailPlain || !c.leads(owner)) {
 			keys = append(keys, m.Key)
 		}
 	}
@@ -445,6 +449,11 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	// JSON, in which no message can pass for anything but a string of its own.
 	return shown, head + ":\n" + string(toJSON(shown)), nil
 }
+
+// leads reports the client's own inbox, from which Claude Code takes its system
+// leads reports the client's own inbox, from which Claude Code takes its system
+// frames itself.
+func (c *atmCall) leads(owner string) bool { return c.who.Lead != nil && c.who.Lead(owner) }
 
 // strange is why the caller's name and inbox are not its own. Where there is no
 // team they are nobody else's.
@@ -496,7 +505,14 @@ func (c *atmCall) count(ctx context.Context) (any, string, *rpcError) {
 	if e != nil {
 		return nil, "", e
 	}
-	n, err := c.boxes.count(ctx, c.book.own.team, owner)
+	n, err := 0, error(nil)
+	if c.leads(owner) {
+		var msgs []mailMessage
+		msgs, _, err = c.boxes.list(ctx, c.book.own.team, owner, mailFilter{Plain: true})
+		n = len(msgs)
+	} else {
+		n, err = c.boxes.count(ctx, c.book.own.team, owner)
+	}
 	if err != nil {
 		return nil, "", mailRefused(err)
 	}

@@ -33,20 +33,21 @@ type mcpOptions struct {
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
 	decide   func(ask string, by decider, d decision, answers map[string][]string) bool
-	close    func(ref, identity, correlation string, done func(closeResult, *rpcError))
+	close    func(ref, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView
 	// interrupt, wait and approve answer from another goroutine, once; turn
 	// reads the disk.
-	interrupt func(ref, identity, turn string, done func(interruptResult, *rpcError))
+	interrupt func(ref, turn string, done func(interruptResult, *rpcError))
 	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
 	approve   func(q approveQuery, done func(decision, *rpcError))
 	turn      func(ref, turn string) (keptTurn, *rpcError)
 	// mailAs reads the disk, atm waits for inboxes; setMail answers from
 	// another goroutine, once.
-	mailAs  func(ref, identity string) (atmCaller, *rpcError)
+	mailAs  func(ref, inbox string) (atmCaller, *rpcError)
 	atm     func(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string, e *rpcError)
-	setMail func(ref, identity string, auto bool, done func(sessionView, *rpcError))
+	ownMail func() mailBox // the client's own inbox, as last seen; nil for none
+	setMail func(ref string, auto bool, done func(sessionView, *rpcError))
 }
 
 // mcpFront serves one MCP client on stdio.

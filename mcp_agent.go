@@ -99,13 +99,13 @@ func aboutAsk(agentID string, a *askShown) string {
 // readApprove turns the arguments of agent_approve into a decision.
 func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
 	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"), By: decider{byCaller, clip(a.str("reason"), 300)}}
-	if q.Agent, e = a.reference(); e != nil {
+	if q.Agent, e = a.agent(); e != nil {
 		return q, e
 	}
 	const look = "agent_wait and agent_status show what is pending"
 	switch {
 	case q.Agent == "":
-		return q, invalidSession("no agent: give agent_id of the agent that asks; %s", look)
+		return q, invalidSession("no agent: give agent_id or identity of the agent that asks; %s", look)
 	case q.Ask == "":
 		return q, invalidSession("no approval_id: say which approval of %s is decided; %s", q.Agent, look)
 	case q.Action == "":
@@ -201,11 +201,11 @@ func (f *mcpFront) liveView(ref string) *sessionView {
 
 // named reports whether ref is one of the session's names.
 func (v *sessionView) named(ref string) bool {
-	return ref != "" && (v.AgentID == ref || v.BackendID == ref)
+	return ref != "" && (v.AgentID == ref || v.BackendID == ref || strings.EqualFold(v.Identity, ref))
 }
 
 func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) {
-	ref, identity, e := a.target("interrupt")
+	ref, e := a.target("interrupt")
 	turn := strings.TrimSpace(a.str("turn_id"))
 	if e == nil && a.has("turn_id") && turn == "" {
 		e = invalidSession("turn_id is empty: leave it out to stop whatever runs")
@@ -214,7 +214,7 @@ func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) {
 		f.fail(c, e)
 		return
 	}
-	f.interrupt(ref, identity, turn, func(r interruptResult, e *rpcError) {
+	f.interrupt(ref, turn, func(r interruptResult, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)
 			return

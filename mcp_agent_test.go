@@ -114,13 +114,13 @@ func TestApprove(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	for _, modern := range []bool{false, true} {
-		type call struct{ ref, identity, turn string }
+		type call struct{ ref, turn string }
 		calls := make(chan call, 1)
 		var result interruptResult
 		var refuse *rpcError
 		r := newRig(t, func(o *mcpOptions) {
-			o.interrupt = func(ref, identity, turn string, done func(interruptResult, *rpcError)) {
-				calls <- call{ref, identity, turn}
+			o.interrupt = func(ref, turn string, done func(interruptResult, *rpcError)) {
+				calls <- call{ref, turn}
 				go done(result, refuse)
 			}
 			o.status = func() statusView { return statusView{Agents: []sessionView{{AgentID: "codex:a", Status: "idle"}}} }
@@ -135,7 +135,7 @@ func TestInterrupt(t *testing.T) {
 			words  []string
 		}{
 			{`{"agent_id":"codex:a"}`, call{ref: "codex:a"}, interruptResult{"codex:a", "arch", "u-1", true, 2}, []string{`"turn_id":"u-1"`, `"interrupted":true`, `"queued":2`, `"status":"idle"`}},
-			{`{"identity":"arch"}`, call{identity: "arch"}, interruptResult{AgentID: "codex:a", Identity: "arch"}, []string{`"interrupted":false`, `"queued":0`}},
+			{`{"identity":"arch"}`, call{ref: "arch"}, interruptResult{AgentID: "codex:a", Identity: "arch"}, []string{`"interrupted":false`, `"queued":0`}},
 			{`{"threadId":"t","turn_id":"bg-1"}`, call{ref: "t", turn: "bg-1"}, interruptResult{"codex:q", "arch", "bg-1", true, 0}, []string{`"turn_id":"bg-1"`}},
 		} {
 			result = c.result

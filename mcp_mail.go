@@ -7,6 +7,7 @@ package main
 // does, and what it refuses is audited all the same.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,41 +20,38 @@ import (
 func mailTools() []tool {
 	var rows []tool
 	for _, s := range atmToolSpecs() {
-		who := "For an agent open here give agent_id or identity, else it is for you yourself, if client_identity is configured."
-		if s.Hints.ReadOnly || s.Name == "atm_read" {
-			who = "Of an agent open here by its agent_id or identity, else your own, if client_identity is configured. With the identity of another member that inbox is looked at, and nothing in it is marked."
+		who, args := "You write as yourself (client_identity; in Claude Code as the team's lead), or as an agent open here: agent_id or identity.", s.Args
+		if looksIntoInbox(s.Name) {
+			who = "Without agent_id and identity it is your own inbox (client_identity; in Claude Code the team lead's), else that of the agent; inbox looks into any member's, and marks nothing there."
+			args = slices.Concat(args, []argSpec{{name: "inbox", kind: "string", text: "Whose inbox, if not the agent's or your own: a member's name."}})
 		}
 		rows = append(rows, tool{
 			name: s.Name, title: s.Title, description: s.Description + " " + who,
-			args: slices.Concat(s.Args, refArgs("The agent that is meant."),
-				[]argSpec{{name: "identity", kind: "string", text: "A name in the team, instead of agent_id."}}),
+			args:     slices.Concat(args, refArgs("The agent that is meant.")),
 			required: s.Required,
 			output:   `{"type":"object","properties":{` + s.Output + `,` + errorSchema + `}}`,
 			hints:    s.Hints,
+			audited:  true,
 			run:      func(f *mcpFront, c *mcpCall, a toolArgs) { f.callMail(c, s.Name, a) },
 		})
 	}
 	return rows
 }
 
-// party is whom a mail tool is called for: both are "" for the client itself.
-func (a toolArgs) party() (ref, identity string, e *rpcError) {
-	ref, e = a.reference()
-	identity = a.str("identity")
-	switch {
-	case e != nil:
-	case ref != "" && a.has("identity"):
-		e = invalidSession("agent_id %q and identity %q are two names; give only one of them", ref, identity)
-	case a.has("identity"):
-		if err := validIdentity(identity); err != nil {
-			e = invalidSession("%v", err)
-		}
-	}
-	return ref, identity, e
-}
-
 func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
-	ref, identity, refused := a.party()
+	refused := f.oneAgent(a)
+	ref, e := a.agent()
+	if refused == nil {
+		refused = e
+	}
+	inbox := strings.TrimSpace(a.str("inbox"))
+	switch err := validIdentity(inbox); {
+	case refused != nil:
+	case a.has("inbox") && err != nil:
+		refused = invalidSession("inbox: %v", err)
+	}
+	asked := cmp.Or(inbox, strings.TrimSpace(a.str("identity"))) // for the audit trail of a refusal
+	delete(a, "inbox")
 	f.mu.Lock()
 	c.waiter = f.nextWaiter() // nobody waits for it: it only names the call in log and audit
 	f.mu.Unlock()
@@ -62,10 +60,10 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 	queue := f.lines.enter(tool)
 	if !f.spawn(func() {
 		defer cancel()
-		who := atmCaller{Identity: identity, Refused: refused}
+		who := atmCaller{Identity: asked, Refused: refused}
 		if refused == nil {
-			if who, refused = f.mailAs(ref, identity); refused != nil {
-				who = atmCaller{Identity: identity, Refused: refused}
+			if who, refused = f.mailAs(ref, inbox); refused != nil {
+				who = atmCaller{Identity: asked, Refused: refused}
 			}
 		}
 		who.Correlation = f.correlation(c.waiter)
@@ -79,7 +77,11 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 			f.fail(c, e)
 			return
 		}
-		f.finish(c, f.toolAnswer(c.modern, false, structured, text), nil)
+		if looksIntoInbox(tool) && f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name) {
+			f.finish(c, f.plainAnswer(c.modern, false, structured, text), nil) // it says itself what there is
+		} else {
+			f.finish(c, f.toolAnswer(c.modern, false, structured, text), nil)
+		}
 	}) {
 		cancel()
 		f.fail(c, shuttingDown())
@@ -139,7 +141,7 @@ func notBegun(tool string) *rpcError {
 }
 
 func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {
-	ref, identity, e := a.target("switch the automatic mail of")
+	ref, e := a.target("switch the automatic mail of")
 	if e == nil && !a.has("auto") {
 		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits unread")
 	}
@@ -147,7 +149,7 @@ func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {
 		f.fail(c, e)
 		return
 	}
-	f.setMail(ref, identity, a.yes("auto"), func(v sessionView, e *rpcError) {
+	f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)
 			return

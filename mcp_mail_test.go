@@ -29,7 +29,7 @@ func newMailRig(t *testing.T) (*mcpRig, chan mailAsked) {
 		o.mailAs = func(askedRef, askedIdentity string) (atmCaller, *rpcError) {
 			ref, identity = askedRef, askedIdentity // calls come one by one here
 			switch {
-			case ref == "codex:ab12" || identity == "ann":
+			case ref == "codex:ab12" || ref == "ann" || identity == "ann":
 				return atmCaller{Identity: "ann", AgentID: "codex:ab12", Team: "crew"}, nil
 			case ref == "" && identity == "":
 				return atmCaller{Team: "crew"}, proxyError(codeIdentityRequired, "whose mail?")
@@ -43,7 +43,7 @@ func newMailRig(t *testing.T) (*mcpRig, chan mailAsked) {
 			}
 			return map[string]int{"unread": 3}, "Unread: 3.", nil
 		}
-		o.setMail = func(ref, identity string, auto bool, done func(sessionView, *rpcError)) {
+		o.setMail = func(ref string, auto bool, done func(sessionView, *rpcError)) {
 			if ref == "codex:zz" {
 				go done(sessionView{}, proxyError(codeSessionNotFound, "no such agent"))
 				return
@@ -65,9 +65,10 @@ func TestMailToolsAskTheHub(t *testing.T) {
 		for _, c := range []struct{ tool, args, ref, identity, rest string }{
 			{"atm_pending_count", `{"agent_id":"codex:ab12"}`, "codex:ab12", "", ""},
 			{"atm_pending_count", `{"threadId":"codex:ab12"}`, "codex:ab12", "", ""},
-			{"atm_send", `{"identity":"ann","to":"bob","message":"m"}`, "", "ann", `"message":"m","to":"bob"`},
-			{"atm_read", `{"identity":"ann","limit":5,"all":true}`, "", "ann", `"limit":5`},
-			{"atm_broadcast", `{"identity":"ann","message":"m","team":null}`, "", "ann", `"message":"m"`},
+			{"atm_send", `{"identity":"ann","to":"bob","message":"m"}`, "ann", "", `"message":"m","to":"bob"`},
+			{"atm_read", `{"identity":"ann","limit":5,"all":true}`, "ann", "", `"limit":5`},
+			{"atm_read", `{"inbox":"ann"}`, "", "ann", ""},
+			{"atm_broadcast", `{"identity":"ann","message":"m","team":null}`, "ann", "", `"message":"m"`},
 		} {
 			result := resultOf(t, r.ask("tools/call", callParams(modern, c.tool, c.args)))
 			if string(rawField(result, "structuredContent")) != `{"unread":3}` || rawField(result, "isError") != nil {
@@ -97,7 +98,7 @@ func TestMailIsSentInTheOrderOfTheCalls(t *testing.T) {
 			if ref == "codex:slow" { // whose mail it is takes time to find
 				<-slow
 			}
-			return atmCaller{Identity: map[string]string{"codex:slow": "ANN", "codex:ab12": "ann"}[ref] + identity}, nil
+			return atmCaller{Identity: map[string]string{"codex:slow": "ANN", "codex:ab12": "ann"}[ref] + identity + map[string]string{"ann": "ann", "bob": "bob"}[ref]}, nil
 		}
 		o.atm = func(_ context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
 			if who.Refused != nil {
@@ -319,7 +320,7 @@ func TestNotifyArgument(t *testing.T) {
 
 func TestWaitForMail(t *testing.T) {
 	queries := make(chan waitQuery, 10)
-	none, three := 0, 3
+	three := 3
 	r := newRig(t, func(o *mcpOptions) {
 		o.wait = func(q waitQuery, done func(waitResult, *rpcError)) func() {
 			queries <- q
@@ -327,32 +328,30 @@ func TestWaitForMail(t *testing.T) {
 			for range q.Agents {
 				res.Agents = append(res.Agents, waitAgent{View: sessionView{AgentID: "codex:ab12", Identity: "ann", Status: "idle", AutoMail: "on", PendingMail: &three}})
 			}
-			if q.Identity != "" {
-				res.Unread = map[bool]*int{true: &none, false: &three}[q.Identity == "nobody"]
+			if res.Inbox.Name = q.Inbox; q.Inbox != "" && q.Inbox != "nobody" {
+				res.Inbox.Unread = 3
 			}
 			go done(res, nil)
 			return func() {}
 		}
 	})
 	r.hello("2025-11-25", "{}", "x")
-	result := resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"identity":"team-lead"}`)))
-	if q := <-queries; q.Identity != "team-lead" || len(q.Agents) != 0 {
+	result := resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"inbox":"team-lead"}`)))
+	if q := <-queries; q.Inbox != "team-lead" || len(q.Agents) != 0 {
 		t.Errorf("%+v", q)
 	}
 	mustContain(t, string(result), "Unread messages of team-lead: 3.", `"unread":3`, `"agents":[]`)
-	mustContain(t, stringField(result, "structuredContent", "next"), `atm_read {"identity": "team-lead"}`, "agent_wait again with since 9")
+	mustContain(t, stringField(result, "structuredContent", "next"), `atm_read {"inbox": "team-lead"}`, "stays unread", "agent_wait again with since 9")
 
-	result = resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"agent_id":"codex:ab12","identity":"nobody"}`)))
-	if q := <-queries; q.Identity != "nobody" || len(q.Agents) != 1 {
+	result = resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"agent_id":"codex:ab12","inbox":"nobody"}`)))
+	if q := <-queries; q.Inbox != "nobody" || len(q.Agents) != 1 {
 		t.Errorf("%+v", q)
 	}
 	mustContain(t, string(result), `"auto_mail":"on"`, `"unread":0`)
-	if rawField(result, "structuredContent", "next") != nil { // its mail is delivered to it
-		t.Errorf("%s", result)
-	}
+	mustContain(t, stringField(result, "structuredContent", "next"), "No mail for nobody yet") // ann's is delivered to her
 	for args, want := range map[string]string{
-		`{"identity":"a b"}`: "INVALID_SESSION_PARAMS", `{"identity":""}`: "INVALID_SESSION_PARAMS", `{}`: "or identity to wait for mail",
-		`{"agent_id":"codex:ab12","turn_id":"t","identity":"ann"}`: "leave identity out",
+		`{"inbox":"a b"}`: "INVALID_SESSION_PARAMS", `{"identity":""}`: "INVALID_SESSION_PARAMS", `{}`: "or inbox to wait for mail",
+		`{"agent_id":"codex:ab12","turn_id":"t","inbox":"ann"}`: "leave inbox out",
 	} {
 		_, message, _ := errorOf(t, r.ask("tools/call", callParams(false, "agent_wait", args)))
 		mustContain(t, message, want)

@@ -27,7 +27,23 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
+// toolAnswer is the result of a tool, with a line about the client's own unread
+// mail: Claude Code shows its lead none while no native teammate runs (2.1.329).
 func (f *mcpFront) toolAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
+	if f.ownMail == nil {
+		return f.plainAnswer(modern, isError, structured, texts...)
+	}
+	own, raw := f.ownMail(), toJSON(structured)
+	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
+		return f.plainAnswer(modern, isError, structured, texts...)
+	}
+	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name, counted(own.Unread, "unread message"))
+	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
+	return f.plainAnswer(modern, isError, raw, append(texts, line)...)
+}
+
+// plainAnswer is a result that says nothing but itself.
+func (f *mcpFront) plainAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
 	r := toolResult{Structured: structured, IsError: isError}
 	for _, t := range texts {
 		r.Content = append(r.Content, textBlock{"text", t})
@@ -145,7 +161,7 @@ func protocolCode(e *rpcError) bool {
 // errorAnswer is an error as a modern client gets it: a tool result, since
 // the 2026 revision forbids the codes of NFR-6.
 func (f *mcpFront) errorAnswer(e *rpcError) json.RawMessage {
-	return f.toolAnswer(true, true, map[string]any{"error": errorDetail(e)}, e.Message)
+	return f.plainAnswer(true, true, map[string]any{"error": errorDetail(e)}, e.Message)
 }
 
 // errorDetail is an error as structuredContent has it.

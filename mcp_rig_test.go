@@ -59,8 +59,8 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 		cancel:   func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
 		sessions: func(int) []sessionView { return nil },
 		status:   func() statusView { return statusView{Team: "default"} },
-		close: func(ref, identity, _ string, done func(closeResult, *rpcError)) {
-			go done(closeResult{AgentID: ref, Identity: identity, Status: "closed"}, nil)
+		close: func(ref, _ string, done func(closeResult, *rpcError)) {
+			go done(closeResult{AgentID: ref, Identity: ref, Status: "closed"}, nil)
 		},
 		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}

@@ -206,7 +206,7 @@ func (f *mcpFront) cancelTask(c *mcpCall, k *keptTurn) {
 		f.finish(c, f.taskAck(), nil)
 		return
 	}
-	f.interrupt(k.AgentID, "", k.TurnID, func(_ interruptResult, e *rpcError) {
+	f.interrupt(k.AgentID, k.TurnID, func(_ interruptResult, e *rpcError) {
 		if e != nil { // it ended on its own in between
 			f.Log.Debug("a task needed no cancelling", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
 		}

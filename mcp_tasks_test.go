@@ -42,7 +42,7 @@ func newTaskRig(t *testing.T) *taskRig {
 			r.approves <- q
 			go done(q.Decision, nil)
 		}
-		o.interrupt = func(ref, _, turn string, done func(interruptResult, *rpcError)) {
+		o.interrupt = func(ref, turn string, done func(interruptResult, *rpcError)) {
 			r.interrupts <- ref + " " + turn
 			go done(interruptResult{Interrupted: true}, nil)
 		}

@@ -416,7 +416,7 @@ func FuzzMCPFront(f *testing.F) {
 			cancel:   func(waiterID, bool) {},
 			sessions: func(int) []sessionView { return nil },
 			status:   func() statusView { return statusView{} },
-			close:    func(_, _, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
+			close:    func(_, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
 			decide:   func(string, decider, decision, map[string][]string) bool { return true },
 			wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {
 				wg.Go(func() { done(waitResult{Seq: q.Since}, nil) })
@@ -424,7 +424,7 @@ func FuzzMCPFront(f *testing.F) {
 			},
 			turn:      func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
 			approve:   func(q approveQuery, done func(decision, *rpcError)) { done(q.Decision, nil) },
-			interrupt: func(_, _, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
+			interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
 		})
 		got := map[string]int{}
 		read := make(chan struct{})

@@ -47,6 +47,12 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 		c.prog = prog
 		f.mu.Unlock()
 	}
+	if name != "codex" && !f.tools[i].audited {
+		if e := f.oneAgent(args); e != nil {
+			f.fail(c, e)
+			return
+		}
+	}
 	f.tools[i].run(f, c, args)
 }
 
@@ -224,12 +230,12 @@ func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
 	e := a.runs(&req)
 	if e == nil {
-		req.ref, e = a.reference()
+		req.ref, e = a.agent()
 	}
 	switch {
 	case e != nil:
 	case req.ref == "":
-		e = invalidSession("no agent: give agent_id (or threadId) of the agent to continue; agent_sessions lists them, codex starts a new one")
+		e = invalidSession("no agent: give agent_id or identity of the agent to continue; agent_sessions lists them, codex starts a new one")
 	case !a.has("prompt"):
 		e = invalidSession("no prompt: say what %s is to do next", req.ref)
 	case strings.TrimSpace(req.prompt) == "":
@@ -257,32 +263,54 @@ func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
 	f.finish(c, f.statusAnswer(f.status(), c.modern), nil)
 }
 
-// target finds the one agent that a reference or an identity names.
-func (a toolArgs) target(verb string) (ref, identity string, e *rpcError) {
-	ref, e = a.reference()
-	identity = a.str("identity")
-	switch {
-	case e != nil:
-	case ref == "" && !a.has("identity"):
-		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
-	case ref != "" && a.has("identity"):
-		e = invalidSession("agent_id %q and identity %q are two names; give only one of them", ref, identity)
-	case ref == "":
-		if err := validIdentity(identity); err != nil {
-			e = invalidSession("%v", err)
-		}
+// agent is the one agent that a call is about, by any of its names, "" if none is
+// given. oneAgent has seen to it that they are of one.
+func (a toolArgs) agent() (ref string, e *rpcError) {
+	if ref, e = a.reference(); ref == "" && e == nil {
+		ref = strings.TrimSpace(a.str("identity"))
 	}
-	return ref, identity, e
+	return ref, e
+}
+
+// target is agent for a tool that needs one.
+func (a toolArgs) target(verb string) (ref string, e *rpcError) {
+	if ref, e = a.agent(); ref == "" && e == nil {
+		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
+	}
+	return ref, e
+}
+
+// oneAgent refuses an identity that is none, or another agent's than agent_id. In
+// codex it is the name that an agent is to get, in every other tool the agent's.
+func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
+	if !a.has("identity") {
+		return nil
+	}
+	identity := strings.TrimSpace(a.str("identity"))
+	if err := validIdentity(identity); err != nil {
+		return invalidSession("%v", err)
+	}
+	ref, e := a.reference()
+	if e != nil || ref == "" || ref == identity {
+		return e
+	}
+	switch v := f.liveView(ref); {
+	case v == nil:
+		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
+	case !v.named(identity):
+		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
+	}
+	return nil
 }
 
 func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
-	ref, identity, e := a.target("close")
+	ref, e := a.target("close")
 	if e != nil {
 		f.fail(c, e)
 		return
 	}
 	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
-	f.close(ref, identity, named, func(r closeResult, e *rpcError) {
+	f.close(ref, named, func(r closeResult, e *rpcError) {
 		if e != nil {
 			f.fail(c, e)
 			return

@@ -17,14 +17,20 @@ type tool struct {
 	output      string // JSON Schema of structuredContent, errors of modern clients included
 	hints       toolHints
 	lasts       bool                                      // may take minutes: progress is told
+	audited     bool                                      // refusals are too: it reads who is meant itself
 	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
 }
 
-// The three names of a session. threadId is what callers of the removed
+// refArgs are the names of a session. threadId is what callers of the removed
 // `codex mcp-server` kept, conversationId what they kept before that.
 func refArgs(what string) []argSpec {
+	return append(idArgs(what), argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."})
+}
+
+// idArgs are those that codex has too, where identity is the name to be given.
+func idArgs(what string) []argSpec {
 	return []argSpec{
-		{name: "agent_id", kind: "string", text: what + " The agent_id that its results and agent_sessions show."},
+		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
 		{name: "threadId", kind: "string", text: "The Codex thread id; accepted instead of agent_id."},
 		{name: "conversationId", kind: "string", text: "DEPRECATED: use agent_id or threadId instead."},
 	}
@@ -78,7 +84,7 @@ func toolTable() []tool {
 			args: append(append([]argSpec{
 				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its next message, or leave it out to reopen the agent without running a turn."},
 				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as .claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its model. Relative to cwd."},
-			}, runArgs()...), append(refArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."),
+			}, runArgs()...), append(idArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."),
 				argSpec{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
 				argSpec{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
 				argSpec{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
@@ -101,7 +107,7 @@ func toolTable() []tool {
 			name:  "codex-reply",
 			title: "Codex Reply",
 			description: "Send the next message to an existing Codex agent and wait for its answer. " +
-				"The agent remembers its whole conversation. Give prompt and agent_id (or threadId). " +
+				"The agent remembers its whole conversation. Give prompt and agent_id (or its identity, or threadId). " +
 				"Messages sent to a busy agent run in order, one after the other; background: true queues one and returns at once. For a closed agent use codex with its agent_id.",
 			args: append(append([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
@@ -120,8 +126,8 @@ func toolTable() []tool {
 				"It returns at once when no turn runs or waits, and after timeout_secs in any case; then call it again with since set to the seq it returned, to hear only what is new. " +
 				"Decide what waits in pending_approvals with agent_approve: the agent stands still until then. Waiting changes nothing, so several calls may run in parallel.",
 			args: append(refArgs("The agent to wait for."),
-				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, instead of agent_id."},
-				argSpec{name: "identity", kind: "string", text: "Return on unread mail of this name too, an agent's or your own; alone, or beside agents."},
+				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, by agent_id or name, instead of agent_id."},
+				argSpec{name: "inbox", kind: "string", text: "Return on mail of this member too; alone, or beside agents. On your own it returns anyway."},
 				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or asks for something. Default: the first that does."},
 				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
 				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
@@ -154,7 +160,6 @@ func toolTable() []tool {
 			description: "Stop the turn that an agent runs, and the shells it left running. The agent stays open with its conversation and its queue: codex-reply continues it, agent_close would end it. " +
 				"Give agent_id or identity; with turn_id only that turn is stopped, running or still queued. Whoever waits for the turn gets what there is of its answer.",
 			args: append(refArgs("The agent to interrupt."),
-				argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."},
 				argSpec{name: "turn_id", kind: "string", text: "Stop this turn and no other: the turn_id that a background call returned."}),
 			output: interruptSchema,
 			// Not idempotent: without turn_id the next call stops the next turn.
@@ -187,8 +192,7 @@ func toolTable() []tool {
 			title: "Close an agent",
 			description: "End an agent and free its identity. Give agent_id or identity. An idle agent closes at once; a busy one is interrupted first. " +
 				"Its conversation is kept: codex with its agent_id reopens it. Closing a closed agent does nothing.",
-			args: append(refArgs("The agent to close."),
-				argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."}),
+			args:   refArgs("The agent to close."),
 			output: closeSchema,
 			hints:  toolHints{Destructive: true, Idempotent: true},
 			run:    (*mcpFront).callClose,
@@ -199,7 +203,6 @@ func toolTable() []tool {
 			description: "Say whether mail of the team starts turns of an agent by itself. auto false: its mail waits unread until the agent or you read it with atm_read. " +
 				"auto true: it is delivered again, also where it was paused after too many mail turns in a row. Give agent_id or identity; agent_status shows auto_mail and pending_mail.",
 			args: append(refArgs("The agent that is meant."),
-				argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."},
 				argSpec{name: "auto", kind: "boolean", text: "true: mail is delivered as soon as the agent is idle. false: it waits."}),
 			required: []string{"auto"},
 			output:   agentMailSchema,

@@ -483,7 +483,7 @@ func TestResultsFitTheirSchemas(t *testing.T) {
 			fits(t, r, "agent_close", r.ask("tools/call", callParams(modern, "agent_close", `{"identity":"arch"}`)))
 		}
 		r := newRig(t, func(o *mcpOptions) {
-			o.close = func(_, _, _ string, done func(closeResult, *rpcError)) {
+			o.close = func(_, _ string, done func(closeResult, *rpcError)) {
 				done(closeResult{}, proxyError(codeSessionNotFound, "none"))
 			}
 		})

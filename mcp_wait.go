@@ -22,11 +22,11 @@ const waitBudget = 64 << 10
 // readWait turns the arguments of agent_wait into a query; turn is the one
 // that is waited for, "" for any.
 func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
-	q = waitQuery{Since: int64(a.num("since")), All: a.yes("all"), Timeout: defaultWaitSecs * time.Second}
+	q = waitQuery{Own: true, Since: int64(a.num("since")), All: a.yes("all"), Timeout: defaultWaitSecs * time.Second}
 	if a.has("timeout_secs") {
 		q.Timeout = max(a.secs("timeout_secs"), time.Nanosecond) // 0 looks and doesn't wait
 	}
-	ref, e := a.reference()
+	ref, e := a.agent()
 	turn = strings.TrimSpace(a.str("turn_id"))
 	switch {
 	case e != nil:
@@ -37,8 +37,8 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 		return q, "", invalidSession("turn_id is empty: leave it out to wait for any turn")
 	case turn != "" && a.has("agent_ids"):
 		return q, "", invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
-	case turn != "" && a.has("identity"):
-		return q, "", invalidSession("turn_id %q names what to wait for: leave identity out", turn)
+	case turn != "" && a.has("inbox"):
+		return q, "", invalidSession("turn_id %q names what to wait for: leave inbox out", turn)
 	case turn != "" && (a.has("since") || a.yes("all")):
 		return q, "", invalidSession("turn_id %q names what to wait for: leave since and all out", turn)
 	case ref != "":
@@ -53,14 +53,14 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 			q.Agents = append(q.Agents, s)
 		}
 	})
-	if e == nil && a.has("identity") {
-		q.Identity = a.str("identity")
-		if err := validIdentity(q.Identity); err != nil {
-			e = invalidSession("%v", err)
+	if e == nil && a.has("inbox") {
+		q.Inbox = strings.TrimSpace(a.str("inbox"))
+		if err := validIdentity(q.Inbox); err != nil {
+			e = invalidSession("inbox: %v", err)
 		}
 	}
-	if e == nil && len(q.Agents) == 0 && q.Identity == "" {
-		e = invalidSession("no agent: give agent_id, agent_ids for several, or identity to wait for mail; agent_sessions lists them")
+	if e == nil && len(q.Agents) == 0 && q.Inbox == "" {
+		e = invalidSession("no agent: give agent_id or identity, agent_ids for several, or inbox to wait for mail; agent_sessions lists them")
 	}
 	return q, turn, e
 }
@@ -82,7 +82,7 @@ func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
 			f.fail(c, e)
 			return
 		}
-		f.finish(c, f.waitAnswer(&r, q.Identity, waitBudget, c.modern), nil)
+		f.finish(c, f.waitAnswer(&r, waitBudget, c.modern), nil)
 	}))
 }
 
@@ -144,7 +144,7 @@ func (w *turnWait) look(r waitResult) {
 	}
 	agent.Turns = []keptTurn{k}
 	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-	w.f.finish(w.c, w.f.waitAnswer(&r, "", 0, w.c.modern), nil)
+	w.f.finish(w.c, w.f.waitAnswer(&r, 0, w.c.modern), nil)
 }
 
 // doings says in words what the agents that refs name are doing.
@@ -232,10 +232,9 @@ type agentShown struct {
 	Pending   []askShown  `json:"pending_approvals"`
 }
 
-// waitAnswer is agent_wait's result; identity is whose mail was waited for.
-// Answers that are more than budget together
-// are cut, the longest first; budget 0 cuts none.
-func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern bool) json.RawMessage {
+// waitAnswer is agent_wait's result. Answers that are more than budget together are
+// cut, the longest first; budget 0 cuts none.
+func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
 	for i := range r.Agents {
@@ -260,14 +259,12 @@ func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern
 	for i := range agents {
 		texts = append(texts, agents[i].text())
 	}
-	mailed := ""
-	if r.Unread != nil {
-		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", identity, *r.Unread))
-		if *r.Unread > 0 {
-			mailed = identity
-		}
+	var unread *int
+	if r.Inbox.Name != "" {
+		unread = &r.Inbox.Unread
+		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", r.Inbox.Name, r.Inbox.Unread))
 	}
-	next := nextStep(r.Seq, agents, mailed)
+	next := nextStep(r)
 	if next != "" {
 		texts = append(texts, next)
 	}
@@ -277,7 +274,7 @@ func (f *mcpFront) waitAnswer(r *waitResult, identity string, budget int, modern
 		Next     string       `json:"next,omitempty"`
 		Unread   *int         `json:"unread,omitempty"`
 		Agents   []agentShown `json:"agents"`
-	}{r.Seq, r.TimedOut, next, r.Unread, agents}, strings.Join(texts, "\n\n"))
+	}{r.Seq, r.TimedOut, next, unread, agents}, strings.Join(texts, "\n\n"))
 }
 
 // wholeUpTo is the size up to which texts stay whole if all of them together
@@ -305,31 +302,65 @@ func (t *turnShown) cut(agentID string, n int) {
 	t.Content = fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
 }
 
-// nextStep is one hint for a model that sees nothing but the structure. mailed
-// is the name whose unread mail was waited for.
-func nextStep(seq int64, agents []agentShown, mailed string) string {
-	asked, working := false, false
-	for i := range agents {
-		a := &agents[i]
-		asked = asked || len(a.Pending) > 0
-		if mailed == "" && a.mailWaits() {
-			mailed = a.Identity
+// nextStep is one hint for a model that sees nothing but the structure. It never
+// says to wait for what has been told already, or for nothing.
+func nextStep(r *waitResult) string {
+	asked, working, told, mailed := false, false, false, ""
+	var goOn, reopen []string
+	for i := range r.Agents {
+		v := &r.Agents[i].View
+		asked = asked || len(v.Pending) > 0
+		told = told || len(r.Agents[i].Turns) > 0
+		working = working || v.Status == statusBusy || v.Queued > 0
+		if mailed == "" && v.mailWaits() {
+			mailed = v.Identity
 		}
-		working = working || a.Status == "busy" || a.Queued > 0
+		switch v.Status {
+		case statusClosed, statusBroken:
+			reopen = append(reopen, v.AgentID)
+		default:
+			goOn = append(goOn, v.AgentID)
+		}
 	}
-	again := fmt.Sprintf("call agent_wait again with since %d", seq)
+	again := fmt.Sprintf("call agent_wait again with since %d", r.Seq)
 	switch {
 	case asked:
 		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then " + again + "."
+	case r.Own.Unread > 0:
+		return goOnWaiting("Read your mail with atm_read {}", again, working || r.Inbox.Name != "")
+	case r.Inbox.Unread > 0 && r.Inbox.Ours:
+		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"inbox\": %q}", r.Inbox.Name, r.Inbox.Name), again, true)
+	case r.Inbox.Unread > 0:
+		return fmt.Sprintf("atm_read {\"inbox\": %q} shows the mail of %s, which stays unread until its owner reads it; to hear of newer mail %s.", r.Inbox.Name, r.Inbox.Name, again)
 	case mailed != "":
-		return fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}; then %s.", mailed, mailed, again)
+		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}", mailed, mailed), again, working)
 	case working:
 		return "Turns are still running: " + again + ", or do other work first."
+	case r.Inbox.Name != "":
+		return fmt.Sprintf("No mail for %s yet: to wait on, %s.", r.Inbox.Name, again)
 	}
-	return ""
+	if told { // the answers say it
+		return ""
+	}
+	said := "No turn runs or waits, so there is nothing to wait for"
+	if len(goOn) > 0 {
+		said += "; codex-reply continues " + strings.Join(goOn, ", ")
+	}
+	if len(reopen) > 0 {
+		said += "; codex {agent_id, prompt} reopens " + strings.Join(reopen, ", ")
+	}
+	return said + "."
 }
 
-// mailWaits reports mail that nobody delivers by himself.
+// goOnWaiting is a step after which there is more to wait for, or not.
+func goOnWaiting(step, again string, more bool) string {
+	if more {
+		return step + "; then " + again + "."
+	}
+	return step + "."
+}
+
+// mailWaits reports mail that is not delivered by itself.
 func (a *agentShown) mailWaits() bool { return a.Mail != nil && *a.Mail > 0 && a.AutoMail != "on" }
 
 // text tells the same in words.

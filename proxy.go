@@ -171,8 +171,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
 		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
-		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail})
-	h.front = front
+		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
+	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
 

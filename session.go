@@ -49,6 +49,7 @@ type session struct {
 	// fixed at birth
 	h       *hub
 	agentID string
+	wanted  string // the identity that was asked for, "" for any
 	log     *slog.Logger
 	box     *postbox
 	ended   chan struct{} // closed when the loop has ended
@@ -98,8 +99,8 @@ type session struct {
 }
 
 // newSession starts the loop of a session that the hub is about to open.
-func newSession(h *hub, agentID string) *session {
-	s := &session{h: h, agentID: agentID, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
+func newSession(h *hub, agentID, wanted string) *session {
+	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
 		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: statusBusy, Team: h.cfg.team,

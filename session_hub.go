@@ -7,11 +7,11 @@ package main
 // so.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +40,7 @@ type hub struct {
 	agentSpecs []clientTool
 	toolServer toolServerEntry
 	notesTold  atomic.Bool    // cfg.notes were handed to a session
+	tellsMail  bool           // the front tells the client of its own mail; set by the composition root
 	waiting    atomic.Int64   // bytes in all sessions' postboxes
 	marked     chan struct{}  // closed when sessions of dead processes are marked
 	work       sync.WaitGroup // opening and reopening sessions, look-ups
@@ -130,12 +131,15 @@ func (h *hub) route(req turnRequest, w waiterID) {
 			h.answered(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", agentID), "agent_id", agentID)})
 			return
 		}
-		s := h.addLocked(agentID)
+		s := h.addLocked(agentID, req.identity)
 		h.mu.Unlock()
 		h.openWith(s, req, w, nil)
 		return
 	}
 	s := h.findLocked(req.ref)
+	if s != nil {
+		req.ref = s.agentID // whatever it was called by, calls for it stand in one line
+	}
 	if s != nil && !h.lookingLocked(req.ref) && (!req.reshapes() || s.client.fits(&req)) {
 		h.mu.Unlock()
 		h.give(s, req, w)
@@ -191,7 +195,7 @@ func (h *hub) lookAll(ref string) {
 		}
 		if next.close != nil {
 			if s == nil || !h.endFor(s, next.leave, next.correlation, next.close) {
-				next.close(h.closeRecord(ref, "", next.correlation))
+				next.close(h.closeRecord(ref, next.correlation))
 			}
 			continue
 		}
@@ -238,18 +242,12 @@ func (h *hub) goWorkLocked(f func()) {
 	}()
 }
 
-// addLocked makes a session and puts it into the table.
-func (h *hub) addLocked(agentID string) *session {
-	s := newSession(h, agentID)
+// addLocked makes a session, which is to have the given name unless "", and puts
+// it into the table.
+func (h *hub) addLocked(agentID, name string) *session {
+	s := newSession(h, agentID, name)
 	h.live[agentID] = s
 	return s
-}
-
-func (h *hub) findLocked(ref string) *session {
-	if s := h.live[ref]; s != nil {
-		return s
-	}
-	return h.threads[ref]
 }
 
 // give hands a turn to a session, unless its asker has cancelled it. A
@@ -300,7 +298,7 @@ func (h *hub) revive(req turnRequest, w waiterID) {
 		h.give(s, req, w)
 		return
 	}
-	s = h.addLocked(rec.AgentID)
+	s = h.addLocked(rec.AgentID, cmp.Or(req.identity, rec.Identity))
 	if rec.BackendID != "" {
 		h.threads[rec.BackendID] = s
 	}
@@ -328,44 +326,6 @@ func replyRefusal(rec *record) *rpcError {
 		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return nil
-}
-
-// lookUp finds the record of an agent_id or threadId. A thread that only
-// Codex knows gets a new record. It reads the disk.
-func (h *hub) lookUp(ref string) (*record, *rpcError) {
-	agentID := ref
-	if !validAgentID(ref) {
-		agentID, _ = h.reg.agentOfThread(ref)
-	}
-	if rec := h.book.record(agentID); rec != nil {
-		return rec, nil
-	}
-	if looksLikeThread(ref) { // known to Codex alone, from before or another client
-		return &record{AgentID: h.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: h.cfg.team}, nil
-	}
-	return nil, h.unknown(ref)
-}
-
-// looksLikeThread tells a Codex thread id (a UUID) from a mistyped agent_id.
-func looksLikeThread(s string) bool {
-	return len(s) == 36 && strings.Count(s, "-") == 4 && validThreadID(s)
-}
-
-// unknown says that there is no such session, with the nearest there are.
-func (h *hub) unknown(ref string) *rpcError {
-	var known []string
-	for _, v := range h.sessions(50) {
-		known = append(known, v.AgentID)
-	}
-	msg := fmt.Sprintf("no session has the id %q", ref)
-	if near := nearest(ref, known); near != "" {
-		return proxyError(codeSessionNotFound, fmt.Sprintf("%s; did you mean %q? agent_sessions lists them, codex {prompt} starts a new one", msg, near), "agent_id", ref)
-	} else if len(known) > 0 {
-		msg += "; the newest are " + strings.Join(known[:min(3, len(known))], ", ")
-	} else {
-		msg += "; there are none yet"
-	}
-	return proxyError(codeSessionNotFound, msg+". agent_sessions lists them, codex {prompt} starts a new one", "agent_id", ref)
 }
 
 // cancel retires a waiter: it gets no result any more. A queued turn is never
@@ -541,6 +501,9 @@ func (h *hub) status() statusView {
 // marking of sessions whose process died. Neither delays the first answer.
 func (h *hub) start() {
 	h.opener.reserve()
+	if h.cfg.clientIdentity != "" && h.tellsMail {
+		h.mail.joinClient(h.cfg.clientIdentity)
+	}
 	h.goWork(func() {
 		n := h.reg.markStale()
 		h.reg.markIndexes()

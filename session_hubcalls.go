@@ -10,32 +10,12 @@ import (
 	"strings"
 )
 
-// openSession is the session of an agent_id, threadId or identity (one
-// non-empty) that is open here; else its agent_id, or why there is none. It
-// may read the disk where nothing is open.
-func (h *hub) openSession(ref, identity string) (*session, string, *rpcError) {
-	h.mu.Lock()
-	s := h.names[strings.ToLower(identity)]
-	if ref != "" {
-		s = h.findLocked(ref)
-	}
-	h.mu.Unlock()
-	switch {
-	case s != nil:
-		return s, s.agentID, nil
-	case ref == "":
-		return nil, "", proxyError(codeSessionNotFound, fmt.Sprintf("no agent that is open here has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
-	}
-	agentID, err := h.agentOf(ref)
-	return nil, agentID, err
-}
-
 // interrupt stops a turn and keeps its session: what runs, or the turn of that
 // name, queued or running. done is called once it has stopped; where there was
 // nothing to stop, it says so.
-func (h *hub) interrupt(ref, identity, turn string, done func(interruptResult, *rpcError)) {
+func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
 	h.goWork(func() {
-		s, agentID, err := h.openSession(ref, identity)
+		s, agentID, err := h.find(ref)
 		if err != nil {
 			done(interruptResult{}, err)
 			return
@@ -52,7 +32,7 @@ func (h *hub) interrupt(ref, identity, turn string, done func(interruptResult, *
 // told so.
 func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 	h.goWork(func() {
-		s, agentID, err := h.openSession(q.Agent, "")
+		s, agentID, err := h.find(q.Agent)
 		if err != nil {
 			done(deny, err)
 			return
@@ -97,12 +77,11 @@ func (h *hub) autoMail(rec *record) bool {
 	return h.cfg.autoMail
 }
 
-// setMail turns auto-mail on or off for one session, by agent_id, threadId or
-// identity (one non-empty); it is kept in its record. auto true also resumes
-// what the runaway guard has paused.
-func (h *hub) setMail(ref, identity string, auto bool, done func(sessionView, *rpcError)) {
+// setMail turns auto-mail on or off for one session; it is kept in its record.
+// auto true also resumes what the runaway guard has paused.
+func (h *hub) setMail(ref string, auto bool, done func(sessionView, *rpcError)) {
 	h.goWork(func() {
-		s, agentID, err := h.openSession(ref, identity)
+		s, agentID, err := h.find(ref)
 		if err != nil {
 			done(sessionView{}, err)
 			return

@@ -251,7 +251,7 @@ func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
 // leave closes a session without a summary: it may be opened again by
 // modeRevive. done is called once, from another goroutine.
 func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
-	h.closeAs(agentID, "", "", true, done)
+	h.closeAs(agentID, "", true, done)
 }
 
 // serversRefused is why a client's MCP servers are left out, "" where they aren't.

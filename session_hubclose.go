@@ -8,33 +8,31 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 )
 
-// close closes a session by agent_id, threadId or identity (one non-empty) and
-// calls done exactly once, from another goroutine. correlation follows the
-// request through the audit trail.
-func (h *hub) close(ref, identity, correlation string, done func(closeResult, *rpcError)) {
-	h.closeAs(ref, identity, correlation, false, done)
+// close closes the session that a reference means, open or not, and calls done
+// exactly once, from another goroutine. correlation follows the request through
+// the audit trail.
+func (h *hub) close(ref, correlation string, done func(closeResult, *rpcError)) {
+	h.closeAs(ref, correlation, false, done)
 }
 
 // closeAs is close; with leave no summary is asked for.
-func (h *hub) closeAs(ref, identity, correlation string, leave bool, done func(closeResult, *rpcError)) {
+func (h *hub) closeAs(ref, correlation string, leave bool, done func(closeResult, *rpcError)) {
 	h.mu.Lock()
-	s := h.names[strings.ToLower(identity)]
-	if ref != "" {
-		s = h.findLocked(ref)
-		if s == nil || h.lookingLocked(ref) { // behind the calls that came before it
-			h.lookUpLocked(ref, lookup{close: done, leave: leave, correlation: correlation})
-			h.mu.Unlock()
-			return
-		}
+	s := h.findLocked(ref)
+	if s != nil {
+		ref = s.agentID
+	}
+	if s == nil || h.lookingLocked(ref) { // behind the calls that came before it
+		h.lookUpLocked(ref, lookup{close: done, leave: leave, correlation: correlation})
+		h.mu.Unlock()
+		return
 	}
 	h.mu.Unlock()
-	if s == nil || !h.endFor(s, leave, correlation, done) {
-		h.goWork(func() { done(h.closeRecord(ref, identity, correlation)) })
+	if !h.endFor(s, leave, correlation, done) {
+		h.goWork(func() { done(h.closeRecord(ref, correlation)) })
 	}
 }
 
@@ -51,7 +49,7 @@ func (h *hub) endFor(s *session, leave bool, correlation string, done func(close
 			return
 		}
 		h.goWork(func() {
-			if rec, err := h.closeRecord(s.agentID, "", correlation); err == nil || err.Code != codeSessionNotFound {
+			if rec, err := h.closeRecord(s.agentID, correlation); err == nil || err.Code != codeSessionNotFound {
 				done(rec, err)
 				return
 			}
@@ -61,33 +59,18 @@ func (h *hub) endFor(s *session, leave bool, correlation string, done func(close
 }
 
 // closeRecord closes a session that isn't open here.
-func (h *hub) closeRecord(ref, identity, correlation string) (closeResult, *rpcError) {
-	var rec *record
-	if ref != "" {
-		r, err := h.lookUp(ref)
-		if err != nil {
-			return closeResult{}, err
+func (h *hub) closeRecord(ref, correlation string) (closeResult, *rpcError) {
+	if isName(ref) {
+		if v := h.named(ref); v != nil {
+			ref = v.AgentID
 		}
-		if r.Status == "" {
-			return closeResult{}, h.unknown(ref)
-		}
-		rec = r
-	} else {
-		all, err := h.book.records(0)
-		if err != nil {
-			return closeResult{}, proxyError(codeInvalidSession, errorText(err))
-		}
-		for _, r := range all {
-			if strings.EqualFold(r.Identity, identity) && (rec == nil || rec.Status == "closed") {
-				rec = &r
-				if r.Status != "closed" {
-					break
-				}
-			}
-		}
-		if rec == nil {
-			return closeResult{}, proxyError(codeSessionNotFound, fmt.Sprintf("no session has the identity %q; agent_sessions lists what there is", identity), "identity", identity)
-		}
+	}
+	rec, err := h.lookUp(ref)
+	if err != nil {
+		return closeResult{}, err
+	}
+	if rec.Status == "" {
+		return closeResult{}, h.unknown(ref)
 	}
 	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: "closed", Already: rec.Status == "closed"}
 	if res.Already {

@@ -260,6 +260,16 @@ func (k *keptTurns) find(agentID, turnID string) *keptTurn {
 	return k.whole(out)
 }
 
+// stamp gives f a new number, for news that isn't a turn's end: who compares them
+// with a since sees both the number and what f published, or neither.
+func (k *keptTurns) stamp(f func(seq int64)) {
+	k.mu.Lock()
+	k.seq++
+	f(k.seq)
+	k.mu.Unlock()
+	k.poke()
+}
+
 // now is the seq of the newest end of any turn.
 func (k *keptTurns) now() int64 {
 	k.mu.Lock()

@@ -39,6 +39,7 @@ type mailroom struct {
 	changed map[string]bool      // keys of slots
 	all     bool                 // anything may have changed
 	respell bool                 // an inbox may be spelt otherwise than we think
+	boxes   map[string]*mailSeen // by name: of inboxes that somebody here is told of
 	running bool
 	resting bool      // the poll has stopped
 	last    time.Time // when anything happened: a turn, or mail
@@ -49,6 +50,7 @@ type mailroom struct {
 type mailSlot struct {
 	identity string
 	s        *session // nil while none is open
+	client   bool     // it is the client's own
 	names    []string // as the inbox is spelt; more than one where others disagree
 	seen     []os.FileInfo
 	unread   int    // in the files, -1: there is no team
@@ -70,14 +72,33 @@ type givenMail struct {
 	left      bool // not delivered: it stays unread for a person to see
 }
 
+// watched reports an inbox that somebody here wants to hear of.
+func (sl *mailSlot) watched() bool { return sl.s != nil || sl.client }
+
+// mailSeen is an inbox as it was last looked into for who waits for its mail.
+type mailSeen struct {
+	mailBox
+	info os.FileInfo
+	keys map[string]bool // of the unread messages
+}
+
 func (r *mailroom) init(h *hub) {
 	r.h, r.dir = h, filepath.Join(h.cfg.teamsRoot, h.cfg.team, "inboxes")
 	r.newWatcher, r.wake = newWatcher, make(chan struct{}, 1)
-	r.slots, r.changed = map[string]*mailSlot{}, map[string]bool{}
+	r.slots, r.changed, r.boxes = map[string]*mailSlot{}, map[string]bool{}, map[string]*mailSeen{}
 }
 
 // join has a session's inbox looked after, and looked into at once.
 func (r *mailroom) join(s *session, identity string) {
+	r.attend(identity, func(sl *mailSlot) { sl.s, sl.seen, sl.strange = s, nil, "" })
+}
+
+// joinClient does it for the client's own inbox.
+func (r *mailroom) joinClient(identity string) {
+	r.attend(identity, func(sl *mailSlot) { sl.client = true })
+}
+
+func (r *mailroom) attend(identity string, who func(*mailSlot)) {
 	key := strings.ToLower(identity)
 	r.mu.Lock()
 	sl := r.slots[key]
@@ -85,7 +106,7 @@ func (r *mailroom) join(s *session, identity string) {
 		sl = &mailSlot{identity: identity, unread: -1, names: []string{identity}, given: map[string]*givenMail{}}
 		r.slots[key] = sl
 	}
-	sl.s, sl.seen, sl.strange = s, nil, ""
+	who(sl)
 	r.respell, r.changed[key] = true, true // its spelling may be another's
 	start := !r.running
 	r.running = true
@@ -129,7 +150,7 @@ func (r *mailroom) noticed(entry string) {
 	r.mu.Lock()
 	if sl := r.slots[strings.ToLower(name)]; entry == "" {
 		r.all = true
-	} else if sl == nil || sl.s == nil {
+	} else if sl == nil || !sl.watched() {
 		r.mu.Unlock()
 		return
 	} else {
@@ -228,7 +249,7 @@ func (r *mailroom) pause(noticed bool) bool {
 	defer r.mu.Unlock()
 	open, limit := false, r.h.cfg.idleTimeout
 	for _, sl := range r.slots {
-		open = open || sl.s != nil
+		open = open || sl.watched()
 	}
 	r.resting = !open || noticed && limit > 0 && time.Since(r.last) >= limit
 	return r.resting
@@ -258,7 +279,7 @@ func (r *mailroom) lookAt(want func(key string) (look, fresh bool)) {
 	r.mu.Lock()
 	var slots []*mailSlot
 	for key, sl := range r.slots {
-		if look, fresh := want(key); look && sl.s != nil {
+		if look, fresh := want(key); look && sl.watched() {
 			sl.fresh = sl.fresh || fresh
 			slots = append(slots, sl)
 		}
@@ -284,7 +305,7 @@ func (r *mailroom) look(identity string) {
 func (r *mailroom) lookInto(sl *mailSlot) {
 	r.mu.Lock()
 	sl.again = true
-	busy := sl.looking || sl.s == nil
+	busy := sl.looking || !sl.watched()
 	sl.looking = sl.looking || !busy
 	r.mu.Unlock()
 	if busy {
@@ -300,13 +321,20 @@ func (r *mailroom) lookInto(sl *mailSlot) {
 func (r *mailroom) count(sl *mailSlot) (more bool) {
 	r.mu.Lock()
 	s, names, seen, fresh := sl.s, sl.names, sl.seen, sl.fresh
-	if !sl.again || s == nil {
+	if !sl.again || !sl.watched() {
 		sl.looking = false
 		r.mu.Unlock()
 		return false
 	}
 	sl.again, sl.fresh = false, false
+	client := sl.client
 	r.mu.Unlock()
+	if client {
+		r.recount(sl.identity)
+	}
+	if s == nil {
+		return true
+	}
 
 	infos := make([]os.FileInfo, len(names))
 	unread := -1
@@ -355,6 +383,66 @@ func (sl *mailSlot) pendingLocked() int {
 		}
 	}
 	return n
+}
+
+// recount looks into an inbox, if its file has changed, for those who wait for its
+// mail or are told of it. It reads the disk.
+func (r *mailroom) recount(name string) {
+	name = r.spelt(name)
+	info, _ := os.Stat(filepath.Join(r.dir, name+".json"))
+	key := strings.ToLower(name)
+	r.mu.Lock()
+	was := r.boxes[key]
+	r.mu.Unlock()
+	if was != nil && (info == nil && was.info == nil || info != nil && was.info != nil && sameInbox(info, was.info)) {
+		return
+	}
+	msgs, _, err := r.h.post.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Plain: r.h.post.isClient(name)})
+	if err != nil && !errors.Is(err, errNoTeam) {
+		r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
+	}
+	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.h.post.owns(name)}, info: info, keys: map[string]bool{}}
+	fresh := false
+	for _, m := range msgs {
+		now.keys[m.Key] = true
+		fresh = fresh || was == nil || !was.keys[m.Key]
+	}
+	r.h.kept.stamp(func(seq int64) {
+		if now.seq = seq; !fresh && was != nil {
+			now.seq = was.seq
+		}
+		r.mu.Lock()
+		r.boxes[key] = now
+		r.mu.Unlock()
+	})
+}
+
+// spelt is how an inbox that is watched is spelt on disk.
+func (r *mailroom) spelt(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sl := r.slots[strings.ToLower(name)]; sl != nil && len(sl.names) > 0 {
+		return sl.names[0]
+	}
+	return name
+}
+
+// box is an inbox as it was last looked into.
+func (r *mailroom) box(name string) mailBox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.boxes[strings.ToLower(name)]; b != nil && name != "" {
+		return b.mailBox
+	}
+	return mailBox{Name: name}
+}
+
+// own is the client's own inbox, if it has one and no agent has its name.
+func (r *mailroom) own() mailBox {
+	if !r.h.post.isClient(r.h.cfg.clientIdentity) {
+		return mailBox{}
+	}
+	return r.box(r.h.cfg.clientIdentity)
 }
 
 // spell finds how the inboxes are spelt: a member is one whatever the case, but

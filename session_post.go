@@ -307,6 +307,11 @@ func (p *post) reached(identity string) bool {
 	return held && agentID != ""
 }
 
+// isClient reports the client's own name, unless an agent has it.
+func (p *post) isClient(identity string) bool {
+	return p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity) && !p.lives(identity)
+}
+
 // owns reports an identity that this instance holds, or the client's own: only
 // as those is anything sent or marked as read.
 func (p *post) owns(identity string) bool {
@@ -367,51 +372,65 @@ func (p *post) reachable(from, member string) *rpcError {
 	return nil
 }
 
-// mailCaller is whom a client's mail tool acts as: the session of agent_id or
-// threadId, an identity, or else the client itself (FR-4.5). It may read the
-// disk.
-func (h *hub) mailCaller(ref, identity string) (atmCaller, *rpcError) {
-	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached}
+// mailCaller is whom a client's mail tool acts as: the session that ref means, an
+// identity, or else the client itself (FR-4.5); and inbox, where it reads another's.
+// It may read the disk.
+func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
+	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached, Lead: h.post.isClient}
 	var s *session
-	switch {
-	case ref != "":
-		open, agentID, err := h.openSession(ref, "")
-		if err != nil {
+	if ref != "" {
+		open, agentID, err := h.find(ref)
+		switch name := isName(ref); {
+		case open != nil:
+			s = open
+		case name && h.post.owns(ref):
+			who.Identity = ref
+		case name && err != nil:
+			if _, other := h.post.book.recipient(ref, "", h.post.lives); other != nil && h.named(ref) != nil {
+				return who, err
+			}
+			who.Identity = ref // a member's: it may be looked into, and nothing can be sent as it
+		case err != nil:
 			return who, err
-		}
-		if open == nil {
+		default:
 			return who, proxyError(codeInvalidSession, fmt.Sprintf("agent %s is not open here, so nobody can act for it; codex {\"agent_id\": %q} reopens it", agentID, agentID), "agent_id", agentID)
 		}
-		s = open
-	case identity != "":
-		if err := validIdentity(identity); err != nil {
-			return who, proxyError(codeInvalidSession, err.Error())
-		}
+	}
+	switch {
+	case inbox != "":
 		h.mu.Lock()
-		s = h.names[strings.ToLower(identity)]
+		s = h.names[strings.ToLower(inbox)]
 		h.mu.Unlock()
-		who.Identity = identity
-		if !strings.EqualFold(identity, h.cfg.clientIdentity) {
-			who.Strange = func() error { return h.post.mayAct("", identity) }
-		}
+		who.Identity = inbox
+	case ref != "":
 	case h.cfg.clientIdentity != "":
 		who.Identity = h.cfg.clientIdentity
 	default:
-		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open here; or set client_identity, so that you have a name of your own")
+		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open here. To have a name of your own, set client_identity (user configuration, or ATM_AGENT_MCP_CLIENT_IDENTITY), [core].identity or ATM_IDENTITY, and restart this server; in Claude Code with agent teams you are the team's lead without any of them")
 	}
 	if s != nil {
 		v := s.shown.Load()
 		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
 		who.Strange = func() error { return h.post.mayAct(s.agentID, v.Identity) }
 		h.post.usesMail(s.agentID)
+	} else if !strings.EqualFold(who.Identity, h.cfg.clientIdentity) {
+		identity := who.Identity
+		who.Strange = func() error { return h.post.mayAct("", identity) }
 	}
 	return who, nil
 }
 
 // runTool is how a front runs an ATM tool. It waits for files.
 func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
-	return h.post.tools.run(ctx, who, tool, args)
+	structured, text, err := h.post.tools.run(ctx, who, tool, args)
+	if h.post.isClient(who.Identity) && looksIntoInbox(tool) {
+		h.mail.recount(who.Identity) // the next result must not tell of what was just read
+	}
+	return structured, text, err
 }
+
+// looksIntoInbox reports the tools that are about an inbox.
+func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "atm_pending_count" }
 
 // runAgentTool is how an agent's own call runs: as the agent, whatever it says
 // of itself.

@@ -158,7 +158,7 @@ func (s *session) abandon() {
 	if !s.unnamed || t == nil || t.id != "" || s.m.phase != phaseStopping || s.m.ending != endNone {
 		return
 	}
-	s.denyAll("the turn was stopped")
+	s.denyAll(decider{byNobody, "before the turn was stopped"})
 	s.place.be.do(0, s.thread, command{kind: cmdUnload})
 	s.carry(s.m.abandon())
 	s.takePast("the first turn was stopped before Codex had a thread for it")
@@ -378,7 +378,7 @@ func (s *session) publish() {
 		v.Identity, v.AgentName, v.AgentSource, v.Tag, v.Role = r.Identity, r.AgentName, r.AgentSource, r.Tag, r.Role
 		v.Cwd, v.Turns, v.LastActive, v.StartedAt, v.implied = r.CWD, r.Turns, r.LastActive, r.StartedAt, r.Implied
 		v.Resumable = s.h.cfg.persistThreads
-		v.PendingMail, v.AutoMail = s.mail.pending(), s.autoMailWord()
+		v.PendingMail, v.AutoMail, v.barred = s.mail.pending(), s.autoMailWord(), s.mail.refused != ""
 	} else {
 		v.Activity, v.opening = cmp.Or(s.startup, "opening"), true
 	}
@@ -393,7 +393,12 @@ func (s *session) publish() {
 		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval})
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
-	old := s.shown.Swap(&v)
+	old := s.shown.Load()
+	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 && (old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
+		s.h.kept.stamp(func(seq int64) { v.mailSeq = seq; s.shown.Store(&v) })
+	} else {
+		s.shown.Store(&v)
+	}
 	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
 		s.h.kept.poke()
 	}

@@ -39,9 +39,11 @@ type sessionView struct {
 	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
 	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
 
-	opening bool // its turns wait for Codex, not for each other
-	implied bool // nobody asked for the identity: it may be parked
-	pid     int  // of the process that holds its identity, where it isn't open here
+	opening bool  // its turns wait for Codex, not for each other
+	mailSeq int64 // when PendingMail last grew, as a since counts
+	barred  bool  // the inbox is another member's: nobody here reads it
+	implied bool  // nobody asked for the identity: it may be parked
+	pid     int   // of the process that holds its identity, where it isn't open here
 }
 
 // askView is a pending approval as it is shown.
@@ -114,21 +116,38 @@ func (k *keptTurn) finished() bool { return k.Result != nil }
 
 // waitQuery is what agent_wait waits for.
 type waitQuery struct {
-	Agents  []string // agent_ids or threadIds
+	Agents  []string // agent_ids, threadIds or names
 	Since   int64    // turns that ended after it; 0: each agent's newest turn
 	All     bool
 	Timeout time.Duration
-	// Identity waits for unread mail of a member of the team, with or without
-	// agents.
-	Identity string
+	Inbox   string // whose mail is waited for, with or without agents; "" for nobody's
+	Own     bool   // the client's own mail is waited for too
 }
 
 // waitResult is what it tells: everything newer, and what each is doing.
 type waitResult struct {
 	Seq      int64 // for the next since
 	TimedOut bool
-	Unread   *int // mail of the identity that was asked for
+	Inbox    mailBox // that was asked for
+	Own      mailBox // the client's own
 	Agents   []waitAgent
+}
+
+// mailBox is how an inbox stands.
+type mailBox struct {
+	Name   string // "" for none
+	Unread int
+	Ours   bool // what is read in it may be marked
+
+	seq int64 // when mail last came, as a since counts
+}
+
+// news reports unread mail that came after since, or any for 0.
+func (b *mailBox) news(since int64) bool { return b.Unread > 0 && (since == 0 || b.seq > since) }
+
+// mailWaits reports mail that nobody delivers by himself and that can be read.
+func (v *sessionView) mailWaits() bool {
+	return v.PendingMail != nil && *v.PendingMail > 0 && v.AutoMail != "on" && v.Status == statusIdle && !v.barred
 }
 
 type waitAgent struct {

@@ -80,19 +80,22 @@ const elsewhereEvery = time.Second
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
 	w.since = map[string]int64{}
-	if w.q.Identity != "" {
+	if w.q.Inbox != "" {
 		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
 			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
 		}
-		name, err := w.h.post.inboxOf(w.q.Identity)
+		name, err := w.h.post.inboxOf(w.q.Inbox)
 		if err != nil {
 			return mailRefused(err) // else a slip of the pen would be waited for to the end
 		}
-		w.q.Identity = name
+		w.q.Inbox = name
 	}
 	for _, ref := range w.q.Agents {
-		id, err := w.h.agentOf(ref)
+		_, id, err := w.h.find(ref)
 		if err != nil {
+			if name, none := w.h.post.inboxOf(ref); none == nil && isName(ref) {
+				err.Message += fmt.Sprintf("; for the mail of member %s give {\"inbox\": %q}", name, name)
+			}
 			return err
 		}
 		if _, twice := w.since[id]; twice {
@@ -113,7 +116,7 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	defer unwatch()
 	limit := time.NewTimer(w.q.Timeout)
 	defer limit.Stop()
-	if w.q.Identity != "" {
+	if w.q.Inbox != "" {
 		defer w.watchMail(changed)()
 	}
 	over, late := false, false
@@ -127,7 +130,7 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		switch {
 		case w.elsewhere:
 			again = time.After(elsewhereEvery)
-		case w.q.Identity != "":
+		case w.q.Inbox != "":
 			again = time.After(w.h.cfg.mailPollInterval)
 		}
 		select {
@@ -178,19 +181,15 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 		}
 		asked = asked || len(a.View.Pending) > 0
 		// Mail that is delivered by itself becomes a turn, and that is told.
-		asked = asked || a.View.PendingMail != nil && *a.View.PendingMail > 0 && a.View.AutoMail != "on" && a.View.Status == statusIdle
+		asked = asked || a.View.mailWaits() && (w.q.Since == 0 || a.View.mailSeq > w.q.Since)
 	}
-	if w.q.Identity != "" {
-		n := w.unread()
-		r.Unread = &n
-		asked = asked || n > 0
-	}
+	asked = asked || r.Inbox.news(w.q.Since) || r.Own.news(w.q.Since)
 	switch {
 	case !whole:
 		return r, false, false
-	case asked || busy == 0 && w.q.Identity == "":
+	case asked || busy == 0 && w.q.Inbox == "":
 		return r, true, true
-	case w.q.Identity != "" && len(w.agents) == 0:
+	case w.q.Inbox != "" && len(w.agents) == 0:
 		return r, false, true
 	case w.q.All:
 		return r, with == len(w.agents), true
@@ -202,8 +201,15 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 // seen to be idle whose last turn isn't told, or one to be busy with a turn that
 // is. false: a session is just telling how a turn ended, and will say so.
 func (w *waiting) snapshot(r *waitResult) (whole bool) {
+	if w.q.Inbox != "" {
+		w.h.mail.recount(w.q.Inbox)
+	}
 	for {
 		seq, unseen := w.h.kept.state(w.agents)
+		r.Inbox = w.h.mail.box(w.q.Inbox)
+		if w.q.Own {
+			r.Own = w.h.mail.own()
+		}
 		r.Agents = r.Agents[:0]
 		for _, id := range w.agents {
 			v := w.h.viewOf(id)
@@ -216,36 +222,6 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 			return !unseen
 		}
 	}
-}
-
-// unread counts the mail of the identity that is waited for. An unchanged inbox
-// isn't read; where there is no team there is no mail.
-func (w *waiting) unread() int {
-	n, err := w.h.post.boxes.count(w.h.life, w.h.cfg.team, w.q.Identity)
-	if err != nil && !errors.Is(err, errNoTeam) {
-		w.h.log.Warn("an inbox can't be counted", "identity", w.q.Identity, "err", err)
-	}
-	return n
-}
-
-// agentOf is the agent_id of an agent_id or threadId that is known here or on
-// disk. It may read the disk.
-func (h *hub) agentOf(ref string) (string, *rpcError) {
-	h.mu.Lock()
-	s := h.findLocked(ref)
-	h.mu.Unlock()
-	if s != nil {
-		return s.agentID, nil
-	}
-	<-h.marked // else a turn of a process that just died may look as if it ran
-	agentID := ref
-	if !validAgentID(ref) {
-		agentID, _ = h.reg.agentOfThread(ref)
-	}
-	if h.book.record(agentID) == nil && !h.kept.has(agentID) {
-		return "", h.unknown(ref)
-	}
-	return agentID, nil
 }
 
 // viewOf is how a session stands, open here or not. It may read the disk.
@@ -264,7 +240,7 @@ func (h *hub) viewOf(agentID string) sessionView {
 
 // turn is one kept turn of an agent_id or threadId. It may read the disk.
 func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
-	agentID, err := h.agentOf(ref)
+	_, agentID, err := h.find(ref)
 	if err != nil {
 		return keptTurn{}, err
 	}

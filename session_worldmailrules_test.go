@@ -26,19 +26,19 @@ func TestWorldMailSwitches(t *testing.T) {
 		if got := pendingOf(w.view(agent)); got != "off 1" {
 			t.Errorf("view %q", got)
 		}
-		set := func(ref, identity string, auto bool) (v sessionView) {
+		set := func(ref string, auto bool) (v sessionView) {
 			done := make(chan *rpcError, 1)
-			w.hub.setMail(ref, identity, auto, func(got sessionView, err *rpcError) { v = got; done <- err })
+			w.hub.setMail(ref, auto, func(got sessionView, err *rpcError) { v = got; done <- err })
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
 			return v
 		}
-		if v := set("", "Ann", true); v.AutoMail != "on" {
+		if v := set("Ann", true); v.AutoMail != "on" {
 			t.Errorf("view %q", v.AutoMail)
 		}
 		w.wantMail("[one]", "lead: one")
-		set(agent, "", false)
+		set(agent, false)
 		w.mail("ann", mailMessage{Text: "two"})
 		w.after(time.Minute)
 		w.wantMail("[one] two", "lead: one")
@@ -46,7 +46,7 @@ func TestWorldMailSwitches(t *testing.T) {
 		if on := w.record(agent).AutoMail; on == nil || *on {
 			t.Errorf("the record says %v", on)
 		}
-		set(agent, "", true) // of a closed one: for when it is opened again
+		set(agent, true) // of a closed one: for when it is opened again
 		w.tool("codex", "agent_id", agent).ok(t)
 		w.after(polled)
 		w.wantMail("[one] [two]", "lead: one | lead: two")

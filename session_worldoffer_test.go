@@ -82,7 +82,7 @@ func TestWorldOfferedMailOfTheRevived(t *testing.T) {
 		w.good(again(born, "SAY mine"))
 		w.wantMail("[one]", "lead: one")
 		off := make(chan struct{})
-		w.hub.setMail(born.agentID, "", false, func(sessionView, *rpcError) { close(off) })
+		w.hub.setMail(born.agentID, false, func(sessionView, *rpcError) { close(off) })
 		<-off
 		w.mail("ann", mailMessage{Text: "two"})
 		w.after(polled)
