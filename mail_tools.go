@@ -451,7 +451,6 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 }
 
 // leads reports the client's own inbox, from which Claude Code takes its system
-// leads reports the client's own inbox, from which Claude Code takes its system
 // frames itself.
 func (c *atmCall) leads(owner string) bool { return c.who.Lead != nil && c.who.Lead(owner) }
 
