@@ -42,12 +42,12 @@ Which tool when:
 - agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, action word for word). Until then the agent stands still.
 - agent_interrupt: stop a turn, keep the agent. agent_close: end an agent, free its name.
 - agent_sessions: find agents. agent_status: is Codex running, what does every agent do.
-- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent (agent_id or identity) or in your own name; your_mail in a result says that you have some. agent_mail: whether mail starts an agent's turns.
+- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent (agent_id or identity) or in your own name; your_mail in results tells yours. agent_mail: whether mail starts an agent's turns.
 
 Good to know:
 - Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer.
 - An agent knows only its prompt, its conversation and the files it can read: put goal, paths and constraints into the prompt.
-- identity names an agent and is its address in the team. An open agent's name works wherever agent_id does; agent_id stays valid across restarts, and threadId works too.
+- identity names an agent and is its address in the team. Its name works as agent_id while it is open. agent_id stays valid across restarts; threadId works too.
 - sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write in a repository, read-only elsewhere.
 - What needs approval where nobody can be asked is declined and listed under "declined".
 - isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
