@@ -68,12 +68,6 @@ func openFlock(path string) (*os.File, error) {
 	return f, err
 }
 
-// dropFlock also ends the lock where a child that is just being forked has a copy of the descriptor.
-func dropFlock(f *os.File) {
-	unlockFile(f)
-	f.Close()
-}
-
 // lockNotes is the directory of the notes about Claude Code's locks that we hold, one for each, "" for none.
 type lockNotes string
 

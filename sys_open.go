@@ -126,3 +126,9 @@ func openChecked(path string, flag int, perm fs.FileMode, own bool) (*os.File, e
 	}
 	return f, nil
 }
+
+// dropFlock also ends the lock where a child that is just being forked has a copy of the descriptor.
+func dropFlock(f *os.File) {
+	unlockFile(f)
+	f.Close()
+}
