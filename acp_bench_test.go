@@ -70,7 +70,7 @@ func (r *acpBenchRig) acpSide(tb testing.TB) *benchPeer {
 	tb.Helper()
 	bin := r.codex
 	if bin == "" {
-		bin = "mock"
+		bin = "codex" // the tests' own
 	}
 	p := r.start(tb, "served", r.env, "acp", "--codex-bin", bin, "--log-level", "error")
 	p.hello(map[string]any{"protocolVersion": 1, "clientCapabilities": map[string]any{}})

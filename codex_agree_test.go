@@ -28,7 +28,7 @@ func TestCodexBackendsAgreeOverTheMock(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := startClient(t, peerConfig{name: "atm-agent-mcp", path: prog, dir: repo,
-					args: []string{"serve", "--codex-bin", "mock", "--backend", backend},
+					args: []string{"serve", "--backend", backend},
 					env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home,
 						"ATM_HOME=" + filepath.Join(home, "atm"), "MOCK_CODEX_VERSION=" + version}})
 				return c, home

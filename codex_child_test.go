@@ -197,7 +197,7 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%q: %v", bin, err)
 		}
 	}
-	if got, err := p.probeBackend(context.Background(), "mock", "auto", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex -c model_provider=mock" {
+	if got, err := p.probeBackend(context.Background(), "mock", "auto", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
 		t.Errorf("%+v %v", got, err)
 	}
 }

@@ -59,7 +59,7 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
 		}
 		// Its own provider: only OpenAI's wants a login.
-		return codexBinary{Path: self, Args: []string{"mock-codex", "-c", "model_provider=mock"}, AppServer: true}, nil, nil
+		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil, nil
 	}
 	if bin == "" {
 		bin = "codex"

@@ -44,7 +44,10 @@ func TestCodexDriver(t *testing.T) {
 }
 
 func TestCodexDriverOverTheMock(t *testing.T) {
-	prog := buildProgram(t)
+	codex, err := exec.LookPath("codex") // the tests' own
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, version := range []string{"0.104.0", "0.153.0", "0.169.0"} {
 		t.Run(version, func(t *testing.T) {
 			home := t.TempDir()
@@ -57,7 +60,7 @@ func TestCodexDriverOverTheMock(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=" + version, "MOCK_CODEX_PAGE=3"}
-			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: prog, Args: []string{"mock-codex"}, Env: env, Dir: repo}}, repo: repo, mock: true})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: codex, Env: env, Dir: repo}}, repo: repo, mock: true})
 		})
 	}
 }

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case "help", "--help", "-help", "-h":
 		return help(rest, stdout, stderr)
 	case "mock-codex": // hidden: a stand-in for Codex, for tests and the demo
-		return runMock(ctx, rest, stdin, stdout, stderr)
+		return runMock(ctx, nil, rest, stdin, stdout, stderr)
 	default:
 		complain(stderr, fmt.Sprintf("no command %q", name), "atm-agent-mcp help lists the commands"+didYouMean(name, commandNames()))
 		return 2

@@ -67,7 +67,7 @@ func (d *demoClient) run(ctx context.Context) error {
 	cmd.Env = append(os.Environ(), "HOME="+d.home, "ATM_HOME="+d.home, "CODEX_HOME="+filepath.Join(d.home, ".codex"),
 		"ATM_TEAM=", "ATM_IDENTITY=", "ATM_CONFIG=", "CLAUDE_CODE_SESSION_ID=", "CLAUDE_CONFIG_DIR=")
 	for _, kv := range os.Environ() { // nobody's settings but the demo's
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, oldVariablePrefix) || strings.HasPrefix(name, "MOCK_CODEX_") {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, oldVariablePrefix) {
 			cmd.Env = append(cmd.Env, name+"=")
 		}
 	}

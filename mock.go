@@ -1,19 +1,19 @@
 package main
 
-// mock.go owns the mock Codex process: its command line, environment, life and
-// death, and which method belongs to which Codex version. `mock-codex ARGS…`
-// takes what a real codex gets and behaves like the recordings of 0.104.0,
-// 0.153.0 and 0.169.0, so that every trap of the wire can be tested offline
-// and without an account. main calls runMock. It must never use more of the
-// program than frames and the peer: it stands for somebody else's program.
+// mock.go owns the mock Codex that ships, for the demo, for `--codex-bin mock` and
+// for whoever tries the program without Codex: its command line, its life, the
+// table of its requests and the way out for all that it tells. `mock-codex ARGS…`
+// takes what a real codex gets, and answers as app-server of 0.169 and mcp-server
+// of 0.153 do. main calls runMock. It must never use more of the program than the
+// wire and the operating system: it stands for somebody else's program.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -24,136 +24,151 @@ import (
 	"time"
 )
 
-// mockFlush is how long an ending mock waits for a client that doesn't read.
-const mockFlush = 250 * time.Millisecond
+const (
+	mockVersion    = "0.169.0" // of the app-server that is played
+	mockMCPVersion = "0.153.0" // of the mcp-server: the last that had one
 
-// mockPersona is the Codex version that is played.
-type mockPersona struct {
-	version string
-	minor   int
+	mockFlush = 250 * time.Millisecond // how long an ending mock waits for a client that doesn't read
+)
+
+// mockRequest answers one request.
+type mockRequest func(*mockServer, *message)
+
+// mockDirective does what a line of a prompt says.
+type mockDirective func(t *mockTurn, arg string) mockEnd
+
+// mockExtras is what the tests' codex changes of a mock that ships: faults, shows,
+// and the odd ways of other versions. It sets the fields before anything is read;
+// what is nil or false stays as it ships.
+type mockExtras struct {
+	version    string                   // of Codex, as clients are told
+	requests   map[string]mockRequest   // by method; of a dialect that ships, or more
+	directives map[string]mockDirective // by the word that a line begins with
+
+	// settle works out a thread's settings from a request and what is kept of it,
+	// and which configuration holds.
+	settle func(params json.RawMessage, kept *mockSettings) (s mockSettings, config map[string]any, failure string)
+	// steps are the directives of a prompt.
+	steps func(t *mockTurn, prompt string) []mockStep
+	// begin comes before anything is read; over ends the process.
+	begin func(ctx context.Context, stdin io.Reader, stdout io.Writer) (code int, over bool)
+	// told sees each notification and request before it leaves; false holds a
+	// notification back.
+	told func(method string, params map[string]any) bool
+	// answered is the result that leaves in result's place, nil for no answer at all.
+	answered func(msg *message, result any) any
+	// trace sees every frame.
+	trace func(dir string, rec []byte)
+
+	early   bool        // 0.104: tells codex/event beside notifications, starts items late, locks no thread
+	patient bool        // before 0.158: a steer waits for the model's answer
+	noEOF   atomic.Bool // the end of stdin ends nothing
 }
-
-func (p mockPersona) old() bool { return p.minor < 148 }  // 0.104: codex/event doubles, no status events
-func (p mockPersona) new() bool { return p.minor >= 158 } // 0.169: steers preempt, idle interrupts are refused
 
 // mockServer is one `codex app-server` process, or with mcp set mcp-server.
 type mockServer struct {
-	mockPersona
-	peer   *peer
-	home   mockHome
-	stderr io.Writer
-	out    *mockStdout
-	quit   chan int      // one exit code ends the process
-	done   chan struct{} // closed when it ends: every turn goroutine leaves
-	turns  sync.WaitGroup
-	noInit bool
-	noEOF  atomic.Bool
-	ids    atomic.Int64 // items and calls
+	mockExtras
+
+	peer      *peer
+	home      mockHome
+	overrides []string // -c key=value, in order
+	stderr    io.Writer
+	out       io.Writer
+	quit      chan int      // one exit code ends the process
+	done      chan struct{} // closed when the process ends: every turn's goroutine leaves
+	turns     sync.WaitGroup
+	ids       atomic.Int64 // items and calls
 
 	mu      sync.Mutex // guards the fields below and everything in a mockThread
 	client  mockClient
 	threads map[string]*mockThread
-	drop    map[string]int // method: how many requests to swallow
 	shells  map[*mockShell]bool
-	login   *mockLogin // that waits for a person
-	ended   bool       // no turn and no shell begins any more
-	mcp     *mockMCP   // nil for app-server
+	ended   bool     // no turn and no shell begins any more
+	mcp     *mockMCP // nil for app-server
 }
 
 // mockClient is what initialize told.
 type mockClient struct {
-	ready        bool
-	name         string
-	experimental bool
-	optOut       map[string]bool
+	ready  bool
+	name   string
+	optOut map[string]bool
 }
 
-// mockStdout tells FLOOD when bytes have left, so that it holds no more than
-// a bounded part of them in memory.
-type mockStdout struct {
-	w       io.Writer
-	written chan struct{}
-}
-
-func (o *mockStdout) Write(b []byte) (int, error) {
-	n, err := o.w.Write(b)
-	select {
-	case o.written <- struct{}{}:
-	default:
+// runMock is `mock-codex args…`. It returns the exit code. adapt may be nil; it is
+// called once with the server, before that reads anything.
+func runMock(ctx context.Context, adapt func(*mockServer), args []string,
+	stdin io.Reader, stdout, stderr io.Writer) int {
+	const usage = "codex [OPTIONS] [PROMPT]"
+	m := &mockServer{
+		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps},
+		stderr:     stderr, out: stdout,
+		quit: make(chan int, 1), done: make(chan struct{}),
+		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},
 	}
-	return n, err
-}
-
-// runMock is `mock-codex args…`. It returns the exit code.
-func runMock(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	persona := mockPersona{version: os.Getenv("MOCK_CODEX_VERSION")}
-	if persona.version == "" {
-		persona.version = "0.169.0"
-	}
-	parts := strings.Split(persona.version, ".")
-	if len(parts) == 3 {
-		persona.minor, _ = strconv.Atoi(parts[1])
-	}
-	if persona.minor == 0 {
-		fmt.Fprintf(stderr, "Error: MOCK_CODEX_VERSION is %q, not a version like 0.169.0\n", persona.version)
-		return 1
-	}
-	var overrides []string
+	m.settle = m.settled
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		flag, value, joined := strings.Cut(args[0], "=")
 		switch flag {
 		case "--version", "-V":
-			fmt.Fprintf(stdout, "codex-cli %s-mock\n", persona.version)
+			fmt.Fprintf(stdout, "codex-cli %s-mock\n", mockVersion)
 			return 0
 		case "--help", "-h":
 			fmt.Fprint(stdout, "Codex CLI (mock)\n\nUsage: codex [OPTIONS] <COMMAND> [ARGS]\n\nCommands:\n  app-server  [experimental] Run the app server or related tooling\n")
 			return 0
 		case "-c", "--config", "-m", "--model":
 		default:
-			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]), "codex [OPTIONS] [PROMPT]")
+			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]), usage)
 		}
 		args = args[1:]
 		if !joined {
 			if len(args) == 0 {
-				return mockUsage(stderr, fmt.Sprintf("a value is required for '%s' but none was supplied", flag), "codex [OPTIONS] [PROMPT]")
+				return mockUsage(stderr, fmt.Sprintf("a value is required for '%s' but none was supplied", flag), usage)
 			}
 			value, args = args[0], args[1:]
 		}
 		if flag == "-m" || flag == "--model" {
 			value = "model=" + strconv.Quote(value)
 		}
-		overrides = append(overrides, value)
+		m.overrides = append(m.overrides, value)
 	}
-	appServer := os.Getenv("MOCK_CODEX_NO_APP_SERVER") == "" // a Codex from before it
 	command := ""
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
 	switch command {
 	case "app-server":
-		if !appServer {
-			break
+		for len(args) > 1 && args[0] == "-c" {
+			m.overrides, args = append(m.overrides, args[1]), args[2:]
 		}
-		return mockAppServer(ctx, persona, overrides, args, stdin, stdout, stderr)
+		if len(args) > 0 && args[0] != "--stdio" {
+			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]),
+				"codex app-server [OPTIONS] [COMMAND]")
+		}
+		m.requests = mockRequests()
 	case "mcp-server":
-		if persona.hasMCP() {
-			return mockMCPServer(ctx, persona, args, stdin, stdout, stderr)
+		if len(args) > 0 {
+			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]),
+				"codex mcp-server [OPTIONS]")
 		}
+		m.version, m.requests, m.mcp, m.patient = mockMCPVersion, mockMCPRequests(), &mockMCP{queues: map[string]*mockQueue{}}, true
+		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
 	case "help":
-		if len(args) > 0 && args[0] == "mcp-server" && persona.hasMCP() {
+		switch {
+		case len(args) == 0 || args[0] == "app-server":
+			fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
+			return 0
+		case args[0] == "mcp-server":
 			fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
 			return 0
 		}
-		if len(args) == 0 || args[0] == "app-server" && appServer {
-			fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
-			return 0
-		}
-		return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", args[0]), "codex [OPTIONS] [PROMPT]")
+		return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", args[0]), usage)
+	default:
+		return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", command), usage)
 	}
-	// A real codex of 0.154 and later takes `mcp-server` and any other word
-	// for a prompt and says "stdin is not a terminal" (rc 1); only
-	// `help mcp-server` is told as below. The clear answer is kept for both.
-	return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", command), "codex [OPTIONS] [PROMPT]")
+	if adapt != nil {
+		adapt(m)
+	}
+	return m.serve(ctx, stdin, stdout)
 }
 
 func mockUsage(stderr io.Writer, what, usage string) int {
@@ -161,45 +176,26 @@ func mockUsage(stderr io.Writer, what, usage string) int {
 	return 2
 }
 
-// mockAppServer is `codex app-server`, from first byte to exit code.
-func mockAppServer(ctx context.Context, persona mockPersona, overrides, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	for i := 0; i < len(args); i++ {
-		switch {
-		case args[i] == "-c" && i+1 < len(args):
-			i++
-			overrides = append(overrides, args[i])
-		case args[i] == "--stdio" && !persona.old():
-		default:
-			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[i]), "codex app-server [OPTIONS] [COMMAND]")
-		}
-	}
-	home, err := openMockHome(overrides)
-	if err != nil {
-		fmt.Fprintf(stderr, "WARNING: proceeding, even though we could not create PATH aliases: %v\nError: %v\n", err, err)
+// serve is the process from its first byte to its exit code.
+func (m *mockServer) serve(ctx context.Context, stdin io.Reader, stdout io.Writer) int {
+	var err error
+	if m.home, err = openMockHome(); err != nil {
+		fmt.Fprintf(m.stderr, "Error: %v\n", err)
 		return 1
-	}
-	m := &mockServer{
-		mockPersona: persona, home: home, stderr: stderr,
-		out:  &mockStdout{w: stdout, written: make(chan struct{}, 1)},
-		quit: make(chan int, 1), done: make(chan struct{}),
-		threads: map[string]*mockThread{}, drop: map[string]int{}, shells: map[*mockShell]bool{},
 	}
 	m.signals()
 	defer signal.Reset(syscall.SIGTERM)
-	if code, ended := m.startUp(ctx, stdin, stdout); ended {
-		return code
+	if m.begin != nil {
+		if code, over := m.begin(ctx, stdin, stdout); over {
+			return code
+		}
 	}
-	trace, closeLog, err := mockLog()
-	if err != nil {
-		fmt.Fprintf(stderr, "Error: opening MOCK_CODEX_LOG: %v\n", err)
-		return 1
-	}
-	defer closeLog()
-	m.peer = newPeer(stdin, m.out, peerOptions{mode: framingNewline, noVersion: true, handle: m.handle, trace: trace})
+	m.peer = newPeer(stdin, m.out, peerOptions{mode: framingNewline, noVersion: m.mcp == nil, handle: m.handle,
+		trace: m.trace})
 	m.peer.nextID = -1 // Codex counts its own requests from 0, which collides with the client's ids
 	go func() {        // ends with stdin; nobody waits for it, since only the client can close stdin
 		_ = m.peer.run()
-		if !m.noEOF.Load() {
+		if !m.noEOF.Load() && !m.openCalls() {
 			m.exit(0)
 		}
 	}()
@@ -213,8 +209,7 @@ func mockAppServer(ctx context.Context, persona mockPersona, overrides, args []s
 	m.mu.Unlock()
 	close(m.done)
 	if code == 0 {
-		m.killShells(nil)
-		m.stopServers(nil)
+		m.closeThreads()
 		m.turns.Wait()
 	}
 	m.peer.closeOut(mockFlush)
@@ -230,14 +225,10 @@ func (m *mockServer) exit(code int) {
 	}
 }
 
-// signals: 0.169 answers TERM with exit 0 and clean children, 0.104 dies by
-// the signal and leaves its shells; INT and HUP kill both.
+// signals: TERM ends the process and its shells; INT and HUP kill it.
 func (m *mockServer) signals() {
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	mockSurviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
-	if m.old() {
-		return
-	}
+	surviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	go func() { // one for the process, ends with it
@@ -249,167 +240,47 @@ func (m *mockServer) signals() {
 	}()
 }
 
-// startUp plays MOCK_CODEX_START. The second result says that the process
-// ends here.
-func (m *mockServer) startUp(ctx context.Context, stdin io.Reader, stdout io.Writer) (int, bool) {
-	how, rest, _ := strings.Cut(os.Getenv("MOCK_CODEX_START"), ":")
-	switch how {
-	case "":
-	case "exit":
-		code, text, _ := strings.Cut(rest, ":")
-		n, err := strconv.Atoi(code)
-		if err != nil {
-			n = 1
-		}
-		if text != "" {
-			fmt.Fprintln(m.stderr, text)
-		}
-		return n, true
-	case "hang":
-		ended := make(chan struct{})
-		go func() { // ends with stdin, like the reader it stands for
-			_, _ = io.Copy(io.Discard, stdin)
-			close(ended)
-		}()
-		select {
-		case <-ended:
-		case <-ctx.Done():
-		case <-m.quit:
-		}
-		return 0, true
-	case "slow":
-		ms, _ := strconv.Atoi(rest)
-		t := time.NewTimer(time.Duration(ms) * time.Millisecond)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return 0, true
-		case code := <-m.quit:
-			return code, true
-		}
-	case "garbage":
-		fmt.Fprint(stdout, "warning: this line is not JSON\n{\"half\":\n[]\n\x00\x01\xff\n\"a string\"\n42\n{}\n")
-	case "noinit":
-		m.noInit = true
-	default:
-		fmt.Fprintf(m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, slow:MS, garbage or noinit\n", how)
-		return 1, true
+// mockRequests are the requests of app-server that ship.
+func mockRequests() map[string]mockRequest {
+	return map[string]mockRequest{
+		"initialize":                       (*mockServer).initialize,
+		"thread/start":                     (*mockServer).threadStart,
+		"thread/resume":                    (*mockServer).threadResume,
+		"thread/read":                      (*mockServer).threadRead,
+		"thread/unsubscribe":               (*mockServer).threadUnsubscribe,
+		"thread/settings/update":           (*mockServer).settingsUpdate,
+		"thread/compact/start":             (*mockServer).threadCompact,
+		"thread/backgroundTerminals/clean": (*mockServer).threadClean,
+		"turn/start":                       (*mockServer).turnStart,
+		"turn/interrupt":                   (*mockServer).turnInterrupt,
+		"model/list":                       (*mockServer).modelList,
+		"mcpServerStatus/list": func(m *mockServer, msg *message) {
+			m.reply(msg, map[string]any{"data": []any{}, "nextCursor": nil})
+		},
+		"account/read": (*mockServer).accountRead,
+		"config/read": func(m *mockServer, msg *message) {
+			m.reply(msg, map[string]any{"config": map[string]any{}, "origins": map[string]any{}})
+		},
 	}
-	return 0, false
-}
-
-// mockLog returns the trace func that appends received frames to
-// MOCK_CODEX_LOG, nil without it.
-func mockLog() (func(string, []byte), func(), error) {
-	path := os.Getenv("MOCK_CODEX_LOG")
-	if path == "" {
-		return nil, func() {}, nil
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(dir string, rec []byte) {
-		if dir != "<" {
-			return
-		}
-		if !validJSON(rec) {
-			rec = appendJSONString(nil, string(rec))
-		}
-		_, _ = f.Write(append(slices.Clone(rec), '\n')) // a test reads it; what is lost fails the test
-	}, func() { _ = f.Close() }, nil
-}
-
-// mockMethod is one client method and the versions that have it.
-type mockMethod struct {
-	name         string
-	from         int  // first minor version
-	experimental bool // needs capabilities.experimentalApi
-	run          func(*mockServer, *message)
-}
-
-// mockMethods are those the mock has. The real programs have more; their
-// error text lists them all, this one what can be used.
-func mockMethods() []mockMethod {
-	return []mockMethod{
-		{"initialize", 0, false, (*mockServer).initialize},
-		{"thread/start", 0, false, (*mockServer).threadStart},
-		{"thread/resume", 0, false, (*mockServer).threadResume},
-		{"thread/fork", 0, false, (*mockServer).threadFork},
-		{"thread/archive", 0, false, (*mockServer).threadArchive},
-		{"thread/unsubscribe", 148, false, (*mockServer).threadUnsubscribe},
-		{"thread/name/set", 0, false, (*mockServer).threadName},
-		{"thread/inject_items", 148, false, (*mockServer).threadInject},
-		{"thread/compact/start", 0, false, (*mockServer).threadCompact},
-		{"thread/settings/update", 153, true, (*mockServer).settingsUpdate},
-		{"review/start", 0, false, (*mockServer).reviewStart},
-		{"thread/backgroundTerminals/clean", 0, true, (*mockServer).threadClean},
-		{"thread/list", 0, false, (*mockServer).threadList},
-		{"thread/loaded/list", 0, false, (*mockServer).threadLoaded},
-		{"thread/read", 0, false, (*mockServer).threadRead},
-		{"turn/start", 0, false, (*mockServer).turnStart},
-		{"turn/steer", 0, false, (*mockServer).turnSteer},
-		{"turn/interrupt", 0, false, (*mockServer).turnInterrupt},
-		{"model/list", 0, false, (*mockServer).modelList},
-		{"mcpServerStatus/list", 0, false, (*mockServer).serverList},
-		{"account/read", 0, false, (*mockServer).accountRead},
-		{"account/login/start", 0, false, (*mockServer).loginStart},
-		{"account/login/cancel", 0, false, (*mockServer).loginCancel},
-		{"account/logout", 0, false, (*mockServer).logout},
-		{"config/read", 0, false, (*mockServer).configRead},
-	}
-}
-
-// heeds uses up one of what a prompt has ordered for a method (DROP, REFUSE).
-func (m *mockServer) heeds(order string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.drop[order] == 0 {
-		return false
-	}
-	m.drop[order]--
-	return true
 }
 
 // handle takes one request or notification, on the reading goroutine.
 func (m *mockServer) handle(msg *message) {
-	if !msg.isRequest() {
-		return // initialized, and whatever else: never an answer
-	}
-	if m.heeds(msg.method) {
-		return
-	}
+	run := m.requests[msg.method]
 	m.mu.Lock()
-	ready, experimental := m.client.ready, m.client.experimental
+	ready := m.client.ready
 	m.mu.Unlock()
-	if m.heeds("refuse " + msg.method) {
-		m.refuse(msg, "REFUSE "+msg.method)
-		return
+	switch {
+	case run != nil && (ready || msg.method == "initialize" || m.mcp != nil):
+		run(m, msg)
+	case !msg.isRequest(): // initialized, and whatever else: never an answer
+	case m.mcp != nil:
+		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found: " + msg.method})
+	case run != nil:
+		m.refuse(msg, "Not initialized")
+	default: // the real ones have more methods; their text lists them all, this one what can be used
+		m.refuse(msg, mockVariant(msg.method, slices.Sorted(maps.Keys(m.requests))...))
 	}
-	methods := mockMethods()
-	var names []string
-	for _, it := range methods {
-		if m.minor < it.from {
-			continue
-		}
-		if it.name != msg.method {
-			names = append(names, it.name)
-			continue
-		}
-		switch {
-		case !ready && msg.method != "initialize":
-			m.refuse(msg, "Not initialized")
-		case rawKind(msg.params) != '{' && !(msg.method == "account/logout" && isNull(msg.params)):
-			m.refuse(msg, "Invalid request: missing field `params`")
-		case it.experimental && !experimental:
-			m.refuse(msg, msg.method+" requires experimentalApi capability")
-		default:
-			it.run(m, msg)
-		}
-		return
-	}
-	m.refuse(msg, mockVariant(msg.method, names...))
 }
 
 // mockVariant is serde's text for a word that an enum doesn't have.
@@ -421,6 +292,16 @@ func mockVariant(word string, known ...string) string {
 	return text + "`" + strings.Join(known, "`, `") + "`"
 }
 
+// reply answers a request.
+func (m *mockServer) reply(msg *message, result any) {
+	if m.answered != nil {
+		result = m.answered(msg, result)
+	}
+	if result != nil {
+		m.peer.reply(msg.id, result)
+	}
+}
+
 // refuse answers with -32600, Codex's code for everything that is wrong with
 // a request.
 func (m *mockServer) refuse(msg *message, text string) {
@@ -429,26 +310,18 @@ func (m *mockServer) refuse(msg *message, text string) {
 
 func (m *mockServer) initialize(msg *message) {
 	info := rawField(msg.params, "clientInfo")
-	switch {
-	case info == nil:
-		m.refuse(msg, "Invalid request: missing field `clientInfo`")
-		return
-	case rawField(info, "name") == nil:
-		m.refuse(msg, "Invalid request: missing field `name`")
-		return
-	case rawField(info, "version") == nil:
-		m.refuse(msg, "Invalid request: missing field `version`")
-		return
-	case m.noInit:
-		return
+	for _, field := range []string{"name", "version"} {
+		if rawField(info, field) == nil {
+			m.refuse(msg, "Invalid request: missing field `"+field+"` of `clientInfo`")
+			return
+		}
 	}
 	var optOut []string
 	_ = json.Unmarshal(rawField(msg.params, "capabilities", "optOutNotificationMethods"), &optOut) // absent or null: none
 	m.mu.Lock()
 	again := m.client.ready
 	if !again {
-		m.client = mockClient{ready: true, name: stringField(info, "name"), optOut: map[string]bool{},
-			experimental: string(rawField(msg.params, "capabilities", "experimentalApi")) == "true"}
+		m.client = mockClient{ready: true, name: stringField(info, "name"), optOut: map[string]bool{}}
 		for _, name := range optOut {
 			m.client.optOut[name] = true
 		}
@@ -458,27 +331,49 @@ func (m *mockServer) initialize(msg *message) {
 		m.refuse(msg, "Already initialized")
 		return
 	}
-	result := map[string]any{"userAgent": fmt.Sprintf("%s/%s (Mock 1.0; x86_64) dumb (%[1]s; %[3]s)", stringField(info, "name"), m.version, stringField(info, "version"))}
-	if !m.old() {
-		result["codexHome"], result["platformFamily"], result["platformOs"] = m.home.dir, "unix", "linux"
-	}
-	m.peer.reply(msg.id, result)
-	if m.old() {
-		return
-	}
-	summary, details := "Codex could not find bubblewrap on PATH. Install bubblewrap with your OS package manager.", any(nil)
-	if m.home.broken != nil {
-		summary, details = "Invalid configuration; using defaults.", m.home.broken.Error()
-	}
-	m.notify("configWarning", map[string]any{"summary": summary, "details": details})
-	m.notify("remoteControl/status/changed", map[string]any{"status": "disabled", "serverName": "mock", "installationId": "00000000-0000-4000-8000-000000000000", "environmentId": nil})
+	m.reply(msg, map[string]any{"codexHome": m.home.dir, "platformFamily": "unix", "platformOs": "linux",
+		"userAgent": fmt.Sprintf("%s/%s (Mock 1.0; x86_64) dumb (%[1]s; %[3]s)", stringField(info, "name"), m.version,
+			stringField(info, "version"))})
 }
 
-// notify sends a notification unless the client opted out of it. 0.148 and
-// later put emittedAtMs beside method and params.
-func (m *mockServer) notify(method string, params any) {
+// mockModels are the models of the list; the first one is the default.
+func mockModels() []string { return []string{"gpt-6.1-sol", "gpt-6-astra", "gpt-5.6-sol", "gpt-5.5"} }
+
+func (m *mockServer) modelList(msg *message) {
+	efforts := []any{}
+	for _, e := range []string{"low", "medium", "high", "xhigh", "max", "ultra"} {
+		efforts = append(efforts, map[string]any{"reasoningEffort": e, "description": e + " reasoning"})
+	}
+	data := []any{}
+	for i, name := range mockModels() {
+		data = append(data, map[string]any{"id": name, "model": name, "upgrade": nil, "displayName": name,
+			"description": "mock", "hidden": false,
+			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "inputModalities": []string{"text", "image"},
+			"supportsPersonality": false, "isDefault": i == 0, "upgradeInfo": nil, "availabilityNux": nil, "modelSpecialty": nil, "defaultServiceTier": nil,
+			"availableAccessPrograms": nil, "multiAgentVersion": "v2", "additionalSpeedTiers": []any{}, "serviceTiers": []any{}})
+	}
+	m.reply(msg, map[string]any{"data": data, "nextCursor": nil})
+}
+
+// accountRead: nobody has to log in to the mock.
+func (m *mockServer) accountRead(msg *message) {
+	m.reply(msg, map[string]any{"account": nil, "requiresOpenaiAuth": false, "userId": nil, "workspaceRouting": nil})
+}
+
+// notify tells something, in the words of both protocols where both are spoken.
+func (m *mockServer) notify(method string, params map[string]any) {
+	if m.told != nil && !m.told(method, params) {
+		return
+	}
+	m.double(method, params)
+	m.send(method, params)
+}
+
+// send sends a notification unless the client opted out of it. mcp-server knows
+// only events.
+func (m *mockServer) send(method string, params map[string]any) {
 	if m.mcp != nil {
-		return // mcp-server tells events only
+		return
 	}
 	m.mu.Lock()
 	out := m.client.optOut[method]
@@ -489,7 +384,7 @@ func (m *mockServer) notify(method string, params any) {
 	b := append(make([]byte, 0, 512), `{"method":`...)
 	b = append(appendJSONString(b, method), `,"params":`...)
 	b = append(b, toJSON(params)...)
-	if !m.old() {
+	if !m.early {
 		b = strconv.AppendInt(append(b, `,"emittedAtMs":`...), time.Now().UnixMilli(), 10)
 	}
 	m.peer.write(append(b, '}'), false)
@@ -500,10 +395,34 @@ func (m *mockServer) newID(prefix string) string {
 	return fmt.Sprintf("%s_mock_%06d", prefix, m.ids.Add(1))
 }
 
-// mockCommand is a command line run by the shell, in its own session.
-func mockCommand(line, dir string) *exec.Cmd {
-	cmd := exec.Command("/bin/sh", "-c", line)
-	cmd.Dir = dir
-	cmd.WaitDelay = 100 * time.Millisecond // a grandchild may hold the pipe
-	return cmd
+// mockString finds a text in nested maps.
+func mockString(in map[string]any, keys ...string) string {
+	var v any = in
+	for _, k := range keys {
+		sub, ok := v.(map[string]any)
+		if !ok {
+			return ""
+		}
+		v = sub[k]
+	}
+	s, _ := v.(string)
+	return s
+}
+
+// mockNull is nil for "", which JSON shows as null.
+func mockNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// mockCount reads a leading number, with a fallback.
+func mockCount(arg string, fallback int) (int, string) {
+	word, rest, _ := strings.Cut(arg, " ")
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		return fallback, arg
+	}
+	return n, strings.TrimSpace(rest)
 }

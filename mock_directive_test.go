@@ -1,8 +1,8 @@
 package main
 
-// mock_directive_test.go holds the mock Codex to the meaning of its directives
-// (mock_directive.go, mock_fault.go) and environment: what other tests build on
-// must itself be sure.
+// mock_directive_test.go holds the tests' codex to the meaning of its directives and
+// its environment: what other tests build on must itself be sure. What real ones
+// show stands in testdata/mock.
 
 import (
 	"encoding/json"
@@ -36,13 +36,12 @@ func TestMockAnswersAndContext(t *testing.T) {
 			t.Errorf("%q: answer %.200q, turn %s", prompt, got, stringField(turn, "status"))
 		}
 	}
-	r.call("thread/inject_items", map[string]any{"threadId": th, "items": json.RawMessage(`[{"type":"message","role":"developer","content":[{"type":"input_text","text":"INJ"}]}]`)})
 	r.call("turn/start", map[string]any{"threadId": th, "input": json.RawMessage(`[{"type":"text","text":"ECHO_INSTRUCTIONS"}]`), "effort": "high", "approvalPolicy": "never", "sandboxPolicy": map[string]any{"type": "workspaceWrite"}})
 	m, _ := r.until("turn/completed")
 	var items []json.RawMessage
 	_ = json.Unmarshal(rawField(m, "params", "turn", "items"), &items) // checked by what follows
 	echo := json.RawMessage(stringField(items[0], "text"))
-	for _, c := range [][2]string{{string(rawField(echo, "developer")), `["DEV","INJ"]`}, {stringField(echo, "instructions"), "BASE"}, {stringField(echo, "settings", "effort"), "high"},
+	for _, c := range [][2]string{{string(rawField(echo, "developer")), `["DEV"]`}, {stringField(echo, "instructions"), "BASE"}, {stringField(echo, "settings", "effort"), "high"},
 		{stringField(echo, "settings", "approval"), "never"}, {stringField(echo, "settings", "sandboxPolicy", "type"), "workspaceWrite"}} {
 		if c[0] != c[1] {
 			t.Errorf("echo has %s, want %s: %s", c[0], c[1], echo)
@@ -74,7 +73,7 @@ func TestMockEnding(t *testing.T) {
 func TestMockRefusesAsTheRealOnes(t *testing.T) {
 	for _, version := range []string{"0.104.0", "0.169.0"} {
 		r := startMock(t, version, "")
-		if e := r.call("thread/list", map[string]any{}); stringField(e, "error", "message") != "Not initialized" {
+		if e := r.call("model/list", map[string]any{}); stringField(e, "error", "message") != "Not initialized" {
 			t.Errorf("%s: %s", version, e)
 		}
 		r.initialize()
@@ -91,14 +90,13 @@ func TestMockRefusesAsTheRealOnes(t *testing.T) {
 			want   string // "" when it must succeed
 		}{
 			{"initialize", map[string]any{"clientInfo": map[string]any{"name": "x", "version": "1"}}, "Already initialized"},
-			{"foo/bar", map[string]any{}, "Invalid request: unknown variant `foo/bar`, expected one of `initialize`"},
-			{"turn/start", map[string]any{"threadId": 5, "input": []any{}}, "Invalid request: invalid type: integer `5`, expected a string"},
-			{"turn/start", map[string]any{"threadId": "nope", "input": []any{}}, "invalid thread id: invalid character"},
+			{"foo/bar", map[string]any{}, "Invalid request: unknown variant `foo/bar`, expected one of `account/login/cancel`"},
+			{"turn/start", map[string]any{"threadId": 5, "input": []any{}}, "Invalid request: invalid type: 5, expected a string"},
+			{"turn/start", map[string]any{"threadId": "nope", "input": []any{}}, "invalid thread id: expected a UUID"},
 			{"turn/start", map[string]any{"threadId": "01a1fd65-0000-7000-8000-000000000000", "input": []any{}}, "thread not found: 01a1fd65-0000-7000-8000-000000000000"},
 			{"turn/start", map[string]any{"threadId": th}, "Invalid request: missing field `input`"},
 			{"turn/start", with("sandboxPolicy", map[string]any{"type": "zzz"}), "Invalid request: unknown variant `zzz`, expected one of `dangerFullAccess`"},
 			{"turn/start", with("sandboxPolicy", "read-only"), "Invalid request: invalid type: string \"read-only\""},
-			{"turn/steer", map[string]any{"threadId": th, "input": []any{}, "expectedTurnId": "x"}, "no active turn to steer"},
 			{"thread/start", map[string]any{"sandbox": "workspaceWrite"}, "Invalid request: unknown variant `workspaceWrite`, expected one of `read-only`"},
 			{"thread/start", map[string]any{"approvalPolicy": "on-failure"}, map[bool]string{false: "Invalid request: unknown variant `on-failure`, expected one of `untrusted`, `on-request`"}[old]},
 			{"thread/start", map[string]any{"config": map[string]any{"mcp_servers": 5}}, "failed to load configuration: invalid type: integer `5`"},
@@ -226,7 +224,7 @@ func TestMockSubagent(t *testing.T) {
 	}
 }
 
-// STALL, IGNORE_INTERRUPT, DROP, OFFLINE and a busy thread, by version.
+// IGNORE_INTERRUPT, DROP, OFFLINE and a busy thread, by version.
 func TestMockInterruptsAndBusy(t *testing.T) {
 	r := startMock(t, "0.169.0", "")
 	r.initialize()
@@ -255,9 +253,9 @@ func TestMockInterruptsAndBusy(t *testing.T) {
 	if m, _ := r.until("turn/completed"); stringField(m, "params", "turn", "status") != "completed" {
 		t.Errorf("IGNORE_INTERRUPT: %s", m)
 	}
-	r.turn(th, "DROP thread/list")
-	r.send(map[string]any{"id": "lost", "method": "thread/list", "params": map[string]any{}})
-	if m := r.call("thread/list", map[string]any{}); rawField(m, "result") == nil {
+	r.turn(th, "DROP model/list")
+	r.send(map[string]any{"id": "lost", "method": "model/list", "params": map[string]any{}})
+	if m := r.call("model/list", map[string]any{}); rawField(m, "result") == nil {
 		t.Errorf("after DROP: %s", m)
 	}
 	id = begin("HANG")
@@ -268,23 +266,13 @@ func TestMockInterruptsAndBusy(t *testing.T) {
 	if m, _ := r.until("turn/completed"); !strings.Contains(string(rawField(m, "params", "turn", "items")), "steered") {
 		t.Errorf("steered: %s", m)
 	}
-	id = begin("STALL")
-	r.until("item/completed")
-	r.call("turn/interrupt", map[string]any{"threadId": th, "turnId": id})
-	if code := r.end(); code != 0 { // EOF ends even a stalled turn
-		t.Errorf("exit %d", code)
-	}
-	for m := range r.lines {
-		if stringField(m, "method") == "turn/completed" {
-			t.Errorf("STALL completed: %s", m)
-		}
-	}
+	r.end()
 
 	r = startMock(t, "0.104.0", "")
 	r.initialize()
 	th = r.thread(map[string]any{"cwd": t.TempDir()})
 	r.send(map[string]any{"id": "idle", "method": "turn/interrupt", "params": map[string]any{"threadId": th, "turnId": ""}})
-	if m := r.call("thread/loaded/list", map[string]any{}); rawField(m, "result") == nil { // came back first: the interrupt hangs
+	if m := r.call("model/list", map[string]any{}); rawField(m, "result") == nil { // came back first: the interrupt hangs
 		t.Error("0.104 answers an idle interrupt")
 	}
 	gate = filepath.Join(t.TempDir(), "gate")
@@ -336,13 +324,6 @@ func TestMockKeepsThreads(t *testing.T) {
 		}
 		if e := c.call("thread/resume", map[string]any{"threadId": unused}); stringField(e, "error", "message") != "no rollout found for thread id "+unused {
 			t.Errorf("%s never used: %s", version, e)
-		}
-		fork := c.call("thread/fork", map[string]any{"threadId": th})
-		if id := stringField(fork, "result", "thread", "id"); id == "" || id == th {
-			t.Errorf("%s fork: %.200s", version, fork)
-		}
-		if list := c.call("thread/list", map[string]any{}); strings.Count(string(list), `"cliVersion"`) != 2 {
-			t.Errorf("%s list: %.400s", version, list)
 		}
 		c.end()
 	}
@@ -476,7 +457,7 @@ func TestMockCommandLine(t *testing.T) {
 				t.Setenv(k, v)
 			}
 			var out lockedBuffer
-			code := runMock(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &out)
+			code := runCodex(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &out)
 			if code != c.code || !strings.Contains(out.String(), c.out) {
 				t.Errorf("code %d, said %q", code, out.String())
 			}
@@ -500,7 +481,6 @@ func TestMockProcessEnds(t *testing.T) {
 		{"eof mid-turn", "0.169.0", "SHELL sleep 100", 0, "", ""},
 		{"term 0.169", "0.169.0", "SHELL sleep 100", syscall.SIGTERM, "", ""},
 		{"term 0.104", "0.104.0", "HANG", syscall.SIGTERM, "signal: terminated", ""},
-		{"noterm", "0.169.0", "NOTERM\nSAY ready\nHANG", syscall.SIGTERM, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := filepath.Join(t.TempDir(), "log")
@@ -536,7 +516,7 @@ func TestMockProcessEnds(t *testing.T) {
 					if c.signal != 0 {
 						_ = cmd.Process.Signal(c.signal)
 					}
-					if c.signal == 0 || c.name == "noterm" {
+					if c.signal == 0 {
 						_ = in.Close()
 					}
 				}
@@ -564,7 +544,7 @@ func BenchmarkMockFlood(b *testing.B) {
 		b.Setenv("CODEX_HOME", home)
 		inR, inW := io.Pipe()
 		outR, outW := io.Pipe()
-		go func() { _ = runMock(b.Context(), []string{"app-server"}, inR, outW, io.Discard); _ = outW.Close() }()
+		go func() { _ = runCodex(b.Context(), []string{"app-server"}, inR, outW, io.Discard); _ = outW.Close() }()
 		go func() {
 			_, _ = io.WriteString(inW, `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}`+"\n"+`{"id":2,"method":"thread/start","params":{}}`+"\n")
 		}()
@@ -589,4 +569,190 @@ func BenchmarkMockFlood(b *testing.B) {
 		_, _ = io.Copy(io.Discard, outR)
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+}
+
+// items runs a turn and returns its completed items, by type, and all methods.
+func (r *mockRun) items(thread, prompt string) (map[string]json.RawMessage, string) {
+	r.t.Helper()
+	r.send(map[string]any{"id": "q", "method": "turn/start", "params": mockPrompt(thread, prompt)})
+	items, methods := map[string]json.RawMessage{}, ""
+	for {
+		m := r.read()
+		method := stringField(m, "method")
+		methods += method + "\n"
+		switch method {
+		case "item/completed":
+			it := rawField(m, "params", "item")
+			items[stringField(it, "type")] = it
+		case "turn/completed":
+			return items, methods
+		}
+	}
+}
+
+func TestMockShows(t *testing.T) {
+	for _, version := range []string{"0.104.0", "0.169.0"} {
+		t.Run(version, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"pic.png": "x", "edit.txt": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "del.txt": "gone\n", "move.txt": "moved\n"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := startMock(t, version, "")
+			r.initialize()
+			th := r.thread(map[string]any{"cwd": dir, "sandbox": "workspace-write"})
+			for _, tc := range []struct{ prompt, kind, path, want string }{
+				{"VIEW pic.png", "imageView", "path", filepath.Join(dir, "pic.png")},
+				{"WEBSEARCH how to", "webSearch", "query", "how to"},
+				{"OUTPUT 40 16", "commandExecution", "aggregatedOutput", "000000000000000\n000000000000001\n00000000"},
+				{"OUTPUT 5 5 7", "commandExecution", "status", "failed"},
+			} {
+				items, _ := r.items(th, tc.prompt)
+				if got := stringField(items[tc.kind], tc.path); got != tc.want {
+					t.Errorf("%s: %q in %s", tc.prompt, got, items[tc.kind])
+				}
+			}
+			if _, methods := r.items(th, "OUTPUT 40 16"); strings.Count(methods, "item/commandExecution/outputDelta") != 3 {
+				t.Errorf("40 bytes in deltas of 16:\n%s", methods)
+			}
+			r.send(map[string]any{"id": "p", "method": "turn/start", "params": mockPrompt(th, "PLAN [x] one ;; [>] two ;; [ ] three")})
+			plan, _ := r.until("turn/plan/updated")
+			sameJSON(t, rawField(plan, "params", "plan"), `[{"step":"one","status":"completed"},{"step":"two","status":"inProgress"},{"step":"three","status":"pending"}]`)
+			r.until("turn/completed")
+
+			for _, tc := range []struct{ prompt, kind, diff string }{
+				{"EDIT edit.txt 5 => five", "update", "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"},
+				{"DELETE del.txt", "delete", "gone\n"},
+				{"MOVE move.txt there.txt", "update", "\n\nMoved to: " + filepath.Join(dir, "there.txt")},
+			} {
+				items, _ := r.items(th, tc.prompt)
+				var change struct {
+					Changes []struct {
+						Kind struct{ Type string }
+						Diff string
+					}
+					Status string
+				}
+				if err := json.Unmarshal(items["fileChange"], &change); err != nil || len(change.Changes) != 1 || change.Status != "completed" ||
+					change.Changes[0].Kind.Type != tc.kind || change.Changes[0].Diff != tc.diff {
+					t.Errorf("%s: %s, %v", tc.prompt, items["fileChange"], err)
+				}
+			}
+			for name, want := range map[string]string{"edit.txt": "1\n2\n3\n4\nfive\n6\n7\n8\n9\n", "there.txt": "moved\n", "del.txt": "", "move.txt": ""} {
+				if got, _ := os.ReadFile(filepath.Join(dir, name)); string(got) != want {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+			if answer, _ := r.turn(th, "EDIT edit.txt nowhere => x"); !strings.Contains(answer, "Failed to find expected lines") {
+				t.Errorf("an edit of nothing: %q", answer)
+			}
+
+			r.send(map[string]any{"id": "i", "method": "turn/start", "params": map[string]any{"threadId": th, "input": []any{
+				map[string]any{"type": "text", "text": "ECHO_INPUT"}, map[string]any{"type": "image", "url": "data:image/png;base64,AAAA"}, map[string]any{"type": "localImage", "path": "/x.png"}}}})
+			var said string
+			for said == "" {
+				if m := r.read(); stringField(m, "method") == "item/completed" && stringField(m, "params", "item", "type") == "agentMessage" {
+					said = stringField(m, "params", "item", "text")
+				}
+			}
+			sameJSON(t, json.RawMessage(said), `[{"type":"text","text":"ECHO_INPUT"},{"type":"image","mime":"image/png","base64":4},{"type":"localImage","path":"/x.png"}]`)
+			r.until("turn/completed")
+		})
+	}
+}
+
+func TestMockWantsLogin(t *testing.T) {
+	t.Setenv("MOCK_CODEX_AUTH", "1")
+	t.Setenv("MOCK_CODEX_LOGIN", "ok")
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	th := r.thread(map[string]any{"cwd": t.TempDir()})
+	_, turn := r.turn(th, "SAY hi")
+	if stringField(turn, "status") != "failed" || !strings.Contains(stringField(turn, "error", "message"), "401 Unauthorized") {
+		t.Errorf("not logged in: %s", turn)
+	}
+	sameJSON(t, rawField(r.call("account/read", map[string]any{}), "result"), `{"account":null,"requiresOpenaiAuth":true,"userId":null,"workspaceRouting":null}`)
+	r.send(map[string]any{"id": "l", "method": "account/login/start", "params": map[string]any{"type": "chatgptDeviceCode"}})
+	done, _ := r.until("account/login/completed")
+	if string(rawField(done, "params", "success")) != "true" || stringField(done, "params", "loginId") == "" {
+		t.Errorf("%s", done)
+	}
+	r.until("account/updated")
+	if got, _ := r.turn(th, "SAY hi"); got != "hi" {
+		t.Errorf("logged in: %q", got)
+	}
+	r.call("account/logout", nil)
+	if _, turn := r.turn(th, "SAY hi"); stringField(turn, "status") != "failed" {
+		t.Errorf("logged out: %s", turn)
+	}
+}
+
+func TestMockModels(t *testing.T) {
+	t.Setenv("MOCK_CODEX_PAGE", "3")
+	t.Setenv("MOCK_CODEX_TEXT_ONLY", "gpt-5.5")
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	page := rawField(r.call("model/list", map[string]any{}), "result")
+	if stringField(page, "nextCursor") != "3" || strings.Count(string(page), `"inputModalities":["text","image"]`) != 3 {
+		t.Errorf("%s", page)
+	}
+	page = rawField(r.call("model/list", map[string]any{"cursor": "3"}), "result")
+	if !isNull(rawField(page, "nextCursor")) || !strings.Contains(string(page), `"inputModalities":["text"]`) {
+		t.Errorf("%s", page)
+	}
+}
+
+// How a thread's servers start, MOCK_MCP_START in their env says.
+func TestMockServersStart(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := func(how string) map[string]any {
+		return map[string]any{"command": exe, "env": map[string]any{"MOCK_MCP_START": how}}
+	}
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	r.send(map[string]any{"id": "s", "method": "thread/start", "params": map[string]any{"cwd": t.TempDir(), "config": map[string]any{"mcp_servers": map[string]any{
+		"a": server(""), "b": server("fail:why not"), "c": server("cancel"), "d": map[string]any{"command": "/nonexistent/x"},
+		"e": map[string]any{"url": "http://127.0.0.1:1/mcp"}, "f": map[string]any{"command": exe, "enabled": false}, "g": server("slow:5")}}}})
+	got := map[string]string{}
+	for len(got) < 6 {
+		m, _ := r.until(mockStatusMethod)
+		if s := stringField(m, "params", "status"); s != "starting" {
+			got[stringField(m, "params", "name")] = strings.TrimSpace(s + " " + stringField(m, "params", "error"))
+		}
+	}
+	for name, want := range map[string]string{"a": "ready", "b": "failed MCP client for `b` failed to start: MCP startup failed: why not", "c": "cancelled",
+		"d": "failed MCP client for `d` failed to start: MCP startup failed: No such file or directory (os error 2)", "g": "ready"} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+	if !strings.HasPrefix(got["e"], "failed") {
+		t.Errorf("e: %q", got["e"])
+	}
+}
+
+// What a busy thread is asked to compact or review interrupts what runs there.
+func TestMockActionsInterrupt(t *testing.T) {
+	for _, method := range []string{"thread/compact/start", "review/start"} {
+		r := startMock(t, "0.169.0", "")
+		r.initialize()
+		th := r.thread(map[string]any{"cwd": t.TempDir(), "config": map[string]any{"compact_prompt": "HANG"}})
+		r.send(map[string]any{"id": "t", "method": "turn/start", "params": mockPrompt(th, "HANG")})
+		r.until("turn/started")
+		r.send(map[string]any{"id": "a", "method": method, "params": map[string]any{"threadId": th, "target": map[string]any{"type": "custom", "instructions": "HANG"}}})
+		ended, _ := r.until("turn/completed")
+		if s := stringField(ended, "params", "turn", "status"); s != "interrupted" {
+			t.Errorf("%s: %s", method, s)
+		}
+		r.until("turn/started")
+		r.send(map[string]any{"id": "i", "method": "turn/interrupt", "params": map[string]any{"threadId": th, "turnId": ""}})
+		if ended, _ := r.until("turn/completed"); stringField(ended, "params", "turn", "status") != "interrupted" {
+			t.Errorf("%s: %s", method, ended)
+		}
+		r.end()
+	}
 }

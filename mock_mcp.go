@@ -1,26 +1,20 @@
 package main
 
-// mock_mcp.go owns the mock Codex as `codex mcp-server`, up to 0.153: its two
-// tools, whose events and answers come out of one queue a thread that every
-// open call reads, cancelled ones too. That is what makes its traps: a
-// cancelled call is never answered and takes the next turn's answer, and a
-// failed turn leaves one end behind that answers the next call. mock.go
-// dispatches to it; the turns are the same as app-server's.
+// mock_mcp.go owns the mock Codex as `codex mcp-server`: its two tools, and the
+// codex/event in which it tells what app-server tells by notifications. The events
+// and answers of a thread come out of one queue that every open call reads,
+// cancelled ones too. That is what makes its traps: a cancelled call is never
+// answered and takes the next turn's answer, and a failed turn leaves one end
+// behind that answers the next call. The turns are the same as app-server's.
 
 import (
 	"cmp"
-	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
 )
 
 // mockMCP is what only mcp-server has. mockServer.mu guards it.
@@ -31,105 +25,47 @@ type mockMCP struct {
 
 // mockQueue is a thread's events and the calls that read them.
 type mockQueue struct {
-	events  []mockQueued
+	events  []mockEvent
 	readers []json.RawMessage // ids of tools/call
 	active  *mockTurn         // after task_started: before that a cancel is lost
 }
 
-type mockQueued struct {
+// mockEvent is one codex/event of a turn; its fields name its type too.
+type mockEvent struct {
 	turn, kind string
 	fields     map[string]any
 }
 
-// hasMCP: 0.154 removed the command.
-func (p mockPersona) hasMCP() bool { return p.minor < 154 }
+// mockMCPRequests are the requests and notifications that mcp-server takes. What
+// isn't here gets -32601; a few methods get no answer at all from the real ones.
+func mockMCPRequests() map[string]mockRequest {
+	table := map[string]mockRequest{
+		"initialize": (*mockServer).mcpInitialize,
+		"ping":       func(m *mockServer, msg *message) { m.reply(msg, struct{}{}) },
+		"tools/list": func(m *mockServer, msg *message) {
+			m.reply(msg, map[string]any{"tools": m.mcpTools()})
+		},
+		"tools/call":              (*mockServer).mcpCall,
+		"notifications/cancelled": func(m *mockServer, msg *message) { m.mcpCancel(rawField(msg.params, "requestId")) },
+	}
+	for _, silent := range []string{"resources/list", "resources/templates/list", "resources/read", "prompts/list",
+		"prompts/get", "logging/setLevel", "completion/complete"} {
+		table[silent] = func(*mockServer, *message) {}
+	}
+	return table
+}
 
-// mockMCPServer is `codex mcp-server`, from first byte to exit code.
-func mockMCPServer(ctx context.Context, persona mockPersona, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) > 0 {
-		return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]), "codex mcp-server [OPTIONS]")
-	}
-	home, err := openMockHome(nil) // overrides on the command line are not applied
-	if err != nil {
-		fmt.Fprintf(stderr, "Error: %v\n", err)
-		return 1
-	}
-	if persona.minor >= 149 {
-		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
-	}
-	m := &mockServer{
-		mockPersona: persona, home: home, stderr: stderr,
-		out:  &mockStdout{w: stdout, written: make(chan struct{}, 1)},
-		quit: make(chan int, 1), done: make(chan struct{}),
-		threads: map[string]*mockThread{}, drop: map[string]int{}, shells: map[*mockShell]bool{},
-		mcp: &mockMCP{queues: map[string]*mockQueue{}},
-	}
-	m.mcpSignals()
-	mockSurviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
-	if code, ended := m.startUp(ctx, stdin, stdout); ended {
-		return code
-	}
-	trace, closeLog, err := mockLog()
-	if err != nil {
-		fmt.Fprintf(stderr, "Error: opening MOCK_CODEX_LOG: %v\n", err)
-		return 1
-	}
-	defer closeLog()
-	m.peer = newPeer(stdin, m.out, peerOptions{mode: framingNewline, handle: m.mcpHandle, trace: trace})
-	m.peer.nextID = -1
-	go func() { // ends with stdin; nobody waits for it, since only the client can close stdin
-		_ = m.peer.run()
-		m.mu.Lock()
-		m.mcp.eof = true
-		open := m.mcp.open()
-		m.mu.Unlock()
-		if !open && !m.noEOF.Load() {
-			m.exit(0)
-		}
-	}()
-	code := 0
-	select {
-	case code = <-m.quit:
-	case <-ctx.Done():
-	}
+// openCalls reports a call without an answer, at the end of stdin.
+func (m *mockServer) openCalls() bool {
 	m.mu.Lock()
-	m.ended = true
-	m.mu.Unlock()
-	close(m.done)
-	m.killShells(nil)
-	m.stopServers(nil)
-	m.turns.Wait()
-	m.peer.closeOut(mockFlush)
-	m.home.release()
-	if code == dieOfTERM {
-		code = 143
-		signal.Reset(syscall.SIGTERM)
-		if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(syscall.SIGTERM) == nil {
-			<-make(chan struct{}) // the signal is on its way
-		}
+	defer m.mu.Unlock()
+	if m.mcp == nil {
+		return false
 	}
-	return code
+	m.mcp.eof = true
+	return m.mcp.open()
 }
 
-// dieOfTERM stands for an exit code: the process ends by the signal, once no
-// turn can start a shell any more.
-const dieOfTERM = -15
-
-// mcpSignals: every version dies by the signal, and takes its shells along.
-func (m *mockServer) mcpSignals() {
-	signal.Reset(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	term := make(chan os.Signal, 1)
-	signal.Notify(term, syscall.SIGTERM)
-	go func() { // one for the process, ends with it
-		select {
-		case <-term:
-			m.exit(dieOfTERM)
-		case <-m.done:
-		}
-	}()
-}
-
-// open reports a call without an answer.
 func (c *mockMCP) open() bool {
 	for _, q := range c.queues {
 		if len(q.readers) > 0 {
@@ -139,67 +75,40 @@ func (c *mockMCP) open() bool {
 	return false
 }
 
-// mcpHandle takes one message, on the reading goroutine. What isn't here gets
-// no answer at all from the real ones, or -32601.
-func (m *mockServer) mcpHandle(msg *message) {
-	switch msg.method {
-	case "initialize":
-		switch {
-		case m.noInit:
-		case m.client.ready:
-			m.peer.replyError(msg.id, &rpcError{Code: codeInvalidRequest, Message: "initialize called more than once"})
-		default:
-			m.client.ready = true
-			m.peer.reply(msg.id, map[string]any{"protocolVersion": rawField(msg.params, "protocolVersion"),
-				"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
-				"serverInfo":   map[string]any{"name": "codex-mcp-server", "title": "Codex", "version": m.version, "user_agent": "codex_cli_rs/" + m.version + " (Mock 1.0; x86_64) dumb (mock; 0)"}})
-		}
-	case "ping":
-		m.peer.reply(msg.id, struct{}{})
-	case "tools/list":
-		m.peer.reply(msg.id, map[string]any{"tools": m.mcpTools()})
-	case "tools/call":
-		if !m.heeds(msg.method) {
-			m.mcpCall(msg)
-		}
-	case "notifications/cancelled":
-		m.mcpCancel(rawField(msg.params, "requestId"))
-	case "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get", "logging/setLevel", "completion/complete":
-	default:
-		if msg.isRequest() {
-			m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found: " + msg.method})
-		}
+func (m *mockServer) mcpInitialize(msg *message) {
+	m.mu.Lock()
+	again := m.client.ready
+	m.client.ready = true
+	m.mu.Unlock()
+	if again {
+		m.peer.replyError(msg.id, &rpcError{Code: codeInvalidRequest, Message: "initialize called more than once"})
+		return
 	}
+	m.reply(msg, map[string]any{"protocolVersion": rawField(msg.params, "protocolVersion"),
+		"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
+		"serverInfo": map[string]any{"name": "codex-mcp-server", "title": "Codex", "version": m.version,
+			"user_agent": "codex_cli_rs/" + m.version + " (Mock 1.0; x86_64) dumb (mock; 0)"}})
 }
 
-func (m *mockServer) mcpWords() []string {
-	switch {
-	case m.old():
-		return []string{"untrusted", "on-failure", "on-request", "never"}
-	case m.minor < 149:
-		return []string{"untrusted", "on-request", "never"}
-	}
-	return []string{"on-request", "never"}
-}
-
-// mcpTools is tools/list in the version's schema.
+// mcpTools is tools/list.
 func (m *mockServer) mcpTools() []any {
 	text := map[string]any{"type": "string"}
 	enum := func(words ...string) any { return map[string]any{"type": "string", "enum": words} }
-	props := map[string]any{"prompt": text, "model": text, "cwd": text, "base-instructions": text, "developer-instructions": text, "compact-prompt": text,
-		"sandbox": enum("read-only", "workspace-write", "danger-full-access"), "approval-policy": enum(m.mcpWords()...),
-		"config": map[string]any{"type": "object", "additionalProperties": true}}
-	start := map[string]any{"type": "object", "required": []string{"prompt"}, "properties": props}
-	if m.old() {
-		props["profile"] = text
-	} else {
-		start["additionalProperties"] = false
-	}
-	out := map[string]any{"type": "object", "required": []string{"threadId", "content"}, "properties": map[string]any{"threadId": text, "content": text}}
+	start := map[string]any{"type": "object", "required": []string{"prompt"}, "additionalProperties": false,
+		"properties": map[string]any{
+			"prompt": text, "model": text, "cwd": text, "base-instructions": text, "developer-instructions": text, "compact-prompt": text,
+			"sandbox":         enum("read-only", "workspace-write", "danger-full-access"),
+			"approval-policy": enum("on-request", "never"),
+			"config":          map[string]any{"type": "object", "additionalProperties": true}}}
+	reply := map[string]any{"type": "object", "required": []string{"prompt"},
+		"properties": map[string]any{"prompt": text, "threadId": text, "conversationId": text}}
+	out := map[string]any{"type": "object", "required": []string{"threadId", "content"},
+		"properties": map[string]any{"threadId": text, "content": text}}
 	return []any{
-		map[string]any{"name": "codex", "title": "Codex", "description": "Run a Codex session.", "inputSchema": start, "outputSchema": out},
-		map[string]any{"name": "codex-reply", "title": "Codex Reply", "description": "Continue a Codex conversation.", "outputSchema": out,
-			"inputSchema": map[string]any{"type": "object", "required": []string{"prompt"}, "properties": map[string]any{"prompt": text, "threadId": text, "conversationId": text}}},
+		map[string]any{"name": "codex", "title": "Codex", "description": "Run a Codex session.", "inputSchema": start,
+			"outputSchema": out},
+		map[string]any{"name": "codex-reply", "title": "Codex Reply", "description": "Continue a Codex conversation.",
+			"inputSchema": reply, "outputSchema": out},
 	}
 }
 
@@ -218,15 +127,16 @@ func (m *mockServer) mcpAnswer(id json.RawMessage, thread, text string, isError 
 func (m *mockServer) mcpCall(msg *message) {
 	args := rawField(msg.params, "arguments")
 	refuse := func(text string) { m.mcpAnswer(msg.id, "", text, true) }
-	const parsing = "Failed to parse configuration for Codex tool: "
 	switch name := stringField(msg.params, "name"); {
 	case name != "codex" && name != "codex-reply":
 		refuse(fmt.Sprintf("Unknown tool '%s'", name))
 	case args == nil:
 		refuse("Missing arguments for codex tool-call; the `prompt` field is required.")
 	case rawField(args, "prompt") == nil:
-		refuse(parsing + "missing field `prompt`")
-	case name == "codex-reply":
+		refuse("Failed to parse configuration for Codex tool: missing field `prompt`")
+	case name == "codex":
+		m.mcpStart(msg.id, args)
+	default:
 		id := cmp.Or(stringField(args, "threadId"), stringField(args, "conversationId"))
 		m.mu.Lock()
 		th := m.threads[id]
@@ -235,67 +145,40 @@ func (m *mockServer) mcpCall(msg *message) {
 			m.mcpAnswer(msg.id, id, "Session not found for thread_id: "+id, true)
 			return
 		}
-		m.mcpTurn(msg.id, th, stringField(args, "prompt"), newMockID())
-	default:
-		known := []string{"approval-policy", "base-instructions", "compact-prompt", "config", "cwd", "developer-instructions", "model", "prompt", "sandbox"}
-		bad := ""
-		_ = eachField(args, func(key string, _ json.RawMessage) bool {
-			if !m.old() && !slices.Contains(known, key) {
-				bad = fmt.Sprintf("unknown field `%s`, expected one of `%s`", key, strings.Join(known, "`, `"))
-			}
-			return true
-		})
-		if w := stringField(args, "approval-policy"); w != "" && !slices.Contains(m.mcpWords(), w) {
-			bad = strings.TrimPrefix(mockVariant(w, m.mcpWords()...), "Invalid request: ")
-		}
-		if bad != "" {
-			refuse(parsing + bad)
-			return
-		}
-		m.mcpStart(msg.id, args)
+		m.mcpTurn(msg.id, th, stringField(args, "prompt"))
 	}
 }
 
 // mcpStart is the codex tool: a thread and its first turn.
 func (m *mockServer) mcpStart(call, args json.RawMessage) {
 	params := map[string]json.RawMessage{}
-	for ours, theirs := range map[string]string{"cwd": "cwd", "model": "model", "approvalPolicy": "approval-policy", "sandbox": "sandbox", "config": "config"} {
+	for ours, theirs := range map[string]string{"cwd": "cwd", "model": "model", "approvalPolicy": "approval-policy",
+		"sandbox": "sandbox", "config": "config"} {
 		if v := rawField(args, theirs); v != nil {
 			params[ours] = v
 		}
 	}
-	s, cfg, failed := m.settle(toJSON(params), nil)
-	if failed != "" {
-		m.mcpAnswer(call, "", "Failed to load Codex configuration from overrides: "+failed, true)
+	s, config, failure := m.settle(toJSON(params), nil)
+	if failure != "" {
+		m.mcpAnswer(call, "", "Failed to load Codex configuration from overrides: "+failure, true)
 		return
 	}
-	if mockString(cfg, "projects", s.Cwd, "trust_level") == "untrusted" && params["approvalPolicy"] == nil {
-		s.Approval = toJSON("untrusted")
-	}
-	th := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Created: time.Now().Unix(), Settings: s,
-		Base: cmp.Or(stringField(args, "base-instructions"), mockString(cfg, "instructions"))}}
-	th.servers, _ = cfg["mcp_servers"].(map[string]any)
-	if d := cmp.Or(stringField(args, "developer-instructions"), mockString(cfg, "developer_instructions")); d != "" {
-		th.Developer = []string{d}
-	}
+	th := m.newThread(s, config, stringField(args, "base-instructions"), stringField(args, "developer-instructions"))
 	m.load(th)
 	m.mu.Lock()
 	m.mcp.queues[th.ID] = &mockQueue{readers: []json.RawMessage{slices.Clone(call)}}
 	m.mu.Unlock()
-	m.event(th.ID, "", "session_configured", map[string]any{"session_id": th.ID, "model": s.Model, "model_provider_id": "mock", "approval_policy": s.approval(),
+	m.event(th.ID, "", "session_configured", map[string]any{"session_id": th.ID, "model": s.Model,
+		"model_provider_id": "mock", "approval_policy": s.approval(),
 		"sandbox_policy": map[string]any{"type": s.sandbox()}, "cwd": s.Cwd, "rollout_path": m.home.path(th.ID)})
-	m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
-	id := newMockID()
-	if m.old() { // the first turn is named like the call
-		id, _ = strconv.Unquote(string(call))
-		id = cmp.Or(id, string(call))
-	}
-	m.mcpTurn(nil, th, stringField(args, "prompt"), id)
+	m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{},
+		"cancelled": []any{}})
+	m.mcpTurn(nil, th, stringField(args, "prompt"))
 }
 
 // mcpTurn runs a turn, or steers the one that runs; call becomes one more
 // reader of the thread.
-func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id string) {
+func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt string) {
 	input := toJSON([]any{map[string]any{"type": "text", "text": prompt}})
 	m.mu.Lock()
 	q := m.mcp.queues[th.ID]
@@ -306,7 +189,6 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id st
 	m.mu.Unlock()
 	if active == nil || !active.steer(input, func() {}) {
 		t := m.newTurn(th)
-		t.id, t.rec.ID = id, id
 		m.mu.Lock()
 		if m.ended {
 			m.mu.Unlock()
@@ -315,7 +197,6 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id st
 		m.turns.Add(1)
 		th.active, th.used, th.turns = t, true, append(th.turns, t.rec)
 		m.mu.Unlock()
-		t.heed(t.steps(prompt))
 		go t.run(input) // ends with the turn or the process; turns counts it
 	}
 	m.mu.Lock()
@@ -323,8 +204,14 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt, id st
 	m.mu.Unlock()
 }
 
-// mcpEvent puts an event into its thread's queue.
-func (m *mockServer) mcpEvent(thread, turn, kind string, fields map[string]any) {
+// event tells one codex/event: mcp-server into the thread's queue, app-server at
+// once.
+func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
+	fields["type"] = kind
+	if m.mcp == nil {
+		m.send("codex/event/"+kind, map[string]any{"id": turn, "msg": fields, "conversationId": thread})
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.mcp.queues[thread]
@@ -337,7 +224,7 @@ func (m *mockServer) mcpEvent(thread, turn, kind string, fields map[string]any) 
 	case "task_complete", "turn_aborted":
 		q.active = nil
 	}
-	q.events = append(q.events, mockQueued{turn, kind, fields})
+	q.events = append(q.events, mockEvent{turn, kind, fields})
 	m.pumpLocked(thread, q)
 }
 
@@ -349,7 +236,8 @@ func (m *mockServer) pumpLocked(thread string, q *mockQueue) {
 		q.events = q.events[1:]
 		i := rand.IntN(len(q.readers))
 		call := q.readers[i]
-		m.peer.notify("codex/event", map[string]any{"_meta": map[string]any{"requestId": call, "threadId": thread}, "id": e.turn, "msg": e.fields}, false)
+		m.peer.notify("codex/event", map[string]any{"_meta": map[string]any{"requestId": call, "threadId": thread},
+			"id": e.turn, "msg": e.fields}, false)
 		switch text, _ := e.fields["message"].(string); e.kind {
 		case "error":
 			m.mcpAnswer(call, thread, text, true)
@@ -372,29 +260,27 @@ func (m *mockServer) mcpCancel(call json.RawMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, q := range m.mcp.queues {
-		if q.active != nil && slices.ContainsFunc(q.readers, func(r json.RawMessage) bool { return string(r) == string(call) }) {
+		if q.active != nil && slices.ContainsFunc(q.readers,
+			func(r json.RawMessage) bool { return string(r) == string(call) }) {
 			q.active.interruptLocked(nil)
 		}
 	}
 }
 
-// mcpAsk is an approval as an elicitation, with the answer in app-server's
-// words. An error for an answer hangs the turn, as it does the real one.
-func (t *mockTurn) mcpAsk(method string, params map[string]any) (json.RawMessage, mockEnd) {
-	ask := map[string]any{"threadId": t.th.ID, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}},
+// elicit is an approval as an elicitation, with the answer in app-server's words.
+// An error for an answer hangs the turn, as it does the real one, and so does every
+// other question: nobody is asked.
+func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage, mockEnd) {
+	ask := map[string]any{"threadId": t.th.ID, "requestedSchema": map[string]any{"type": "object",
+		"properties": map[string]any{}},
 		"codex_mcp_tool_call_id": "0", "codex_event_id": t.id, "codex_call_id": params["itemId"]}
 	switch method {
 	case "item/commandExecution/requestApproval":
-		line := stringField(toJSON(params["commandActions"].([]any)[0]), "command")
-		ask["codex_elicitation"], ask["codex_command"], ask["codex_cwd"] = "exec-approval", []string{"/bin/bash", "-lc", line}, t.settings.Cwd
+		ask["codex_elicitation"], ask["codex_command"], ask["codex_cwd"] = "exec-approval", mockArgv(params), t.settings.Cwd
 		ask["message"] = fmt.Sprintf("Allow Codex to run `%s` in `%s`?", params["command"], t.settings.Cwd)
 	case "item/fileChange/requestApproval":
-		ask["codex_elicitation"], ask["codex_changes"], ask["message"] = "patch-approval", params["changes"], "Allow Codex to apply proposed code changes?"
-	case "item/tool/requestUserInput":
-		t.event("request_user_input", map[string]any{"call_id": params["itemId"], "turn_id": t.id, "questions": params["questions"]})
-		return nil, t.wait(nil, false)
+		ask["codex_elicitation"], ask["codex_changes"], ask["message"] = "patch-approval", mockChanges(t.shown), "Allow Codex to apply proposed code changes?"
 	default:
-		t.event("elicitation_request", map[string]any{"server_name": params["serverName"], "message": params["message"]})
 		return nil, t.wait(nil, false)
 	}
 	var result json.RawMessage
@@ -416,13 +302,190 @@ func (t *mockTurn) mcpAsk(method string, params map[string]any) (json.RawMessage
 		word = "acceptForSession"
 	case string(d) == `"abort"`:
 		word = "cancel"
-	case string(d) == `"denied"` && t.m.old():
-		word = "decline"
 	case rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment") != nil:
 		return toJSON(map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{
-			"execpolicy_amendment": rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment")}}}), goOn
-	case rawField(d, "denied", "rejection") != nil && !t.m.old():
+			"execpolicy_amendment": rawField(d, "approved_execpolicy_amendment",
+				"proposed_execpolicy_amendment")}}}), goOn
+	case string(d) == `"denied"` && t.m.early:
+		word = "decline"
+	case rawField(d, "denied", "rejection") != nil && !t.m.early:
 		word, why = "decline", stringField(d, "denied", "rejection")
 	}
 	return toJSON(map[string]any{"decision": word, "rejection": why}), goOn
+}
+
+// mockArgv is the command of an item, or of a question about one.
+func mockArgv(of map[string]any) []string {
+	action, _ := of["commandActions"].([]any)[0].(map[string]any)
+	line, _ := action["command"].(string)
+	return []string{"/bin/bash", "-lc", line}
+}
+
+// mockChanges are an item's changes in the words of the first protocol.
+func mockChanges(item map[string]any) map[string]any {
+	changes := map[string]any{}
+	for _, c := range item["changes"].([]any) {
+		change := c.(map[string]any)
+		kind := change["kind"].(map[string]any)
+		old := map[string]any{"type": kind["type"], "content": change["diff"]}
+		if kind["type"] == "update" {
+			old = map[string]any{"type": "update", "unified_diff": change["diff"], "move_path": kind["move_path"]}
+		}
+		changes[change["path"].(string)] = old
+	}
+	return changes
+}
+
+// double tells in events what app-server tells by a notification or asks by a
+// request, where events are told at all.
+func (m *mockServer) double(method string, params map[string]any) {
+	if m.mcp == nil && !m.early {
+		return
+	}
+	thread, _ := params["threadId"].(string)
+	turn, _ := params["turnId"].(string)
+	view, _ := params["turn"].(map[string]any)
+	if view != nil {
+		turn = view["id"].(string)
+	}
+	item, _ := params["item"].(map[string]any)
+	tell := func(kind string, fields map[string]any) { m.event(thread, turn, kind, fields) }
+	switch method {
+	case "turn/started":
+		tell("task_started", map[string]any{"turn_id": turn, "model_context_window": 258400,
+			"collaboration_mode_kind": "default"})
+	case "turn/completed":
+		if view["status"] == "interrupted" {
+			tell("turn_aborted", map[string]any{"turn_id": turn, "reason": "interrupted"})
+			return
+		}
+		last := ""
+		for _, it := range view["items"].([]json.RawMessage) {
+			last = stringField(it, "text")
+		}
+		tell("task_complete", map[string]any{"turn_id": turn, "last_agent_message": mockNull(last)})
+	case "item/started":
+		m.doubleItem(thread, turn, item, false)
+	case "item/completed":
+		m.doubleItem(thread, turn, item, true)
+	case "item/agentMessage/delta":
+		tell("agent_message_content_delta", map[string]any{"thread_id": thread, "turn_id": turn,
+			"item_id": params["itemId"], "delta": params["delta"]})
+	case "item/reasoning/summaryTextDelta":
+		tell("reasoning_content_delta", map[string]any{"thread_id": thread, "turn_id": turn,
+			"item_id": params["itemId"], "delta": params["delta"], "summary_index": 0})
+		tell("agent_reasoning_delta", map[string]any{"delta": params["delta"]})
+	case "item/commandExecution/outputDelta":
+		chunk := base64.StdEncoding.EncodeToString([]byte(params["delta"].(string)))
+		tell("exec_command_output_delta", map[string]any{"call_id": params["itemId"], "stream": "stdout",
+			"chunk": chunk})
+	case "turn/diff/updated":
+		tell("turn_diff", map[string]any{"unified_diff": params["diff"]})
+	case "thread/tokenUsage/updated":
+		total := params["tokenUsage"].(map[string]any)["total"].(map[string]any)
+		tell("token_count", map[string]any{"rate_limits": map[string]any{"limit_id": "codex", "primary": nil, "secondary": nil},
+			"info": map[string]any{"model_context_window": 258400, "total_token_usage": map[string]any{
+				"input_tokens": total["inputTokens"], "total_tokens": total["totalTokens"]}}})
+	case "error":
+		e := params["error"].(map[string]any)
+		if params["willRetry"] == true {
+			tell("stream_error", map[string]any{"message": e["message"], "additional_details": e["additionalDetails"],
+				"codex_error_info": map[string]any{"response_stream_disconnected": map[string]any{"http_status_code": nil}}})
+			return
+		}
+		tell("error", map[string]any{"message": e["message"], "codex_error_info": mockSnake(e["codexErrorInfo"])})
+	case "item/commandExecution/requestApproval":
+		tell("exec_approval_request", map[string]any{"call_id": params["itemId"], "turn_id": turn,
+			"command": mockArgv(params), "cwd": params["cwd"],
+			"reason": params["reason"], "proposed_execpolicy_amendment": params["proposedExecpolicyAmendment"]})
+	case "item/fileChange/requestApproval":
+		m.mu.Lock()
+		t := m.threads[thread].active
+		m.mu.Unlock()
+		tell("apply_patch_approval_request", map[string]any{"call_id": params["itemId"], "turn_id": turn,
+			"changes": mockChanges(t.shown)})
+	}
+}
+
+// mockSnake is the word of an error's kind as the first protocol writes it.
+func mockSnake(info any) any {
+	word, ok := info.(string)
+	if !ok {
+		return "other"
+	}
+	var snake strings.Builder
+	for _, r := range word {
+		if r >= 'A' && r <= 'Z' {
+			snake.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		snake.WriteRune(r)
+	}
+	return snake.String()
+}
+
+// doubleItem tells an item's start or end in events; kinds that aren't here had
+// none.
+func (m *mockServer) doubleItem(thread, turn string, it map[string]any, completed bool) {
+	tell := func(kind string, fields map[string]any) { m.event(thread, turn, kind, fields) }
+	item := map[string]any{"id": it["id"]}
+	switch it["type"] {
+	case "userMessage":
+		item["type"], item["content"] = "UserMessage", it["content"]
+	case "agentMessage":
+		item["type"], item["content"] = "AgentMessage", []any{}
+		if completed {
+			item["content"] = []any{map[string]any{"type": "Text", "text": it["text"]}}
+		}
+	case "reasoning":
+		item["type"], item["summary_text"], item["raw_content"] = "Reasoning", it["summary"], []any{}
+	case "contextCompaction":
+		item["type"] = "ContextCompaction"
+	case "webSearch":
+		item["type"], item["query"], item["action"] = "WebSearch", it["query"], it["action"]
+	case "commandExecution":
+		if it["status"] == "declined" || it["processId"] == nil { // it never ran
+			return
+		}
+		e := map[string]any{"call_id": it["id"], "process_id": it["processId"], "turn_id": turn,
+			"command": mockArgv(it), "cwd": it["cwd"], "source": "unified_exec_startup",
+			"parsed_cmd": []any{map[string]any{"type": "unknown", "cmd": mockArgv(it)[2]}}}
+		if !completed {
+			tell("exec_command_begin", e)
+			return
+		}
+		for k, v := range map[string]any{"stdout": it["aggregatedOutput"], "stderr": "",
+			"aggregated_output": it["aggregatedOutput"], "exit_code": it["exitCode"],
+			"duration": map[string]any{"secs": 0, "nanos": 1}, "formatted_output": it["aggregatedOutput"], "status": it["status"]} {
+			e[k] = v
+		}
+		tell("exec_command_end", e)
+		return
+	case "fileChange":
+		if !completed {
+			tell("patch_apply_begin", map[string]any{"call_id": it["id"], "turn_id": turn, "auto_approved": true,
+				"changes": mockChanges(it)})
+			return
+		}
+		tell("patch_apply_end", map[string]any{"call_id": it["id"], "turn_id": turn, "stdout": "", "stderr": "",
+			"success": it["status"] == "completed", "changes": mockChanges(it), "status": it["status"]})
+		return
+	default:
+		return
+	}
+	fields := map[string]any{"thread_id": thread, "turn_id": turn, "item": item}
+	if !completed {
+		tell("item_started", fields)
+		return
+	}
+	tell("item_completed", fields)
+	switch it["type"] {
+	case "userMessage":
+		tell("user_message", map[string]any{"message": mockText(toJSON(it["content"])), "images": []any{},
+			"local_images": []any{}, "text_elements": []any{}})
+	case "agentMessage":
+		tell("agent_message", map[string]any{"message": it["text"]})
+	case "reasoning":
+		tell("agent_reasoning", map[string]any{"text": it["summary"].([]string)[0]})
+	}
 }

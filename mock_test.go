@@ -60,9 +60,11 @@ func startMock(t *testing.T, version, home string) *mockRun {
 	t.Setenv("MOCK_CODEX_VERSION", version)
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
+	ended := make(chan struct{})
 	r := &mockRun{t: t, in: inW, lines: make(chan json.RawMessage, 1<<16), code: make(chan int, 1), stderr: &lockedBuffer{}}
 	go func() {
-		r.code <- runMock(context.Background(), []string{"-c", "check=false", "app-server"}, inR, outW, r.stderr)
+		defer close(ended)
+		r.code <- runCodex(context.Background(), []string{"-c", "check=false", "app-server"}, inR, outW, r.stderr)
 		_ = outW.Close()
 	}()
 	go func() {
@@ -76,7 +78,11 @@ func startMock(t *testing.T, version, home string) *mockRun {
 			r.lines <- line
 		}
 	}()
-	t.Cleanup(func() { _ = inW.Close(); _ = inR.Close() })
+	t.Cleanup(func() { // it must write into no folder that is being removed
+		_ = inW.Close()
+		<-ended
+		_ = inR.Close()
+	})
 	return r
 }
 
@@ -387,7 +393,7 @@ func TestMockProcess(t *testing.T) {
 	if os.Getenv("MOCK_TEST_PROCESS") == "" {
 		t.Skip("only the child of another test")
 	}
-	os.Exit(runMock(context.Background(), strings.Fields(os.Getenv("MOCK_TEST_PROCESS")), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(runCodex(context.Background(), strings.Fields(os.Getenv("MOCK_TEST_PROCESS")), os.Stdin, os.Stdout, os.Stderr))
 }
 
 func mockProcess(t *testing.T, args string, env ...string) *exec.Cmd {

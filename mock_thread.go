@@ -1,10 +1,9 @@
 package main
 
-// mock_thread.go owns the mock Codex's threads: starting, resuming, forking,
-// reading, listing, unloading, their settings and the shape in which each
-// version shows them. mock.go dispatches to it on the reading goroutine;
-// mock_turn.go runs turns in them. It must never start a goroutine but the
-// timer of a delayed unload.
+// mock_thread.go owns the mock Codex's threads: opening, resuming, reading,
+// unloading, compacting, their settings, and the shape in which clients see them.
+// mock.go dispatches to it on the reading goroutine; mock_turn.go runs turns in
+// them. It must never wait there.
 
 import (
 	"cmp"
@@ -14,45 +13,54 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
+// mockSettings are what a turn runs under.
+type mockSettings struct {
+	Cwd      string          `json:"cwd"`
+	Model    string          `json:"model"`
+	Effort   string          `json:"effort"`   // "" is null
+	Approval json.RawMessage `json:"approval"` // a word, or {"granular":…}
+	Sandbox  json.RawMessage `json:"sandboxPolicy"`
+}
+
+func (s mockSettings) approval() string {
+	w, _ := rawString(s.Approval)
+	return w
+}
+
+func (s mockSettings) sandbox() string { return stringField(s.Sandbox, "type") }
+
 // mockThreadState is what is kept of a thread beside its turns.
 type mockThreadState struct {
-	ID         string            `json:"id"`
-	ForkedFrom string            `json:"forkedFrom,omitempty"`
-	Parent     string            `json:"parent,omitempty"` // set for a subagent
-	Created    int64             `json:"created"`
-	Settings   mockSettings      `json:"settings"`
-	Base       string            `json:"base,omitempty"`
-	Developer  []string          `json:"developer,omitempty"`
-	Tools      []json.RawMessage `json:"tools,omitempty"`
-	Name       string            `json:"name,omitempty"`
-	Preview    string            `json:"preview"`
-	Archived   bool              `json:"archived,omitempty"`
-	Ephemeral  bool              `json:"ephemeral,omitempty"`
+	ID        string            `json:"id"`
+	Parent    string            `json:"parent,omitempty"` // set for a subagent
+	Created   int64             `json:"created"`
+	Settings  mockSettings      `json:"settings"`
+	Base      string            `json:"base,omitempty"`
+	Developer string            `json:"developer,omitempty"`
+	Tools     []json.RawMessage `json:"tools,omitempty"`
+	Preview   string            `json:"preview"`
+	Ephemeral bool              `json:"ephemeral,omitempty"`
 }
 
 // mockThread is a loaded thread. mockServer.mu guards it.
 type mockThread struct {
 	mockThreadState
+	config    map[string]any // in effect as the thread was opened; not kept
 	turns     []*mockTurnRecord
 	active    *mockTurn
 	status    any
 	used      bool // had a turn: its history exists
 	deaf      bool // unsubscribed: no events but its status
-	unload    time.Duration
-	byDefault bool // nobody asked for its sandbox: it shows as a permission profile
-	totalIn   int
+	byDefault bool // nobody asked for its sandbox
+	totalIn   int  // tokens
 	total     int
 	allowed   map[string]bool // commands accepted for the session
-	onMail    []string        // ON_MAIL: what is done when mail comes
-	ending    []string        // ENDING: what is done when asked for a summary
-	compactBy string          // config.compact_prompt
-	servers   map[string]any  // config.mcp_servers, as it was when the thread was loaded; not kept
-	running   map[string]*mockToolServer
+	closers   []func()        // called as the thread is unloaded
 }
 
 // newMockID is a version 7 UUID.
@@ -68,37 +76,27 @@ func newMockID() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// threadID reads params.threadId; "" means that the request was refused.
-func (m *mockServer) threadID(msg *message, what string) string {
+// threadID reads params.threadId, which names a file; "" means that the request
+// was refused.
+func (m *mockServer) threadID(msg *message) string {
 	raw := rawField(msg.params, "threadId")
 	id, ok := rawString(raw)
 	switch {
 	case raw == nil:
 		m.refuse(msg, "Invalid request: missing field `threadId`")
-		return ""
-	case !ok && rawKind(raw) == '0':
-		m.refuse(msg, "Invalid request: invalid type: integer `"+string(raw)+"`, expected a string")
-		return ""
 	case !ok:
-		m.refuse(msg, "Invalid request: invalid type: expected a string")
-		return ""
+		m.refuse(msg, "Invalid request: invalid type: "+string(raw)+", expected a string")
+	case len(id) != 36 || strings.Trim(strings.ToLower(id), "0123456789abcdef-") != "":
+		m.refuse(msg, "invalid thread id: expected a UUID, found "+id)
+	default:
+		return id
 	}
-	for i, c := range strings.ToLower(id) {
-		if !strings.ContainsRune("0123456789abcdef-", c) {
-			m.refuse(msg, fmt.Sprintf("invalid %s id: invalid character: expected an optional prefix of `urn:uuid:` followed by [0-9a-fA-F-], found `%c` at %d", what, c, i+1))
-			return ""
-		}
-	}
-	if len(id) != 36 {
-		m.refuse(msg, fmt.Sprintf("invalid %s id: invalid length: expected length 32 for simple format, found %d", what, len(id)))
-		return ""
-	}
-	return id
+	return ""
 }
 
 // loaded returns the loaded thread that params name, nil if it was refused.
 func (m *mockServer) loaded(msg *message) *mockThread {
-	id := m.threadID(msg, "thread")
+	id := m.threadID(msg)
 	if id == "" {
 		return nil
 	}
@@ -111,7 +109,7 @@ func (m *mockServer) loaded(msg *message) *mockThread {
 	return th
 }
 
-// threadView is the Thread object of the version. turns nil leaves it empty.
+// threadView is the Thread object. turns nil leaves it empty.
 func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map[string]any {
 	s := th.Settings
 	var path any
@@ -127,46 +125,27 @@ func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map
 	if n := len(th.turns); n > 0 {
 		updated = th.turns[n-1].Started
 	}
-	v := map[string]any{"id": th.ID, "preview": th.Preview, "modelProvider": cmp.Or(mockString(m.home.config, "model_provider"), "openai"), "createdAt": th.Created,
-		"updatedAt": updated, "path": path, "cwd": s.Cwd, "cliVersion": m.version, "source": "vscode", "gitInfo": nil, "turns": turns}
-	if m.old() {
-		return v
-	}
-	status, direct := any(map[string]any{"type": "notLoaded"}), any(nil)
+	status, direct, environments := any(map[string]any{"type": "notLoaded"}), any(nil), any(nil)
 	if loadedNow {
 		status, direct = th.status, th.Parent == ""
+		environments = []any{map[string]any{"environmentId": "local", "cwd": s.Cwd,
+			"runtimeWorkspaceRoots": []any{s.Cwd}}}
 	}
-	for key, val := range map[string]any{"extra": nil, "sessionId": th.ID, "forkedFromId": mockNull(th.ForkedFrom), "parentThreadId": mockNull(th.Parent),
-		"ephemeral": th.Ephemeral, "section": nil, "sectionEnteredAt": nil, "projectId": nil, "historyMode": "paginated", "model": s.Model,
-		"reasoningEffort": mockNull(s.Effort), "recencyAt": updated, "status": status, "canAcceptDirectInput": direct, "threadSource": nil,
-		"agentNickname": nil, "agentRole": nil, "name": mockNull(th.Name)} {
-		v[key] = val
-	}
-	if m.new() {
-		v["environments"] = nil
-		if loadedNow {
-			v["environments"] = []any{map[string]any{"environmentId": "local", "cwd": s.Cwd, "runtimeWorkspaceRoots": []any{s.Cwd}}}
-		}
-		v["attachedToThreadId"], v["originator"], v["daybreakEnabled"] = nil, m.client.name, nil
-	}
-	return v
+	return map[string]any{"id": th.ID, "preview": th.Preview, "modelProvider": th.provider(), "createdAt": th.Created,
+		"updatedAt": updated, "path": path,
+		"cwd": s.Cwd, "cliVersion": m.version, "source": "vscode", "gitInfo": nil, "turns": turns, "extra": nil, "sessionId": th.ID, "forkedFromId": nil,
+		"parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "section": nil, "sectionEnteredAt": nil, "projectId": nil, "historyMode": "paginated",
+		"model": s.Model, "reasoningEffort": mockNull(s.Effort), "recencyAt": updated, "status": status, "canAcceptDirectInput": direct, "threadSource": nil,
+		"agentNickname": nil, "agentRole": nil, "name": nil, "environments": environments, "attachedToThreadId": nil, "originator": m.client.name, "daybreakEnabled": nil}
 }
 
-func mockNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
+func (th *mockThread) provider() string {
+	return cmp.Or(mockString(th.config, "model_provider"), "openai")
 }
 
-// opened is the result of thread/start, resume and fork.
+// opened is the result of thread/start and resume.
 func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 	s := th.Settings
-	v := map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": cmp.Or(mockString(m.home.config, "model_provider"), "openai"),
-		"cwd": s.Cwd, "approvalPolicy": s.Approval, "sandbox": s.Sandbox, "reasoningEffort": mockNull(s.Effort)}
-	if m.old() {
-		return v
-	}
 	var profile any
 	switch {
 	case !th.byDefault:
@@ -175,53 +154,98 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 	case s.sandbox() == "workspaceWrite":
 		profile = map[string]any{"id": ":workspace", "extends": nil}
 	}
-	v["serviceTier"], v["runtimeWorkspaceRoots"], v["instructionSources"] = nil, []any{s.Cwd}, []any{}
-	v["approvalsReviewer"], v["activePermissionProfile"], v["multiAgentMode"] = "user", profile, "explicitRequestOnly"
-	if m.new() {
-		v["disabledPluginIds"] = []any{}
+	return map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": th.provider(),
+		"cwd": s.Cwd, "approvalPolicy": s.Approval, "sandbox": s.Sandbox, "reasoningEffort": mockNull(s.Effort),
+		"serviceTier": nil, "runtimeWorkspaceRoots": []any{s.Cwd}, "instructionSources": []any{}, "approvalsReviewer": "user",
+		"activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly", "disabledPluginIds": []any{}}
+}
+
+// settled works out the settings of a thread from the request and what is kept of
+// it. config is what the request's own says. A text says why it can't be.
+func (m *mockServer) settled(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
+	config := map[string]any{}
+	_ = json.Unmarshal(rawField(params, "config"), &config) // absent or null: nothing
+	s := mockSettings{Approval: toJSON("on-request"), Sandbox: mockSandbox("readOnly", nil, nil)}
+	if kept != nil {
+		s = *kept
 	}
-	return v
+	if cwd, err := filepath.Abs(cmp.Or(stringField(params, "cwd"), s.Cwd)); err == nil {
+		s.Cwd = cwd
+	}
+	s.Model = cmp.Or(stringField(params, "model"), s.Model, mockString(config, "model"), mockModels()[0])
+	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort, mockString(config, "model_reasoning_effort"))
+	if a := rawField(params, "approvalPolicy"); !isNull(a) {
+		s.Approval = a
+	}
+	if word := stringField(params, "sandbox"); word != "" {
+		kind := mockSandboxKind(word)
+		if kind == "" {
+			return s, nil, mockVariant(word, "read-only", "workspace-write", "danger-full-access")
+		}
+		s.Sandbox = mockSandbox(kind, nil, nil)
+	}
+	return s, config, ""
+}
+
+func mockSandboxKind(word string) string {
+	return map[string]string{"read-only": "readOnly", "workspace-write": "workspaceWrite",
+		"danger-full-access": "dangerFullAccess"}[word]
+}
+
+// mockSandbox is a sandbox policy with everything that given leaves out, for
+// workspaceWrite from the configuration's table.
+func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.RawMessage {
+	p := map[string]any{}
+	switch kind {
+	case "workspaceWrite":
+		p = map[string]any{
+			"writableRoots":       cmp.Or[any](table["writable_roots"], []any{}),
+			"networkAccess":       table["network_access"] == true,
+			"excludeTmpdirEnvVar": table["exclude_tmpdir_env_var"] == true,
+			"excludeSlashTmp":     table["exclude_slash_tmp"] == true,
+		}
+	case "readOnly":
+		p["networkAccess"] = false
+	case "externalSandbox":
+		p["networkAccess"] = "restricted"
+	}
+	_ = eachField(given, func(key string, val json.RawMessage) bool { // an absent policy has no fields
+		if _, known := p[key]; known {
+			p[key] = val
+		}
+		return true
+	})
+	p["type"] = kind
+	return toJSON(p)
+}
+
+// newThread is a thread as thread/start and the codex tool begin it; what they call
+// its instructions differs.
+func (m *mockServer) newThread(s mockSettings, config map[string]any, base, developer string) *mockThread {
+	return &mockThread{config: config, mockThreadState: mockThreadState{
+		ID: newMockID(), Created: time.Now().Unix(), Settings: s,
+		Base:      cmp.Or(base, mockString(config, "instructions")),
+		Developer: cmp.Or(developer, mockString(config, "developer_instructions")),
+	}}
 }
 
 func (m *mockServer) threadStart(msg *message) {
-	if !m.checkWords(msg) {
+	s, config, failure := m.settle(msg.params, nil)
+	if failure != "" {
+		m.refuse(msg, failure)
 		return
 	}
-	s, cfg, failed := m.settle(msg.params, nil)
-	if failed == "" {
-		failed = m.badTools(rawField(msg.params, "dynamicTools"))
-	}
-	if failed != "" {
-		m.refuse(msg, failed)
-		return
-	}
-	// 0.169 trusts the repository of a thread that may write, unless the
-	// nested projects table says otherwise (fact 16; not for sandboxPolicy).
-	if root := mockRepoRoot(s.Cwd); m.new() && root != "" && !isNull(rawField(msg.params, "sandbox")) && s.sandbox() != "readOnly" &&
-		mockString(cfg, "projects", root, "trust_level") == "" && mockString(cfg, "projects", s.Cwd, "trust_level") == "" {
-		if err := m.home.trust(root); err != nil {
-			m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "error creating thread: " + err.Error()})
-			return
-		}
-	}
-	th := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Created: time.Now().Unix(), Settings: s,
-		Base:      cmp.Or(stringField(msg.params, "baseInstructions"), mockString(cfg, "instructions")),
-		Ephemeral: string(rawField(msg.params, "ephemeral")) == "true"}}
-	if d := cmp.Or(stringField(msg.params, "developerInstructions"), mockString(cfg, "developer_instructions")); d != "" {
-		th.Developer = []string{d}
-	}
-	th.servers, _ = cfg["mcp_servers"].(map[string]any)
-	th.compactBy = mockString(cfg, "compact_prompt")
-	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(cfg, "sandbox_mode") == ""
-	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // badTools has looked at them
-	th.unload = mockSeconds(cfg, "thread_unload_delay_secs", 0)
+	th := m.newThread(s, config, stringField(msg.params, "baseInstructions"),
+		stringField(msg.params, "developerInstructions"))
+	th.Ephemeral = string(rawField(msg.params, "ephemeral")) == "true"
+	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(config, "sandbox_mode") == ""
+	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // absent or null: none
 	m.load(th)
 	if !th.Ephemeral { // of those nothing is on disk
 		m.home.lock(th.ID)
 	}
-	m.peer.reply(msg.id, m.opened(th, nil))
+	m.reply(msg, m.opened(th, nil))
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
-	m.startUps(th)
 }
 
 func (m *mockServer) load(th *mockThread) {
@@ -232,8 +256,8 @@ func (m *mockServer) load(th *mockThread) {
 	m.mu.Unlock()
 }
 
-// stored reads a thread that isn't loaded. A turn cut off by the end of its
-// process is interrupted; 0.104 calls it completed and forgets its commands.
+// stored reads a thread that isn't loaded. A turn that the end of its process cut
+// off is interrupted.
 func (m *mockServer) stored(id string) (*mockThread, error) {
 	state, turns, err := m.home.read(id)
 	if err != nil {
@@ -242,25 +266,13 @@ func (m *mockServer) stored(id string) (*mockThread, error) {
 	for _, t := range turns {
 		if t.Status == "inProgress" {
 			t.Status = "interrupted"
-			if m.old() {
-				t.Status = "completed"
-			}
-		}
-		if m.old() {
-			t.Items = slices.DeleteFunc(t.Items, func(it json.RawMessage) bool {
-				kind := stringField(it, "type")
-				return kind == "commandExecution" || kind == "mcpToolCall"
-			})
 		}
 	}
 	return &mockThread{mockThreadState: *state, turns: turns, used: true}, nil
 }
 
 func (m *mockServer) threadResume(msg *message) {
-	if !m.checkWords(msg) {
-		return
-	}
-	id := m.threadID(msg, "session")
+	id := m.threadID(msg)
 	if id == "" {
 		return
 	}
@@ -272,91 +284,231 @@ func (m *mockServer) threadResume(msg *message) {
 	m.mu.Unlock()
 	hydrate := string(rawField(msg.params, "excludeTurns")) != "true"
 	if th != nil { // overrides are ignored
-		m.peer.reply(msg.id, m.opened(th, m.turnViews(th, hydrate)))
+		m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
 		return
 	}
 	th, err := m.stored(id)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && th.Archived && m.new():
+	case errors.Is(err, fs.ErrNotExist):
 		m.refuse(msg, "no rollout found for thread id "+id)
 		return
-	case err != nil && m.old():
-		m.refuse(msg, err.Error())
-		return
 	case err != nil:
-		m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: thread-store internal error: " + err.Error()})
+		m.unreadable(msg, err)
 		return
 	}
-	s, cfg, failed := m.settle(msg.params, &th.Settings)
-	if failed != "" {
-		m.refuse(msg, failed)
+	s, config, failure := m.settle(msg.params, &th.Settings)
+	if failure != "" {
+		m.refuse(msg, failure)
 		return
 	}
-	if !m.home.lock(id) && m.new() { // 0.104 lets both write, and the history suffers
+	if !m.home.lock(id) && !m.early { // 0.104 lets both write, and the history suffers
 		m.refuse(msg, "thread "+id+" already has an active writer")
 		return
 	}
-	th.Settings = s
-	th.servers, _ = cfg["mcp_servers"].(map[string]any)
-	th.compactBy = mockString(cfg, "compact_prompt")
-	th.unload = mockSeconds(cfg, "thread_unload_delay_secs", 0)
+	th.Settings, th.config = s, config
 	m.load(th)
-	if !m.old() {
-		if hydrate {
-			m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for paginated threads; use `excludeTurns: true`, then page with `thread/turns/list` and `thread/items/list`.", "details": nil})
-		}
-		m.setStatus(th, th.status)
-	}
-	m.peer.reply(msg.id, m.opened(th, m.turnViews(th, hydrate)))
-	if m.new() {
-		m.tell(th, "thread/goal/cleared", map[string]any{"threadId": id})
-	}
-	if !m.old() || len(th.servers) > 0 {
-		m.startUps(th)
-	}
+	m.setStatus(th, th.status)
+	m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
 }
 
-func (m *mockServer) threadFork(msg *message) {
-	id := m.threadID(msg, "thread")
-	if id == "" || !m.checkWords(msg) {
+func (m *mockServer) unreadable(msg *message, err error) {
+	m.peer.replyError(msg.id, &rpcError{Code: codeInternal,
+		Message: "failed to read thread: thread-store internal error: " + err.Error()})
+}
+
+// threadRead is a thread with its history, loaded or not.
+func (m *mockServer) threadRead(msg *message) {
+	id := m.threadID(msg)
+	if id == "" {
 		return
 	}
 	m.mu.Lock()
-	from := m.threads[id]
+	th := m.threads[id]
 	m.mu.Unlock()
-	if from == nil {
+	here := th != nil
+	if !here {
 		var err error
-		if from, err = m.stored(id); err != nil {
-			m.refuse(msg, "no rollout found for thread id "+id)
+		th, err = m.stored(id)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			m.refuse(msg, "thread not loaded: "+id)
+			return
+		case err != nil:
+			m.unreadable(msg, err)
 			return
 		}
 	}
-	if !from.used {
-		m.refuse(msg, "no rollout found for thread id "+id)
+	turns := string(rawField(msg.params, "includeTurns")) == "true"
+	if turns && !th.used {
+		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "list_turns is not supported yet"})
 		return
 	}
-	s, _, failed := m.settle(msg.params, &from.Settings)
-	if failed != "" {
-		m.refuse(msg, failed)
+	m.reply(msg, map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), here), "readState": m.readState(th)})
+}
+
+// readState is the mark of what a person hasn't read yet.
+func (m *mockServer) readState(th *mockThread) map[string]any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first any
+	if len(th.turns) > 0 {
+		first = map[string]any{"type": "turn", "turnId": th.turns[0].ID}
+	}
+	return map[string]any{"firstUnread": first, "revision": newMockID()}
+}
+
+// turnViews are a thread's turns as thread/read shows them, nil if not asked.
+func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
+	if !asked {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	views := []any{}
+	for _, t := range th.turns {
+		v := mockTurnView(t.ID, t.Status, t.Items, t.Error)
+		v["itemsView"], v["startedAt"], v["rootTurnId"] = "full", t.Started, cmp.Or(t.Root, t.ID)
+		if t.Completed > 0 {
+			v["completedAt"] = t.Completed
+		}
+		views = append(views, v)
+	}
+	return views
+}
+
+// threadUnsubscribe: a thread that nobody listens to is unloaded after the delay
+// of its configuration, and by the real one after half an hour without any.
+func (m *mockServer) threadUnsubscribe(msg *message) {
+	id := m.threadID(msg)
+	if id == "" {
+		return
+	}
+	status := "notLoaded"
+	m.mu.Lock()
+	th := m.threads[id]
+	switch {
+	case th == nil:
+	case th.deaf:
+		status = "notSubscribed"
+	default:
+		status, th.deaf = "unsubscribed", true
+	}
+	m.mu.Unlock()
+	m.reply(msg, map[string]any{"status": status})
+	if status != "unsubscribed" {
+		return
+	}
+	if delay, _ := th.config["thread_unload_delay_secs"].(float64); delay > 0 {
+		time.AfterFunc(time.Duration(delay*float64(time.Second)), func() { m.unload(th) })
+	}
+}
+
+// unload ends a thread that still nobody listens to.
+func (m *mockServer) unload(th *mockThread) {
+	m.mu.Lock()
+	stays := m.threads[th.ID] != th || !th.deaf || th.active != nil // another one of the id may be loaded by now
+	if !stays {
+		delete(m.threads, th.ID) // who resumes it from here on finds its writer at work for a moment
+	}
+	closers := th.closers
+	m.mu.Unlock()
+	if stays {
+		return
+	}
+	m.setStatus(th, map[string]any{"type": "notLoaded"})
+	m.killShells(th)
+	for _, end := range closers {
+		end()
+	}
+	m.home.unlock(th.ID)
+	m.notify("thread/closed", map[string]any{"threadId": th.ID})
+}
+
+// closeThreads ends what runs for the threads; the process is ending.
+func (m *mockServer) closeThreads() {
+	m.killShells(nil)
+	m.mu.Lock()
+	var closers []func()
+	for _, th := range m.threads {
+		closers = append(closers, th.closers...)
+	}
+	m.mu.Unlock()
+	for _, end := range closers {
+		end()
+	}
+}
+
+// settingsUpdate sets what the next turns run under.
+func (m *mockServer) settingsUpdate(msg *message) {
+	th := m.loaded(msg)
+	if th == nil {
 		return
 	}
 	m.mu.Lock()
-	th := &mockThread{mockThreadState: from.mockThreadState, used: true}
-	for _, t := range from.turns { // a running one goes on changing its own
-		copied := *t
-		copied.Items, copied.Texts = slices.Clone(t.Items), slices.Clone(t.Texts)
-		th.turns = append(th.turns, &copied)
-	}
+	changed := m.override(th, msg.params)
 	m.mu.Unlock()
-	th.ID, th.Created, th.ForkedFrom, th.Settings = newMockID(), time.Now().Unix(), id, s
-	m.load(th)
-	m.home.lock(th.ID)
-	m.keep(th, mockRecord{Thread: &th.mockThreadState})
-	for _, t := range th.turns {
-		m.keep(th, mockRecord{Turn: t})
+	m.reply(msg, struct{}{})
+	m.settingsChanged(th, changed)
+}
+
+// override makes a turn's settings the thread's: they stick. mu is held.
+func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed bool) {
+	s, before, byDefault := &th.Settings, string(toJSON(th.Settings)), th.byDefault
+	s.Cwd = cmp.Or(stringField(params, "cwd"), s.Cwd)
+	s.Model = cmp.Or(stringField(params, "model"), s.Model)
+	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort)
+	if a := rawField(params, "approvalPolicy"); !isNull(a) {
+		s.Approval = a
 	}
-	m.peer.reply(msg.id, m.opened(th, m.turnViews(th, true)))
-	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
+	if p := rawField(params, "sandboxPolicy"); !isNull(p) {
+		s.Sandbox, th.byDefault = mockSandbox(stringField(p, "type"), p, nil), false
+	}
+	return before != string(toJSON(*s)) || byDefault != th.byDefault
+}
+
+func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
+	if !changed {
+		return
+	}
+	m.mu.Lock()
+	s := th.Settings
+	m.mu.Unlock()
+	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": map[string]any{
+		"activePermissionProfile": nil, "approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "disabledPluginIds": []any{}, "effort": mockNull(s.Effort), "environments": []any{},
+		"collaborationMode": map[string]any{"mode": "default", "settings": map[string]any{"model": s.Model,
+			"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}},
+		"model": s.Model, "modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "personality": nil, "sandboxPolicy": s.Sandbox, "serviceTier": nil, "summary": "auto",
+	}})
+}
+
+// threadClean ends a thread's background shells. Their items complete after
+// the answer, with the id of the turn that began them.
+func (m *mockServer) threadClean(msg *message) {
+	th := m.loaded(msg)
+	if th == nil {
+		return
+	}
+	m.reply(msg, struct{}{})
+	m.killShells(th)
+}
+
+// tell sends a notification about a thread. Who has unsubscribed hears only
+// of its status.
+func (m *mockServer) tell(th *mockThread, method string, params map[string]any) {
+	m.mu.Lock()
+	deaf := th.deaf
+	m.mu.Unlock()
+	if !deaf || method == "thread/status/changed" {
+		m.notify(method, params)
+	}
+}
+
+// setStatus makes and tells a thread's status.
+func (m *mockServer) setStatus(th *mockThread, status any) {
+	m.mu.Lock()
+	th.status = status
+	m.mu.Unlock()
+	m.tell(th, "thread/status/changed", map[string]any{"threadId": th.ID, "status": status})
 }
 
 // keep writes a line of a thread's history and says on stderr if it can't.
@@ -367,53 +519,4 @@ func (m *mockServer) keep(th *mockThread, r mockRecord) {
 	if err := m.home.save(th.ID, r); err != nil {
 		fmt.Fprintf(m.stderr, "ERROR codex_core::rollout: failed to write %s: %v\n", m.home.path(th.ID), err)
 	}
-}
-
-func (m *mockServer) threadArchive(msg *message) {
-	id := m.threadID(msg, "thread")
-	if id == "" {
-		return
-	}
-	m.mu.Lock()
-	th := m.threads[id]
-	m.mu.Unlock()
-	if th == nil {
-		var err error
-		if th, err = m.stored(id); err != nil {
-			m.refuse(msg, "no rollout found for thread id "+id)
-			return
-		}
-	}
-	if !th.used && m.old() {
-		m.refuse(msg, "no rollout found for thread id "+id)
-		return
-	}
-	m.mu.Lock()
-	th.Archived = true
-	if th.active != nil {
-		th.active.interruptLocked(nil)
-	}
-	state := th.mockThreadState
-	m.mu.Unlock()
-	m.setStatus(th, map[string]any{"type": "notLoaded"})
-	if th.used {
-		m.keep(th, mockRecord{Thread: &state})
-	}
-	m.drain(th)
-	m.peer.reply(msg.id, struct{}{})
-	if !m.old() {
-		m.notify("thread/archived", map[string]any{"threadId": id})
-	}
-}
-
-// drain unloads a thread: its shells die and another process may write it.
-func (m *mockServer) drain(th *mockThread) {
-	m.killShells(th)
-	m.stopServers(th)
-	m.mu.Lock()
-	if m.threads[th.ID] == th {
-		delete(m.threads, th.ID)
-	}
-	m.mu.Unlock()
-	m.home.unlock(th.ID)
 }

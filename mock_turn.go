@@ -1,26 +1,26 @@
 package main
 
-// mock_turn.go owns the requests about the mock Codex's turns: turn/start on an
-// idle and on a busy thread, steer and interrupt, as each version answers them;
-// mock_action.go has compaction and review. mock.go dispatches to it on the reading goroutine; mock_run.go
-// runs what it starts. It must never wait for a turn.
+// mock_turn.go owns the mock Codex's turns: the requests about them, and the
+// goroutine that does what a prompt says, hears steers and ends. mock_item.go shows
+// a turn, mock_work.go has what it does. Requests run on the reading goroutine and
+// must never wait; a turn must leave every wait when it is stopped or the process
+// ends.
 
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // mockTurnRecord is what history keeps of a turn.
 type mockTurnRecord struct {
 	ID        string            `json:"id"`
-	Root      string            `json:"root,omitempty"` // of what was done in a review: the turn in which it stands
+	Root      string            `json:"root,omitempty"` // of a turn within another one: the outer's id
 	Status    string            `json:"status"`
 	Error     any               `json:"error"`
 	Items     []json.RawMessage `json:"items"`
-	Texts     []string          `json:"texts"` // what the user said
 	Started   int64             `json:"started"`
 	Completed int64             `json:"completed"`
 }
@@ -44,37 +44,39 @@ type mockTurn struct {
 	begun time.Time
 	stop  chan struct{} // closed by interrupt
 	wake  chan struct{} // a steer has come
-	over  chan struct{} // closed when it has ended
-	inner string        // of a review from 0.148 on: the id by which it is interrupted
+	over  chan struct{} // closed when the turn has ended
 
 	// mockServer.mu guards these
 	stopped bool
 	answer  []json.RawMessage // ids of turn/interrupt requests, answered at the end
 	steers  []json.RawMessage // inputs that wait
-	deaf    bool              // IGNORE_INTERRUPT
-	stalled bool              // STALL
 
 	mute     bool            // nobody says anything in it: a compaction
-	review   bool            // its model speaks to nobody but Codex
-	input    json.RawMessage // of the prompt that it does
+	params   json.RawMessage // of turn/start
+	input    json.RawMessage // of the prompt that is done
 	settings mockSettings
-	extra    []string // developer texts of this turn alone
 	rec      *mockTurnRecord
 	last     string          // what the last tool told the model
-	toolLast bool            // the model must still answer to it
-	said     bool            // it has spoken since the last user message
+	toolLast bool            // the model must still answer to that
+	said     bool            // the model has spoken since the last user message
 	final    json.RawMessage // the last agentMessage
-	usage    int
-	after    []func()   // what comes behind turn/completed
-	patch    string     // the turn's diff so far
-	change   mockChange // of the patch that is being made
+	usage    int             // tokens of one model request
+	after    []func()        // what comes behind turn/completed
+	patch    string          // the turn's diff so far
+	shown    map[string]any  // the item that was started last
 	err      any
 }
 
+// newTurn is a turn of a thread that nothing has begun yet.
+func (m *mockServer) newTurn(th *mockThread) *mockTurn {
+	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), over: make(chan struct{}),
+		usage: 100, settings: th.Settings}
+	t.rec = &mockTurnRecord{ID: t.id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
+	return t
+}
+
 func (m *mockServer) turnStart(msg *message) {
-	if !m.checkWords(msg) {
-		return
-	}
 	input, ok := m.input(msg)
 	if !ok {
 		return
@@ -86,8 +88,11 @@ func (m *mockServer) turnStart(msg *message) {
 	m.mu.Lock()
 	active := th.active
 	m.mu.Unlock()
-	if active != nil && m.joinActive(msg, active, input) {
-		return
+	if active != nil { // the turn takes it as a steer and answers with its id
+		view := map[string]any{"turn": active.view("inProgress", []json.RawMessage{}, false)}
+		if active.steer(input, func() { m.peer.reply(msg.id, view) }) {
+			return
+		}
 	}
 	t := m.newTurn(th)
 	m.mu.Lock()
@@ -97,82 +102,81 @@ func (m *mockServer) turnStart(msg *message) {
 	}
 	m.turns.Add(1)
 	changed := m.override(th, msg.params)
-	t.settings = th.Settings
+	t.settings, t.params = th.Settings, slices.Clone(msg.params)
 	th.active, th.used = t, true
 	th.turns = append(th.turns, t.rec)
-	if th.Preview == "" {
-		th.Preview = mockText(input)
-	}
+	th.Preview = cmp.Or(th.Preview, mockText(input))
 	state := th.mockThreadState
 	m.mu.Unlock()
-	t.extra = m.turnDeveloper(msg.params)
-	t.heed(t.steps(mockText(input)))
 	m.keep(th, mockRecord{Thread: &state})
 	m.keep(th, mockRecord{Turn: t.rec})
 	m.settingsChanged(th, changed)
-	if !m.old() {
-		t.warn()
-	}
+	m.reply(msg, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
+	go t.run(slices.Clone(input)) // ends with the turn or the process; turns counts it
+}
+
+// occupy makes t the thread's turn and runs it. What ran is interrupted, and run
+// waits for its end.
+func (t *mockTurn) occupy(preview string, run func()) {
+	m, th := t.m, t.th
 	m.mu.Lock()
-	mute := m.drop["mute turn/start"] > 0
-	if mute {
-		m.drop["mute turn/start"]--
+	defer m.mu.Unlock()
+	if m.ended {
+		return
 	}
-	m.mu.Unlock()
-	if !mute {
-		m.peer.reply(msg.id, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
+	before := th.active
+	if before != nil {
+		before.interruptLocked(nil)
 	}
-	go t.run(input) // ends with the turn or the process; turns counts it
-}
-
-// joinActive is turn/start on a busy thread: 0.148 and later steer the active
-// turn and answer with its id; 0.104 invents an id that never completes.
-func (m *mockServer) joinActive(msg *message, active *mockTurn, input json.RawMessage) bool {
-	answer := active
-	if m.old() {
-		answer = &mockTurn{m: m, th: active.th, id: newMockID()}
-	}
-	view := map[string]any{"turn": answer.view("inProgress", []json.RawMessage{}, false)}
-	if !active.steer(input, func() { m.peer.reply(msg.id, view) }) {
-		return false // it has just ended
-	}
-	if m.old() {
-		view["threadId"] = active.th.ID
-		m.tell(active.th, "turn/started", view)
-	}
-	return true
-}
-
-// override makes a turn's settings the thread's: they stick. mu is held.
-func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed bool) {
-	s, before, byDefault := &th.Settings, string(toJSON(th.Settings)), th.byDefault
-	s.Cwd = cmp.Or(stringField(params, "cwd"), s.Cwd)
-	s.Model = cmp.Or(stringField(params, "model"), s.Model)
-	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort)
-	if a := rawField(params, "approvalPolicy"); !isNull(a) {
-		s.Approval = a
-	}
-	if p := rawField(params, "sandboxPolicy"); !isNull(p) {
-		s.Sandbox, th.byDefault = m.sandboxPolicy(stringField(p, "type"), p, nil), false
-	}
-	return before != string(toJSON(*s)) || byDefault != th.byDefault
-}
-
-// turnDeveloper are the developer texts that go with one turn.
-func (m *mockServer) turnDeveloper(params json.RawMessage) []string {
-	var texts []string
-	if d := stringField(params, "collaborationMode", "settings", "developer_instructions"); d != "" {
-		texts = append(texts, "<collaboration_mode>"+d+"</collaboration_mode>")
-	}
-	if extra := rawField(params, "additionalContext"); !m.old() && extra != nil {
-		_ = eachField(extra, func(key string, val json.RawMessage) bool { // not an object: no context
-			if stringField(val, "kind") == "application" {
-				texts = append(texts, "<"+key+">"+stringField(val, "value")+"</"+key+">")
+	th.active, th.used = t, true
+	th.turns = append(th.turns, t.rec)
+	th.Preview = cmp.Or(th.Preview, preview)
+	state := th.mockThreadState
+	m.turns.Go(func() { // ends with the turn or the process
+		if before != nil {
+			select {
+			case <-before.over:
+			case <-m.done:
+				return
 			}
-			return true
-		})
+		}
+		m.keep(th, mockRecord{Thread: &state})
+		m.keep(th, mockRecord{Turn: t.rec})
+		run()
+	})
+}
+
+// threadCompact is a turn without a prompt; the compact_prompt of the thread's
+// configuration says what it does.
+func (m *mockServer) threadCompact(msg *message) {
+	th := m.loaded(msg)
+	if th == nil {
+		return
 	}
-	return texts
+	m.reply(msg, struct{}{})
+	t := m.newTurn(th)
+	t.mute = true
+	t.occupy("", func() { t.close(t.compact()) })
+}
+
+func (t *mockTurn) compact() mockEnd {
+	t.setStatus("active")
+	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
+	if end := t.check(); end != goOn {
+		return end
+	}
+	item := t.item("contextCompaction", newMockID(), nil)
+	t.started(item)
+	for _, s := range t.mockSteps(mockString(t.th.config, "compact_prompt")) {
+		if end := t.m.directives[s.word](t, s.arg); end != goOn {
+			return end
+		}
+	}
+	t.showCounts(0)
+	t.counts()
+	t.showCounts(t.usage)
+	t.completed(item)
+	return goOn
 }
 
 // input reads params.input; false means that the request was refused.
@@ -186,61 +190,20 @@ func (m *mockServer) input(msg *message) (json.RawMessage, bool) {
 	case rawKind(input) != '[':
 		m.refuse(msg, "Invalid request: invalid type: expected a sequence")
 	default:
-		if m.new() && mockRemoteImage(input) {
-			m.refuse(msg, "remote image URLs are not supported; use an inline data URL instead")
-			return nil, false
-		}
-		if n := utf8.RuneCountInString(mockText(input)); n > 1<<20 && m.new() {
-			m.peer.replyError(msg.id, &rpcError{Code: codeInvalidParams, Message: "Input exceeds the maximum length of 1048576 characters.",
-				Data: toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20, "actual_chars": n})})
-			return nil, false
-		}
 		return input, true
 	}
 	return nil, false
 }
 
-func mockRemoteImage(input json.RawMessage) (remote bool) {
-	eachElement(input, func(p json.RawMessage) {
-		remote = remote || stringField(p, "type") == "image" && !strings.HasPrefix(stringField(p, "url"), "data:")
-	})
-	return remote
-}
-
 // mockText is what the texts of an input say.
 func mockText(input json.RawMessage) string {
-	var parts []json.RawMessage
-	_ = json.Unmarshal(input, &parts) // callers have seen that it is an array
 	var texts []string
-	for _, p := range parts {
+	eachElement(input, func(p json.RawMessage) {
 		if stringField(p, "type") == "text" {
 			texts = append(texts, stringField(p, "text"))
 		}
-	}
+	})
 	return strings.Join(texts, "\n")
-}
-
-func (m *mockServer) turnSteer(msg *message) {
-	input, ok := m.input(msg)
-	if !ok {
-		return
-	}
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
-	m.mu.Lock()
-	t := th.active
-	m.mu.Unlock()
-	expected := stringField(msg.params, "expectedTurnId")
-	switch {
-	case t == nil:
-		m.refuse(msg, "no active turn to steer")
-	case t.id != expected:
-		m.refuse(msg, "expected active turn id `"+expected+"` but found `"+t.id+"`")
-	case !t.steer(input, func() { m.peer.reply(msg.id, map[string]any{"turnId": t.id}) }):
-		m.refuse(msg, "no active turn to steer")
-	}
 }
 
 // steer queues an input, and answers before anything can come of it; false if the
@@ -252,7 +215,7 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 		return false
 	}
 	answer()
-	t.steers = append(t.steers, input)
+	t.steers = append(t.steers, slices.Clone(input))
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -260,8 +223,7 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	return true
 }
 
-// turnInterrupt: up to 0.157 nothing active means no answer, ever; 0.104
-// doesn't look at the id; "" is whatever is active.
+// turnInterrupt: the id "" is whatever is active.
 func (m *mockServer) turnInterrupt(msg *message) {
 	th := m.loaded(msg)
 	if th == nil {
@@ -270,22 +232,13 @@ func (m *mockServer) turnInterrupt(msg *message) {
 	id := stringField(msg.params, "turnId")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := th.active
-	active := ""
-	if t != nil {
-		active = cmp.Or(t.inner, t.id)
-	}
-	switch {
-	case t == nil && m.new():
+	switch t := th.active; {
+	case t == nil:
 		m.refuse(msg, "no active turn to interrupt")
-	case t == nil || t.stopped && m.old():
-	case id != active && id != "" && !m.old():
-		m.refuse(msg, "expected active turn id "+id+" but found "+active)
-	case t.deaf:
+	case id != t.id && id != "":
+		m.refuse(msg, "expected active turn id "+id+" but found "+t.id)
+	case t.stopped:
 		m.peer.reply(msg.id, struct{}{})
-	case t.stalled || t.stopped:
-		m.peer.reply(msg.id, struct{}{})
-		t.interruptLocked(nil)
 	default:
 		t.interruptLocked(msg.id)
 	}
@@ -294,10 +247,233 @@ func (m *mockServer) turnInterrupt(msg *message) {
 // interruptLocked stops the turn; its goroutine answers id as it ends.
 func (t *mockTurn) interruptLocked(id json.RawMessage) {
 	if id != nil {
-		t.answer = append(t.answer, id)
+		t.answer = append(t.answer, slices.Clone(id))
 	}
 	if !t.stopped {
 		t.stopped = true
 		close(t.stop)
 	}
+}
+
+// run is the turn's goroutine.
+func (t *mockTurn) run(input json.RawMessage) {
+	defer t.m.turns.Done()
+	t.setStatus("active")
+	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
+	for {
+		end := t.prompt(input)
+		if end == gone {
+			return
+		}
+		if end == goOn || end == preempted {
+			if input = t.nextSteer(); input != nil {
+				continue
+			}
+			end = goOn
+		}
+		if t.finish(end) {
+			return
+		}
+		if input = t.nextSteer(); input == nil { // a steer came while it ended
+			input = json.RawMessage("[]")
+		}
+	}
+}
+
+func (t *mockTurn) nextSteer() json.RawMessage {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if len(t.steers) == 0 {
+		return nil
+	}
+	input := t.steers[0]
+	t.steers = t.steers[1:]
+	return input
+}
+
+// steered reports that an input waits.
+func (t *mockTurn) steered() bool {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	return len(t.steers) > 0
+}
+
+// mockStep is one directive of a prompt.
+type mockStep struct{ word, arg string }
+
+// mockSteps are a text's directives. Lines that begin with none, such as a
+// context block before them, don't count, nor what was said in the past.
+func (t *mockTurn) mockSteps(text string) []mockStep {
+	var steps []mockStep
+	past := false
+	for _, line := range strings.Split(text, "\n") {
+		past = strings.HasPrefix(line, "[Previous session") || past && line != "[End of previous session]"
+		if past {
+			continue
+		}
+		word, arg, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if t.m.directives[word] != nil {
+			steps = append(steps, mockStep{word, strings.TrimSpace(arg)})
+		}
+	}
+	return steps
+}
+
+// steps are a prompt's directives; one without any is answered by saying what it
+// was and what the mock is.
+func (t *mockTurn) steps(prompt string) []mockStep {
+	if steps := t.mockSteps(prompt); steps != nil {
+		return steps
+	}
+	asked := []rune(strings.TrimSpace(prompt))
+	return []mockStep{{"SAY", "This is the built-in mock of Codex, there is no model behind it. You said: " + string(asked[:min(len(asked), 400)]) +
+		"\n\nLines that begin with SAY text, SLOW ms text, REASON text, SHELL command, SHELLESC command, PATCH file text or HANG are done."}}
+}
+
+// prompt shows one user message and does what it says.
+func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
+	t.input = input
+	steps := t.m.steps(t, mockText(input))
+	t.userMessage(input)
+	t.last, t.toolLast, t.said = "", false, false
+	for i, s := range steps {
+		if end := t.m.directives[s.word](t, s.arg); end != goOn {
+			return end
+		}
+		if i < len(steps)-1 {
+			if end := t.check(); end != goOn {
+				return end
+			}
+			if t.steered() {
+				return preempted
+			}
+		}
+	}
+	if t.steered() {
+		return preempted
+	}
+	if t.toolLast || !t.said {
+		out := []rune(t.last)
+		return t.say("DONE: "+string(out[:min(len(out), 400)]), nil)
+	}
+	return goOn
+}
+
+// check looks whether the turn was stopped meanwhile.
+func (t *mockTurn) check() mockEnd {
+	select {
+	case <-t.stop:
+		return interrupted
+	case <-t.m.done:
+		return gone
+	default:
+		return goOn
+	}
+}
+
+// wait waits for ready, an interrupt or the end of the process; for a steer
+// too where the model's stream can be preempted.
+func (t *mockTurn) wait(ready <-chan struct{}, stream bool) mockEnd {
+	wake := t.wake
+	if !stream || t.m.patient {
+		wake = nil
+	}
+	for {
+		select {
+		case <-ready:
+			return goOn
+		case <-t.stop:
+			return interrupted
+		case <-t.m.done:
+			return gone
+		case <-wake:
+			if t.steered() {
+				return preempted
+			}
+		}
+	}
+}
+
+// pause waits for d.
+func (t *mockTurn) pause(d time.Duration, stream bool) mockEnd {
+	over := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(over) })
+	defer timer.Stop()
+	return t.wait(over, stream)
+}
+
+// finish ends the turn; false if a steer has come that must be heard first.
+func (t *mockTurn) finish(end mockEnd) bool {
+	m, th := t.m, t.th
+	m.mu.Lock()
+	if end == goOn && len(t.steers) > 0 {
+		m.mu.Unlock()
+		return false
+	}
+	if t.stopped {
+		end = interrupted
+	}
+	t.stopped = true
+	if th.active == t {
+		th.active = nil
+	}
+	answer := t.answer
+	t.rec.Status = map[mockEnd]string{goOn: "completed", interrupted: "interrupted", failed: "failed"}[end]
+	t.rec.Error, t.rec.Completed = t.err, time.Now().Unix()
+	rec := *t.rec
+	rec.Items = slices.Clone(rec.Items)
+	m.mu.Unlock()
+	m.keep(th, mockRecord{Turn: &rec})
+	if t.patch != "" && end != interrupted {
+		t.diff()
+	}
+	for _, id := range answer {
+		m.peer.reply(id, struct{}{})
+	}
+	if end != interrupted && !t.mute {
+		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(th)})
+	}
+	items := []json.RawMessage{}
+	if end == goOn && t.final != nil {
+		items = append(items, t.final)
+	}
+	if end != failed {
+		t.setStatus("idle")
+	}
+	t.tell("turn/completed", map[string]any{"turn": t.view(rec.Status, items, true)})
+	for _, f := range t.after {
+		f()
+	}
+	close(t.over)
+	return true
+}
+
+// close ends a turn that nobody steers.
+func (t *mockTurn) close(end mockEnd) {
+	if end == gone {
+		return
+	}
+	for !t.finish(end) {
+		t.nextSteer()
+	}
+}
+
+// view is the Turn object.
+func (t *mockTurn) view(status string, items []json.RawMessage, started bool) map[string]any {
+	v := mockTurnView(t.id, status, items, t.err)
+	if started {
+		v["startedAt"] = t.begun.Unix()
+	}
+	if status != "inProgress" {
+		v["completedAt"], v["durationMs"] = time.Now().Unix(), time.Since(t.begun).Milliseconds()
+	}
+	if len(items) > 0 {
+		v["itemsView"] = "summary"
+	}
+	return v
+}
+
+func mockTurnView(id, status string, items []json.RawMessage, err any) map[string]any {
+	return map[string]any{"id": id, "items": items, "status": status, "error": err, "rootTurnId": id,
+		"itemsView": "notLoaded", "startedAt": nil, "completedAt": nil, "durationMs": nil}
 }

@@ -229,10 +229,10 @@ func (p *benchPeer) hello(params map[string]any) {
 	p.call("initialize", params)
 }
 
-// mockSide is the mock Codex, driven directly.
+// mockSide is the tests' codex, which is on PATH, driven directly.
 func (r *benchRig) mockSide(tb testing.TB) *benchPeer {
 	tb.Helper()
-	p := r.start(tb, "direct", nil, "mock-codex", "app-server")
+	p := r.startOf(tb, "direct", nil, "codex", "app-server")
 	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true}})
 	return p
 }
@@ -253,7 +253,7 @@ func (p *benchPeer) direct(thread, prompt string) benchTurn {
 // records, audit, context and events.
 func (r *benchRig) serveSide(tb testing.TB, env ...string) *benchPeer {
 	tb.Helper()
-	p := r.start(tb, "served", env, "serve", "--codex-bin", "mock", "--log-level", "error")
+	p := r.start(tb, "served", env, "serve", "--log-level", "error")
 	p.hello(map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}})
 	return p
 }

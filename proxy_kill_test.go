@@ -179,7 +179,7 @@ func newKillGame(t *testing.T, bin, backend string, seed uint64, env []string) *
 			t.Fatal(err)
 		}
 	}
-	g.args = []string{"serve", "--codex-bin", "mock", "--backend", backend}
+	g.args = []string{"serve", "--backend", backend}
 	g.env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "ATM_HOME=" + filepath.Join(dir, "atm"),
 		"CODEX_HOME=" + filepath.Join(dir, "codex"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS=3"}, env...)
 	return g

@@ -33,9 +33,9 @@ func TestMain(m *testing.M) {
 		"atm-agent-mcp": func() {
 			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
-		// The mock is found on PATH as a real codex is.
+		// The tests' codex is found on PATH as a real one is.
 		"codex": func() {
-			os.Exit(run(context.Background(), append([]string{"mock-codex"}, os.Args[1:]...), os.Stdin, os.Stdout, os.Stderr))
+			os.Exit(runCodex(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 		"harness-peer": func() { os.Exit(harnessPeer(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})

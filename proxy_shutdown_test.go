@@ -33,7 +33,7 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATM_HOME=" + filepath.Join(dir, "atm"), "CODEX_HOME=" + dir}
-			c := startClient(t, peerConfig{name: "serve", path: bin, args: []string{"serve", "--codex-bin", "mock"}, env: env, dir: dir})
+			c := startClient(t, peerConfig{name: "serve", path: bin, args: []string{"serve"}, env: env, dir: dir})
 			c.initialize("2025-11-25", map[string]any{})
 			agents, busy, queued := tenBusyAgents(c)
 

@@ -105,7 +105,7 @@ func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, erro
 	stdin, toChild := io.Pipe()
 	fromChild, stdout := io.Pipe()
 	go func() { // ends with its stdin
-		runMock(context.Background(), []string{"app-server"}, stdin, stdout, io.Discard)
+		runCodex(context.Background(), []string{"app-server"}, stdin, stdout, io.Discard)
 		stdout.Close()
 		stdin.Close()
 	}()

@@ -118,7 +118,7 @@ func spawnMock(ctx context.Context, gone func(*childDeath)) (backend, error) {
 	stdin, toChild := io.Pipe()
 	fromChild, stdout := io.Pipe()
 	go func() {
-		runMock(context.Background(), []string{"app-server"}, stdin, stdout, io.Discard)
+		runCodex(context.Background(), []string{"app-server"}, stdin, stdout, io.Discard)
 		stdout.Close()
 		stdin.Close()
 	}()

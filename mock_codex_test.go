@@ -1,0 +1,296 @@
+package main
+
+// mock_codex_test.go owns the tests' codex: the mock that ships, with everything
+// that only tests need. The scripts find it on PATH as `codex`, worlds and soaks run
+// it in their own process. Its environment says more: MOCK_CODEX_VERSION which
+// recorded version it plays, MOCK_CODEX_START how it begins, MOCK_CODEX_LOG where
+// received frames go, MOCK_CODEX_NO_APP_SERVER that it is from before app-server,
+// MOCK_CODEX_PAGE, MOCK_CODEX_TEXT_ONLY what lists hold.
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// testMock is what the tests' codex has beyond the mock that ships.
+type testMock struct {
+	m       *mockServer
+	out     *mockStdout
+	version string
+	minor   int
+	config  mockConfig
+	noInit  bool
+
+	experimental bool   // what initialize told
+	opened       string // the thread that the request in hand has opened
+
+	mu      sync.Mutex     // guards the fields below
+	drop    map[string]int // method: how many requests to swallow; "refuse " or "mute " before it: to treat so
+	login   *mockLogin     // that waits for a person
+	threads map[*mockThread]*testThread
+}
+
+// testThread is what only tests need of a thread. testMock.mu guards it.
+type testThread struct {
+	onMail  []string // ON_MAIL: what is done when mail comes
+	ending  []string // ENDING: what is done when asked for a summary
+	running map[string]*mockToolServer
+	deaf    *mockTurn // IGNORE_INTERRUPT
+	review  *mockTurn
+	inner   string // from 0.148 on the id by which the review is interrupted
+	quiet   bool   // the review's model speaks, to nobody but Codex
+}
+
+func (x *testMock) old() bool { return x.minor < 148 }  // 0.104
+func (x *testMock) new() bool { return x.minor >= 158 } // 0.169
+
+// of is what only tests need of a thread, until it is unloaded. mu is held.
+func (x *testMock) of(th *mockThread) *testThread {
+	if x.threads[th] == nil {
+		x.threads[th] = &testThread{running: map[string]*mockToolServer{}}
+	}
+	return x.threads[th]
+}
+
+// runCodex is the tests' `codex args…`. It returns the exit code.
+func runCodex(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	x := &testMock{version: cmp.Or(os.Getenv("MOCK_CODEX_VERSION"), mockVersion), drop: map[string]int{}, threads: map[*mockThread]*testThread{}}
+	parts := strings.Split(x.version, ".")
+	if len(parts) == 3 {
+		x.minor, _ = strconv.Atoi(parts[1])
+	}
+	if x.minor == 0 {
+		fmt.Fprintf(stderr, "Error: MOCK_CODEX_VERSION is %q, not a version like 0.169.0\n", x.version)
+		return 1
+	}
+	words := slices.Clone(args) // without the flags
+	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
+		if words[0] == "--version" {
+			fmt.Fprintf(stdout, "codex-cli %s-mock\n", x.version)
+			return 0
+		}
+		words = words[min(2, len(words)):]
+	}
+	// A real codex of 0.154 and later takes `mcp-server` and any other word
+	// for a prompt and says "stdin is not a terminal" (rc 1); only
+	// `help mcp-server` is told as here. The clear answer is kept for both.
+	for _, word := range words[:min(2, len(words))] {
+		if word == "mcp-server" && x.minor >= 154 || word == "app-server" && os.Getenv("MOCK_CODEX_NO_APP_SERVER") != "" {
+			return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", word), "codex [OPTIONS] [PROMPT]")
+		}
+	}
+	closeLog := func() {}
+	code := runMock(ctx, func(m *mockServer) { closeLog = x.adapt(m) }, args, stdin, stdout, stderr)
+	closeLog()
+	return code
+}
+
+// adapt makes a shipped mock the tests'. What it returns is for the end.
+func (x *testMock) adapt(m *mockServer) func() {
+	x.m, x.out = m, &mockStdout{w: m.out, written: make(chan struct{}, 1)}
+	m.out = x.out
+	m.version, m.early, m.patient = x.version, x.old(), !x.new() || m.mcp != nil
+	m.settle, m.steps, m.begin, m.told, m.answered = x.settle, x.steps, x.begin, x.told, x.answered
+	x.config = mockConfig{dir: os.Getenv("CODEX_HOME")}
+	if m.mcp == nil { // mcp-server doesn't apply them
+		x.config.overrides = m.overrides
+	}
+	x.config.load()
+	maps.Copy(m.directives, x.directives())
+	x.adaptRequests()
+	path := os.Getenv("MOCK_CODEX_LOG")
+	if path == "" {
+		return func() {}
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintf(m.stderr, "Error: opening MOCK_CODEX_LOG: %v\n", err) // who looks into it sees that
+		return func() {}
+	}
+	m.trace = func(dir string, rec []byte) {
+		if dir != "<" {
+			return
+		}
+		if !validJSON(rec) {
+			rec = appendJSONString(nil, string(rec))
+		}
+		_, _ = f.Write(append(slices.Clone(rec), '\n')) // a test reads it; what is lost fails the test
+	}
+	return func() { _ = f.Close() }
+}
+
+// directives are those that only tests need.
+func (x *testMock) directives() map[string]mockDirective {
+	nothing := func(*mockTurn, string) mockEnd { return goOn }
+	counted := func(before string) mockDirective { // the next request of a method
+		return func(t *mockTurn, method string) mockEnd {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.drop[before+method]++
+			return goOn
+		}
+	}
+	// In 0.104 some commands run unasked.
+	shell := func(t *mockTurn, line string) mockEnd {
+		word, _, _ := strings.Cut(line, " ")
+		if x.old() && slices.Contains([]string{"cat", "echo", "ls", "pwd", "true", "wc"}, word) && !strings.ContainsAny(line, "><|;&$`(") {
+			t.m.mu.Lock()
+			t.th.allowed[line] = true
+			t.m.mu.Unlock()
+		}
+		return t.shell(line, false, false)
+	}
+	return map[string]mockDirective{
+		"COMMENTARY":        func(t *mockTurn, a string) mockEnd { return t.say(a, "commentary") },
+		"SHELL":             shell,
+		"STAMP":             stampDirective,
+		"BIG":               bigDirective,
+		"ECHO_INSTRUCTIONS": echoDirective,
+		"ECHO_INPUT":        echoInputDirective,
+		"ECHO_SETTINGS":     func(t *mockTurn, _ string) mockEnd { return t.say(string(toJSON(t.settings)), nil) },
+		"USAGE":             func(t *mockTurn, a string) mockEnd { t.usage, _ = mockCount(a, t.usage); return goOn },
+		"EDIT":              editDirective,
+		"DELETE":            deleteDirective,
+		"MOVE":              moveDirective,
+		"OUTPUT":            outputDirective,
+		"VIEW":              viewDirective,
+		"WEBSEARCH":         webSearchDirective,
+		"PLAN":              planDirective,
+		"CALL":              callDirective,
+		"CALLMCP":           x.mcpToolDirective,
+		"MCPTOOL":           x.mcpToolDirective,
+		"PERMISSIONS":       permissionsDirective,
+		"ASK":               askDirective,
+		"MCPASK":            mcpAskDirective,
+		"TOOLS":             toolsDirective,
+		"SUBAGENT":          subagentDirective,
+		"FAIL":              failDirective,
+		"NOTLOGGEDIN":       func(t *mockTurn, _ string) mockEnd { return failDirective(t, mockNotLoggedIn) },
+		"RETRY":             retryDirective,
+		"OFFLINE":           offlineDirective,
+		"GATE":              gateDirective,
+		"FLOOD":             x.floodDirective,
+		"UNKNOWN":           unknownDirective,
+		"LATE":              lateDirective,
+		"DIE":               dieDirective,
+		"KILLSELF":          killSelfDirective,
+		"CLOSEOUT":          x.closeOutDirective,
+		"IGNORE_INTERRUPT":  nothing, // heed has read it
+		"DROP":              counted(""),
+		"REFUSE":            counted("refuse "),
+		"MUTE":              counted("mute "), // carried out and not answered
+		"ENDING":            x.keptDirective(func(of *testThread) *[]string { return &of.ending }),
+		"ON_MAIL":           x.keptDirective(func(of *testThread) *[]string { return &of.onMail }),
+		"NOEOF":             func(t *mockTurn, _ string) mockEnd { t.m.noEOF.Store(true); t.last = "EOF is ignored"; return goOn },
+	}
+}
+
+const mockNotLoggedIn = "401 Missing bearer or basic authentication in header"
+
+// keptDirective keeps a directive for a prompt that has none of its own: ENDING for
+// the one that asks for a summary, ON_MAIL for those that bring mail.
+func (x *testMock) keptDirective(list func(*testThread) *[]string) mockDirective {
+	return func(t *mockTurn, arg string) mockEnd {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		into := list(x.of(t.th))
+		*into = append(*into, arg)
+		return goOn
+	}
+}
+
+// steps are a prompt's directives. What stands in mail is in JSON, and none.
+func (x *testMock) steps(t *mockTurn, prompt string) []mockStep {
+	text := prompt
+	x.mu.Lock()
+	if strings.Contains(prompt, "\n<atm-mail to=") {
+		text = strings.Join(x.of(t.th).onMail, "\n")
+	} else if strings.HasPrefix(prompt, "Session ending.") {
+		text = strings.Join(x.of(t.th).ending, "\n")
+	}
+	x.mu.Unlock()
+	steps := t.mockSteps(text)
+	switch {
+	case os.Getenv("MOCK_CODEX_AUTH") == "1" && x.loggedIn() == "":
+		return []mockStep{{"NOTLOGGEDIN", ""}}
+	case len(steps) == 0:
+		return []mockStep{{"SAY", "MOCK: " + prompt}}
+	}
+	return steps
+}
+
+// heed takes IGNORE_INTERRUPT, which holds for a whole turn, before the client's next
+// request is read, or its interrupt could come first.
+func (x *testMock) heed(th *mockThread, t *mockTurn, prompt string) {
+	for _, s := range x.steps(t, prompt) {
+		if s.word == "IGNORE_INTERRUPT" {
+			x.mu.Lock()
+			x.of(th).deaf = t
+			x.mu.Unlock()
+		}
+	}
+}
+
+// begin plays MOCK_CODEX_START. The second result says that the process
+// ends here.
+func (x *testMock) begin(ctx context.Context, stdin io.Reader, stdout io.Writer) (int, bool) {
+	if x.old() {
+		signal.Reset(syscall.SIGTERM) // 0.104 dies by the signal and leaves its shells
+	}
+	how, rest, _ := strings.Cut(os.Getenv("MOCK_CODEX_START"), ":")
+	switch how {
+	case "":
+	case "exit":
+		code, text, _ := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(code)
+		if err != nil {
+			n = 1
+		}
+		if text != "" {
+			fmt.Fprintln(x.m.stderr, text)
+		}
+		return n, true
+	case "hang":
+		ended := make(chan struct{})
+		go func() { // ends with stdin, like the reader it stands for
+			_, _ = io.Copy(io.Discard, stdin)
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		case <-x.m.quit:
+		}
+		return 0, true
+	case "slow":
+		ms, _ := strconv.Atoi(rest)
+		t := time.NewTimer(time.Duration(ms) * time.Millisecond)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return 0, true
+		case code := <-x.m.quit:
+			return code, true
+		}
+	case "garbage":
+		fmt.Fprint(stdout, "warning: this line is not JSON\n{\"half\":\n[]\n\x00\x01\xff\n\"a string\"\n42\n{}\n")
+	case "noinit":
+		x.noInit = true
+	default:
+		fmt.Fprintf(x.m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, slow:MS, garbage or noinit\n", how)
+		return 1, true
+	}
+	return 0, false
+}
