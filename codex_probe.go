@@ -58,7 +58,6 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 		if err != nil {
 			return codexBinary{}, nil, &childDeath{Never: true, Path: bin, Reason: "could not be started: finding our own executable: " + err.Error()}
 		}
-		// Its own provider: only OpenAI's wants a login.
 		return codexBinary{Path: self, Args: []string{"mock-codex"}, AppServer: true}, nil, nil
 	}
 	if bin == "" {
