@@ -29,7 +29,7 @@ func TestTrustOfEachKey(t *testing.T) {
 		{"subagents = false", false}, {"subagents = true", false}, {"auto_mail = false", false}, {"allow_rules = false", false}, {"allow_rules = true", true},
 		{"per_thread_auto_mail.ann = false", false}, {"per_thread_auto_mail.ann = true", true},
 		{"codex_bin = 'bin/codex'", true}, {"log_file = '~/.bashrc'", true}, {"base_prompt_file = '~/.ssh/id_rsa'", true}, {"extra_instructions_file = 'x'", true},
-		{"backend = 'mcp-server'", true}, {"transport = 'mcp'", true}, {"persist_threads = false", true}, {"log_level = 'trace'", true},
+		{"backend = 'mcp-server'", true}, {"persist_threads = false", true}, {"log_level = 'trace'", true},
 		{"client_identity = 'team-lead'", true}, {"restart_child = true", true}, {"turn_limit_secs = 5", true}, {"acp_mail = 'turn'", true},
 		{"roles.scout.model = 'm'", false}, {"roles.scout.sandbox = 'workspace-write'", true}, {"roles.scout.sandbox = ''", true}, {"roles.scout.approval_policy = 'on-request'", true},
 		{"roles.scout.subagents = true", true}, {"roles.new.sandbox = 'danger-full-access'", true}, {"roles.new.sandbox = 'workspace-write'", false},
