@@ -363,7 +363,7 @@ func TestACPAskGone(t *testing.T) {
 	r := newAskRig(t, `{}`, nil)
 	r.askAbout(commandAsk("a1"))
 	request, _ := r.method("session/request_permission")
-	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "timed out")
+	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "nobody answered within 1s")
 	gone, _ := r.method("$/cancel_request")
 	if got, want := string(rawField(gone, "params", "requestId")), string(rawField(request, "id")); got != want {
 		t.Errorf("requestId %s, want %s", got, want)

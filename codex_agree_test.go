@@ -133,6 +133,9 @@ func (r *recording) end(step string, p *pendingCall) (turn turnReply) {
 var (
 	agentIDs    = regexp.MustCompile(`codex:[a-z0-9]{7}`)
 	freshThread = regexp.MustCompile(`^\[thread \S+ can't go on: .*\(mcp-server\).*\]$`)
+	countTexts  = regexp.MustCompile(`turns: \d+`)
+	childTexts  = regexp.MustCompile(`\((app|mcp)-server, pid \d+\)`)
+	timeTexts   = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	uuidTexts   = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
@@ -169,9 +172,8 @@ func (r *recording) neutral(key string, v any) any {
 		if strings.HasSuffix(key, "_at") || key == "last_active" {
 			return "a time"
 		}
-		var inner map[string]any // a result's text block that repeats its structured part
-		if key == "text" && json.Unmarshal([]byte(v), &inner) == nil {
-			return r.neutral("", inner)
+		if key == "text" { // a session in one line
+			v = countTexts.ReplaceAllString(childTexts.ReplaceAllString(timeTexts.ReplaceAllString(v, "a time"), "(a child)"), "turns: a number")
 		}
 		v = strings.ReplaceAll(v, r.home, "HOME")
 		v = agentIDs.ReplaceAllStringFunc(v, func(id string) string {
