@@ -102,6 +102,7 @@ func TestACPStatus(t *testing.T) {
 	unread := 3
 	r := newAskRig(t, `{}`, func(o *acpOptions) {
 		h.options(o)
+		o.Team = true
 		o.status = func() statusView {
 			return statusView{ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 1, Team: "blue", Agents: []sessionView{
 				{AgentID: "codex:other", Identity: "other"},
@@ -128,7 +129,7 @@ func TestACPStatus(t *testing.T) {
 func TestACPStatusWithoutAnything(t *testing.T) {
 	r := newAskRig(t, `{}`, func(o *acpOptions) {
 		o.settings = func(string) *sessionSettings { return nil }
-		o.status = func() statusView { return statusView{Team: "default", ChildError: "exit code 3"} }
+		o.Team, o.status = true, func() statusView { return statusView{Team: "default", ChildError: "exit code 3"} }
 	})
 	got := r.s.statusText()
 	for _, want := range []string{"`codex:abcd`", "not running: exit code 3", "no team directory for `default`", "`/work`"} {

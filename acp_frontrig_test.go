@@ -67,7 +67,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		backend: "app-server", account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`,
 		known: map[string]clientSession{}, ready: make(chan struct{})}
 	close(r.ready)
-	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Env: func(string) string { return "" },
+	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Team: true, Env: func(string) string { return "" },
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel: func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
 		decide: func(string, decider, decision, map[string][]string) bool { return true },

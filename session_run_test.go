@@ -62,7 +62,7 @@ func TestTurnCommand(t *testing.T) {
 		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
 		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
 	} {
-		s := &session{place: &opening{}, told: c.told, resume: c.resume}
+		s := &session{h: &hub{cfg: &config{}}, place: &opening{}, told: c.told, resume: c.resume}
 		got := s.turnCommand(&turn{req: c.req, offer: c.offer}, now)
 		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {
 			t.Errorf("%s: %+v, want %q", c.rule, got, c.want)
