@@ -386,8 +386,8 @@ func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
 		case name && h.post.owns(ref):
 			who.Identity = ref
 		case name && err != nil:
-			if _, other := h.post.book.recipient(ref, "", h.post.lives); other != nil && h.named(ref) != nil {
-				return who, err
+			if strange := h.post.mayAct("", ref); h.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
+				return who, err // an agent's that isn't open, whether the team lists it still or not
 			}
 			who.Identity = ref // a member's: it may be looked into, and nothing can be sent as it
 		case err != nil:
