@@ -7,10 +7,11 @@ package main
 
 import (
 	"encoding/hex"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,8 +37,9 @@ func readRepo(cwd string) repoFacts {
 	return s.read(cwd)
 }
 
-// repoCache remembers the facts of one directory and every path they were read from, absent ones included. As long as
-// those look the same to stat, nothing is opened. It has no lock: the session that owns it is its only user.
+// repoCache remembers the facts of one directory and the few paths that decide them: HEAD, config, and each .git that
+// isn't there. As long as those look the same to stat, nothing is opened. It has no lock: the session that owns it is
+// its only user.
 type repoCache struct {
 	cwd     string
 	facts   repoFacts
@@ -102,7 +104,7 @@ func (was repoStamp) unchanged() bool {
 	return was.info.ModTime().Equal(now.info.ModTime()) && was.info.Size() == now.info.Size()
 }
 
-// repoScan is one reading; it stamps every path before it looks inside.
+// repoScan is one reading; it stamps the paths that decide the facts before it looks inside.
 type repoScan struct {
 	seen   []repoStamp
 	newest time.Time // of the files read
@@ -113,9 +115,10 @@ func (s *repoScan) read(cwd string) repoFacts {
 		return repoFacts{}
 	}
 	dir, err := filepath.Abs(cwd)
-	if err != nil || !s.isDir(dir) {
+	if err != nil {
 		return repoFacts{}
 	}
+	s.look(dir, false) // a link that is turned leads to another directory; without one there is nothing
 	// git names the real path, and a link's parents are not the parents of what it leads to.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return repoFacts{}
@@ -136,14 +139,17 @@ func (s *repoScan) read(cwd string) repoFacts {
 // ends with nothing at a .git file that leads nowhere and in a bare repository.
 func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 	dotGit := filepath.Join(dir, ".git")
-	info := s.look(dotGit, false)
-	if info == nil {
+	info, err := os.Stat(dotGit)
+	if err != nil || !info.IsDir() { // a directory stands for itself by its HEAD
+		s.look(dotGit, false)
+	}
+	if err != nil {
 		_, bare := s.openGitDir(dir)
 		return repoFacts{}, bare
 	}
 	gitDir := dotGit
 	if !info.IsDir() {
-		line, ok := s.line(dotGit)
+		line, ok := gitLine(dotGit)
 		target, isPointer := strings.CutPrefix(line, "gitdir:")
 		if target = strings.TrimSpace(target); !ok || !isPointer || target == "" {
 			return repoFacts{}, true
@@ -154,7 +160,9 @@ func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 	if !ok {
 		return repoFacts{}, !info.IsDir()
 	}
-	data, _ := s.contents(filepath.Join(g.common, "config"), maxGitConfig)
+	config := filepath.Join(g.common, "config")
+	s.look(config, false)
+	data, _ := readRegular(config, maxGitConfig)
 	origin, bare := scanGitConfig(string(data))
 	if bare && !g.linked { // of a linked worktree, core.bare is said of the main repository
 		return repoFacts{}, true
@@ -180,10 +188,10 @@ func (s *repoScan) openGitDir(path string) (gitDir, bool) {
 	if !s.readHead(&g, filepath.Join(path, "HEAD")) {
 		return gitDir{}, false
 	}
-	if line, ok := s.line(filepath.Join(path, "commondir")); ok && line != "" {
+	if line, ok := gitLine(filepath.Join(path, "commondir")); ok && line != "" {
 		g.common, g.linked = inside(path, line), true
 	}
-	ok := s.isDir(filepath.Join(g.common, "objects")) && s.isDir(filepath.Join(g.common, "refs"))
+	ok := isDir(filepath.Join(g.common, "objects")) && isDir(filepath.Join(g.common, "refs"))
 	return g, ok
 }
 
@@ -201,7 +209,7 @@ func (s *repoScan) readHead(g *gitDir, path string) bool {
 		}
 	}
 	if ref == "" {
-		line, ok := s.line(path)
+		line, ok := gitLine(path)
 		if !ok {
 			return false
 		}
@@ -242,6 +250,7 @@ func (g gitDir) ownName(root string) string {
 	return strings.TrimSuffix(base, ".git")
 }
 
+// look stamps a path whose change changes the facts.
 func (s *repoScan) look(path string, link bool) os.FileInfo {
 	stamp := takeStamp(path, link)
 	s.seen = append(s.seen, stamp)
@@ -251,31 +260,16 @@ func (s *repoScan) look(path string, link bool) os.FileInfo {
 	return stamp.info
 }
 
-func (s *repoScan) isDir(path string) bool {
-	info := s.look(path, false)
-	return info != nil && info.IsDir()
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
-// line reads a file of one line; a longer file is none.
-func (s *repoScan) line(path string) (string, bool) {
-	data, ok := s.contents(path, maxGitPointer)
+// gitLine reads a file of one line; a longer file is none.
+func gitLine(path string) (string, bool) {
+	data, err := readRegular(path, maxGitPointer)
 	text := strings.TrimRight(string(data), " \t\r\n")
-	return text, ok && len(data) < maxGitPointer && !strings.ContainsAny(text, "\n\x00")
-}
-
-// contents reads up to limit bytes of a regular file.
-func (s *repoScan) contents(path string, limit int64) ([]byte, bool) {
-	info := s.look(path, false)
-	if info == nil || !info.Mode().IsRegular() {
-		return nil, false
-	}
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, false
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	return data, err == nil
+	return text, err == nil && !strings.ContainsAny(text, "\n\x00")
 }
 
 // inside resolves a path that git wrote into a file of dir.
@@ -294,6 +288,47 @@ func isObjectID(s string) bool {
 	_, err := hex.DecodeString(s)
 	return err == nil
 }
+
+// gitSection finds the two sections that are read, in git's two spellings; gitEntry a key with a value or alone.
+var (
+	gitSection = regexp.MustCompile(`^\s*\[\s*(?:((?i:core))|(?i:remote)(?:\s+"origin"|\.(?i:origin)))\s*\]`)
+	gitEntry   = regexp.MustCompile(`^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$`)
+)
+
+// scanGitConfig takes remote.origin.url and core.bare out of a repository's config file, a line each as git itself
+// writes them. Includes are not followed, and what it doesn't understand it leaves out: git will complain about that.
+func scanGitConfig(text string) (origin string, bare bool) {
+	inCore, inOrigin := false, false
+	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
+		line = strings.TrimRight(line, " \t\r\n")
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "[") {
+			m := gitSection.FindStringSubmatch(line)
+			inCore, inOrigin = m != nil && m[1] != "", m != nil && m[1] == ""
+			if m == nil {
+				continue
+			}
+			line = line[len(m[0]):] // an entry may stand behind the header
+		}
+		m := gitEntry.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		value := strings.TrimSpace(gitComment.ReplaceAllString(m[2], ""))
+		if quoted, ok := strings.CutPrefix(value, `"`); ok {
+			value = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(strings.TrimSuffix(quoted, `"`))
+		}
+		switch key := strings.ToLower(m[1]); {
+		case inOrigin && key == "url" && (origin == "" || value == ""):
+			origin = value // the first is the one that is fetched from; an empty one clears the list
+		case inCore && key == "bare":
+			bare = !strings.Contains(line, "=") || slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
+		}
+	}
+	return origin, bare
+}
+
+// gitComment is a comment at a line's end. In quotes, where git takes the sign for itself, no address has one.
+var gitComment = regexp.MustCompile(`\s*[#;].*$`)
 
 // repoNameOf takes the last path element of a remote's address: https://host/org/app.git, git@host:org/app, ../app.
 // Everything before it, credentials included, is dropped.

@@ -183,7 +183,6 @@ func TestRepoCacheSeesEveryChange(t *testing.T) {
 		{map[string]string{"r/.git/config": "[remote \"origin\"]\nurl=x/app"}, "", "app c"},
 		{nil, "r/.git/config", "r c"},
 		{map[string]string{"r/in/.git/HEAD": "ref: refs/heads/n", "r/in/.git/refs/": "", "r/in/.git/objects/": ""}, "", "in n"},
-		{nil, "r/in/.git/objects", "r c"},
 		{nil, "r/in/.git", "r c"},
 		{nil, "r/.git/HEAD", "null"},
 		{map[string]string{"r/.git/HEAD": "ref: refs/heads/d"}, "", "r d"},
@@ -258,11 +257,9 @@ func TestGitConfig(t *testing.T) {
 		{"[core]\r\n\tbare = true\r\n[remote \"origin\"]\r\n\turl = a\r\n", "a", true},
 		{"[remote \"origin\"] url = a ; c\n url = b", "a", false},
 		{"[remote \"origin\"]\nurl = a\nurl =\nurl = c", "c", false},
-		{"[remote.Origin]\nurl = a", "", false},
 		{"[remote.origin]\nurl = a", "a", false},
 		{"[remote \"Origin\"]\nurl = a", "", false},
-		{"[remote \"ori\\gin\"]\nurl = \"a # b\\\\\\\"c\" d  # e", "a # b\\\"c d", false},
-		{"[remote \"origin\"]\nurl = a\\\n  b\\\r\nc", "a  bc", false},
+		{"[remote \"origin\"]\nurl = \"C:\\\\src\\\\app\" # e", `C:\src\app`, false},
 		{"# [remote \"origin\"]\n;url = x\n[a \"]\"]\nurl = y\n[remote \"origin\"]\n!nonsense\npushurl = z\nurl = a", "a", false},
 		{"[remote \"origin\nurl = a", "", false},
 		{"[core]\nbare\nbare = off", "", false},
@@ -274,28 +271,6 @@ func TestGitConfig(t *testing.T) {
 			t.Errorf("%q: %q, %v", tt.text, origin, bare)
 		}
 	}
-}
-
-// FuzzGitConfig: whatever the file holds, the scan ends, and a remote that is appended to it on lines of its own is
-// found unless an origin came before or a quote is left open.
-func FuzzGitConfig(f *testing.F) {
-	for _, s := range []string{"[core]\n\tbare = true\n", "[remote \"origin\"]\nurl = \"a\\\n", "[a.b]c=d#e\n", "[[\"\\\"]", "x\\"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		scanGitConfig(s)
-		repoNameOf(s)
-		clean := strings.Map(func(r rune) rune {
-			if r == '"' || r == '\\' {
-				return '_'
-			}
-			return r
-		}, s)
-		before, _ := scanGitConfig(clean)
-		if after, _ := scanGitConfig(clean + "\n[remote \"origin\"]\nurl = last\n"); before == "" && after != "last" || before != "" && after != before {
-			t.Errorf("%q: before %q, after %q", clean, before, after)
-		}
-	})
 }
 
 // BenchmarkRepoFacts: what every turn pays (cached), and what one pays after a change (read).
