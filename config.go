@@ -96,9 +96,10 @@ type config struct {
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
-	ceilings                              []ceilingWord // every layer's; the lowest holds
-	unread                                []string      // ceilings that were meant and could not be read
-	persistThreads                        bool          // false: nothing on disk but leases, and an audit trail without prompts
+	ceilings                              []ceiling // every layer's
+	top                                   ceiling   // the lowest of them, which holds
+	unread                                []string  // ceilings that were meant and could not be read
+	persistThreads                        bool      // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
 	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
 	teamless                              bool // acp without --identity: sessions are in no team, have no mail and are told of neither
@@ -209,29 +210,52 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 func (c *config) took(key string, from origin) {
 	switch {
 	case key == "max_sandbox" && c.maxSandbox != "":
-		c.ceilings = append(c.ceilings, ceilingWord{key, c.maxSandbox, from})
+		c.ceilings = append(c.ceilings, newCeiling(key, c.maxSandbox, from))
 	case key == "readonly" && c.readonly:
-		c.ceilings = append(c.ceilings, ceilingWord{key, sandboxRead, from})
+		c.ceilings = append(c.ceilings, newCeiling(key, sandboxRead, from))
 	}
 	c.origin[key] = from
 }
 
-// A ceilingWord is the widest sandbox that one layer allows.
-type ceilingWord struct {
-	key, word string
-	from      origin
+// A ceiling is the widest sandbox that one layer allows. The zero one allows all.
+type ceiling struct {
+	word string // a sandbox mode
+	name string // as people are told: "--readonly", "max_sandbox in configuration"
+	key  string // the setting
+	from origin
+}
+
+func newCeiling(key, word string, from origin) ceiling {
+	if sandboxRank(word) == 0 { // it was checked where it was read; should one slip through, fail closed
+		word = sandboxRead
+	}
+	name := key + " in configuration"
+	if from.layer == layerFlag {
+		name = from.what
+	}
+	return ceiling{word, name, key, from}
+}
+
+// binds reports a ceiling below which there is anything.
+func (c ceiling) binds() bool { return c.word != "" && c.word != sandboxDanger }
+
+// cap lowers a sandbox mode to the ceiling, an unknown one too. "" stays: what is made of it later must come here again.
+func (c ceiling) cap(mode string) string {
+	if rank := sandboxRank(mode); mode == "" || !c.binds() || rank > 0 && rank <= sandboxRank(c.word) {
+		return mode
+	}
+	return c.word
 }
 
 // lowestCeiling is the one that holds: no layer lifts another's.
-func (c *config) lowestCeiling() ceilingWord {
-	low := ceilingWord{word: sandboxDanger}
+func (c *config) lowestCeiling() (low ceiling) {
 	for _, w := range c.ceilings {
-		if low.key == "" || sandboxRank(w.word) < sandboxRank(low.word) {
+		if low.word == "" || sandboxRank(w.word) < sandboxRank(low.word) {
 			low = w
 		}
 	}
 	if len(c.unread) > 0 && low.word != sandboxRead {
-		low = ceilingWord{key: c.unread[0], word: sandboxRead}
+		low = newCeiling(c.unread[0], sandboxRead, origin{})
 	}
 	return low
 }
@@ -364,7 +388,7 @@ func (c *config) derive(env func(string) string) error {
 		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
 	}
 	low := c.lowestCeiling()
-	if low.from.what == "" {
+	if c.top = low; low.from.what == "" {
 		for _, key := range c.unread {
 			c.warnf("%s could not be read, so agents are read-only until it is mended", key)
 		}
@@ -373,10 +397,10 @@ func (c *config) derive(env func(string) string) error {
 		c.maxSandbox, c.origin["max_sandbox"] = low.word, low.from
 	}
 	c.readonly = false
-	if at := slices.IndexFunc(c.ceilings, func(w ceilingWord) bool { return w.key == "readonly" }); at >= 0 {
+	if at := slices.IndexFunc(c.ceilings, func(w ceiling) bool { return w.key == "readonly" }); at >= 0 {
 		c.readonly, c.origin["readonly"] = true, c.ceilings[at].from
 	}
-	if capped := c.capSandbox(c.sandbox); capped != c.sandbox {
+	if capped := c.top.cap(c.sandbox); capped != c.sandbox {
 		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]
 	}
 	return c.goFast()
@@ -423,15 +447,6 @@ func (c *config) goFast() error {
 	return nil
 }
 
-// capSandbox lowers a sandbox mode to the ceiling that no argument passes. "" stays: what is made of it later must
-// come here again.
-func (c *config) capSandbox(mode string) string {
-	if most := sandboxRank(c.maxSandbox); mode == "" || most == 0 || sandboxRank(mode) > 0 && sandboxRank(mode) <= most {
-		return mode
-	}
-	return c.maxSandbox
-}
-
 // role returns a role with what it inherits; "" is the default role, or no role at all.
 func (c *config) role(name string) (role, error) {
 	r, err := c.plainRole(name)
@@ -474,7 +489,7 @@ func (c *config) plainRole(name string) (role, error) {
 		}
 		return role{}, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "), didYouMean(name, names))
 	}
-	r.sandbox = c.capSandbox(r.sandbox)
+	r.sandbox = c.top.cap(r.sandbox)
 	if _, own := c.origin["roles."+name+".subagents"]; !own {
 		r.subagents = c.subagents
 	}

@@ -28,14 +28,12 @@ type policyInput struct {
 	Role    role // zero: none
 
 	// Our configuration.
-	Model, FastModel string
-	Fast             bool // --fast: FastModel in place of Model
-	Effort           string
-	Sandbox          string
-	Approval         string
-	MaxSandbox       string
-	ReadOnly         bool
-	Own              *ownWords // nil: Role, Sandbox and Approval are all the user's own word
+	Model    string
+	Effort   string
+	Sandbox  string
+	Approval string
+	Ceiling  ceiling   // zero: none
+	Own      *ownWords // nil: Role, Sandbox and Approval are all the user's own word
 
 	UserConfig json.RawMessage // app-server's config/read answer, nil when unknown
 	Profile    map[string]any  // $CODEX_HOME/<p>.config.toml, nil when none
@@ -56,7 +54,7 @@ type ownWords struct {
 // configPolicy is the part of a policyInput that the configuration has, for a session of that role.
 func configPolicy(c *config, asRole role) policyInput {
 	in := policyInput{Role: asRole, Model: c.model, Effort: c.effort, Sandbox: c.sandbox, Approval: c.approvalPolicy,
-		MaxSandbox: c.maxSandbox, ReadOnly: c.readonly, Home: c.home}
+		Ceiling: c.top, Home: c.home}
 	if c.own != nil {
 		in.Own = &ownWords{c.ownRole(asRole.name), c.own.sandbox, c.own.approvalPolicy}
 	}
@@ -111,12 +109,8 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	}
 	fromUser := userWords(user)
 
-	pinned := in.Model
-	if in.Fast && in.FastModel != "" {
-		pinned = in.FastModel // FR-12.5: pins of a call or a role stay
-	}
 	// FR-12.4: what only the user's Codex configuration says of model and effort is Codex's to apply.
-	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, pinned)
+	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, in.Model)
 	out.Settings.Effort = cmp.Or(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
 
 	choose := func(r role, sandbox, approval string) statedPolicy {
@@ -141,21 +135,18 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	note(chosen.approvalNote)
 	note(chosen.sandboxNote)
 
-	top := policyCeiling(in)
-	switch rank := sandboxRank(chosen.sandbox); {
+	top := in.Ceiling
+	switch {
 	case chosen.sandbox == "":
 		word, why := defaultSandbox(in, user, known)
-		if sandboxRank(word) > top.rank {
-			word = top.word // nobody asked for more, so nobody is told
-		}
-		out.Settings.Sandbox = word
-		if top.word != sandboxRead { // else its advice would not help
+		out.Settings.Sandbox = top.cap(word) // nobody asked for more, so nobody is told
+		if top.word != sandboxRead {         // else its advice would not help
 			note(why)
 		}
-	case rank == 0: // every source was checked where it was read; should one slip through, fail closed
+	case sandboxRank(chosen.sandbox) == 0: // every source was checked where it was read; should one slip through, fail closed
 		out.Settings.Sandbox = sandboxRead
 		note(fmt.Sprintf("sandbox is read-only because %q is none of %s", chosen.sandbox, sandboxModes()))
-	case rank > top.rank:
+	case top.cap(chosen.sandbox) != chosen.sandbox:
 		out.Settings.Sandbox = top.word
 		note(fmt.Sprintf("sandbox %s was asked for; %s allows %s", chosen.sandbox, top.name, top.word))
 	default:
@@ -216,29 +207,6 @@ func narrowWords(chosen, own statedPolicy, unset func() string) (statedPolicy, s
 	}
 	return chosen, fmt.Sprintf("%s of the repository's .atm.toml has no effect: that file is not trusted, and it would widen what holds without it (%s shows and accepts it)",
 		strings.Join(kept, " and "), trustCommand)
-}
-
-// ceiling is the widest sandbox that anything may ask for.
-type ceiling struct {
-	word, name string
-	rank       int
-}
-
-func (c ceiling) binds() bool { return c.word != sandboxDanger }
-
-func policyCeiling(in policyInput) ceiling {
-	c := ceiling{word: sandboxDanger}
-	if in.MaxSandbox != "" {
-		c = ceiling{word: in.MaxSandbox, name: "max_sandbox in configuration"}
-		if sandboxRank(c.word) == 0 {
-			c.word = sandboxRead
-		}
-	}
-	if in.ReadOnly {
-		c = ceiling{word: sandboxRead, name: "--readonly"}
-	}
-	c.rank = sandboxRank(c.word)
-	return c
 }
 
 func sandboxModes() string {

@@ -98,22 +98,6 @@ func TestPolicyPrecedence(t *testing.T) {
 	}
 }
 
-func TestPolicyFastModel(t *testing.T) {
-	in := repoInput()
-	in.Model, in.FastModel, in.Fast = "slow", "fast", true
-	if got := resolved(t, in).Settings.Model; got != "fast" {
-		t.Errorf("--fast: model %q", got)
-	}
-	in.Role.model = "pinned"
-	if got := resolved(t, in).Settings.Model; got != "pinned" {
-		t.Errorf("--fast over a role's pin: %q", got)
-	}
-	in.Role.model, in.FastModel = "", ""
-	if got := resolved(t, in).Settings.Model; got != "slow" {
-		t.Errorf("--fast without fast_model: %q", got)
-	}
-}
-
 func TestPolicyDefaultByDirectory(t *testing.T) {
 	unixPaths(t)
 	for _, c := range []struct {
@@ -147,11 +131,11 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 	if want := `sandbox is read-only because /tmp/x is outside a git repository; pass sandbox: "workspace-write" to let the agent edit`; !slices.Equal(resolved(t, in).Notes, []string{want}) {
 		t.Errorf("the note reads %q", resolved(t, in).Notes)
 	}
-	in.ReadOnly = true // passing sandbox would not help
+	in.Ceiling = readonlyFlag() // passing sandbox would not help
 	if p := resolved(t, in); len(p.Notes) > 0 {
 		t.Errorf("under --readonly: %q", p.Notes)
 	}
-	in.ReadOnly, in.Options.Sandbox = false, "workspace-write"
+	in.Ceiling, in.Options.Sandbox = ceiling{}, "workspace-write"
 	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || len(p.Notes) > 0 {
 		t.Errorf("asked for: %+v %q", p.Settings, p.Notes)
 	}
@@ -275,8 +259,8 @@ func TestPolicyCeilings(t *testing.T) {
 			in.Options.Config = json.RawMessage(cfg)
 			in.Role.sandbox, in.Sandbox = "danger-full-access", "danger-full-access"
 			in.UserConfig = userSays(`{"sandbox_mode":"danger-full-access","sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
-			if in.MaxSandbox = max; max == "--readonly" {
-				in.MaxSandbox, in.ReadOnly = "danger-full-access", true
+			if in.Ceiling = maxSandbox(max); max == "--readonly" {
+				in.Ceiling = readonlyFlag()
 			}
 			p := resolved(t, in)
 			checkCeiling(t, in, p)
@@ -290,12 +274,23 @@ func TestPolicyCeilings(t *testing.T) {
 	}
 }
 
+func maxSandbox(word string) ceiling {
+	if word == "" {
+		return ceiling{}
+	}
+	return newCeiling("max_sandbox", word, origin{})
+}
+
+func readonlyFlag() ceiling {
+	return newCeiling("readonly", sandboxRead, origin{layerFlag, "--readonly"})
+}
+
 // checkCeiling holds for every input there is.
 func checkCeiling(t *testing.T, in policyInput, p policy) {
 	t.Helper()
-	top := policyCeiling(in)
+	top := in.Ceiling
 	s := p.Settings
-	if r := sandboxRank(s.Sandbox); r == 0 || r > top.rank {
+	if sandboxRank(s.Sandbox) == 0 || top.cap(s.Sandbox) != s.Sandbox {
 		t.Errorf("%s: sandbox %q under %s", in.Options.Config, s.Sandbox, top.word)
 	}
 	if s.Sandbox != "workspace-write" && len(s.WritableRoots) > 0 || top.word == "read-only" && s.Network {
@@ -331,11 +326,11 @@ func checkCeiling(t *testing.T, in policyInput, p policy) {
 
 func TestPolicyCeilingNotes(t *testing.T) {
 	in := repoInput()
-	in.Options.Sandbox, in.MaxSandbox = "danger-full-access", "workspace-write"
+	in.Options.Sandbox, in.Ceiling = "danger-full-access", maxSandbox("workspace-write")
 	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; max_sandbox in configuration allows workspace-write"}) {
 		t.Errorf("%q", p.Notes)
 	}
-	in.ReadOnly = true
+	in.Ceiling = readonlyFlag()
 	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; --readonly allows read-only"}) {
 		t.Errorf("%q", p.Notes)
 	}
@@ -360,7 +355,7 @@ func TestPolicyCeilingNotes(t *testing.T) {
 // What cannot widen passes under a ceiling, the user's own profile included.
 func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 	in := repoInput()
-	in.ReadOnly = true
+	in.Ceiling = readonlyFlag()
 	in.Options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
 	in.Profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}}, "sandbox_mode": "danger-full-access",
 		"permissions": map[string]any{"p": true}, "windows": map[string]any{"sandbox": "x"}, "features": map[string]any{"use_legacy_landlock": true}}
@@ -372,7 +367,7 @@ func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 	if p.Settings.Sandbox != "read-only" || !hasNote(p, "features.plugins, features.use_legacy_landlock, permissions, windows") {
 		t.Errorf("%+v %q", p.Settings, p.Notes)
 	}
-	in.ReadOnly, in.Profile = false, nil
+	in.Ceiling, in.Profile = ceiling{}, nil
 	in.Options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
 	if p := resolved(t, in); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` || len(p.Notes) > 0 {
 		t.Errorf("without a ceiling: %s %q", p.Config, p.Notes)
@@ -383,7 +378,7 @@ func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 func TestPolicyCeilingRoots(t *testing.T) {
 	unixPaths(t)
 	in := repoInput()
-	in.MaxSandbox = "workspace-write"
+	in.Ceiling = maxSandbox("workspace-write")
 	in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
 	in.Options.Config = json.RawMessage(`{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`)
 	p := resolved(t, in)
@@ -550,7 +545,9 @@ func FuzzResolvePolicy(f *testing.F) {
 		}
 		in := repoInput()
 		in.Options = sessionOptions{Config: json.RawMessage(config), Sandbox: sandbox, Approval: approval}
-		in.MaxSandbox, in.ReadOnly = max, len(config)%3 == 0
+		if in.Ceiling = maxSandbox(max); len(config)%3 == 0 {
+			in.Ceiling = readonlyFlag()
+		}
 		p, err := resolvePolicy(in)
 		if err != nil {
 			if len(err.Message) > 1000 {
@@ -578,9 +575,9 @@ func TestPolicyClientRoots(t *testing.T) {
 	}{
 		{"added to the user's own", func(*policyInput) {}, []string{"/own", "/client", "/home/u/repo"}, ""},
 		{"none of them once more", func(in *policyInput) { in.Roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
-		{"not under a ceiling", func(in *policyInput) { in.MaxSandbox = sandboxWrite }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
+		{"not under a ceiling", func(in *policyInput) { in.Ceiling = maxSandbox(sandboxWrite) }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
 		{"read-only writes nowhere", func(in *policyInput) { in.Options.Sandbox = sandboxRead }, nil, ""},
-		{"--readonly", func(in *policyInput) { in.ReadOnly = true }, nil, ""},
+		{"--readonly", func(in *policyInput) { in.Ceiling = readonlyFlag() }, nil, ""},
 	} {
 		in := repoInput()
 		in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
@@ -590,7 +587,7 @@ func TestPolicyClientRoots(t *testing.T) {
 		if !slices.Equal(p.Settings.WritableRoots, c.want) {
 			t.Errorf("%s: %q, want %q", c.rule, p.Settings.WritableRoots, c.want)
 		}
-		if c.note == "" && len(p.Notes) > 0 && !in.ReadOnly || c.note != "" && !hasNote(p, c.note) {
+		if c.note == "" && len(p.Notes) > 0 && in.Ceiling.word != sandboxRead || c.note != "" && !hasNote(p, c.note) {
 			t.Errorf("%s: notes %q", c.rule, p.Notes)
 		}
 	}

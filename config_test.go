@@ -319,12 +319,12 @@ func TestConfigCeiling(t *testing.T) {
 		t.Errorf("sandbox %q from %s, role's %q, %v", c.sandbox, c.origin["sandbox"], r.sandbox, err)
 	}
 	for mode, want := range map[string]string{"": "", "read-only": "read-only", "workspace-write": "read-only", "danger-full-access": "read-only", "new-mode": "read-only"} {
-		if got := c.capSandbox(mode); got != want {
-			t.Errorf("capSandbox(%q) = %q, want %q", mode, got, want)
+		if got := c.top.cap(mode); got != want {
+			t.Errorf("cap(%q) = %q, want %q", mode, got, want)
 		}
 	}
 	w.project(pluginHead)
-	if got := w.quiet(flagValues{}).capSandbox("danger-full-access"); got != "danger-full-access" {
+	if got := w.quiet(flagValues{}).top.cap("danger-full-access"); got != "danger-full-access" {
 		t.Errorf("without a ceiling got %q", got)
 	}
 }

@@ -256,7 +256,7 @@ func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
 
 // serversRefused is why a client's MCP servers are left out, "" where they aren't.
 func (h *hub) serversRefused() string {
-	top := policyCeiling(configPolicy(h.cfg, role{}))
+	top := h.cfg.top
 	if top.word != sandboxRead {
 		return ""
 	}

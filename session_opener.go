@@ -6,6 +6,7 @@ package main
 // Whatever fails gives back what was taken.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -411,7 +412,7 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	if err != nil {
 		return err
 	}
-	p.policy, p.base, p.ceiling = pol, pol.Settings, policyCeiling(in).word
+	p.policy, p.base, p.ceiling = pol, pol.Settings, cmp.Or(in.Ceiling.word, sandboxDanger)
 	if opts.Sandbox != "" || opts.Approval != "" {
 		in.Options.Sandbox, in.Options.Approval = "", ""
 		plain, err := resolvePolicy(in)
