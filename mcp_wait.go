@@ -82,7 +82,7 @@ func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
 			f.fail(c, e)
 			return
 		}
-		f.finish(c, f.waitAnswer(&r, waitBudget, c.modern), nil)
+		f.finish(c, f.waitAnswer(&r, "", waitBudget, c.modern), nil)
 	}))
 }
 
@@ -144,7 +144,7 @@ func (w *turnWait) look(r waitResult) {
 	}
 	agent.Turns = []keptTurn{k}
 	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-	w.f.finish(w.c, w.f.waitAnswer(&r, 0, w.c.modern), nil)
+	w.f.finish(w.c, w.f.waitAnswer(&r, w.turn, 0, w.c.modern), nil)
 }
 
 // doings says in words what the agents that refs name are doing.
@@ -232,9 +232,10 @@ type agentShown struct {
 	Pending   []askShown  `json:"pending_approvals"`
 }
 
-// waitAnswer is agent_wait's result. Answers that are more than budget together are
-// cut, the longest first; budget 0 cuts none.
-func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMessage {
+// waitAnswer is agent_wait's result; turn is the turn_id that was asked for, "" for
+// any. Answers that are more than budget together are cut, the longest first;
+// budget 0 cuts none.
+func (f *mcpFront) waitAnswer(r *waitResult, turn string, budget int, modern bool) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
 	for i := range r.Agents {
@@ -264,7 +265,7 @@ func (f *mcpFront) waitAnswer(r *waitResult, budget int, modern bool) json.RawMe
 		unread = &r.Inbox.Unread
 		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", r.Inbox.Name, r.Inbox.Unread))
 	}
-	next := nextStep(r)
+	next := nextStep(r, turn)
 	if next != "" {
 		texts = append(texts, next)
 	}
@@ -303,8 +304,9 @@ func (t *turnShown) cut(agentID string, n int) {
 }
 
 // nextStep is one hint for a model that sees nothing but the structure. It never
-// says to wait for what has been told already, or for nothing.
-func nextStep(r *waitResult) string {
+// says to wait for what has been told already, or for nothing. A call that named a
+// turn is told of that turn, since turn_id doesn't go with since.
+func nextStep(r *waitResult, turn string) string {
 	asked, working, told, mailed := false, false, false, ""
 	var goOn, reopen []string
 	for i := range r.Agents {
@@ -322,7 +324,12 @@ func nextStep(r *waitResult) string {
 			goOn = append(goOn, v.AgentID)
 		}
 	}
-	again := fmt.Sprintf("call agent_wait again with since %d", r.Seq)
+	again, running := fmt.Sprintf("call agent_wait again with since %d", r.Seq), "Turns are still running"
+	if turn != "" {
+		if working = !told || !r.Agents[0].Turns[0].finished(); working {
+			again, running = "call agent_wait again with turn_id "+turn, "The turn has not ended"
+		}
+	}
 	switch {
 	case asked:
 		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then " + again + "."
@@ -335,7 +342,7 @@ func nextStep(r *waitResult) string {
 	case mailed != "":
 		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}", mailed, mailed), again, working)
 	case working:
-		return "Turns are still running: " + again + ", or do other work first."
+		return running + ": " + again + ", or do other work first."
 	case r.Inbox.Name != "":
 		return fmt.Sprintf("No mail for %s yet: to wait on, %s.", r.Inbox.Name, again)
 	}

@@ -207,8 +207,23 @@ func TestWaitNextStep(t *testing.T) {
 		{"inbox of another", waitResult{Inbox: mailBox{Name: "Arch", Unread: 1}}, `atm_read {"inbox": "Arch"} shows the mail of Arch, which stays unread until its owner reads it; to hear of newer mail ` + again + "."},
 		{"empty inbox", waitResult{Inbox: mailBox{Name: "Arch"}, Agents: []waitAgent{idle}}, "No mail for Arch yet: to wait on, " + again + "."},
 	} {
-		if c.r.Seq = 5; nextStep(&c.r) != c.want {
-			t.Errorf("%s: %s", c.name, nextStep(&c.r))
+		if c.r.Seq = 5; nextStep(&c.r, "") != c.want {
+			t.Errorf("%s: %s", c.name, nextStep(&c.r, ""))
+		}
+	}
+
+	// One turn was asked for: since would be refused beside turn_id, and what the agent does after that turn is not waited for.
+	ended, runs := []keptTurn{{TurnID: "t1", Result: &turnResult{}, Status: "completed"}}, []keptTurn{{TurnID: "t1", Status: "running"}}
+	for _, c := range []struct {
+		agent waitAgent
+		want  string
+	}{
+		{waitAgent{View: busy.View, Turns: ended}, ""},
+		{waitAgent{View: busy.View, Turns: runs}, "The turn has not ended: call agent_wait again with turn_id t1, or do other work first."},
+		{waitAgent{View: asking.View, Turns: runs}, "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then call agent_wait again with turn_id t1."},
+	} {
+		if said := nextStep(&waitResult{Seq: 5, Agents: []waitAgent{c.agent}}, "t1"); said != c.want {
+			t.Errorf("with turn_id: %s", said)
 		}
 	}
 }
