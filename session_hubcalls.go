@@ -118,7 +118,9 @@ func (h *hub) setRecordMail(agentID string, auto bool) (sessionView, *rpcError) 
 	rec.AutoMail = &auto
 	h.book.save(rec, true)
 	h.book.auditMail(agentID, rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
-	return h.viewOfRecord(rec), nil
+	v := h.viewOfRecord(rec)
+	v.AutoMail = onOff(auto) // what it reopens with
+	return v, nil
 }
 
 // firstNotes are what the first session's first result is to say of the configuration, nil for every later session.
