@@ -308,7 +308,7 @@ func (t *turnShown) cut(agentID string, n int) {
 // turn is told of that turn, since turn_id doesn't go with since.
 func nextStep(r *waitResult, turn string) string {
 	asked, working, told, mailed := false, false, false, ""
-	var goOn, reopen []string
+	var goOn, reopen, away []string
 	for i := range r.Agents {
 		v := &r.Agents[i].View
 		asked = asked || len(v.Pending) > 0
@@ -317,8 +317,10 @@ func nextStep(r *waitResult, turn string) string {
 		if mailed == "" && v.mailWaits() {
 			mailed = v.Identity
 		}
-		switch v.Status {
-		case statusClosed, statusBroken:
+		switch {
+		case elsewhere(v) != nil:
+			away = append(away, v.AgentID)
+		case v.Status == statusClosed, v.Status == statusBroken:
 			reopen = append(reopen, v.AgentID)
 		default:
 			goOn = append(goOn, v.AgentID)
@@ -355,6 +357,9 @@ func nextStep(r *waitResult, turn string) string {
 	}
 	if len(reopen) > 0 {
 		said += "; codex {agent_id, prompt} reopens " + strings.Join(reopen, ", ")
+	}
+	if len(away) > 0 {
+		said += "; open in another process, which alone can continue it: " + strings.Join(away, ", ")
 	}
 	return said + "."
 }

@@ -393,6 +393,11 @@ func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
 		case err != nil:
 			return who, err
 		default:
+			v := h.viewOf(agentID)
+			if elsewhere(&v) != nil { // as by its name: it may be looked into
+				who.Identity = v.Identity
+				break
+			}
 			return who, proxyError(codeInvalidSession, fmt.Sprintf("agent %s is not open here, so nobody can act for it; codex {\"agent_id\": %q} reopens it", agentID, agentID), "agent_id", agentID)
 		}
 	}
