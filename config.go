@@ -327,6 +327,17 @@ func (c *config) failClosed(word string) {
 	}
 }
 
+// failClosedBelow does it for every key below a value that isn't read: of a table, and of the tables in it or in an array.
+func (c *config) failClosedBelow(v *tomlValue) {
+	for _, key := range v.tab.keys() {
+		c.failClosed(key)
+		c.failClosedBelow(v.tab.get(key))
+	}
+	for _, e := range v.arr {
+		c.failClosedBelow(e)
+	}
+}
+
 // failClosedIn does it for the text of a file that can't be parsed, in which a key of a line may be one.
 func (c *config) failClosedIn(text string) {
 	for line := range strings.Lines(text) {

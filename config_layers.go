@@ -120,12 +120,14 @@ func (f configFile) read(c *config) error {
 	}
 	f.misplaced(c, doc)
 	if plugins := doc.get("plugins"); plugins != nil && plugins.tab == nil {
+		c.failClosedBelow(plugins)
 		return f.problem(c, f.errorAt(plugins.line, plugins.col, "plugins wants a table, not %s", plugins.kind))
 	}
 	for _, name := range pluginNames() {
 		switch v := doc.at("plugins", name); {
 		case v == nil:
-		case v.tab == nil:
+		case v.tab == nil: // [[plugins.atm-agent-mcp]], say
+			c.failClosedBelow(v)
 			err = f.problem(c, f.errorAt(v.line, v.col, "plugins.%s wants a table, not %s", name, v.kind))
 		default:
 			err = f.plugin(c, v.tab)
@@ -151,17 +153,21 @@ func (f configFile) misplaced(c *config, doc *tomlTable) {
 	for _, key := range doc.keys() {
 		v := doc.get(key)
 		switch {
-		case v.tab != nil && likePlugin(key):
+		case v.holdsTables() && likePlugin(key):
 			f.wrongTable(c, v, key)
-		case key == "plugin" && v.tab.get(pluginName) != nil:
-			f.wrongTable(c, v.tab.get(pluginName), "plugin."+pluginName)
+		case v.tab != nil && key != "plugins" && nearest(key, []string{"plugins"}) != "":
+			for _, name := range v.tab.keys() {
+				if v := v.tab.get(name); v.holdsTables() && likePlugin(name) {
+					f.wrongTable(c, v, key+"."+name)
+				}
+			}
 		case v.tab == nil && (ceilingMeant(key) != "" || slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key })):
 			f.outside(c, v, key)
 		}
 	}
 	for _, name := range doc.table("plugins").keys() {
 		switch v := doc.at("plugins", name); {
-		case v.tab != nil && likePlugin(name) && !slices.Contains(pluginNames(), name):
+		case v.holdsTables() && likePlugin(name) && !slices.Contains(pluginNames(), name):
 			f.wrongTable(c, v, "plugins."+name)
 		case v.tab == nil && ceilingMeant(name) != "":
 			f.outside(c, v, name)
@@ -200,9 +206,7 @@ func likePlugin(name string) bool {
 // wrongTable tells that the plugin's table has another name, and that a ceiling in it was meant.
 func (f configFile) wrongTable(c *config, v *tomlValue, name string) {
 	c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[%s] is written [plugins.%s]", name, pluginName))
-	for _, key := range v.tab.keys() {
-		c.failClosed(key)
-	}
+	c.failClosedBelow(v)
 }
 
 // core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
@@ -351,6 +355,7 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 				hint = fmt.Sprintf("; did you mean %q?", meant)
 			}
 			c.failClosed(key) // in a role's table too, where there are no ceilings
+			c.failClosedBelow(v)
 			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, hint))
 			continue
 		case s.find(t) != v:

@@ -160,6 +160,10 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"a role's table", "roles.r.max_sandbox = 'workspace-write'", "", "", "read-only"},
 		{"a file that can't be read, with a ceiling misspelt", "max_sanbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
 		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "", "", "read-only"},
+		{"an array of tables", "[[plugins.codex-mcp]]\nreadonly = true", "", "", "read-only"},
+		{"an array of tables, misspelt", "[[codex-mcp]]\nreadonly = true", "", "", "read-only"},
+		{"the plugins' table, misspelt", "[Plugins.codex-mcp]\nreadonly = true", "", "", "read-only"},
+		{"a table that nobody knows", "[plugins.atm-agent-mcp.limits]\nmax_sandbox = 'workspace-write'", "", "", "read-only"},
 		{"no table of ours", "[core]\nreadonly = true", "", "", "read-only"},
 		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
 	} {

@@ -57,6 +57,9 @@ type tomlValue struct {
 	ofTables        bool // an array made by [[name]], the only kind that [[name]] may append to
 }
 
+// holdsTables reports a table, or an array that may be of tables ([[name]]).
+func (v *tomlValue) holdsTables() bool { return v.tab != nil || v.kind == tomlArray }
+
 // tomlOrigin says which construct made a table, since that decides who may add to it.
 type tomlOrigin int
 
