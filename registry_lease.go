@@ -463,6 +463,8 @@ func openLockFile(path string) (*os.File, error) {
 		return f, nil
 	} else if errors.Is(err, errNotRegular) || errors.Is(err, errLinked) {
 		return nil, fmt.Errorf("%w; move it away", err)
+	} else if shortage(err) != "" {
+		return nil, err // it has a hint of its own, and nothing is wrong with the directory
 	}
 	return nil, fmt.Errorf("%w; make %s writable or set ATM_HOME to a directory that is", err, filepath.Dir(path))
 }

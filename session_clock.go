@@ -59,9 +59,9 @@ func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, 
 	}
 	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no timeout_secs passes"
 	if l := t.req.timeout; l > 0 && (limit == 0 || l < limit) {
-		name, mend = "timeout_secs", "a larger timeout_secs, or none, gives it longer"
+		name, mend = "timeout_secs", "ask for less at a time, or allow the next turn longer"
 		if limit > 0 {
-			mend = fmt.Sprintf("a larger timeout_secs gives it longer, up to turn_limit_secs (%s)", limit)
+			mend = fmt.Sprintf("ask for less at a time, or allow the next turn longer, up to turn_limit_secs (%s)", limit)
 		}
 		limit = l
 	}

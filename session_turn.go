@@ -98,7 +98,7 @@ func (s *session) boundOpening(t *turn) {
 	t.limit = time.AfterFunc(t.req.timeout, func() {
 		s.box.post(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
-				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, with a larger timeout_secs or none", t.req.timeout), "agent_id", s.agentID)})
+				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout), "agent_id", s.agentID)})
 				s.lonely()
 			}
 		})

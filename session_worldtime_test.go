@@ -62,7 +62,7 @@ func TestWorldRetriesAreNoLife(t *testing.T) {
 func TestWorldWallClock(t *testing.T) {
 	inWorld(t, map[string]string{"turn_limit_secs": "60"}, noElicitation, func(w *world) {
 		t := w.t
-		a := w.tool("codex", "timeout_secs", 20, "prompt", "SLOW 90000 begin"+strings.Repeat("n", 400)).fails(t, codeTimeout, "limit of 20s (timeout_secs)", "a larger timeout_secs gives it longer, up to turn_limit_secs (1m0s)", "begin")
+		a := w.tool("codex", "timeout_secs", 20, "prompt", "SLOW 90000 begin"+strings.Repeat("n", 400)).fails(t, codeTimeout, "limit of 20s (timeout_secs)", "allow the next turn longer, up to turn_limit_secs (1m0s)", "begin")
 		about(t, "timed out", a.at, 20*time.Second)
 		from := w.now()
 		a = w.tool("codex", "prompt", "HANG").fails(t, codeTimeout, "limit of 1m0s (turn_limit_secs)", "raise turn_limit_secs")
