@@ -298,9 +298,10 @@ func (p *post) lives(identity string) bool {
 }
 
 // reached reports an identity that a session of the team has, here or in another
-// process: its inbox is delivered, listed or not. It reads the disk.
+// process, or the client itself: mail to it is delivered or told of, listed or not.
+// It reads the disk.
 func (p *post) reached(identity string) bool {
-	if p.lives(identity) {
+	if p.lives(identity) || identity == p.h.cfg.clientIdentity && p.isClient(identity) { // as it is spelt: no member's entry tells the file
 		return true
 	}
 	agentID, _, held := p.h.reg.holder(identity)
