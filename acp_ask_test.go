@@ -194,7 +194,7 @@ func (r *askRig) askAbout(q approval) bool {
 }
 
 func commandAsk(id string) approval {
-	return approval{id: id, kind: askCommand, method: mCommand, thread: "t1", turn: "turn1", item: "item-" + id,
+	return approval{id: id, kind: askCommand, thread: "t1", turn: "turn1", item: "item-" + id,
 		action: "rm -r build", command: "rm -r build", cwd: "/work", forSession: true}
 }
 
@@ -410,7 +410,7 @@ func TestACPCantAsk(t *testing.T) {
 
 func TestACPQuestion(t *testing.T) {
 	r := newAskRig(t, `{"elicitation":{"form":{}}}`, nil)
-	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", item: "i1", method: mUserInput, action: "Which one?",
+	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", item: "i1", action: "Which one?",
 		questions: []question{{id: "q1", header: "Colour", text: "Which one?", options: []string{"red", "blue"}}}}
 	r.askAbout(q)
 	request, before := r.method("elicitation/create")
@@ -446,7 +446,7 @@ func TestACPSecret(t *testing.T) {
 // TestACPPage: a page to open goes by the url mode, to others by a form that
 // only says yes or no.
 func TestACPPage(t *testing.T) {
-	q := approval{id: "a1", kind: askQuestion, method: mElicitation, thread: "t1", turn: "turn1", reason: "Log in", action: "open https://example.com/login?x=1"}
+	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", reason: "Log in", action: "open https://example.com/login?x=1"}
 	r := newAskRig(t, `{"elicitation":{"form":{},"url":{}}}`, nil)
 	r.askAbout(q)
 	request, _ := r.method("elicitation/create")

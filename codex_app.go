@@ -1,11 +1,11 @@
 package main
 
 // codex_app.go owns the connection to one `codex app-server`: the handshake,
-// threads opened and resumed, turns, interrupts, answers, the child's end. It
-// implements backend over app-server from 0.104 to today; sessions call it,
-// and never wait in it. It must send nothing that a version doesn't know, must
-// not send a turn twice, and must never take anything but turn/completed of
-// the very turn, or the child's end, for a turn's end.
+// threads opened and resumed, turns with their actions and interrupts, what the
+// child asks, the child's end. It implements backend over app-server from 0.104
+// to today; sessions call it, and never wait in it. It must send nothing that a
+// version doesn't know, must not send a turn twice, and must never take anything
+// but turn/completed of the very turn, or the child's end, for a turn's end.
 
 import (
 	"cmp"
@@ -40,11 +40,10 @@ const appInFlight = 32
 // appServer is one running `codex app-server`.
 type appServer struct {
 	*childLink
-	o      appServerOptions
-	wood   *forest
-	tools  openTools
-	last   appIDs // the reading goroutine's, as are deltas
-	deltas deltaRun
+	o       appServerOptions
+	threads *threadTable
+	tools   openTools
+	lastIDs appIDs // what the last notification was about; the reading goroutine's
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
@@ -71,16 +70,16 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
 	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
 	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
-	a.wood = newForest(a.refuse, a.hand)
-	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.delta, handle: a.handle}, a.tellEnd)
+	a.threads = newThreadTable(a.refuseRequest, a.deliver)
+	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
 	return a
 }
 
 // tellEnd tells everybody that the child is gone.
 func (a *appServer) tellEnd(death *childDeath) {
 	a.tools.end()
-	for _, t := range a.wood.end() {
-		t.last(goneEvent(t.op, t.root, death))
+	for _, t := range a.threads.end() {
+		t.putLast(goneEvent(t.op, t.root, death))
 	}
 }
 
@@ -91,7 +90,7 @@ func (a *appServer) initialize(ctx context.Context) error {
 		"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()},
 	}, a.opts.InitLimit)
 	if err != nil {
-		return a.giveUp(ctx, err)
+		return a.failHandshake(ctx, err)
 	}
 	a.mu.Lock()
 	a.inf.version = versionOf(stringField(res, "userAgent"))
@@ -111,40 +110,19 @@ func versionOf(userAgent string) string {
 	return v
 }
 
-// catalog reads facts that aren't a thread's.
-func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
-	method, params := "", map[string]any{}
-	switch what {
-	case "config":
-		method, params = "config/read", map[string]any{"includeLayers": false}
-		if dir != "" {
-			params["cwd"] = dir
-		}
-	case "account":
-		method = "account/read"
-	case "models":
-		return a.pages(ctx, what, "model/list", a.o.CallLimit)
-	case "mcp": // Codex starts the servers to ask them
-		return a.pages(ctx, what, "mcpServerStatus/list", a.o.OpenLimit)
-	default:
-		return nil, fmt.Errorf("app-server has no catalog %q", what)
-	}
-	return a.read(ctx, what, method, params, a.o.CallLimit)
-}
-
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
-	t := &tree{sink: sink{to: to}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
-	if !a.wood.announce(t) {
-		t.last(goneEvent(t.op, t.root, a.dead()))
+	t := &threadTree{sink: sink{to: to}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
+	if !a.threads.addOpening(t) {
+		t.putLast(goneEvent(t.op, t.root, a.dead()))
 		return
 	}
 	method, params := openParams(a.info(), spec)
 	call := func() {
-		a.callFor(t, method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.opened(t, spec, res, err) })
+		a.callFor(t, method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.openAnswered(t, spec, res, err) })
 	}
-	gone := a.wood.returns(spec.Thread, t.servers)
+	gone := a.threads.unloadToAwait(spec.Thread, t.servers)
 	if gone == nil {
 		call()
 		return
@@ -158,7 +136,7 @@ func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
 	}()
 }
 
-func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err error) {
+func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMessage, err error) {
 	if err == errPeerGone {
 		return // evGone follows
 	}
@@ -167,26 +145,25 @@ func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err er
 		err = &rpcError{Code: codeInternal, Message: "Codex opened a thread and gave no id"}
 	}
 	if err != nil {
-		a.refused(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
+		a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
 		return
 	}
-	old, held := a.wood.plant(t, id)
+	old, held := a.threads.addTree(t, id)
 	if old != nil {
 		old.cut()
-		a.voidAsks(old)
+		a.declineAsks(old)
 	}
-	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
-		path: stringField(res, "thread", "path"), resumed: spec.Thread != ""}
+	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort")}
 	ready := func() {
 		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
-		for early := a.wood.open(t); len(early) > 0; early = a.wood.open(t) {
+		for early := a.threads.markOpened(t); len(early) > 0; early = a.threads.markOpened(t) {
 			for _, e := range early {
 				t.put(e)
 			}
 		}
 		for _, it := range held {
 			if it.req != nil {
-				a.request(it.req)
+				a.handleRequest(it.req)
 			} else {
 				a.route(it.e)
 			}
@@ -199,26 +176,26 @@ func (a *appServer) opened(t *tree, spec threadSpec, res json.RawMessage, err er
 	ready()
 }
 
-func (a *appServer) refused(t *tree, e event) {
-	a.wood.withdraw(t)
-	t.last(e)
+func (a *appServer) refuseOpen(t *threadTree, e event) {
+	a.threads.forget(t)
+	t.putLast(e)
 }
 
 // recover stops what may still run in a thread that is opened again, before
 // anybody hears that it is open.
-func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
+func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func()) {
 	turn, idle := idleOf(thread)
-	if run := a.wood.running(t.root); run != "" {
+	if run := a.threads.runningTurn(t.root); run != "" {
 		turn, idle = run, false
 	}
 	if idle && !a.info().atLeast(148) {
 		ready() // an interrupt of nothing would never be answered
 		return
 	}
-	ends := a.wood.watch(t)
+	ends := a.threads.watchEnds(t)
 	answered := make(chan error, 1)
 	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
-	a.clean([]string{t.root})
+	a.cleanTerminals([]string{t.root})
 	// A goroutine, since the reader must read the answer: it ends with the
 	// answer and the turn's end, or the limit.
 	go func() {
@@ -242,7 +219,7 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 			case <-a.gone:
 				return
 			case <-limit.C:
-				a.refused(t, event{kind: evRefused, op: t.op, thread: t.root, must: true, err: &backendError{Timeout: true,
+				a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: t.root, must: true, err: &backendError{Timeout: true,
 					Message: fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v", t.root, a.o.InterruptLimit)}})
 				return
 			}
@@ -251,7 +228,7 @@ func (a *appServer) recover(t *tree, thread json.RawMessage, ready func()) {
 }
 
 // callFor calls for a session's tree, nil where nobody has it any more.
-func (a *appServer) callFor(t *tree, method string, params any, limit time.Duration, done func(json.RawMessage, error)) {
+func (a *appServer) callFor(t *threadTree, method string, params any, limit time.Duration, done func(json.RawMessage, error)) {
 	session := ""
 	if t != nil {
 		session = t.session
@@ -263,12 +240,12 @@ func (a *appServer) callFor(t *tree, method string, params any, limit time.Durat
 func (a *appServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
-		a.turn(op, thread, c)
+		a.startTurn(op, thread, c)
 	case cmdInterrupt:
 		a.interrupt(op, thread, c.turn)
 	case cmdClean:
-		_, threads := a.wood.tree(thread)
-		a.clean(threads)
+		_, threads := a.threads.treeOf(thread)
+		a.cleanTerminals(threads)
 	case cmdUnload:
 		a.unload(thread)
 	case cmdAnswer:
@@ -280,12 +257,12 @@ func (a *appServer) do(op opID, thread string, c command) {
 	}
 }
 
-// turn starts a turn. What the session hears: evStarted with the id that
+// startTurn starts a turn. What the session hears: evStarted with the id that
 // turn/start returned, or evRefused; unknown when it was sent and not
 // answered: then it is interrupted, and never sent again. When the child dies
 // it hears evGone and nothing about the op.
-func (a *appServer) turn(op opID, thread string, c command) {
-	t, busy := a.wood.begin(thread, op, c.action)
+func (a *appServer) startTurn(op opID, thread string, c command) {
+	t, busy := a.threads.callTurn(thread, op, c.action)
 	if t == nil {
 		a.log.Debug("turn for a thread that is not open", "thread", thread)
 		return
@@ -296,14 +273,14 @@ func (a *appServer) turn(op opID, thread string, c command) {
 		return
 	}
 	if c.action != actPrompt {
-		a.act(t, op, thread, c)
+		a.startAction(t, op, thread, c)
 		return
 	}
-	a.callFor(t, "turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.began(t, op, thread, res, err) })
+	a.callFor(t, "turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 }
 
-// began takes the answer that names the turn.
-func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, err error) {
+// turnAnswered takes the answer that names the turn.
+func (a *appServer) turnAnswered(t *threadTree, op opID, thread string, res json.RawMessage, err error) {
 	if err == errPeerGone {
 		return // evGone follows
 	}
@@ -316,7 +293,7 @@ func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, 
 			outcome.err = callError(err)
 		}
 	}
-	events, stopped := a.wood.began(t, turn, outcome)
+	events, stopped := a.threads.answerTurn(t, turn, outcome)
 	if events == nil {
 		return // a compaction that had begun before anybody answered
 	}
@@ -332,27 +309,27 @@ func (a *appServer) began(t *tree, op opID, thread string, res json.RawMessage, 
 // from 0.148 interrupting a turn doesn't end them.
 func (a *appServer) interrupt(op opID, thread, turn string) {
 	cleans := a.info().atLeast(148)
-	stop, threads := a.wood.interrupt(thread, turn, cleans)
+	stop, threads := a.threads.markInterrupted(thread, turn, cleans)
 	for _, r := range stop {
 		a.stopTurn(op, r, r.thread != thread)
 	}
 	if cleans {
-		a.clean(threads)
+		a.cleanTerminals(threads)
 	}
 }
 
 func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
-	a.callFor(a.wood.owner(r.thread), "turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
+	a.callFor(a.threads.owner(r.thread), "turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
 		if err == nil || err == errPeerGone {
 			return
 		}
-		run := a.wood.running(r.thread)
+		run := a.threads.runningTurn(r.thread)
 		var re *rpcError
 		refused := errors.As(err, &re)
 		if run == "" {
 			// It ended meanwhile, or nothing ran: before 0.158 that is not answered.
 			if refused {
-				if t := a.wood.nothingRuns(r.thread); t != nil {
+				if t := a.threads.endLostTurn(r.thread); t != nil {
 					t.put(event{kind: evEnded, thread: r.thread, must: true, status: "interrupted"})
 				}
 			}
@@ -363,17 +340,17 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 			return
 		}
 		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
-		if t, _ := a.wood.tree(r.thread); t != nil && op != 0 {
+		if t, _ := a.threads.treeOf(r.thread); t != nil && op != 0 {
 			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
 		}
 	})
 }
 
-// clean ends background terminals. A version without the method says so, and
+// cleanTerminals ends background terminals. A version without the method says so, and
 // nobody cares.
-func (a *appServer) clean(threads []string) {
+func (a *appServer) cleanTerminals(threads []string) {
 	for _, id := range threads {
-		a.callFor(a.wood.owner(id), "thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+		a.callFor(a.threads.owner(id), "thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
 				a.log.Debug("codex did not clean background terminals", "thread", id, "error", err)
 			}
@@ -385,17 +362,17 @@ func (a *appServer) clean(threads []string) {
 // which moves the rollout away so that the thread can't be resumed any more:
 // there the thread stays loaded, which costs a little memory and nothing else.
 func (a *appServer) unload(thread string) {
-	t, ids := a.wood.fell(thread)
+	t, ids := a.threads.removeTree(thread)
 	if t == nil {
 		return
 	}
 	t.cut()
-	a.voidAsks(t)
+	a.declineAsks(t)
 	if !a.info().atLeast(148) {
 		return
 	}
 	if a.info().atLeast(158) { // 0.153 opens it with what it is told at once, and tells no thread/closed
-		a.wood.leaves(t)
+		a.threads.startUnload(t)
 	}
 	for _, id := range ids {
 		a.callFor(t, "thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
@@ -406,20 +383,20 @@ func (a *appServer) unload(thread string) {
 	}
 }
 
-// voidAsks declines what a tree that is gone was still asked.
-func (a *appServer) voidAsks(t *tree) {
+// declineAsks declines what a tree that is gone was still asked.
+func (a *appServer) declineAsks(t *threadTree) {
 	for id := range t.threads {
 		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
 			a.answer(q, answerTo(q, deny, nil, a.info()))
 		}
-		a.voidTools(id)
+		a.failTools(id)
 	}
 }
 
 // handle is called by the reader for every notification and request.
 func (a *appServer) handle(m *message) {
 	if m.isRequest() {
-		a.request(m)
+		a.handleRequest(m)
 		return
 	}
 	if strings.HasPrefix(m.method, "codex/event/") {
@@ -427,28 +404,17 @@ func (a *appServer) handle(m *message) {
 		return
 	}
 	if m.method == "thread/closed" {
-		a.wood.left(stringField(m.params, "threadId"), nil)
+		a.threads.endUnload(stringField(m.params, "threadId"), nil)
 	}
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)
 	}
-	e := a.last.event(m.method, m.params)
-	a.deltas.learn(&e)
-	a.route(e)
-}
-
-// delta takes a record that is a delta like the last one.
-func (a *appServer) delta(rec []byte) bool {
-	e, ok := a.deltas.same(rec)
-	if ok {
-		a.route(e)
-	}
-	return ok
+	a.route(a.lastIDs.event(m.method, m.params))
 }
 
 func (a *appServer) route(e event) {
 	if e.kind == evDelta {
-		if t := a.wood.owner(e.thread); t != nil {
+		if t := a.threads.owner(e.thread); t != nil {
 			t.put(e)
 			return
 		}
@@ -461,14 +427,146 @@ func (a *appServer) route(e event) {
 	}
 	if e.method == "serverRequest/resolved" {
 		if q := a.asks.takeRequest(rawField(e.raw, "requestId")); q != nil {
-			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}
+			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, &approval{id: q.id, thread: q.thread, turn: q.turn}
 		}
 	}
-	out, stop := a.wood.take(e)
+	out, stop := a.threads.assign(e)
 	for _, d := range out {
-		a.hand(d)
+		a.deliver(d)
 	}
 	for _, r := range stop {
 		a.stopTurn(0, r, true)
 	}
+}
+
+// startAction asks for a compaction or a review. Neither takes settings: from 0.148 on
+// they are those of the last turn, so they are sent before it. 0.104 reviews
+// under those with which the thread was opened, which is read-only here.
+func (a *appServer) startAction(t *threadTree, op opID, thread string, c command) {
+	ask := func() {
+		if !a.threads.stillCalls(t, op) {
+			return // the session let go of the thread meanwhile
+		}
+		if c.action == actCompact {
+			a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compactAnswered(t, op, thread, err) })
+			return
+		}
+		a.callFor(t, "review/start", reviewParams(thread, c.prompt), a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+	}
+	if !a.info().atLeast(148) {
+		ask()
+		return
+	}
+	a.callFor(t, "thread/settings/update", settingsParams(a.info(), thread, c), a.o.CallLimit, func(_ json.RawMessage, err error) {
+		switch {
+		case err == nil, methodMissing(err) && c.action == actCompact: // which runs nothing
+			ask()
+		case methodMissing(err):
+			a.turnAnswered(t, op, thread, nil, &rpcError{Code: codeInvalidRequest,
+				Message: "this Codex " + a.info().version + " can't be told what a review may do; use a newer one, or ask for the review in a prompt"})
+		case err == errCallTimeout:
+			a.turnAnswered(t, op, thread, nil, errNotSent) // the turn itself wasn't asked for
+		default:
+			a.turnAnswered(t, op, thread, nil, err)
+		}
+	})
+}
+
+// methodMissing: Codex's way to say that it has no such method.
+func methodMissing(err error) bool {
+	var e *rpcError
+	return errors.As(err, &e) && strings.Contains(e.Message, "unknown variant `thread/settings/update`")
+}
+
+// compactAnswered takes the answer to thread/compact/start, which names no turn: the
+// first word of the compaction does (trackActionLocked). Without one it was not begun.
+func (a *appServer) compactAnswered(t *threadTree, op opID, thread string, err error) {
+	if err != nil {
+		a.turnAnswered(t, op, thread, nil, err)
+		return
+	}
+	time.AfterFunc(a.o.TurnLimit, func() { a.turnAnswered(t, op, thread, nil, errCallTimeout) })
+}
+
+// handleRequest answers what the child asks, or puts it before the session.
+func (a *appServer) handleRequest(m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
+	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
+		q.thread = stringField(m.params, "conversationId")
+	}
+	switch m.method {
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
+	case mOldPatch, mOldExec:
+		a.refuseRequest(m)
+		return
+	default:
+		a.refuseRequest(m)
+		if t := a.threads.owner(q.thread); t != nil {
+			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
+		}
+		return
+	}
+	th, held := a.threads.claimRequest(q.thread, m)
+	if held {
+		return
+	}
+	if th == nil {
+		a.refuseRequest(m)
+		return
+	}
+	if m.method == mToolCall {
+		a.toolCall(th.tree, m)
+		return
+	}
+	ask := newAsk(q, a.threads.filesOf(th, stringField(m.params, "itemId")))
+	if ask.kind == askUnknown {
+		a.refuseRequest(m)
+		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
+			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
+		return
+	}
+	ask.subagent = a.threads.subagentOf(th)
+	if !a.asks.add(q, ask) {
+		a.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+		return
+	}
+	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+	if a.threads.owner(q.thread) == th.tree {
+		return
+	}
+	// The session unloaded its thread meanwhile and may have declined what was
+	// asked before this was: nobody hears of it, and the child waits.
+	if q := a.asks.take(ask.id); q != nil {
+		a.answer(q, answerTo(q, deny, nil, a.info()))
+	}
+}
+
+// refuseRequest declines a request at once, in its own words if there are any.
+func (a *appServer) refuseRequest(m *message) {
+	q := &openAsk{method: m.method, params: m.params}
+	if result := answerTo(q, deny, nil, a.info()); result != nil {
+		a.peer.reply(m.id, result)
+		return
+	}
+	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+}
+
+// deliver gives a session what is its own. On the reading goroutine, but for the
+// end of a turn whose shells take long to die.
+func (a *appServer) deliver(d delivery) {
+	switch {
+	case d.req != nil:
+		a.handleRequest(d.req)
+		return
+	case d.e.method == "turn/completed":
+		for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
+			d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
+				ask: &approval{id: q.id, thread: q.thread, turn: q.turn}})
+		}
+		if d.e.kind == evRaw {
+			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+		}
+	}
+	d.t.put(d.e)
 }

@@ -254,7 +254,7 @@ func TestAppServersWhileRecovering(t *testing.T) {
 		want(t, h.take(), "")
 		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
 		const method = " method=mcpServer/startupStatus/updated"
-		want(t, h.take(), "opened op=5 thread=t1 resumed=true\nserver thread=t1 item=a status=starting"+method+"\nserver thread=t1 item=a status=failed text=\"no (reauthenticationRequired)\""+method)
+		want(t, h.take(), "opened op=5 thread=t1\nserver thread=t1 item=a status=starting"+method+"\nserver thread=t1 item=a status=failed text=\"no (reauthenticationRequired)\""+method)
 		p.say(`{"method":"mcpServer/startupStatus/updated","params":{"threadId":null,"name":"a","status":"ready"}}`) // of no thread
 		p.say(`{"method":"mcpServer/startupStatus/updated","params":{"threadId":"t1","name":"b","status":"ready","error":null}}`)
 		want(t, h.take(), "server thread=t1 item=b status=ready"+method)

@@ -1,16 +1,19 @@
 package main
 
 // codex_app_asks.go owns the requests that codex app-server makes of us: what
-// kind each is, its neutral form, and the exact answer for every decision. The
-// driver asks it on the reading goroutine. The default is to decline, in words
-// that let the turn go on: never "cancel", which ends it, and never a rule
-// that outlives the thread but the one Codex proposed and a person approved.
+// kind each is, its neutral form, and the exact answer for every decision; and
+// the calls of the session's own tools, each of which is answered once. The
+// default is to decline, in words that let the turn go on: never "cancel", which
+// ends it, and never a rule that outlives the thread but the one Codex proposed
+// and a person approved.
 
 import (
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 const (
@@ -29,7 +32,7 @@ const (
 // request doesn't hold them.
 func newAsk(q *openAsk, files []fileChange) *approval {
 	p := q.params
-	a := &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
+	a := &approval{id: q.id, thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
 		cwd: stringField(p, "cwd"), reason: stringField(p, "reason")}
 	switch q.method {
 	case mCommand:
@@ -297,85 +300,119 @@ func formValue(kind string, list []string) (any, bool) {
 	return list[0], true
 }
 
-// request answers what the child asks, or puts it before the session.
-func (a *appServer) request(m *message) {
-	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
-	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
-		q.thread = stringField(m.params, "conversationId")
+// toolAnswer is the result of an item/tool/call.
+func toolAnswer(text string, ok bool) any {
+	return map[string]any{"success": ok, "contentItems": []any{map[string]any{"type": "inputText", "text": text}}}
+}
+
+// openTool is one call that waits for its result.
+type openTool struct {
+	reqID  json.RawMessage
+	thread string
+	name   string
+	timer  *time.Timer
+}
+
+// openTools holds the open calls.
+type openTools struct {
+	prefix string // makes ids unique in this process over several children
+
+	mu   sync.Mutex // guards the fields below
+	next int
+	open map[string]*openTool
+	over bool
+}
+
+// add registers a call under a new id. late is called, with the id, after limit.
+func (t *openTools) add(c *openTool, limit time.Duration, late func(id string)) (id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next++
+	id = t.prefix + strconv.Itoa(t.next)
+	if t.over {
+		return id // nobody is left to be answered
 	}
-	switch m.method {
-	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
-	case mOldPatch, mOldExec:
-		a.refuse(m)
-		return
-	default:
-		a.refuse(m)
-		if t := a.wood.owner(q.thread); t != nil {
-			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
-				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
+	if t.open == nil {
+		t.open = map[string]*openTool{}
+	}
+	t.open[id] = c
+	c.timer = time.AfterFunc(limit, func() { late(id) })
+	return id
+}
+
+// take removes a call, so that only the first answer counts.
+func (t *openTools) take(id string) *openTool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(id)
+}
+
+func (t *openTools) takeLocked(id string) *openTool {
+	c := t.open[id]
+	if c != nil {
+		delete(t.open, id)
+		c.timer.Stop()
+	}
+	return c
+}
+
+// takeThread removes one call of a thread that nobody owns any more.
+func (t *openTools) takeThread(thread string) *openTool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, c := range t.open {
+		if c.thread == thread {
+			return t.takeLocked(id)
 		}
-		return
 	}
-	th, held := a.wood.claim(q.thread, m)
-	if held {
-		return
-	}
-	if th == nil {
-		a.refuse(m)
-		return
-	}
-	if m.method == mToolCall {
-		a.toolCall(th.tree, m)
-		return
-	}
-	ask := newAsk(q, a.wood.filesOf(th, stringField(m.params, "itemId")))
-	if ask.kind == askUnknown {
-		a.refuse(m)
-		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
-			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
-		return
-	}
-	ask.subagent = a.wood.subagentOf(th)
-	if !a.asks.add(q, ask) {
-		a.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
-		return
-	}
-	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
-	if a.wood.owner(q.thread) == th.tree {
-		return
-	}
-	// The session unloaded its thread meanwhile and may have declined what was
-	// asked before this was: nobody hears of it, and the child waits.
-	if q := a.asks.take(ask.id); q != nil {
-		a.answer(q, answerTo(q, deny, nil, a.info()))
+	return nil
+}
+
+// end forgets all calls: who made them is gone.
+func (t *openTools) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = true
+	for id := range t.open {
+		t.takeLocked(id)
 	}
 }
 
-// refuse declines a request at once, in its own words if there are any.
-func (a *appServer) refuse(m *message) {
-	q := &openAsk{method: m.method, params: m.params}
-	if result := answerTo(q, deny, nil, a.info()); result != nil {
-		a.peer.reply(m.id, result)
-		return
+// toolCall puts a call before the session that owns the tree, a subagent's too
+// (of which no version makes any yet): it acts as its parent.
+func (a *appServer) toolCall(t *threadTree, m *message) {
+	c := &openTool{reqID: m.id, thread: stringField(m.params, "threadId"), name: stringField(m.params, "tool")}
+	id := a.tools.add(c, a.o.ToolLimit, a.toolLate)
+	t.put(event{kind: evTool, thread: c.thread, turn: stringField(m.params, "turnId"), item: stringField(m.params, "callId"), must: true,
+		tool: &toolCall{id: id, name: c.name, args: rawField(m.params, "arguments")}, method: m.method, raw: m.params})
+	if a.threads.owner(c.thread) != t { // unloaded meanwhile: nobody heard of it
+		a.failTool(a.tools.take(id))
 	}
-	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
 }
 
-// hand gives a session what is its own. On the reading goroutine, but for the
-// end of a turn whose shells take long to die.
-func (a *appServer) hand(d delivery) {
-	switch {
-	case d.req != nil:
-		a.request(d.req)
-		return
-	case d.e.method == "turn/completed":
-		for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
-			d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
-				ask: &approval{id: q.id, method: q.method, thread: q.thread, turn: q.turn}})
-		}
-		if d.e.kind == evRaw {
-			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
-		}
+// toolResult answers a call; a second answer is dropped.
+func (a *appServer) toolResult(id, text string, ok bool) {
+	if c := a.tools.take(id); c != nil {
+		a.peer.reply(c.reqID, toolAnswer(text, ok))
 	}
-	d.t.put(d.e)
+}
+
+func (a *appServer) toolLate(id string) {
+	if c := a.tools.take(id); c != nil {
+		a.log.Warn("a tool of the agent was not answered in time", "tool", c.name, "thread", c.thread, "limit", a.o.ToolLimit)
+		a.peer.reply(c.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", c.name, a.o.ToolLimit), false))
+	}
+}
+
+// failTools answers the calls of a thread whose session is gone.
+func (a *appServer) failTools(thread string) {
+	for c := a.tools.takeThread(thread); c != nil; c = a.tools.takeThread(thread) {
+		a.failTool(c)
+	}
+}
+
+func (a *appServer) failTool(c *openTool) {
+	if c != nil {
+		a.peer.reply(c.reqID, toolAnswer("the session of this agent has ended, so "+c.name+" can't be answered", false))
+	}
 }

@@ -204,7 +204,7 @@ func TestAppStrays(t *testing.T) {
 		p.say(spawned, "t1", "s1")
 		want(t, h.take(), "item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  \"\" \"\" completed arguments={\"receiverThreadIds\":[\"s1\"]}} method=item/completed\nsubthread thread=t1 text=\"s1\"")
 		// over the limit a request isn't held any more
-		for i := range strayCount {
+		for i := range maxHeld {
 			p.say(`{"method":"x","params":{"threadId":"z%d"}}`, i)
 		}
 		begun = time.Now()
@@ -215,8 +215,8 @@ func TestAppStrays(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if l := &p.a.wood.strays; len(l.held) != 0 || l.count != 0 || l.bytes != 0 {
-			t.Errorf("%d strays, %d events, %d bytes kept", len(l.held), l.count, l.bytes)
+		if l := &p.a.threads.unowned; len(l.held) != 0 || l.count != 0 || l.bytes != 0 {
+			t.Errorf("%d unowned threads, %d events, %d bytes kept", len(l.held), l.count, l.bytes)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestAppEventsBeforeOpened(t *testing.T) {
 		p.say(`{"method":"mcpServer/startupStatus/updated","params":{"threadId":"t1","name":"atm","status":"starting"}}`)
 		time.Sleep(20 * time.Second)
 		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, m.id)
-		want(t, h.take(), "opened op=1 thread=t1 model=m resumed=false\nserver thread=t1 item=atm status=starting method=mcpServer/startupStatus/updated")
+		want(t, h.take(), "opened op=1 thread=t1 model=m\nserver thread=t1 item=atm status=starting method=mcpServer/startupStatus/updated")
 	})
 }
 
@@ -243,7 +243,7 @@ func TestSink(t *testing.T) {
 		got = append(got, e.text)
 		if e.text == "a" { // somebody else puts while a is delivered
 			s.put(event{text: "b"})
-			s.last(event{text: "c"})
+			s.putLast(event{text: "c"})
 			s.put(event{text: "d"})
 		}
 	}}

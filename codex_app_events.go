@@ -1,10 +1,11 @@
 package main
 
 // codex_app_events.go owns the translation of what codex app-server says into
-// neutral events: notifications, items, errors, the outcome of a turn. It is
-// pure, and called by the driver on the reading goroutine for every
-// notification, so deltas cost one scan and no reflection. It must never fail:
-// what it doesn't know is evRaw, whatever its fields or words are.
+// neutral events: notifications, items, MCP servers, errors, the outcome of a
+// turn. It is pure, and called by the driver on the reading goroutine for every
+// notification, so deltas cost one scan and no reflection; items of the past go
+// the same way. It must never fail: what it doesn't know is evRaw, whatever its
+// fields or words are.
 
 import (
 	"cmp"
@@ -100,7 +101,7 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.kind = evNotice
 		e.text = "Codex answers with model " + stringField(params, "toModel") + " instead of " + stringField(params, "fromModel")
 	case mServerStatus:
-		e.serverStatus()
+		e.readServerStatus()
 	case "turn/started":
 		e.turn = stringField(a.turnBody, "id")
 	case "turn/completed":
@@ -202,7 +203,7 @@ func appItem(raw json.RawMessage) *itemBody {
 				}
 			})
 		}
-		b.callField(string(f.key), json.RawMessage(f.val))
+		b.readCallField(string(f.key), json.RawMessage(f.val))
 	}
 	if b.kind == "collabAgentToolCall" {
 		b.arguments = collabArguments(raw)
@@ -359,4 +360,115 @@ func callError(err error) *backendError {
 		strings.Contains(re.Message, "invalid thread id") || strings.Contains(re.Message, "invalid session id")
 	e.Held = strings.Contains(re.Message, "already has an active writer")
 	return withLogin(e)
+}
+
+const (
+	mServerStatus = "mcpServer/startupStatus/updated"
+	oldStatus     = "codex/event/mcp_startup_update"
+	oldComplete   = "codex/event/mcp_startup_complete"
+)
+
+// readServerStatus makes an evServer of the notification.
+func (e *event) readServerStatus() {
+	e.kind, e.item, e.status = evServer, stringField(e.raw, "name"), stringField(e.raw, "status")
+	e.text = stringField(e.raw, "error")
+	if why := stringField(e.raw, "failureReason"); why != "" && e.status == "failed" { // reauthenticationRequired
+		e.text = cmp.Or(e.text, "it failed") + " (" + why + ")"
+	}
+	e.must = e.status != "starting"
+}
+
+// oldServerStatus makes the same of what 0.104 says in its first protocol alone:
+// the id of the event's turn is empty, and the state an object.
+func (a *appServer) oldServerStatus(m *message) {
+	msg := rawField(m.params, "msg")
+	e := event{kind: evServer, thread: stringField(m.params, "conversationId"), method: m.method, raw: m.params}
+	switch m.method {
+	case oldStatus:
+		status := rawField(msg, "status")
+		e.item, e.status, e.text = stringField(msg, "server"), stringField(status, "state"), stringField(status, "error")
+		e.must = e.status != "starting"
+		a.route(e)
+	case oldComplete: // has those that are ready or failed a second time
+		eachElement(rawField(msg, "cancelled"), func(name json.RawMessage) {
+			server, _ := rawString(name)
+			a.route(event{kind: evServer, thread: e.thread, item: server, status: "cancelled", must: true})
+		})
+		e.kind = evRaw
+		a.route(e)
+	}
+}
+
+// readCallField reads one field.
+func (b *itemBody) readCallField(key string, val json.RawMessage) {
+	if isNull(val) {
+		return
+	}
+	switch key {
+	case "arguments":
+		b.arguments = val
+	case "result", "contentItems", "output": // MCP call, dynamic tool, function call's output
+		b.result = val
+	case "agentsStates": // collaboration: how the agents are, by thread
+		if string(val) != "{}" {
+			b.result = val
+		}
+	case "aggregatedOutput":
+		b.output, _ = rawString(val)
+	case "error":
+		b.failure = stringField(val, "message")
+	case "failure": // of a generated image
+		b.failure = stringField(val, "type")
+	case "commandActions":
+		b.actions = commandActions(val)
+	case "path", "savedPath":
+		b.path, _ = rawString(val)
+	case "query":
+		b.query, _ = rawString(val)
+	case "action":
+		b.searchAction(val)
+	case "durationMs":
+		var ms float64
+		if rawKind(val) == '0' && json.Unmarshal(val, &ms) == nil {
+			b.duration = int64(ms)
+		}
+	}
+}
+
+// searchAction: a page that was opened, or searched in, has no query but an address.
+func (b *itemBody) searchAction(val json.RawMessage) {
+	if url := stringField(val, "url"); url != "" && b.query == "" {
+		b.query = url
+		if pattern := stringField(val, "pattern"); pattern != "" {
+			b.query = pattern + " in " + url
+		}
+	}
+}
+
+func commandActions(list json.RawMessage) (out []commandAction) {
+	eachElement(list, func(a json.RawMessage) {
+		out = append(out, commandAction{kind: stringField(a, "type"), path: stringField(a, "path")})
+	})
+	return out
+}
+
+// collabArguments: a collaboration call has no arguments of its own but fields.
+func collabArguments(item json.RawMessage) json.RawMessage {
+	out := []byte{'{'}
+	for f := fieldsOf(item); f.next(); {
+		switch string(f.key) {
+		case "prompt", "receiverThreadIds", "model", "reasoningEffort":
+			if val := string(f.val); val == "null" || val == `""` || val == "[]" {
+				continue
+			}
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(append(appendJSONString(out, string(f.key)), ':'), f.val...)
+		}
+	}
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, '}')
 }

@@ -160,7 +160,7 @@ func TestAppAccount(t *testing.T) {
 func TestAppItemFields(t *testing.T) {
 	for _, tc := range []struct{ name, item, want string }{
 		{"a command", `{"type":"commandExecution","id":"i","command":"cat a","cwd":"/w","status":"completed","commandActions":[{"type":"read","command":"cat a","name":"a","path":"/w/a"},{"type":"search","command":"grep x b","query":"x","path":null}],"aggregatedOutput":"one\ntwo","exitCode":0,"durationMs":51}`,
-			`body={commandExecution  "" "cat a" completed exit=0 output=one|two action=read "/w/a" "" "cat a" action=search "" "x" "grep x b" ms=51}`},
+			`body={commandExecution  "" "cat a" completed exit=0 output=one|two action=read "/w/a" action=search "" ms=51}`},
 		{"an MCP call", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"completed","arguments":{"x":1},"result":{"content":[],"structuredContent":null},"error":null,"durationMs":2}`,
 			`body={mcpToolCall  "" "" completed arguments={"x":1} result={"content":[],"structuredContent":null} ms=2}`},
 		{"one that failed", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"failed","arguments":null,"result":null,"error":{"message":"gone"},"durationMs":null}`,

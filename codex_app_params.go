@@ -2,9 +2,9 @@ package main
 
 // codex_app_params.go owns what app-server is told of a thread and of a turn,
 // in each version's words, and what it is told not to say. It is pure; the
-// driver calls it for initialize, thread/start, thread/resume and turn/start.
-// It must send nothing of ours that isn't Codex's (agent_id, identity, role,
-// …): only what stands here goes out.
+// driver calls it for initialize, thread/start, thread/resume, turn/start and
+// review/start. It must send nothing of ours that isn't Codex's (agent_id,
+// identity, role, …): only what stands here goes out.
 
 import (
 	"encoding/json"
@@ -177,4 +177,27 @@ func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 		p["networkAccess"] = s.Network // 0.104 has no such field
 	}
 	return p
+}
+
+// reviewParams: detached reviews exist up to 0.157 only.
+func reviewParams(thread, what string) map[string]any {
+	target := map[string]any{"type": "uncommittedChanges"}
+	if what != "" { // "instructions must not be empty"
+		target = map[string]any{"type": "custom", "instructions": what}
+	}
+	return map[string]any{"threadId": thread, "target": target, "delivery": "inline"}
+}
+
+// dynamicTools are in the one form that all versions take: 0.104 ignores type,
+// and every one wants a schema. What is more goes by namespaces, from 0.148 on.
+func dynamicTools(tools []clientTool) []any {
+	out := make([]any, 0, len(tools))
+	for _, t := range tools {
+		schema := t.Input
+		if len(schema) == 0 {
+			schema = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		out = append(out, map[string]any{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": schema})
+	}
+	return out
 }

@@ -90,7 +90,6 @@ func eventLine(e event) string {
 	}
 	if e.opened != nil {
 		put("model", e.opened.model)
-		put("resumed", fmt.Sprint(e.opened.resumed))
 	}
 	if i := e.body; i != nil {
 		fmt.Fprintf(b, " body={%s %s %q %q %s", i.kind, i.phase, i.text, i.command, i.status)
@@ -111,7 +110,7 @@ func eventLine(e event) string {
 		put("output", strings.ReplaceAll(i.output, "\n", "|"))
 		put("failure", i.failure)
 		for _, a := range i.actions {
-			fmt.Fprintf(b, " action=%s %q %q %q", a.kind, a.path, a.query, a.command)
+			fmt.Fprintf(b, " action=%s %q", a.kind, a.path)
 		}
 		put("path", i.path)
 		put("query", i.query)

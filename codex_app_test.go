@@ -149,7 +149,7 @@ func TestAppRecover(t *testing.T) {
 				p.say(`{"method":"item/agentMessage/delta","params":{"threadId":"t1","turnId":"b","itemId":"i","delta":"old"}}`)
 				want(t, h.take(), "")
 				p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"b","status":"interrupted"}}}`)
-				want(t, h.take(), "opened op=5 thread=t1 resumed=true")
+				want(t, h.take(), "opened op=5 thread=t1")
 			})
 		})
 	}
@@ -160,7 +160,7 @@ func TestAppRecover(t *testing.T) {
 			p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
 			m := p.expect("thread/resume")
 			p.say(`{"id":%s,"result":{"thread":{"id":"t1","turns":[{"id":"a","status":"completed"}]}}}`, m.id)
-			want(t, h.take(), "opened op=5 thread=t1 resumed=true")
+			want(t, h.take(), "opened op=5 thread=t1")
 			p.silent()
 		})
 	})
@@ -343,10 +343,10 @@ func TestAppCatalog(t *testing.T) {
 func BenchmarkAppDelta(b *testing.B) {
 	rec := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"01a1fd66-9e5c-76e0-92a3-5717962be18f","turnId":"01a1fd66-b084-7fd2-98f3-1852e88ef645","itemId":"msg_18825_000003","delta":"some words of an answer "},"emittedAtMs":1795260852245}`)
 	a := &appServer{}
-	a.wood = newForest(func(*message) {}, a.hand)
+	a.threads = newThreadTable(func(*message) {}, a.deliver)
 	n := 0
-	t := &tree{sink: sink{to: func(e event) { n += len(e.text) }}, opened: true}
-	a.wood.plant(t, "01a1fd66-9e5c-76e0-92a3-5717962be18f")
+	t := &threadTree{sink: sink{to: func(e event) { n += len(e.text) }}, opened: true}
+	a.threads.addTree(t, "01a1fd66-9e5c-76e0-92a3-5717962be18f")
 	b.ReportAllocs()
 	for b.Loop() {
 		m, err := parseMessage(rec)

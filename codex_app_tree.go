@@ -1,8 +1,8 @@
 package main
 
 // codex_app_tree.go owns what is known of one session's threads: its own, those
-// of its subagents, and the turn that its own one runs. Only the forest of
-// codex_app_forest.go calls it, under its lock. It must never take anything but
+// of its subagents, and the turn that its own one runs. Only the table of
+// codex_app_threads.go calls it, under its lock. It must never take anything but
 // the end of the very turn that turn/start returned for the session's turn's end.
 
 import (
@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// tree is one session's thread with its subagents' threads. Everything but
-// the sink is guarded by the forest's lock.
-type tree struct {
+// threadTree is one session's thread with its subagents' threads. Everything but
+// the sink is guarded by the table's lock.
+type threadTree struct {
 	sink
-	op      opID // of the open
-	root    string
-	session string // the client's own name for its session, for the log
-	threads map[string]*appThread
-	opened  bool       // evOpened was put; what comes before is nobody's business
-	call    *turnCall  // turn/start on its way
-	turn    string     // the turn that turn/start returned, until it ends
-	stop    bool       // interrupted: whatever starts before the next turn is stopped too
-	lost    bool       // a turn/start had no answer: what ends next on the root is its turn
-	said    bool       // its turn's answer has come as an item
-	act     turnAction // what its turn is, or the one it calls for
-	early   []event    // evServer from before opened was set: they come once
-	servers []byte     // the MCP servers that it was opened with
-	cleans  bool       // its shells are being stopped too, which Codex tells only after the turn's end
-	shells  map[shell]bool
-	parting *event      // the end of its interrupted turn, until its shells have ended
-	quiet   chan string // gets the id of a turn that ended on the root, while a recovery waits
+	op       opID // of the open
+	root     string
+	session  string // the client's own name for its session, for the log
+	threads  map[string]*appThread
+	opened   bool       // evOpened was put; what comes before is nobody's business
+	call     *turnCall  // turn/start on its way
+	turn     string     // the turn that turn/start returned, until it ends
+	stopping bool       // interrupted: whatever starts before the next turn is stopped too
+	lost     bool       // a turn/start had no answer: what ends next on the root is its turn
+	answered bool       // its turn's answer has come as an item
+	action   turnAction // what its turn is, or the one it calls for
+	early    []event    // evServer from before opened was set: they come once
+	servers  []byte     // the MCP servers that it was opened with
+	cleans   bool       // its shells are being stopped too, which Codex tells only after the turn's end
+	shells   map[shell]bool
+	heldEnd  *event      // the end of its interrupted turn, until its shells have ended
+	rootEnds chan string // gets the id of a turn that ended on the root, while a recovery waits
 }
 
-// ended takes the end of a turn on the root. It becomes one that ends nothing
+// endTurn takes the end of a turn on the root. It becomes one that ends nothing
 // for the session if it isn't of the session's own turn; early: it overtook
 // the answer to turn/start, and is kept until that says whose it is.
-func (t *tree) ended(e event) (_ event, early bool) {
-	if t.quiet != nil {
+func (t *threadTree) endTurn(e event) (_ event, early bool) {
+	if t.rootEnds != nil {
 		select {
-		case t.quiet <- e.turn:
+		case t.rootEnds <- e.turn:
 		default:
 		}
 	}
@@ -66,8 +66,8 @@ type shell struct{ thread, item string }
 // what they had said.
 const shellsGrace = 40 * time.Millisecond
 
-// runs keeps the shells that run.
-func (t *tree) runs(e event) {
+// trackShell keeps the shells that run.
+func (t *threadTree) trackShell(e event) {
 	s := shell{e.thread, e.item}
 	if e.phase == "completed" {
 		delete(t.shells, s)
@@ -79,18 +79,18 @@ func (t *tree) runs(e event) {
 	t.shells[s] = true
 }
 
-// waits reports an end that its shells are to go before.
-func (t *tree) waits(e event) bool {
-	return e.kind == evEnded && e.status == "interrupted" && t.cleans && t.opened && t.parting == nil && len(t.shells) > 0
+// mustHoldEnd reports an end that is told only after those of the shells.
+func (t *threadTree) mustHoldEnd(e event) bool {
+	return e.kind == evEnded && e.status == "interrupted" && t.cleans && t.opened && t.heldEnd == nil && len(t.shells) > 0
 }
 
-// parts is the end that waited, once it has no reason to any more.
-func (t *tree) parts() *event {
+// takeHeldEnd is the end that waited for the shells, nil while one of them runs.
+func (t *threadTree) takeHeldEnd() *event {
 	if len(t.shells) > 0 {
 		return nil
 	}
-	e := t.parting
-	t.parting = nil
+	e := t.heldEnd
+	t.heldEnd = nil
 	return e
 }
 
@@ -109,7 +109,7 @@ type turnCall struct {
 // appThread is one thread of a tree.
 type appThread struct {
 	id    string
-	tree  *tree
+	tree  *threadTree
 	files map[string][]fileChange // of patches begun and not completed, by item
 
 	parent, name, role string // of a subagent's, as far as Codex told
@@ -117,9 +117,9 @@ type appThread struct {
 
 func (th *appThread) isRoot() bool { return th.id == th.tree.root }
 
-// patch keeps the files of a patch while it is being made: the request that
+// trackPatch keeps the files of a patch while it is being made: the request that
 // asks to approve it doesn't hold them.
-func (th *appThread) patch(e event) {
+func (th *appThread) trackPatch(e event) {
 	if e.phase != "started" {
 		delete(th.files, e.item)
 		return
@@ -130,8 +130,8 @@ func (th *appThread) patch(e event) {
 	th.files[e.item] = e.body.files
 }
 
-// named takes what a thread/started tells of a subagent.
-func (th *appThread) named(params json.RawMessage) {
+// learnName takes what a thread/started tells of a subagent.
+func (th *appThread) learnName(params json.RawMessage) {
 	if th.isRoot() {
 		return
 	}
@@ -144,7 +144,7 @@ func (th *appThread) named(params json.RawMessage) {
 func (th *appThread) subagent() *subagentRef {
 	var first *subagentRef
 	for into := &first; th != nil && !th.isRoot(); {
-		r := &subagentRef{thread: th.id, name: th.name, role: th.role, parent: th.parent}
+		r := &subagentRef{thread: th.id, name: th.name, role: th.role}
 		*into = r
 		into = &r.via
 		up := th.tree.threads[th.parent]
@@ -162,3 +162,16 @@ func (th *appThread) subagent() *subagentRef {
 type turnRef struct{ thread, turn string }
 
 func (r turnRef) params() any { return map[string]any{"threadId": r.thread, "turnId": r.turn} }
+
+// keepEarly takes from what was held for a thread the news of its MCP servers,
+// which come once: they must not be lost while an earlier turn is stopped.
+func (t *threadTree) keepEarly(items []heldItem) (rest []heldItem) {
+	for _, it := range items {
+		if it.req == nil && it.e.kind == evServer {
+			t.early = append(t.early, it.e)
+			continue
+		}
+		rest = append(rest, it)
+	}
+	return rest
+}

@@ -53,7 +53,6 @@ const (
 type approval struct {
 	id     string // unique in this process
 	kind   string
-	method string // the child's own word
 	thread string // the session's thread or a subagent's
 	turn   string
 	item   string
@@ -112,8 +111,7 @@ func (q *question) hint() string {
 // 0.148 on; before there is only the thread.
 type subagentRef struct {
 	thread, name, role string
-	parent             string       // thread of who started it
-	via                *subagentRef // that one, where it is a subagent itself
+	via                *subagentRef // who started it, where that is a subagent itself
 }
 
 // label is the name that a person reads.

@@ -85,7 +85,6 @@ func TestAppAsksOfSubagents(t *testing.T) {
 				want(t, ask(1, "t1").asker(), "")
 				q := ask(2, "s1")
 				want(t, q.asker(), tt.want)
-				want(t, q.subagent.parent, "t1")
 				want(t, ask(3, "s2").asker(), "s2, started by subagent "+tt.want)
 				want(t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q), "subagent "+tt.want+" of agent arch (codex:a) wants to run `x`")
 			})

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,6 @@ type backendInfo struct {
 	kind    string // "app-server" or "mcp-server"
 	version string // Codex version, like "0.169.0"; "" if it didn't say
 	pid     int
-	started time.Time
 	// clientTools: a new thread takes threadSpec.Tools and calls them by evTool.
 	clientTools bool
 }
@@ -223,8 +223,6 @@ type toolCall struct {
 // openedThread is the child's own word on a thread it opened.
 type openedThread struct {
 	model, effort string
-	path          string // rollout file, "" when nothing is kept
-	resumed       bool
 	unnamed       bool // the thread's id is the driver's own for now
 }
 
@@ -253,7 +251,7 @@ type itemBody struct {
 }
 
 // commandAction is a part of a command line that Codex understands.
-type commandAction struct{ kind, path, query, command string } // kind: read, listFiles, search, unknown
+type commandAction struct{ kind, path string } // kind: read, listFiles, search, unknown
 
 // fileChange is one file of a patch.
 // move is where an update puts it, "" where it stays.
@@ -307,4 +305,76 @@ func (d *childDeath) Error() string {
 		s += fmt.Sprintf("; %s: %q", said, d.Stderr)
 	}
 	return s
+}
+
+// shellWords splits like a POSIX shell, without expansions. An unbalanced
+// line is one word.
+func shellWords(line string) []string {
+	var words []string
+	var w strings.Builder
+	in := false // inside a word, be it an empty one
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; c {
+		case ' ', '\t', '\n':
+			if in {
+				words = append(words, w.String())
+				w.Reset()
+				in = false
+			}
+		case '\'':
+			end := strings.IndexByte(line[i+1:], '\'')
+			if end < 0 {
+				return []string{line}
+			}
+			w.WriteString(line[i+1 : i+1+end])
+			i += end + 1
+			in = true
+		case '"':
+			closed := false
+			for i++; i < len(line) && !closed; i++ {
+				switch {
+				case line[i] == '"':
+					closed = true
+					i--
+				case line[i] == '\\' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0:
+					i++
+					w.WriteByte(line[i])
+				default:
+					w.WriteByte(line[i])
+				}
+			}
+			if !closed {
+				return []string{line}
+			}
+			in = true
+		case '\\':
+			if i+1 == len(line) {
+				return []string{line}
+			}
+			i++
+			w.WriteByte(line[i])
+			in = true
+		default:
+			w.WriteByte(c)
+			in = true
+		}
+	}
+	if in {
+		words = append(words, w.String())
+	}
+	return words
+}
+
+// shownCommand takes the shell around a command off: what a person wants to
+// read of `/bin/bash -lc 'go test'` is `go test`. Never for an approval, whose
+// exact words count.
+func shownCommand(line string) string {
+	words := shellWords(line)
+	if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {
+		switch path.Base(words[0]) {
+		case "bash", "sh", "zsh", "dash":
+			return words[2]
+		}
+	}
+	return line
 }

@@ -45,11 +45,10 @@ const (
 
 // child is one running process.
 type child struct {
-	stdin   io.WriteCloser
-	stdout  *os.File
-	pid     int
-	started time.Time
-	path    string
+	stdin  io.WriteCloser
+	stdout *os.File
+	pid    int
+	path   string
 
 	cmd   *exec.Cmd
 	group *procGroup
@@ -97,7 +96,7 @@ func startChild(o childOptions) (*child, error) {
 		return nil, never(err)
 	}
 	closeAll(ends[0], ends[3], ends[5])
-	c.pid, c.started = cmd.Process.Pid, time.Now()
+	c.pid = cmd.Process.Pid
 	if err := c.group.attach(cmd); err != nil && o.Log != nil {
 		o.Log.Warn("what the child starts may outlive it", "error", err)
 	}

@@ -64,9 +64,9 @@ type childLink struct {
 func newChildLink(kind string, w io.Closer, c *child, o linkOptions) *childLink {
 	o.InitLimit = cmp.Or(o.InitLimit, 30*time.Second)
 	l := &childLink{opts: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), child: c, w: w, gone: make(chan struct{})}
-	l.inf = backendInfo{kind: kind, started: time.Now()}
+	l.inf = backendInfo{kind: kind}
 	if c != nil {
-		l.inf.pid, l.inf.started = c.pid, c.started
+		l.inf.pid = c.pid
 	}
 	l.asks.prefix = fmt.Sprintf("ask-%d-", l.inf.pid)
 	return l
@@ -75,7 +75,7 @@ func newChildLink(kind string, w io.Closer, c *child, o linkOptions) *childLink 
 // listen begins to read. Its goroutine ends at the stream's end, after tell,
 // which is to tell every sink.
 func (l *childLink) listen(r io.Reader, w io.Writer, o peerOptions, tell func(*childDeath)) {
-	o.mode, o.trace, o.onWriteErr = framingNewline, l.opts.Trace, l.deaf
+	o.mode, o.trace, o.onWriteErr = framingNewline, l.opts.Trace, l.endDeafChild
 	l.peer = newPeer(r, w, o)
 	go func() {
 		err := l.peer.run()
@@ -92,8 +92,8 @@ func (l *childLink) listen(r io.Reader, w io.Writer, o peerOptions, tell func(*c
 	}()
 }
 
-// deaf ends a child that no longer reads. The goroutine ends with the child.
-func (l *childLink) deaf(err error) {
+// endDeafChild ends a child that no longer reads. The goroutine ends with the child.
+func (l *childLink) endDeafChild(err error) {
 	l.log.Debug("codex no longer reads", "error", err)
 	_ = l.w.Close()
 	if l.child != nil {
@@ -141,9 +141,9 @@ func (l *childLink) callChild(session, method string, params any, limit time.Dur
 	})
 }
 
-// giveUp ends a child whose handshake failed with err, and is the reason why it
+// failHandshake ends a child whose handshake failed with err, and is the reason why it
 // never served.
-func (l *childLink) giveUp(ctx context.Context, err error) *childDeath {
+func (l *childLink) failHandshake(ctx context.Context, err error) *childDeath {
 	d := &childDeath{Never: true, Path: l.opts.Path}
 	switch {
 	case errors.Is(err, errPeerGone):
@@ -203,11 +203,11 @@ type sink struct {
 	closed bool
 }
 
-// put delivers e. After last or cut it does nothing.
+// put delivers e. After putLast or cut it does nothing.
 func (s *sink) put(e event) { s.deliver(e, false) }
 
-// last delivers e as the last event of all.
-func (s *sink) last(e event) { s.deliver(e, true) }
+// putLast delivers e as the last event of all.
+func (s *sink) putLast(e event) { s.deliver(e, true) }
 
 func (s *sink) deliver(e event, last bool) {
 	s.mu.Lock()
@@ -277,9 +277,9 @@ func (t *askTable) add(q *openAsk, a *approval) bool {
 	q.shown = *a
 	for _, was := range t.open {
 		switch {
-		case was.stands(q.reqID):
+		case was.standsFor(q.reqID):
 			return false
-		case was.named() != "" && was.named() == q.named() && was.shows(a):
+		case was.approvalID() != "" && was.approvalID() == q.approvalID() && was.showsSame(a):
 			was.again = append(was.again, q.reqID)
 			return false
 		}
@@ -294,16 +294,18 @@ func (t *askTable) add(q *openAsk, a *approval) bool {
 	return true
 }
 
-// named is what the child calls the approval, "" where it has no word for it.
-func (q *openAsk) named() string { return cmp.Or(stringField(q.params, "approvalId"), q.shown.item) }
+// approvalID is what the child calls the approval, "" where it has no word for it.
+func (q *openAsk) approvalID() string {
+	return cmp.Or(stringField(q.params, "approvalId"), q.shown.item)
+}
 
-// stands reports a request that q is the approval of.
-func (q *openAsk) stands(reqID json.RawMessage) bool {
+// standsFor reports a request that q is the approval of.
+func (q *openAsk) standsFor(reqID json.RawMessage) bool {
 	return bytes.Equal(q.reqID, reqID) || slices.ContainsFunc(q.again, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
 }
 
-// shows reports an approval of which a person would read what they read of q.
-func (q *openAsk) shows(a *approval) bool {
+// showsSame reports an approval of which a person would read what they read of q.
+func (q *openAsk) showsSame(a *approval) bool {
 	next := *a
 	next.id = q.shown.id
 	return reflect.DeepEqual(q.shown, next)
@@ -328,8 +330,8 @@ func (t *askTable) take(id string) *openAsk {
 // takeRequest removes the ask that the child's request id stands for, unless
 // another request asks the same.
 func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
-	return t.first(func(q *openAsk) bool {
-		if !q.stands(reqID) {
+	return t.takeFirst(func(q *openAsk) bool {
+		if !q.standsFor(reqID) {
 			return false
 		}
 		if len(q.again) == 0 {
@@ -344,15 +346,15 @@ func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
 // takeTurn removes one ask of a turn that is over, nil when there is none
 // left. Before 0.148 nothing else tells that it is void.
 func (t *askTable) takeTurn(thread, turn string) *openAsk {
-	return t.first(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
+	return t.takeFirst(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
 }
 
 // takeThread removes one ask of a thread that nobody owns any more.
 func (t *askTable) takeThread(thread string) *openAsk {
-	return t.first(func(q *openAsk) bool { return q.thread == thread })
+	return t.takeFirst(func(q *openAsk) bool { return q.thread == thread })
 }
 
-func (t *askTable) first(match func(*openAsk) bool) *openAsk {
+func (t *askTable) takeFirst(match func(*openAsk) bool) *openAsk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, q := range t.open {

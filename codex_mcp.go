@@ -1,11 +1,13 @@
 package main
 
 // codex_mcp.go owns the connection to one `codex mcp-server`, of Codex 0.104 to
-// 0.153: the handshake, the calls of its two tools, cancels, answers, the
-// child's end. It implements backend; sessions call it and never wait in it.
-// codex_mcp_thread.go says when a turn ends. It must never have two calls open
-// for turns of one thread (they become one, and one caller waits for good),
-// nor answer an elicitation with an error (which hangs the turn).
+// 0.153, and its threads: the handshake, the calls of its two tools, cancels,
+// answers, when a turn ends, the child's end. It implements backend; sessions
+// call it and never wait in it. Events by thread id are the truth; a response
+// only says that a call is over, since after a cancel it comes under either
+// call's id. It must never have two calls open for turns of one thread (they
+// become one, and one caller waits for good), nor answer an elicitation with an
+// error (which hangs the turn).
 
 import (
 	"cmp"
@@ -14,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -80,7 +83,7 @@ func (m *mcpServer) tellEnd(death *childDeath) {
 	}
 	m.mu.Unlock()
 	for th := range heirs {
-		th.last(m, goneEvent(0, "", death))
+		th.putLast(m, goneEvent(0, "", death))
 	}
 }
 
@@ -92,7 +95,7 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 		"clientInfo":      map[string]any{"name": appClient, "title": "ATM agent", "version": "1"},
 	}, m.opts.InitLimit)
 	if err != nil {
-		return m.giveUp(ctx, err)
+		return m.failHandshake(ctx, err)
 	}
 	m.peer.notify("notifications/initialized", nil, false)
 	list, err := m.ask(ctx, "tools/list", map[string]any{}, m.opts.InitLimit)
@@ -101,7 +104,7 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 		err = errors.New("it has not both of the tools codex and codex-reply")
 	}
 	if err != nil {
-		return m.giveUp(ctx, err)
+		return m.failHandshake(ctx, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +151,7 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 	if m.death != nil {
 		death := m.death
 		m.mu.Unlock()
-		s.last(goneEvent(op, spec.Thread, death))
+		s.putLast(goneEvent(op, spec.Thread, death))
 		return
 	}
 	if spec.Thread == "" {
@@ -166,13 +169,13 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 		}
 		m.mu.Unlock()
 		if th != nil {
-			m.voidAsks(spec.Thread)
+			m.declineAsks(spec.Thread)
 		}
-		s.last(event{kind: evRefused, op: op, thread: spec.Thread, must: true, err: &backendError{Message: why, Missing: true}})
+		s.putLast(event{kind: evRefused, op: op, thread: spec.Thread, must: true, err: &backendError{Message: why, Missing: true}})
 		return
 	}
 	th.sink, th.op = s, op
-	e := event{kind: evOpened, op: op, thread: spec.Thread, must: true, method: mcpNote, raw: th.told, opened: th.opened(true)}
+	e := event{kind: evOpened, op: op, thread: spec.Thread, must: true, method: mcpNote, raw: th.told, opened: th.opened()}
 	m.mu.Unlock()
 	s.put(e)
 }
@@ -181,7 +184,7 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 func (m *mcpServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
-		m.turn(op, thread, c)
+		m.startTurn(op, thread, c)
 	case cmdInterrupt:
 		m.interrupt(thread, "")
 	case cmdToolResult: // it calls none of ours: info says so
@@ -195,8 +198,8 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 	}
 }
 
-// turn calls codex for a thread's first turn and codex-reply for the others.
-func (m *mcpServer) turn(op opID, thread string, c command) {
+// startTurn calls codex for a thread's first turn and codex-reply for the others.
+func (m *mcpServer) startTurn(op opID, thread string, c command) {
 	id := m.peer.reserve()
 	m.mu.Lock()
 	th := m.threads[thread]
@@ -232,17 +235,17 @@ func (m *mcpServer) turn(op opID, thread string, c command) {
 		name, args = "codex", startArguments(m.schema, th.spec, prompt)
 	}
 	run := &mcpTurn{op: op, call: id}
-	run.timer = time.AfterFunc(m.o.StartLimit, func() { m.late(th, run) })
+	run.timer = time.AfterFunc(m.o.StartLimit, func() { m.startOverdue(th, run) })
 	th.cur = run
 	m.calls[id] = th
 	m.mu.Unlock()
 	m.peer.callAs(id, "tools/call", map[string]any{"name": name, "arguments": args}, 0,
-		func(res json.RawMessage, err error) { m.answered(th, id, res, err) })
+		func(res json.RawMessage, err error) { m.callAnswered(th, id, res, err) })
 }
 
-// late: Codex took the call and began no turn. It may still, so the outcome is
+// startOverdue: Codex took the call and began no turn. It may still, so the outcome is
 // unknown and the call is not made again.
-func (m *mcpServer) late(th *mcpThread, run *mcpTurn) {
+func (m *mcpServer) startOverdue(th *mcpThread, run *mcpTurn) {
 	m.mu.Lock()
 	still := th.cur == run && run.id == ""
 	m.mu.Unlock()
@@ -310,7 +313,7 @@ func (m *mcpServer) unload(thread string) {
 	if s != nil {
 		s.cut()
 	}
-	m.voidAsks(thread)
+	m.declineAsks(thread)
 	if run != nil {
 		m.cancel(th, run, 1)
 	}
@@ -326,9 +329,294 @@ func (m *mcpServer) forgetLocked(th *mcpThread) {
 	}
 }
 
-// voidAsks declines what a thread that nobody has any more was still asked.
-func (m *mcpServer) voidAsks(thread string) {
+// declineAsks declines what a thread that nobody has any more was still asked.
+func (m *mcpServer) declineAsks(thread string) {
 	for q := m.asks.takeThread(thread); q != nil; q = m.asks.takeThread(thread) {
 		m.answer(q, elicitationReply(m.info(), deny, "the session was closed", nil))
 	}
+}
+
+// mcpThread is one thread. Everything is guarded by the server's lock.
+type mcpThread struct {
+	name string // ours, from before Codex named it
+	id   string // Codex's, "" until then
+	spec threadSpec
+	told json.RawMessage // session_configured
+	op   opID            // of the open
+	sink *sink           // nil while no session has it
+	cur  *mcpTurn
+	// owed are ends that events told and no response has followed yet: each is
+	// read by some call of the thread, its own or one cancelled before, and
+	// that call is answered.
+	owed  int
+	spent string                     // why no further turn may run in it
+	asked map[string]json.RawMessage // approval events by call, ahead of their elicitations
+}
+
+// mcpTurn is the one turn that runs.
+type mcpTurn struct {
+	op    opID
+	call  int64
+	id    string // Codex's, from task_started
+	stop  bool   // cancelled, or to be once it has begun
+	why   string // it is cancelled for our own reason, so it failed
+	timer *time.Timer
+}
+
+func (th *mcpThread) stopTimers() {
+	if th.cur != nil && th.cur.timer != nil {
+		th.cur.timer.Stop()
+	}
+}
+
+// unfit says why a thread can't be taken up with a specification, "" if it can.
+func (th *mcpThread) unfit(spec threadSpec) string {
+	switch {
+	case th == nil:
+		return "this Codex (mcp-server) knows only the threads of its own process"
+	case th.spent != "":
+		return th.spent
+	case th.cur != nil:
+		return "an earlier turn may still be running in it"
+	case string(toJSON(th.spec.Settings)) != string(toJSON(spec.Settings)), string(th.spec.Config) != string(spec.Config),
+		th.spec.BaseInstructions != spec.BaseInstructions, th.spec.Profile != spec.Profile:
+		return "its settings were changed, and this Codex (mcp-server) can't change those of a thread"
+	}
+	return ""
+}
+
+// opened is Codex's word on the thread.
+func (th *mcpThread) opened() *openedThread {
+	msg := rawField(th.told, "msg")
+	return &openedThread{model: stringField(msg, "model"), effort: stringField(msg, "reasoning_effort")}
+}
+
+// put tells the thread's session, if one has it. The thread's id is filled in.
+func (th *mcpThread) put(m *mcpServer, e event) {
+	if s := th.address(m, &e); s != nil {
+		s.put(e)
+	}
+}
+
+// putLast tells it for the last time.
+func (th *mcpThread) putLast(m *mcpServer, e event) {
+	if s := th.address(m, &e); s != nil {
+		s.putLast(e)
+	}
+}
+
+func (th *mcpThread) address(m *mcpServer, e *event) *sink {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e.thread = th.id; e.thread == "" {
+		e.thread = th.name
+	}
+	if e.kind == evGone {
+		e.op = th.op
+	}
+	return th.sink
+}
+
+// handle is called by the reader for every notification and request.
+func (m *mcpServer) handle(msg *message) {
+	switch {
+	case msg.isRequest():
+		m.handleRequest(msg)
+	case msg.method == mcpNote:
+		m.handleEvent(msg.params)
+	default:
+		m.log.Debug("codex notifies", "method", msg.method)
+	}
+}
+
+func (m *mcpServer) handleEvent(params json.RawMessage) {
+	f := readMCPFields(params)
+	m.mu.Lock()
+	th := m.threads[f.thread]
+	m.mu.Unlock()
+	if th == nil && f.typ == "session_configured" {
+		th = m.nameThread(f, params)
+	}
+	if th == nil {
+		return // of a session that has ended
+	}
+	e := mcpEvent(f, params)
+	switch f.typ {
+	case "session_configured":
+		m.mu.Lock()
+		e.kind, e.must, e.opened = evOpened, true, th.opened()
+		m.mu.Unlock()
+	case "task_started":
+		m.turnStarted(th, f, &e)
+	case "task_complete":
+		e.turn = cmp.Or(stringField(f.msg, "turn_id"), f.turn)
+		e.text, e.status = stringField(f.msg, "last_agent_message"), "completed"
+		if failure := rawField(f.msg, "error"); !isNull(failure) {
+			e.status, e.err = "failed", mcpFailure(failure)
+		}
+		m.turnEnded(th, &e, true)
+	case "error":
+		e.status, e.err = "failed", mcpFailure(f.msg)
+		m.turnEnded(th, &e, true)
+	case "turn_aborted":
+		e.turn, e.status = cmp.Or(stringField(f.msg, "turn_id"), f.turn), "interrupted"
+		m.turnEnded(th, &e, false) // its call is never answered
+	case "exec_approval_request", "apply_patch_approval_request":
+		m.mu.Lock()
+		if th.asked == nil {
+			th.asked = map[string]json.RawMessage{}
+		}
+		th.asked[cmp.Or(stringField(f.msg, "approval_id"), stringField(f.msg, "call_id"))] = f.msg
+		m.mu.Unlock()
+	}
+	th.put(m, e)
+	if e.kind == evEnded {
+		for q := m.asks.takeTurn(f.thread, e.turn); q != nil; q = m.asks.takeTurn(f.thread, e.turn) {
+			th.put(m, event{kind: evAskGone, turn: q.turn, must: true, ask: &approval{id: q.id, thread: q.thread, turn: q.turn}})
+		}
+	}
+	if what, is := unanswerable(f); is {
+		m.interrupt(f.thread, "Codex asked what nobody can answer over codex mcp-server, so the turn was ended: "+what)
+	}
+}
+
+// nameThread gives a new thread its id: session_configured is the first event of a
+// codex call, and the only one for which the call's id is needed.
+func (m *mcpServer) nameThread(f mcpFields, params json.RawMessage) *mcpThread {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var call int64
+	if json.Unmarshal(f.request, &call) != nil || f.thread == "" {
+		return nil
+	}
+	th := m.calls[call]
+	if th == nil || th.id != "" || m.threads[th.name] != th {
+		return nil
+	}
+	th.id, th.told = f.thread, params
+	m.threads[th.id] = th
+	return th
+}
+
+// turnStarted: the turn that was called for has begun.
+func (m *mcpServer) turnStarted(th *mcpThread, f mcpFields, e *event) {
+	m.mu.Lock()
+	run := th.cur
+	if run == nil || run.id != "" {
+		m.mu.Unlock()
+		return
+	}
+	run.id = cmp.Or(stringField(f.msg, "turn_id"), f.turn)
+	stop := run.stop
+	if !stop {
+		run.timer.Stop()
+	}
+	m.mu.Unlock()
+	e.kind, e.must, e.op, e.turn = evStarted, true, run.op, run.id
+	if stop { // what was sent before was lost
+		m.cancel(th, run, cancelTries)
+	}
+}
+
+// turnEnded makes the event the end of the running turn, if it is of that turn.
+func (m *mcpServer) turnEnded(th *mcpThread, e *event, answers bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if answers {
+		th.owed++
+	}
+	run := th.cur
+	if run == nil || run.id == "" || run.id != e.turn {
+		return
+	}
+	th.stopTimers()
+	th.cur, th.asked = nil, nil
+	e.kind, e.must = evEnded, true
+	switch {
+	case e.status == "failed":
+		// The failed turn's task_complete stays queued and would answer the next
+		// call, and so on: the thread is one answer behind for good.
+		th.spent, e.spent = "its last turn failed, and Codex (mcp-server) gives wrong answers after that", true
+	case e.status == "interrupted" && run.why != "":
+		e.status, e.err = "failed", &backendError{Message: run.why}
+	}
+}
+
+// callAnswered takes the response of any call of the thread.
+func (m *mcpServer) callAnswered(th *mcpThread, call int64, res json.RawMessage, err error) {
+	if err == errPeerGone {
+		return // evGone follows
+	}
+	m.mu.Lock()
+	delete(m.calls, call)
+	if th.owed > 0 {
+		th.owed--
+		m.mu.Unlock()
+		return
+	}
+	run := th.cur
+	if run == nil {
+		m.mu.Unlock()
+		return
+	}
+	// No event told of an end: Codex refused the call.
+	th.stopTimers()
+	th.cur = nil
+	e := event{kind: evRefused, op: run.op, turn: run.id, must: true, err: refusedCall(res, err)}
+	if run.id != "" {
+		e.kind, e.op, e.status, e.spent = evEnded, 0, "failed", true
+		th.spent = "Codex (mcp-server) answered its last turn out of turn"
+	}
+	m.mu.Unlock()
+	th.put(m, e)
+}
+
+// refusedCall is what a tool call that led to no turn was answered with.
+func refusedCall(res json.RawMessage, err error) *backendError {
+	if err != nil {
+		return callError(err)
+	}
+	e := &backendError{Data: res}
+	eachElement(rawField(res, "content"), func(part json.RawMessage) {
+		if e.Message == "" {
+			e.Message = stringField(part, "text")
+		}
+	})
+	if string(rawField(res, "isError")) != "true" || e.Message == "" {
+		e.Message = "Codex answered without having run the turn"
+	}
+	return withLogin(e)
+}
+
+// handleRequest puts an elicitation before the session. Nothing else is asked, and
+// an elicitation is answered whatever it is.
+func (m *mcpServer) handleRequest(msg *message) {
+	if msg.method != "elicitation/create" {
+		if msg.method == "ping" {
+			m.peer.reply(msg.id, map[string]any{})
+			return
+		}
+		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "no such method here: " + msg.method})
+		return
+	}
+	q := &openAsk{reqID: slices.Clone(msg.id), method: msg.method, thread: stringField(msg.params, "threadId"),
+		turn: stringField(msg.params, "codex_event_id"), params: msg.params}
+	m.mu.Lock()
+	th := m.threads[q.thread]
+	var before json.RawMessage
+	held := th != nil && th.sink != nil && th.cur != nil && !th.cur.stop
+	if held {
+		before = th.asked[stringField(q.params, "codex_call_id")]
+	}
+	m.mu.Unlock()
+	if !held {
+		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "nobody waits for this any more", nil))
+		return
+	}
+	ask := mcpAsk(q, before) // before add: from there on the answer may be given
+	if !m.asks.add(q, ask) {
+		m.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+		return
+	}
+	th.put(m, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
 }

@@ -89,8 +89,8 @@ func (p *mcpPeer) begin(h *heard) json.RawMessage {
 	id := p.expect("tools/call").id
 	p.event(id, "", `{"type":"session_configured","session_id":"t1","model":"m"}`)
 	p.event(id, "u1", `{"type":"task_started","turn_id":"u1"}`)
-	want(p.t, h.take(), `opened op=1 thread=new-1 resumed=false
-opened thread=t1 model=m resumed=false method=codex/event
+	want(p.t, h.take(), `opened op=1 thread=new-1
+opened thread=t1 model=m method=codex/event
 started op=2 thread=t1 turn=u1 method=codex/event`)
 	return id
 }
@@ -277,7 +277,7 @@ func TestMCPThreadsTakenUpAgain(t *testing.T) {
 		h.take()
 		p.m.do(0, "t1", command{kind: cmdUnload})
 		p.m.open(5, threadSpec{Thread: "t1", Settings: set}, h.to)
-		want(t, h.take(), "opened op=5 thread=t1 model=m resumed=true method=codex/event")
+		want(t, h.take(), "opened op=5 thread=t1 model=m method=codex/event")
 		wider := set
 		wider.Sandbox = "workspace-write"
 		p.m.open(6, threadSpec{Thread: "t1", Settings: wider}, h.to)

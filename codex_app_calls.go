@@ -1,0 +1,290 @@
+package main
+
+// codex_app_calls.go owns the calls to app-server that somebody waits for: lists
+// and facts that aren't a thread's, who is logged in and the change of that, and
+// the past of a thread, told as the events that it was, so that one encoder shows
+// past and present. The hub calls it, never from the session loop or the reader.
+// It must never log what it sends, since a key may be in it, and must never tell
+// of a turn's end that hasn't been.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	mLoginDone = "account/login/completed"
+	mAccount   = "account/updated"
+)
+
+// maxPages is far above what any list has.
+const maxPages = 100
+
+// account changes who is logged in.
+func (a *appServer) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
+	method, doing, limit := "", "", a.o.CallLimit
+	switch action {
+	case "login": // by a device code it asks a server of OpenAI's first
+		method, doing, limit = "account/login/start", "logging in to Codex", a.o.OpenLimit
+	case "cancelLogin":
+		method, doing = "account/login/cancel", "cancelling the login to Codex"
+	case "logout":
+		method, doing = "account/logout", "logging out of Codex"
+	default:
+		return nil, fmt.Errorf("app-server has no account action %q", action)
+	}
+	if params == nil {
+		params = map[string]any{}
+	}
+	res, err := a.call(ctx, method, params, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return res, nil
+}
+
+// call waits for the answer to one call; its error is a *backendError or ctx's.
+func (a *appServer) call(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	res, err := a.ask(ctx, method, params, limit)
+	if err != nil && err != ctx.Err() {
+		err = callError(err)
+	}
+	return res, err
+}
+
+// An overloaded app-server is asked again for what changes nothing: after a
+// tenth of a second, then twice that, for some three seconds in all.
+const (
+	codeOverloaded = -32001 // app-server's, none of ours
+	firstPause     = 100 * time.Millisecond
+	longestPause   = 16 * firstPause
+)
+
+// fetch is call for what changes nothing, so that it may be sent again. No slot
+// of the calls in flight is held meanwhile.
+func (a *appServer) fetch(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	for pause := firstPause; ; pause *= 2 {
+		res, err := a.call(ctx, method, params, limit)
+		if be, ok := err.(*backendError); !ok || be.Code != codeOverloaded || pause > longestPause {
+			return res, err
+		}
+		// Half of it to all of it, or those who were refused together would come back together.
+		again := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, ctx.Err()
+		case <-a.gone:
+			again.Stop()
+			return nil, callError(errPeerGone)
+		}
+	}
+}
+
+// read is fetch, in words of what is read.
+func (a *appServer) read(ctx context.Context, what, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	res, err := a.fetch(ctx, method, params, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
+	}
+	return res, nil
+}
+
+// pages reads a list to its end: {data, nextCursor} as if it were one page.
+func (a *appServer) pages(ctx context.Context, what, method string, limit time.Duration) (json.RawMessage, error) {
+	params, all := map[string]any{}, []byte(nil)
+	for range maxPages {
+		res, err := a.read(ctx, what, method, params, limit)
+		if err != nil {
+			return nil, err
+		}
+		next := stringField(res, "nextCursor")
+		if all == nil && next == "" {
+			return res, nil
+		}
+		eachElement(rawField(res, "data"), func(item json.RawMessage) {
+			if all = append(all, ','); len(all) == 1 {
+				all[0] = '['
+			}
+			all = append(all, bytes.TrimSpace(item)...)
+		})
+		if next == "" {
+			return append(append([]byte(`{"data":`), all...), `],"nextCursor":null}`...), nil
+		}
+		params["cursor"] = next
+	}
+	return nil, fmt.Errorf("reading %s from Codex: its list has no end after %d pages", what, maxPages)
+}
+
+// history tells the past turns of a thread. Of one that runs still it tells the
+// beginning, without an end: that comes live. 0.104 keeps no commands, patches
+// and tool calls, and calls every turn completed.
+func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
+	res, err := a.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, a.o.OpenLimit)
+	if err != nil {
+		if be, ok := err.(*backendError); ok && noTurnsYet(be) {
+			return nil
+		}
+		return fmt.Errorf("reading the history of thread %s from Codex: %w", thread, err)
+	}
+	var turns []pastTurn
+	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) {
+		if t := readPastTurn(raw); t.id != "" {
+			turns = append(turns, t)
+		}
+	})
+	for _, t := range joinReviews(turns) {
+		runs := t.status == "inProgress" && a.threads.runningTurn(thread) != ""
+		if t.id == a.threads.runningTurn(thread) { // 0.104 calls it completed
+			runs = true
+		}
+		if err := t.tell(thread, runs, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noTurnsYet: a thread that was never used, in the words of 0.169 and 0.104.
+func noTurnsYet(e *backendError) bool {
+	return e.Code == codeNoMethod && strings.Contains(e.Message, "list_turns") || strings.Contains(e.Message, "not materialized yet")
+}
+
+// pastTurn is one turn as thread/read has it.
+type pastTurn struct {
+	id, root, status string
+	items            []json.RawMessage
+	raw              json.RawMessage
+}
+
+func readPastTurn(raw json.RawMessage) pastTurn {
+	t := pastTurn{id: stringField(raw, "id"), root: stringField(raw, "rootTurnId"), status: stringField(raw, "status"), raw: raw}
+	eachElement(rawField(raw, "items"), func(it json.RawMessage) {
+		if n := len(t.items); n > 0 && sameMessage(t.items[n-1], it) {
+			return // 0.104 keeps what a review was asked for twice
+		}
+		t.items = append(t.items, it)
+	})
+	return t
+}
+
+// sameMessage reports a user's message that stands twice in a row.
+func sameMessage(a, b json.RawMessage) bool {
+	return stringField(a, "type") == "userMessage" && stringField(b, "type") == "userMessage" &&
+		string(rawField(a, "content")) == string(rawField(b, "content"))
+}
+
+// joinReviews makes one turn of the two that a review is. From 0.148 on what was
+// done in it is kept under its inner id, before the turn in which it stands, and
+// as interrupted: 0.169 says which belong together, 0.153 only by their order.
+// 0.104 cuts off the mark that it begins with.
+func joinReviews(turns []pastTurn) (out []pastTurn) {
+	for i := 0; i < len(turns); i++ {
+		t := turns[i]
+		if i+1 < len(turns) && t.isWithinReview(turns[i+1]) {
+			review := turns[i+1]
+			review.items = slices.Concat(review.items[:1], t.items, review.items[1:])
+			out = append(out, review)
+			i++
+			continue
+		}
+		if i+1 < len(turns) && t.isReviewMark(turns[i+1]) {
+			review := turns[i+1]
+			review.items = slices.Concat(t.items, review.items)
+			out = append(out, review)
+			i++
+			continue
+		}
+		if t.root != "" && t.root != t.id { // still runs, or the process was killed in it
+			t.id = t.root
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func (t *pastTurn) isWithinReview(next pastTurn) bool {
+	if len(next.items) == 0 || stringField(next.items[0], "type") != "enteredReviewMode" || t.id == next.id {
+		return false
+	}
+	if t.root != "" {
+		return t.root == next.id
+	}
+	return t.status == "interrupted" && isNull(rawField(t.raw, "completedAt"))
+}
+
+// isReviewMark reports the mark alone, before the turn that has the review's end.
+func (t *pastTurn) isReviewMark(next pastTurn) bool {
+	has := func(items []json.RawMessage, kind string) bool {
+		return slices.ContainsFunc(items, func(it json.RawMessage) bool { return stringField(it, "type") == kind })
+	}
+	return len(t.items) == 1 && has(t.items, "enteredReviewMode") && has(next.items, "exitedReviewMode") && !has(next.items, "enteredReviewMode")
+}
+
+// tell is the turn as events. runs: it has no end yet.
+func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error {
+	if err := each(&event{kind: evStarted, thread: thread, turn: t.id, must: true}); err != nil {
+		return err
+	}
+	ref := string(toJSON(map[string]any{"threadId": thread, "turnId": t.id}))
+	for _, it := range t.items {
+		e := event{kind: evItem, phase: "completed", thread: thread, turn: t.id, item: stringField(it, "id"), must: true,
+			body: appItem(it), method: "item/completed", raw: json.RawMessage(`{"item":` + string(it) + "," + ref[1:])}
+		if err := each(&e); err != nil {
+			return err
+		}
+	}
+	if runs {
+		return nil
+	}
+	e := event{kind: evEnded, thread: thread, turn: t.id, must: true, method: "turn/completed"}
+	if e.status, e.err = turnOutcome(t.raw); t.status == "inProgress" { // its process was killed
+		e.status = "interrupted"
+	}
+	if e.status == "completed" { // as live
+		e.text = finalText(rawField(t.raw, "items"))
+	}
+	e.raw = toJSON(map[string]any{"threadId": thread, "turn": map[string]any{"id": t.id, "status": e.status, "error": rawField(t.raw, "error"), "items": []any{}}})
+	return each(&e)
+}
+
+// idleOf tells from an opened thread whether a turn runs in it: the status
+// from 0.148, the last turn before.
+func idleOf(thread json.RawMessage) (turn string, idle bool) {
+	idle = stringField(thread, "status", "type") != "active"
+	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {
+		turn = ""
+		if stringField(tn, "status") == "inProgress" {
+			turn = stringField(tn, "id")
+		}
+	})
+	return turn, idle && turn == ""
+}
+
+// catalog reads facts that aren't a thread's.
+func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
+	method, params := "", map[string]any{}
+	switch what {
+	case "config":
+		method, params = "config/read", map[string]any{"includeLayers": false}
+		if dir != "" {
+			params["cwd"] = dir
+		}
+	case "account":
+		method = "account/read"
+	case "models":
+		return a.pages(ctx, what, "model/list", a.o.CallLimit)
+	case "mcp": // Codex starts the servers to ask them
+		return a.pages(ctx, what, "mcpServerStatus/list", a.o.OpenLimit)
+	default:
+		return nil, fmt.Errorf("app-server has no catalog %q", what)
+	}
+	return a.read(ctx, what, method, params, a.o.CallLimit)
+}
