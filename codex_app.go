@@ -42,8 +42,8 @@ type appServer struct {
 	*childLink
 	o       appServerOptions
 	threads *threadTable
-	tools   openTools
-	lastIDs appIDs // what the last notification was about; the reading goroutine's
+	tools   askTable // calls of the sessions' own tools
+	lastIDs appIDs   // what the last notification was about; the reading goroutine's
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
@@ -77,7 +77,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 
 // tellEnd tells everybody that the child is gone.
 func (a *appServer) tellEnd(death *childDeath) {
-	a.tools.end()
+	a.tools.takeAll(func(*openAsk) bool { return true })
 	for _, t := range a.threads.end() {
 		t.putLast(goneEvent(t.op, t.root, death))
 	}
@@ -386,10 +386,12 @@ func (a *appServer) unload(thread string) {
 // declineAsks declines what a tree that is gone was still asked.
 func (a *appServer) declineAsks(t *threadTree) {
 	for id := range t.threads {
-		for q := a.asks.takeThread(id); q != nil; q = a.asks.takeThread(id) {
+		for _, q := range a.asks.takeThread(id) {
 			a.answer(q, answerTo(q, deny, nil, a.info()))
 		}
-		a.failTools(id)
+		for _, q := range a.tools.takeThread(id) {
+			a.failTool(q)
+		}
 	}
 }
 
@@ -560,9 +562,8 @@ func (a *appServer) deliver(d delivery) {
 		a.handleRequest(d.req)
 		return
 	case d.e.method == "turn/completed":
-		for q := a.asks.takeTurn(d.e.thread, d.e.turn); q != nil; q = a.asks.takeTurn(d.e.thread, d.e.turn) {
-			d.t.put(event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
-				ask: &approval{id: q.id, thread: q.thread, turn: q.turn}})
+		for _, q := range a.asks.takeTurn(d.e.thread, d.e.turn) {
+			d.t.put(goneAsk(q))
 		}
 		if d.e.kind == evRaw {
 			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)

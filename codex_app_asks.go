@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -305,114 +304,48 @@ func toolAnswer(text string, ok bool) any {
 	return map[string]any{"success": ok, "contentItems": []any{map[string]any{"type": "inputText", "text": text}}}
 }
 
-// openTool is one call that waits for its result.
-type openTool struct {
-	reqID  json.RawMessage
-	thread string
-	name   string
-	timer  *time.Timer
-}
-
-// openTools holds the open calls.
-type openTools struct {
-	prefix string // makes ids unique in this process over several children
-
-	mu   sync.Mutex // guards the fields below
-	next int
-	open map[string]*openTool
-	over bool
-}
-
-// add registers a call under a new id. late is called, with the id, after limit.
-func (t *openTools) add(c *openTool, limit time.Duration, late func(id string)) (id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.next++
-	id = t.prefix + strconv.Itoa(t.next)
-	if t.over {
-		return id // nobody is left to be answered
-	}
-	if t.open == nil {
-		t.open = map[string]*openTool{}
-	}
-	t.open[id] = c
-	c.timer = time.AfterFunc(limit, func() { late(id) })
-	return id
-}
-
-// take removes a call, so that only the first answer counts.
-func (t *openTools) take(id string) *openTool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.takeLocked(id)
-}
-
-func (t *openTools) takeLocked(id string) *openTool {
-	c := t.open[id]
-	if c != nil {
-		delete(t.open, id)
-		c.timer.Stop()
-	}
-	return c
-}
-
-// takeThread removes one call of a thread that nobody owns any more.
-func (t *openTools) takeThread(thread string) *openTool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id, c := range t.open {
-		if c.thread == thread {
-			return t.takeLocked(id)
-		}
-	}
-	return nil
-}
-
-// end forgets all calls: who made them is gone.
-func (t *openTools) end() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.over = true
-	for id := range t.open {
-		t.takeLocked(id)
-	}
-}
-
 // toolCall puts a call before the session that owns the tree, a subagent's too
-// (of which no version makes any yet): it acts as its parent.
+// (of which no version makes any yet): a subagent acts as its parent. The call is
+// answered once: by the session, or with an error text when the session is gone
+// or takes too long, since Codex itself waits for ever. An error of the protocol
+// would tell the model no more than "dynamic tool request failed".
 func (a *appServer) toolCall(t *threadTree, m *message) {
-	c := &openTool{reqID: m.id, thread: stringField(m.params, "threadId"), name: stringField(m.params, "tool")}
-	id := a.tools.add(c, a.o.ToolLimit, a.toolLate)
-	t.put(event{kind: evTool, thread: c.thread, turn: stringField(m.params, "turnId"), item: stringField(m.params, "callId"), must: true,
-		tool: &toolCall{id: id, name: c.name, args: rawField(m.params, "arguments")}, method: m.method, raw: m.params})
-	if a.threads.owner(c.thread) != t { // unloaded meanwhile: nobody heard of it
-		a.failTool(a.tools.take(id))
+	q := &openAsk{reqID: m.id, method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}
+	q.timer = time.AfterFunc(a.o.ToolLimit, func() { a.toolOverdue(q) })
+	call := &toolCall{name: q.toolName(), args: rawField(m.params, "arguments")}
+	if !a.tools.add(q, &approval{}) {
+		q.timer.Stop()
+		return
+	}
+	call.id = q.id
+	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(m.params, "callId"), must: true, tool: call, method: m.method, raw: m.params})
+	if a.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
+		a.failTool(a.tools.take(call.id))
 	}
 }
+
+// toolName is the tool that is called.
+func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
 
 // toolResult answers a call; a second answer is dropped.
 func (a *appServer) toolResult(id, text string, ok bool) {
-	if c := a.tools.take(id); c != nil {
-		a.peer.reply(c.reqID, toolAnswer(text, ok))
+	if q := a.tools.take(id); q != nil {
+		a.peer.reply(q.reqID, toolAnswer(text, ok))
 	}
 }
 
-func (a *appServer) toolLate(id string) {
-	if c := a.tools.take(id); c != nil {
-		a.log.Warn("a tool of the agent was not answered in time", "tool", c.name, "thread", c.thread, "limit", a.o.ToolLimit)
-		a.peer.reply(c.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", c.name, a.o.ToolLimit), false))
+// toolOverdue answers a call that the session did not answer in time.
+func (a *appServer) toolOverdue(q *openAsk) {
+	if len(a.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || a.dead() != nil {
+		return
 	}
+	a.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", a.o.ToolLimit)
+	a.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", q.toolName(), a.o.ToolLimit), false))
 }
 
-// failTools answers the calls of a thread whose session is gone.
-func (a *appServer) failTools(thread string) {
-	for c := a.tools.takeThread(thread); c != nil; c = a.tools.takeThread(thread) {
-		a.failTool(c)
-	}
-}
-
-func (a *appServer) failTool(c *openTool) {
-	if c != nil {
-		a.peer.reply(c.reqID, toolAnswer("the session of this agent has ended, so "+c.name+" can't be answered", false))
+// failTool answers the call of a thread whose session is gone; nil is nothing to answer.
+func (a *appServer) failTool(q *openAsk) {
+	if q != nil {
+		a.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
 	}
 }

@@ -244,7 +244,8 @@ func (s *sink) cut() {
 	s.mu.Unlock()
 }
 
-// openAsk is one approval that waits for a decision.
+// openAsk is one request of the child that waits for its answer: an approval, or
+// the call of a tool.
 type openAsk struct {
 	id     string
 	reqID  json.RawMessage
@@ -255,6 +256,7 @@ type openAsk struct {
 	turn   string
 	params json.RawMessage
 	rule   json.RawMessage // a permanent rule that Codex proposed, as it came
+	timer  *time.Timer     // answers in the session's place, nil where the session keeps the time
 }
 
 // askTable holds the open requests.
@@ -323,14 +325,24 @@ func (t *askTable) take(id string) *openAsk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.open[id]
-	delete(t.open, id)
+	t.removeLocked(q)
 	return q
 }
 
-// takeRequest removes the ask that the child's request id stands for, unless
-// another request asks the same.
+func (t *askTable) removeLocked(q *openAsk) {
+	if q == nil {
+		return
+	}
+	delete(t.open, q.id)
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+}
+
+// takeRequest removes the ask that the child's request id stands for, nil for none
+// or where another request asks the same.
 func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
-	return t.takeFirst(func(q *openAsk) bool {
+	taken := t.takeAll(func(q *openAsk) bool {
 		if !q.standsFor(reqID) {
 			return false
 		}
@@ -341,27 +353,37 @@ func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
 		q.reqID, q.again = left[0], left[1:]
 		return false
 	})
+	if len(taken) == 0 {
+		return nil
+	}
+	return taken[0]
 }
 
-// takeTurn removes one ask of a turn that is over, nil when there is none
-// left. Before 0.148 nothing else tells that it is void.
-func (t *askTable) takeTurn(thread, turn string) *openAsk {
-	return t.takeFirst(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
+// takeTurn removes the asks of a turn that is over. Before 0.148 nothing else
+// tells that they are void.
+func (t *askTable) takeTurn(thread, turn string) []*openAsk {
+	return t.takeAll(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
 }
 
-// takeThread removes one ask of a thread that nobody owns any more.
-func (t *askTable) takeThread(thread string) *openAsk {
-	return t.takeFirst(func(q *openAsk) bool { return q.thread == thread })
+// takeThread removes the asks of a thread that nobody owns any more.
+func (t *askTable) takeThread(thread string) []*openAsk {
+	return t.takeAll(func(q *openAsk) bool { return q.thread == thread })
 }
 
-func (t *askTable) takeFirst(match func(*openAsk) bool) *openAsk {
+// takeAll removes those that match.
+func (t *askTable) takeAll(match func(*openAsk) bool) (taken []*openAsk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, q := range t.open {
+	for _, q := range t.open {
 		if match(q) {
-			delete(t.open, id)
-			return q
+			t.removeLocked(q)
+			taken = append(taken, q)
 		}
 	}
-	return nil
+	return taken
+}
+
+// goneAsk tells that the child no longer wants an answer to q.
+func goneAsk(q *openAsk) event {
+	return event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true, ask: &approval{id: q.id, thread: q.thread, turn: q.turn}}
 }

@@ -331,7 +331,7 @@ func (m *mcpServer) forgetLocked(th *mcpThread) {
 
 // declineAsks declines what a thread that nobody has any more was still asked.
 func (m *mcpServer) declineAsks(thread string) {
-	for q := m.asks.takeThread(thread); q != nil; q = m.asks.takeThread(thread) {
+	for _, q := range m.asks.takeThread(thread) {
 		m.answer(q, elicitationReply(m.info(), deny, "the session was closed", nil))
 	}
 }
@@ -471,8 +471,8 @@ func (m *mcpServer) handleEvent(params json.RawMessage) {
 	}
 	th.put(m, e)
 	if e.kind == evEnded {
-		for q := m.asks.takeTurn(f.thread, e.turn); q != nil; q = m.asks.takeTurn(f.thread, e.turn) {
-			th.put(m, event{kind: evAskGone, turn: q.turn, must: true, ask: &approval{id: q.id, thread: q.thread, turn: q.turn}})
+		for _, q := range m.asks.takeTurn(f.thread, e.turn) {
+			th.put(m, goneAsk(q))
 		}
 	}
 	if what, is := unanswerable(f); is {
