@@ -39,9 +39,7 @@ const appInFlight = 32
 
 // appServer is one running `codex app-server`.
 type appServer struct {
-	*childLink
-	o       appServerOptions
-	threads *threadTable
+	appCalls
 	tools   askTable // calls of the sessions' own tools
 	lastIDs appIDs   // what the last notification was about; the reading goroutine's
 }
@@ -68,7 +66,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	o.InterruptLimit = cmp.Or(o.InterruptLimit, 10*time.Second)
 	o.CallLimit = cmp.Or(o.CallLimit, 10*time.Second)
 	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
-	a := &appServer{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}
+	a := &appServer{appCalls: appCalls{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}}
 	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	a.threads = newThreadTable(a.refuseRequest, a.deliver)
 	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
@@ -195,7 +193,7 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 	ends := a.threads.watchEnds(t)
 	answered := make(chan error, 1)
 	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
-	a.cleanTerminals([]string{t.root})
+	a.callEach(t, methodClean, []string{t.root})
 	// A goroutine, since the reader must read the answer: it ends with the
 	// answer and the turn's end, or the limit.
 	go func() {
@@ -244,8 +242,8 @@ func (a *appServer) do(op opID, thread string, c command) {
 	case cmdInterrupt:
 		a.interrupt(op, thread, c.turn)
 	case cmdClean:
-		_, threads := a.threads.treeOf(thread)
-		a.cleanTerminals(threads)
+		t, threads := a.threads.treeOf(thread)
+		a.callEach(t, methodClean, threads)
 	case cmdUnload:
 		a.unload(thread)
 	case cmdAnswer:
@@ -314,7 +312,7 @@ func (a *appServer) interrupt(op opID, thread, turn string) {
 		a.stopTurn(op, r, r.thread != thread)
 	}
 	if cleans {
-		a.cleanTerminals(threads)
+		a.callEach(a.threads.owner(thread), methodClean, threads)
 	}
 }
 
@@ -346,13 +344,16 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 	})
 }
 
-// cleanTerminals ends background terminals. A version without the method says so, and
-// nobody cares.
-func (a *appServer) cleanTerminals(threads []string) {
+// methodClean ends the background terminals of a thread. A version without the
+// method says so, and nobody cares.
+const methodClean = "thread/backgroundTerminals/clean"
+
+// callEach calls a method for each of a tree's threads, where a refusal changes nothing.
+func (a *appServer) callEach(t *threadTree, method string, threads []string) {
 	for _, id := range threads {
-		a.callFor(a.threads.owner(id), "thread/backgroundTerminals/clean", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
+		a.callFor(t, method, map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
 			if err != nil && err != errPeerGone {
-				a.log.Debug("codex did not clean background terminals", "thread", id, "error", err)
+				a.log.Debug("codex refused", "method", method, "thread", id, "error", err)
 			}
 		})
 	}
@@ -374,13 +375,7 @@ func (a *appServer) unload(thread string) {
 	if a.info().atLeast(158) { // 0.153 opens it with what it is told at once, and tells no thread/closed
 		a.threads.startUnload(t)
 	}
-	for _, id := range ids {
-		a.callFor(t, "thread/unsubscribe", map[string]any{"threadId": id}, a.o.CallLimit, func(_ json.RawMessage, err error) {
-			if err != nil && err != errPeerGone {
-				a.log.Debug("codex did not unload a thread", "thread", id, "error", err)
-			}
-		})
-	}
+	a.callEach(t, "thread/unsubscribe", ids)
 }
 
 // declineAsks declines what a tree that is gone was still asked.
@@ -570,4 +565,47 @@ func (a *appServer) deliver(d delivery) {
 		}
 	}
 	d.t.put(d.e)
+}
+
+// toolCall puts a call before the session that owns the tree, a subagent's too
+// (of which no version makes any yet): a subagent acts as its parent. The call is
+// answered once: by the session, or with an error text when the session is gone
+// or takes too long, since Codex itself waits for ever. An error of the protocol
+// would tell the model no more than "dynamic tool request failed".
+func (a *appServer) toolCall(t *threadTree, m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}
+	q.timer = time.AfterFunc(a.o.ToolLimit, func() { a.toolOverdue(q) })
+	call := &toolCall{name: q.toolName(), args: rawField(m.params, "arguments")}
+	if !a.tools.add(q, &approval{}) {
+		q.timer.Stop()
+		return
+	}
+	call.id = q.id
+	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(m.params, "callId"), must: true, tool: call, method: m.method, raw: m.params})
+	if a.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
+		a.failTool(a.tools.take(call.id))
+	}
+}
+
+// toolResult answers a call; a second answer is dropped.
+func (a *appServer) toolResult(id, text string, ok bool) {
+	if q := a.tools.take(id); q != nil {
+		a.peer.reply(q.reqID, toolAnswer(text, ok))
+	}
+}
+
+// toolOverdue answers a call that the session did not answer in time.
+func (a *appServer) toolOverdue(q *openAsk) {
+	if len(a.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || a.dead() != nil {
+		return
+	}
+	a.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", a.o.ToolLimit)
+	a.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", q.toolName(), a.o.ToolLimit), false))
+}
+
+// failTool answers the call of a thread whose session is gone; nil is nothing to answer.
+func (a *appServer) failTool(q *openAsk) {
+	if q != nil {
+		a.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
+	}
 }

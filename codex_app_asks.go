@@ -1,18 +1,16 @@
 package main
 
 // codex_app_asks.go owns the requests that codex app-server makes of us: what
-// kind each is, its neutral form, and the exact answer for every decision; and
-// the calls of the session's own tools, each of which is answered once. The
-// default is to decline, in words that let the turn go on: never "cancel", which
-// ends it, and never a rule that outlives the thread but the one Codex proposed
-// and a person approved.
+// kind each is, its neutral form, and the exact answer for every decision. It is
+// pure; the driver asks it on the reading goroutine. The default is to decline,
+// in words that let the turn go on: never "cancel", which ends it, and never a
+// rule that outlives the thread but the one Codex proposed and a person approved.
 
 import (
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 const (
@@ -304,48 +302,5 @@ func toolAnswer(text string, ok bool) any {
 	return map[string]any{"success": ok, "contentItems": []any{map[string]any{"type": "inputText", "text": text}}}
 }
 
-// toolCall puts a call before the session that owns the tree, a subagent's too
-// (of which no version makes any yet): a subagent acts as its parent. The call is
-// answered once: by the session, or with an error text when the session is gone
-// or takes too long, since Codex itself waits for ever. An error of the protocol
-// would tell the model no more than "dynamic tool request failed".
-func (a *appServer) toolCall(t *threadTree, m *message) {
-	q := &openAsk{reqID: m.id, method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}
-	q.timer = time.AfterFunc(a.o.ToolLimit, func() { a.toolOverdue(q) })
-	call := &toolCall{name: q.toolName(), args: rawField(m.params, "arguments")}
-	if !a.tools.add(q, &approval{}) {
-		q.timer.Stop()
-		return
-	}
-	call.id = q.id
-	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(m.params, "callId"), must: true, tool: call, method: m.method, raw: m.params})
-	if a.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
-		a.failTool(a.tools.take(call.id))
-	}
-}
-
 // toolName is the tool that is called.
 func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
-
-// toolResult answers a call; a second answer is dropped.
-func (a *appServer) toolResult(id, text string, ok bool) {
-	if q := a.tools.take(id); q != nil {
-		a.peer.reply(q.reqID, toolAnswer(text, ok))
-	}
-}
-
-// toolOverdue answers a call that the session did not answer in time.
-func (a *appServer) toolOverdue(q *openAsk) {
-	if len(a.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || a.dead() != nil {
-		return
-	}
-	a.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", a.o.ToolLimit)
-	a.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", q.toolName(), a.o.ToolLimit), false))
-}
-
-// failTool answers the call of a thread whose session is gone; nil is nothing to answer.
-func (a *appServer) failTool(q *openAsk) {
-	if q != nil {
-		a.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
-	}
-}

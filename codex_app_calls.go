@@ -23,15 +23,22 @@ const (
 	mAccount   = "account/updated"
 )
 
+// appCalls calls a connection, and waits. The driver holds one.
+type appCalls struct {
+	*childLink
+	o       appServerOptions
+	threads *threadTable
+}
+
 // maxPages is far above what any list has.
 const maxPages = 100
 
 // account changes who is logged in.
-func (a *appServer) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
-	method, doing, limit := "", "", a.o.CallLimit
+func (c *appCalls) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
+	method, doing, limit := "", "", c.o.CallLimit
 	switch action {
 	case "login": // by a device code it asks a server of OpenAI's first
-		method, doing, limit = "account/login/start", "logging in to Codex", a.o.OpenLimit
+		method, doing, limit = "account/login/start", "logging in to Codex", c.o.OpenLimit
 	case "cancelLogin":
 		method, doing = "account/login/cancel", "cancelling the login to Codex"
 	case "logout":
@@ -42,7 +49,7 @@ func (a *appServer) account(ctx context.Context, action string, params any) (jso
 	if params == nil {
 		params = map[string]any{}
 	}
-	res, err := a.call(ctx, method, params, limit)
+	res, err := c.call(ctx, method, params, limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -50,8 +57,8 @@ func (a *appServer) account(ctx context.Context, action string, params any) (jso
 }
 
 // call waits for the answer to one call; its error is a *backendError or ctx's.
-func (a *appServer) call(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
-	res, err := a.ask(ctx, method, params, limit)
+func (c *appCalls) call(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	res, err := c.ask(ctx, method, params, limit)
 	if err != nil && err != ctx.Err() {
 		err = callError(err)
 	}
@@ -68,9 +75,9 @@ const (
 
 // fetch is call for what changes nothing, so that it may be sent again. No slot
 // of the calls in flight is held meanwhile.
-func (a *appServer) fetch(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+func (c *appCalls) fetch(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
 	for pause := firstPause; ; pause *= 2 {
-		res, err := a.call(ctx, method, params, limit)
+		res, err := c.call(ctx, method, params, limit)
 		if be, ok := err.(*backendError); !ok || be.Code != codeOverloaded || pause > longestPause {
 			return res, err
 		}
@@ -81,7 +88,7 @@ func (a *appServer) fetch(ctx context.Context, method string, params any, limit 
 		case <-ctx.Done():
 			again.Stop()
 			return nil, ctx.Err()
-		case <-a.gone:
+		case <-c.gone:
 			again.Stop()
 			return nil, callError(errPeerGone)
 		}
@@ -89,8 +96,8 @@ func (a *appServer) fetch(ctx context.Context, method string, params any, limit 
 }
 
 // read is fetch, in words of what is read.
-func (a *appServer) read(ctx context.Context, what, method string, params any, limit time.Duration) (json.RawMessage, error) {
-	res, err := a.fetch(ctx, method, params, limit)
+func (c *appCalls) read(ctx context.Context, what, method string, params any, limit time.Duration) (json.RawMessage, error) {
+	res, err := c.fetch(ctx, method, params, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
 	}
@@ -98,10 +105,10 @@ func (a *appServer) read(ctx context.Context, what, method string, params any, l
 }
 
 // pages reads a list to its end: {data, nextCursor} as if it were one page.
-func (a *appServer) pages(ctx context.Context, what, method string, limit time.Duration) (json.RawMessage, error) {
+func (c *appCalls) pages(ctx context.Context, what, method string, limit time.Duration) (json.RawMessage, error) {
 	params, all := map[string]any{}, []byte(nil)
 	for range maxPages {
-		res, err := a.read(ctx, what, method, params, limit)
+		res, err := c.read(ctx, what, method, params, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -126,8 +133,8 @@ func (a *appServer) pages(ctx context.Context, what, method string, limit time.D
 // history tells the past turns of a thread. Of one that runs still it tells the
 // beginning, without an end: that comes live. 0.104 keeps no commands, patches
 // and tool calls, and calls every turn completed.
-func (a *appServer) history(ctx context.Context, thread string, each func(*event) error) error {
-	res, err := a.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, a.o.OpenLimit)
+func (c *appCalls) history(ctx context.Context, thread string, each func(*event) error) error {
+	res, err := c.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, c.o.OpenLimit)
 	if err != nil {
 		if be, ok := err.(*backendError); ok && noTurnsYet(be) {
 			return nil
@@ -141,8 +148,8 @@ func (a *appServer) history(ctx context.Context, thread string, each func(*event
 		}
 	})
 	for _, t := range joinReviews(turns) {
-		runs := t.status == "inProgress" && a.threads.runningTurn(thread) != ""
-		if t.id == a.threads.runningTurn(thread) { // 0.104 calls it completed
+		runs := t.status == "inProgress" && c.threads.runningTurn(thread) != ""
+		if t.id == c.threads.runningTurn(thread) { // 0.104 calls it completed
 			runs = true
 		}
 		if err := t.tell(thread, runs, each); err != nil {
@@ -269,7 +276,7 @@ func idleOf(thread json.RawMessage) (turn string, idle bool) {
 }
 
 // catalog reads facts that aren't a thread's.
-func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
+func (c *appCalls) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
 	method, params := "", map[string]any{}
 	switch what {
 	case "config":
@@ -280,11 +287,11 @@ func (a *appServer) catalog(ctx context.Context, what, dir string) (json.RawMess
 	case "account":
 		method = "account/read"
 	case "models":
-		return a.pages(ctx, what, "model/list", a.o.CallLimit)
+		return c.pages(ctx, what, "model/list", c.o.CallLimit)
 	case "mcp": // Codex starts the servers to ask them
-		return a.pages(ctx, what, "mcpServerStatus/list", a.o.OpenLimit)
+		return c.pages(ctx, what, "mcpServerStatus/list", c.o.OpenLimit)
 	default:
 		return nil, fmt.Errorf("app-server has no catalog %q", what)
 	}
-	return a.read(ctx, what, method, params, a.o.CallLimit)
+	return c.read(ctx, what, method, params, c.o.CallLimit)
 }
