@@ -1,13 +1,13 @@
 package main
 
-// codex_app_asks_test.go holds what app-server asks, and which session hears of a
-// thread: answers in each version's words, subagents, threads that nobody owns
-// yet. The peer that plays app-server is codex_app_rig_test.go's.
+// codex_app_asks_test.go holds what app-server asks: answers in each version's
+// words, what is asked twice or for nobody, and that each call of a dynamic tool is
+// answered exactly once, whatever becomes of its session and the child, since
+// Codex waits for ever. The peer that plays app-server is codex_app_rig_test.go's.
 
 import (
+	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,97 +144,6 @@ askGone thread=t1 turn=u1 ask={ask-0-1  "" ""} method=serverRequest/resolved`)
 
 const spawned = `{"method":"item/completed","params":{"threadId":%q,"turnId":"u1","item":{"type":"collabAgentToolCall","id":"c","tool":"spawnAgent","status":"completed","receiverThreadIds":[%q]}}}`
 
-// A subagent's thread speaks before its parent names it.
-func TestAppTree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
-		p.say(`{"method":"turn/started","params":{"threadId":"s1","turn":{"id":"v1"}}}`)
-		p.say(`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"s1","turnId":"v1","command":"x"}}`)
-		p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`) // a subagent's subagent
-		want(t, h.take(), "")
-		time.Sleep(900 * time.Millisecond)
-		p.say(spawned, "t1", "s1")
-		want(t, h.take(), `item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  "" "" completed arguments={"receiverThreadIds":["s1"]}} method=item/completed
-subthread thread=t1 text="s1"
-raw thread=s1 turn=v1 method=turn/started
-ask thread=s1 turn=v1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
-subthread thread=t1 text="s2"
-raw thread=s2 method=thread/started`)
-		p.say(`{"method":"thread/started","params":{"thread":{"id":"s3","source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1","depth":1}}}}}}`)
-		want(t, h.take(), "subthread thread=t1 text=\"s3\"\nraw thread=s3 method=thread/started")
-		// one interrupt stops the tree
-		p.a.do(0, "t1", command{kind: cmdInterrupt, turn: "u1"})
-		var sent []string
-		for range 6 {
-			m := p.next()
-			sent = append(sent, m.method+" "+string(m.params))
-		}
-		slices.Sort(sent)
-		want(t, strings.Join(sent, "\n"), `thread/backgroundTerminals/clean {"threadId":"s1"}
-thread/backgroundTerminals/clean {"threadId":"s2"}
-thread/backgroundTerminals/clean {"threadId":"s3"}
-thread/backgroundTerminals/clean {"threadId":"t1"}
-turn/interrupt {"threadId":"s1","turnId":"v1"}
-turn/interrupt {"threadId":"t1","turnId":"u1"}`)
-		// its end is not the session's, and what it starts now is stopped too
-		p.say(`{"method":"turn/completed","params":{"threadId":"s1","turn":{"id":"v1","status":"interrupted"}}}`)
-		p.say(`{"method":"turn/started","params":{"threadId":"s2","turn":{"id":"w1"}}}`)
-		sameJSON(t, p.expect("turn/interrupt").params, `{"threadId":"s2","turnId":"w1"}`)
-		want(t, h.take(), `askGone thread=s1 turn=v1 ask={ask-0-1  "" ""}
-raw thread=s1 turn=v1 method=turn/completed
-raw thread=s2 turn=w1 method=turn/started`)
-	})
-}
-
-// What nobody claims is dropped after a second, and its requests declined.
-func TestAppStrays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
-		begun := time.Now()
-		p.say(`{"method":"item/agentMessage/delta","params":{"threadId":"s1","turnId":"v","itemId":"i","delta":"x"}}`)
-		p.say(`{"id":5,"method":"item/fileChange/requestApproval","params":{"threadId":"s1","turnId":"v","itemId":"i"}}`)
-		want(t, p.reply(), `5 {"decision":"decline"}`)
-		if d := time.Since(begun); d != time.Second {
-			t.Errorf("after %v", d)
-		}
-		p.say(spawned, "t1", "s1")
-		want(t, h.take(), "item thread=t1 turn=u1 item=c phase=completed body={collabAgentToolCall  \"\" \"\" completed arguments={\"receiverThreadIds\":[\"s1\"]}} method=item/completed\nsubthread thread=t1 text=\"s1\"")
-		// over the limit a request isn't held any more
-		for i := range maxHeld {
-			p.say(`{"method":"x","params":{"threadId":"z%d"}}`, i)
-		}
-		begun = time.Now()
-		p.say(`{"id":6,"method":"item/fileChange/requestApproval","params":{"threadId":"zz"}}`)
-		want(t, p.reply(), `6 {"decision":"decline"}`)
-		if d := time.Since(begun); d != 0 {
-			t.Errorf("after %v", d)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if l := &p.a.threads.unowned; len(l.held) != 0 || l.count != 0 || l.bytes != 0 {
-			t.Errorf("%d unowned threads, %d events, %d bytes kept", len(l.held), l.count, l.bytes)
-		}
-	})
-}
-
-// thread/start's own first words come before its answer, however slow that is.
-func TestAppEventsBeforeOpened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := &heard{}
-		p.a.open(1, threadSpec{}, h.to)
-		m := p.expect("thread/start")
-		p.say(`{"method":"mcpServer/startupStatus/updated","params":{"threadId":"t1","name":"atm","status":"starting"}}`)
-		time.Sleep(20 * time.Second)
-		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, m.id)
-		want(t, h.take(), "opened op=1 thread=t1 model=m\nserver thread=t1 item=atm status=starting method=mcpServer/startupStatus/updated")
-	})
-}
-
 // A sink hears one event at a time and in order, whoever puts, and nothing after the last.
 func TestSink(t *testing.T) {
 	var s *sink
@@ -290,6 +199,143 @@ raw thread=t1 method=serverRequest/resolved`)
 		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":7}}`)
 		want(t, h.take(), `askGone thread=t1 turn=u1 ask={ask-0-5  "" ""} method=serverRequest/resolved`)
 		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-5", decision: approve})
+		p.silent()
+	})
+}
+
+const atmSendCall = `{"id":%s,"method":"item/tool/call","params":{"threadId":%q,"turnId":"u1","callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}}`
+
+// toolText is the text of the driver's answer to a tool call, with its request
+// id and whether it is a success.
+func toolText(t *testing.T, m *message) string {
+	t.Helper()
+	text := ""
+	eachElement(rawField(m.result, "contentItems"), func(part json.RawMessage) {
+		if stringField(part, "type") != "inputText" {
+			t.Errorf("part %s", part)
+		}
+		text += stringField(part, "text")
+	})
+	return fmt.Sprintf("%s %s %s", m.id, rawField(m.result, "success"), text)
+}
+
+// A call is answered once, by its first result; 0.104 says it with fewer words.
+func TestAppToolResult(t *testing.T) {
+	for _, tc := range []struct{ version, params string }{
+		{"0.104.0", `{"threadId":"t1","turnId":"u1","callId":"c1","tool":"atm_send","arguments":{"to":"bob"}}`},
+		{"0.153.0", `{"threadId":"t1","turnId":"u1","callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}`},
+		{"0.169.0", `{"threadId":"t1","turnId":"u1","callId":"exec-7","namespace":null,"tool":"atm_send","arguments":{"to":"bob"},"later":[1]}`},
+	} {
+		t.Run(tc.version, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := playApp(t, tc.version)
+				h := p.open(threadSpec{})
+				p.begin(h)
+				p.say(`{"id":0,"method":"item/tool/call","params":%s}`, tc.params)
+				want(t, h.take(), fmt.Sprintf(`tool thread=t1 turn=u1 item=%s tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`, stringField([]byte(tc.params), "callId")))
+				p.silent()
+				result := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
+				p.a.do(0, "t1", result)
+				want(t, toolText(t, p.next()), "0 true sent")
+				p.a.do(0, "t1", result)
+				p.silent()
+				time.Sleep(2 * time.Minute)
+				p.silent()
+			})
+		})
+	}
+}
+
+// Every other way out of a call has one answer too, and never an error of the
+// protocol, of which the model would read nothing.
+func TestAppToolAnsweredWithoutAResult(t *testing.T) {
+	play := func(name string, f func(t *testing.T, p *appPeer, h *heard)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := playApp(t, "0.169.0")
+				h := p.open(threadSpec{})
+				p.begin(h)
+				f(t, p, h)
+			})
+		})
+	}
+	late := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
+	play("too late", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(atmSendCall, `"r"`, "t1")
+		time.Sleep(time.Minute + time.Second)
+		want(t, toolText(t, p.next()), `"r" false atm_send had no result within 1m0s; it may or may not have been done, so look before you call it again`)
+		p.a.do(0, "t1", late)
+		p.silent()
+	})
+	play("the session let its thread go", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(atmSendCall, "4", "t1")
+		p.a.do(0, "t1", command{kind: cmdUnload})
+		want(t, toolText(t, p.next()), "4 false the session of this agent has ended, so atm_send can't be answered")
+		p.expect("thread/unsubscribe")
+		p.a.do(0, "t1", late)
+		p.silent()
+	})
+	play("a call behind that", func(t *testing.T, p *appPeer, h *heard) {
+		p.a.do(0, "t1", command{kind: cmdUnload})
+		p.expect("thread/unsubscribe")
+		p.say(atmSendCall, "5", "t1")
+		time.Sleep(2 * time.Second)
+		want(t, toolText(t, p.next()), `5 false the tool "atm_send" is not available in this session`)
+		p.silent()
+	})
+	play("nobody's thread", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(atmSendCall, "6", "x9")
+		p.silent() // it may yet turn out to be a subagent's
+		time.Sleep(2 * time.Second)
+		want(t, toolText(t, p.next()), `6 false the tool "atm_send" is not available in this session`)
+	})
+	play("without a thread", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(`{"id":7,"method":"item/tool/call","params":null}`)
+		time.Sleep(2 * time.Second)
+		want(t, toolText(t, p.next()), `7 false the tool "" is not available in this session`)
+	})
+	play("the turn was interrupted", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(atmSendCall, "8", "t1")
+		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"interrupted"}}}`)
+		p.a.do(0, "t1", late)
+		want(t, toolText(t, p.next()), "8 true sent") // Codex takes no notice, and what was done was done
+		p.silent()
+	})
+	play("a subagent's is the session's", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(spawned, "t1", "s1")
+		h.take()
+		p.say(atmSendCall, "9", "s1")
+		want(t, h.take(), `tool thread=s1 turn=u1 item=c1 tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`)
+		p.a.do(0, "t1", late)
+		want(t, toolText(t, p.next()), "9 true sent")
+	})
+	play("the child died", func(t *testing.T, p *appPeer, h *heard) {
+		p.say(atmSendCall, "10", "t1")
+		p.out.Close()
+		synctest.Wait()
+		p.a.do(0, "t1", late) // nobody is there, and nothing breaks
+		if n := len(p.a.tools.open); n != 0 {
+			t.Errorf("%d calls are still open", n)
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// A session that unloads its thread while a call is on its way to it: whoever
+// comes first, the call has one answer.
+func TestAppToolMeetsUnload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.104.0")
+		h := &heard{}
+		p.a.open(1, threadSpec{}, func(e event) {
+			if e.kind == evTool {
+				p.a.do(0, "t1", command{kind: cmdUnload})
+			}
+			h.to(e)
+		})
+		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, p.next().id)
+		p.say(atmSendCall, "1", "t1")
+		want(t, toolText(t, p.next()), "1 false the session of this agent has ended, so atm_send can't be answered")
 		p.silent()
 	})
 }

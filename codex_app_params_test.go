@@ -73,3 +73,20 @@ func TestAppOpenParamsPerVersion(t *testing.T) {
 		})
 	}
 }
+
+func TestAppPromptParts(t *testing.T) {
+	image, file, text := promptPart{kind: "image", url: "data:image/png;base64,AA=="}, promptPart{kind: "localImage", path: "/p.png"}, promptPart{kind: "text", text: "and this"}
+	for _, tc := range []struct {
+		name string
+		c    command
+		want string
+	}{
+		{"text alone", command{prompt: "hi"}, `[{"type":"text","text":"hi","text_elements":[]}]`},
+		{"nothing is an empty text", command{}, `[{"type":"text","text":"","text_elements":[]}]`},
+		{"parts behind the prompt", command{prompt: "context", parts: []promptPart{image, text, file}},
+			`[{"type":"text","text":"context","text_elements":[]},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"text","text":"and this","text_elements":[]},{"type":"localImage","path":"/p.png"}]`},
+		{"parts without a prompt", command{parts: []promptPart{image}}, `[{"type":"image","url":"data:image/png;base64,AA=="}]`},
+	} {
+		t.Run(tc.name, func(t *testing.T) { sameJSON(t, toJSON(turnInput(tc.c)), tc.want) })
+	}
+}

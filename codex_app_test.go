@@ -1,13 +1,12 @@
 package main
 
-// codex_app_test.go holds the app-server driver to the rest of its work: the
-// handshake, threads opened and let go, what isn't known, catalogs, and that every
-// sink hears of the child's end once.
+// codex_app_test.go holds the app-server driver to its connection: the handshake,
+// threads opened, recovered and let go, what isn't known, and that every sink
+// hears of the child's end once.
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -280,66 +279,6 @@ func TestAppErrors(t *testing.T) {
 	}
 }
 
-func TestAppCatalog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		type answer struct {
-			res json.RawMessage
-			err error
-		}
-		got := make(chan answer, 1)
-		ask := func(ctx context.Context, what string) {
-			go func() {
-				res, err := p.a.catalog(ctx, what, "/w")
-				got <- answer{res, err}
-			}()
-		}
-		ask(context.Background(), "config")
-		m := p.expect("config/read")
-		sameJSON(t, m.params, `{"cwd":"/w","includeLayers":false}`)
-		p.say(`{"id":%s,"result":{"config":{"model":"m"}}}`, m.id)
-		sameJSON(t, (<-got).res, `{"config":{"model":"m"}}`)
-		ask(context.Background(), "models") // all pages as one
-		m = p.expect("model/list")
-		sameJSON(t, m.params, `{}`)
-		p.say(`{"id":%s,"result":{"data":[{"id":"a"}, {"id":"b"}],"nextCursor":"2"}}`, m.id)
-		m = p.expect("model/list")
-		sameJSON(t, m.params, `{"cursor":"2"}`)
-		p.say(`{"id":%s,"result":{"data":[],"nextCursor":"2x"}}`, m.id)
-		m = p.expect("model/list")
-		p.say(`{"id":%s,"result":{"data":[{"id":"c"}],"nextCursor":null}}`, m.id)
-		sameJSON(t, (<-got).res, `{"data":[{"id":"a"},{"id":"b"},{"id":"c"}],"nextCursor":null}`)
-		ask(context.Background(), "mcp")
-		m = p.expect("mcpServerStatus/list")
-		p.say(`{"id":%s,"result":{"data":[],"nextCursor":null,"more":1}}`, m.id)
-		sameJSON(t, (<-got).res, `{"data":[],"nextCursor":null,"more":1}`)
-		ask(context.Background(), "mcp")
-		for range maxPages {
-			m = p.expect("mcpServerStatus/list")
-			p.say(`{"id":%s,"result":{"data":[{}],"nextCursor":"on"}}`, m.id)
-		}
-		if a := <-got; a.err == nil || !strings.Contains(a.err.Error(), "has no end") {
-			t.Errorf("endless: %s %v", a.res, a.err)
-		}
-		ask(context.Background(), "models")
-		p.expect("model/list")
-		if a := <-got; a.err == nil {
-			t.Error("no answer is an error after 10 s")
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ask(ctx, "account")
-		p.expect("account/read")
-		cancel()
-		if a := <-got; a.err == nil {
-			t.Error("cancelled")
-		}
-		ask(context.Background(), "nonsense")
-		if a := <-got; a.err == nil {
-			t.Error("unknown catalog")
-		}
-	})
-}
-
 func BenchmarkAppDelta(b *testing.B) {
 	rec := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"01a1fd66-9e5c-76e0-92a3-5717962be18f","turnId":"01a1fd66-b084-7fd2-98f3-1852e88ef645","itemId":"msg_18825_000003","delta":"some words of an answer "},"emittedAtMs":1795260852245}`)
 	a := &appServer{}
@@ -356,55 +295,4 @@ func BenchmarkAppDelta(b *testing.B) {
 		a.handle(&m)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
-}
-
-// What changes nothing is asked again of an app-server that has too much to do:
-// after pauses that grow and are never the same for all, and not for ever. What
-// changes something is asked once.
-func TestAppOverloaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		got := make(chan error, 1)
-		read := func(ctx context.Context, do func(context.Context) error) { go func() { got <- do(ctx) }() }
-		models := func(ctx context.Context) error { _, err := p.a.catalog(ctx, "models", ""); return err }
-		past := func(ctx context.Context) error { return p.a.history(ctx, "t1", func(*event) error { return nil }) }
-		busy := func(method string) {
-			t.Helper()
-			p.say(`{"id":%s,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`, p.expect(method).id)
-		}
-		for method, do := range map[string]func(context.Context) error{"model/list": models, "thread/read": past} {
-			read(t.Context(), do)
-			busy(method)
-			busy(method)
-			p.say(`{"id":%s,"result":{"data":[]}}`, p.expect(method).id)
-			if err := <-got; err != nil {
-				t.Errorf("%s: %v", method, err)
-			}
-		}
-		read(t.Context(), models)
-		for pause := firstPause; pause <= longestPause; pause *= 2 {
-			busy("model/list")
-			time.Sleep(pause/2 - 1) // p.silent reads whatever was sent too early
-			p.silent()
-		}
-		busy("model/list")
-		if err := <-got; err == nil || !strings.Contains(err.Error(), "overloaded") {
-			t.Errorf("overloaded for good: %v", err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		read(ctx, models)
-		busy("model/list")
-		cancel()
-		if err := <-got; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
-		}
-		p.a.do(2, "t1", command{kind: cmdTurn, prompt: "hi"})
-		busy("turn/start")
-		time.Sleep(time.Minute)
-		p.silent()
-		if e := h.last(); e.kind != evRefused || e.unknown || e.err.Code != codeOverloaded {
-			t.Errorf("the turn: %s", eventLine(e))
-		}
-	})
 }

@@ -1,8 +1,9 @@
 package main
 
-// codex_app_history_test.go holds the driver's history of threads, its account
-// calls and what items tell of calls, against a peer that it plays itself. How
-// real ones tell their history stands in testdata/recordings.
+// codex_app_calls_test.go holds the calls that somebody waits for: catalogs, the
+// account, the history of threads, and that an app-server with too much to do is
+// asked again. The peer is codex_app_rig_test.go's; how real ones tell their
+// history stands in testdata/recordings.
 
 import (
 	"context"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // past asks for the history of t1, answers it and returns what was told.
@@ -156,30 +158,113 @@ func TestAppAccount(t *testing.T) {
 	})
 }
 
-// What items tell of calls and commands, in the shapes of 0.104 and 0.169.
-func TestAppItemFields(t *testing.T) {
-	for _, tc := range []struct{ name, item, want string }{
-		{"a command", `{"type":"commandExecution","id":"i","command":"cat a","cwd":"/w","status":"completed","commandActions":[{"type":"read","command":"cat a","name":"a","path":"/w/a"},{"type":"search","command":"grep x b","query":"x","path":null}],"aggregatedOutput":"one\ntwo","exitCode":0,"durationMs":51}`,
-			`body={commandExecution  "" "cat a" completed exit=0 output=one|two action=read "/w/a" action=search "" ms=51}`},
-		{"an MCP call", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"completed","arguments":{"x":1},"result":{"content":[],"structuredContent":null},"error":null,"durationMs":2}`,
-			`body={mcpToolCall  "" "" completed arguments={"x":1} result={"content":[],"structuredContent":null} ms=2}`},
-		{"one that failed", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"failed","arguments":null,"result":null,"error":{"message":"gone"},"durationMs":null}`,
-			`body={mcpToolCall  "" "" failed failure=gone}`},
-		{"a dynamic tool", `{"type":"dynamicToolCall","id":"i","namespace":null,"tool":"t","arguments":{},"status":"failed","contentItems":[{"type":"inputText","text":"no"}],"success":false}`,
-			`body={dynamicToolCall  "" "" failed arguments={} result=[{"type":"inputText","text":"no"}]}`},
-		{"a subagent", `{"type":"collabAgentToolCall","id":"i","tool":"spawnAgent","status":"completed","senderThreadId":"a","receiverThreadIds":["b"],"prompt":"do","model":"","reasoningEffort":null,"agentsStates":{"b":{"status":"running"}}}`,
-			`body={collabAgentToolCall  "do" "" completed arguments={"receiverThreadIds":["b"],"prompt":"do"} result={"b":{"status":"running"}}}`},
-		{"one that has nothing yet", `{"type":"collabAgentToolCall","id":"i","tool":"wait","status":"inProgress","receiverThreadIds":[],"prompt":null,"agentsStates":{}}`, `body={collabAgentToolCall  "" "" inProgress}`},
-		{"a search", `{"type":"webSearch","id":"i","query":"how","action":{"type":"search","query":"how","queries":null}}`, `body={webSearch  "how" ""  query=how}`},
-		{"a page", `{"type":"webSearch","id":"i","query":"","action":{"type":"findInPage","url":"http://x","pattern":"p"}}`, `body={webSearch  "" ""  query=p in http://x}`},
-		{"an image", `{"type":"imageView","id":"i","path":"/p.png"}`, `body={imageView  "/p.png" ""  path=/p.png}`},
-		{"a generated one", `{"type":"imageGeneration","id":"i","status":"failed","savedPath":"/o.png","failure":{"type":"usageLimitExceeded","limitId":"l"}}`, `body={imageGeneration  "" "" failed failure=usageLimitExceeded path=/o.png}`},
-		{"a function", `{"type":"functionCallOutput","id":"i","name":"f","namespace":"n","output":"text"}`, `body={functionCallOutput  "" ""  result="text"}`},
-		{"a pause", `{"type":"sleep","id":"i","durationMs":1500}`, `body={sleep  "" ""  ms=1500}`},
-		{"nonsense", `{"type":7,"arguments":null,"commandActions":7,"error":"x","durationMs":"long","action":[],"result":null}`, `body={  "" "" }`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			want(t, eventLine(event{kind: evItem, body: appItem(json.RawMessage(tc.item))}), "item "+tc.want)
-		})
-	}
+func TestAppCatalog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		type answer struct {
+			res json.RawMessage
+			err error
+		}
+		got := make(chan answer, 1)
+		ask := func(ctx context.Context, what string) {
+			go func() {
+				res, err := p.a.catalog(ctx, what, "/w")
+				got <- answer{res, err}
+			}()
+		}
+		ask(context.Background(), "config")
+		m := p.expect("config/read")
+		sameJSON(t, m.params, `{"cwd":"/w","includeLayers":false}`)
+		p.say(`{"id":%s,"result":{"config":{"model":"m"}}}`, m.id)
+		sameJSON(t, (<-got).res, `{"config":{"model":"m"}}`)
+		ask(context.Background(), "models") // all pages as one
+		m = p.expect("model/list")
+		sameJSON(t, m.params, `{}`)
+		p.say(`{"id":%s,"result":{"data":[{"id":"a"}, {"id":"b"}],"nextCursor":"2"}}`, m.id)
+		m = p.expect("model/list")
+		sameJSON(t, m.params, `{"cursor":"2"}`)
+		p.say(`{"id":%s,"result":{"data":[],"nextCursor":"2x"}}`, m.id)
+		m = p.expect("model/list")
+		p.say(`{"id":%s,"result":{"data":[{"id":"c"}],"nextCursor":null}}`, m.id)
+		sameJSON(t, (<-got).res, `{"data":[{"id":"a"},{"id":"b"},{"id":"c"}],"nextCursor":null}`)
+		ask(context.Background(), "mcp")
+		m = p.expect("mcpServerStatus/list")
+		p.say(`{"id":%s,"result":{"data":[],"nextCursor":null,"more":1}}`, m.id)
+		sameJSON(t, (<-got).res, `{"data":[],"nextCursor":null,"more":1}`)
+		ask(context.Background(), "mcp")
+		for range maxPages {
+			m = p.expect("mcpServerStatus/list")
+			p.say(`{"id":%s,"result":{"data":[{}],"nextCursor":"on"}}`, m.id)
+		}
+		if a := <-got; a.err == nil || !strings.Contains(a.err.Error(), "has no end") {
+			t.Errorf("endless: %s %v", a.res, a.err)
+		}
+		ask(context.Background(), "models")
+		p.expect("model/list")
+		if a := <-got; a.err == nil {
+			t.Error("no answer is an error after 10 s")
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ask(ctx, "account")
+		p.expect("account/read")
+		cancel()
+		if a := <-got; a.err == nil {
+			t.Error("cancelled")
+		}
+		ask(context.Background(), "nonsense")
+		if a := <-got; a.err == nil {
+			t.Error("unknown catalog")
+		}
+	})
+}
+
+// What changes nothing is asked again of an app-server that has too much to do:
+// after pauses that grow and are never the same for all, and not for ever. What
+// changes something is asked once.
+func TestAppOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.169.0")
+		h := p.open(threadSpec{})
+		got := make(chan error, 1)
+		read := func(ctx context.Context, do func(context.Context) error) { go func() { got <- do(ctx) }() }
+		models := func(ctx context.Context) error { _, err := p.a.catalog(ctx, "models", ""); return err }
+		past := func(ctx context.Context) error { return p.a.history(ctx, "t1", func(*event) error { return nil }) }
+		busy := func(method string) {
+			t.Helper()
+			p.say(`{"id":%s,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`, p.expect(method).id)
+		}
+		for method, do := range map[string]func(context.Context) error{"model/list": models, "thread/read": past} {
+			read(t.Context(), do)
+			busy(method)
+			busy(method)
+			p.say(`{"id":%s,"result":{"data":[]}}`, p.expect(method).id)
+			if err := <-got; err != nil {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		read(t.Context(), models)
+		for pause := firstPause; pause <= longestPause; pause *= 2 {
+			busy("model/list")
+			time.Sleep(pause/2 - 1) // p.silent reads whatever was sent too early
+			p.silent()
+		}
+		busy("model/list")
+		if err := <-got; err == nil || !strings.Contains(err.Error(), "overloaded") {
+			t.Errorf("overloaded for good: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		read(ctx, models)
+		busy("model/list")
+		cancel()
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+		p.a.do(2, "t1", command{kind: cmdTurn, prompt: "hi"})
+		busy("turn/start")
+		time.Sleep(time.Minute)
+		p.silent()
+		if e := h.last(); e.kind != evRefused || e.unknown || e.err.Code != codeOverloaded {
+			t.Errorf("the turn: %s", eventLine(e))
+		}
+	})
 }

@@ -1,8 +1,8 @@
 package main
 
-// codex_app_replay_test.go plays what real app-servers said, from
+// codex_app_events_test.go plays what real app-servers said, from
 // testdata/recordings, to the driver and compares the events it makes of it with
-// the golden file beside each recording.
+// the golden file beside each recording; tables hold what no recording has.
 
 import (
 	"encoding/json"
@@ -220,4 +220,57 @@ func wantGolden(t *testing.T, golden, got string) {
 		t.Fatal(err)
 	}
 	want(t, got, string(text))
+}
+
+// What items tell of calls and commands, in the shapes of 0.104 and 0.169.
+func TestAppItemFields(t *testing.T) {
+	for _, tc := range []struct{ name, item, want string }{
+		{"a command", `{"type":"commandExecution","id":"i","command":"cat a","cwd":"/w","status":"completed","commandActions":[{"type":"read","command":"cat a","name":"a","path":"/w/a"},{"type":"search","command":"grep x b","query":"x","path":null}],"aggregatedOutput":"one\ntwo","exitCode":0,"durationMs":51}`,
+			`body={commandExecution  "" "cat a" completed exit=0 output=one|two action=read "/w/a" action=search "" ms=51}`},
+		{"an MCP call", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"completed","arguments":{"x":1},"result":{"content":[],"structuredContent":null},"error":null,"durationMs":2}`,
+			`body={mcpToolCall  "" "" completed arguments={"x":1} result={"content":[],"structuredContent":null} ms=2}`},
+		{"one that failed", `{"type":"mcpToolCall","id":"i","server":"s","tool":"t","status":"failed","arguments":null,"result":null,"error":{"message":"gone"},"durationMs":null}`,
+			`body={mcpToolCall  "" "" failed failure=gone}`},
+		{"a dynamic tool", `{"type":"dynamicToolCall","id":"i","namespace":null,"tool":"t","arguments":{},"status":"failed","contentItems":[{"type":"inputText","text":"no"}],"success":false}`,
+			`body={dynamicToolCall  "" "" failed arguments={} result=[{"type":"inputText","text":"no"}]}`},
+		{"a subagent", `{"type":"collabAgentToolCall","id":"i","tool":"spawnAgent","status":"completed","senderThreadId":"a","receiverThreadIds":["b"],"prompt":"do","model":"","reasoningEffort":null,"agentsStates":{"b":{"status":"running"}}}`,
+			`body={collabAgentToolCall  "do" "" completed arguments={"receiverThreadIds":["b"],"prompt":"do"} result={"b":{"status":"running"}}}`},
+		{"one that has nothing yet", `{"type":"collabAgentToolCall","id":"i","tool":"wait","status":"inProgress","receiverThreadIds":[],"prompt":null,"agentsStates":{}}`, `body={collabAgentToolCall  "" "" inProgress}`},
+		{"a search", `{"type":"webSearch","id":"i","query":"how","action":{"type":"search","query":"how","queries":null}}`, `body={webSearch  "how" ""  query=how}`},
+		{"a page", `{"type":"webSearch","id":"i","query":"","action":{"type":"findInPage","url":"http://x","pattern":"p"}}`, `body={webSearch  "" ""  query=p in http://x}`},
+		{"an image", `{"type":"imageView","id":"i","path":"/p.png"}`, `body={imageView  "/p.png" ""  path=/p.png}`},
+		{"a generated one", `{"type":"imageGeneration","id":"i","status":"failed","savedPath":"/o.png","failure":{"type":"usageLimitExceeded","limitId":"l"}}`, `body={imageGeneration  "" "" failed failure=usageLimitExceeded path=/o.png}`},
+		{"a function", `{"type":"functionCallOutput","id":"i","name":"f","namespace":"n","output":"text"}`, `body={functionCallOutput  "" ""  result="text"}`},
+		{"a pause", `{"type":"sleep","id":"i","durationMs":1500}`, `body={sleep  "" ""  ms=1500}`},
+		{"nonsense", `{"type":7,"arguments":null,"commandActions":7,"error":"x","durationMs":"long","action":[],"result":null}`, `body={  "" "" }`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want(t, eventLine(event{kind: evItem, body: appItem(json.RawMessage(tc.item))}), "item "+tc.want)
+		})
+	}
+}
+
+// 0.104 tells of servers in its first protocol alone.
+func TestAppOldServers(t *testing.T) {
+	for _, method := range oldEventMethods() {
+		if method == oldStatus || method == oldComplete {
+			t.Errorf("%s is opted out of", method)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		p := playApp(t, "0.104.0")
+		h := p.open(threadSpec{})
+		say := func(method, msg string) {
+			p.say(`{"method":"codex/event/%s","params":{"id":"","msg":%s,"conversationId":"t1"}}`, method, msg)
+		}
+		say("mcp_startup_update", `{"type":"mcp_startup_update","server":"a","status":{"state":"starting"}}`)
+		want(t, h.take(), "server thread=t1 item=a status=starting method=codex/event/mcp_startup_update")
+		say("mcp_startup_update", `{"type":"mcp_startup_update","server":"a","status":{"state":"failed","error":"no \"such\""}}`)
+		sameJSON(t, h.last().raw, `{"id":"","msg":{"type":"mcp_startup_update","server":"a","status":{"state":"failed","error":"no \"such\""}},"conversationId":"t1"}`)
+		want(t, h.take(), `server thread=t1 item=a status=failed text="no \"such\"" method=codex/event/mcp_startup_update`)
+		say("mcp_startup_complete", `{"type":"mcp_startup_complete","ready":["r"],"failed":[{"server":"a","error":"no"}],"cancelled":["c"]}`)
+		want(t, h.take(), "server thread=t1 item=c status=cancelled\nraw thread=t1 method=codex/event/mcp_startup_complete")
+		say("task_started", `{"type":"task_started"}`)
+		want(t, h.take(), "")
+	})
 }
