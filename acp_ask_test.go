@@ -446,7 +446,7 @@ func TestACPSecret(t *testing.T) {
 // TestACPPage: a page to open goes by the url mode, to others by a form that
 // only says yes or no.
 func TestACPPage(t *testing.T) {
-	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", reason: "Log in", action: "open https://example.com/login?x=1"}
+	q := approval{id: "a1", kind: askQuestion, thread: "t1", turn: "turn1", reason: "Log in", action: "open https://example.com/login?x=1", page: "https://example.com/login?x=1"}
 	r := newAskRig(t, `{"elicitation":{"form":{},"url":{}}}`, nil)
 	r.askAbout(q)
 	request, _ := r.method("elicitation/create")

@@ -30,16 +30,13 @@ func secretAsked(q *approval) bool {
 }
 
 // pageAsked is the page that an MCP server wants opened, "" where it is no
-// such question. The drivers make `open URL` of it.
+// such question or no page that a browser should be sent to.
 func pageAsked(q *approval) string {
-	page, ok := strings.CutPrefix(q.action, "open ")
-	if !ok || len(q.questions) > 0 {
+	u, err := url.Parse(q.page)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || len(q.questions) > 0 {
 		return ""
 	}
-	if u, err := url.Parse(page); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return ""
-	}
-	return page
+	return q.page
 }
 
 // questionMessage is what stands above the form. A form of one question says

@@ -96,9 +96,9 @@ func TestACPQuestionMessage(t *testing.T) {
 	if got := questionMessage(q); got != "Subagent digger asks:\nfiles asks\nChoose a file" {
 		t.Errorf("message %q", got)
 	}
-	for action, want := range map[string]string{"open https://a.b/c": "https://a.b/c", "open file:///etc/passwd": "", "open javascript:x": "", "open up": "", "close": ""} {
-		if got := pageAsked(&approval{action: action}); got != want {
-			t.Errorf("page of %q is %q, want %q", action, got, want)
+	for page, want := range map[string]string{"https://a.b/c": "https://a.b/c", "file:///etc/passwd": "", "javascript:x": "", "up": "", "": ""} {
+		if got := pageAsked(&approval{page: page}); got != want {
+			t.Errorf("page of %q is %q, want %q", page, got, want)
 		}
 	}
 }

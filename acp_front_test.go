@@ -128,7 +128,7 @@ func TestACPOversizedRequest(t *testing.T) {
 func TestACPErrors(t *testing.T) {
 	f := newACPFrontRig(t, nil).f
 	child := func(code int, msg, data string) *rpcError {
-		return childError("start the turn", &backendError{Code: code, Message: msg, Data: json.RawMessage(data)})
+		return childError("start the turn", withLogin(&backendError{Code: code, Message: msg, Data: json.RawMessage(data)}))
 	}
 	for _, tt := range []struct {
 		name  string
@@ -138,9 +138,9 @@ func TestACPErrors(t *testing.T) {
 	}{
 		{"death", deathError(&childDeath{Reason: "exit code 3"}, true), codeInternal, "the next prompt starts Codex again"},
 		{"never began", deathError(&childDeath{Never: true, Reason: "could not be started: no codex"}, true), codeInternal, "no codex"},
-		{"closed", proxyError(codeSessionClosed, "session a is broken: x; call codex with {} to recover it"), codeInternal, "the next prompt opens it again"},
-		{"stopping", proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply"), codeInternal, "load the session"},
-		{"timeout", proxyError(codeTimeout, "silent for 5m; it was interrupted. Agent a keeps its context: continue with codex-reply. Its answer so far: half", "limit", "request_timeout_secs"), codeInternal, "the next prompt goes on, --timeout sets the limit. Its answer so far: half"},
+		{"closed", closedError("codex:a", "session a is broken: x", "recover"), codeInternal, "the next prompt opens it again"},
+		{"stopping", stoppingError(), codeInternal, "load the session"},
+		{"timeout", proxyAdvice(codeTimeout, remedyGoOn, "silent for 5m; it was interrupted", ". Agent a keeps its context: continue with codex-reply. Its answer so far: half", "limit", "request_timeout_secs", "partial", "half"), codeInternal, "the next prompt goes on, --timeout sets the limit. Its answer so far: half"},
 		{"directory", proxyError(codeInvalidSession, "cwd /x does not exist"), codeInvalidParams, "cwd /x does not exist"},
 		{"child's parameters", child(-32602, "Input exceeds the maximum length of 1048576 characters.", `{"code":-32602,"data":{"input_error_code":"input_too_large"}}`), codeInvalidParams, "Send less at once"},
 		{"child's refusal", child(-32600, "busy", `{"code":-32600}`), codeInternal, "busy"},

@@ -345,18 +345,12 @@ func (x *acpEncoder) askContent(q *approval) (out []json.RawMessage) {
 	add(q.reason)
 	switch q.kind {
 	case askCommand:
-		more, ok := strings.CutPrefix(q.action, q.command)
-		if !ok {
-			more = q.action
-		}
-		add(more)
+		add(strings.Join(q.more, "\n"))
 		if q.cwd != "" && q.cwd != x.o.Cwd {
 			add("In " + q.cwd)
 		}
-	case askFileChange: // the diffs say what; the last line may be a directory it wants to write under
-		if i := strings.LastIndex(q.action, "write access under "); i >= 0 {
-			add(q.action[i:])
-		}
+	case askFileChange: // the diffs say what
+		add(strings.Join(q.more, "\n"))
 	case askMCPTool:
 		if args := clientJSON(q.arguments); args != nil && string(args) != "{}" {
 			lines = append(lines, fenced(visible(string(args))))

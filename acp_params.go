@@ -6,10 +6,10 @@ package main
 // name the parameter, what it is, and what it must be.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 )
 
 // kindWord names what a raw value is, as in "must be a string, not a number".
@@ -122,14 +122,10 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 	if e == nil {
 		return nil
 	}
-	name := codeName(e.Code)
-	out := &rpcError{Code: codeInternal, Message: e.Message, Data: e.Data}
-	if name == "" {
+	out := &rpcError{Code: codeInternal, Message: cmp.Or(e.Said, e.Message) + acpAdvice(e), Data: e.Data}
+	if codeName(e.Code) == "" {
 		out.Code = e.Code
-		return out
 	}
-	out.Message = strings.TrimPrefix(e.Message, name+": ")
-	fromChild := stringField(e.Data, "error_source") == "child"
 	switch e.Code {
 	case codeSessionNotFound:
 		out.Code = codeSessionNotFound
@@ -137,45 +133,43 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 		// The child's own -32602 is about what the client sent (a prompt over
 		// 1 MiB characters, from 0.148 on); what it refuses otherwise isn't.
 		tooLong := stringField(e.Data, "child_error", "data", "input_error_code") == "input_too_large"
-		if !fromChild || tooLong || string(rawField(e.Data, "child_error", "code")) == "-32602" {
+		if stringField(e.Data, "error_source") != "child" || tooLong || string(rawField(e.Data, "child_error", "code")) == "-32602" {
 			out.Code = codeInvalidParams
 		}
 		if tooLong {
 			out.Message += " Send less at once: link files in place of embedding them"
 		}
-	case codeChildDead:
-		if said, _, cut := strings.Cut(out.Message, ". Sessions are kept"); cut {
-			out.Message = said + ". The session is kept: the next prompt starts Codex again"
-		}
-	case codeTimeout:
-		if said, rest, cut := strings.Cut(out.Message, ". Agent "); cut {
-			out.Message = said + ". The session keeps its context: the next prompt goes on"
-			switch limit := stringField(e.Data, "limit"); limit {
-			case "":
-			case "request_timeout_secs":
-				out.Message += ", --timeout sets the limit"
-			default:
-				out.Message += ", " + limit + " sets the limit"
-			}
-			if _, partial, some := strings.Cut(rest, ". Its answer so far: "); some {
-				out.Message += ". Its answer so far: " + partial
-			}
-		}
-	case codeSessionClosed:
-		if said, _, cut := strings.Cut(out.Message, "; call codex"); cut {
-			out.Message = said + "; the next prompt opens it again"
-		} else if said, _, cut := strings.Cut(out.Message, "; start it again"); cut {
-			out.Message = said + ": start it again and load the session"
-		}
 	}
-	if notLoggedIn(out.Message) {
+	if e.Remedy == remedyLogin {
 		return f.needsLogin(out.Message)
 	}
 	return out
 }
 
-// notLoggedIn reports the words of withLogin, which every refusal for lack of a
-// login has.
-func notLoggedIn(words string) bool {
-	return strings.Contains(words, "codex login")
+// acpAdvice is what somebody with an editor can do about an error, behind the
+// words for what happened.
+func acpAdvice(e *rpcError) string {
+	switch e.Remedy {
+	case remedyNewChild:
+		return ". The session is kept: the next prompt starts Codex again"
+	case remedyReopen:
+		return "; the next prompt opens it again"
+	case remedyRestart:
+		return ": start it again and load the session"
+	case remedyGoOn:
+		advice := ". The session keeps its context: the next prompt goes on"
+		switch limit := stringField(e.Data, "limit"); limit {
+		case "":
+		case "request_timeout_secs":
+			advice += ", --timeout sets the limit"
+		default:
+			advice += ", " + limit + " sets the limit"
+		}
+		if partial := stringField(e.Data, "partial"); partial != "" {
+			advice += ". Its answer so far: " + partial
+		}
+		return advice
+	case remedyNone, remedyLogin:
+	}
+	return ""
 }

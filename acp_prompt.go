@@ -292,7 +292,7 @@ func (f *acpFront) outcome(r *turnResult, cancelled bool, failure *backendError)
 		info = failure.Info
 	}
 	switch {
-	case info == "unauthorized" || info == "" && notLoggedIn(r.Content):
+	case info == infoNoLogin:
 		return nil, f.needsLogin(r.Content)
 	case info == "contextWindowExceeded": // the protocol's own word for it; a notice has Codex's
 		return stopped("max_tokens"), nil

@@ -35,7 +35,7 @@ const (
 )
 
 func askRM() *approval {
-	return &approval{id: "1", kind: askCommand, item: "c", command: "/bin/bash -lc 'rm a'", action: "/bin/bash -lc 'rm a'\nnetwork access to https://x", cwd: "/w", reason: "it must go"}
+	return &approval{id: "1", kind: askCommand, item: "c", command: "/bin/bash -lc 'rm a'", action: "/bin/bash -lc 'rm a'\nnetwork access to https://x", more: []string{"network access to https://x"}, cwd: "/w", reason: "it must go"}
 }
 
 // TestACPApproval is 0.169's way: the item, then the question. The call stays
@@ -116,7 +116,7 @@ func TestACPPatchApproval(t *testing.T) {
 		diff := `{"type":"diff","path":"/w/new","oldText":null,"newText":"hi\n"}`
 		patch := `{"type":"fileChange","id":"c","changes":[` + change("/w/new", "add", "hi\n") + `],"status":"inProgress"}`
 		r.item("started", patch)
-		q := &approval{id: "1", kind: askFileChange, item: "c", files: []fileChange{{path: "/w/new", kind: "add", diff: "hi\n"}}, action: "add /w/new\nwrite access under /w"}
+		q := &approval{id: "1", kind: askFileChange, item: "c", files: []fileChange{{path: "/w/new", kind: "add", diff: "hi\n"}}, action: "add /w/new\nwrite access under /w", more: []string{"write access under /w"}}
 		if call := r.ask(q); !strings.Contains(call, `"content":[`+diff+`,{"type":"content","content":{"type":"text","text":"write access under /w"}}],"locations":[{"path":"/w/new"}]`) {
 			t.Errorf("asked with %s", call)
 		}
@@ -178,7 +178,7 @@ func TestACPOtherApprovals(t *testing.T) {
 			t.Errorf("asked with %s", call)
 		}
 		r.x.decided(q, deny, "it asks for a secret")
-		network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x"}
+		network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x", more: []string{"network access to https://x"}}
 		r.ask(network)
 		r.x.decided(network, approve, "")
 		want(t, r.states("codex:T:t1:c", "codex:sub-1:s1:ask-2", "codex:T:t1:n"), "completed failed completed")

@@ -37,14 +37,13 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		a.command = stringField(p, "command")
 		a.action = a.command
 		a.networkTo(rawField(p, "networkApprovalContext"))
-		if more := permissionText(rawField(p, "additionalPermissions")); more != "" {
-			a.action = strings.TrimSpace(a.action + "\n" + more)
-		}
+		a.asksFor(permissionText(rawField(p, "additionalPermissions")))
 		q.rule = proposedRule(rawField(p, "proposedExecpolicyAmendment"), rawField(p, "availableDecisions"), "acceptWithExecpolicyAmendment")
 		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
 	case mFileChange:
 		a.kind, a.files, a.forSession = askFileChange, files, true
-		a.action = changesText(files, stringField(p, "grantRoot"))
+		a.action = changesText(files)
+		a.asksToWrite(stringField(p, "grantRoot"))
 	case mPermissions:
 		a.kind, a.action, a.forSession = askPermissions, permissionText(rawField(p, "permissions")), true
 	case mUserInput:
@@ -71,8 +70,7 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 // networkTo adds the host that a command would reach.
 func (a *approval) networkTo(context json.RawMessage) {
 	if host := stringField(context, "host"); host != "" {
-		a.network = stringField(context, "protocol") + "://" + host
-		a.action = strings.TrimSpace(a.action + "\nnetwork access to " + a.network)
+		a.asksFor("network access to " + stringField(context, "protocol") + "://" + host)
 	}
 }
 
@@ -105,7 +103,8 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 		a.action = strings.TrimSpace(server + "." + a.tool + " " + string(a.arguments))
 	case mode == "url":
 		a.kind, a.reason = askQuestion, message
-		a.action = "open " + stringField(p, "url")
+		a.page = stringField(p, "url")
+		a.action = "open " + a.page
 	case mode == "form" || mode == "openai/form" || mode == "openaiForm":
 		a.kind, a.reason, a.action = askQuestion, server+" asks", message
 		required := rawField(p, "requestedSchema", "required")

@@ -318,7 +318,7 @@ func turnError(raw json.RawMessage) *backendError {
 		e.Message = "Codex gave no reason"
 	}
 	if status == "401" {
-		e.Info = "unauthorized"
+		e.Info = infoNoLogin
 	}
 	return withLogin(e)
 }
@@ -329,10 +329,10 @@ func turnError(raw json.RawMessage) *backendError {
 func withLogin(e *backendError) *backendError {
 	low := strings.ToLower(e.Message)
 	switch {
-	case e.Info == "unauthorized":
+	case e.Info == infoNoLogin:
 	case strings.Contains(low, "401 unauthorized"), strings.Contains(low, "authentication required"),
 		strings.Contains(low, "codex login"), strings.Contains(low, "not logged in"):
-		e.Info = "unauthorized"
+		e.Info = infoNoLogin
 	default:
 		return e
 	}

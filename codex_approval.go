@@ -61,8 +61,13 @@ type approval struct {
 	action  string
 	command string
 	cwd     string
-	network string // what an askCommand would reach: protocol and host
 	files   []fileChange
+	// more is what it asks for beside its command or its files, a line each:
+	// network access, other permissions, a directory to write under. They stand
+	// in action too.
+	more []string
+	// page is the address that an askQuestion wants opened in a browser, "" for none.
+	page string
 	reason  string
 	// server, tool and arguments of an askMCPTool.
 	server, tool string
@@ -203,9 +208,26 @@ func (b decider) words(d decision) string {
 	return "nobody answered " + b.said
 }
 
-// changesText lists what a patch does to which file; root is a directory that
-// it asks to write under.
-func changesText(files []fileChange, root string) string {
+// asksFor adds what an approval asks for beside its command or files; lines
+// without words add nothing.
+func (q *approval) asksFor(lines string) {
+	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+		if line != "" {
+			q.more = append(q.more, line)
+			q.action = strings.TrimSpace(q.action + "\n" + line)
+		}
+	}
+}
+
+// asksToWrite adds the directory that a patch wants to write under, "" for none.
+func (q *approval) asksToWrite(root string) {
+	if root != "" {
+		q.asksFor("write access under " + root)
+	}
+}
+
+// changesText lists what a patch does to which file.
+func changesText(files []fileChange) string {
 	var lines []string
 	for _, f := range files {
 		line := strings.TrimSpace(f.kind + " " + f.path)
@@ -213,9 +235,6 @@ func changesText(files []fileChange, root string) string {
 			line += " moved to " + f.move
 		}
 		lines = append(lines, line)
-	}
-	if root != "" {
-		lines = append(lines, "write access under "+root)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -56,7 +56,7 @@ func TestApprovalDiff(t *testing.T) {
 --- /dev/null
 +++ /w/e
 `)
-	want(t, changesText(q.files, "/w"), "add /w/a\ndelete /w/b\nupdate /w/c moved to /w/d\nadd /w/e\nwrite access under /w")
+	want(t, changesText(q.files), "add /w/a\ndelete /w/b\nupdate /w/c moved to /w/d\nadd /w/e")
 	q.files = []fileChange{{path: "/w/long", kind: "add", diff: strings.Repeat("0123456789abcdef\n", 10000)}}
 	got := q.diff()
 	if len(got) > maxShownDiff+100 || !strings.Contains(got, "\n[diff cut: ") || !strings.HasSuffix(got, " bytes shown]\n") {

@@ -280,6 +280,9 @@ type backendError struct {
 	Death   *childDeath     // the child is gone
 }
 
+// infoNoLogin is the Info of every error that means that Codex is not logged in.
+const infoNoLogin = "unauthorized"
+
 func (e *backendError) Error() string { return e.Message }
 
 // childDeath is how a child ended, or why none could be started.

@@ -135,7 +135,7 @@ func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage,
 
 // account can't be changed: mcp-server has no methods for it.
 func (m *mcpServer) account(context.Context, string, any) (json.RawMessage, error) {
-	return nil, errors.New("codex mcp-server can't log in or out; run `codex login` in a terminal")
+	return nil, &backendError{Message: "codex mcp-server can't log in or out; run `codex login` in a terminal", Info: infoNoLogin}
 }
 
 // history isn't to be had of mcp-server.

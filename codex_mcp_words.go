@@ -227,7 +227,8 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	case "patch-approval":
 		a.kind, a.files = askFileChange, mcpChanges(rawField(p, "codex_changes"))
 		a.forSession = true
-		a.action = changesText(a.files, cmp.Or(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
+		a.action = changesText(a.files)
+		a.asksToWrite(cmp.Or(stringField(p, "codex_grant_root"), stringField(before, "grant_root")))
 	default:
 		a.kind = askUnknown
 	}

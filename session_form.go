@@ -88,10 +88,8 @@ func askMessage(a agentRef, q *approval) string {
 		what = "wants " + action // network access alone has no command
 		if q.command != "" {
 			what = fmt.Sprintf("wants to run `%s`", q.command)
-			if more, ok := strings.CutPrefix(q.action, q.command); ok {
-				what += strings.ReplaceAll(more, "\n", ", with ")
-			} else if q.action != "" {
-				what += ", as " + action
+			for _, each := range q.more {
+				what += ", with " + each
 			}
 		}
 	case askFileChange:

@@ -95,9 +95,8 @@ func hasFields(t *testing.T, got json.RawMessage, want string) {
 func TestAskMessages(t *testing.T) {
 	a := agentRef{AgentID: "codex:a", Identity: "arch"}
 	for want, q := range map[string]approval{
-		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", cwd: "/w"},
+		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", more: []string{"network access to https://x.example"}, cwd: "/w"},
 		"wants network access to https://x.example":                           {kind: askCommand, action: "network access to https://x.example"},
-		"wants to run `ls`, as something else":                                {kind: askCommand, command: "ls", action: "something else"},
 		"wants to run `ls`":                                                   {kind: askCommand, command: "ls"},
 		"wants to change files: add /a, write access under /w: why":           {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
 		"wants more permissions: network":                                     {kind: askPermissions, action: "network"},

@@ -321,11 +321,18 @@ func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
 	case statusClosed:
-		return proxyError(codeSessionClosed, fmt.Sprintf("session %s (identity %q) is closed; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", rec.AgentID, rec.Identity, rec.AgentID), "agent_id", rec.AgentID)
+		return closedError(rec.AgentID, fmt.Sprintf("session %s (identity %q) is closed", rec.AgentID, rec.Identity), "resume")
 	case statusBroken:
-		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", rec.AgentID, rec.AgentID), "agent_id", rec.AgentID)
+		return closedError(rec.AgentID, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped", rec.AgentID), "recover")
 	}
 	return nil
+}
+
+// closedError refuses a turn of a session that takes none until codex has
+// opened it again; verb is what that does to it.
+func closedError(agentID, what, verb string) *rpcError {
+	return proxyAdvice(codeSessionClosed, remedyReopen, what,
+		fmt.Sprintf("; call codex with {\"agent_id\": %q, \"prompt\": …} to %s it", agentID, verb), "agent_id", agentID)
 }
 
 // cancel retires a waiter: it gets no result any more. A queued turn is never

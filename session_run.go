@@ -266,12 +266,12 @@ func (t *turn) fill(r *turnResult, how finishKind) {
 // timeoutError is the -32006 of a turn, with what there was of its answer.
 func timeoutError(agentID string, t *turn) *rpcError {
 	partial := clipUTF8(t.run.text(), 8<<10)
-	msg := fmt.Sprintf("%s; it was interrupted. Agent %s keeps its context: continue with codex-reply", t.over.why, agentID)
+	advice := fmt.Sprintf(". Agent %s keeps its context: continue with codex-reply", agentID)
 	if t.over.mend != "" {
-		msg += "; " + t.over.mend
+		advice += "; " + t.over.mend
 	}
 	if partial != "" {
-		msg += ". Its answer so far: " + partial
+		advice += ". Its answer so far: " + partial
 	}
-	return proxyError(codeTimeout, msg, "agent_id", agentID, "turn_id", t.name(), "partial", partial, "limit", t.over.limit)
+	return proxyAdvice(codeTimeout, remedyGoOn, t.over.why+"; it was interrupted", advice, "agent_id", agentID, "turn_id", t.name(), "partial", partial, "limit", t.over.limit)
 }

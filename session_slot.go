@@ -36,7 +36,7 @@ func (c *childSlot) refusal() *rpcError {
 
 func (c *childSlot) refusalLocked() *rpcError {
 	if c.stopping {
-		return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id")
+		return stoppingError()
 	}
 	if d := c.death; d != nil && !d.Never && !c.restart {
 		return deathError(d, c.restart)
@@ -145,18 +145,25 @@ func (c *childSlot) show(v *statusView) {
 	}
 }
 
+// stoppingError refuses what comes while we shut down; extra holds pairs for data.
+func stoppingError(extra ...any) *rpcError {
+	return proxyAdvice(codeSessionClosed, remedyRestart, "atm-agent-mcp is shutting down",
+		"; start it again and call codex-reply with the same agent_id", extra...)
+}
+
 // deathError is the -32005 every caller gets (FR-11): what happened, with
 // which code or signal, and what to do. again: the next call starts another.
 func deathError(d *childDeath, again bool) *rpcError {
-	msg := d.Error()
+	advice, r := "", remedyNewChild
 	switch {
 	case d.Never:
+		r = remedyNone
 	case again:
-		msg += ". Sessions are kept, and codex-reply with the same agent_id starts Codex again (restart_child)"
+		advice = ". Sessions are kept, and codex-reply with the same agent_id starts Codex again (restart_child)"
 	default:
-		msg += ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
+		advice = ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
 	}
-	return proxyError(codeChildDead, msg, "reason", d.Reason, "stderr", d.Stderr)
+	return proxyAdvice(codeChildDead, r, d.Error(), advice, "reason", d.Reason, "stderr", d.Stderr)
 }
 
 // childError makes the error of a call from what the child answered; what
@@ -180,6 +187,9 @@ func childError(what string, e *backendError) *rpcError {
 // childSays is an error whose words are the child's (NFR-6).
 func childSays(code int, msg string, e *backendError) *rpcError {
 	err := proxyError(code, msg)
+	if e.Info == infoNoLogin {
+		err.Remedy = remedyLogin
+	}
 	if e.Code == 0 && e.Data == nil {
 		return err // our own words about the child
 	}

@@ -333,9 +333,9 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
 	case finishOver:
 		if s.m.ending == endShutdown {
-			return proxyError(codeSessionClosed, "atm-agent-mcp is shutting down; start it again and call codex-reply with the same agent_id", id...)
+			return stoppingError(id...)
 		}
-		return proxyError(codeSessionClosed, fmt.Sprintf("session %s was closed before this turn ran; call codex with {\"agent_id\": %q, \"prompt\": …} to resume it", s.agentID, s.agentID), id...)
+		return closedError(s.agentID, fmt.Sprintf("session %s was closed before this turn ran", s.agentID), "resume")
 	case finishGone, finishUnopened:
 		if s.openErr != nil {
 			return s.openErr
@@ -348,7 +348,7 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 		if s.m.ending == endClose || s.m.ending == endShutdown {
 			return nil
 		}
-		return proxyError(codeSessionClosed, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped; call codex with {\"agent_id\": %q, \"prompt\": …} to recover it", s.agentID, confirmLimit, s.agentID), id...)
+		return closedError(s.agentID, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped", s.agentID, confirmLimit), "recover")
 	case finishRebound, finishDropped:
 	}
 	return nil

@@ -66,7 +66,23 @@ type rpcError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
+
+	// For a front that has words of its own on what to do; neither goes onto the wire.
+	Said   string `json:"-"` // what happened, without the code's name and without what to do about it; "": that is Message
+	Remedy remedy `json:"-"` // what to do about it
 }
+
+// remedy is what to do about an error. Message says it to who calls our MCP tools.
+type remedy int
+
+const (
+	remedyNone     remedy = iota // Said tells it all
+	remedyNewChild               // Codex is gone, the session is kept: its next turn starts Codex again
+	remedyGoOn                   // the turn took too long and was stopped: the session takes another one
+	remedyReopen                 // the session is closed or broken: it can be opened again
+	remedyRestart                // this program is shutting down: its next start has the session
+	remedyLogin                  // Codex is not logged in
+)
 
 func (e *rpcError) Error() string { return e.Message }
 
@@ -77,13 +93,21 @@ func (e *rpcError) Error() string { return e.Message }
 func proxyError(code int, message string, extra ...any) *rpcError {
 	name := codeName(code)
 	if name == "" {
-		return &rpcError{Code: code, Message: message}
+		return &rpcError{Code: code, Message: message, Said: message}
 	}
 	data := map[string]any{"error_source": "proxy", "name": name}
 	for i := 0; i+1 < len(extra); i += 2 {
 		data[extra[i].(string)] = extra[i+1]
 	}
-	return &rpcError{Code: code, Message: name + ": " + message, Data: toJSON(data)}
+	return &rpcError{Code: code, Message: name + ": " + message, Data: toJSON(data), Said: message}
+}
+
+// proxyAdvice is proxyError with what to do about it: advice stands behind what
+// happened, for who calls our MCP tools.
+func proxyAdvice(code int, r remedy, what, advice string, extra ...any) *rpcError {
+	e := proxyError(code, what+advice, extra...)
+	e.Said, e.Remedy = what, r
+	return e
 }
 
 // message is one JSON-RPC message. A request has id and method, a
