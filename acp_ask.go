@@ -90,7 +90,7 @@ func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	o, client := &acpAsk{s: s, a: a, q: q}, f.client()
 	if secretAsked(&q) {
 		s.enc.announce(a, &o.q)
-		s.enc.decided(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
+		s.enc.decide(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
 		f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
@@ -134,7 +134,7 @@ func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
 	}
 	d := o.q.settle(v.d, v.by)
 	f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id, "decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
-	o.s.enc.decided(&o.q, d, v.words)
+	o.s.enc.decide(&o.q, d, v.words)
 	if !v.stop {
 		f.decide(o.q.id, v.by, d, v.answers)
 		return
@@ -161,7 +161,7 @@ func (f *acpFront) askGone(_ agentRef, ask, why string) {
 	}
 	f.p.abandon(o.call)
 	f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
-	o.s.enc.decided(&o.q, deny, why)
+	o.s.enc.decide(&o.q, deny, why)
 }
 
 // acpPermission is one option of a permission request, and what it means.

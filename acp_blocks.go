@@ -1,9 +1,9 @@
 package main
 
-// acp_blocks.go owns the content of tool calls at their end, the content blocks
-// that it is made of, and what makes foreign text and JSON fit for any client.
-// acp_item.go, acp_tool.go and acp_chunks.go call it. It must never pass on a
-// block that the schema doesn't know, nor JSON that a strict parser refuses.
+// acp_blocks.go owns the content blocks that tool calls and messages are made of,
+// and what makes foreign text and JSON fit for any client. acp_item.go,
+// acp_tool.go and acp_messages.go call it. It must never pass on a block that the
+// schema doesn't know, nor JSON that a strict parser refuses.
 
 import (
 	"bytes"
@@ -16,73 +16,6 @@ import (
 	"strings"
 	"unicode/utf8"
 )
-
-// result is what a call that ended has to show and its raw output. Beside it
-// stands what t has kept: diffs, a command's own text.
-func (x *acpEncoder) result(t *acpTool, b *itemBody, raw json.RawMessage) (content []json.RawMessage, output json.RawMessage) {
-	text := func(s string) {
-		if s != "" {
-			content = append(content, callText(cappedText(s)))
-		}
-	}
-	switch b.kind {
-	case "commandExecution":
-		out := cappedText(b.output)
-		if out == "" {
-			out = t.out.text()
-		}
-		if out != "" {
-			content = append(content, callText(fenced(out)))
-		}
-		switch {
-		case b.exitCode == nil || *b.exitCode == 0:
-		case *b.exitCode < 0: // Codex's number for one that it killed
-			text("stopped before it ended")
-		default:
-			text(fmt.Sprintf("exit code %d", *b.exitCode))
-		}
-		output = toJSON(struct {
-			ExitCode *int   `json:"exitCode,omitempty"`
-			Duration int64  `json:"durationMs,omitempty"`
-			Status   string `json:"status,omitempty"`
-			Output   string `json:"output"`
-		}{b.exitCode, b.duration, b.status, out})
-	case "fileChange":
-		text(t.out.text()) // 0.104 tells what the patch tool printed
-		if b.status != "" {
-			output = toJSON(map[string]string{"status": b.status})
-		}
-	case "mcpToolCall", "dynamicToolCall":
-		list := b.result
-		if rawKind(list) == '{' {
-			list = rawField(list, "content")
-		}
-		content = toolBlocks(list)
-		output = clientJSON(b.result)
-		if b.failure != "" {
-			text(b.failure)
-			if output == nil {
-				output = toJSON(map[string]string{"error": cappedText(b.failure)})
-			}
-		}
-	case "collabAgentToolCall":
-		var lines []string
-		states := rawField(raw, "agentsStates")
-		_ = eachField(states, func(id string, state json.RawMessage) bool {
-			line := x.subagent(id) + ": " + plainWords(stringField(state, "status"))
-			if said := stringField(state, "message"); said != "" {
-				line += ": " + said
-			}
-			lines = append(lines, line)
-			return true
-		})
-		text(strings.Join(lines, "\n\n"))
-		output = clientJSON(states)
-	case "webSearch":
-		output = clientJSON(rawField(raw, "results"))
-	}
-	return content, output
-}
 
 // toolBlocks turns what an MCP or dynamic tool answered into content: their
 // blocks are the client's own, if they are what they say.
@@ -171,6 +104,33 @@ func contentOf(block json.RawMessage) json.RawMessage {
 }
 
 func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
+
+// fenced makes a code block of output: clients render a text block as Markdown,
+// which would join its lines and eat its stars. The fence is longer than any in
+// the text, so that nothing in it can end the block.
+func fenced(s string) string {
+	ticks, waves := longestRun(s, '`'), longestRun(s, '~')
+	fence := strings.Repeat("`", max(3, ticks+1))
+	if ticks > 2 && waves < ticks {
+		fence = strings.Repeat("~", max(3, waves+1))
+	}
+	if !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return fence + "\n" + s + fence
+}
+
+func longestRun(s string, c byte) (longest int) {
+	for run, i := 0, 0; i < len(s); i++ {
+		if s[i] != c {
+			run = 0
+			continue
+		}
+		run++
+		longest = max(longest, run)
+	}
+	return longest
+}
 
 // clientJSON makes any JSON fit for every client's parser: some refuse half of
 // a surrogate pair. What is too long is told by its beginning.

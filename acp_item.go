@@ -1,9 +1,10 @@
 package main
 
-// acp_item.go owns what Codex's items look like as ACP tool calls: title, kind,
-// places, input, and at their end content and output. acp_tool.go asks it for
-// the face of each item and of each approval. It must never name a place that
-// Codex didn't name, and never pass on a block that the schema doesn't know.
+// acp_item.go owns what Codex's items look like in ACP: one table with a row for
+// each kind, told as a message or as a tool call with title, kind, places and
+// input, and at its end content and output. acp_updates.go and acp_tool.go take
+// rows from it; the faces of approvals stand here too. It must never name a place
+// that Codex didn't name.
 
 import (
 	"cmp"
@@ -32,64 +33,128 @@ type acpFace struct {
 // in the input, and a longer one in the content too.
 const maxCallTitle = 2000
 
-// face is the face of an item; false for what isn't shown as a tool call. raw is
-// the item as Codex told it. done: it has ended already.
-func (x *acpEncoder) face(b *itemBody, raw json.RawMessage, done bool) (f acpFace, ok bool) {
-	f.kind = "other"
-	switch b.kind {
-	case "commandExecution":
-		f = x.commandFace(b.command, b.cwd, b.actions)
-	case "fileChange":
-		f = x.patchFace(b.files, b.cwd, done)
-	case "mcpToolCall":
-		f = mcpFace(b.server, b.tool, b.arguments)
-	case "dynamicToolCall":
-		f.title, f.name, f.kind, f.input = b.tool, b.tool, toolKind(b.tool), clientJSON(b.arguments)
-		if b.server != "" {
-			f.title = b.server + "." + b.tool
-		}
-	case "webSearch":
-		f = webFace(cmp.Or(b.query, b.text), rawField(raw, "action"))
-	case "imageView":
-		file := x.absolute(cmp.Or(b.path, b.text), b.cwd)
-		f.title, f.name, f.kind = "View image "+x.short(file), "view_image", "read"
-		f.input = toJSON(map[string]string{"path": file})
-		if filepath.IsAbs(file) {
-			f.places = []acpLocation{{Path: file}}
-		}
-	case "collabAgentToolCall":
-		f = x.collabFace(b, raw)
-	case "subAgentActivity":
-		f.title = "Subagent " + x.subagent(stringField(raw, "agentThreadId"))
-		if what := stringField(raw, "kind"); what != "" {
-			f.title += " " + plainWords(what)
-		}
-	case "contextCompaction":
-		f.title, f.kind = "Compacting the history", "think"
-		if done {
-			f.title = "Compacted the history"
-		}
-	case "userMessage", "agentMessage", "reasoning", "plan", "enteredReviewMode", "exitedReviewMode":
-		return f, false
-	default: // of a later Codex: told if it is something that runs and ends
-		if b.status == "" {
-			return f, false
-		}
-		f.title = plainWords(b.kind)
-	}
-	f.title = clipChars(visible(f.title), maxCallTitle)
-	if f.title == "" {
-		f.title = plainWords(b.kind)
-	}
-	return f, true
+// acpItem is an item as it is to be shown.
+type acpItem struct {
+	*itemBody
+	thread  string          // whose item it is
+	raw     json.RawMessage // as Codex told it
+	done    bool            // it has ended
+	past    bool            // it is history: its files are others by now
+	printed string          // what came of its output before it ended
 }
 
-func (x *acpEncoder) commandFace(line, cwd string, actions []commandAction) acpFace {
-	f := acpFace{title: shownCommand(line), name: "shell", kind: acpCommandKind(actions)}
+// acpItemKind is the row of one kind of item: how a client is shown it.
+type acpItemKind struct {
+	// message tells the item as a message; nil: it is a tool call.
+	message func(m *acpMessages, k acpKey, e *event)
+	// face tells what a call is as it begins, and again as it ends. A title that
+	// stays empty becomes the kind in words.
+	face func(n *acpNames, i *acpItem) acpFace
+	// end tells what the call that ended has to show and its raw output, beside
+	// what its face shows; nil: nothing.
+	end func(n *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage)
+
+	failed      string // what a call that failed says if it has nothing else to say
+	left        string // what a call says that is still open when its turn completes: it is done as well then
+	byFiles     bool   // its face is told anew only when its files have changed
+	askedByTool bool   // its approvals name server and tool, not the item
+}
+
+// itemKind is the table of kinds, by Codex's word for them.
+func itemKind(word string) acpItemKind {
+	switch word {
+	case "userMessage":
+		return acpItemKind{message: (*acpMessages).userItem}
+	case "agentMessage":
+		return acpItemKind{message: (*acpMessages).agentItem}
+	case "reasoning":
+		return acpItemKind{message: (*acpMessages).thoughtItem}
+	case "plan":
+		return acpItemKind{message: (*acpMessages).planItem}
+	case "enteredReviewMode", "exitedReviewMode":
+		return acpItemKind{message: (*acpMessages).reviewItem}
+	case "commandExecution":
+		return acpItemKind{face: commandFace, end: commandEnd, left: "It was still running when the turn ended."}
+	case "fileChange":
+		return acpItemKind{face: (*acpNames).patchFace, end: patchEnd, failed: "The patch could not be applied.", byFiles: true}
+	case "mcpToolCall":
+		return acpItemKind{face: mcpFace, end: toolEnd, askedByTool: true}
+	case "dynamicToolCall":
+		return acpItemKind{face: dynamicFace, end: toolEnd}
+	case "webSearch":
+		return acpItemKind{face: webFace, end: webEnd}
+	case "imageView":
+		return acpItemKind{face: (*acpNames).imageFace}
+	case "collabAgentToolCall":
+		return acpItemKind{face: (*acpNames).collabFace, end: (*acpNames).collabEnd}
+	case "subAgentActivity":
+		return acpItemKind{face: (*acpNames).activityFace}
+	case "contextCompaction":
+		return acpItemKind{face: compactionFace}
+	}
+	return acpItemKind{face: laterFace}
+}
+
+// itemFace is the face of an item; false for one that isn't shown as a tool call.
+func (n *acpNames) itemFace(i *acpItem) (f acpFace, ok bool) {
+	kind := itemKind(i.kind)
+	if kind.face == nil {
+		return f, false
+	}
+	f = kind.face(n, i)
+	f.title = cmp.Or(clipChars(visible(f.title), maxCallTitle), plainWords(i.kind))
+	f.title = n.owned(i.thread, f.title)
+	return f, f.kind != ""
+}
+
+// laterFace is that of a kind which only a later Codex has: told if it is
+// something that runs and ends.
+func laterFace(_ *acpNames, i *acpItem) acpFace {
+	if i.status == "" {
+		return acpFace{}
+	}
+	return acpFace{title: plainWords(i.kind), kind: "other"}
+}
+
+func dynamicFace(_ *acpNames, i *acpItem) acpFace {
+	f := acpFace{title: i.tool, name: i.tool, kind: toolKind(i.tool), input: clientJSON(i.arguments)}
+	if i.server != "" {
+		f.title = i.server + "." + i.tool
+	}
+	return f
+}
+
+func (n *acpNames) imageFace(i *acpItem) acpFace {
+	file := n.absolute(cmp.Or(i.path, i.text), i.cwd)
+	f := acpFace{title: "View image " + n.short(file), name: "view_image", kind: "read", input: toJSON(map[string]string{"path": file})}
+	if filepath.IsAbs(file) {
+		f.places = []acpLocation{{Path: file}}
+	}
+	return f
+}
+
+func (n *acpNames) activityFace(i *acpItem) acpFace {
+	f := acpFace{title: "Subagent " + n.subagent(stringField(i.raw, "agentThreadId")), kind: "other"}
+	if what := stringField(i.raw, "kind"); what != "" {
+		f.title += " " + plainWords(what)
+	}
+	return f
+}
+
+func compactionFace(_ *acpNames, i *acpItem) acpFace {
+	f := acpFace{title: "Compacting the history", kind: "think"}
+	if i.done {
+		f.title = "Compacted the history"
+	}
+	return f
+}
+
+func commandFace(_ *acpNames, i *acpItem) acpFace {
+	f := acpFace{title: shownCommand(i.command), name: "shell", kind: acpCommandKind(i.actions)}
 	if len(f.title) > maxCallTitle {
 		f.content = []json.RawMessage{callText(fenced(cappedText(visible(f.title))))}
 	}
-	for _, a := range actions {
+	for _, a := range i.actions {
 		if at := (acpLocation{Path: a.path}); filepath.IsAbs(a.path) && !slices.Contains(f.places, at) {
 			f.places = append(f.places, at)
 		}
@@ -97,7 +162,7 @@ func (x *acpEncoder) commandFace(line, cwd string, actions []commandAction) acpF
 	f.input = clientJSON(toJSON(struct {
 		Command string `json:"command"`
 		Cwd     string `json:"cwd,omitempty"`
-	}{line, cwd}))
+	}{i.command, i.cwd}))
 	return f
 }
 
@@ -123,18 +188,18 @@ func acpCommandKind(actions []commandAction) string {
 }
 
 // patchFace reads the files, unless the patch is long past.
-func (x *acpEncoder) patchFace(files []fileChange, cwd string, done bool) acpFace {
+func (n *acpNames) patchFace(i *acpItem) acpFace {
 	f := acpFace{name: "apply_patch", kind: "edit"}
-	p := acpPatch{live: !x.o.Replay, applied: done}
+	p := acpPatch{live: !i.past, applied: i.done}
 	kinds := map[string]int{}
 	var names []string
 	size := 0
-	for _, c := range files {
+	for _, c := range i.files {
 		size += len(c.diff)
-		from := x.absolute(c.path, cwd)
+		from := n.absolute(c.path, i.cwd)
 		to := from
 		if c.move != "" {
-			to = x.absolute(c.move, cwd)
+			to = n.absolute(c.move, i.cwd)
 		}
 		if !filepath.IsAbs(to) {
 			continue
@@ -160,9 +225,9 @@ func (x *acpEncoder) patchFace(files []fileChange, cwd string, done bool) acpFac
 		}
 		f.places = append(f.places, at)
 		if word == "move" {
-			names = append(names, x.short(from)+" → "+x.short(to))
+			names = append(names, n.short(from)+" → "+n.short(to))
 		} else {
-			names = append(names, x.short(to))
+			names = append(names, n.short(to))
 		}
 	}
 	word := "edit"
@@ -189,7 +254,7 @@ func (x *acpEncoder) patchFace(files []fileChange, cwd string, done bool) acpFac
 	if p.left > 0 {
 		f.content = append(f.content, callText(fmt.Sprintf("%d more files are changed that are too long to be shown.", p.left)))
 	}
-	f.input = patchInput(files, size <= maxACPText/2)
+	f.input = patchInput(i.files, size <= maxACPText/2)
 	return f
 }
 
@@ -213,12 +278,12 @@ func patchInput(files []fileChange, diffs bool) json.RawMessage {
 	return clientJSON(toJSON(map[string]any{"changes": list}))
 }
 
-func mcpFace(server, tool string, arguments json.RawMessage) acpFace {
-	in := map[string]any{"server": server, "tool": tool}
-	if args := clientJSON(arguments); args != nil {
+func mcpFace(_ *acpNames, i *acpItem) acpFace {
+	in := map[string]any{"server": i.server, "tool": i.tool}
+	if args := clientJSON(i.arguments); args != nil {
 		in["arguments"] = args
 	}
-	return acpFace{title: server + "." + tool, name: "mcp__" + server + "__" + tool, kind: toolKind(tool), input: toJSON(in)}
+	return acpFace{title: i.server + "." + i.tool, name: "mcp__" + i.server + "__" + i.tool, kind: toolKind(i.tool), input: toJSON(in)}
 }
 
 // toolKind guesses by the tool's first word; "other" is never wrong.
@@ -237,7 +302,8 @@ func toolKind(tool string) string {
 
 // webFace: Codex knows the query only as the search ends, and calls opening a
 // page of what it found a search too.
-func webFace(query string, action json.RawMessage) acpFace {
+func webFace(_ *acpNames, i *acpItem) acpFace {
+	query, action := cmp.Or(i.query, i.text), rawField(i.raw, "action")
 	f := acpFace{title: "Search the web", name: "web_search", kind: "search"}
 	address := stringField(action, "url")
 	switch stringField(action, "type") {
@@ -263,76 +329,137 @@ func webFace(query string, action json.RawMessage) acpFace {
 	return f
 }
 
-// collabFace is what the agent does with its subagents.
-func (x *acpEncoder) collabFace(b *itemBody, raw json.RawMessage) acpFace {
-	f := acpFace{name: strings.ReplaceAll(plainWords(b.tool), " ", "_"), kind: "other"}
-	var names []string
-	in := map[string]any{"tool": b.tool}
-	var ids []string
-	eachElement(rawField(raw, "receiverThreadIds"), func(id json.RawMessage) {
+// collabTitle says what an agent does with its subagents.
+func collabTitle(tool string) string {
+	switch tool {
+	case "spawnAgent":
+		return "Start subagent"
+	case "sendInput", "sendMessage", "followupTask":
+		return "Message subagent"
+	case "resumeAgent":
+		return "Resume subagent"
+	case "wait":
+		return "Wait for subagent"
+	case "closeAgent":
+		return "Close subagent"
+	case "interruptAgent":
+		return "Interrupt subagent"
+	case "listAgents":
+		return "List subagents"
+	}
+	return "Subagents: " + plainWords(tool)
+}
+
+func (n *acpNames) collabFace(i *acpItem) acpFace {
+	f := acpFace{title: collabTitle(i.tool), name: strings.ReplaceAll(plainWords(i.tool), " ", "_"), kind: "other"}
+	in := map[string]any{"tool": i.tool}
+	var ids, names []string
+	eachElement(rawField(i.raw, "receiverThreadIds"), func(id json.RawMessage) {
 		if s, ok := rawString(id); ok {
-			ids, names = append(ids, s), append(names, x.subagent(s))
+			ids, names = append(ids, s), append(names, n.subagent(s))
 		}
 	})
 	if len(ids) > 0 {
 		in["receiverThreadIds"] = ids
-	}
-	switch b.tool {
-	case "spawnAgent":
-		f.title = "Start subagent"
-	case "sendInput", "sendMessage", "followupTask":
-		f.title = "Message subagent"
-	case "resumeAgent":
-		f.title = "Resume subagent"
-	case "wait":
-		f.title = "Wait for subagent"
-	case "closeAgent":
-		f.title = "Close subagent"
-	case "interruptAgent":
-		f.title = "Interrupt subagent"
-	case "listAgents":
-		f.title = "List subagents"
-	default:
-		f.title = "Subagents: " + plainWords(b.tool)
-	}
-	if len(names) > 0 {
 		f.title += " " + strings.Join(names, ", ")
 	}
-	if b.text != "" {
-		in["prompt"] = cappedText(b.text)
-		f.content = []json.RawMessage{callText(cappedText(b.text))}
+	if i.text != "" {
+		in["prompt"] = cappedText(i.text)
+		f.content = []json.RawMessage{callText(cappedText(i.text))}
 	}
 	f.input = clientJSON(toJSON(in))
 	return f
 }
 
+// addText adds a text to the content of a call, unless it is empty.
+func addText(content []json.RawMessage, s string) []json.RawMessage {
+	if s == "" {
+		return content
+	}
+	return append(content, callText(cappedText(s)))
+}
+
+func commandEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	out := cmp.Or(cappedText(i.output), i.printed)
+	if out != "" {
+		content = append(content, callText(fenced(out)))
+	}
+	switch {
+	case i.exitCode == nil || *i.exitCode == 0:
+	case *i.exitCode < 0: // Codex's number for one that it killed
+		content = addText(content, "stopped before it ended")
+	default:
+		content = addText(content, fmt.Sprintf("exit code %d", *i.exitCode))
+	}
+	return content, toJSON(struct {
+		ExitCode *int   `json:"exitCode,omitempty"`
+		Duration int64  `json:"durationMs,omitempty"`
+		Status   string `json:"status,omitempty"`
+		Output   string `json:"output"`
+	}{i.exitCode, i.duration, i.status, out})
+}
+
+// patchEnd: 0.104 tells what the patch tool printed.
+func patchEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	if i.status != "" {
+		output = toJSON(map[string]string{"status": i.status})
+	}
+	return addText(nil, i.printed), output
+}
+
+func toolEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	list := i.result
+	if rawKind(list) == '{' {
+		list = rawField(list, "content")
+	}
+	output = clientJSON(i.result)
+	if i.failure != "" && output == nil {
+		output = toJSON(map[string]string{"error": cappedText(i.failure)})
+	}
+	return addText(toolBlocks(list), i.failure), output
+}
+
+func webEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	return nil, clientJSON(rawField(i.raw, "results"))
+}
+
+func (n *acpNames) collabEnd(i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	var lines []string
+	states := rawField(i.raw, "agentsStates")
+	_ = eachField(states, func(id string, state json.RawMessage) bool {
+		line := n.subagent(id) + ": " + plainWords(stringField(state, "status"))
+		if said := stringField(state, "message"); said != "" {
+			line += ": " + said
+		}
+		lines = append(lines, line)
+		return true
+	})
+	return addText(nil, strings.Join(lines, "\n\n")), clientJSON(states)
+}
+
 // askFace is the face of an approval whose item isn't known: Codex 0.104 asks
 // before it tells of the item, and permissions have none.
-func (x *acpEncoder) askFace(q *approval) acpFace {
-	var f acpFace
+func (n *acpNames) askFace(thread string, q *approval) acpFace {
+	f := acpFace{title: q.action, kind: "other"}
+	i := acpItem{itemBody: &itemBody{command: q.command, cwd: q.cwd, files: q.files, server: q.server, tool: q.tool, arguments: q.arguments}}
 	switch {
 	case q.kind == askCommand && q.command != "":
-		f = x.commandFace(q.command, q.cwd, nil)
+		f = commandFace(n, &i)
 	case q.kind == askFileChange && len(q.files) > 0:
-		f = x.patchFace(q.files, q.cwd, false)
+		f = n.patchFace(&i)
 	case q.kind == askMCPTool:
-		f = mcpFace(q.server, q.tool, q.arguments)
+		f = mcpFace(n, &i)
 	case q.kind == askQuestion:
-		f = acpFace{title: "Question: " + q.action, kind: "other"}
+		f.title = "Question: " + q.action
 	case q.kind == askPermissions:
-		f = acpFace{title: "More permissions: " + strings.ReplaceAll(q.action, "\n", ", "), kind: "other"}
-	default:
-		f = acpFace{title: q.action, kind: "other"}
+		f.title = "More permissions: " + strings.ReplaceAll(q.action, "\n", ", ")
 	}
-	f.title = clipChars(visible(f.title), maxCallTitle)
-	if f.title == "" {
-		f.title = "Approval"
-	}
+	f.title = n.owned(thread, cmp.Or(clipChars(visible(f.title), maxCallTitle), "Approval"))
 	return f
 }
 
 // askContent is what a person should know beside the face.
-func (x *acpEncoder) askContent(q *approval) (out []json.RawMessage) {
+func (n *acpNames) askContent(q *approval) (out []json.RawMessage) {
 	var lines []string
 	add := func(line string) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
@@ -346,7 +473,7 @@ func (x *acpEncoder) askContent(q *approval) (out []json.RawMessage) {
 	switch q.kind {
 	case askCommand:
 		add(strings.Join(q.more, "\n"))
-		if q.cwd != "" && q.cwd != x.o.Cwd {
+		if q.cwd != "" && q.cwd != n.cwd {
 			add("In " + q.cwd)
 		}
 	case askFileChange: // the diffs say what
@@ -364,18 +491,26 @@ func (x *acpEncoder) askContent(q *approval) (out []json.RawMessage) {
 	return out
 }
 
+// acpNames are what titles and places are made of: where the session works, and
+// what its subagents are called.
+type acpNames struct {
+	cwd       string
+	thread    string            // the session's own
+	subagents map[string]string // by thread
+}
+
 // absolute is where a path that Codex names is; relative to cwd, else to the
 // session's.
-func (x *acpEncoder) absolute(file, cwd string) string {
+func (n *acpNames) absolute(file, cwd string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
 	}
-	return filepath.Join(cmp.Or(cwd, x.o.Cwd), file)
+	return filepath.Join(cmp.Or(cwd, n.cwd), file)
 }
 
 // short is a path as a title names it.
-func (x *acpEncoder) short(file string) string {
-	if rel, err := filepath.Rel(x.o.Cwd, file); err == nil && filepath.IsLocal(rel) {
+func (n *acpNames) short(file string) string {
+	if rel, err := filepath.Rel(n.cwd, file); err == nil && filepath.IsLocal(rel) {
 		return rel
 	}
 	return file
@@ -398,17 +533,25 @@ func plainWords(s string) string {
 	return strings.Trim(b.String(), " ")
 }
 
-// knows keeps the name of a subagent.
-func (x *acpEncoder) knows(thread, name string) {
-	if thread != "" && name != "" && name != "." && (len(x.names) < maxSubagents || x.names[thread] != "") {
-		x.names[thread] = clip(visible(name), 100)
+// learn keeps the name of a subagent.
+func (n *acpNames) learn(thread, name string) {
+	if thread != "" && name != "" && name != "." && (len(n.subagents) < maxSubagents || n.subagents[thread] != "") {
+		n.subagents[thread] = clip(visible(name), 100)
 	}
 }
 
 // subagent is what a subagent is called: older versions give it no name.
-func (x *acpEncoder) subagent(thread string) string {
-	if name := x.names[thread]; name != "" {
+func (n *acpNames) subagent(thread string) string {
+	if name := n.subagents[thread]; name != "" {
 		return name
 	}
 	return "subagent " + thread[max(0, len(thread)-6):]
+}
+
+// owned puts a subagent's name before what it does.
+func (n *acpNames) owned(thread, title string) string {
+	if thread == n.thread {
+		return title
+	}
+	return n.subagent(thread) + ": " + title
 }

@@ -16,7 +16,7 @@ func itemFace(t *testing.T, started, completed string) (begin, end string) {
 	t.Helper()
 	r := newACPRig(t, acpEncoding{})
 	r.begin()
-	r.x.knows("sub-1", "Ada")
+	r.x.names.learn("sub-1", "Ada")
 	if started != "" {
 		r.item("started", started)
 	}

@@ -261,11 +261,11 @@ func (s *acpSession) replay(ctx context.Context) *rpcError {
 		}
 		enc.event(agentRef{AgentID: s.agentID, Thread: e.thread}, e)
 		if e.kind == evEnded {
-			enc.turnEnds("")
+			enc.endTurn("")
 		}
 		return ctx.Err()
 	})
-	enc.turnEnds("")
+	enc.endTurn("")
 	if e == nil && ctx.Err() != nil {
 		return errACPClosing()
 	}

@@ -157,12 +157,12 @@ func BenchmarkACPOutput(b *testing.B) {
 	b.Run("piece", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			t.out.add(piece)
+			t.printed.acpOutput.add(piece)
 		}
 	})
 	b.Run("update", func(b *testing.B) {
 		for b.Loop() {
-			x.printed(t, time.Time{})
+			x.calls.tellPrinted(t, time.Time{})
 		}
 	})
 }

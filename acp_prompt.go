@@ -224,8 +224,8 @@ func (s *acpSession) answerHere(p *acpPrompt) {
 		if cancelled {
 			return
 		}
-		s.enc.text(text)
-		s.enc.turnEnds("")
+		s.enc.sayText(text)
+		s.enc.endTurn("")
 		s.mu.Lock()
 		reason := "end_turn"
 		if p.cancelled {
@@ -268,7 +268,7 @@ func (p *acpPrompt) ended(r turnResult) {
 		if e == nil && r.TurnStatus == "failed" {
 			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
 		}
-		s.enc.turnEnds(why)
+		s.enc.endTurn(why)
 		s.f.settled(s) // a ceiling or the user's configuration may have changed what this turn ran with
 	}
 	if !s.f.answer(p.c, result, e) {

@@ -38,7 +38,7 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)
-	t.Cleanup(func() { r.x.turnEnds("") }) // its timers
+	t.Cleanup(func() { r.x.endTurn("") }) // its timers
 	return r
 }
 
@@ -201,7 +201,7 @@ func (r *acpRig) replayACP(lines []recorded) {
 		case l.Dir == ">" && m.method == "":
 			if q := asked[string(m.id)]; q != nil {
 				d := map[string]decision{"accept": approve, "acceptForSession": approveForSession}[stringField(m.result, "decision")]
-				r.x.decided(q, d, "")
+				r.x.decide(q, d, "")
 			}
 		case l.Dir == "<" && m.isResponse():
 			if id := stringField(m.result, "thread", "id"); id != "" {

@@ -203,10 +203,10 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		s.tellServers()
 	}
 	if shown != "" { // what the agent was sent stands in front of what it does
-		s.enc.userText(shown)
+		s.enc.sayUserText(shown)
 	}
 	if mail && e.kind == evEnded {
-		s.enc.turnEnds("")
+		s.enc.endTurn("")
 		s.mailEnded()
 	}
 	if own && e.method == "thread/name/updated" {
@@ -222,7 +222,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		s.mute()
 	}
 	if e.kind == evGone && w == 0 {
-		s.enc.turnEnds("Codex is gone")
+		s.enc.endTurn("Codex is gone")
 		s.mailEnded()
 	}
 }
@@ -239,7 +239,7 @@ func (s *acpSession) mailEnded() {
 // answered with that, it goes on by itself, and session/load tells all of it.
 func (s *acpSession) mute() {
 	waits := s.f.p.queued() >> 20
-	s.enc.turnEnds("not shown any further: the client doesn't read")
+	s.enc.endTurn("not shown any further: the client doesn't read")
 	s.mu.Lock()
 	s.over, s.muted = false, true
 	var running *acpPrompt

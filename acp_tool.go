@@ -16,14 +16,9 @@ import (
 )
 
 const (
-	// acpGrace is the longest that joined text waits.
-	acpGrace = 20 * time.Millisecond
 	// askGrace is how long a call stays pending for the approval that may come
 	// with it: a millisecond later from Codex, later from a busy machine.
 	askGrace = 50 * time.Millisecond
-	// acpPace lies between two updates of what one call has printed so far:
-	// each tells all of it.
-	acpPace = 200 * time.Millisecond
 	// maxCallIDs of closed calls are known: more have no turn.
 	maxCallIDs = 4096
 )
@@ -55,33 +50,20 @@ type acpCallUpdate struct {
 // acpKey names an item: its id is its turn's alone.
 type acpKey struct{ thread, turn, item string }
 
-// acpTool is a tool call that is open.
-type acpTool struct {
-	key    acpKey
-	id     string
-	face   acpFace
-	status string
-	body   string // the kind of its item, "" while none has been told
-
-	asks    int    // approvals that are asked for it: it waits
-	allowed bool   // one was given
-	denied  string // what was said of one that wasn't
-	told    bool   // that stands in its content
-
-	server, tool string // of an MCP call: its approval doesn't name the item
-	files        []fileChange
-	loose        bool // Codex tells no end of it: it has ended when its turn goes on
-
-	out     acpOutput
-	dirty   bool // of out, something hasn't been told
-	next    time.Time
-	running time.Time // when it is called running unless somebody asks
-}
-
 // acpSeen are the keys of what was told and is closed, with how often.
 type acpSeen struct {
 	times map[acpKey]int
 	order []acpKey
+}
+
+// id is what a client knows an item by, another id if one was closed under it:
+// a model's provider may give two calls of one turn the same.
+func (s *acpSeen) id(k acpKey) string {
+	id := "codex:" + k.thread + ":" + k.turn + ":" + k.item
+	if n := s.times[k]; n > 0 {
+		id += fmt.Sprintf("#%d", n+1)
+	}
+	return id
 }
 
 func (s *acpSeen) add(k acpKey) {
@@ -98,9 +80,9 @@ func (s *acpSeen) add(k acpKey) {
 	s.times[k]++
 }
 
-// turnEnds forgets what no late event can name: those of the session's own
+// forgetTurns forgets what no late event can name: those of the session's own
 // turns are known by their turn. A subagent goes on; its last ones are kept.
-func (s *acpSeen) turnEnds(own string) {
+func (s *acpSeen) forgetTurns(own string) {
 	keep := slices.DeleteFunc(s.order, func(k acpKey) bool { return k.thread == own })
 	keep = slices.Clone(keep[max(0, len(keep)-maxSubagents):])
 	times := map[acpKey]int{}
@@ -110,66 +92,119 @@ func (s *acpSeen) turnEnds(own string) {
 	s.times, s.order = times, keep
 }
 
-// callID is the id of what a key names, another one if it was closed already:
-// a model's provider may give two calls of one turn the same.
-func (x *acpEncoder) callID(k acpKey) string {
-	id := "codex:" + k.thread + ":" + k.turn + ":" + k.item
-	if n := x.closed.times[k]; n > 0 {
-		id += fmt.Sprintf("#%d", n+1)
-	}
-	return id
+// acpOrigin is what a tool call is known by: by its item more than by the others.
+type acpOrigin int
+
+const (
+	fromAsk  acpOrigin = iota // an approval: its item comes, if it has one, with a yes
+	fromCall                  // a call of a session's own tool: 0.104 tells no end of it, so it has ended when its turn goes on
+	fromItem                  // its item: that tells how it ends
+)
+
+// acpTool is a tool call that is open.
+type acpTool struct {
+	key    acpKey
+	id     string // as the client knows the call
+	origin acpOrigin
+	item   *itemBody // as last told; fromAsk: what the approval says of it; fromCall: nil
+	face   acpFace   // as the client was told it
+	status string    // callPending or callRunning
+
+	asks    int       // approvals that wait for their decision: so does the call
+	allowed bool      // one was given
+	denied  string    // why one was not given, "" for none
+	shown   bool      // the client was told denied
+	running time.Time // when it is called running unless somebody asks, zero: it is, or that is not to be
+
+	printed acpGrowing
 }
 
-// toolItem takes an item that is a tool call as it starts or ends.
-func (x *acpEncoder) toolItem(k acpKey, e *event) {
-	done := e.phase == "completed"
-	raw := rawField(e.raw, "item")
-	t := x.tools[k]
+// kind is the row of its item's kind.
+func (t *acpTool) kind() acpItemKind {
+	if t.origin != fromItem {
+		return acpItemKind{}
+	}
+	return itemKind(t.item.kind)
+}
+
+// acpCalls are the tool calls of one encoder, whose lock guards them.
+type acpCalls struct {
+	*acpStream
+	seen   *acpSeen
+	names  *acpNames
+	replay bool // the past is told: nobody is asked any more
+
+	open  map[acpKey]*acpTool
+	order []*acpTool          // as they were announced
+	asked map[string]*acpTool // by the id of an approval that waits
+}
+
+// item takes an item that is a tool call as it starts or ends. turn: one runs,
+// so that a new call may be announced.
+func (c *acpCalls) item(k acpKey, e *event, turn bool) {
+	i := acpItem{itemBody: e.body, thread: k.thread, raw: rawField(e.raw, "item"), done: e.phase == "completed", past: c.replay}
+	t, kind := c.open[k], itemKind(i.kind)
 	if t == nil {
-		if !x.open || x.closed.times[k] > 0 && done && !x.o.Replay {
+		if !turn || c.seen.times[k] > 0 && i.done && !c.replay {
 			return // the end of what was closed before it, or of a turn that is over
 		}
-		f, ok := x.face(e.body, raw, done)
+		f, ok := c.names.itemFace(&i)
 		if !ok {
 			return
 		}
-		t = x.begin(k, x.owned(k, f), e.body.status == "declined")
-		t.running = x.soon(askGrace)
-	} else if t.body == "" || done && (e.body.kind != "fileChange" || !slices.Equal(t.files, e.body.files)) {
-		if f, ok := x.face(e.body, raw, done); ok {
-			x.renew(t, x.owned(k, f))
+		t = c.announce(k, f, i.status == "declined")
+		if !c.replay {
+			t.running = time.Now().Add(askGrace)
+			c.alarm.wakeAt(t.running)
+		}
+	} else if t.origin != fromItem || i.done && !(kind.byFiles && slices.Equal(t.item.files, i.files)) {
+		if f, ok := c.names.itemFace(&i); ok {
+			c.renew(t, f)
 		}
 	}
-	t.body, t.files, t.server, t.tool = e.body.kind, e.body.files, e.body.server, e.body.tool
-	t.loose = false
-	if done {
-		x.ended(t, e.body, raw)
+	t.origin, t.item = fromItem, i.itemBody
+	if i.done {
+		c.finish(t, &i, kind)
 	}
 }
 
-// owned puts a subagent's name before what it does.
-func (x *acpEncoder) owned(k acpKey, f acpFace) acpFace {
-	if k.thread != x.thread {
-		f.title = x.subagent(k.thread) + ": " + f.title
+// toolCall: the agent calls one of the session's tools. From 0.148 on that is an
+// item too; of 0.104's calls only this is known.
+func (c *acpCalls) toolCall(k acpKey, call *toolCall) {
+	if c.open[k] != nil || c.seen.times[k] > 0 {
+		return
 	}
-	return f
+	f, _ := c.names.itemFace(&acpItem{itemBody: &itemBody{kind: "dynamicToolCall", tool: call.name, arguments: call.args}, thread: k.thread})
+	t := c.announce(k, f, false)
+	t.origin = fromCall
+	c.run(t)
 }
 
-// begin announces a call.
-func (x *acpEncoder) begin(k acpKey, f acpFace, waits bool) *acpTool {
-	t := &acpTool{key: k, id: x.callID(k), face: f, status: callPending}
-	if x.o.Replay && !waits {
+// closeEarlier closes the calls that tell no end of themselves: a turn that goes
+// on with another item has the answers to them.
+func (c *acpCalls) closeEarlier(k acpKey) {
+	for _, t := range slices.Clone(c.order) {
+		if t.origin == fromCall && t.key.thread == k.thread && t.key.item != k.item {
+			c.close(t, callDone, nil, nil)
+		}
+	}
+}
+
+// announce tells of a new call. waits: it is not called running by itself.
+func (c *acpCalls) announce(k acpKey, f acpFace, waits bool) *acpTool {
+	t := &acpTool{key: k, id: c.seen.id(k), face: f, status: callPending}
+	if c.replay && !waits {
 		t.status = callRunning
 	}
-	x.tools[k] = t
-	x.order = append(x.order, t)
-	x.call(acpCallUpdate{Update: callNew, ID: t.id, Title: f.title, Name: f.name, Kind: f.kind, Status: t.status,
+	c.open[k] = t
+	c.order = append(c.order, t)
+	c.update(acpCallUpdate{Update: callNew, ID: t.id, Title: f.title, Name: f.name, Kind: f.kind, Status: t.status,
 		Content: f.content, Places: f.places, RawInput: f.input})
 	return t
 }
 
 // renew tells what is known better by now.
-func (x *acpEncoder) renew(t *acpTool, f acpFace) {
+func (c *acpCalls) renew(t *acpTool, f acpFace) {
 	u := acpCallUpdate{Update: callNews, ID: t.id}
 	if f.title != t.face.title {
 		u.Title = f.title
@@ -188,137 +223,147 @@ func (x *acpEncoder) renew(t *acpTool, f acpFace) {
 	}
 	t.face = f
 	if u.Title != "" || u.Kind != "" || u.Places != nil || u.RawInput != nil || u.Content != nil {
-		x.call(u)
+		c.update(u)
 	}
 }
 
-// runs says that a call is under way.
-func (x *acpEncoder) runs(t *acpTool) {
+// run says that a call is under way.
+func (c *acpCalls) run(t *acpTool) {
 	if t.status == callPending {
 		t.status = callRunning
-		x.call(acpCallUpdate{Update: callNews, ID: t.id, Status: callRunning})
+		c.update(acpCallUpdate{Update: callNews, ID: t.id, Status: callRunning})
 	}
 }
 
-// prints takes what a call printed. The client gets it at acpPace.
-func (x *acpEncoder) prints(t *acpTool, text string) {
-	if text == "" {
-		return
+// print takes what a call printed. The client gets it at acpPace.
+func (c *acpCalls) print(t *acpTool, text string) {
+	if text != "" {
+		c.run(t)
+		t.printed.add(text, &c.alarm)
 	}
-	x.runs(t)
-	t.out.add(text)
-	if t.dirty {
-		return
-	}
-	t.dirty = true
-	now := time.Now()
-	if t.next.Before(now.Add(acpGrace)) { // its first words come with what follows them at once
-		t.next = now.Add(acpGrace)
-	}
-	x.wakeAt(t.next)
 }
 
-// printed tells what a call has printed so far.
-func (x *acpEncoder) printed(t *acpTool, now time.Time) {
-	t.dirty, t.next = false, now.Add(acpPace)
-	content := append(slices.Clip(t.face.content), callText(fenced(t.out.text())))
-	x.call(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
+// tellPrinted tells what a call has printed so far.
+func (c *acpCalls) tellPrinted(t *acpTool, now time.Time) {
+	t.printed.told(now)
+	content := append(slices.Clip(t.face.content), callText(fenced(t.printed.text())))
+	c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
 }
 
-// ended closes a call as its item says.
-func (x *acpEncoder) ended(t *acpTool, b *itemBody, raw json.RawMessage) {
-	content, output := x.result(t, b, raw)
+// tellDue calls running what nobody asked about, and tells output that has grown.
+func (c *acpCalls) tellDue(now time.Time) {
+	for _, t := range c.order {
+		switch {
+		case t.running.IsZero():
+		case t.running.After(now):
+			c.alarm.wakeAt(t.running)
+		default:
+			if t.running = (time.Time{}); t.asks == 0 && t.denied == "" {
+				c.run(t)
+			}
+		}
+		if t.printed.tellable(now, c.acpStream) {
+			c.tellPrinted(t, now)
+		}
+	}
+}
+
+// finish closes a call as its item says.
+func (c *acpCalls) finish(t *acpTool, i *acpItem, kind acpItemKind) {
+	var content []json.RawMessage
+	var output json.RawMessage
+	if kind.end != nil {
+		i.printed = t.printed.text()
+		content, output = kind.end(c.names, i)
+	}
 	status := callDone
-	switch b.status {
+	switch i.status {
 	case "failed", "declined":
 		status = callFailed
 	case "inProgress", "interrupted": // of a past turn that was cut; a subagent's
 		status = callFailed
 		content = append(content, callText("interrupted"))
 	}
-	if status == callFailed && (t.denied != "" && (len(content) > 0 || !t.told) || t.denied == "" && b.status == "declined") {
-		content = append(content, callText(cappedText(declinedText(t.denied))))
+	declined := t.denied != "" || i.status == "declined"
+	if status == callFailed && (t.denied != "" && (len(content) > 0 || !t.shown) || t.denied == "" && declined) {
+		content = append(content, declinedText(t.denied))
 	}
-	if b.kind == "fileChange" && b.status == "failed" && len(content) == 0 {
-		content = append(content, callText("The patch could not be applied."))
+	if i.status == "failed" && len(content) == 0 && kind.failed != "" {
+		content = append(content, callText(kind.failed))
 	}
-	if status == callDone || t.denied == "" && b.status != "declined" {
-		x.runs(t)
+	if status == callDone || !declined {
+		c.run(t)
 	}
-	x.close(t, status, content, output)
+	c.close(t, status, content, output)
 }
 
-func declinedText(said string) string {
-	if said == "" {
-		return "Declined."
+// declinedText says that a call was declined and, if it is known, why.
+func declinedText(why string) json.RawMessage {
+	if why == "" {
+		return callText("Declined.")
 	}
-	return "Declined: " + said
+	return callText(cappedText("Declined: " + why))
 }
 
 // close ends a call. content stands behind what the call has from its
 // beginning; none leaves what is shown.
-func (x *acpEncoder) close(t *acpTool, status string, content []json.RawMessage, output json.RawMessage) {
+func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, output json.RawMessage) {
 	if len(content) > 0 {
 		content = append(slices.Clip(t.face.content), content...)
 	}
-	x.call(acpCallUpdate{Update: callNews, ID: t.id, Status: status, Content: content, Output: output})
-	x.forget(t)
-}
-
-func (x *acpEncoder) forget(t *acpTool) {
-	delete(x.tools, t.key)
-	x.order = slices.DeleteFunc(x.order, func(o *acpTool) bool { return o == t })
-	for id, o := range x.asked {
+	c.update(acpCallUpdate{Update: callNews, ID: t.id, Status: status, Content: content, Output: output})
+	delete(c.open, t.key)
+	c.order = slices.DeleteFunc(c.order, func(o *acpTool) bool { return o == t })
+	for id, o := range c.asked {
 		if o == t {
-			delete(x.asked, id)
+			delete(c.asked, id)
 		}
 	}
-	x.closed.add(t.key)
+	c.seen.add(t.key)
 }
 
-// closeAll ends what a turn that ends leaves open, as an interrupted Codex does.
-func (x *acpEncoder) closeAll(why string, completed bool) {
-	for len(x.order) > 0 {
-		t := x.order[0]
+// closeAll ends what a turn leaves open, as an interrupted Codex does: as failed,
+// for a reason where there is one. completed: the turn itself did not fail.
+func (c *acpCalls) closeAll(why string, completed bool) {
+	for len(c.order) > 0 {
+		t := c.order[0]
 		var content []json.RawMessage
-		if t.out.total > 0 {
-			content = append(content, callText(fenced(t.out.text())))
+		if t.printed.total > 0 {
+			content = append(content, callText(fenced(t.printed.text())))
 		}
+		left := t.kind().left
 		switch {
-		case completed && (t.loose || t.body == "" && t.allowed && t.asks == 0): // nobody tells the end of these
-			x.runs(t)
-			x.close(t, callDone, nil, nil)
+		case completed && (t.origin == fromCall || t.origin == fromAsk && t.allowed && t.asks == 0): // nobody tells the end of these
+			c.run(t)
+			c.close(t, callDone, nil, nil)
 			continue
-		case completed && t.body == "commandExecution" && t.asks == 0 && t.denied == "":
-			x.runs(t)
-			x.close(t, callDone, append(content, callText("It was still running when the turn ended.")), nil)
+		case completed && left != "" && t.asks == 0 && t.denied == "":
+			c.run(t)
+			c.close(t, callDone, append(content, callText(left)), nil)
 			continue
+		case t.denied != "":
+			content = append(content, declinedText(t.denied))
+		case why != "":
+			content = append(content, callText(cappedText(why)))
 		}
-		reason := why
-		if t.denied != "" {
-			reason = declinedText(t.denied)
-		}
-		if reason != "" {
-			content = append(content, callText(cappedText(reason)))
-		}
-		x.close(t, callFailed, content, nil)
+		c.close(t, callFailed, content, nil)
 	}
 }
 
-// asksFor finds the call that an approval is about.
-func (x *acpEncoder) asksFor(k acpKey, q *approval) *acpTool {
-	if t := x.asked[q.id]; t != nil {
+// askedAbout finds the call that an approval is about, nil for none.
+func (c *acpCalls) askedAbout(k acpKey, q *approval) *acpTool {
+	if t := c.asked[q.id]; t != nil {
 		return t
 	}
-	if t := x.tools[k]; t != nil {
+	if t := c.open[k]; t != nil {
 		return t
 	}
 	if q.kind != askMCPTool {
 		return nil
 	}
 	var busy *acpTool
-	for _, t := range x.order {
-		if t.body == "mcpToolCall" && t.key.thread == k.thread && t.server == q.server && t.tool == q.tool {
+	for _, t := range c.order {
+		if t.kind().askedByTool && t.key.thread == k.thread && t.item.server == q.server && t.item.tool == q.tool {
 			if t.asks == 0 && !t.allowed && t.denied == "" {
 				return t
 			}
@@ -328,94 +373,80 @@ func (x *acpEncoder) asksFor(k acpKey, q *approval) *acpTool {
 	return busy
 }
 
-func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {
-	k := acpKey{cmp.Or(q.thread, a.Thread), q.turn, q.item}
-	if k.item == "" {
-		k.item = "ask-" + q.id
-	}
-	return k
-}
-
-// waitsFor notes that a call waits for an approval.
-func (x *acpEncoder) waitsFor(t *acpTool, q *approval) {
-	if x.asked[q.id] == nil {
-		x.asked[q.id] = t
+// ask notes that a call waits for an approval.
+func (c *acpCalls) ask(t *acpTool, q *approval) {
+	if c.asked[q.id] == nil {
+		c.asked[q.id] = t
 		t.asks++
 	}
 }
 
-// announce makes sure that the tool call of an approval is announced, and
+// withdraw notes that an approval waits no more.
+func (c *acpCalls) withdraw(q *approval) *acpTool {
+	t := c.asked[q.id]
+	if t != nil {
+		delete(c.asked, q.id)
+		t.asks--
+	}
+	return t
+}
+
+// announceAsk makes sure that the tool call of an approval is announced, and
 // returns it for session/request_permission.
-func (x *acpEncoder) announce(a agentRef, q *approval) json.RawMessage {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.meet(a)
-	if q.subagent != nil {
-		x.knows(q.thread, q.subagent.name)
-	}
-	k := x.askKey(a, q)
-	t := x.asksFor(k, q)
+func (c *acpCalls) announceAsk(k acpKey, q *approval) json.RawMessage {
+	t := c.askedAbout(k, q)
 	if t == nil {
-		t = x.begin(k, x.owned(k, x.askFace(q)), true)
-		t.server, t.tool, t.files = q.server, q.tool, q.files
+		t = c.announce(k, c.names.askFace(k.thread, q), true)
+		t.item = &itemBody{server: q.server, tool: q.tool, files: q.files}
 	}
-	x.waitsFor(t, q)
+	c.ask(t, q)
 	u := acpCallUpdate{ID: t.id, Title: t.face.title, Kind: t.face.kind, Places: t.face.places, RawInput: t.face.input,
-		Content: append(slices.Clip(t.face.content), x.askContent(q)...)}
+		Content: append(slices.Clip(t.face.content), c.names.askContent(q)...)}
 	if t.status == callPending { // Codex asks in the middle of a command too, and status never goes back
 		u.Status = callPending
 	}
 	return toJSON(u)
 }
 
-// decided tells how an approval was decided. Where its item is known or comes
+// decide tells how an approval was decided. Where its item is known or comes
 // with a yes, that says how the call ends.
-func (x *acpEncoder) decided(q *approval, d decision, said string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	t := x.asked[q.id]
-	if t == nil {
-		return
-	}
-	delete(x.asked, q.id)
-	t.asks--
-	if d == deny {
-		t.denied = cmp.Or(said, "by the user")
-		content := []json.RawMessage{callText(cappedText(declinedText(t.denied)))}
-		if t.body == "" {
-			x.close(t, callFailed, content, nil)
-			return
+func (c *acpCalls) decide(q *approval, d decision, why string) {
+	t := c.withdraw(q)
+	switch {
+	case t == nil:
+	case d == deny:
+		t.denied = cmp.Or(why, "by the user")
+		if t.origin != fromItem {
+			c.close(t, callFailed, []json.RawMessage{declinedText(t.denied)}, nil)
+		} else if t.shown = t.printed.total == 0; t.shown {
+			c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: append(slices.Clip(t.face.content), declinedText(t.denied))})
 		}
-		if t.told = t.out.total == 0; t.told {
-			x.call(acpCallUpdate{Update: callNews, ID: t.id, Content: append(slices.Clip(t.face.content), content...)})
+	default:
+		t.allowed = true
+		if t.asks == 0 {
+			c.run(t)
 		}
-		return
-	}
-	t.allowed = true
-	if t.asks == 0 {
-		x.runs(t)
-	}
-	if itemFollows := q.kind == askCommand && q.command != "" || q.kind == askFileChange; t.body == "" && !itemFollows {
-		x.close(t, callDone, nil, nil)
+		if itemFollows := q.kind == askCommand && q.command != "" || q.kind == askFileChange; t.origin != fromItem && !itemFollows {
+			c.close(t, callDone, nil, nil)
+		}
 	}
 }
 
-// extraCall tells of something of our own that has happened, as a tool call.
-func (x *acpEncoder) extraCall(id, title, kind, status, text string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	k := acpKey{thread: x.own, item: id}
-	if n := x.closed.times[k]; n > 0 {
+// tellWhole tells of something of our own that has happened, as a tool call; k
+// is its place among those, told to the client by its item.
+func (c *acpCalls) tellWhole(k acpKey, title, kind, status, text string) {
+	id := k.item
+	if n := c.seen.times[k]; n > 0 {
 		id += fmt.Sprintf("#%d", n+1)
 	}
-	x.closed.add(k)
-	x.call(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: kind, Status: callPending})
+	c.seen.add(k)
+	c.update(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: kind, Status: callPending})
 	u := acpCallUpdate{Update: callNews, ID: id, Status: status}
 	if text != "" {
 		u.Content = []json.RawMessage{callText(cappedText(text))}
 	}
-	x.call(u)
+	c.update(u)
 }
 
-// call sends a tool call or an update of one, behind the text before it.
-func (x *acpEncoder) call(u acpCallUpdate) { x.put(toJSON(u)) }
+// update sends a tool call or an update of one, behind the text before it.
+func (c *acpCalls) update(u acpCallUpdate) { c.put(toJSON(u)) }

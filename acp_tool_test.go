@@ -49,8 +49,8 @@ func TestACPApproval(t *testing.T) {
 		want(t, r.ask(q), `{"toolCallId":"codex:T:t1:c","title":"rm a","kind":"execute","status":"pending","content":[{"type":"content","content":{"type":"text","text":"it must go\n\nnetwork access to https://x"}}],"rawInput":{"command":"/bin/bash -lc 'rm a'","cwd":"/w"}}`)
 		time.Sleep(time.Hour)
 		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:c","title":"rm a","name":"shell","kind":"execute","status":"pending","rawInput":{"command":"/bin/bash -lc 'rm a'","cwd":"/w"}}`)
-		r.x.decided(q, approve, "")
-		r.x.decided(q, deny, "too late") // a client that answers twice
+		r.x.decide(q, approve, "")
+		r.x.decide(q, deny, "too late") // a client that answers twice
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"in_progress"}`)
 		r.item("completed", ranCommand)
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"completed","rawOutput":{"exitCode":0,"status":"completed","output":""}}`)
@@ -75,7 +75,7 @@ func TestACPNobodyAsks(t *testing.T) {
 		if call := r.ask(q); strings.Contains(call, "status") {
 			t.Errorf("asked with %s", call)
 		}
-		r.x.decided(q, deny, "by the user")
+		r.x.decide(q, deny, "by the user")
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","content":[{"type":"content","content":{"type":"text","text":"Declined: by the user"}}]}`)
 		r.item("completed", noCommand)
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","rawOutput":{"status":"declined","output":""}}`)
@@ -91,7 +91,7 @@ func TestACPOldApproval(t *testing.T) {
 		r.begin()
 		q := askRM()
 		r.ask(q)
-		r.x.decided(q, approve, "")
+		r.x.decide(q, approve, "")
 		r.item("started", runsCommand)
 		r.item("completed", ranCommand)
 		want(t, r.states("codex:T:t1:c"), callDone)
@@ -100,7 +100,7 @@ func TestACPOldApproval(t *testing.T) {
 		q = askRM()
 		q.id, q.item = "2", "d"
 		r.ask(q)
-		r.x.decided(q, deny, "nobody answered in time")
+		r.x.decide(q, deny, "nobody answered in time")
 		r.item("completed", strings.Replace(noCommand, `"c"`, `"d"`, 1))
 		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:d","title":"rm a","name":"shell","kind":"execute","status":"pending","rawInput":{"command":"/bin/bash -lc 'rm a'","cwd":"/w"}}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:d","status":"failed","content":[{"type":"content","content":{"type":"text","text":"Declined: nobody answered in time"}}]}`)
@@ -121,7 +121,7 @@ func TestACPPatchApproval(t *testing.T) {
 			t.Errorf("asked with %s", call)
 		}
 		r.news()
-		r.x.decided(q, deny, "")
+		r.x.decide(q, deny, "")
 		r.item("completed", strings.Replace(patch, "inProgress", "declined", 1))
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","content":[`+diff+`,{"type":"content","content":{"type":"text","text":"Declined: by the user"}}]}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","rawOutput":{"status":"declined"}}`)
@@ -147,8 +147,8 @@ func TestACPToolApproval(t *testing.T) {
 		if got := r.ask(qb); !strings.Contains(got, "codex:T:t1:b") {
 			t.Errorf("asked with %s", got)
 		}
-		r.x.decided(qb, deny, "")
-		r.x.decided(qa, approveForSession, "")
+		r.x.decide(qb, deny, "")
+		r.x.decide(qa, approveForSession, "")
 		call("completed", "b", "failed")
 		call("completed", "a", "completed")
 		want(t, r.states("codex:T:t1:a", "codex:T:t1:b"), "completed failed")
@@ -157,7 +157,7 @@ func TestACPToolApproval(t *testing.T) {
 		other := q("x") // of a version that tells of the call only later, or never
 		other.tool = "u"
 		r.ask(other)
-		r.x.decided(other, approve, "")
+		r.x.decide(other, approve, "")
 		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:ask-x","title":"s.u","name":"mcp__s__u","kind":"other","status":"pending","rawInput":{"arguments":{"n":"x"},"server":"s","tool":"u"}}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"in_progress"}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:ask-x","status":"completed"}`)
@@ -172,15 +172,15 @@ func TestACPOtherApprovals(t *testing.T) {
 		r.begin()
 		p := &approval{id: "1", kind: askPermissions, item: "c", action: "write under /x\nuse the network", reason: "need"}
 		want(t, r.ask(p), `{"toolCallId":"codex:T:t1:c","title":"More permissions: write under /x, use the network","kind":"other","status":"pending","content":[{"type":"content","content":{"type":"text","text":"need\n\nwrite under /x\nuse the network"}}]}`)
-		r.x.decided(p, approve, "")
+		r.x.decide(p, approve, "")
 		q := &approval{id: "2", kind: askQuestion, action: "Which?", subagent: &subagentRef{thread: "sub-1", name: "Ada", role: "explorer"}, thread: "sub-1", turn: "s1"}
 		if call := r.ask(q); !strings.Contains(call, `"title":"Ada: Question: Which?"`) || !strings.Contains(call, "Asked by subagent Ada (explorer)") {
 			t.Errorf("asked with %s", call)
 		}
-		r.x.decided(q, deny, "it asks for a secret")
+		r.x.decide(q, deny, "it asks for a secret")
 		network := &approval{id: "3", kind: askCommand, item: "n", action: "network access to https://x", more: []string{"network access to https://x"}}
 		r.ask(network)
-		r.x.decided(network, approve, "")
+		r.x.decide(network, approve, "")
 		want(t, r.states("codex:T:t1:c", "codex:sub-1:s1:ask-2", "codex:T:t1:n"), "completed failed completed")
 		if open := r.open(); len(open) > 0 {
 			t.Errorf("open: %s", open)
@@ -200,10 +200,10 @@ func TestACPTurnEndsWhileAsked(t *testing.T) {
 		old := askRM()
 		old.id, old.item = "2", "never told of"
 		r.ask(old)
-		r.x.decided(old, approve, "")
+		r.x.decide(old, approve, "")
 		r.news()
 		r.ends("interrupted")
-		r.x.decided(q, approve, "")
+		r.x.decide(q, approve, "")
 		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:never told of","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`)
 	})
@@ -218,7 +218,7 @@ func TestACPWithdrawn(t *testing.T) {
 		q := askRM()
 		r.ask(q)
 		r.x.event(r.ref(), &event{kind: evAskGone, ask: q})
-		r.x.decided(q, deny, "Codex withdrew it")
+		r.x.decide(q, deny, "Codex withdrew it")
 		r.item("completed", ranCommand)
 		want(t, r.states("codex:T:t1:c"), callDone)
 	})
@@ -236,18 +236,18 @@ func TestACPKeepsLittle(t *testing.T) {
 			r.note("item/completed", `{"threadId":"`+thread+`","turnId":"t1","item":{"type":"webSearch","id":"`+id+`","query":"q"}}`)
 		}
 	}
-	if len(x.closed.times) > maxCallIDs || len(x.closed.order) > maxCallIDs || len(x.tools)+len(x.order)+len(x.texts) > 0 {
-		t.Errorf("keeps %d and %d ids, %d calls", len(x.closed.times), len(x.closed.order), len(x.tools))
+	if len(x.seen.times) > maxCallIDs || len(x.seen.order) > maxCallIDs || len(x.calls.open)+len(x.calls.order)+len(x.messages.texts) > 0 {
+		t.Errorf("keeps %d and %d ids, %d calls", len(x.seen.times), len(x.seen.order), len(x.calls.open))
 	}
 	r.ends("completed")
-	if len(x.closed.times) > maxSubagents {
-		t.Errorf("keeps %d ids after the turn", len(x.closed.times))
+	if len(x.seen.times) > maxSubagents {
+		t.Errorf("keeps %d ids after the turn", len(x.seen.times))
 	}
 	for range 1000 {
 		r.note("turn/started", `{"turn":{"id":"`+time.Now().String()+`"}}`)
-		x.turnEnds("")
+		x.endTurn("")
 	}
-	if len(x.over) > maxTurnsKnown {
-		t.Errorf("keeps %d turns", len(x.over))
+	if len(x.turns.over) > maxTurnsKnown {
+		t.Errorf("keeps %d turns", len(x.turns.over))
 	}
 }

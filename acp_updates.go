@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"path"
@@ -29,218 +30,141 @@ type acpEncoding struct {
 	Crowded func() bool // output waits, so deltas are joined
 }
 
-// maxTurnsKnown are the turns that are over and whose late events are known.
-const maxTurnsKnown = 64
-
-// maxWarned are the warnings that aren't told again.
-const maxWarned = 15
-
-// maxSubagents whose names are known.
-const maxSubagents = 256
+const (
+	maxTurnsKnown = 64  // turns that are over and whose late events are known
+	maxWarned     = 15  // warnings that aren't told again
+	maxSubagents  = 256 // whose names are known
+)
 
 // acpEncoder tells one session. Any goroutine may call it: the session's, that
 // of a client's answer, its own timers'. So it sends under its lock: what one
 // of them tells must not overtake what another was about to.
 type acpEncoder struct {
-	o    acpEncoding
-	seed maphash.Seed
-	own  string // begins the ids of our own messages
+	notices bool   // the client takes notices
+	own     string // begins the ids of our own messages
 
-	mu     sync.Mutex // guards the fields below
-	said   int        // own messages
-	thread string     // the session's own
-	names  map[string]string
-
-	open  bool     // a turn runs
-	turns []string // its ids: of a review it has two
-	over  []string // ids of turns that are over
-
-	talk    *acpText // the message that deltas go to
-	texts   map[acpTextKey]*acpText
-	buf     []byte // its update, open, with the text that waits
-	head    int    // where that text begins
-	waiting bool   // a timer is set for it
-	thought bool   // the last update was a thought
-	review  string // what the turn's review found
-
-	tools  map[acpKey]*acpTool
-	order  []*acpTool // as they were announced
-	asked  map[string]*acpTool
-	closed acpSeen
-
-	plan      acpOutput
-	planDirty bool
-	planNext  time.Time
-
-	usage  [2]int64 // as last told
-	warned []string // the last warnings
-
-	timer *time.Timer
-	due   time.Time // zero: not set
+	mu       sync.Mutex // guards the fields below
+	said     int        // our own messages so far
+	names    acpNames
+	turns    acpTurns
+	seen     acpSeen
+	stream   acpStream
+	messages acpMessages
+	calls    acpCalls
+	usage    [2]int64 // tokens in use and the size of the context, as last told
+	warned   []string // the last warnings
 }
 
 func newACPEncoder(o acpEncoding) *acpEncoder {
 	if o.Crowded == nil || o.Replay {
 		o.Crowded = func() bool { return false }
 	}
-	return &acpEncoder{o: o, seed: maphash.MakeSeed(), own: "atm:" + rand.Text()[:12] + ":", names: map[string]string{},
-		texts: map[acpTextKey]*acpText{}, tools: map[acpKey]*acpTool{}, asked: map[string]*acpTool{}}
+	x := &acpEncoder{notices: o.Notices, own: "atm:" + rand.Text()[:12] + ":"}
+	x.names = acpNames{cwd: o.Cwd, subagents: map[string]string{}}
+	x.stream = acpStream{send: o.Send, crowded: o.Crowded, alarm: acpAlarm{ring: x.tellDue}}
+	x.messages = acpMessages{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay, seed: maphash.MakeSeed(), texts: map[acpTextKey]*acpText{}}
+	x.calls = acpCalls{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay, open: map[acpKey]*acpTool{}, asked: map[string]*acpTool{}}
+	return x
 }
 
 // event takes every event of the session, in order.
 func (x *acpEncoder) event(a agentRef, e *event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.meet(a)
-	own := e.thread == "" || x.thread == "" || e.thread == x.thread
-	k := acpKey{cmp.Or(e.thread, x.thread), e.turn, e.item}
+	x.setThread(a)
+	own := e.thread == "" || x.names.thread == "" || e.thread == x.names.thread
+	k := acpKey{cmp.Or(e.thread, x.names.thread), e.turn, e.item}
 	switch e.kind {
 	case evStarted:
 		if own {
-			x.begins(e.turn)
+			x.turns.start(e.turn)
 		}
 	case evDelta:
 		switch {
 		case e.phase == "output":
-			if t := x.tools[k]; t != nil && !x.isOver(k, own) {
-				x.prints(t, e.text)
-			}
-		case own && x.mine(e.turn):
-			x.moves(k)
-			x.delta(k, e)
+			x.print(k, own, e.text)
+		case own && x.turns.has(e.turn):
+			x.calls.closeEarlier(k)
+			x.messages.delta(k, e)
 		}
-		if x.waiting && !e.more && !x.o.Crowded() {
-			x.flush() // what was to come behind the text was no more of it
+		if x.stream.waits() && !e.more && !x.stream.crowded() {
+			x.stream.flush() // what was to come behind the text was no more of it
 		}
 	case evItem:
 		x.item(k, own, e)
 	case evPlan:
-		if own && x.mine(e.turn) {
-			x.planned(e)
+		if own && x.turns.has(e.turn) {
+			x.messages.planSteps(e)
 		}
 	case evUsage:
-		if own && e.usage != nil && !slices.Contains(x.over, e.turn) {
-			x.used(e.usage)
+		if own && e.usage != nil && !slices.Contains(x.turns.over, e.turn) {
+			x.tellUsage(e.usage)
 		}
 	case evNotice:
-		if own && !slices.Contains(x.over, e.turn) {
-			x.noticed(e)
+		if own && !slices.Contains(x.turns.over, e.turn) {
+			x.tellNotice(e)
 		}
 	case evAsk:
-		if t := x.asksFor(x.askKey(a, e.ask), e.ask); t != nil {
-			x.waitsFor(t, e.ask)
+		if t := x.calls.askedAbout(x.askKey(a, e.ask), e.ask); t != nil {
+			x.calls.ask(t, e.ask)
 		}
 	case evAskGone:
-		if t := x.asked[e.ask.id]; t != nil {
-			delete(x.asked, e.ask.id)
-			t.asks--
-		}
+		x.calls.withdraw(e.ask)
 	case evTool:
-		x.called(k, own, e)
+		if e.tool != nil && x.turns.open && !x.isOver(k, own) {
+			x.calls.toolCall(k, e.tool)
+		}
 	case evEnded:
 		if own {
-			x.ends(e)
+			x.takeEnd(e)
 		}
 	case evGone:
 		why := "Codex is gone"
 		if e.err != nil {
 			why = e.err.Message
 		}
-		x.end(why, false)
+		x.closeTurn(why, false)
 	case evRaw:
 		x.raw(k, own, e)
 	case evOpened, evRefused, evDiff, evSubthread, evServer:
 	}
 }
 
-// meet takes the session's own thread; it may get another one, or a name.
-func (x *acpEncoder) meet(a agentRef) {
+// setThread takes the session's own thread: it may get another one.
+func (x *acpEncoder) setThread(a agentRef) {
 	if a.Thread != "" {
-		x.thread = a.Thread
+		x.names.thread = a.Thread
 	}
-}
-
-// begins opens a turn. A turn that is told while one runs is that one under a
-// second name: review/start answers with another id than turn/started tells.
-func (x *acpEncoder) begins(turn string) {
-	if turn == "" && x.open || slices.Contains(x.turns, turn) || turn != "" && slices.Contains(x.over, turn) {
-		return
-	}
-	x.open = true
-	x.turns = append(x.turns, turn)
-}
-
-// mine reports what belongs to the turn that runs.
-func (x *acpEncoder) mine(turn string) bool {
-	switch {
-	case !x.open:
-		return false
-	case turn == "" || turn == x.turns[0]:
-		return true
-	case slices.Contains(x.over, turn):
-		return false
-	case !slices.Contains(x.turns, turn) && len(x.turns) < maxTurnsKnown:
-		x.turns = append(x.turns, turn)
-	}
-	return true
 }
 
 // isOver reports what may not be told any more; a subagent has turns of its own.
 func (x *acpEncoder) isOver(k acpKey, own bool) bool {
 	if own {
-		return !x.mine(k.turn)
+		return !x.turns.has(k.turn)
 	}
-	return !x.open && x.tools[k] == nil
+	return !x.turns.open && x.calls.open[k] == nil
 }
 
+// item has an item told as its kind says.
 func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 	if e.body == nil || e.item == "" || x.isOver(k, own) {
 		return
 	}
-	x.moves(k)
-	switch e.body.kind {
-	case "userMessage", "agentMessage", "reasoning", "plan", "enteredReviewMode", "exitedReviewMode":
-		if !own {
-			return // what a subagent says is said to the agent
-		}
-	case "subAgentActivity":
-		x.knows(stringField(e.raw, "item", "agentThreadId"), path.Base(stringField(e.raw, "item", "agentPath")))
+	x.calls.closeEarlier(k)
+	if e.body.kind == "subAgentActivity" {
+		x.names.learn(stringField(e.raw, "item", "agentThreadId"), path.Base(stringField(e.raw, "item", "agentPath")))
 	}
-	switch e.body.kind {
-	case "userMessage":
-		x.userItem(k, e)
-	case "agentMessage":
-		x.message(k, e)
-	case "reasoning":
-		x.reasoning(k, e)
-	case "plan":
-		x.planItem(e)
-	case "enteredReviewMode", "exitedReviewMode":
-		x.reviews(k, e)
-	default:
-		x.toolItem(k, e)
+	if tell := itemKind(e.body.kind).message; tell == nil {
+		x.calls.item(k, e, x.turns.open)
+	} else if own { // what a subagent says is said to the agent
+		tell(&x.messages, k, e)
 	}
 }
 
-// called: the agent calls one of the session's tools. From 0.148 on that is an
-// item too; of 0.104's calls only this is known, and that the turn goes on.
-func (x *acpEncoder) called(k acpKey, own bool, e *event) {
-	if e.tool == nil || x.tools[k] != nil || x.closed.times[k] > 0 || !x.open || x.isOver(k, own) {
-		return
-	}
-	f, _ := x.face(&itemBody{kind: "dynamicToolCall", tool: e.tool.name, arguments: e.tool.args}, nil, false)
-	t := x.begin(k, x.owned(k, f), false)
-	t.loose = true
-	x.runs(t)
-}
-
-// moves: a turn that goes on with another item has the answers to its calls.
-func (x *acpEncoder) moves(k acpKey) {
-	for i := 0; i < len(x.order); i++ {
-		if t := x.order[i]; t.loose && t.key.thread == k.thread && t.key.item != k.item {
-			x.close(t, callDone, nil, nil)
-			i--
-		}
+// print adds to the output of a call.
+func (x *acpEncoder) print(k acpKey, own bool, text string) {
+	if t := x.calls.open[k]; t != nil && !x.isOver(k, own) {
+		x.calls.print(t, text)
 	}
 }
 
@@ -249,48 +173,41 @@ func (x *acpEncoder) raw(k acpKey, own bool, e *event) {
 	switch e.method {
 	case "turn/started":
 		if own {
-			x.begins(e.turn)
+			x.turns.start(e.turn)
 		}
 	case "thread/started":
 		if !own {
 			name, _ := nicknameOf(e.raw)
-			x.knows(e.thread, name)
+			x.names.learn(e.thread, name)
 		}
 	case "item/reasoning/summaryPartAdded":
-		if own && x.mine(e.turn) {
-			x.partBegins(k)
+		if own && x.turns.has(e.turn) {
+			x.messages.breakThought(k)
 		}
 	case "item/plan/delta":
-		if own && x.mine(e.turn) {
-			x.planDelta(e)
+		if own && x.turns.has(e.turn) {
+			x.messages.planDelta(e)
 		}
 	case "item/mcpToolCall/progress":
-		if t := x.tools[k]; t != nil && !x.isOver(k, own) {
-			x.prints(t, stringField(e.raw, "message")+"\n")
-		}
+		x.print(k, own, stringField(e.raw, "message")+"\n")
 	}
 }
 
-// used tells how full the context is.
-func (x *acpEncoder) used(u *tokenUsage) {
+// tellUsage tells how full the context is.
+func (x *acpEncoder) tellUsage(u *tokenUsage) {
 	if now := [2]int64{max(0, u.Last), u.ContextWindow}; now[1] > 0 && now != x.usage {
 		x.usage = now
-		x.put(fmt.Appendf(nil, `{"sessionUpdate":"usage_update","used":%d,"size":%d}`, now[0], now[1]))
+		x.stream.put(fmt.Appendf(nil, `{"sessionUpdate":"usage_update","used":%d,"size":%d}`, now[0], now[1]))
 	}
 }
 
-// noticed tells a warning, or that Codex tries again, where the client has a
+// tellNotice tells a warning, or that Codex tries again, where the client has a
 // place for it: it is no part of the answer. An error of a turn is its outcome.
-func (x *acpEncoder) noticed(e *event) {
-	if !x.o.Notices || e.text == "" || e.method == "error" && !e.retry {
+func (x *acpEncoder) tellNotice(e *event) {
+	if !x.notices || e.text == "" || e.method == "error" && !e.retry {
 		return
 	}
-	n := struct {
-		Update   string `json:"sessionUpdate"`
-		Severity string `json:"severity"`
-		Title    string `json:"title"`
-		More     string `json:"description,omitempty"`
-	}{"notice", "warning", clip(visible(strings.TrimSpace(e.text)), 120), ""}
+	n := acpNotice{Update: "notice", Severity: "warning", Title: clip(visible(strings.TrimSpace(e.text)), 120)}
 	switch {
 	case e.retry:
 		n.Severity, n.Title, n.More = "info", "Codex tries again", e.text
@@ -304,137 +221,159 @@ func (x *acpEncoder) noticed(e *event) {
 	}
 	n.More = cappedText(n.More)
 	if n.Title != "" {
-		x.put(toJSON(n))
+		x.stream.put(toJSON(n))
 	}
 }
 
-// ends takes the end of a turn of the session's own thread.
-func (x *acpEncoder) ends(e *event) {
-	if e.turn != "" && !slices.Contains(x.turns, e.turn) {
-		x.isPast(e.turn) // it never began here, or is over
+// acpNotice is the update that tells what is no part of the answer.
+type acpNotice struct {
+	Update   string `json:"sessionUpdate"` // "notice"
+	Severity string `json:"severity"`
+	Title    string `json:"title"`
+	More     string `json:"description,omitempty"`
+}
+
+// takeEnd takes the end of a turn of the session's own thread.
+func (x *acpEncoder) takeEnd(e *event) {
+	if e.turn != "" && !slices.Contains(x.turns.ids, e.turn) {
+		x.turns.isPast(e.turn) // it never began here, or is over
 		return
 	}
 	switch {
 	case e.status == "interrupted":
-		x.end("interrupted", false)
+		x.closeTurn("interrupted", false)
 	case e.status == "failed" && e.err != nil:
-		x.end("The turn failed: "+e.err.Message, false)
+		x.closeTurn("The turn failed: "+e.err.Message, false)
 	default:
-		x.end("The turn ended before this did.", true)
+		x.closeTurn("The turn ended before this did.", true)
 	}
 }
 
-// turnEnds closes what is open, as failed and for a reason where there is one.
+// endTurn closes what is open, as failed and for a reason where there is one.
 // Nothing of the turn is told after it.
-func (x *acpEncoder) turnEnds(why string) {
+func (x *acpEncoder) endTurn(why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.end(why, false)
+	x.closeTurn(why, false)
 }
 
-func (x *acpEncoder) end(why string, completed bool) {
-	x.flush()
-	if x.planDirty {
-		x.planText(time.Now(), x.plan.text(), "pending")
-	}
-	x.closeAll(why, completed)
-	x.dropText()
-	clear(x.texts)
-	x.plan, x.planNext, x.review, x.thought = acpOutput{}, time.Time{}, "", false
-	for _, turn := range x.turns {
-		x.isPast(turn)
-	}
-	x.open, x.turns = false, nil
-	x.closed.turnEnds(x.thread)
-	x.sleep()
+func (x *acpEncoder) closeTurn(why string, completed bool) {
+	x.messages.endTurn()
+	x.calls.closeAll(why, completed)
+	x.stream.thought = false
+	x.turns.end()
+	x.seen.forgetTurns(x.names.thread)
+	x.stream.alarm.stop()
 }
 
-// isPast keeps the id of a turn whose late events are dropped.
-func (x *acpEncoder) isPast(turn string) {
-	if turn == "" || slices.Contains(x.over, turn) {
-		return
-	}
-	if len(x.over) == maxTurnsKnown {
-		x.over = slices.Delete(x.over, 0, 1)
-	}
-	x.over = append(x.over, turn)
-}
-
-// put sends one update, behind the text before it.
-func (x *acpEncoder) put(update []byte) {
-	x.flush()
-	x.o.Send(update)
-	x.thought = false
-}
-
-// soon is when something is due that no event may follow; never in a replay.
-func (x *acpEncoder) soon(d time.Duration) time.Time {
-	if x.o.Replay {
-		return time.Time{}
-	}
-	at := time.Now().Add(d)
-	x.wakeAt(at)
-	return at
-}
-
-// wakeAt sets the timer, unless it goes off before.
-func (x *acpEncoder) wakeAt(at time.Time) {
-	if !x.due.IsZero() && !at.Before(x.due) {
-		return
-	}
-	x.due = at
-	if d := time.Until(at); x.timer == nil {
-		x.timer = time.AfterFunc(d, x.tick)
-	} else {
-		x.timer.Reset(d)
-	}
-}
-
-func (x *acpEncoder) sleep() {
-	if x.timer != nil {
-		x.timer.Stop()
-	}
-	x.due, x.waiting = time.Time{}, false
-}
-
-// tick does what is due: text that was joined, calls that nobody asked about,
-// output and plans that have grown.
-func (x *acpEncoder) tick() {
+// tellDue tells what is due: text that was joined, calls that nobody asked about,
+// output and plans that have grown. The alarm calls it.
+func (x *acpEncoder) tellDue() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.due.IsZero() {
+	if !x.stream.alarm.rang() {
 		return
 	}
 	now := time.Now()
-	x.due = time.Time{}
-	x.flush()
-	crowded := x.o.Crowded()
-	for _, t := range x.order {
-		if !t.running.IsZero() && !t.running.After(now) {
-			if t.running = (time.Time{}); t.asks == 0 && t.denied == "" {
-				x.runs(t)
-			}
-		}
-		if t.dirty && !t.next.After(now) {
-			if crowded { // the next one tells the same and more
-				t.next = now.Add(acpPace)
-			} else {
-				x.printed(t, now)
-			}
-		}
-		if !t.running.IsZero() {
-			x.wakeAt(t.running)
-		}
-		if t.dirty {
-			x.wakeAt(t.next)
-		}
+	x.stream.flush()
+	x.calls.tellDue(now)
+	x.messages.tellDue(now)
+}
+
+// sayText tells words of our own as the agent's.
+func (x *acpEncoder) sayText(s string) { x.sayOwn(agentChunk, s) }
+
+// sayUserText tells what the agent was sent that the client doesn't know: mail.
+func (x *acpEncoder) sayUserText(s string) { x.sayOwn(userChunk, s) }
+
+func (x *acpEncoder) sayOwn(kind, s string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.said++
+	x.stream.say(kind, fmt.Sprint(x.own, x.said), s)
+}
+
+// extraCall tells of something of our own that has happened, as a tool call.
+func (x *acpEncoder) extraCall(id, title, kind, status, text string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calls.tellWhole(acpKey{thread: x.own, item: id}, title, kind, status, text)
+}
+
+func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {
+	k := acpKey{cmp.Or(q.thread, a.Thread), q.turn, q.item}
+	if k.item == "" {
+		k.item = "ask-" + q.id
 	}
-	if x.planDirty {
-		if !x.planNext.After(now) && !crowded {
-			x.planText(now, x.plan.text(), "in_progress")
-		} else {
-			x.planNext = later(x.planNext, now.Add(acpGrace))
-			x.wakeAt(x.planNext)
-		}
+	return k
+}
+
+// announce makes sure that the tool call of an approval is announced, and
+// returns it for session/request_permission.
+func (x *acpEncoder) announce(a agentRef, q *approval) json.RawMessage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.setThread(a)
+	if q.subagent != nil {
+		x.names.learn(q.thread, q.subagent.name)
 	}
+	return x.calls.announceAsk(x.askKey(a, q), q)
+}
+
+// decide tells how an approval was decided.
+func (x *acpEncoder) decide(q *approval, d decision, why string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calls.decide(q, d, why)
+}
+
+// acpTurns are the turns of the session's own thread.
+type acpTurns struct {
+	open bool     // a turn runs
+	ids  []string // that turn's: of a review it has two
+	over []string // of turns that are over
+}
+
+// start opens a turn. A turn that is told while one runs is that one under a
+// second name: review/start answers with another id than turn/started tells.
+func (t *acpTurns) start(turn string) {
+	if turn == "" && t.open || slices.Contains(t.ids, turn) || turn != "" && slices.Contains(t.over, turn) {
+		return
+	}
+	t.open = true
+	t.ids = append(t.ids, turn)
+}
+
+// has reports what belongs to the turn that runs.
+func (t *acpTurns) has(turn string) bool {
+	switch {
+	case !t.open:
+		return false
+	case turn == "" || turn == t.ids[0]:
+		return true
+	case slices.Contains(t.over, turn):
+		return false
+	case !slices.Contains(t.ids, turn) && len(t.ids) < maxTurnsKnown:
+		t.ids = append(t.ids, turn)
+	}
+	return true
+}
+
+// end ends the turn that runs.
+func (t *acpTurns) end() {
+	for _, turn := range t.ids {
+		t.isPast(turn)
+	}
+	t.open, t.ids = false, nil
+}
+
+// isPast keeps the id of a turn whose late events are dropped.
+func (t *acpTurns) isPast(turn string) {
+	if turn == "" || slices.Contains(t.over, turn) {
+		return
+	}
+	if len(t.over) == maxTurnsKnown {
+		t.over = slices.Delete(t.over, 0, 1)
+	}
+	t.over = append(t.over, turn)
 }

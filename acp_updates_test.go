@@ -94,11 +94,11 @@ func TestACPTurnEndsForFront(t *testing.T) {
 		r.crowd(true)
 		r.delta("m1", "joined")
 		r.news()
-		r.x.turnEnds("the client doesn't read")
+		r.x.endTurn("the client doesn't read")
 		r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:m1","content":{"type":"text","text":"joined"}}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c1","status":"failed","content":[{"type":"content","content":{"type":"text","text":"the client doesn't read"}}]}`)
 		r.delta("m1", "more")
-		r.x.turnEnds("again")
+		r.x.endTurn("again")
 		r.ends("completed")
 		time.Sleep(time.Second)
 		r.want("")
@@ -154,7 +154,7 @@ func TestACPLateSubagentAsks(t *testing.T) {
 		r.ends("completed")
 		q := &approval{id: "9", kind: askCommand, thread: "sub-1", turn: "s1", item: "c1", command: "rm x", action: "rm x", subagent: &subagentRef{thread: "sub-1", name: "Ada"}}
 		r.x.announce(r.ref(), q)
-		r.x.decided(q, approve, "")
+		r.x.decide(q, approve, "")
 		r.note("item/started", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"inProgress"}}`)
 		r.note("item/completed", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"completed","exitCode":0}}`)
 		if r.states("codex:sub-1:s1:c1") != callDone || len(r.called) != 1 {
@@ -246,8 +246,8 @@ func TestACPManyAtOnce(t *testing.T) {
 			for i := range 50 {
 				q := &approval{id: fmt.Sprint(g, "-", i), kind: askCommand, thread: acpThread, turn: "t1", item: fmt.Sprint("c", g, "-", i), command: "true"}
 				r.x.announce(r.ref(), q)
-				r.x.text("hm")
-				r.x.decided(q, decision(i%2), "")
+				r.x.sayText("hm")
+				r.x.decide(q, decision(i%2), "")
 			}
 		})
 	}

@@ -67,8 +67,8 @@ type approval struct {
 	// in action too.
 	more []string
 	// page is the address that an askQuestion wants opened in a browser, "" for none.
-	page string
-	reason  string
+	page   string
+	reason string
 	// server, tool and arguments of an askMCPTool.
 	server, tool string
 	arguments    json.RawMessage

@@ -97,12 +97,12 @@ func TestAskMessages(t *testing.T) {
 	for want, q := range map[string]approval{
 		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", more: []string{"network access to https://x.example"}, cwd: "/w"},
 		"wants network access to https://x.example":                           {kind: askCommand, action: "network access to https://x.example"},
-		"wants to run `ls`":                                                   {kind: askCommand, command: "ls"},
-		"wants to change files: add /a, write access under /w: why":           {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
-		"wants more permissions: network":                                     {kind: askPermissions, action: "network"},
-		"wants to call the tool atm.send {\"to\":\"bob\"}: Allow?":            {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
-		"asks: open https://x.example: Log in":                                {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
-		"asks: Fill in\nName\nAge (optional): atm asks":                       {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
+		"wants to run `ls`": {kind: askCommand, command: "ls"},
+		"wants to change files: add /a, write access under /w: why": {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
+		"wants more permissions: network":                           {kind: askPermissions, action: "network"},
+		"wants to call the tool atm.send {\"to\":\"bob\"}: Allow?":  {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
+		"asks: open https://x.example: Log in":                      {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
+		"asks: Fill in\nName\nAge (optional): atm asks":             {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
 	} {
 		if got := askMessage(a, &q); got != "agent arch (codex:a) "+want {
 			t.Errorf("got  %q\nwant %q", got, want)

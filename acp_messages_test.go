@@ -1,6 +1,6 @@
 package main
 
-// acp_chunks_test.go: the agent's words reach the client once, whole and in
+// acp_messages_test.go: the agent's words reach the client once, whole and in
 // order, however Codex streams them and however slowly the client reads.
 
 import (
@@ -111,7 +111,7 @@ func TestACPJoinsWhileOutputWaits(t *testing.T) {
 		synctest.Wait()
 		r.want(chunk(agentChunk, "codex:T:t1:m", "ab\nc"))
 		r.delta("m", "d")
-		r.x.userText("mail")
+		r.x.sayUserText("mail")
 		r.want(chunk(agentChunk, "codex:T:t1:m", "d"), chunk(userChunk, "OWN1", "mail"))
 		r.delta("m", "e")
 		r.delta("n", "f")
@@ -166,8 +166,8 @@ func TestACPJoinedTextIsBounded(t *testing.T) {
 			t.Errorf("%d updates of 200 KiB", n)
 		}
 		r.delta("m", strings.Repeat("y", 1<<20))
-		if cap(r.x.buf) > 4*maxJoined {
-			t.Errorf("keeps a buffer of %d bytes", cap(r.x.buf))
+		if cap(r.x.stream.buf) > 4*maxJoined {
+			t.Errorf("keeps a buffer of %d bytes", cap(r.x.stream.buf))
 		}
 		r.ends("completed")
 		want(t, fmt.Sprint(len(r.texts(agentChunk))), fmt.Sprint(200<<10+1<<20))
@@ -267,7 +267,7 @@ func TestACPOwnWords(t *testing.T) {
 		r, other := newACPRig(t, acpEncoding{}), newACPRig(t, acpEncoding{})
 		r.begin()
 		r.delta("m", "a")
-		r.x.text("Status: fine")
+		r.x.sayText("Status: fine")
 		r.delta("m", "b")
 		r.x.extraCall("mcp:x", "MCP server x", "other", callFailed, "no such command")
 		r.x.extraCall("mcp:x", "", "other", callDone, "")
