@@ -98,13 +98,12 @@ func (f *acpFront) newSession(c *acpCall, params json.RawMessage) {
 // none in that to session/resume.
 func (s *acpSession) state(named bool) any {
 	s.f.modelList(modelsWait)
-	options, modes := s.optionsJSON()
 	out := map[string]any{}
 	if named {
 		out["sessionId"] = s.id
 	}
-	if options != nil {
-		out["configOptions"], out["modes"] = options, modes
+	if options := s.tellOptions(); options != nil {
+		out["configOptions"], out["modes"] = options, modesOf(options)
 	}
 	return out
 }
@@ -120,8 +119,8 @@ func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.Raw
 	s.mcp = mcp
 	if before != nil && f.settings(s.agentID) != nil && sameOpening(s, before) {
 		s.servers.gone() // the thread stays as it is, and so do they
-	} else {
-		s.awaitServers()
+	} else if len(s.mcp) > 0 {
+		time.AfterFunc(serversWait, s.pump) // prompts wait no longer
 	}
 	f.mu.Lock()
 	f.agents[s.agentID] = s
@@ -151,22 +150,6 @@ func (s *acpSession) fill(req *turnRequest) {
 // sameOpening reports that two sessions were opened with the same.
 func sameOpening(a, b *acpSession) bool {
 	return a.cwd == b.cwd && string(toJSON(a.roots)) == string(toJSON(b.roots)) && string(a.mcp) == string(b.mcp)
-}
-
-// awaitServers has prompts wait for the servers that start, for a while.
-func (s *acpSession) awaitServers() {
-	if len(s.mcp) == 0 {
-		return
-	}
-	s.mu.Lock()
-	s.patient = true
-	s.mu.Unlock()
-	time.AfterFunc(serversWait, func() {
-		s.mu.Lock()
-		s.patient = false
-		s.mu.Unlock()
-		s.pump()
-	})
 }
 
 // reopenSession answers session/load and session/resume. From here on prompts

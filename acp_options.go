@@ -2,18 +2,22 @@ package main
 
 // acp_options.go owns what an ACP user may choose for a session: mode, model
 // and thought level, as config options and (mode) as the older session modes,
-// both always in step. The front puts them into its answers, and gives
-// session/set_config_option and session/set_mode here; the hub does the
-// change. It must never offer what passes the ceiling, nor take a value that it
-// doesn't offer.
+// both always in step, and the list of models as the child tells it (model/list).
+// The front puts them into its answers, and gives session/set_config_option and
+// session/set_mode here; the hub does the change. It must never offer what passes
+// the ceiling, nor take a value that it doesn't offer. The list is kept for one
+// child and for a while: without it everything works with the model that is.
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 )
 
@@ -212,11 +216,19 @@ func optionChange(set *sessionSettings, models []acpModel, id, value string) (se
 type acpOptionState struct {
 	mu      sync.Mutex       // guards the fields below
 	last    *sessionSettings // as they were when the session was open
-	told    string           // the options as the client has them, "" before its first answer
-	mode    string           // likewise
-	changes []optionRequest  // in the order they came
-	working bool             // a goroutine does them
+	told    []configOption   // as the client has them, nil before its first answer
+	choices []optionRequest  // in the order they came; a goroutine makes the first
 	usage   tokenUsage       // of the thread, as last told
+}
+
+// tell keeps the options as the client has them from now on, and returns those
+// that it had.
+func (o *acpOptionState) tell(list []configOption) []configOption {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was := o.told
+	o.told = list
+	return was
 }
 
 // settingsNow is what the next turn runs with. A session that was parked keeps
@@ -231,23 +243,10 @@ func (s *acpSession) settingsNow() *sessionSettings {
 	return s.opts.last
 }
 
-// optionsJSON is the state for an answer to session/new, load or resume; both
-// nil while nobody knows the session's settings. It doesn't wait: who can calls
-// f.modelList(modelsWait) before.
-func (s *acpSession) optionsJSON() (options []any, modes any) {
-	list := s.tellOptions()
-	if list == nil {
-		return nil, nil
-	}
-	for _, o := range list {
-		options = append(options, o)
-	}
-	return options, modesOf(list)
-}
-
-// tellOptions is the state as the client will know it from now on. A list of
-// models that came meanwhile has told nobody yet who knew nothing: hence the
-// second look.
+// tellOptions is the state as the client will know it from now on, nil while
+// nobody knows the session's settings. It doesn't wait: who can calls
+// f.modelList(modelsWait) before. A list of models that came meanwhile has told
+// nobody yet who knew nothing: hence the second look.
 func (s *acpSession) tellOptions() []configOption {
 	set := s.settingsNow()
 	if set == nil {
@@ -255,9 +254,7 @@ func (s *acpSession) tellOptions() []configOption {
 	}
 	for models := s.f.modelList(0); ; {
 		list := configOptions(set, models)
-		s.opts.mu.Lock()
-		s.opts.told, s.opts.mode = string(toJSON(list)), list[0].Current
-		s.opts.mu.Unlock()
+		s.opts.tell(list)
 		newer := s.f.modelList(0)
 		if len(newer) == len(models) && (len(newer) == 0 || &newer[0] == &models[0]) {
 			return list
@@ -270,17 +267,17 @@ func (s *acpSession) tellOptions() []configOption {
 // what it knows: nothing before it knows anything.
 func (s *acpSession) optionUpdates() [][]byte {
 	s.opts.mu.Lock()
-	told, mode := s.opts.told, s.opts.mode
+	told := s.opts.told
 	s.opts.mu.Unlock()
-	if told == "" {
+	if told == nil {
 		return nil
 	}
 	list := s.tellOptions()
-	if list == nil || string(toJSON(list)) == told {
+	if list == nil || bytes.Equal(toJSON(list), toJSON(told)) {
 		return nil
 	}
 	updates := [][]byte{optionsUpdate(list)}
-	if list[0].Current != mode {
+	if list[0].Current != told[0].Current {
 		updates = append(updates, modeUpdate(list[0].Current))
 	}
 	return updates
@@ -341,7 +338,7 @@ func (f *acpFront) setMode(c *acpCall, params json.RawMessage) {
 // doesn't say is told in front of it, so that everything is in step when it
 // comes: the other form of the mode, or to set_mode (answer nil) the options.
 func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOption) any) {
-	s.inTurn(func() {
+	s.choose(c, func() {
 		set := s.settingsNow()
 		if set == nil {
 			s.f.answer(c, nil, &rpcError{Code: codeInternal, Message: "the settings of this session aren't known yet; try again when it has been answered"})
@@ -362,8 +359,6 @@ func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOp
 			s.changed(c, &now, answer)
 		})
 		<-over
-	}, func() {
-		s.f.answer(c, nil, errACPClosing())
 	})
 }
 
@@ -371,41 +366,42 @@ func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOp
 func (s *acpSession) changed(c *acpCall, now *sessionSettings, answer func([]configOption) any) {
 	list := configOptions(now, s.f.modelList(0))
 	s.opts.mu.Lock()
-	mode := s.opts.mode
-	s.opts.last, s.opts.told, s.opts.mode = now, string(toJSON(list)), list[0].Current
+	s.opts.last = now
 	s.opts.mu.Unlock()
+	told := s.opts.tell(list)
 	if answer == nil {
 		s.send(optionsUpdate(list))
 		s.f.answer(c, map[string]any{}, nil)
 		return
 	}
-	if mode != list[0].Current {
+	if told == nil || told[0].Current != list[0].Current {
 		s.send(modeUpdate(list[0].Current))
 	}
 	s.f.answer(c, answer(list), nil)
 }
 
-// optionRequest is one request: work answers it, refused where nothing is done
-// any more.
-type optionRequest struct{ work, refused func() }
+// optionRequest is one request for a change: work does it and answers.
+type optionRequest struct {
+	c    *acpCall
+	work func()
+}
 
-// inTurn does requests one after the other, in a goroutine of their own.
-func (s *acpSession) inTurn(work, refused func()) {
+// choose does choices one after the other, in a goroutine of their own.
+func (s *acpSession) choose(c *acpCall, work func()) {
 	o := &s.opts
 	o.mu.Lock()
-	o.changes = append(o.changes, optionRequest{work, refused})
-	begin := !o.working
-	o.working = true
+	o.choices = append(o.choices, optionRequest{c, work})
+	first := len(o.choices) == 1
 	o.mu.Unlock()
-	if !begin || s.f.spawn(s.workOff) {
+	if !first || s.f.spawn(s.makeChoices) {
 		return
 	}
 	o.mu.Lock()
-	left := o.changes
-	o.changes, o.working = nil, false
+	left := o.choices
+	o.choices = nil
 	o.mu.Unlock()
-	for _, r := range left {
-		r.refused()
+	for _, each := range left {
+		s.f.answer(each.c, nil, errACPClosing())
 	}
 }
 
@@ -413,23 +409,23 @@ func (s *acpSession) inTurn(work, refused func()) {
 func (o *acpOptionState) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.working
+	return len(o.choices) > 0
 }
 
-func (s *acpSession) workOff() {
-	for {
-		s.opts.mu.Lock()
-		if len(s.opts.changes) == 0 {
-			s.opts.working = false
-			s.opts.mu.Unlock()
-			s.pump() // prompts that came behind them
-			return
-		}
-		next := s.opts.changes[0]
-		s.opts.changes = s.opts.changes[1:]
-		s.opts.mu.Unlock()
+// makeChoices makes the choices that wait, and lets the prompts go that came
+// behind them.
+func (s *acpSession) makeChoices() {
+	o := &s.opts
+	o.mu.Lock()
+	for len(o.choices) > 0 {
+		next := o.choices[0]
+		o.mu.Unlock()
 		next.work()
+		o.mu.Lock()
+		o.choices = o.choices[1:]
 	}
+	o.mu.Unlock()
+	s.pump()
 }
 
 // model is what Codex tells of the model that the next turn runs with, nil
@@ -440,4 +436,128 @@ func (s *acpSession) model() *acpModel {
 		return nil
 	}
 	return findModel(s.f.modelList(0), set.Model)
+}
+
+const (
+	modelsFresh = 5 * time.Minute  // how long a list is taken for the newest; a login may change it
+	modelsLimit = 20 * time.Second // for the child to come up and say it
+	modelsWait  = 5 * time.Second  // what a request that needs the list waits for it
+)
+
+// acpModel is one model as Codex tells of it (0.104 to 0.169).
+type acpModel struct {
+	ID            string      `json:"id"`
+	Model         string      `json:"model"` // what a turn names it by
+	Name          string      `json:"displayName"`
+	Description   string      `json:"description"`
+	Hidden        bool        `json:"hidden"`
+	Efforts       []acpEffort `json:"supportedReasoningEfforts"`
+	DefaultEffort string      `json:"defaultReasoningEffort"`
+	Inputs        []string    `json:"inputModalities"` // text, image
+	Default       bool        `json:"isDefault"`
+}
+
+// acpEffort is one thought level of a model.
+type acpEffort struct {
+	Effort      string `json:"reasoningEffort"`
+	Description string `json:"description"`
+}
+
+func (m *acpModel) word() string { return cmp.Or(m.Model, m.ID) }
+
+// takes reports whether the model has a thought level.
+func (m *acpModel) takes(effort string) bool {
+	return slices.ContainsFunc(m.Efforts, func(e acpEffort) bool { return e.Effort == effort })
+}
+
+// sees reports whether the model takes images. One that says nothing may.
+func (m *acpModel) sees() bool {
+	return m == nil || len(m.Inputs) == 0 || slices.Contains(m.Inputs, "image")
+}
+
+// readModels reads the answer. A model that can't be read is left out; the
+// others are as good as they are.
+func readModels(raw json.RawMessage) []acpModel {
+	var list []acpModel
+	eachElement(rawField(raw, "data"), func(each json.RawMessage) {
+		var m acpModel
+		if json.Unmarshal(each, &m) != nil || m.word() == "" {
+			return
+		}
+		m.Efforts = slices.DeleteFunc(m.Efforts, func(e acpEffort) bool { return e.Effort == "" })
+		list = append(list, m)
+	})
+	return list
+}
+
+// findModel finds a model by its word; "" is the one that Codex takes when
+// nobody chose. nil: not in the list.
+func findModel(models []acpModel, word string) *acpModel {
+	for i := range models {
+		if m := &models[i]; m.word() == word && word != "" || m.Default && word == "" {
+			return m
+		}
+	}
+	return nil
+}
+
+// acpModelList keeps the list.
+type acpModelList struct {
+	mu       sync.Mutex // guards the fields below
+	list     []acpModel
+	pid      int // of the child that told it
+	at       time.Time
+	fetching chan struct{} // closed when the fetch that runs has ended, nil for none
+}
+
+// modelList is what there is. A list of another child, or an old one, is asked
+// for again: wait is how long for, 0 for not at all, and then the sessions are
+// told when it has changed.
+func (f *acpFront) modelList(wait time.Duration) []acpModel {
+	pid := f.status().ChildPID
+	l := &f.models
+	l.mu.Lock()
+	fresh := l.list != nil && l.pid == pid && time.Since(l.at) < modelsFresh
+	if !fresh && l.fetching == nil {
+		over := make(chan struct{})
+		l.fetching = over
+		if !f.spawn(func() { f.fetchModels(over) }) {
+			l.fetching = nil
+		}
+	}
+	over, list := l.fetching, l.list
+	l.mu.Unlock()
+	if fresh || over == nil || wait == 0 {
+		return list
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-over:
+	case <-t.C:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.list
+}
+
+// fetchModels asks the child. A list that can't be had leaves the old one.
+func (f *acpFront) fetchModels(over chan struct{}) {
+	ctx, stop := context.WithTimeout(f.life, modelsLimit)
+	defer stop()
+	raw, e := f.catalog(ctx, "models", "")
+	list, pid := readModels(raw), f.status().ChildPID
+	l := &f.models
+	l.mu.Lock()
+	was := l.list
+	if e == nil && list != nil {
+		l.list, l.pid, l.at = list, pid, time.Now()
+	}
+	changed := string(toJSON(was)) != string(toJSON(l.list))
+	l.fetching = nil
+	l.mu.Unlock()
+	close(over)
+	if changed {
+		f.each(f.settled)
+	}
 }

@@ -187,7 +187,7 @@ func currents(options json.RawMessage) string {
 func TestACPSetOption(t *testing.T) {
 	h := newTuned()
 	r := newAskRig(t, `{}`, h.options)
-	r.s.optionsJSON() // as the answer to session/new told them
+	r.s.tellOptions() // as the answer to session/new told them
 	for _, tt := range []struct{ params, want, mode string }{
 		{`"configId":"model","value":"small"`, "ask small high", ""},
 		{`"configId":"thought_level","value":"low"`, "ask small low", ""},
@@ -219,7 +219,7 @@ func TestACPSetMode(t *testing.T) {
 	h := newTuned()
 	r := newAskRig(t, `{}`, h.options)
 	r.f.modelList(time.Minute)
-	r.s.optionsJSON()
+	r.s.tellOptions()
 	answer, before := r.call("session/set_mode", `{"sessionId":"sess_1","modeId":"auto"}`)
 	if got := string(rawField(answer, "result")); got != "{}" {
 		t.Errorf("answered %s", answer)
@@ -289,9 +289,9 @@ func TestACPSettled(t *testing.T) {
 	r := newAskRig(t, `{}`, h.options)
 	r.f.settled(r.s)
 	r.quiet()
-	options, modes := r.s.optionsJSON()
-	if got := currents(toJSON(options)); got != "ask" || stringField(toJSON(modes), "currentModeId") != "ask" {
-		t.Errorf("options %s, modes %s", toJSON(options), toJSON(modes))
+	options := r.s.tellOptions()
+	if got := currents(toJSON(options)); got != "ask" || modesOf(options).Current != "ask" {
+		t.Errorf("options %s", toJSON(options))
 	}
 	r.f.settled(r.s)
 	r.quiet()
@@ -325,7 +325,7 @@ func TestACPModelsCome(t *testing.T) {
 			return now(ctx, what, dir)
 		}
 	})
-	options, _ := r.s.optionsJSON()
+	options := r.s.tellOptions()
 	if got := currents(toJSON(options)); got != "ask" {
 		t.Errorf("options %s before there is a list", got)
 	}

@@ -162,7 +162,7 @@ func (s *acpSession) pump() {
 // answered here waits until nothing is before it, and what comes behind it
 // until it is answered.
 func (s *acpSession) nextLocked(starting, choosing bool) *acpPrompt {
-	if s.opening || choosing || starting && s.patient {
+	if s.opening || choosing || starting {
 		return nil
 	}
 	for i, p := range s.prompts {

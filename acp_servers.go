@@ -218,7 +218,7 @@ type acpServerState struct {
 	names   []string   // the client's, as Codex has them
 	renamed map[string]string
 	now     map[string]acpServer // all that Codex told of
-	until   time.Time            // a prompt is held so long at most; zero: nothing starts
+	until   time.Time            // prompts wait for the client's servers until then; zero: they don't
 	told    map[string]bool      // failed, and the client knows
 	waiting []extraCall
 	calls   int
@@ -249,7 +249,7 @@ func (t *acpServerState) addLocked(title, status, text string) {
 func (t *acpServerState) pending() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.until.IsZero() || !time.Now().Before(t.until) {
+	if !time.Now().Before(t.until) {
 		return false
 	}
 	return slices.ContainsFunc(t.names, func(name string) bool {
@@ -316,9 +316,6 @@ func (t *acpServerState) heard(name, status, why string) bool {
 		t.now, t.told = map[string]acpServer{}, map[string]bool{}
 	}
 	t.now[name] = acpServer{status, why}
-	if status == "starting" && slices.Contains(t.names, name) {
-		t.until = time.Now().Add(serversWait)
-	}
 	switch {
 	case status == "ready":
 		delete(t.told, name)

@@ -138,11 +138,11 @@ func TestACPServersPending(t *testing.T) {
 		if !s.pending() {
 			t.Error("doesn't wait for the thread to be opened")
 		}
-		time.Sleep(8 * time.Second)
+		time.Sleep(serversWait / 3)
 		heard("a", "starting")
 		heard("a", "ready")
 		heard("users", "starting")
-		time.Sleep(8 * time.Second)
+		time.Sleep(serversWait / 3)
 		if !s.pending() {
 			t.Error("doesn't wait for b, whose start began late")
 		}
@@ -158,6 +158,7 @@ func TestACPServersPending(t *testing.T) {
 		if s.pending() {
 			t.Error("waits for a child that is gone")
 		}
+		s.set([]string{"a"}, nil)
 		heard("a", "starting")
 		time.Sleep(serversWait)
 		if s.pending() {

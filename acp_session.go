@@ -30,7 +30,6 @@ type acpSession struct {
 	mu       sync.Mutex // guards the fields below
 	opening  bool       // not answered yet: prompts and updates wait
 	closing  bool       // takes no prompts any more
-	patient  bool       // prompts wait for MCP servers that start, for serversWait from the opening on
 	prompts  []*acpPrompt
 	pumping  bool
 	again    bool // pump was called while it ran
