@@ -34,8 +34,7 @@ type acpSession struct {
 	pumping  bool
 	again    bool // pump was called while it ran
 	title    string
-	over     bool            // the client has let too much wait
-	muted    bool            // so nothing of the running turn is sent any more
+	backlog  acpBacklog
 	live     map[string]bool // turns that began while the session was opened: they are told as they run, not as its past
 	mailTurn string          // the running turn that nobody here asked for, "" for none
 	mailItem string          // its message, once it was shown
@@ -45,6 +44,15 @@ type acpSession struct {
 	early     [][]byte // updates that came while it was opened
 	earlySize int
 }
+
+// acpBacklog is how well a session's client reads.
+type acpBacklog int
+
+const (
+	backlogFine  acpBacklog = iota // as far as we know
+	backlogOver                    // the client has let too much wait
+	backlogMuted                   // so nothing is sent until the running turn has ended
+)
 
 // newState makes a session that is being opened.
 func (f *acpFront) newState(id, agentID, cwd string, roots []string) *acpSession {
@@ -100,19 +108,19 @@ func (f *acpFront) settled(s *acpSession) {
 func (s *acpSession) send(update []byte) bool {
 	s.mu.Lock()
 	switch {
-	case s.muted:
+	case s.backlog == backlogMuted:
 		s.mu.Unlock()
 		return false
 	case s.opening:
 		s.early = append(s.early, append([]byte(nil), update...))
 		if s.earlySize += len(update); s.earlySize > replayRoom {
-			s.muted = true
+			s.backlog = backlogMuted
 		}
 		s.mu.Unlock()
 		return true
 	}
 	if s.f.p.queued() > acpBudget {
-		s.over = true
+		s.backlog = backlogOver
 	}
 	s.mu.Unlock()
 	s.put(update)
@@ -135,11 +143,7 @@ func (s *acpSession) notice(severity, title, description string) {
 		s.f.Log.Info("notice", "sessionId", s.id, "severity", severity, "title", title, "description", description)
 		return
 	}
-	n := map[string]any{"sessionUpdate": "notice", "severity": severity, "title": title}
-	if description != "" {
-		n["description"] = description
-	}
-	s.send(toJSON(n))
+	s.send(toJSON(acpNotice{"notice", severity, title, description}))
 }
 
 // notices tells what a result says that the caller should know.
@@ -212,9 +216,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		s.named(stringField(e.raw, "threadName"), false)
 	}
 	s.mu.Lock()
-	over := s.over && !s.muted && !s.opening
+	over := s.backlog == backlogOver && !s.opening
 	if own && e.kind == evEnded || e.kind == evGone { // all of the turn is on its way
-		s.over, s.muted, over = false, false, false
+		s.backlog, over = backlogFine, false
 	}
 	s.mu.Unlock()
 	if over {
@@ -240,7 +244,7 @@ func (s *acpSession) mute() {
 	waits := s.f.p.queued() >> 20
 	s.enc.endTurn("not shown any further: the client doesn't read")
 	s.mu.Lock()
-	s.over, s.muted = false, true
+	s.backlog = backlogMuted
 	var running *acpPrompt
 	for _, p := range s.prompts {
 		if p.begun {
