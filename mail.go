@@ -2,12 +2,15 @@ package main
 
 // mail.go owns the inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code
 // and `atm` read and write the same files at the same time; nobody's message may be lost, nor a field we don't know.
-// The ATM tools and the sessions' mail pump call it; mail_inbox.go changes the files, mail_message.go knows a message.
+// The ATM tools and the sessions' mail pump call it; mail_shared.go changes the files, mail_message.go knows a message.
 // Never makes a team, never says delivered before the message stands in the file, and never overwrites a file that it
 // can't understand. It waits for other writers, so it is never called on a session's own goroutine.
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,7 +28,12 @@ type mailOutcome string
 
 const (
 	mailDelivered mailOutcome = "delivered" // it stands in the inbox
-	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool; see mail_spool.go
+	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool, and is tried again by atm
+)
+
+const (
+	maxInbox       = 256 << 20 // bytes
+	mailSpoolTries = 10        // atm's: then it moves the message to failed/
 )
 
 // errInboxMalformed: it was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.
@@ -50,10 +58,23 @@ type inboxes struct {
 
 	patience time.Duration // for the locks
 
-	mu    sync.Mutex // guards the fields below, never held over I/O
-	boxes map[string]*inbox
-	stamp time.Time // of our last message
+	mu    sync.Mutex        // guards the fields below, never held over I/O
+	boxes map[string]*inbox // by path
+	stamp time.Time         // of our last message
 }
+
+// An inbox is one file of messages.
+type inbox = sharedFile[inboxShape]
+
+// inboxShape is where an array ends, behind its last element and at its bracket, and how many messages in it are unread.
+type inboxShape struct {
+	last, closing int
+	empty         bool
+	unread        int // -1: not counted
+}
+
+// inboxText is an inbox that is open.
+type inboxText struct{ *sharedText[inboxShape] }
 
 // newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
 func newInboxes(root, spool string, notes lockNotes, disk *syncer, log *slog.Logger) *inboxes {
@@ -78,11 +99,11 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 	m.Timestamp = m.Time.Format(mailTimeLayout)
 	box, err := x.open(team, member)
 	if err == nil {
-		_, err = x.update(ctx, box, again, func(in *inboxText) []mailPatch {
+		_, err = x.update(ctx, box, again, func(in inboxText) []patch {
 			if again && in.hasID(m.ID) {
 				return nil
 			}
-			return []mailPatch{in.appendPatch(m.encode())}
+			return []patch{in.appendPatch(m.encode())}
 		})
 	}
 	switch {
@@ -96,6 +117,31 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 		return mailSpooled, m.ID, nil
 	}
 	return "", m.ID, x.told(team, member, err)
+}
+
+// spoolMail writes a message that couldn't be put into its inbox, because others held the locks all the time, into dir,
+// where atm looks for such mail: its …/spool/pending, in its shape.
+func spoolMail(dir, team, member string, m mailMessage, now time.Time) error {
+	stamp := now.UTC().Format(mailTimeLayout)
+	text, err := json.MarshalIndent(struct {
+		TargetTeam  string          `json:"target_team"`
+		TargetAgent string          `json:"target_agent"`
+		Message     json.RawMessage `json:"message"`
+		RetryCount  int             `json:"retry_count"`
+		MaxRetries  int             `json:"max_retries"`
+		CreatedAt   string          `json:"created_at"`
+		LastAttempt string          `json:"last_attempt"`
+	}{team, member, m.encode(), 0, mailSpoolTries, stamp, stamp}, "", "  ")
+	if err != nil {
+		panic("BUG: marshalling a spooled message: " + err.Error())
+	}
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	name := fmt.Sprintf("%d-%x-%s@%s.json", now.Unix(), b, member, team)
+	if err := writeWhole(filepath.Join(dir, name), text); err != nil {
+		return fmt.Errorf("spooling the message: %w", err)
+	}
+	return nil
 }
 
 // list returns the messages that the filter lets through, oldest first, and how many more there are behind the limit.
@@ -169,9 +215,9 @@ func (x *inboxes) markRead(ctx context.Context, team, member string, keys []stri
 	for _, k := range keys {
 		wanted[k] = true
 	}
-	_, err = x.update(ctx, box, true, func(in *inboxText) []mailPatch {
+	_, err = x.update(ctx, box, true, func(in inboxText) []patch {
 		marked = 0
-		var patches []mailPatch
+		var patches []patch
 		in.eachMessage(func(offset int, raw []byte, m mailFields) {
 			if !m.isRead() && wanted[m.key()] {
 				marked++
@@ -186,6 +232,17 @@ func (x *inboxes) markRead(ctx context.Context, team, member string, keys []stri
 	return marked, nil
 }
 
+// update changes an inbox; see sharedFile.update. aside is not nil if the inbox was malformed and has been set aside.
+func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(in inboxText) []patch) (aside, err error) {
+	ctx, cancel := context.WithTimeout(ctx, x.patience)
+	defer cancel()
+	aside, err = box.update(ctx, whole, func(t *sharedText[inboxShape]) ([]patch, error) { return edit(inboxText{t}), nil })
+	if err != nil {
+		err = mailPathError(err)
+	}
+	return aside, err
+}
+
 // visit calls f with every message of an inbox, in the file's order. With unread, an inbox that is known to have none
 // isn't read at all. A malformed inbox is set aside, which is an error: whoever reads should know that mail is there.
 func (x *inboxes) visit(ctx context.Context, team, member string, unread bool, f func(m mailFields)) error {
@@ -196,34 +253,35 @@ func (x *inboxes) visit(ctx context.Context, team, member string, unread bool, f
 	if known, ok := box.state(info); ok && unread && known.unread == 0 {
 		return nil
 	}
-	in, err := box.read(true)
+	t, err := box.read(true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if errors.Is(err, errInboxMalformed) {
 		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Locked, it is whole.
-		aside, err := x.update(ctx, box, true, func(*inboxText) []mailPatch { return nil })
+		aside, err := x.update(ctx, box, true, func(inboxText) []patch { return nil })
 		if err != nil {
 			return err
 		}
 		if aside != nil {
 			return fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside, filepath.Base(box.path))
 		}
-		if in, err = box.read(true); err != nil {
-			return err
+		if t, err = box.read(true); err != nil {
+			return mailPathError(err)
 		}
 	} else if err != nil {
-		return err
+		return mailPathError(err)
 	}
-	defer in.close()
-	count := 0
-	in.eachMessage(func(_ int, _ []byte, m mailFields) {
+	defer t.close()
+	shape := t.parsed
+	shape.unread = 0
+	inboxText{t}.eachMessage(func(_ int, _ []byte, m mailFields) {
 		if !m.isRead() {
-			count++
+			shape.unread++
 		}
 		f(m)
 	})
-	box.remember(in, count)
+	box.remember(t, shape)
 	return nil
 }
 
@@ -255,10 +313,11 @@ func (x *inboxes) open(team, member string) (*inbox, error) {
 	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, mailPathError(err)
 	}
-	if err := createInbox(path); err != nil {
-		return nil, err
+	box := x.box(path)
+	if err := box.create(); err != nil {
+		return nil, mailPathError(err)
 	}
-	return x.box(path), nil
+	return box, nil
 }
 
 func (x *inboxes) path(team, member string) (string, error) {
@@ -288,7 +347,8 @@ func (x *inboxes) box(path string) *inbox {
 	defer x.mu.Unlock()
 	box := x.boxes[path]
 	if box == nil {
-		box = &inbox{path: path, turn: make(chan struct{}, 1)}
+		box = &inbox{path: path, parse: shapeOf, malformed: errInboxMalformed, begin: "[]", limit: maxInbox, looks: 1,
+			notes: x.notes, disk: x.disk, log: x.log, turn: make(chan struct{}, 1)}
 		x.boxes[path] = box
 	}
 	return box
@@ -320,6 +380,8 @@ func mailPathError(err error) error {
 	switch {
 	case errors.Is(err, errTeamBusy):
 		return err
+	case errors.Is(err, errTooLarge):
+		return fmt.Errorf("%w; move it away", err)
 	case !errors.As(err, &p):
 		return fmt.Errorf("opening the inbox: %w", err)
 	case errors.Is(err, fs.ErrNotExist):
@@ -350,4 +412,64 @@ func (m mailFields) isFrom(want string) bool {
 		team = looseText(m.team)
 	}
 	return strings.EqualFold(name, want) || team != "" && strings.EqualFold(name+"@"+team, want)
+}
+
+// shapeOf finds the array's end, or says that the text is none. Bytes that are no UTF-8 may stand in its strings:
+// Claude Code reads such a file. A file of blanks has nothing to lose, and is an empty array.
+func shapeOf(text []byte) (inboxShape, error) {
+	i := skipSpace(text, 0)
+	if i == len(text) {
+		return inboxShape{empty: true, unread: -1}, nil
+	}
+	end, ok := scanValue(text, i, 0)
+	if !ok || text[i] != '[' || skipSpace(text, end) != len(text) {
+		what := "it is no JSON"
+		if ok && text[i] != '[' {
+			what = "it is no array"
+		}
+		return inboxShape{}, fmt.Errorf("%s (near byte %d of %d)", what, min(end, len(text)), len(text))
+	}
+	s := inboxShape{closing: end - 1, unread: -1}
+	s.last = len(bytes.TrimRight(text[:s.closing], " \t\r\n"))
+	s.empty = s.last == i+1
+	return s, nil
+}
+
+// appendPatch puts an element behind the last.
+func (in inboxText) appendPatch(elem []byte) patch {
+	s := in.parsed
+	p := patch{at: s.last, drop: s.closing - s.last}
+	switch {
+	case s.empty && s.closing == 0: // a file of blanks
+		p.put = slices.Concat([]byte("[\n  "), elem, []byte("\n]"))
+	case s.empty:
+		p.put = slices.Concat([]byte("\n  "), elem, []byte("\n"))
+	default:
+		p.put = slices.Concat([]byte(",\n  "), elem, []byte("\n"))
+	}
+	return p
+}
+
+// eachMessage calls f with every element that is a message, and where in the text it stands.
+func (in inboxText) eachMessage(f func(offset int, raw []byte, m mailFields)) {
+	if in.parsed.empty {
+		return
+	}
+	for i := skipSpace(in.text, 0) + 1; i < in.parsed.last; i++ { // over the bracket, then over each comma
+		i = skipSpace(in.text, i)
+		end, ok := scanValue(in.text, i, 1)
+		if !ok {
+			return // it was checked: not reached
+		}
+		if m, ok := mailFieldsOf(in.text[i:end]); ok {
+			f(i, in.text[i:end], m)
+		}
+		i = skipSpace(in.text, end)
+	}
+}
+
+// hasID needs the text.
+func (in inboxText) hasID(id string) (found bool) {
+	in.eachMessage(func(_ int, _ []byte, m mailFields) { found = found || looseText(m.id) == id })
+	return found
 }

@@ -2,8 +2,10 @@ package main
 
 // mail_lock.go owns the two locks of a file that others of a team write too: an inbox, or config.json. `atm` takes a
 // flock on <name>.lock and Claude Code makes a directory <name>.json.lock; neither looks at the other's, so whoever
-// would lose nobody's words takes both, the flock first (two of ours never hold one each). mail_inbox.go and mail_teamfile.go
-// are the callers; an error is the system's own, and they say what it means.
+// would lose nobody's words takes both, the flock first (two of ours never hold one each). mail_shared.go is the caller;
+// an error is the system's own.
+// The flock is waited for in the kernel's own queue: looking again and again never sees the moment between two holds of a
+// writer without a pause. Nothing ends a wait there, so a caller whose time is over leaves it behind for the next one.
 // A directory of ours has the sticky bit, which nobody else's has, and a note among our own files says which process
 // made it: whoever of us comes next, and so holds the flock, takes a dead one's over at once.
 // Never keeps Claude Code's lock of an inbox for longer than a rename or one small read and write: it gives a message
@@ -20,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -231,5 +234,78 @@ func pauseUntil(ctx context.Context, until time.Time) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// A lockQueue is the place of one process before one lock file. One caller at a time uses it: never more than one
+// goroutine stands there, and none keeps a lock that nobody wants any more.
+type lockQueue struct {
+	mu   sync.Mutex // guards the field below and wanted in it, never held over I/O
+	wait *lockWait  // nil: nobody stands there
+}
+
+// A lockWait is one wait in the kernel.
+type lockWait struct {
+	f      *os.File
+	wanted bool
+	done   chan struct{} // closed when the lock was taken, or err says why not
+	err    error
+}
+
+// take opens the lock file and locks it, or comes back with the context's error. The lock may be one of a file that
+// was opened for an earlier caller.
+func (q *lockQueue) take(ctx context.Context, open func() (*os.File, error)) (*os.File, error) {
+	q.mu.Lock()
+	w := q.wait
+	if w != nil {
+		w.wanted = true
+	}
+	q.mu.Unlock()
+	if w == nil {
+		f, err := open()
+		if err != nil {
+			return nil, err
+		}
+		if err = lockFile(f, true, false); err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, errLocked) {
+			f.Close()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		w = &lockWait{f: f, wanted: true, done: make(chan struct{})}
+		q.mu.Lock()
+		q.wait = w
+		q.mu.Unlock()
+		go q.stand(w) // ends when the other program frees the lock, or ends: nothing else ends it
+	}
+	select {
+	case <-w.done:
+		return w.f, w.err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-w.done: // just now
+		return w.f, w.err
+	default:
+		w.wanted = false
+		return nil, ctx.Err()
+	}
+}
+
+// stand waits for the lock, and frees it at once if nobody wants it by then.
+func (q *lockQueue) stand(w *lockWait) {
+	if err := lockFile(w.f, true, true); err != nil {
+		w.err = fmt.Errorf("locking %s: %w", w.f.Name(), err)
+	}
+	q.mu.Lock()
+	q.wait = nil
+	free := w.err != nil || !w.wanted
+	close(w.done)
+	q.mu.Unlock()
+	if free {
+		dropFlock(w.f)
 	}
 }

@@ -1,20 +1,97 @@
 package main
 
-// mail_members.go owns who is in and out of a team: an entry in config.json is what Claude Code and `atm` need to write to
-// a session.
+// mail_members.go owns who is in and out of a team: an entry in config.json, changed as mail_shared.go has it, is what
+// Claude Code and `atm` need to write to a session.
 // Sessions call it when they join, leave and are asked whether their inbox is theirs; the start of an instance calls
 // sweep. Ours is an entry that carries our mark; one that `atm add-member` prepared for a Codex agent is adopted
 // and never removed; any other is somebody else's.
-// Never touches another's entry, and never needs the team: without one it says so and the session goes on.
+// Never touches another's entry, never makes a team, and never overwrites a file that it can't understand: Claude Code
+// would take such a one as empty, so what looks broken may be half of what is just being written.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
+
+var (
+	// errNoTeam: there is none, or it is gone: Claude Code removes its team when it exits.
+	errNoTeam = errors.New("there is no such team")
+	// errTeamDamaged: config.json is not what a team has. It was left as it is.
+	errTeamDamaged = errors.New("config.json can't be understood")
+)
+
+// A teamFile is one team's config.json. It is safe for use by many goroutines.
+type teamFile struct {
+	team   string // also the directory's name
+	dir    string
+	leases string // where this process's identity leases are; it stands in the entries we add
+	host   string
+	file   *sharedFile[*roster]
+}
+
+// newTeamFile touches no disk. The team is a valid name; see validTeam.
+func newTeamFile(root, team, leases string) *teamFile {
+	host, _ := os.Hostname() // without one no process is called dead
+	dir := filepath.Join(root, team)
+	return &teamFile{team: team, dir: dir, leases: leases, host: host, file: &sharedFile[*roster]{
+		path: filepath.Join(dir, "config.json"), parse: parseRoster, malformed: errTeamDamaged, limit: maxTeamConfigSize,
+		looks: 20, // Claude Code truncates config.json and then writes it, at times without a lock; on a busy machine it may be kept from it for long
+		notes: newLockNotes(leases), turn: make(chan struct{}, 1),
+	}}
+}
+
+// told says which team an error is about, and what to do: errNoTeam if there is none any more.
+func (t *teamFile) told(err error) error {
+	switch {
+	case err == nil || errors.As(err, new(*memberTaken)):
+		return err
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("team %q: %w: %s is missing (Claude Code and atm make teams)", t.team, errNoTeam, t.file.path)
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("team %q: %w; make %s writable for this user", t.team, err, t.dir)
+	case errors.Is(err, errTeamDamaged):
+		return fmt.Errorf("team %q: %w; %s was left as it is", t.team, err, t.file.path)
+	}
+	return fmt.Errorf("team %q: %w", t.team, err)
+}
+
+// list returns the members, not to be changed.
+func (t *teamFile) list() ([]member, error) {
+	r, err := t.file.look()
+	if err != nil {
+		return nil, t.told(err)
+	}
+	return r.named, nil
+}
+
+// update replaces config.json by what edit makes of its text. edit changes nothing else and may be called again with
+// a newer text; if it returns the same text, or an error, nothing is written.
+func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	_, err := t.file.update(ctx, true, func(in *sharedText[*roster]) ([]patch, error) {
+		text, err := edit(in.parsed)
+		if err != nil || bytes.Equal(text, in.text) {
+			return nil, err
+		}
+		return []patch{{at: 0, drop: len(in.text), put: text}}, nil
+	})
+	return t.told(err)
+}
+
+// tidy removes what a crash left: in the middle of a change, or between a lock's note and the lock.
+func (t *teamFile) tidy() {
+	t.file.notes.tidy()
+	t.file.sweep()
+}
 
 // leaseHolder tells who holds an identity of this team; registry.holder.
 type leaseHolder func(identity string) (agentID string, pid int, held bool)
@@ -129,12 +206,12 @@ func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (m
 // mayUse tells whether that name, its inbox and what is sent in it, is the session's, listed or not: an error is
 // *memberTaken, or that the members can't be read.
 func (t *teamFile) mayUse(name, agentID string, holder leaseHolder) error {
-	all, lead, err := t.listed()
+	r, err := t.file.look()
 	if err != nil {
-		return err
+		return t.told(err)
 	}
-	found := false
-	for _, m := range all {
+	found, lead := false, r.lead()
+	for _, m := range r.named {
 		if strings.EqualFold(m.name, name) {
 			found = true
 			if err := t.ours(m, agentID, holder); err != nil {
@@ -246,9 +323,9 @@ func (t *teamFile) sweep(ctx context.Context, holder leaseHolder) (n int, again 
 
 // removeMembers takes no lock, and makes no lock file, when there is nothing to remove.
 func (t *teamFile) removeMembers(ctx context.Context, drop func(member) bool) error {
-	r, _, err := t.read()
+	r, err := t.file.look()
 	if err != nil {
-		return err
+		return t.told(err)
 	}
 	edit := func(r *roster) ([]byte, error) {
 		return r.without(func(i int) bool { return drop(r.member(i)) }), nil

@@ -206,7 +206,7 @@ func TestTeamBesideOtherWriters(t *testing.T) {
 			r, err := parseRoster(final)
 			wantNil(t, err)
 			var names []string
-			for _, m := range r.members() {
+			for _, m := range r.named {
 				names = append(names, m.name)
 			}
 			slices.Sort(names)

@@ -254,7 +254,7 @@ func TestSweep(t *testing.T) {
 	go1, go2, go3 := markedEntry("crashed", dead, host, "/leases"), markedEntry("crashed2", 1, "old-container", "/leases"), markedEntry("crashed3", dead, host, "/other")
 	c := newCrew(t, crewOf(append([]string{go1, go2}, append(stay, go3)...)...))
 	c.held["busy"] = os.Getppid()
-	temp := filepath.Join(c.dir, tempPrefix+"123")
+	temp := c.path + ".tmp.123"
 	touchFile(t, temp)
 	old := beginningOfTime()
 	wantNil(t, os.Chtimes(temp, old, old))

@@ -2,7 +2,7 @@ package main
 
 // mail_message.go owns one message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others
 // write.
-// mail.go and mail_inbox.go call it with raw JSON; nothing here looks at the disk.
+// mail.go calls it with raw JSON; nothing here looks at the disk.
 // A message is read tolerantly and never written back from what was understood: fields that we don't know, spelling
 // and order are others', so a change to a message is a patch of its bytes (readPatches).
 
@@ -255,8 +255,8 @@ func looseText(raw json.RawMessage) string {
 }
 
 // readPatches mark one message as read: elem stands at offset in the file.
-func readPatches(elem []byte, offset int) []mailPatch {
-	var patches []mailPatch
+func readPatches(elem []byte, offset int) []patch {
+	var patches []patch
 	i, end := skipSpace(elem, skipSpace(elem, 0)+1), 0
 	for i < len(elem) && elem[i] == '"' {
 		keyEnd, ok := scanString(elem, i)
@@ -268,7 +268,7 @@ func readPatches(elem []byte, offset int) []mailPatch {
 			return nil
 		}
 		if key, _ := rawString(elem[i:keyEnd]); key == "read" {
-			patches = append(patches, mailPatch{at: offset + from, drop: end - from, put: []byte("true")})
+			patches = append(patches, patch{at: offset + from, drop: end - from, put: []byte("true")})
 		}
 		i = skipSpace(elem, end)
 		if i < len(elem) && elem[i] == ',' {
@@ -280,7 +280,7 @@ func readPatches(elem []byte, offset int) []mailPatch {
 		if strings.ContainsRune(string(elem[end:]), '\n') { // written line by line
 			put = ",\n    \"read\": true"
 		}
-		patches = []mailPatch{{at: offset + end, put: []byte(put)}}
+		patches = []patch{{at: offset + end, put: []byte(put)}}
 	}
 	return patches
 }

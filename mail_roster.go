@@ -2,7 +2,7 @@ package main
 
 // mail_roster.go owns the text of config.json and the places of its members in it: entries are put in, cut out and marked
 // as text, so every byte of the rest stays: unknown fields, order, the spelling of numbers, the members of others.
-// Pure; mail_teamfile.go and mail_members.go call it.
+// Pure; mail_members.go calls it.
 // Never marshals what somebody else wrote.
 
 import (
@@ -18,8 +18,9 @@ type span struct{ from, to int }
 // A roster is a config.json that has a list of members.
 type roster struct {
 	text  []byte
-	list  span   // of the array, with its brackets
-	elems []span // of its elements, whatever they are
+	list  span     // of the array, with its brackets
+	elems []span   // of its elements, whatever they are
+	named []member // the entries that have a name, not to be changed
 }
 
 // A member is an entry as we read it; what isn't there, or of another type, is "". Claude Code's lead has no model,
@@ -62,6 +63,11 @@ func parseRoster(text []byte) (*roster, error) {
 			i = skipSpace(text, i+1)
 		}
 	}
+	for i := range r.elems {
+		if m := r.member(i); m.name != "" {
+			r.named = append(r.named, m)
+		}
+	}
 	return r, nil
 }
 
@@ -86,17 +92,6 @@ func fieldSpan(text []byte, i int, key string) (found span, ok bool) {
 }
 
 func (r *roster) raw(s span) json.RawMessage { return r.text[s.from:s.to:s.to] }
-
-// members returns the entries that have a name.
-func (r *roster) members() []member {
-	var all []member
-	for i := range r.elems {
-		if m := r.member(i); m.name != "" {
-			all = append(all, m)
-		}
-	}
-	return all
-}
 
 // lead is the name of the team's lead, who may not be among the members.
 func (r *roster) lead() string {

@@ -153,7 +153,7 @@ func TestRosterOddMembers(t *testing.T) {
 	r, err := parseRoster([]byte(`{"members":[null,"x",[],{},{"name":7},{"name":"a","agentType":1,"joinedAt":1.50,"atmAgentMcp":"mine"},
 		{"name":"b","externalBackendType":"codex","atmAgentMcp":{"pid":"7"}},{"name":"c","agentType":"codex","atmAgentMcp":{"pid":7,"host":"h","agent":"codex:x","leases":"/l"}}]}`))
 	wantNil(t, err)
-	all := r.members()
+	all := r.named
 	if len(all) != 3 || all[0].name != "a" || all[0].mark != nil || all[0].isCodex() || all[0].joinedAt != "1.50" ||
 		all[1].mark != nil || !all[1].isCodex() || *all[2].mark != (memberMark{7, "h", "codex:x", "/l"}) {
 		t.Errorf("got %+v", all)

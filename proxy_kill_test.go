@@ -93,7 +93,7 @@ func TestKillLeavesNoMember(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, m := range r.members() {
+		for _, m := range r.named {
 			names = append(names, m.name)
 		}
 		return strings.Join(names, " ")

@@ -351,7 +351,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		unread = max(unread, 0) + n
 	}
 	fresh = fresh || !slices.EqualFunc(infos, seen, func(a, b os.FileInfo) bool {
-		return a == nil && b == nil || a != nil && b != nil && sameInbox(a, b)
+		return a == nil && b == nil || a != nil && b != nil && sameFile(a, b)
 	})
 	strange := ""
 	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.h.post.mayAct(s.agentID, sl.identity), &taken) {
@@ -394,7 +394,7 @@ func (r *mailroom) recount(name string) {
 	r.mu.Lock()
 	was := r.boxes[key]
 	r.mu.Unlock()
-	if was != nil && (info == nil && was.info == nil || info != nil && was.info != nil && sameInbox(info, was.info)) {
+	if was != nil && (info == nil && was.info == nil || info != nil && was.info != nil && sameFile(info, was.info)) {
 		return
 	}
 	msgs, _, err := r.h.post.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Plain: r.h.post.isClient(name)})

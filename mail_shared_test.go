@@ -1,6 +1,6 @@
 package main
 
-// mail_teamfile_test.go holds the changing of config.json to its locks, and to the
+// mail_shared_test.go holds the changing of a shared file, config.json here, to its locks, and to the
 // writers that take none: what they write while we do is never written over.
 
 import (
@@ -85,8 +85,8 @@ func TestDeadProcessLock(t *testing.T) {
 		t.Skip("directories have no mode there: its locks are stale after ten seconds")
 	}
 	c := newCrew(t, claudeTeam)
-	c.leases = t.TempDir()
-	notes, dirLock := newLockNotes(c.leases), c.path+".lock"
+	c.file.notes = newLockNotes(t.TempDir())
+	notes, dirLock := c.file.notes, c.path+".lock"
 	killed := func(pid int) { // where its process was, while it had the lock
 		t.Helper()
 		_, err := takeDirLock(t.Context(), c.path, notes)
@@ -171,19 +171,32 @@ func TestUpdateSeesAWriteWithoutALock(t *testing.T) {
 	}
 }
 
-// Who opened the file before it was replaced, and writes afterwards, writes into the displaced one.
-func TestDisplaced(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "config.json")
-	wantNil(t, os.WriteFile(path, []byte(claudeTeam), 0o644))
-	old, err := os.OpenFile(path, os.O_RDWR, 0)
-	wantNil(t, err)
-	defer old.Close()
-	for _, text := range []string{claudeTeam, "", claudeTeam[:50], atmTeam} {
-		wantNil(t, old.Truncate(0))
-		_, err := old.WriteAt([]byte(text), 0)
+// Who opened the file before it was replaced, and writes afterwards, writes into the displaced one: that text, if it is
+// whole, is the newest, and our change is made in it again.
+func TestWriteIntoTheDisplacedFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is renamed over an open file there")
+	}
+	for text, want := range map[string]string{
+		claudeTeam: "team-lead mate_one codex", "": "team-lead mate_one codex", claudeTeam[:50]: "team-lead mate_one codex",
+		strings.Replace(claudeTeam, "mate_one", "mate_two", 2): "team-lead mate_two codex",
+	} {
+		c := newCrew(t, claudeTeam)
+		old, err := os.OpenFile(c.path, os.O_RDWR, 0)
 		wantNil(t, err)
-		if r := displaced(old, []byte(claudeTeam)); (r != nil) != (text == atmTeam) || r != nil && string(r.text) != atmTeam {
-			t.Errorf("%q: %v", text, r)
+		defer old.Close()
+		late := false
+		c.file.placed = func() {
+			if !late {
+				late = true
+				wantNil(t, old.Truncate(0))
+				_, err := old.WriteAt([]byte(text), 0)
+				wantNil(t, err)
+			}
+		}
+		c.mustJoin(c.agent)
+		if !late || c.names() != want {
+			t.Errorf("%.60q: members %s, want %s", text, c.names(), want)
 		}
 	}
 }
@@ -191,14 +204,18 @@ func TestDisplaced(t *testing.T) {
 // A process that was stopped for long finds its lock taken for stale, and neither writes nor frees another's.
 func TestUpdateWithALostLock(t *testing.T) {
 	c := newCrew(t, claudeTeam)
-	lock := c.path + ".lock"
+	lock, calls := c.path+".lock", 0
 	err := c.update(context.Background(), func(r *roster) ([]byte, error) {
+		if calls++; calls <= sharedLoose { // until it is prepared under both locks
+			c.put(claudeTeam + strings.Repeat(" ", calls))
+			return r.with(map[string]string{"name": "codex"}), nil
+		}
 		wantNil(t, os.Mkdir(lock+".new", 0o755)) // beside the old one, so that it is another
 		wantNil(t, os.Remove(lock))
 		wantNil(t, os.Rename(lock+".new", lock))
 		return r.with(map[string]string{"name": "codex"}), nil
 	})
-	if !errors.Is(err, errTeamBusy) || c.text() != claudeTeam {
+	if !errors.Is(err, errTeamBusy) || strings.TrimRight(c.text(), " ") != strings.TrimRight(claudeTeam, " ") {
 		t.Errorf("%v, %s", err, c.text())
 	}
 	if _, err := os.Lstat(lock); err != nil {
