@@ -4,8 +4,9 @@ package main
 
 // main.go owns the command line: one switch from argument to command, the
 // parsing of flags, the version, and the voice in which people are spoken to.
-// It is the only place that exits. Commands live in files of their own name;
-// what they are called and take is told by main_help.go.
+// Here are serve, acp and tools, which speak a protocol, and `acp login`, which runs the login of the codex that acp
+// would start, with our terminal and its exit code, or an editor's user logs the wrong one in. The other commands live
+// in files of their own name; what all are called and take is told by main_help.go. Nothing else exits.
 
 import (
 	"context"
@@ -14,10 +15,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -111,6 +115,79 @@ func serveFlagSet(fl *flagValues) *flag.FlagSet {
 	set := settingFlagSet("serve", fl)
 	set.Var(optionalValue{&fl.resume}, "resume", "")
 	return set
+}
+
+// acpFlagSet has serve's flags but --restart-child, which acp always does, and
+// --resume, since a client says itself which session it wants.
+func acpFlagSet(fl *flagValues) *flag.FlagSet {
+	set := flag.NewFlagSet("acp", flag.ContinueOnError)
+	settingFlagSet("acp", fl).VisitAll(func(f *flag.Flag) {
+		if f.Name != "restart-child" {
+			set.Var(f.Value, f.Name, "")
+		}
+	})
+	return set
+}
+
+// runACP parses acp's flags and runs it, or its login.
+func runACP(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	const hint = "atm-agent-mcp help acp lists the flags"
+	var fl flagValues
+	set := acpFlagSet(&fl)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usageOf("acp"))
+		return 0
+	case err != nil:
+		complain(stderr, err.Error(), hint+nearestFlag(set, err))
+		return 2
+	}
+	rest := set.Args()
+	if len(rest) > 1 && rest[0] == "acp" { // a client appended the login's arguments to the command that starts us
+		rest = rest[1:]
+	}
+	if len(rest) > 0 && rest[0] != "login" {
+		complain(stderr, fmt.Sprintf("acp takes no argument %q", rest[0]), hint+didYouMean(rest[0], []string{"login"}))
+		return 2
+	}
+	cfg, code := configFor("acp", "", fl, stderr, os.Environ()...)
+	if code != 0 {
+		return code
+	}
+	if len(rest) > 0 {
+		return loginCodex(ctx, cfg.codexBin, rest[1:], stdin, stdout, stderr)
+	}
+	return serveACP(ctx, cfg, proxyIO{in: stdin, out: stdout, stderr: stderr, version: version()})
+}
+
+// loginCodex runs `codex login` with our own streams and returns its exit code.
+func loginCodex(ctx context.Context, bin string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	codex, _, err := findCodex(bin)
+	if err != nil {
+		complain(stderr, "codex "+err.(*childDeath).Reason, "")
+		return 1
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	cmd := exec.CommandContext(ctx, codex.Path, append(append(codex.Args, "login"), args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = pipeDrain
+	interrupts := make(chan os.Signal, 4) // the terminal sends them to codex too: it is codex that ends by them
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode()
+	}
+	complain(stderr, fmt.Sprintf("running %s login: %v", codex.Path, err), "")
+	return 1
 }
 
 // toolsAsk is the command line of tools, which Codex writes, not a person.

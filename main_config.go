@@ -8,6 +8,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -207,15 +208,9 @@ func newConfigView(cfg *config) configView {
 		if err != nil {
 			continue // it is one of theirs: can't be
 		}
-		// A role leaves open what the configuration then says.
-		inherit := func(own, general string) string {
-			if own != "" {
-				return own
-			}
-			return general
-		}
-		v.Roles = append(v.Roles, configRole{name, name == cfg.defaultRole, inherit(r.model, cfg.model), inherit(r.effort, cfg.effort),
-			inherit(r.sandbox, cfg.sandbox), inherit(r.approvalPolicy, cfg.approvalPolicy), r.subagents, r.autoMail})
+		v.Roles = append(v.Roles, configRole{ // what a role leaves open, the configuration says
+			name, name == cfg.defaultRole, cmp.Or(r.model, cfg.model), cmp.Or(r.effort, cfg.effort),
+			cmp.Or(r.sandbox, cfg.sandbox), cmp.Or(r.approvalPolicy, cfg.approvalPolicy), r.subagents, r.autoMail})
 	}
 	return v
 }
@@ -257,12 +252,6 @@ func (v configView) show(s screen) {
 
 // facts are what is no setting: a name, what it is, where that is from.
 func (v configView) facts() [][3]string {
-	text := func(p *string) string {
-		if p == nil {
-			return ""
-		}
-		return *p
-	}
 	from := v.Team.From
 	if !v.Team.Exists {
 		from += "; there is no such team yet"
@@ -271,8 +260,8 @@ func (v configView) facts() [][3]string {
 	if v.Launch.RepoRoot == nil {
 		facts = append(facts, [3]string{"repository", "none", "around the working directory"})
 	} else {
-		facts = append(facts, [3]string{"repository", text(v.Launch.RepoName), *v.Launch.RepoRoot},
-			[3]string{"branch", text(v.Launch.Branch) + v.Launch.Head, ""})
+		facts = append(facts, [3]string{"repository", deref(v.Launch.RepoName), *v.Launch.RepoRoot},
+			[3]string{"branch", deref(v.Launch.Branch) + v.Launch.Head, ""})
 	}
 	facts = append(facts, [3]string{"teams_dir", v.Directories.Teams, ""}, [3]string{"sessions_dir", v.Directories.Sessions, ""})
 	for _, f := range v.Files {

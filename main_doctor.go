@@ -65,20 +65,44 @@ const checkLimit = 10 * time.Second
 
 // doctor makes findings and shows them as they come: codex may take a while.
 type doctor struct {
-	cfg   *config
+	cfg   *config // nil until the configuration was looked at
 	wait  time.Duration
+	check string // the name that the next findings have
 	found []finding
 	show  func(finding)
 }
 
-func (d *doctor) add(check, status, text, hint string) {
-	f := finding{check, status, text, hint}
+func (d *doctor) ok(format string, args ...any) { d.add(findingOK, fmt.Sprintf(format, args...), "") }
+func (d *doctor) warn(text, hint string)        { d.add(findingWarning, text, hint) }
+func (d *doctor) fail(text, hint string)        { d.add(findingFailure, text, hint) }
+
+func (d *doctor) add(status, text, hint string) { d.tell(finding{d.check, status, text, hint}) }
+
+func (d *doctor) tell(f finding) {
 	d.found = append(d.found, f)
 	d.show(f)
 }
 
-func (d *doctor) ok(check, format string, args ...any) {
-	d.add(check, findingOK, fmt.Sprintf(format, args...), "")
+// A doctorCheck is one row of what is looked at.
+type doctorCheck struct {
+	name  string // of its findings, unless it sets another
+	limit time.Duration
+	look  func(*doctor)
+}
+
+// doctorChecks are made in this order, once the configuration is known.
+func doctorChecks(ctx context.Context, fl flagValues, wait time.Duration) []doctorCheck {
+	return []doctorCheck{
+		{"directory", checkLimit, (*doctor).directory},
+		{"team", checkLimit, (*doctor).team},
+		{"prompt files", checkLimit, (*doctor).promptFiles},
+		{"log file", checkLimit, (*doctor).logFile},
+		{"session files", checkLimit, (*doctor).sessionFiles},
+		{"codex", 2*wait + checkLimit, func(d *doctor) { d.codex(ctx) }}, // and its login, its configuration, the policy
+		{"identities", checkLimit, func(d *doctor) { d.leases(fl) }},
+		{"leftovers", checkLimit, func(d *doctor) { d.leftovers(ctx) }},
+		{"inotify", checkLimit, (*doctor).inotify},
+	}
 }
 
 func (d *doctor) count(status string) (n int) {
@@ -143,28 +167,12 @@ func showFinding(s screen, f finding) {
 // examine makes all checks. The error is for a command line that makes no sense.
 func (d *doctor) examine(ctx context.Context, fl flagValues) error {
 	var bad error
-	if !d.within(checkLimit, "configuration", func(d *doctor) { bad = d.configuration(fl) }) {
-		return nil
-	}
-	if d.cfg == nil || bad != nil {
+	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.configuration(fl) }}
+	if !d.within(first) || d.cfg == nil || bad != nil {
 		return bad
 	}
-	for _, c := range []struct {
-		check string
-		look  func(*doctor)
-		limit time.Duration
-	}{
-		{"directory", (*doctor).directory, checkLimit},
-		{"team", (*doctor).team, checkLimit},
-		{"prompt files", (*doctor).promptFiles, checkLimit},
-		{"log file", (*doctor).logFile, checkLimit},
-		{"session files", (*doctor).sessionFiles, checkLimit},
-		{"codex", func(d *doctor) { d.codex(ctx) }, 2*d.wait + checkLimit},
-		{"identities", func(d *doctor) { d.leases(fl) }, checkLimit},
-		{"leftovers", func(d *doctor) { d.leftovers(ctx) }, checkLimit},
-		{"inotify", (*doctor).inotify, checkLimit},
-	} {
-		d.within(c.limit, c.check, c.look)
+	for _, c := range doctorChecks(ctx, fl, d.wait) {
+		d.within(c)
 	}
 	return nil
 }
@@ -172,10 +180,10 @@ func (d *doctor) examine(ctx context.Context, fl flagValues) error {
 // within makes a check that reads files. Nothing ends a read of a file system
 // that doesn't answer, so a check that takes longer is left behind until the
 // process ends, and what it still finds is not told: false.
-func (d *doctor) within(limit time.Duration, check string, look func(*doctor)) bool {
+func (d *doctor) within(c doctorCheck) bool {
 	found, done, left := make(chan finding), make(chan struct{}), make(chan struct{})
 	defer close(left)
-	part := &doctor{cfg: d.cfg, wait: d.wait, show: func(f finding) {
+	part := &doctor{cfg: d.cfg, wait: d.wait, check: c.name, show: func(f finding) {
 		select {
 		case found <- f:
 		case <-left:
@@ -183,19 +191,20 @@ func (d *doctor) within(limit time.Duration, check string, look func(*doctor)) b
 	}}
 	go func() {
 		defer close(done)
-		look(part)
+		c.look(part)
 	}()
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(c.limit)
 	defer timer.Stop()
 	for {
 		select {
 		case f := <-found:
-			d.add(f.Check, f.Status, f.Text, f.Hint)
+			d.tell(f)
 		case <-done:
 			d.cfg = part.cfg
 			return true
 		case <-timer.C:
-			d.add(check, findingFailure, fmt.Sprintf("not known: a file system did not answer within %v", limit),
+			d.check = c.name
+			d.fail(fmt.Sprintf("not known: a file system did not answer within %v", c.limit),
 				"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system may be gone")
 			return false
 		}
@@ -205,10 +214,9 @@ func (d *doctor) within(limit time.Duration, check string, look func(*doctor)) b
 // configuration loads it as serve does. Where serve would refuse a file that was named,
 // the rest is still looked at, without that file.
 func (d *doctor) configuration(fl flagValues) error {
-	const check = "configuration"
 	cwd, err := os.Getwd()
 	if err != nil {
-		d.add(check, findingFailure, "reading the working directory: "+err.Error(), "start it in a directory that exists")
+		d.fail("reading the working directory: "+err.Error(), "start it in a directory that exists")
 		return nil
 	}
 	env := os.Getenv
@@ -217,7 +225,7 @@ func (d *doctor) configuration(fl flagValues) error {
 		return err
 	}
 	if err != nil {
-		d.add(check, findingFailure, err.Error(), "mend the file, or leave out --config and ATM_CONFIG")
+		d.fail(err.Error(), "mend the file, or leave out --config and ATM_CONFIG")
 		fl.config = nil
 		if cfg, err = loadConfig(func(name string) string {
 			if name == "ATM_CONFIG" {
@@ -234,19 +242,18 @@ func (d *doctor) configuration(fl flagValues) error {
 		if i == len(cfg.warnings)-1 {
 			hint = "mend it there; until then, atm-agent-mcp config shows what is in effect"
 		}
-		d.add(check, findingWarning, w, hint)
+		d.warn(w, hint)
 	}
 	if len(cfg.files) > 0 {
-		d.ok(check, "%s", strings.Join(cfg.files, ", "))
+		d.ok("%s", strings.Join(cfg.files, ", "))
 	} else {
-		d.ok(check, "no file: defaults, variables and flags; settings go to [plugins.%s] in .atm.toml", pluginName)
+		d.ok("no file: defaults, variables and flags; settings go to [plugins.%s] in .atm.toml", pluginName)
 	}
 	return nil
 }
 
 // codex starts the child, asks it who is logged in and for the user's configuration, and ends it.
 func (d *doctor) codex(ctx context.Context) {
-	const check = "codex"
 	ctx, cancel := context.WithTimeout(ctx, d.wait)
 	defer cancel()
 	began := time.Now()
@@ -257,9 +264,9 @@ func (d *doctor) codex(ctx context.Context) {
 	}
 	defer be.stop(2 * time.Second)
 	inf := be.info()
-	d.ok(check, "%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
+	d.ok("%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
 	if inf.kind == "app-server" && !inf.atLeast(104) {
-		d.add(check, findingWarning, "Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
+		d.warn("Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
 	}
 	if d.policy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
 		d.login(ctx, be)
@@ -284,16 +291,15 @@ func (d *doctor) subcommand() string {
 
 // codexFailed tells why there is no child. The hint is part of most reasons already.
 func (d *doctor) codexFailed(ctx context.Context, err error) {
-	const check = "codex"
 	from := d.cfg.origin["codex_bin"].String()
 	var death *childDeath
 	switch {
 	case ctx.Err() != nil:
-		d.add(check, findingFailure, fmt.Sprintf("%s did not answer initialize within %v and was stopped", d.codexPath(), d.wait),
+		d.fail(fmt.Sprintf("%s did not answer initialize within %v and was stopped", d.codexPath(), d.wait),
 			"run `"+d.codexPath()+" "+d.subcommand()+"` by hand and see what it waits for; --wait SECONDS gives it more time")
 		return
 	case !errors.As(err, &death):
-		d.add(check, findingFailure, err.Error(), "")
+		d.fail(err.Error(), "")
 		return
 	}
 	text, hint, _ := strings.Cut(death.Reason, "; ")
@@ -319,7 +325,7 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	case strings.Contains(death.Stderr, "env: ") && strings.Contains(death.Stderr, "node"):
 		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
 	}
-	d.add(check, findingFailure, text, hint)
+	d.fail(text, hint)
 }
 
 // mendCodexHome says how to mend the directory in which Codex keeps its configuration and its login, "" where
@@ -376,9 +382,9 @@ func (d *doctor) codexCommand() string {
 
 // login asks for the account; that starts no turn and needs no network.
 func (d *doctor) login(ctx context.Context, be backend) {
-	const check = "login"
+	d.check = "login"
 	if d.cfg.codexBin == "mock" {
-		d.ok(check, "the built-in mock needs none")
+		d.ok("the built-in mock needs none")
 		return
 	}
 	if be.info().kind == "mcp-server" { // can't be asked, but the same binary's app-server can, where it has one
@@ -386,7 +392,7 @@ func (d *doctor) login(ctx context.Context, be backend) {
 		cfg.backend = "app-server"
 		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
 		if err != nil {
-			d.add(check, findingWarning, "codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
+			d.warn("codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
 			return
 		}
 		defer other.stop(2 * time.Second)
@@ -394,7 +400,7 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	}
 	raw, err := be.catalog(ctx, "account", "")
 	if err != nil {
-		d.add(check, findingWarning, "who is logged in could not be read: "+err.Error(), "run `"+d.codexCommand()+" login status`")
+		d.warn("who is logged in could not be read: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 		return
 	}
 	var got struct {
@@ -406,33 +412,35 @@ func (d *doctor) login(ctx context.Context, be backend) {
 	}
 	switch err := json.Unmarshal(raw, &got); {
 	case err != nil:
-		d.add(check, findingWarning, "who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
+		d.warn("who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 	case got.Account != nil && got.Account.PlanType != "":
-		d.ok(check, "%s, plan %s", cmp.Or(got.Account.Type, "logged in"), got.Account.PlanType)
+		d.ok("%s, plan %s", cmp.Or(got.Account.Type, "logged in"), got.Account.PlanType)
 	case got.Account != nil:
-		d.ok(check, "%s", cmp.Or(got.Account.Type, "logged in"))
+		d.ok("%s", cmp.Or(got.Account.Type, "logged in"))
 	case got.Needed != nil && !*got.Needed:
-		d.ok(check, "none needed: the model provider of Codex's config.toml has its own")
+		d.ok("none needed: the model provider of Codex's config.toml has its own")
 	default:
 		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`", d.codexCommand())
 		if mend := d.mendCodexHome(); mend != "" { // the login could not be written
 			hint = "first " + mend + "; then " + hint
 		}
-		d.add(check, findingFailure, "Codex is not logged in: every turn would fail", hint)
+		d.fail("Codex is not logged in: every turn would fail", hint)
 	}
 }
 
 // policy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
 func (d *doctor) policy(ctx context.Context, be backend) bool {
+	d.check = "codex config"
 	user, err := be.catalog(ctx, "config", d.cfg.cwd)
 	switch {
 	case err != nil && be.info().kind == "mcp-server": // that has read it itself, and we make do without
-		d.add("codex config", findingWarning, err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
+		d.warn(err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
 		user = nil
 	case err != nil:
-		d.add("codex config", findingFailure, err.Error(), cmp.Or(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
+		d.fail(err.Error(), cmp.Or(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
 		return false
 	}
+	d.check = "policy"
 	r, roleErr := d.cfg.role("")
 	if roleErr != nil {
 		return true // said with the configuration
@@ -441,11 +449,10 @@ func (d *doctor) policy(ctx context.Context, be backend) bool {
 	in.UserConfig, in.Cwd, in.RepoRoot = user, d.cfg.cwd, deref(readRepo(d.cfg.cwd).Root)
 	pol, rpcErr := resolvePolicy(in)
 	if rpcErr != nil {
-		d.add("policy", findingFailure, rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
+		d.fail(rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
 		return true
 	}
-	hint := strings.Join(pol.Notes, "; ")
-	d.add("policy", findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
-		cmp.Or(pol.Settings.Model, "as Codex chooses")), hint)
+	d.add(findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
+		cmp.Or(pol.Settings.Model, "as Codex chooses")), strings.Join(pol.Notes, "; "))
 	return true
 }

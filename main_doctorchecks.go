@@ -32,44 +32,42 @@ const (
 )
 
 func (d *doctor) directory() {
-	const check = "directory"
 	repo := readRepo(d.cfg.cwd)
 	if repo.Root == nil {
-		d.ok(check, "%s, in no git repository", d.cfg.cwd)
+		d.ok("%s, in no git repository", d.cfg.cwd)
 		return
 	}
 	branch := repo.Head
 	if repo.Branch != nil {
 		branch = "branch " + *repo.Branch
 	}
-	d.ok(check, "%s, repository %s, %s", d.cfg.cwd, deref(repo.Name), branch)
+	d.ok("%s, repository %s, %s", d.cfg.cwd, deref(repo.Name), branch)
 }
 
 // team: without one everything but mail works, so nothing here is a failure.
 func (d *doctor) team() {
-	const check = "team"
 	c := d.cfg
 	path := filepath.Join(c.teamsRoot, c.team, "config.json")
 	for _, dir := range openToAll(c.teamDirs()...) {
-		d.add(check, findingWarning, dir+" can be written by anybody on this machine, who can then write mail and members", "chmod o-w "+dir)
+		d.warn(dir+" can be written by anybody on this machine, who can then write mail and members", "chmod o-w "+dir)
 	}
 	if c.teamExists {
 		if _, ok := readLeadSession(c.teamsRoot, c.team); !ok {
-			d.add(check, findingWarning, fmt.Sprintf("%s can't be read", path), "make it readable and valid JSON; without it only mail is missing")
+			d.warn(fmt.Sprintf("%s can't be read", path), "make it readable and valid JSON; without it only mail is missing")
 			return
 		}
-		d.ok(check, "%q from %s", c.team, c.teamFrom)
+		d.ok("%q from %s", c.team, c.teamFrom)
 		return
 	}
 	if c.teamFrom == "default" {
-		d.ok(check, "%q, since none was named; there is no such team yet, and only mail needs one", c.team)
+		d.ok("%q, since none was named; there is no such team yet, and only mail needs one", c.team)
 		return
 	}
 	hint := "create it in Claude Code, or name another with --team"
 	if names, err := (teamQuery{root: c.teamsRoot}).teamNames(); err == nil && len(names) > 0 {
 		hint += fmt.Sprintf("; there are %s%s", strings.Join(names[:min(len(names), 10)], ", "), didYouMean(c.team, names))
 	}
-	d.add(check, findingWarning, fmt.Sprintf("%q from %s: there is no %s; everything but mail works", c.team, c.teamFrom, path), hint)
+	d.warn(fmt.Sprintf("%q from %s: there is no %s; everything but mail works", c.team, c.teamFrom, path), hint)
 }
 
 // promptFiles: one that can't be read fails every session.
@@ -81,16 +79,15 @@ func (d *doctor) promptFiles() {
 			continue
 		}
 		if _, err := loadPromptFile(f.path); err != nil {
-			d.add("prompt files", findingFailure, fmt.Sprintf("%s (%s from %s)", err, f.key, d.cfg.origin[f.key]), "write the file, or leave the key out")
+			d.fail(fmt.Sprintf("%s (%s from %s)", err, f.key, d.cfg.origin[f.key]), "write the file, or leave the key out")
 			continue
 		}
-		d.ok("prompt files", "%s: %s", f.key, f.path)
+		d.ok("%s: %s", f.key, f.path)
 	}
 }
 
 // logFile: serve ends at once where it can't open one.
 func (d *doctor) logFile() {
-	const check = "log file"
 	path := d.cfg.logFile
 	if path == "" || path == os.DevNull {
 		return
@@ -103,40 +100,39 @@ func (d *doctor) logFile() {
 		err = probeDir(filepath.Dir(path))
 	}
 	if err != nil {
-		d.add(check, findingFailure, fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]), cmp.Or(shortage(err), "name a file that can be written, or leave log_file out to log to stderr"))
+		d.fail(fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]), cmp.Or(shortage(err), "name a file that can be written, or leave log_file out to log to stderr"))
 		return
 	}
-	d.ok(check, "%s", path)
+	d.ok("%s", path)
 }
 
 // sessionFiles: leases and records must be written and locked in there.
 func (d *doctor) sessionFiles() {
-	const check = "session files"
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	at, err := nearestDir(dir)
 	if err == nil {
 		err = probeDir(at)
 	}
 	if err != nil {
-		d.add(check, findingFailure, err.Error(), cmp.Or(shortage(err), d.mendSessionDir(cmp.Or(at, dir), dir)))
+		d.fail(err.Error(), cmp.Or(shortage(err), d.mendSessionDir(cmp.Or(at, dir), dir)))
 		return
 	}
 	if at == dir { // below it, records are made when there are some
 		records := filepath.Join(dir, ".records")
 		if err := probeIfThere(records); err != nil && d.cfg.persistThreads {
-			d.add(check, findingWarning, err.Error()+": sessions won't survive their process", cmp.Or(shortage(err), "make "+records+" writable"))
+			d.warn(err.Error()+": sessions won't survive their process", cmp.Or(shortage(err), "make "+records+" writable"))
 		}
 	}
 	threads := filepath.Join(d.cfg.sessionsRoot, ".threads")
 	if err := probeIfThere(threads); err != nil {
-		d.add(check, findingFailure, err.Error()+": no thread can be locked", cmp.Or(shortage(err), "make "+threads+" a directory that you can write"))
+		d.fail(err.Error()+": no thread can be locked", cmp.Or(shortage(err), "make "+threads+" a directory that you can write"))
 		return
 	}
 	if st, err := os.Stat(d.cfg.sessionsRoot); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
-		d.add(check, findingWarning, fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked", d.cfg.sessionsRoot, st.Mode().Perm()),
+		d.warn(fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked", d.cfg.sessionsRoot, st.Mode().Perm()),
 			"chmod 700 "+d.cfg.sessionsRoot)
 	}
-	d.ok(check, "%s can be written and locked", at)
+	d.ok("%s can be written and locked", at)
 }
 
 // mendSessionDir: what is missing below a directory that isn't yours is to be made; that one is not to be opened.
@@ -197,7 +193,6 @@ func probeDir(dir string) error {
 
 // leases tells who holds which identity, and what dead processes left.
 func (d *doctor) leases(fl flagValues) {
-	const check = "identities"
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	table := newLeases(d.cfg.sessionsRoot, d.cfg.team, d.cfg.persistThreads)
 	entries, err := os.ReadDir(dir)
@@ -207,7 +202,7 @@ func (d *doctor) leases(fl flagValues) {
 	book := addressBook{own: newTeamFile(d.cfg.teamsRoot, d.cfg.team, d.cfg.sessionsRoot), root: d.cfg.teamsRoot, aliases: d.cfg.aliases, roles: d.cfg.atmRoles}
 	if fl.identity != nil {
 		if taken := book.strange(*fl.identity); taken != nil {
-			d.add(check, findingFailure, fmt.Sprintf("%q of --identity can't be an agent's: %s", *fl.identity, taken.who()),
+			d.fail(fmt.Sprintf("%q of --identity can't be an agent's: %s", *fl.identity, taken.who()),
 				fmt.Sprintf("take --identity %s", table.freeIdentity(*fl.identity, book.isStrange)))
 		}
 	}
@@ -219,12 +214,12 @@ func (d *doctor) leases(fl flagValues) {
 		}
 		path := filepath.Join(dir, e.Name())
 		if !e.Type().IsRegular() {
-			d.add(check, findingWarning, fmt.Sprintf("%s is no file: identity %q can't be leased", path, name), "move it away")
+			d.warn(fmt.Sprintf("%s is no file: identity %q can't be leased", path, name), "move it away")
 			continue
 		}
 		was, err := readLease(path)
 		if err != nil {
-			d.add(check, findingWarning, fmt.Sprintf("%v: identity %q can't be leased", err, name), "make it yours to read and write, or move it away")
+			d.warn(fmt.Sprintf("%v: identity %q can't be leased", err, name), "make it yours to read and write, or move it away")
 			continue
 		}
 		agentID, pid, isHeld := table.holder(name)
@@ -247,24 +242,24 @@ func (d *doctor) leases(fl flagValues) {
 			if other := table.freeIdentity(*fl.identity, book.isStrange); other != "" {
 				hint += fmt.Sprintf(", or take --identity %s, which is free", other)
 			}
-			d.add(check, findingFailure, fmt.Sprintf("%q of --identity is in use %s", *fl.identity, by), hint)
+			d.fail(fmt.Sprintf("%q of --identity is in use %s", *fl.identity, by), hint)
 		case local && !pidAlive(pid):
-			d.add(check, findingWarning, fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name, by),
+			d.warn(fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name, by),
 				"end what holds it: lsof "+path)
 		case !local && was.Host != "":
-			d.ok(check, "%q is in use %s on %s", name, by, was.Host)
+			d.ok("%q is in use %s on %s", name, by, was.Host)
 		default:
-			d.ok(check, "%q is in use %s", name, by)
+			d.ok("%q is in use %s", name, by)
 		}
 	}
 	if held > maxLeasesTold {
-		d.ok(check, "%d more are in use", held-maxLeasesTold)
+		d.ok("%d more are in use", held-maxLeasesTold)
 	}
 	text := fmt.Sprintf("%d in use, %d free", held, free)
 	if left > 0 {
 		text += fmt.Sprintf("; of the free, %s of a process that is gone: nothing to do, the next session takes it", counted(left, "stale lock"))
 	}
-	d.ok(check, "%s", text)
+	d.ok("%s", text)
 }
 
 // readLease reads a lock file without touching its lock.
@@ -279,7 +274,6 @@ func readLease(path string) (lockContent, error) {
 
 // leftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
 func (d *doctor) leftovers(ctx context.Context) {
-	const check = "leftovers"
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	temps, stale := 0, 0
 	for _, sub := range []string{dir, filepath.Join(dir, ".records")} {
@@ -292,7 +286,7 @@ func (d *doctor) leftovers(ctx context.Context) {
 			case strings.HasPrefix(e.Name(), tempPrefix) && time.Since(st.ModTime()) > tempLifetime:
 				temps++
 			case strings.Contains(e.Name(), ".corrupt-"):
-				d.add(check, findingWarning, path+" could not be understood and was set aside", "look what is in it, then remove it")
+				d.warn(path+" could not be understood and was set aside", "look what is in it, then remove it")
 			}
 		}
 	}
@@ -306,7 +300,7 @@ func (d *doctor) leftovers(ctx context.Context) {
 			}
 		})
 		if n := records - len(rows); n > 0 {
-			d.add(check, findingWarning, fmt.Sprintf("%s in %s can't be read", counted(n, "record"), reg.records),
+			d.warn(fmt.Sprintf("%s in %s can't be read", counted(n, "record"), reg.records),
 				"make them readable; the next serve sets those aside that are damaged")
 		}
 		for _, r := range rows {
@@ -321,7 +315,7 @@ func (d *doctor) leftovers(ctx context.Context) {
 	more, _ := filepath.Glob(filepath.Join(team, "inboxes", "*.lock"))
 	for _, path := range append(locks, more...) {
 		if st, err := os.Stat(path); err == nil && st.IsDir() && time.Since(st.ModTime()) > staleDirLock {
-			d.add(check, findingWarning, fmt.Sprintf("%s was left %s ago by a process that is gone", path, time.Since(st.ModTime()).Round(time.Second)), "rmdir "+path)
+			d.warn(fmt.Sprintf("%s was left %s ago by a process that is gone", path, time.Since(st.ModTime()).Round(time.Second)), "rmdir "+path)
 		}
 	}
 	var parts []string
@@ -332,31 +326,31 @@ func (d *doctor) leftovers(ctx context.Context) {
 		parts = append(parts, counted(stale, "session")+" of processes that are gone")
 	}
 	if parts != nil {
-		d.ok(check, "%s: the next serve tidies up, the sessions can be resumed", strings.Join(parts, ", "))
+		d.ok("%s: the next serve tidies up, the sessions can be resumed", strings.Join(parts, ", "))
 	}
 }
 
 // inotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
 // another (sys_watch_linux.go).
 func (d *doctor) inotify() {
-	const check, dir = "inotify", "/proc/sys/fs/inotify"
+	const dir = "/proc/sys/fs/inotify"
 	if runtime.GOOS != "linux" {
 		return
 	}
 	instances, err1 := readNumber(filepath.Join(dir, "max_user_instances"))
 	watches, err2 := readNumber(filepath.Join(dir, "max_user_watches"))
 	if err1 != nil || err2 != nil {
-		d.add(check, findingWarning, "the limits can't be read: "+errors.Join(err1, err2).Error(), "nothing to do: without inotify inboxes are polled")
+		d.warn("the limits can't be read: "+errors.Join(err1, err2).Error(), "nothing to do: without inotify inboxes are polled")
 		return
 	}
 	used := inotifyInUse()
 	text := fmt.Sprintf("%d of %d instances in use by your processes, %d watches", used, instances, watches)
 	const hint = "mail then comes by polling only; raise it: sysctl -w fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=65536"
 	if instances-used < 1 || instances < leastInotifyInstances || watches < leastInotifyWatches {
-		d.add(check, findingWarning, text, hint)
+		d.warn(text, hint)
 		return
 	}
-	d.ok(check, "%s", text)
+	d.ok("%s", text)
 }
 
 func readNumber(path string) (int, error) {

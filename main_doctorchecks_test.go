@@ -140,14 +140,14 @@ func TestDoctorLeavesBehindWhatHangs(t *testing.T) {
 		hung := make(chan struct{})
 		d := &doctor{show: func(finding) {}}
 		began := time.Now()
-		if d.within(checkLimit, "team", func(d *doctor) {
-			d.ok("team", "one")
+		if d.within(doctorCheck{"team", checkLimit, func(d *doctor) {
+			d.ok("one")
 			<-hung
-			d.ok("team", "too late")
-		}) || time.Since(began) != checkLimit {
+			d.ok("too late")
+		}}) || time.Since(began) != checkLimit {
 			t.Errorf("left after %v", time.Since(began))
 		}
-		if !d.within(checkLimit, "log file", func(d *doctor) { d.ok("log file", "two") }) {
+		if !d.within(doctorCheck{"log file", checkLimit, func(d *doctor) { d.ok("two") }}) {
 			t.Error("the next one was not made")
 		}
 		close(hung)

@@ -1,10 +1,10 @@
 package main
 
-// main_sessions.go owns `atm-agent-mcp sessions` (FR-13.5): what the team's records
-// say, for a person or a script, and the removal of those that are over.
-// main.go calls it; main_summary.go uses its opening of the registry.
-// It marks nothing and locks nobody out: a session of a dead process is shown
-// as stale, not rewritten; a running one is never removed.
+// main_sessions.go owns `atm-agent-mcp sessions` (FR-13.5), what the team's records say, for a person or a script, and the
+// removal of those that are over; and `atm-agent-mcp summary <agent-id>` (FR-13.6), the summary that a session wrote
+// as it ended, or the digest that its record keeps. main.go calls it.
+// Marks nothing and locks nobody out: a session of a dead process is shown as stale, not rewritten; a running one is
+// never removed.
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,16 +74,11 @@ func runSessions(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	if code, done := parseFlags(sessionsFlagSet(&ask), usageOf("sessions"), args, stdout, stderr); done {
 		return code
 	}
-	cfg, reg, code := openRecords("sessions", ask.fl, ask.prune, stderr)
+	cfg, reg, all, code := openRecords(ctx, "sessions", ask.fl, ask.prune, stderr)
 	if code != 0 {
 		return code
 	}
 	defer closeRecords(ctx, reg)
-	all, err := readRows(reg)
-	if err != nil {
-		complain(stderr, err.Error(), "")
-		return 1
-	}
 	rows := ask.choose(all, cfg.cwd)
 	if len(rows) == 0 {
 		ask.nothing(all, cfg, stderr)
@@ -105,14 +101,21 @@ func runSessions(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	return 0
 }
 
-// openRecords opens the team's records: to change them, or only to look, when
-// not even a corrupt one is set aside.
-func openRecords(command string, fl flagValues, change bool, stderr io.Writer) (*config, *registry, int) {
+// openRecords opens the team's records and reads them all, newest first: to change them, or only to look, when not even
+// a corrupt one is set aside. The caller closes them, unless the code is not 0.
+func openRecords(ctx context.Context, command string, fl flagValues, change bool, stderr io.Writer) (*config, *registry, []sessionRow, int) {
 	cfg, code := configFor(command, "", fl, stderr, os.Environ()...)
 	if code != 0 {
-		return nil, nil, code
+		return nil, nil, nil, code
 	}
-	return cfg, newRegistry(cfg.sessionsRoot, cfg.team, change, newLogger(stderr, "warn")), 0
+	reg := newRegistry(cfg.sessionsRoot, cfg.team, change, newLogger(stderr, "warn"))
+	rows, err := readRows(reg)
+	if err != nil {
+		closeRecords(ctx, reg)
+		complain(stderr, err.Error(), "")
+		return nil, nil, nil, 1
+	}
+	return cfg, reg, rows, 0
 }
 
 func closeRecords(ctx context.Context, reg *registry) {
@@ -217,7 +220,7 @@ func showRows(s screen, rows []sessionRow) {
 		if s.terminal {
 			row = append(row, cell{clipChars(printable(r.where()), 32), inDim})
 		} else {
-			row = append(row, cell{orEmpty(r.RepoName), ""}, cell{orEmpty(r.Branch), ""}, cell{r.CWD, ""})
+			row = append(row, cell{deref(r.RepoName), ""}, cell{deref(r.Branch), ""}, cell{r.CWD, ""})
 		}
 		cells = append(cells, append(row, cell{prompt, ""}))
 	}
@@ -337,9 +340,81 @@ func printJSON(s screen, v any, stderr io.Writer) int {
 	return 0
 }
 
-func orEmpty(s *string) string {
-	if s == nil {
-		return ""
+func summaryFlagSet(fl *flagValues) *flag.FlagSet {
+	set := flag.NewFlagSet("summary", flag.ContinueOnError)
+	set.Func("team", "", func(s string) error { fl.team = &s; return nil })
+	return set
+}
+
+func runSummary(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var fl flagValues
+	got, code, done := parseArgs(summaryFlagSet(&fl), usageOf("summary"), 1, args, stdout, stderr)
+	if done {
+		return code
 	}
-	return *s
+	if len(got) == 0 || got[0] == "" {
+		complain(stderr, "summary wants an agent id", "atm-agent-mcp sessions lists them")
+		return 2
+	}
+	cfg, reg, rows, code := openRecords(ctx, "summary", fl, false, stderr)
+	if code != 0 {
+		return code
+	}
+	closeRecords(ctx, reg)
+	row, hint := findRow(rows, got[0])
+	if row == nil {
+		complain(stderr, fmt.Sprintf("no session of team %q has the id %q", cfg.team, got[0]), hint)
+		return 1
+	}
+	text, from, err := summaryOf(cfg, row)
+	if err == nil && text == "" {
+		err = fmt.Errorf("session %s has neither a summary nor a turn that ended", row.AgentID)
+	}
+	if err != nil {
+		complain(stderr, err.Error(), "")
+		return 1
+	}
+	s := newScreen(stdout, os.Getenv)
+	if s.terminal {
+		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity), s.paint(statusColor(row.Status), row.statusText(true)))
+		s.line("%s\n", s.paint(inDim, clipChars(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(), counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
+	}
+	s.line("%s", s.text(strings.TrimRight(text, "\n")))
+	return 0
+}
+
+// findRow finds a session by its agent id, or by the thread id that is accepted
+// wherever that is; else it says what was likely meant.
+func findRow(rows []sessionRow, ref string) (row *sessionRow, hint string) {
+	var ids []string
+	for i, r := range rows {
+		if r.AgentID == ref || r.ThreadID == ref {
+			return &rows[i], ""
+		}
+		ids = append(ids, suffixOf(r.AgentID))
+	}
+	for _, r := range rows { // newest first
+		if strings.EqualFold(r.Identity, ref) {
+			return nil, fmt.Sprintf("%q is an identity; the newest session of it is %s", ref, r.AgentID)
+		}
+	}
+	if near := nearest(strings.TrimPrefix(ref, agentIDPrefix), ids); near != "" {
+		return nil, fmt.Sprintf("did you mean %s?", agentIDPrefix+near)
+	}
+	return nil, "atm-agent-mcp sessions lists them"
+}
+
+// summaryOf is the text, and where it is from.
+func summaryOf(cfg *config, row *sessionRow) (text, from string, err error) {
+	if dir := row.rec.SummaryDir; dir != "" && filepath.IsLocal(dir) {
+		data, err := readRegular(filepath.Join(cfg.sessionsRoot, dir, "summary.md"), maxSummaryBytes)
+		switch {
+		case err == nil && strings.TrimSpace(string(data)) != "":
+			return string(data), "its summary", nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", "", fmt.Errorf("reading the summary of %s: %w", row.AgentID, err)
+		}
+	}
+	d := row.rec.Digest
+	return digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles), "it wrote no summary, this is its digest", nil
 }

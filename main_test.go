@@ -1,6 +1,6 @@
 package main
 
-// main_acp_test.go holds `acp login` to be the login of the codex that acp would
+// main_test.go holds `acp login` to be the login of the codex that acp would
 // start, whatever a client put around it, and acp's command line to its words.
 
 import (
