@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -23,110 +22,6 @@ func soon(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func TestTeamLocks(t *testing.T) {
-	c := newCrew(t, claudeTeam)
-	dirLock, flock := c.path+".lock", filepath.Join(c.dir, "config.lock")
-	refused := func(what, want string) {
-		t.Helper()
-		_, err := c.teamFile.join(soon(t), c.agent, c.holder)
-		if !errors.Is(err, errTeamBusy) || !strings.Contains(err.Error(), want) || c.text() != claudeTeam {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-
-	wantNil(t, os.Mkdir(dirLock, 0o755))
-	refused("Claude Code's lock is held", dirLock)
-	wantNil(t, os.Chtimes(dirLock, beginningOfTime(), beginningOfTime()))
-	c.mustLeave(c.mustJoin(c.agent)) // stale: taken over
-	if _, err := os.Lstat(dirLock); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the lock is still there: %v", err)
-	}
-
-	wantNil(t, os.Mkdir(dirLock, 0o755))
-	touchFile(t, filepath.Join(dirLock, "x"))
-	wantNil(t, os.Chtimes(dirLock, beginningOfTime(), beginningOfTime()))
-	refused("a stale lock that isn't empty", dirLock)
-	wantNil(t, os.RemoveAll(dirLock))
-
-	// A clock that was wrong made it: it is no fresher than one of last year.
-	wantNil(t, os.Mkdir(dirLock, 0o755))
-	wantNil(t, os.Chtimes(dirLock, time.Now().Add(time.Hour), time.Now().Add(time.Hour)))
-	c.mustLeave(c.mustJoin(c.agent))
-
-	touchFile(t, dirLock)
-	if _, err := c.join(c.agent); err == nil || errors.Is(err, errTeamBusy) || !strings.Contains(err.Error(), "move it away") {
-		t.Errorf("a file where Claude Code's lock should be: %v", err)
-	}
-	wantNil(t, os.Remove(dirLock))
-
-	f, err := os.OpenFile(flock, os.O_RDWR, 0)
-	wantNil(t, err)
-	wantNil(t, lockFile(f, true, false))
-	refused("atm's lock is held", flock)
-	if _, err := os.Lstat(dirLock); !errors.Is(err, os.ErrNotExist) {
-		t.Error("the second lock was taken before the first")
-	}
-	wantNil(t, unlockFile(f))
-	f.Close()
-	c.mustLeave(c.mustJoin(c.agent))
-
-	wantNil(t, os.Remove(flock))
-	wantNil(t, os.Mkdir(flock, 0o755))
-	if _, err := c.join(c.agent); err == nil || !strings.Contains(err.Error(), flock) {
-		t.Errorf("a directory where atm's lock should be: %v", err)
-	}
-}
-
-// A lock of ours whose process was killed is taken over at once, by its note; another's, and a living one's, is not.
-func TestDeadProcessLock(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("directories have no mode there: its locks are stale after ten seconds")
-	}
-	c := newCrew(t, claudeTeam)
-	c.file.notes = newLockNotes(t.TempDir())
-	notes, dirLock := c.file.notes, c.path+".lock"
-	killed := func(pid int) { // where its process was, while it had the lock
-		t.Helper()
-		_, err := takeDirLock(t.Context(), c.path, notes)
-		wantNil(t, err)
-		host, _ := os.Hostname()
-		wantNil(t, os.WriteFile(notes.file(dirLock), toJSON(lockNote{dirLock, pid, host}), 0o600))
-	}
-	noted := func() int {
-		all, _ := os.ReadDir(string(notes))
-		return len(all)
-	}
-
-	killed(deadPID(t))
-	m, err := c.teamFile.join(soon(t), c.agent, c.holder)
-	wantNil(t, err)
-	c.mustLeave(m)
-	if noted() != 0 {
-		t.Error("the note outlives the lock")
-	}
-
-	killed(os.Getppid())
-	if _, err := c.teamFile.join(soon(t), c.agent, c.holder); !errors.Is(err, errTeamBusy) {
-		t.Errorf("a living process's lock: %v", err)
-	}
-	wantNil(t, os.Remove(dirLock))
-
-	killed(deadPID(t))
-	wantNil(t, os.Remove(dirLock))
-	wantNil(t, os.Mkdir(dirLock, 0o755))
-	c.tidy()
-	if _, err := c.teamFile.join(soon(t), c.agent, c.holder); !errors.Is(err, errTeamBusy) {
-		t.Errorf("Claude Code's lock, where a dead process was about to take it: %v", err)
-	}
-	wantNil(t, os.Remove(dirLock))
-
-	killed(deadPID(t))
-	wantNil(t, os.Remove(dirLock))
-	if c.tidy(); noted() != 0 {
-		t.Error("the note of a process that died without its lock is kept")
-	}
 }
 
 // Claude Code holds its lock while the file is empty and half written: whoever waits for the lock sees the whole.
