@@ -4,6 +4,7 @@ package main
 // what is said of bad ones, agent files, and results that fit their schemas.
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,6 +14,30 @@ import (
 	"testing"
 	"time"
 )
+
+// What clients see of the tools, word for word: a change of a struct, a tag or
+// a row shows here. After one that is meant:
+// `go test -run TestToolsListGolden -update .`
+func TestToolsListGolden(t *testing.T) {
+	var got bytes.Buffer
+	if err := json.Indent(&got, toolList(toolTable()), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	got.WriteByte('\n')
+	const file = "testdata/tools_list.json"
+	if *updateTable {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n")); !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("tools/list is not what %s has; if that is meant, run this test with -update", file)
+	}
+}
 
 func TestToolListIsHonest(t *testing.T) {
 	r := newRig(t, nil)
