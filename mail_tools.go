@@ -107,15 +107,7 @@ func (c *atmCall) run(ctx context.Context, tool string, args json.RawMessage) (a
 	if claims != "" && !strings.EqualFold(claims, c.who.Identity) {
 		c.notes = append(c.notes, fmt.Sprintf("You are %s, whatever identity is asked for.", c.who.Identity))
 	}
-	switch tool {
-	case "atm_send":
-		return c.send(ctx)
-	case "atm_broadcast":
-		return c.broadcast(ctx)
-	case "atm_read":
-		return c.read(ctx)
-	}
-	return c.count(ctx)
+	return atmToolSpecs()[i].Run(c, ctx)
 }
 
 // withoutClaims takes out what says who calls: that is settled (FR-4.5). claims
@@ -231,8 +223,8 @@ func cutToSend(text string, limit int) (cut string, sent, all int) {
 // sentShown is the result of atm_send.
 type sentShown struct {
 	ID      string      `json:"message_id"`
-	Outcome mailOutcome `json:"outcome"`
-	To      string      `json:"to"`
+	Outcome mailOutcome `json:"outcome" doc:"delivered: it stands in the inbox; spooled: it will"`
+	To      string      `json:"to" doc:"name@team"`
 	Notes   []string    `json:"notes,omitempty"`
 }
 
@@ -374,21 +366,21 @@ func (c *atmCall) others(all []member, file *teamFile) []string {
 
 // readShown is the result of atm_read.
 type readShown struct {
-	Messages  []messageShown `json:"messages"`
-	Remaining int            `json:"remaining"`
+	Messages  []messageShown `json:"messages" doc:"Oldest first"`
+	Remaining int            `json:"remaining" doc:"How many more such messages there are"`
 	Notes     []string       `json:"notes,omitempty"`
 }
 
 type messageShown struct {
 	From      string `json:"from"`
-	Team      string `json:"team,omitempty"` // the sender's, if it isn't ours
+	Team      string `json:"team,omitempty" doc:"The sender's, if it is another: answer to from@team"`
 	Message   string `json:"message"`
 	Timestamp string `json:"timestamp"`
 	ID        string `json:"message_id"`
 	Summary   string `json:"summary,omitempty"`
-	Kind      string `json:"kind,omitempty"` // of Claude Code's system frames
-	Automatic bool   `json:"automatic,omitempty"`
-	Read      bool   `json:"read,omitempty"` // it was before
+	Kind      string `json:"kind,omitempty" doc:"Of what a program sent, such as idle_notification"`
+	Automatic bool   `json:"automatic,omitempty" doc:"An automatic reply: don't answer it"`
+	Read      bool   `json:"read,omitempty" doc:"It was read before"`
 }
 
 func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
@@ -498,6 +490,12 @@ func (c *atmCall) show(m mailMessage, owner string) messageShown {
 	return s
 }
 
+// countShown is the result of atm_pending_count.
+type countShown struct {
+	Unread int      `json:"unread"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
 func (c *atmCall) count(ctx context.Context) (any, string, *rpcError) {
 	owner, e := c.inbox()
 	if e != nil {
@@ -515,10 +513,7 @@ func (c *atmCall) count(ctx context.Context) (any, string, *rpcError) {
 		return nil, "", mailRefused(err)
 	}
 	c.result = fmt.Sprintf("%d unread", n)
-	return struct {
-		Unread int      `json:"unread"`
-		Notes  []string `json:"notes,omitempty"`
-	}{n, c.notes}, withNotes(fmt.Sprintf("Unread messages of %s: %d.", owner, n), c.notes), nil
+	return countShown{n, c.notes}, withNotes(fmt.Sprintf("Unread messages of %s: %d.", owner, n), c.notes), nil
 }
 
 func withNotes(text string, notes []string) string {
@@ -540,14 +535,19 @@ func mailRefused(err error) *rpcError {
 		Data: toJSON(map[string]any{"error_source": "proxy", "name": "INTERNAL_ERROR"})}
 }
 
+const sentProps = `"message_id":{"type":"string"},` +
+	`"outcome":{"type":"string","description":"delivered: it stands in the inbox; spooled: it will"},` +
+	`"to":{"type":"string","description":"name@team"}`
+
 // atmToolSpec is one of the ATM tools.
 type atmToolSpec struct {
 	Name, Title, Description string
 	Args                     []argSpec
 	Required                 []string
 	Input                    json.RawMessage // of Args: without agent_id and identity, for the agent itself
-	Output                   string          // its properties
+	Result                   any             // a value of the struct that a call returns
 	Hints                    toolHints
+	Run                      func(c *atmCall, ctx context.Context) (structured any, text string, e *rpcError)
 }
 
 // maxReadLimit is how many messages one atm_read may be asked for.
@@ -572,9 +572,9 @@ func atmToolSpecs() []atmToolSpec {
 				message, summary,
 			},
 			Required: []string{"to", "message"},
-			Output: sentProps + `,` +
-				`"notes":{"type":"array","items":{"type":"string"}}`,
-			Hints: writes,
+			Result:   sentShown{},
+			Run:      (*atmCall).send,
+			Hints:    writes,
 		},
 		{
 			Name:  "atm_read",
@@ -589,15 +589,9 @@ func atmToolSpecs() []atmToolSpec {
 				{name: "since", kind: "string", text: "Only messages from this time on, in ISO 8601, such as 2026-11-21T09:17:30Z."},
 				{name: "from", kind: "string", text: "Only messages of this sender: a name, or name@team."},
 			},
-			Output: `"messages":{"type":"array","description":"Oldest first","items":{"type":"object","properties":{` +
-				`"from":{"type":"string"},"team":{"type":"string","description":"The sender's, if it is another: answer to from@team"},` +
-				`"message":{"type":"string"},"timestamp":{"type":"string"},"message_id":{"type":"string"},"summary":{"type":"string"},` +
-				`"kind":{"type":"string","description":"Of what a program sent, such as idle_notification"},` +
-				`"automatic":{"type":"boolean","description":"An automatic reply: don't answer it"},` +
-				`"read":{"type":"boolean","description":"It was read before"}},"required":["from","message","timestamp","message_id"]}},` +
-				`"remaining":{"type":"integer","description":"How many more such messages there are"},` +
-				`"notes":{"type":"array","items":{"type":"string"}}`,
-			Hints: toolHints{}, // it marks: not read-only, and the next call returns something else
+			Result: readShown{},
+			Run:    (*atmCall).read,
+			Hints:  toolHints{}, // it marks: not read-only, and the next call returns something else
 		},
 		{
 			Name:  "atm_broadcast",
@@ -609,16 +603,16 @@ func atmToolSpecs() []atmToolSpec {
 				{name: "team", kind: "string", text: "Another team to write to. Default: your own."},
 			},
 			Required: []string{"message"},
-			Output: `"sent":{"type":"array","items":{"type":"object","properties":{` + sentProps + `}}},` +
-				`"failed":{"type":"array","items":{"type":"object","properties":{"to":{"type":"string"},"error":{"type":"string"}},"required":["to","error"]}},` +
-				`"notes":{"type":"array","items":{"type":"string"}}`,
-			Hints: writes,
+			Result:   broadcastShown{},
+			Run:      (*atmCall).broadcast,
+			Hints:    writes,
 		},
 		{
 			Name:        "atm_pending_count",
 			Title:       "Count unread mail",
 			Description: "Count the unread messages of the inbox. Reads and marks none of them, and costs next to nothing.",
-			Output:      `"unread":{"type":"integer"},"notes":{"type":"array","items":{"type":"string"}}`,
+			Result:      countShown{},
+			Run:         (*atmCall).count,
 			Hints:       toolHints{ReadOnly: true, Idempotent: true},
 		},
 	}
@@ -627,7 +621,3 @@ func atmToolSpecs() []atmToolSpec {
 	}
 	return specs
 }
-
-const sentProps = `"message_id":{"type":"string"},` +
-	`"outcome":{"type":"string","description":"delivered: it stands in the inbox; spooled: it will"},` +
-	`"to":{"type":"string","description":"name@team"}`

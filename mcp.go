@@ -389,12 +389,3 @@ func (f *mcpFront) outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcErro
 	}
 	return f.turnAnswer(r, c.modern), nil
 }
-
-// fail answers with an error in the era's own form.
-func (f *mcpFront) fail(c *mcpCall, e *rpcError) {
-	if c.modern && !protocolCode(e) {
-		f.finish(c, f.errorAnswer(e), nil)
-		return
-	}
-	f.finish(c, nil, e)
-}

@@ -1,21 +1,272 @@
 package main
 
-// mcp_ask.go owns who of a client is asked, and the asking of a legacy one by
-// elicitation/create (FR-18); mcp_input.go asks a modern caller. The hub calls
-// ask and askGone, and keeps the timer of an approval. Whatever comes back but a
-// readable yes must deny: an error, nonsense, a client that is gone.
+// mcp_ask.go owns the asking of a client in the middle of a call (FR-18): a legacy
+// client by elicitation/create, a modern one by input_required and a handle, with
+// which the retry that brings the answers goes on with the same turn. The hub calls
+// ask and askGone; mcp.go's done and cancelled, and callTool, call the rest. The turn
+// is the hub's and goes on whether or not a retry comes; the timer of an approval is
+// the hub's too. Whatever comes back but a readable yes must deny, and no retry may
+// begin a turn or use a handle twice.
 
 import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"time"
 )
+
+const (
+	// parkedFor is how long a result waits for a retry: a user who answers an
+	// hour later still gets it, and agent_wait has it after that.
+	parkedFor = time.Hour
+	// parkedResults and parkedBytes bound the results that wait; the oldest
+	// goes first. Turns that still run are as few as there are sessions.
+	parkedResults = 32
+	parkedBytes   = 4 << 20
+)
+
+// callBinding is what a requestState is good for: one tool with one set of
+// arguments.
+type callBinding [sha256.Size]byte
+
+// parkedTurn is the turn of a call that has been asked something. It begins
+// with the first question and ends as a request takes the turn's result.
+type parkedTurn struct {
+	w      waiterID
+	binds  callBinding
+	state  string      // the requestState the client holds, "" while a request is open
+	asks   []parkedAsk // not decided yet, oldest first
+	result *turnResult // came while no request was open
+	since  time.Time   // of result
+}
+
+type parkedAsk struct {
+	agent agentRef
+	q     approval
+}
+
+// parking is all of the turns that were asked something. mcpFront.mu guards it.
+type parking struct {
+	turns  map[waiterID]*parkedTurn
+	states map[string]*parkedTurn // by requestState
+}
+
+func newParking() parking {
+	return parking{turns: map[waiterID]*parkedTurn{}, states: map[string]*parkedTurn{}}
+}
+
+// handOut makes the one handle under which the turn can be found again.
+func (p *parking) handOut(t *parkedTurn) {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	t.state = hex.EncodeToString(b[:])
+	p.turns[t.w], p.states[t.state] = t, t
+}
+
+// forget ends a parked turn, whatever it has.
+func (p *parking) forget(w waiterID) {
+	if t := p.turns[w]; t != nil {
+		delete(p.turns, w)
+		delete(p.states, t.state)
+	}
+}
+
+// withdraw takes an approval out that needs no answer any more.
+func (p *parking) withdraw(ask string) {
+	for _, t := range p.turns {
+		t.asks = slices.DeleteFunc(t.asks, func(a parkedAsk) bool { return a.q.id == ask })
+	}
+}
+
+// keep holds a result for the retry that may come.
+func (p *parking) keep(t *parkedTurn, r turnResult, now time.Time) {
+	t.result, t.since, t.asks = &r, now, nil
+	p.sweep(now)
+}
+
+// sweep forgets the results that waited too long, and the oldest that are too
+// many.
+func (p *parking) sweep(now time.Time) {
+	var kept []*parkedTurn
+	for w, t := range p.turns {
+		switch {
+		case t.result == nil:
+		case now.Sub(t.since) >= parkedFor:
+			p.forget(w)
+		default:
+			kept = append(kept, t)
+		}
+	}
+	slices.SortFunc(kept, func(a, b *parkedTurn) int { return b.since.Compare(a.since) })
+	size := 0
+	for i, t := range kept {
+		size += len(t.result.Content) + 1024
+		if i > 0 && (i >= parkedResults || size > parkedBytes) {
+			p.forget(t.w)
+		}
+	}
+}
+
+// bindingOf hashes a tool and its arguments. The order of keys, whitespace and
+// the spelling of strings and numbers make no difference.
+func bindingOf(tool string, args json.RawMessage) callBinding {
+	h := sha256.New()
+	h.Write(append([]byte(tool), 0))
+	v := map[string]any{}
+	if !isNull(args) && json.Unmarshal(args, &v) != nil {
+		h.Write(bytes.TrimSpace(args)) // a number that no float64 holds
+	} else {
+		h.Write(toJSON(v))
+	}
+	return callBinding(h.Sum(nil))
+}
+
+// askByRetry asks the modern caller of a turn: the request that is open for it
+// is answered, and what is asked while none is open goes into the answer to
+// the next retry. modern: the turn is a modern caller's, and asked says whether
+// it could be asked.
+func (f *mcpFront) askByRetry(a agentRef, w waiterID, q *approval) (modern, asked bool) {
+	if w == 0 {
+		return false, false
+	}
+	if c := f.caller(w); c != nil && c.elicits && !c.bound { // a retry was bound as it came
+		c.binds, c.bound = bindingOf(c.tool, c.args), true
+	}
+	f.mu.Lock()
+	c, t := f.waiters[w], f.parked.turns[w]
+	switch {
+	case c == nil && t == nil || c != nil && !c.modern:
+		f.mu.Unlock()
+		return false, false
+	case f.closing || c != nil && !c.elicits || t != nil && t.result != nil || q.kind == askUnknown:
+		f.mu.Unlock()
+		return true, false
+	case t == nil:
+		t = &parkedTurn{w: w, binds: c.binds}
+		f.parked.turns[w] = t
+	}
+	t.asks = append(t.asks, parkedAsk{a, *q})
+	f.mu.Unlock()
+	if c != nil {
+		f.requireInput(c, t)
+	}
+	return true, true
+}
+
+// requireInput answers the request that is open for a turn with all that the
+// turn asks.
+func (f *mcpFront) requireInput(c *mcpCall, t *parkedTurn) {
+	f.mu.Lock()
+	if len(t.asks) == 0 || !f.forgetLocked(c) {
+		f.mu.Unlock()
+		return // withdrawn by now, or the request was answered or cancelled
+	}
+	f.parked.handOut(t)
+	state, asks := t.state, slices.Clone(t.asks)
+	f.mu.Unlock()
+	requests := make(map[string]inputRequest, len(asks))
+	for i := range asks {
+		requests[asks[i].q.id] = inputRequest{"elicitation/create", elicitation(asks[i].agent, &asks[i].q, c.id)}
+	}
+	f.answer(c, toJSON(struct {
+		Type     string                  `json:"resultType"`
+		Requests map[string]inputRequest `json:"inputRequests"`
+		State    string                  `json:"requestState"`
+		Meta     map[string]any          `json:"_meta"`
+	}{"input_required", requests, state, f.modernMeta()}), nil)
+}
+
+// inputRequest is one thing that a modern client is asked in a result.
+type inputRequest struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+}
+
+// retry serves a tools/call with requestState or inputResponses, on the
+// reading goroutine. It never begins a turn: it goes on with the one that was
+// asked something, or is an error.
+func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
+	if !isNull(p.responses) && rawKind(p.responses) != '{' {
+		f.finish(c, nil, badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
+		return
+	}
+	state, ok := rawString(p.state)
+	switch {
+	case isNull(p.state):
+		f.fail(c, invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s with both, or call it again without either", tool))
+		return
+	case !ok:
+		f.finish(c, nil, badParams("requestState must be the string that came with inputRequests"))
+		return
+	}
+	c.binds, c.bound = bindingOf(tool, p.arguments), true
+	prog := f.progressFor(p)
+
+	f.mu.Lock()
+	c.prog = prog
+	f.parked.sweep(time.Now())
+	t := f.parked.states[state]
+	if t == nil || t.binds != c.binds {
+		f.mu.Unlock()
+		if t == nil {
+			f.fail(c, invalidSession("requestState is unknown, expired or was used before. The turn it belonged to goes on: agent_wait with its agent_id brings the answer; calling %s again without requestState and inputResponses starts another turn", tool))
+			return
+		}
+		f.fail(c, invalidSession("requestState belongs to a call of another tool or with other arguments: repeat that call unchanged, with requestState and inputResponses"))
+		return
+	}
+	if f.closing && t.result == nil {
+		f.mu.Unlock()
+		f.fail(c, shuttingDown())
+		return
+	}
+	delete(f.parked.states, state)
+	t.state = ""
+	if t.result != nil {
+		f.parked.forget(t.w)
+		f.mu.Unlock()
+		result, e := f.outcome(c, t.result)
+		f.finish(c, result, e)
+		return
+	}
+	type answered struct {
+		parkedAsk
+		response json.RawMessage
+	}
+	var decided []answered
+	t.asks = slices.DeleteFunc(t.asks, func(a parkedAsk) bool {
+		response := rawField(p.responses, a.q.id)
+		if response == nil && c.elicits {
+			return false // not answered: asked again
+		}
+		decided = append(decided, answered{a, response})
+		return true
+	})
+	c.waiter, c.stage = t.w, callSubmitted
+	f.waiters[t.w] = c // before the decisions: the turn may end by one
+	f.mu.Unlock()
+	for i := range decided {
+		d := &decided[i]
+		c.prog.note(d.agent, &event{kind: evAskGone}) // it goes on
+		if d.response == nil {
+			f.decide(d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
+			continue
+		}
+		word, answers := readAnswer(d.response, &d.q)
+		f.decide(d.q.id, answeredBy(d.response, word), word, answers)
+	}
+	f.requireInput(c, t)
+}
 
 // clientAsk is one question before the client.
 type clientAsk struct{ call int64 }
 
 // ask implements front. It says no for clients that declared no elicitation,
 // and for kinds that this version doesn't understand. Callers of the modern
-// era, where a server may not send requests, are asked by mcp_input.go.
+// era, where a server may not send requests, are asked by a result.
 func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if modern, asked := f.askByRetry(a, w, &q); modern {
 		return asked

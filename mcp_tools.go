@@ -1,24 +1,33 @@
 package main
 
-// mcp_tools.go owns the table of tools that an MCP client sees: names, texts for
-// a model, arguments and the shapes of results. mcp.go shows it and looks
-// tools up in it, mcp_toolargs.go decodes by it. The order is fixed; nothing here
-// may depend on the client, the child or the time.
+// mcp_tools.go owns the tools as an MCP client sees them: one table, whose row says
+// all of a tool (name, texts for a model, arguments, annotations, what a call does,
+// its result), and the way of a tools/call through that table to an answer in the
+// client's era. mcp.go calls callTool on the reading goroutine. The order of the
+// table is fixed; nothing in it may depend on the client, the child or the time.
+// Nothing here may guess: an argument that nobody described is an error.
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
-// tool is one entry of tools/list and what a call of it does.
+// tool is one row of the table: what tools/list shows, and what a call does.
 type tool struct {
 	name        string
 	title       string
 	description string
 	args        []argSpec
 	required    []string
-	output      string // JSON Schema of structuredContent, errors of modern clients included
 	hints       toolHints
-	lasts       bool                                      // may take minutes: progress is told
-	audited     bool                                      // refusals are too: it reads who is meant itself
+	lasts       bool                                      // a call may take minutes: its progress is told
+	oneAgent    bool                                      // agent_id and identity must name one agent: that is seen to before run
 	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
+	result      any                                       // a value of the struct that structuredContent is written from
 }
 
 // refArgs are the names of a session. threadId is what callers of the removed
@@ -98,10 +107,10 @@ func toolTable() []tool {
 				argSpec{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is compacted."},
 				argSpec{name: "profile", kind: "string", text: "Name of a Codex configuration profile to take defaults from."},
 			)...),
-			output: turnSchema,
 			hints:  toolHints{Destructive: true, OpenWorld: true},
 			lasts:  true,
 			run:    (*mcpFront).callCodex,
+			result: agentTurnShown{},
 		},
 		{
 			name:  "codex-reply",
@@ -113,10 +122,11 @@ func toolTable() []tool {
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
 			}, refArgs("The agent to continue.")...), runArgs()...),
 			required: []string{"prompt"},
-			output:   turnSchema,
 			hints:    toolHints{Destructive: true, OpenWorld: true},
 			lasts:    true,
+			oneAgent: true,
 			run:      (*mcpFront).callReply,
+			result:   agentTurnShown{},
 		},
 		{
 			name:  "agent_wait",
@@ -132,10 +142,11 @@ func toolTable() []tool {
 				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
 				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
 				argSpec{name: "turn_id", kind: "string", text: "Wait for this one turn of the agent, and get its answer whole however long it is."}),
-			output: waitSchema,
-			hints:  toolHints{ReadOnly: true, Idempotent: true},
-			lasts:  true,
-			run:    (*mcpFront).callWait,
+			hints:    toolHints{ReadOnly: true, Idempotent: true},
+			lasts:    true,
+			oneAgent: true,
+			run:      (*mcpFront).callWait,
+			result:   waitShown{},
 		},
 		{
 			name:  "agent_approve",
@@ -150,9 +161,10 @@ func toolTable() []tool {
 				argSpec{name: "answers", kind: "object", text: "With approve, for kind question: question id to the answer, a string or an array of strings."},
 				argSpec{name: "reason", kind: "string", text: "With deny: why, for the agent where Codex can tell it, and for the audit log."}),
 			required: []string{"approval_id", "action", "decision"},
-			output:   approveSchema,
 			hints:    toolHints{Destructive: true, Idempotent: true, OpenWorld: true},
+			oneAgent: true,
 			run:      (*mcpFront).callApprove,
+			result:   approvedShown{},
 		},
 		{
 			name:  "agent_interrupt",
@@ -161,10 +173,11 @@ func toolTable() []tool {
 				"Give agent_id or identity; with turn_id only that turn is stopped, running or still queued. Whoever waits for the turn gets what there is of its answer.",
 			args: append(refArgs("The agent to interrupt."),
 				argSpec{name: "turn_id", kind: "string", text: "Stop this turn and no other: the turn_id that a background call returned."}),
-			output: interruptSchema,
 			// Not idempotent: without turn_id the next call stops the next turn.
-			hints: toolHints{Destructive: true},
-			run:   (*mcpFront).callInterrupt,
+			hints:    toolHints{Destructive: true},
+			oneAgent: true,
+			run:      (*mcpFront).callInterrupt,
+			result:   interruptShown{},
 		},
 		{
 			name:  "agent_sessions",
@@ -174,28 +187,29 @@ func toolTable() []tool {
 			args: []argSpec{
 				{name: "limit", kind: "integer", min: 1, max: 1000, text: "How many to list at most; 50 if left out."},
 			},
-			output: sessionsSchema,
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
 			run:    (*mcpFront).callSessions,
+			result: sessionsShown{},
 		},
 		{
 			name:  "agent_status",
 			title: "Agent server status",
 			description: "Tell how this server is: whether the Codex process runs and which version, the team, uptime, " +
 				"which agents are open, what each is doing or waiting for, their pending approvals, and how full this server's buffers are.",
-			output: statusSchema,
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
 			run:    (*mcpFront).callStatus,
+			result: statusShown{},
 		},
 		{
 			name:  "agent_close",
 			title: "Close an agent",
 			description: "End an agent and free its identity. Give agent_id or identity. An idle agent closes at once; a busy one is interrupted first. " +
 				"Its conversation is kept: codex with its agent_id reopens it. Closing a closed agent does nothing.",
-			args:   refArgs("The agent to close."),
-			output: closeSchema,
-			hints:  toolHints{Destructive: true, Idempotent: true},
-			run:    (*mcpFront).callClose,
+			args:     refArgs("The agent to close."),
+			hints:    toolHints{Destructive: true, Idempotent: true},
+			oneAgent: true,
+			run:      (*mcpFront).callClose,
+			result:   closeResult{},
 		},
 		{
 			name:  "agent_mail",
@@ -205,112 +219,13 @@ func toolTable() []tool {
 			args: append(refArgs("The agent that is meant."),
 				argSpec{name: "auto", kind: "boolean", text: "true: mail is delivered as soon as the agent is idle. false: it waits."}),
 			required: []string{"auto"},
-			output:   agentMailSchema,
 			hints:    toolHints{Idempotent: true},
+			oneAgent: true,
 			run:      (*mcpFront).callAgentMail,
+			result:   mailSwitchShown{},
 		},
 	}, mailTools()...)
 }
-
-// The output schemas name no required field: a modern client's error result
-// has none but error, and a schema that some result breaks is refused by
-// clients that check.
-const (
-	errorSchema = `"error":{"type":"object","description":"Set on an error that is no turn's result","properties":{` +
-		`"name":{"type":"string"},"code":{"type":"integer"},"message":{"type":"string"},"error_source":{"type":"string","description":"proxy or child"}},` +
-		`"required":["name","code","message","error_source"]}`
-
-	// A turn's result, beside who ran it.
-	resultProps = `"turn_id":{"type":"string"},` +
-		`"content":{"type":"string","description":"The agent's final answer, or why the turn failed"},` +
-		`"turn_status":{"type":"string","description":"completed, failed or interrupted; queued or running while it has no result; absent when no turn ran"},` +
-		`"usage":{"type":"object","description":"Tokens used by the thread"},` +
-		`"duration_ms":{"type":"integer"},` +
-		`"sandbox":{"type":"string","description":"The sandbox that applied"},` +
-		`"approval_policy":{"type":"string","description":"The approval policy that applied"},` +
-		`"declined":{"type":"array","description":"Actions that were not approved","items":{"type":"object","properties":{"kind":{"type":"string"},"action":{"type":"string"},"reason":{"type":"string"}},"required":["kind","action","reason"]}},` +
-		`"notes":{"type":"array","description":"What the caller should know","items":{"type":"string"}},` +
-		errorSchema
-
-	turnSchema = `{"type":"object","properties":{` +
-		`"agent_id":{"type":"string","description":"The agent, for codex-reply"},` +
-		`"threadId":{"type":"string","description":"The Codex thread"},` +
-		`"identity":{"type":"string"},"team":{"type":"string"},` +
-		`"status":{"type":"string","description":"Of the agent: busy, idle, parked, closed, stale or broken"},` +
-		resultProps + `}}`
-
-	pendingProp = `"pending_approvals":{"type":"array","description":"What waits for a decision: agent_approve with agent_id, approval_id and the same action","items":{"type":"object","properties":{` +
-		`"approval_id":{"type":"string"},"kind":{"type":"string","description":"command, file_change, permissions, mcp_tool or question"},` +
-		`"action":{"type":"string","description":"What would be done, exactly"},"command":{"type":"string"},"cwd":{"type":"string"},` +
-		`"diff":{"type":"string","description":"Of a file_change"},"reason":{"type":"string","description":"The agent's own words"},` +
-		`"questions":{"type":"array","items":{"type":"object","properties":{"id":{"type":"string"},"header":{"type":"string"},"text":{"type":"string"},"options":{"type":"array","items":{"type":"string"}}},"required":["id","text"]}},` +
-		`"subagent":{"type":"string","description":"The subagent that asks"},"for_session":{"type":"boolean","description":"approve_for_session means more than approve"}},"required":["approval_id","kind","action"]}}`
-
-	waitSchema = `{"type":"object","properties":{` +
-		`"seq":{"type":"integer","description":"For since of the next agent_wait"},` +
-		`"timed_out":{"type":"boolean","description":"The time was over before what was waited for"},` +
-		`"next":{"type":"string","description":"What to do now"},` +
-		`"unread":{"type":"integer","description":"Unread messages of the identity that was waited for"},` +
-		`"agents":{"type":"array","items":{"type":"object","properties":{` +
-		`"agent_id":{"type":"string"},"threadId":{"type":"string"},"identity":{"type":"string"},"status":{"type":"string"},` +
-		`"activity":{"type":"string","description":"What it is doing"},"turn_source":{"type":"string","description":"Who wanted the running turn"},` +
-		mailProps + `,` +
-		`"queued":{"type":"integer","description":"Turns that wait behind the running one"},"last_error":{"type":"string"},` +
-		`"turns":{"type":"array","description":"Oldest first","items":{"type":"object","properties":{` + resultProps + `,` +
-		`"source":{"type":"string","description":"Who wanted the turn, unless a client did"},"seq":{"type":"integer"},` +
-		`"activity":{"type":"string"},"content_bytes":{"type":"integer","description":"Of the whole answer, where content is only its head: agent_wait with turn_id brings all of it"}},` +
-		`"required":["turn_id","turn_status"]}},` + pendingProp + `},` +
-		`"required":["agent_id","status","queued","turns","pending_approvals"]}},` + errorSchema + `}}`
-
-	approveSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
-		`"approval_id":{"type":"string"},"action":{"type":"string"},"decision":{"type":"string"},` + errorSchema + `}}`
-
-	interruptSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
-		`"turn_id":{"type":"string","description":"The turn that was stopped"},` +
-		`"interrupted":{"type":"boolean","description":"false: there was nothing to stop"},` +
-		`"queued":{"type":"integer","description":"Turns that still wait"},` +
-		`"status":{"type":"string"},` + errorSchema + `}}`
-
-	agentsItems = `{"type":"array","items":{"type":"object","properties":{` +
-		`"agent_id":{"type":"string"},"backend":{"type":"string"},"backend_id":{"type":"string","description":"The Codex thread id"},` +
-		`"team":{"type":"string"},"identity":{"type":"string"},"agent_name":{"type":"string"},"agent_source":{"type":"string"},` +
-		`"status":{"type":"string"},"interrupted":{"type":"boolean"},"last_active_at":{"type":"string"},"started_at":{"type":"string"},` +
-		`"tag":{"type":"string"},"role":{"type":"string"},"resumable":{"type":"boolean"},"cwd":{"type":"string"},"turns":{"type":"integer"},` +
-		`"turn_source":{"type":"string","description":"Who wanted the running turn: client, mail, resume or summary"},` +
-		`"queued":{"type":"integer"},"activity":{"type":"string"},"last_error":{"type":"string"},` +
-		mailProps + `,` +
-		`"dropped_events":{"type":"integer","description":"Events this client did not get, since it read too slowly"},` +
-		`"total_tokens":{"type":"integer"},"open_here":{"type":"boolean"},` + pendingProp + `},` +
-		`"required":["agent_id","status","identity","team","resumable"]}}`
-
-	sessionsSchema = `{"type":"object","properties":{"sessions":` + agentsItems + `,` + errorSchema + `}}`
-
-	statusSchema = `{"type":"object","properties":{` +
-		`"child_alive":{"type":"boolean","description":"Whether the Codex process runs; it is started by the first turn"},` +
-		`"child_version":{"anyOf":[{"type":"string"},{"type":"null"}]},"child_pid":{"type":"integer"},` +
-		`"child_error":{"type":"string","description":"How the last Codex process ended"},` +
-		`"records_error":{"type":"string","description":"Why agents won't survive this server, while their records can't be written"},` +
-		`"backend":{"anyOf":[{"type":"string"},{"type":"null"}],"description":"app-server or mcp-server; null before the first turn"},` +
-		`"team":{"type":"string"},"team_from":{"type":"string","description":"What set the team"},` +
-		`"uptime_secs":{"type":"integer"},"sessions":{"type":"integer","description":"Agents open here"},` +
-		`"identities":{"type":"object","description":"identity to agent_id","additionalProperties":{"type":"string"}},` +
-		`"agents":` + agentsItems + `,` +
-		`"budget":{"type":"object","description":"How full this server's buffers are","properties":{` +
-		`"event_bytes_waiting":{"type":"integer","description":"Bytes of Codex events not taken in yet"},"event_bytes_limit":{"type":"integer"},` +
-		`"output_bytes_waiting":{"type":"integer","description":"Bytes this client has not read yet"},"output_bytes_limit":{"type":"integer"}}},` +
-		`"pending_mail":{"anyOf":[{"type":"integer"},{"type":"null"}],"description":"Unread mail of the agents open here; null where there is no mail"},` +
-		errorSchema + `}}`
-
-	// An agent's mail.
-	mailProps = `"pending_mail":{"type":"integer","description":"Unread messages"},` +
-		`"auto_mail":{"type":"string","description":"Whether mail starts turns: on, off, or paused and why"}`
-
-	agentMailSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` + mailProps + `,` + errorSchema + `}}`
-
-	closeSchema = `{"type":"object","properties":{"agent_id":{"type":"string"},"identity":{"type":"string"},` +
-		`"status":{"type":"string"},"already_closed":{"type":"boolean"},` +
-		`"interrupted":{"type":"boolean","description":"A running turn was stopped"},` + errorSchema + `}}`
-)
 
 // toolList renders the table as the tools of tools/list.
 func toolList(tools []tool) json.RawMessage {
@@ -325,7 +240,230 @@ func toolList(tools []tool) json.RawMessage {
 	out := make([]listed, 0, len(tools))
 	for i := range tools {
 		t := &tools[i]
-		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required), json.RawMessage(t.output), t.hints})
+		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required), resultSchema(t.result, errorResult{}), t.hints})
 	}
 	return toJSON(out)
+}
+
+// callTool serves tools/call.
+func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
+	name, ok := rawString(p.name)
+	if !ok {
+		f.finish(c, nil, badParams("name must be a string, the tool to call"))
+		return
+	}
+	i := slices.IndexFunc(f.tools, func(t tool) bool { return t.name == name })
+	if i < 0 {
+		var names []string
+		for _, t := range f.tools {
+			names = append(names, t.name)
+		}
+		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
+		return
+	}
+	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // never a new turn
+		f.retry(c, p, name)
+		return
+	}
+	if c.elicits {
+		c.tool, c.args = name, p.arguments
+	}
+	t := &f.tools[i]
+	args, e := decodeArgs(name, t.args, p.arguments)
+	if e != nil {
+		f.finish(c, nil, e)
+		return
+	}
+	if t.lasts {
+		prog := f.progressFor(p)
+		f.mu.Lock()
+		c.prog = prog
+		f.mu.Unlock()
+	}
+	if t.oneAgent {
+		if e := f.oneAgent(args); e != nil {
+			f.fail(c, e)
+			return
+		}
+	}
+	t.run(f, c, args)
+}
+
+// progressFor begins the progress of a call that gave a token, nil for others.
+func (f *mcpFront) progressFor(p mcpParams) *progress {
+	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
+		return newProgress(f.p, token)
+	}
+	return nil
+}
+
+// reference finds the one session that agent_id, threadId and conversationId
+// name, "" if none is given.
+func (a toolArgs) reference() (string, *rpcError) {
+	ref, from := "", ""
+	for _, name := range []string{"agent_id", "threadId", "conversationId"} {
+		if !a.has(name) {
+			continue
+		}
+		s := strings.TrimSpace(a.str(name))
+		switch {
+		case s == "":
+			return "", invalidSession("%s is empty; agent_sessions lists the agents", name)
+		case ref != "" && ref != s:
+			return "", invalidSession("%s %q and %s %q are two names; give only one of them", from, ref, name, s)
+		case ref == "":
+			ref, from = s, name
+		}
+	}
+	return ref, nil
+}
+
+// agent is the one agent that a call is about, by any of its names, "" if none is
+// given. oneAgent has seen to it that they are of one.
+func (a toolArgs) agent() (ref string, e *rpcError) {
+	if ref, e = a.reference(); ref == "" && e == nil {
+		ref = strings.TrimSpace(a.str("identity"))
+	}
+	return ref, e
+}
+
+// target is agent for a tool that needs one.
+func (a toolArgs) target(verb string) (ref string, e *rpcError) {
+	if ref, e = a.agent(); ref == "" && e == nil {
+		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
+	}
+	return ref, e
+}
+
+// oneAgent refuses an identity that is none, or another agent's than agent_id. In
+// codex it is the name that an agent is to get, in every other tool the agent's.
+func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
+	if !a.has("identity") {
+		return nil
+	}
+	identity := strings.TrimSpace(a.str("identity"))
+	if err := validIdentity(identity); err != nil {
+		return invalidSession("%v", err)
+	}
+	ref, e := a.reference()
+	if e != nil || ref == "" || ref == identity {
+		return e
+	}
+	switch v := f.liveView(ref); {
+	case v == nil:
+		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
+	case !v.named(identity):
+		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
+	}
+	return nil
+}
+
+func shuttingDown() *rpcError {
+	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
+}
+
+// toolResult is the result of a tools/call.
+type toolResult struct {
+	Type       string         `json:"resultType,omitempty"` // modern only
+	Content    []textBlock    `json:"content"`
+	Structured any            `json:"structuredContent"`
+	IsError    bool           `json:"isError,omitempty"`
+	Meta       map[string]any `json:"_meta,omitempty"` // modern only
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// toolAnswer is the result of a tool, with a line about the client's own unread
+// mail: Claude Code shows its lead none while no native teammate runs (2.1.329).
+func (f *mcpFront) toolAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
+	if f.ownMail == nil {
+		return f.plainAnswer(modern, isError, structured, texts...)
+	}
+	own, raw := f.ownMail(), toJSON(structured)
+	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
+		return f.plainAnswer(modern, isError, structured, texts...)
+	}
+	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name, counted(own.Unread, "unread message"))
+	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
+	return f.plainAnswer(modern, isError, raw, append(texts, line)...)
+}
+
+// plainAnswer is a result that says nothing but itself.
+func (f *mcpFront) plainAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
+	r := toolResult{Structured: structured, IsError: isError}
+	for _, t := range texts {
+		r.Content = append(r.Content, textBlock{"text", t})
+	}
+	if modern {
+		r.Type, r.Meta = "complete", f.modernMeta()
+	}
+	return toJSON(r)
+}
+
+// protocolCode reports an error of the protocol, which stays a JSON-RPC error
+// in the modern era. Ours and the child's carry an error_source.
+func protocolCode(e *rpcError) bool {
+	return codeName(e.Code) == "" && rawField(e.Data, "error_source") == nil
+}
+
+// errorResult is the result of a modern client's call that went wrong.
+type errorResult struct {
+	Error *errorShown `json:"error,omitempty" doc:"Set on an error that is no turn's result"`
+}
+
+// errorShown is an error as structuredContent has it.
+type errorShown struct {
+	Name    string `json:"name"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Source  string `json:"error_source" doc:"proxy or child"`
+
+	details map[string]json.RawMessage // what else the error's data says, by its keys
+}
+
+// MarshalJSON writes the details beside what every error has.
+func (e *errorShown) MarshalJSON() ([]byte, error) {
+	type always errorShown // without this method
+	all := maps.Clone(e.details)
+	err := json.Unmarshal(toJSON((*always)(e)), &all)
+	return toJSON(all), err
+}
+
+// errorAnswer is an error as a modern client gets it: a tool result, since
+// the 2026 revision forbids the codes of NFR-6.
+func (f *mcpFront) errorAnswer(e *rpcError) json.RawMessage {
+	return f.plainAnswer(true, true, errorResult{shownError(e)}, e.Message)
+}
+
+func shownError(e *rpcError) *errorShown {
+	s := &errorShown{Name: codeName(e.Code), Code: e.Code, Message: e.Message, details: map[string]json.RawMessage{}}
+	_ = eachField(e.Data, func(key string, val json.RawMessage) bool {
+		s.details[key] = val
+		return true
+	})
+	s.Name = cmp.Or(s.Name, stringField(e.Data, "name"), "CODEX_ERROR") // ours, of what is nobody's fault; the child's own code
+	s.Source = cmp.Or(stringField(e.Data, "error_source"), "proxy")
+	return s
+}
+
+// fail answers with an error in the era's own form.
+func (f *mcpFront) fail(c *mcpCall, e *rpcError) {
+	if c.modern && !protocolCode(e) {
+		f.finish(c, f.errorAnswer(e), nil)
+		return
+	}
+	f.finish(c, nil, e)
+}
+
+// endCall answers a call of a tool: with what it tells, or with the error in the
+// era's own form.
+func (f *mcpFront) endCall(c *mcpCall, e *rpcError, structured any, texts ...string) {
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.finish(c, f.toolAnswer(c.modern, false, structured, texts...), nil)
 }

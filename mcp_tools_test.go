@@ -525,7 +525,7 @@ func fits(t *testing.T, r *mcpRig, name string, rec json.RawMessage) {
 	t.Helper()
 	i := slices.IndexFunc(r.f.tools, func(x tool) bool { return x.name == name })
 	var schema, value any
-	if err := json.Unmarshal([]byte(r.f.tools[i].output), &schema); err != nil {
+	if err := json.Unmarshal(resultSchema(r.f.tools[i].result, errorResult{}), &schema); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	if err := json.Unmarshal(rawField(rec, "result", "structuredContent"), &value); err != nil {

@@ -175,61 +175,62 @@ func agentName(v *sessionView) string {
 	return v.AgentID
 }
 
-// turnShown is one turn in agent_wait's result.
-type turnShown struct {
-	TurnID     string         `json:"turn_id"`
-	Status     string         `json:"turn_status"`
-	Source     string         `json:"source,omitempty"` // a client's is not said
-	Seq        int64          `json:"seq,omitempty"`
-	Content    string         `json:"content,omitempty"`
-	Bytes      int            `json:"content_bytes,omitempty"` // of the whole, where content isn't
-	Error      map[string]any `json:"error,omitempty"`
-	Activity   string         `json:"activity,omitempty"`
-	Declined   []declined     `json:"declined,omitempty"`
-	Notes      []string       `json:"notes,omitempty"`
-	Usage      *tokenUsage    `json:"usage,omitempty"`
-	DurationMS int64          `json:"duration_ms,omitempty"`
-	Sandbox    string         `json:"sandbox,omitempty"`
-	Approval   string         `json:"approval_policy,omitempty"`
+// waitTurnShown is one turn in agent_wait's result.
+type waitTurnShown struct {
+	TurnID     string `json:"turn_id"`
+	TurnStatus string `json:"turn_status" doc:"completed, failed or interrupted; queued or running while it has no result"`
+	turnShown
+	Source   string      `json:"source,omitempty" doc:"Who wanted the turn, unless a client did"`
+	Seq      int64       `json:"seq,omitempty"`
+	Activity string      `json:"activity,omitempty"`
+	Bytes    int         `json:"content_bytes,omitempty" doc:"Of the whole answer, where content is only its head: agent_wait with turn_id brings all of it"`
+	Error    *errorShown `json:"error,omitempty" doc:"Set on an error that is no turn's result"`
 }
 
-func turnShape(k *keptTurn) turnShown {
-	t := turnShown{TurnID: k.TurnID, Status: k.Status, Seq: k.Seq, Activity: k.Activity}
+func shownWaitTurn(k *keptTurn) waitTurnShown {
+	t := waitTurnShown{TurnID: k.TurnID, TurnStatus: k.Status, Seq: k.Seq}
 	if k.Source != sourceClient {
 		t.Source = k.Source.String()
 	}
-	r := k.Result
-	if r == nil {
-		return t
-	}
-	t.Activity = ""
-	if r.err != nil {
-		t.Error = errorDetail(r.err)
-		t.Content = stringField(r.err.Data, "partial") // an answer begun is no detail
-		delete(t.Error, "partial")
-		return t
-	}
-	t.Content, t.Declined, t.Notes, t.Usage = r.Content, r.Declined, r.Notes, r.Usage
-	t.DurationMS, t.Sandbox, t.Approval = r.Duration.Milliseconds(), r.Sandbox, r.Approval
-	if t.Content == "" && r.failed() {
-		t.Content = "the turn " + ended(r.TurnStatus) + " without an answer"
+	switch r := k.Result; {
+	case r == nil:
+		t.Activity = k.Activity
+	case r.err != nil:
+		t.Error = shownError(r.err)
+		partial := stringField(r.err.Data, "partial") // an answer begun is no detail
+		delete(t.Error.details, "partial")
+		t.Content = &partial
+	default:
+		t.turnShown = shownTurn(r)
+		content := contentOrWhy(r)
+		t.Content = &content
 	}
 	return t
 }
 
+// waitShown is the result of agent_wait.
+type waitShown struct {
+	Seq      int64        `json:"seq" doc:"For since of the next agent_wait"`
+	TimedOut bool         `json:"timed_out,omitempty" doc:"The time was over before what was waited for"`
+	Next     string       `json:"next,omitempty" doc:"What to do now"`
+	Unread   *int         `json:"unread,omitempty" doc:"Unread messages of the identity that was waited for"`
+	Agents   []agentShown `json:"agents"`
+}
+
+// agentShown is one agent in agent_wait's result.
 type agentShown struct {
-	AgentID   string      `json:"agent_id"`
-	ThreadID  string      `json:"threadId,omitempty"`
-	Identity  string      `json:"identity,omitempty"`
-	Status    string      `json:"status"`
-	Activity  string      `json:"activity,omitempty"`
-	Source    string      `json:"turn_source,omitempty"`
-	Queued    int         `json:"queued"`
-	LastError string      `json:"last_error,omitempty"`
-	Mail      *int        `json:"pending_mail,omitempty"`
-	AutoMail  string      `json:"auto_mail,omitempty"`
-	Turns     []turnShown `json:"turns"`
-	Pending   []askShown  `json:"pending_approvals"`
+	AgentID   string          `json:"agent_id"`
+	ThreadID  string          `json:"threadId,omitempty"`
+	Identity  string          `json:"identity,omitempty"`
+	Status    string          `json:"status"`
+	Activity  string          `json:"activity,omitempty" doc:"What it is doing"`
+	Source    string          `json:"turn_source,omitempty" doc:"Who wanted the running turn"`
+	Queued    int             `json:"queued" doc:"Turns that wait behind the running one"`
+	LastError string          `json:"last_error,omitempty"`
+	Mail      *int            `json:"pending_mail,omitempty" doc:"Unread messages"`
+	AutoMail  string          `json:"auto_mail,omitempty" doc:"Whether mail starts turns: on, off, or paused and why"`
+	Turns     []waitTurnShown `json:"turns" doc:"Oldest first"`
+	Pending   []askShown      `json:"pending_approvals" doc:"What waits for a decision: agent_approve with agent_id, approval_id and the same action"`
 }
 
 // waitAnswer is agent_wait's result; turn is the turn_id that was asked for, "" for
@@ -241,10 +242,10 @@ func (f *mcpFront) waitAnswer(r *waitResult, turn string, budget int, modern boo
 	for i := range r.Agents {
 		v := &r.Agents[i].View
 		a := agentShown{AgentID: v.AgentID, ThreadID: v.BackendID, Identity: v.Identity, Status: v.Status, Activity: v.Activity, Source: v.Source,
-			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail, Turns: []turnShown{}, Pending: askShapes(v)}
+			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail, Turns: []waitTurnShown{}, Pending: askShapes(v)}
 		for j := range r.Agents[i].Turns {
-			t := turnShape(&r.Agents[i].Turns[j])
-			sizes = append(sizes, len(t.Content))
+			t := shownWaitTurn(&r.Agents[i].Turns[j])
+			sizes = append(sizes, len(deref(t.Content)))
 			a.Turns = append(a.Turns, t)
 		}
 		agents = append(agents, a)
@@ -269,13 +270,7 @@ func (f *mcpFront) waitAnswer(r *waitResult, turn string, budget int, modern boo
 	if next != "" {
 		texts = append(texts, next)
 	}
-	return f.toolAnswer(modern, false, struct {
-		Seq      int64        `json:"seq"`
-		TimedOut bool         `json:"timed_out,omitempty"`
-		Next     string       `json:"next,omitempty"`
-		Unread   *int         `json:"unread,omitempty"`
-		Agents   []agentShown `json:"agents"`
-	}{r.Seq, r.TimedOut, next, unread, agents}, strings.Join(texts, "\n\n"))
+	return f.toolAnswer(modern, false, waitShown{r.Seq, r.TimedOut, next, unread, agents}, strings.Join(texts, "\n\n"))
 }
 
 // wholeUpTo is the size up to which texts stay whole if all of them together
@@ -294,13 +289,15 @@ func wholeUpTo(sizes []int, budget int) int {
 }
 
 // cut keeps the head of an answer over n bytes and says how to get the rest.
-func (t *turnShown) cut(agentID string, n int) {
-	if len(t.Content) <= n {
+func (t *waitTurnShown) cut(agentID string, n int) {
+	whole := deref(t.Content)
+	if len(whole) <= n {
 		return
 	}
-	head := clipUTF8(t.Content, n)
-	t.Bytes = len(t.Content)
-	t.Content = fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
+	head := clipUTF8(whole, n)
+	t.Bytes = len(whole)
+	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
+	t.Content = &said
 }
 
 // nextStep is one hint for a model that sees nothing but the structure. It never
@@ -391,20 +388,20 @@ func (a *agentShown) text() string {
 	}
 	for i := range a.Turns {
 		t := &a.Turns[i]
-		fmt.Fprintf(&b, "\n\nTurn %s, %s", t.TurnID, t.Status)
+		fmt.Fprintf(&b, "\n\nTurn %s, %s", t.TurnID, t.TurnStatus)
 		if t.Source != "" {
 			fmt.Fprintf(&b, " (%s)", t.Source)
 		}
-		if t.DurationMS > 0 {
-			fmt.Fprintf(&b, " after %s", (time.Duration(t.DurationMS) * time.Millisecond).Round(100*time.Millisecond))
+		if ms := deref(t.DurationMS); ms > 0 {
+			fmt.Fprintf(&b, " after %s", (time.Duration(ms) * time.Millisecond).Round(100*time.Millisecond))
 		}
 		if t.Activity != "" {
 			b.WriteString(": " + t.Activity)
 		}
 		if t.Error != nil {
-			fmt.Fprintf(&b, ": %v", t.Error["message"])
-		} else if t.Content != "" {
-			b.WriteString(":\n" + t.Content)
+			b.WriteString(": " + t.Error.Message)
+		} else if content := deref(t.Content); content != "" {
+			b.WriteString(":\n" + content)
 		}
 		for _, d := range t.Declined {
 			fmt.Fprintf(&b, "\n(Declined (%s): %s)", d.Reason, shorten(d.Action, 200))

@@ -12,7 +12,7 @@ import "time"
 type sessionView struct {
 	AgentID     string    `json:"agent_id"`
 	Backend     string    `json:"backend"`
-	BackendID   string    `json:"backend_id"`
+	BackendID   string    `json:"backend_id" doc:"The Codex thread id"`
 	Team        string    `json:"team"`
 	Identity    string    `json:"identity"`
 	AgentName   string    `json:"agent_name,omitempty"`
@@ -29,15 +29,15 @@ type sessionView struct {
 	Queued      int       `json:"queued"`
 	Activity    string    `json:"activity,omitempty"` // what it is doing, in words
 	LastError   string    `json:"last_error,omitempty"`
-	Dropped     int64     `json:"dropped_events"`
+	Dropped     int64     `json:"dropped_events" doc:"Events this client did not get, since it read too slowly"`
 	Tokens      int64     `json:"total_tokens"`
-	Pending     []askView `json:"pending_approvals,omitempty"`
+	Pending     []askView `json:"-"`         // each front has a shape of its own for them
 	Mine        bool      `json:"open_here"` // this process holds it
 
-	Source string `json:"turn_source,omitempty"` // of the running turn: client, mail, resume, summary
+	Source string `json:"turn_source,omitempty" doc:"Who wanted the running turn: client, mail, resume or summary"`
 
-	PendingMail *int   `json:"pending_mail,omitempty"` // unread, as last seen; nil without a team
-	AutoMail    string `json:"auto_mail,omitempty"`    // on, off, "paused: …"
+	PendingMail *int   `json:"pending_mail,omitempty" doc:"Unread messages"` // as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty" doc:"Whether mail starts turns: on, off, or paused and why"`
 
 	opening bool  // its turns wait for Codex, not for each other
 	mailSeq int64 // when PendingMail last grew, as a since counts
@@ -80,11 +80,11 @@ type statusView struct {
 
 // closeResult is what agent_close tells.
 type closeResult struct {
-	AgentID     string
-	Identity    string
-	Status      string // closed
-	Already     bool   // it was closed before
-	Interrupted bool   // a turn was stopped for it
+	AgentID     string `json:"agent_id"`
+	Identity    string `json:"identity"`
+	Status      string `json:"status"` // closed
+	Already     bool   `json:"already_closed"`
+	Interrupted bool   `json:"interrupted" doc:"A running turn was stopped"`
 }
 
 // keptTurn is one turn as it is kept after, or beside, its caller: what
@@ -157,11 +157,11 @@ type waitAgent struct {
 
 // interruptResult is what agent_interrupt tells.
 type interruptResult struct {
-	AgentID     string
-	Identity    string
-	TurnID      string // of the turn that was stopped
-	Interrupted bool   // false: nothing ran
-	Queued      int    // turns that still wait
+	AgentID     string `json:"agent_id"`
+	Identity    string `json:"identity"`
+	TurnID      string `json:"turn_id,omitempty" doc:"The turn that was stopped"`
+	Interrupted bool   `json:"interrupted" doc:"false: there was nothing to stop"`
+	Queued      int    `json:"queued" doc:"Turns that still wait"`
 }
 
 // approveQuery is a decision that a caller brings, not the client's user.

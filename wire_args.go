@@ -1,15 +1,17 @@
 package main
 
-// wire_args.go owns the arguments of tools: how they are described to a model,
-// and how a call's are checked against that description. One line of a table
-// makes both, for the tools of an MCP client and for those of the Codex agents
-// themselves (mcp_tools.go, mail_tools.go). It must never guess: an argument that
-// nobody described is an error which names the nearest one.
+// wire_args.go owns the schemas of tools: how arguments are described to a model
+// and a call's are checked against that description, and how a result is
+// described, from the struct that it is written from. It serves the tools of an MCP
+// client and those of the Codex agents themselves (mcp_tools.go,
+// mail_toolspec.go). It must never guess: an argument that nobody described is an
+// error which names the nearest one.
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,42 +153,110 @@ func invalidSession(format string, args ...any) *rpcError {
 	return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
 }
 
-// argsSchema writes the arguments in the table's order, which a Go map would
-// lose.
+// valueSchema is the JSON Schema of an argument, or of a value in a result.
+type valueSchema struct {
+	Type       string          `json:"type,omitempty"`
+	AnyOf      []valueSchema   `json:"anyOf,omitempty"`
+	Text       string          `json:"description,omitempty"`
+	Enum       []string        `json:"enum,omitempty"`
+	Min        *float64        `json:"minimum,omitempty"`
+	Above      *float64        `json:"exclusiveMinimum,omitempty"`
+	Max        float64         `json:"maximum,omitempty"`
+	Items      *valueSchema    `json:"items,omitempty"`
+	MinItems   float64         `json:"minItems,omitempty"`
+	MaxItems   float64         `json:"maxItems,omitempty"`
+	Properties json.RawMessage `json:"properties,omitempty"` // in the order of the struct, which a Go map would lose
+	Required   []string        `json:"required,omitempty"`
+	Extra      any             `json:"additionalProperties,omitempty"` // true, or the schema of the values
+}
+
+// argsSchema writes the arguments in the table's order, and takes no others.
 func argsSchema(specs []argSpec, required []string) json.RawMessage {
-	b := []byte(`{"type":"object","properties":{`)
-	for i, a := range specs {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, a.name), ':')
-		schema := struct {
-			Type     string          `json:"type"`
-			Text     string          `json:"description"`
-			Enum     []string        `json:"enum,omitempty"`
-			Min      *float64        `json:"minimum,omitempty"`
-			Above    *float64        `json:"exclusiveMinimum,omitempty"`
-			Max      float64         `json:"maximum,omitempty"`
-			Items    json.RawMessage `json:"items,omitempty"`
-			MinItems float64         `json:"minItems,omitempty"`
-			MaxItems float64         `json:"maxItems,omitempty"`
-			Open     bool            `json:"additionalProperties,omitempty"`
-		}{Type: a.kind, Text: a.text, Enum: a.enum, Open: a.kind == "object"}
+	props := []byte{'{'}
+	for _, a := range specs {
+		s := valueSchema{Type: a.kind, Text: a.text, Enum: a.enum}
 		switch {
+		case a.kind == "object":
+			s.Extra = true
 		case a.kind == "array":
-			schema.Items, schema.MinItems, schema.MaxItems = json.RawMessage(`{"type":"string"}`), a.min, a.max
+			s.Items, s.MinItems, s.MaxItems = &valueSchema{Type: "string"}, a.min, a.max
 		case a.max != 0 && a.above:
-			schema.Above, schema.Max = &a.min, a.max
+			s.Above, s.Max = &a.min, a.max
 		case a.max != 0:
-			schema.Min, schema.Max = &a.min, a.max
+			s.Min, s.Max = &a.min, a.max
 		}
-		b = append(b, toJSON(schema)...)
+		props = appendProperty(props, a.name, s)
 	}
-	b = append(b, `},`...)
-	if len(required) > 0 {
-		b = append(append(append(b, `"required":`...), toJSON(required)...), ',')
+	return toJSON(valueSchema{Type: "object", Properties: append(props, '}'), Required: required, Extra: false})
+}
+
+// resultSchema makes the schema of a tool's result from the structs that it is
+// made of: their json tags name the properties, their doc tags describe them. It
+// names no required property of the result itself: a modern client's error has
+// none but error, and a client that checks refuses a result that breaks its
+// schema. Inside of it, whatever is not left out when empty is required.
+func resultSchema(parts ...any) json.RawMessage {
+	props := []byte{'{'}
+	for _, part := range parts {
+		props, _ = appendProperties(props, reflect.TypeOf(part))
 	}
-	return append(b, `"additionalProperties":false}`...)
+	return toJSON(valueSchema{Type: "object", Properties: append(props, '}')})
+}
+
+// appendProperties adds the fields of a struct, and those of the structs that it
+// embeds.
+func appendProperties(props []byte, t reflect.Type) (_ []byte, required []string) {
+	for _, f := range reflect.VisibleFields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		s := typeSchema(f.Type)
+		switch {
+		case options == "omitempty":
+		case f.Type.Kind() == reflect.Pointer: // null says that there is none
+			s = valueSchema{AnyOf: []valueSchema{s, {Type: "null"}}}
+			fallthrough
+		default:
+			required = append(required, name)
+		}
+		s.Text = f.Tag.Get("doc")
+		props = appendProperty(props, name, s)
+	}
+	return props, required
+}
+
+// appendProperty adds one property to an object that is not closed yet.
+func appendProperty(props []byte, name string, s valueSchema) []byte {
+	if len(props) > 1 {
+		props = append(props, ',')
+	}
+	return append(append(appendJSONString(props, name), ':'), toJSON(s)...)
+}
+
+func typeSchema(t reflect.Type) valueSchema {
+	if t == reflect.TypeFor[time.Time]() {
+		return valueSchema{Type: "string"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return typeSchema(t.Elem())
+	case reflect.String:
+		return valueSchema{Type: "string"}
+	case reflect.Bool:
+		return valueSchema{Type: "boolean"}
+	case reflect.Int, reflect.Int64:
+		return valueSchema{Type: "integer"}
+	case reflect.Slice:
+		items := typeSchema(t.Elem())
+		return valueSchema{Type: "array", Items: &items}
+	case reflect.Map:
+		return valueSchema{Type: "object", Extra: typeSchema(t.Elem())}
+	case reflect.Struct:
+		props, required := appendProperties([]byte{'{'}, t)
+		return valueSchema{Type: "object", Properties: append(props, '}'), Required: required}
+	}
+	panic("BUG: a result has a field of type " + t.String())
 }
 
 // badParams is a call that breaks the protocol or a tool's own description.

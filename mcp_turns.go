@@ -1,89 +1,18 @@
 package main
 
-// mcp_toolargs.go owns the way from a tools/call to what the hub is asked for:
-// which tool, which arguments, what they mean together. mcp.go calls callTool
-// on the reading goroutine, so nothing here reads a file except in the
-// goroutine that callCodex spawns. It must never guess: an argument it doesn't
-// know is an error that names the nearest one it does.
+// mcp_turns.go owns codex and codex-reply: from their arguments to the turn that
+// the hub is asked for, and from what came of a turn to the result that every tool
+// tells of it. callTool runs them on the reading goroutine, so an agent file is read
+// in a goroutine of its own. The answer must stand both in the text block, for
+// callers of the removed `codex mcp-server`, and in structuredContent, since Claude
+// Code shows a model only that where it is present.
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 )
-
-// callTool serves tools/call.
-func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
-	name, ok := rawString(p.name)
-	if !ok {
-		f.finish(c, nil, badParams("name must be a string, the tool to call"))
-		return
-	}
-	i := slices.IndexFunc(f.tools, func(t tool) bool { return t.name == name })
-	if i < 0 {
-		var names []string
-		for _, t := range f.tools {
-			names = append(names, t.name)
-		}
-		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
-		return
-	}
-	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // never a new turn
-		f.retry(c, p, name)
-		return
-	}
-	if c.elicits {
-		c.tool, c.args = name, p.arguments
-	}
-	args, e := decodeArgs(name, f.tools[i].args, p.arguments)
-	if e != nil {
-		f.finish(c, nil, e)
-		return
-	}
-	if f.tools[i].lasts {
-		prog := f.progressFor(p)
-		f.mu.Lock()
-		c.prog = prog
-		f.mu.Unlock()
-	}
-	if name != "codex" && !f.tools[i].audited {
-		if e := f.oneAgent(args); e != nil {
-			f.fail(c, e)
-			return
-		}
-	}
-	f.tools[i].run(f, c, args)
-}
-
-// progressFor begins the progress of a call that gave a token, nil for others.
-func (f *mcpFront) progressFor(p mcpParams) *progress {
-	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
-		return newProgress(f.p, token)
-	}
-	return nil
-}
-
-// reference finds the one session that agent_id, threadId and conversationId
-// name, "" if none is given.
-func (a toolArgs) reference() (string, *rpcError) {
-	ref, from := "", ""
-	for _, name := range []string{"agent_id", "threadId", "conversationId"} {
-		if !a.has(name) {
-			continue
-		}
-		s := strings.TrimSpace(a.str(name))
-		switch {
-		case s == "":
-			return "", invalidSession("%s is empty; agent_sessions lists the agents", name)
-		case ref != "" && ref != s:
-			return "", invalidSession("%s %q and %s %q are two names; give only one of them", from, ref, name, s)
-		case ref == "":
-			ref, from = s, name
-		}
-	}
-	return ref, nil
-}
 
 // runs reads what both tools that run a turn take. A background turn has no
 // request that its approvals could be put before: its caller decides them.
@@ -248,77 +177,104 @@ func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	f.submitCall(c, req)
 }
 
-// callSessions reads records from disk, so it leaves the reading goroutine.
-func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) {
-	limit := defaultSessions
-	if a.has("limit") {
-		limit = int(a.num("limit"))
-	}
-	if !f.spawn(func() { f.finish(c, f.sessionsAnswer(f.sessions(limit), c.modern), nil) }) {
-		f.fail(c, shuttingDown())
-	}
+// turnShown is what came of a turn, as every result tells it: that of codex and
+// codex-reply, and agent_wait's of each turn.
+type turnShown struct {
+	Content    *string     `json:"content,omitempty" doc:"The agent's final answer, or why the turn failed"` // nil: there is none yet
+	Usage      *tokenUsage `json:"usage,omitempty" doc:"Tokens used by the thread"`
+	DurationMS *int64      `json:"duration_ms,omitempty"` // nil: the turn has not ended
+	Sandbox    string      `json:"sandbox,omitempty" doc:"The sandbox that applied"`
+	Approval   string      `json:"approval_policy,omitempty" doc:"The approval policy that applied"`
+	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
+	Notes      []string    `json:"notes,omitempty" doc:"What the caller should know"`
 }
 
-func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
-	f.finish(c, f.statusAnswer(f.status(), c.modern), nil)
+func shownTurn(r *turnResult) turnShown {
+	ms := r.Duration.Milliseconds()
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes}
 }
 
-// agent is the one agent that a call is about, by any of its names, "" if none is
-// given. oneAgent has seen to it that they are of one.
-func (a toolArgs) agent() (ref string, e *rpcError) {
-	if ref, e = a.reference(); ref == "" && e == nil {
-		ref = strings.TrimSpace(a.str("identity"))
-	}
-	return ref, e
+// agentTurnShown is the result of codex and codex-reply.
+type agentTurnShown struct {
+	AgentID    string `json:"agent_id" doc:"The agent, for codex-reply"`
+	ThreadID   string `json:"threadId,omitempty" doc:"The Codex thread"` // "": the agent is new and has none yet
+	Identity   string `json:"identity"`
+	Team       string `json:"team"`
+	Status     string `json:"status" doc:"Of the agent: busy, idle, parked, closed, stale or broken"`
+	TurnID     string `json:"turn_id,omitempty"`
+	TurnStatus string `json:"turn_status,omitempty" doc:"completed, failed or interrupted; queued or running while it has no result; absent when no turn ran"`
+	turnShown
 }
 
-// target is agent for a tool that needs one.
-func (a toolArgs) target(verb string) (ref string, e *rpcError) {
-	if ref, e = a.agent(); ref == "" && e == nil {
-		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
+// turnAnswer is a turn's result, what a rebinding without a turn tells, or that
+// a background turn was accepted. A turn that ran and did not complete is a
+// result in both eras, not an error of the call.
+func (f *mcpFront) turnAnswer(r *turnResult, modern bool) json.RawMessage {
+	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus, shownTurn(r)}
+	if r.TurnStatus == "queued" || r.TurnStatus == "running" {
+		text := aboutAccepted(r)
+		structured.Content, structured.DurationMS = &text, nil // a model may be shown nothing else
+		return f.toolAnswer(modern, false, structured, strings.Join(append([]string{text}, r.Notes...), " "))
 	}
-	return ref, e
+	if r.failed() {
+		// A model is shown the text of an error and not its structure, so the
+		// second block says what it needs to go on.
+		return f.toolAnswer(modern, true, structured, contentOrWhy(r), aboutFailure(r))
+	}
+	text := r.Content
+	if r.TurnStatus == "" && text == "" {
+		text = fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it a message with codex-reply.", r.AgentID, r.Identity)
+	}
+	return f.toolAnswer(modern, false, structured, text)
 }
 
-// oneAgent refuses an identity that is none, or another agent's than agent_id. In
-// codex it is the name that an agent is to get, in every other tool the agent's.
-func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
-	if !a.has("identity") {
-		return nil
+// aboutAccepted tells whoever started a background turn how to get its answer.
+func aboutAccepted(r *turnResult) string {
+	what := "works on it in the background"
+	if r.TurnStatus == "queued" {
+		what = "begins it as soon as the turns before it are done"
 	}
-	identity := strings.TrimSpace(a.str("identity"))
-	if err := validIdentity(identity); err != nil {
-		return invalidSession("%v", err)
-	}
-	ref, e := a.reference()
-	if e != nil || ref == "" || ref == identity {
-		return e
-	}
-	switch v := f.liveView(ref); {
-	case v == nil:
-		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
-	case !v.named(identity):
-		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
-	}
-	return nil
+	return fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with agent_id %s for its answer, or for what it asks approval for.",
+		agentShownAs(r.AgentID, r.Identity), what, r.AgentID)
 }
 
-func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
-	ref, e := a.target("close")
-	if e != nil {
-		f.fail(c, e)
-		return
+// agentShownAs is an agent in a sentence: one that still waits for Codex may
+// have no identity yet.
+func agentShownAs(agentID, identity string) string {
+	if identity == "" {
+		return agentID
 	}
-	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
-	f.close(ref, named, func(r closeResult, e *rpcError) {
-		if e != nil {
-			f.fail(c, e)
-			return
-		}
-		f.finish(c, f.closeAnswer(r, c.modern), nil)
-	})
+	return agentID + " (identity " + identity + ")"
 }
 
-func shuttingDown() *rpcError {
-	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
+// contentOrWhy is a turn's answer, or that it failed without one.
+func contentOrWhy(r *turnResult) string {
+	if r.Content == "" && r.failed() {
+		return "the turn " + ended(r.TurnStatus) + " without an answer"
+	}
+	return r.Content
+}
+
+func ended(turnStatus string) string {
+	if turnStatus == "interrupted" {
+		return "was interrupted"
+	}
+	return turnStatus
+}
+
+func aboutFailure(r *turnResult) string {
+	var b strings.Builder
+	tool := "codex-reply"
+	if r.Status == statusClosed || r.Status == statusBroken { // codex-reply refuses those
+		tool = "codex"
+	}
+	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
+		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, r.AgentID)
+	for _, d := range r.Declined {
+		fmt.Fprintf(&b, " Declined (%s): %s.", d.Reason, shorten(d.Action, 200))
+	}
+	for _, n := range r.Notes {
+		b.WriteString(" " + n)
+	}
+	return b.String() + ")"
 }

@@ -1,10 +1,10 @@
 package main
 
-// mcp_wirelog.go owns what the log tells of the wire (NFR-5): at debug one line a
+// wire_log.go owns what the log tells of the wire (NFR-5): at debug one line a
 // message, its method and its ids; at trace the message itself, without what
 // looks like a credential. The composition root makes one for each side; the
-// peers call it, and commands that are no proxy don't have one.
-// At debug it tells no params and no results: prompts are in there.
+// peers call it, and commands that are no proxy don't have one. At debug it tells
+// no params and no results: prompts are in there.
 
 import (
 	"cmp"

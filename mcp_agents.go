@@ -1,0 +1,414 @@
+package main
+
+// mcp_agents.go owns the tools about agents beside their turns: agent_sessions,
+// agent_status, agent_close, agent_interrupt, agent_approve and agent_mail, each with
+// its arguments and its result, and the one shape in which every tool shows a
+// pending approval. callTool runs them on the reading goroutine; the hub answers from
+// another one. They must never approve anything by themselves: a decision is the
+// caller's word, repeated action and all, and the hub checks it against what is pending.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// callSessions reads records from disk, so it leaves the reading goroutine.
+func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) {
+	limit := defaultSessions
+	if a.has("limit") {
+		limit = int(a.num("limit"))
+	}
+	if !f.spawn(func() {
+		shown := viewShapes(f.sessions(limit))
+		texts := []string{"No agents: codex starts one."}
+		if len(shown) > 0 {
+			texts = viewTexts(nil, shown)
+		}
+		f.endCall(c, nil, sessionsShown{shown}, strings.Join(texts, "\n"))
+	}) {
+		f.fail(c, shuttingDown())
+	}
+}
+
+// sessionsShown is the result of agent_sessions.
+type sessionsShown struct {
+	Sessions []viewShown `json:"sessions"`
+}
+
+// viewShown is a session in agent_sessions and agent_status: what it published,
+// and its approvals in the shape of every tool.
+type viewShown struct {
+	sessionView
+	Asks []askShown `json:"pending_approvals,omitempty" doc:"What waits for a decision: agent_approve with agent_id, approval_id and the same action"`
+}
+
+func viewShapes(views []sessionView) []viewShown {
+	out := make([]viewShown, 0, len(views))
+	for i := range views {
+		out = append(out, viewShown{views[i], askShapes(&views[i])})
+	}
+	return out
+}
+
+// viewTexts adds a line for each session, and what decides its approvals.
+func viewTexts(texts []string, views []viewShown) []string {
+	for i := range views {
+		texts = append(texts, views[i].line())
+		for j := range views[i].Asks {
+			texts = append(texts, aboutAsk(views[i].AgentID, &views[i].Asks[j]))
+		}
+	}
+	return texts
+}
+
+// line is a session in one line.
+func (v *viewShown) line() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Agent %s is %s", agentShownAs(v.AgentID, v.Identity), v.Status)
+	if v.Activity != "" {
+		b.WriteString(": " + oneLine(v.Activity))
+	}
+	add := func(some bool, format string, args ...any) {
+		if some {
+			fmt.Fprintf(&b, "; "+format, args...)
+		}
+	}
+	add(v.Interrupted, "it was interrupted")
+	add(v.LastError != "", "its last error: %s", oneLine(v.LastError))
+	add(v.Queued > 0, "turns waiting: %d", v.Queued)
+	add(v.Cwd != "", "in %s", v.Cwd)
+	add(true, "turns: %d", v.Turns)
+	add(v.Tag != "", "tag %s", v.Tag)
+	add(v.Role != "", "role %s", v.Role)
+	add(v.PendingMail != nil && *v.PendingMail > 0, "unread messages: %d", deref(v.PendingMail))
+	add(strings.HasPrefix(v.AutoMail, "paused"), "automatic mail %s", v.AutoMail)
+	add(!v.Mine && v.Resumable, "not open here, can be resumed")
+	add(v.BackendID != "", "thread %s", v.BackendID)
+	add(true, "last active %s", v.LastActive.UTC().Format(time.RFC3339))
+	return b.String() + "."
+}
+
+// statusShown is the result of agent_status.
+type statusShown struct {
+	Alive      bool              `json:"child_alive" doc:"Whether the Codex process runs; it is started by the first turn"`
+	Version    *string           `json:"child_version"`
+	PID        int               `json:"child_pid,omitempty"`
+	Error      string            `json:"child_error,omitempty" doc:"How the last Codex process ended"`
+	Unsaved    string            `json:"records_error,omitempty" doc:"Why agents won't survive this server, while their records can't be written"`
+	Backend    *string           `json:"backend" doc:"app-server or mcp-server; null before the first turn"`
+	Team       string            `json:"team"`
+	TeamFrom   string            `json:"team_from,omitempty" doc:"What set the team"`
+	Uptime     int64             `json:"uptime_secs"`
+	Sessions   int               `json:"sessions" doc:"Agents open here"`
+	Identities map[string]string `json:"identities" doc:"identity to agent_id"`
+	Agents     []viewShown       `json:"agents"`
+	Budget     budgetShown       `json:"budget" doc:"How full this server's buffers are"`
+	Mail       *int              `json:"pending_mail" doc:"Unread mail of the agents open here; null where there is no mail"`
+}
+
+// budgetShown is how full the buffers on both sides are: events of the child
+// that sessions have not taken in, and output that the client has not read.
+type budgetShown struct {
+	Events          int64 `json:"event_bytes_waiting" doc:"Bytes of Codex events not taken in yet"`
+	EventBytesLimit int64 `json:"event_bytes_limit"`
+	Output          int   `json:"output_bytes_waiting" doc:"Bytes this client has not read yet"`
+	OutputLimit     int   `json:"output_bytes_limit"`
+}
+
+func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
+	orNull := func(word string) *string {
+		if word == "" {
+			return nil
+		}
+		return &word
+	}
+	s := f.status()
+	if s.Identities == nil {
+		s.Identities = map[string]string{}
+	}
+	agents := viewShapes(s.Agents)
+	f.endCall(c, nil, statusShown{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
+		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, agents,
+		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
+}
+
+// line is the proxy in one line.
+func (s *statusView) line() string {
+	text := "Codex is not running: the next turn starts it"
+	if s.ChildAlive {
+		text = fmt.Sprintf("Codex %s runs (%s, pid %d)", s.ChildVersion, s.Backend, s.ChildPID)
+	} else if s.ChildError != "" {
+		text = "Codex is not running: " + s.ChildError
+	}
+	text += fmt.Sprintf(". Team %s. Agents open here: %d.", s.Team, s.Sessions)
+	if s.PendingMail != nil {
+		text += fmt.Sprintf(" Their unread messages: %d.", *s.PendingMail)
+	}
+	if s.Unsaved != "" {
+		text += " " + s.Unsaved + "."
+	}
+	return text
+}
+
+func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
+	ref, e := a.target("close")
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
+	f.close(ref, named, func(r closeResult, e *rpcError) {
+		text := fmt.Sprintf("Agent %s (identity %s) is closed", r.AgentID, r.Identity)
+		switch {
+		case r.Already:
+			text += "; it was before"
+		case r.Interrupted:
+			text += "; its running turn was interrupted"
+		}
+		f.endCall(c, e, r, text+".")
+	})
+}
+
+// mailSwitchShown is the result of agent_mail.
+type mailSwitchShown struct {
+	AgentID  string `json:"agent_id"`
+	Identity string `json:"identity"`
+	AutoMail string `json:"auto_mail" doc:"Whether mail starts turns: on, off, or paused and why"`
+	Pending  *int   `json:"pending_mail,omitempty" doc:"Unread messages"`
+}
+
+func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {
+	ref, e := a.target("switch the automatic mail of")
+	if e == nil && !a.has("auto") {
+		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits unread")
+	}
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
+		text := fmt.Sprintf("Automatic mail of agent %s (identity %s) is %s.", v.AgentID, v.Identity, v.AutoMail)
+		if v.PendingMail != nil {
+			text += fmt.Sprintf(" Unread messages: %d.", *v.PendingMail)
+		}
+		f.endCall(c, e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text)
+	})
+}
+
+// askShown is a pending approval in a result.
+type askShown struct {
+	ID         string          `json:"approval_id"`
+	Kind       string          `json:"kind" doc:"command, file_change, permissions, mcp_tool or question"`
+	Action     string          `json:"action" doc:"What would be done, exactly"`
+	Command    string          `json:"command,omitempty"`
+	Cwd        string          `json:"cwd,omitempty"`
+	Diff       string          `json:"diff,omitempty" doc:"Of a file_change"`
+	Questions  []questionShown `json:"questions,omitempty"`
+	Reason     string          `json:"reason,omitempty" doc:"The agent's own words"`
+	Subagent   string          `json:"subagent,omitempty" doc:"The subagent that asks"`
+	ForSession bool            `json:"for_session,omitempty" doc:"approve_for_session means more than approve"`
+}
+
+type questionShown struct {
+	ID      string   `json:"id"`
+	Header  string   `json:"header,omitempty"`
+	Text    string   `json:"text"`
+	Options []string `json:"options,omitempty"`
+}
+
+// askShape shows a pending approval of the agent whose own thread is given: an
+// approval of another thread is a subagent's.
+func askShape(thread string, v askView) askShown {
+	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason, Diff: v.q.diff(), ForSession: v.q.forSession}
+	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
+		if s.Subagent = v.q.asker(); s.Subagent == "" {
+			s.Subagent = v.q.thread
+		}
+	}
+	for _, q := range v.q.questions {
+		s.Questions = append(s.Questions, questionShown{q.id, q.header, q.text, q.options})
+	}
+	return s
+}
+
+// askShapes is never nil: an empty list says that nothing waits.
+func askShapes(v *sessionView) []askShown {
+	out := make([]askShown, 0, len(v.Pending))
+	for _, p := range v.Pending {
+		out = append(out, askShape(v.BackendID, p))
+	}
+	return out
+}
+
+// aboutAsk tells a reader of text what is asked and the exact call that
+// decides it.
+func aboutAsk(agentID string, a *askShown) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)
+	if a.Cwd != "" {
+		fmt.Fprintf(&b, "\n  in %s", a.Cwd)
+	}
+	if a.Subagent != "" {
+		fmt.Fprintf(&b, "\n  asked by its subagent %s", a.Subagent)
+	}
+	if a.Reason != "" {
+		fmt.Fprintf(&b, "\n  its reason: %s", a.Reason)
+	}
+	answers := map[string]string{}
+	for _, q := range a.Questions {
+		fmt.Fprintf(&b, "\n  question %s: %s", q.ID, q.Text)
+		if len(q.Options) > 0 {
+			fmt.Fprintf(&b, " (%s)", strings.Join(q.Options, " | "))
+		}
+		answers[q.ID] = "…"
+	}
+	if a.Diff != "" {
+		b.WriteString("\n" + a.Diff)
+	}
+	call := struct {
+		Agent    string            `json:"agent_id"`
+		ID       string            `json:"approval_id"`
+		Action   string            `json:"action"`
+		Decision string            `json:"decision"`
+		Answers  map[string]string `json:"answers,omitempty"`
+	}{agentID, a.ID, a.Action, approve.String(), answers}
+	fmt.Fprintf(&b, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(), deny.String())
+	return b.String()
+}
+
+// readApprove turns the arguments of agent_approve into a decision.
+func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
+	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"), By: decider{byCaller, clip(a.str("reason"), 300)}}
+	if q.Agent, e = a.agent(); e != nil {
+		return q, e
+	}
+	const look = "agent_wait and agent_status show what is pending"
+	switch {
+	case q.Agent == "":
+		return q, invalidSession("no agent: give agent_id or identity of the agent that asks; %s", look)
+	case q.Ask == "":
+		return q, invalidSession("no approval_id: say which approval of %s is decided; %s", q.Agent, look)
+	case q.Action == "":
+		return q, invalidSession("no action: repeat the action of approval %q word for word; %s", q.Ask, look)
+	case !a.has("decision"):
+		return q, invalidSession("no decision on approval %q: give one of %s", q.Ask, strings.Join(decisionWords(), ", "))
+	}
+	for _, d := range []decision{approve, approveForSession} { // whatever else it says denies
+		if a.str("decision") == d.String() {
+			q.Decision = d
+		}
+	}
+	if q.Answers, e = readAnswers(a["answers"]); e != nil {
+		return q, e
+	}
+	switch {
+	case q.Decision == deny && len(q.Answers) > 0:
+		return q, invalidSession("decision deny and answers exclude each other: answer the question with decision approve, or leave answers out")
+	case q.Decision != deny && q.By.said != "":
+		return q, invalidSession("reason is of a denial and the decision is %s: leave one of them out", q.Decision)
+	}
+	return q, nil
+}
+
+// readAnswers reads question id to a string or several.
+func readAnswers(raw json.RawMessage) (map[string][]string, *rpcError) {
+	var out map[string][]string
+	var e *rpcError
+	_ = eachField(raw, func(id string, val json.RawMessage) bool {
+		var list []string
+		if s, ok := rawString(val); ok {
+			list = []string{s}
+		} else if rawKind(val) != '[' || json.Unmarshal(val, &list) != nil || len(list) == 0 || slices.Contains(list, "") {
+			e = badParams("argument \"answers\" of tool agent_approve: the answer to %q must be a string or an array of strings, not %s", id, shorten(string(val), 80))
+			return false
+		}
+		if out == nil {
+			out = map[string][]string{}
+		}
+		out[id] = list
+		return true
+	})
+	return out, e
+}
+
+// approvedShown is the result of agent_approve.
+type approvedShown struct {
+	AgentID  string `json:"agent_id"`
+	Identity string `json:"identity,omitempty"`
+	Ask      string `json:"approval_id"`
+	Action   string `json:"action"`
+	Decision string `json:"decision"`
+}
+
+func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) {
+	q, e := readApprove(a)
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.approve(q, func(as decision, e *rpcError) {
+		agentID, identity := q.Agent, ""
+		if v := f.liveView(q.Agent); v != nil {
+			agentID, identity = v.AgentID, v.Identity
+		}
+		done := "approved"
+		switch as {
+		case approveForSession:
+			done = "approved for the whole session"
+		case deny:
+			done = "denied"
+		}
+		f.endCall(c, e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
+			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, shorten(oneLine(q.Action), 200), agentID))
+	})
+}
+
+// liveView is what an agent open here shows of itself, nil for one that isn't.
+func (f *mcpFront) liveView(ref string) *sessionView {
+	agents := f.status().Agents
+	i := slices.IndexFunc(agents, func(v sessionView) bool { return v.named(ref) })
+	if i < 0 {
+		return nil
+	}
+	return &agents[i]
+}
+
+// named reports whether ref is one of the session's names.
+func (v *sessionView) named(ref string) bool {
+	return ref != "" && (v.AgentID == ref || v.BackendID == ref || strings.EqualFold(v.Identity, ref))
+}
+
+// interruptShown is the result of agent_interrupt.
+type interruptShown struct {
+	interruptResult
+	Status string `json:"status,omitempty"`
+}
+
+func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) {
+	ref, e := a.target("interrupt")
+	turn := strings.TrimSpace(a.str("turn_id"))
+	if e == nil && a.has("turn_id") && turn == "" {
+		e = invalidSession("turn_id is empty: leave it out to stop whatever runs")
+	}
+	if e != nil {
+		f.fail(c, e)
+		return
+	}
+	f.interrupt(ref, turn, func(r interruptResult, e *rpcError) {
+		shown := interruptShown{interruptResult: r}
+		if v := f.liveView(r.AgentID); v != nil {
+			shown.Status = v.Status
+		}
+		text := fmt.Sprintf("Agent %s (identity %s) had no such turn to stop.", r.AgentID, r.Identity)
+		if r.Interrupted {
+			text = fmt.Sprintf("The turn %s of agent %s (identity %s) is stopped. The agent stays; codex-reply continues it.", r.TurnID, r.AgentID, r.Identity)
+		}
+		if r.Queued > 0 {
+			text += fmt.Sprintf(" Turns that still wait for it: %d.", r.Queued)
+		}
+		f.endCall(c, e, shown, text)
+	})
+}
