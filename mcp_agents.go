@@ -16,21 +16,19 @@ import (
 )
 
 // callSessions reads records from disk, so it leaves the reading goroutine.
-func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) *rpcError {
 	limit := defaultSessions
 	if a.has("limit") {
 		limit = int(a.num("limit"))
 	}
-	if !f.spawn(func() {
+	return f.work(func() {
 		shown := viewShapes(f.sessions(limit))
 		texts := []string{"No agents: codex starts one."}
 		if len(shown) > 0 {
 			texts = viewTexts(nil, shown)
 		}
 		f.endCall(c, nil, sessionsShown{shown}, strings.Join(texts, "\n"))
-	}) {
-		f.fail(c, shuttingDown())
-	}
+	})
 }
 
 // sessionsShown is the result of agent_sessions.
@@ -118,7 +116,7 @@ type budgetShown struct {
 	OutputLimit     int   `json:"output_bytes_limit"`
 }
 
-func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
+func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) *rpcError {
 	orNull := func(word string) *string {
 		if word == "" {
 			return nil
@@ -133,6 +131,7 @@ func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) {
 	f.endCall(c, nil, statusShown{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
 		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, agents,
 		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
+	return nil
 }
 
 // line is the proxy in one line.
@@ -153,11 +152,10 @@ func (s *statusView) line() string {
 	return text
 }
 
-func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callClose(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("close")
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
 	f.close(ref, named, func(r closeResult, e *rpcError) {
@@ -170,6 +168,7 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) {
 		}
 		f.endCall(c, e, r, text+".")
 	})
+	return nil
 }
 
 // mailSwitchShown is the result of agent_mail.
@@ -180,14 +179,13 @@ type mailSwitchShown struct {
 	Pending  *int   `json:"pending_mail,omitempty" doc:"Unread messages"`
 }
 
-func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("switch the automatic mail of")
 	if e == nil && !a.has("auto") {
 		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits unread")
 	}
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
 		text := fmt.Sprintf("Automatic mail of agent %s (identity %s) is %s.", v.AgentID, v.Identity, v.AutoMail)
@@ -196,6 +194,7 @@ func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) {
 		}
 		f.endCall(c, e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text)
 	})
+	return nil
 }
 
 // askShown is a pending approval in a result.
@@ -343,11 +342,10 @@ type approvedShown struct {
 	Decision string `json:"decision"`
 }
 
-func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) *rpcError {
 	q, e := readApprove(a)
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	f.approve(q, func(as decision, e *rpcError) {
 		agentID, identity := q.Agent, ""
@@ -364,6 +362,7 @@ func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) {
 		f.endCall(c, e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
 			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, shorten(oneLine(q.Action), 200), agentID))
 	})
+	return nil
 }
 
 // liveView is what an agent open here shows of itself, nil for one that isn't.
@@ -387,15 +386,14 @@ type interruptShown struct {
 	Status string `json:"status,omitempty"`
 }
 
-func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("interrupt")
 	turn := strings.TrimSpace(a.str("turn_id"))
 	if e == nil && a.has("turn_id") && turn == "" {
 		e = invalidSession("turn_id is empty: leave it out to stop whatever runs")
 	}
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	f.interrupt(ref, turn, func(r interruptResult, e *rpcError) {
 		shown := interruptShown{interruptResult: r}
@@ -411,4 +409,5 @@ func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) {
 		}
 		f.endCall(c, e, shown, text)
 	})
+	return nil
 }

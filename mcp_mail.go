@@ -37,14 +37,14 @@ func mailTools() []tool {
 			args:     slices.Concat(args, refArgs("The agent that is meant.")),
 			required: s.Required,
 			hints:    s.Hints,
-			run:      func(f *mcpFront, c *mcpCall, a toolArgs) { f.callMail(c, s.Name, a) },
+			run:      func(f *mcpFront, c *mcpCall, a toolArgs) *rpcError { return f.callMail(c, s.Name, a) },
 			result:   s.Result,
 		})
 	}
 	return rows
 }
 
-func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
+func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	refused := f.oneAgent(a)
 	ref, e := a.agent()
 	if refused == nil {
@@ -64,7 +64,7 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stoppable(c, cancel)
 	queue := f.lines.enter(tool)
-	if !f.spawn(func() {
+	e = f.work(func() {
 		defer cancel()
 		who := atmCaller{Identity: asked, Refused: refused}
 		if refused == nil {
@@ -79,19 +79,16 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) {
 		}
 		structured, text, e := f.atm(ctx, who, tool, toJSON(a))
 		leave()
-		if e != nil {
-			f.fail(c, e)
+		if e == nil && looksIntoInbox(tool) && f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name) {
+			f.finish(c, f.plainAnswer(c.modern, false, structured, text), nil) // it says itself what there is
 			return
 		}
-		if looksIntoInbox(tool) && f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name) {
-			f.finish(c, f.plainAnswer(c.modern, false, structured, text), nil) // it says itself what there is
-		} else {
-			f.finish(c, f.toolAnswer(c.modern, false, structured, text), nil)
-		}
-	}) {
+		f.endCall(c, e, structured, text)
+	})
+	if e != nil {
 		cancel()
-		f.fail(c, shuttingDown())
 	}
+	return e
 }
 
 // callLines keep what one client sends in the order in which it was called for,

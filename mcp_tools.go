@@ -24,10 +24,12 @@ type tool struct {
 	args        []argSpec
 	required    []string
 	hints       toolHints
-	lasts       bool                                      // a call may take minutes: its progress is told
-	oneAgent    bool                                      // agent_id and identity must name one agent: that is seen to before run
-	run         func(f *mcpFront, c *mcpCall, a toolArgs) // on the reading goroutine: must not block
-	result      any                                       // a value of the struct that structuredContent is written from
+	lasts       bool // a call may take minutes: its progress is told
+	oneAgent    bool // agent_id and identity must name one agent: that is seen to before run
+	// run begins a call, on the reading goroutine: it must not block. An error is
+	// why the call was not begun; what was begun ends with endCall.
+	run    func(f *mcpFront, c *mcpCall, a toolArgs) *rpcError
+	result any // a value of the struct that structuredContent is written from
 }
 
 // refArgs are the names of a session. threadId is what callers of the removed
@@ -270,23 +272,21 @@ func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
 	}
 	t := &f.tools[i]
 	args, e := decodeArgs(name, t.args, p.arguments)
-	if e != nil {
-		f.finish(c, nil, e)
-		return
+	if e == nil && t.oneAgent {
+		e = f.oneAgent(args)
 	}
-	if t.lasts {
+	if e == nil && t.lasts {
 		prog := f.progressFor(p)
 		f.mu.Lock()
 		c.prog = prog
 		f.mu.Unlock()
 	}
-	if t.oneAgent {
-		if e := f.oneAgent(args); e != nil {
-			f.fail(c, e)
-			return
-		}
+	if e == nil {
+		e = t.run(f, c, args)
 	}
-	t.run(f, c, args)
+	if e != nil {
+		f.fail(c, e)
+	}
 }
 
 // progressFor begins the progress of a call that gave a token, nil for others.
@@ -354,6 +354,14 @@ func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
 		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
 	case !v.named(identity):
 		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
+	}
+	return nil
+}
+
+// work runs what waits for something off the reading goroutine.
+func (f *mcpFront) work(do func()) *rpcError {
+	if !f.spawn(do) {
+		return shuttingDown()
 	}
 	return nil
 }

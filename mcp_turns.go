@@ -91,25 +91,22 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	return req, file, nil
 }
 
-func (f *mcpFront) callCodex(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callCodex(c *mcpCall, a toolArgs) *rpcError {
 	req, file, e := readCodex(a)
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	if file == "" {
 		f.submitCall(c, req)
-		return
+		return nil
 	}
-	if !f.spawn(func() {
+	return f.work(func() {
 		if e := f.useAgentFile(&req, file); e != nil {
 			f.fail(c, e)
 			return
 		}
 		f.submitCall(c, req)
-	}) {
-		f.fail(c, shuttingDown())
-	}
+	})
 }
 
 // useAgentFile reads the file and lets it speak where the call is silent
@@ -155,7 +152,7 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 	return append(append(b, ','), obj[rest:]...)
 }
 
-func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callReply(c *mcpCall, a toolArgs) *rpcError {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
 	e := a.runs(&req)
 	if e == nil {
@@ -163,18 +160,16 @@ func (f *mcpFront) callReply(c *mcpCall, a toolArgs) {
 	}
 	switch {
 	case e != nil:
+		return e
 	case req.ref == "":
-		e = invalidSession("no agent: give agent_id or identity of the agent to continue; agent_sessions lists them, codex starts a new one")
+		return invalidSession("no agent: give agent_id or identity of the agent to continue; agent_sessions lists them, codex starts a new one")
 	case !a.has("prompt"):
-		e = invalidSession("no prompt: say what %s is to do next", req.ref)
+		return invalidSession("no prompt: say what %s is to do next", req.ref)
 	case strings.TrimSpace(req.prompt) == "":
-		e = invalidSession("prompt is empty: say what %s is to do next", req.ref)
-	}
-	if e != nil {
-		f.fail(c, e)
-		return
+		return invalidSession("prompt is empty: say what %s is to do next", req.ref)
 	}
 	f.submitCall(c, req)
+	return nil
 }
 
 // turnShown is what came of a turn, as every result tells it: that of codex and

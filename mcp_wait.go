@@ -65,17 +65,16 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	return q, turn, e
 }
 
-func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
+func (f *mcpFront) callWait(c *mcpCall, a toolArgs) *rpcError {
 	q, turn, e := readWait(a)
 	if e != nil {
-		f.fail(c, e)
-		return
+		return e
 	}
 	c.prog.watch(func() string { return doings(f.status().Agents, q.Agents) })
 	if turn != "" {
 		w := &turnWait{f: f, c: c, ref: q.Agents[0], turn: turn, until: time.Now().Add(q.Timeout)}
 		w.ask(0, time.Nanosecond)
-		return
+		return nil
 	}
 	f.stoppable(c, f.wait(q, func(r waitResult, e *rpcError) {
 		if e != nil {
@@ -84,6 +83,7 @@ func (f *mcpFront) callWait(c *mcpCall, a toolArgs) {
 		}
 		f.finish(c, f.waitAnswer(&r, "", waitBudget, c.modern), nil)
 	}))
+	return nil
 }
 
 // stoppable lets the client's cancel end what was begun for a call; it may be
@@ -114,8 +114,8 @@ type turnWait struct {
 func (w *turnWait) ask(since int64, limit time.Duration) {
 	w.since = since
 	w.f.stoppable(w.c, w.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
-		if e == nil && !w.f.spawn(func() { w.look(r) }) { // it reads the disk
-			e = shuttingDown()
+		if e == nil {
+			e = w.f.work(func() { w.look(r) }) // it reads the disk
 		}
 		if e != nil {
 			w.f.fail(w.c, e)
