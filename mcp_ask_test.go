@@ -1,6 +1,6 @@
 package main
 
-// mcp_input_test.go holds input_required to the 2026-07-28 revision: a handle is
+// mcp_ask_test.go holds input_required to the 2026-07-28 revision: a handle is
 // taken once, by the same call, and a retry goes on with its turn and never begins
 // one, in whatever order answers, ends and cancels come.
 

@@ -388,3 +388,43 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 		t.Errorf("%d bytes", len(structured))
 	}
 }
+
+func TestWaitForMail(t *testing.T) {
+	queries := make(chan waitQuery, 10)
+	three := 3
+	r := newRig(t, func(o *mcpOptions) {
+		o.wait = func(q waitQuery, done func(waitResult, *rpcError)) func() {
+			queries <- q
+			res := waitResult{Seq: 9}
+			for range q.Agents {
+				res.Agents = append(res.Agents, waitAgent{View: sessionView{AgentID: "codex:ab12", Identity: "ann", Status: "idle", AutoMail: "on", PendingMail: &three}})
+			}
+			if res.Inbox.Name = q.Inbox; q.Inbox != "" && q.Inbox != "nobody" {
+				res.Inbox.Unread = 3
+			}
+			go done(res, nil)
+			return func() {}
+		}
+	})
+	r.hello("2025-11-25", "{}", "x")
+	result := resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"inbox":"team-lead"}`)))
+	if q := <-queries; q.Inbox != "team-lead" || len(q.Agents) != 0 {
+		t.Errorf("%+v", q)
+	}
+	mustContain(t, string(result), "Unread messages of team-lead: 3.", `"unread":3`, `"agents":[]`)
+	mustContain(t, stringField(result, "structuredContent", "next"), `atm_read {"inbox": "team-lead"}`, "stays unread", "agent_wait again with since 9")
+
+	result = resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"agent_id":"codex:ab12","inbox":"nobody"}`)))
+	if q := <-queries; q.Inbox != "nobody" || len(q.Agents) != 1 {
+		t.Errorf("%+v", q)
+	}
+	mustContain(t, string(result), `"auto_mail":"on"`, `"unread":0`)
+	mustContain(t, stringField(result, "structuredContent", "next"), "No mail for nobody yet") // ann's is delivered to her
+	for args, want := range map[string]string{
+		`{"inbox":"a b"}`: "INVALID_SESSION_PARAMS", `{"identity":""}`: "INVALID_SESSION_PARAMS", `{}`: "or inbox to wait for mail",
+		`{"agent_id":"codex:ab12","turn_id":"t","inbox":"ann"}`: "leave inbox out",
+	} {
+		_, message, _ := errorOf(t, r.ask("tools/call", callParams(false, "agent_wait", args)))
+		mustContain(t, message, want)
+	}
+}

@@ -1,7 +1,7 @@
 package main
 
 // session_form_test.go holds the asking of a legacy client: who can be asked, what the
-// message and its form say, and that only a clear yes approves. mcp_input_test.go
+// message and its form say, and that only a clear yes approves. mcp_ask_test.go
 // does the same for modern callers.
 
 import (

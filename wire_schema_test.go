@@ -1,10 +1,11 @@
 package main
 
-// mcp_schema_test.go is a validator for the part of JSON Schema 2020-12 that the
-// ACP schema uses. Stricter than the schema in one thing: a member that nothing in
-// the schema names is a problem too, except where the schema gives a value no
-// shape at all, since clients drop such members without a word. acp_check_test.go
-// calls it for every message that we send.
+// wire_schema_test.go is a validator for the part of JSON Schema 2020-12 that the ACP
+// schema and the results of our tools use. Stricter than the schema in one thing: a
+// member that nothing in the schema names is a problem too, except where the schema
+// gives a value no shape at all, since clients drop such members without a word.
+// acp_check_test.go calls it for every message that we send, mcp_tools_test.go for
+// results.
 
 import (
 	"encoding/json"

@@ -1,8 +1,8 @@
 package main
 
-// mcp_agent_test.go holds agent_approve, agent_interrupt and the shape of a
-// pending approval: a decision needs its action repeated, and the call that a
-// result spells out is one that works.
+// mcp_agents_test.go holds the tools about agents to what they ask the hub and answer:
+// a decision on an approval needs its action repeated, and the call that a result
+// spells out is one that works.
 
 import (
 	"encoding/json"
@@ -153,6 +153,70 @@ func TestInterrupt(t *testing.T) {
 			modernError(t, rec)
 		} else if code, _, _ := errorOf(t, rec); code != codeSessionNotFound {
 			t.Errorf("%s", rec)
+		}
+	}
+}
+
+func TestAgentMail(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		r, _ := newMailRig(t)
+		if !modern {
+			r.hello("2025-11-25", "{}", "x")
+		}
+		result := resultOf(t, r.ask("tools/call", callParams(modern, "agent_mail", `{"identity":"ann","auto":false}`)))
+		if got := string(rawField(result, "structuredContent")); got != `{"agent_id":"codex:ab12","identity":"ann","auto_mail":"off","pending_mail":2}` {
+			t.Errorf("%s", got)
+		}
+		mustContain(t, string(result), "Automatic mail of agent codex:ab12 (identity ann) is off. Unread messages: 2.")
+		if result := resultOf(t, r.ask("tools/call", callParams(modern, "agent_mail", `{"agent_id":"codex:ab12","auto":true}`))); stringField(result, "structuredContent", "auto_mail") != "on" {
+			t.Errorf("%s", result)
+		}
+		for args, want := range map[string]string{
+			`{"auto":true}`:                                             "INVALID_SESSION_PARAMS: no agent",
+			`{"agent_id":"codex:ab12"}`:                                 "INVALID_SESSION_PARAMS: no auto",
+			`{"agent_id":"codex:zz","auto":true}`:                       "SESSION_NOT_FOUND: no such agent",
+			`{"agent_id":"codex:ab12","auto":"on"}`:                     "must be true or false",
+			`{"agent_id":"codex:ab12","identity":"ann","auto":true}`:    "only one of them",
+			`{"identity":"a b","auto":true}`:                            "INVALID_SESSION_PARAMS",
+			`{"agent_id":"codex:ab12","auto":null,"conversationId":""}`: "conversationId is empty",
+		} {
+			mustContain(t, string(r.ask("tools/call", callParams(modern, "agent_mail", args))), want)
+		}
+	}
+}
+
+// Mail in status and lists is what the sessions show of it.
+func TestStatusShowsMail(t *testing.T) {
+	two := 2
+	views := []sessionView{{AgentID: "codex:ab12", AutoMail: "paused: 10 mail turns in a row", PendingMail: &two}}
+	r := newRig(t, func(o *mcpOptions) {
+		o.status = func() statusView { return statusView{Team: "crew", PendingMail: &two, Agents: views} }
+		o.sessions = func(int) []sessionView { return views }
+	})
+	r.hello("2025-11-25", "{}", "x")
+	status := rawField(resultOf(t, r.ask("tools/call", callParams(false, "agent_status", `{}`))), "structuredContent")
+	if string(rawField(status, "pending_mail")) != "2" {
+		t.Errorf("%s", status)
+	}
+	list := rawField(resultOf(t, r.ask("tools/call", callParams(false, "agent_sessions", `{}`))), "structuredContent")
+	for _, shown := range []json.RawMessage{status, list} {
+		mustContain(t, string(shown), `"auto_mail":"paused: 10 mail turns in a row"`, `"pending_mail":2`)
+	}
+}
+
+func TestSessionsLimit(t *testing.T) {
+	limits := make(chan int, 10)
+	r := newRig(t, func(o *mcpOptions) {
+		o.sessions = func(n int) []sessionView { limits <- n; return nil }
+	})
+	r.hello("2025-11-25", "{}", "x")
+	for args, want := range map[string]int{`{}`: 50, `{"limit":7}`: 7, `{"limit":null}`: 50} {
+		res := resultOf(t, r.ask("tools/call", callParams(false, "agent_sessions", args)))
+		if got := <-limits; got != want {
+			t.Errorf("%s: %d", args, got)
+		}
+		if string(rawField(res, "structuredContent")) != `{"sessions":[]}` {
+			t.Errorf("none: %s", res)
 		}
 	}
 }
