@@ -170,19 +170,6 @@ func TestModernResults(t *testing.T) {
 	}
 }
 
-func TestListsAreTheSame(t *testing.T) {
-	r := newRig(t, nil)
-	modern := rawField(resultOf(t, r.ask("tools/list", modernOnly)), "tools")
-	r.hello("2025-06-18", "{}", "x")
-	legacy := rawField(resultOf(t, r.ask("tools/list", "")), "tools")
-	if string(modern) != string(legacy) {
-		t.Error("the eras see different tools")
-	}
-	if again := rawField(resultOf(t, r.ask("tools/list", modernOnly)), "tools"); string(again) != string(modern) {
-		t.Error("the list changed")
-	}
-}
-
 func TestListen(t *testing.T) {
 	for _, id := range []string{`0`, `"listen:0"`} {
 		r := newRig(t, nil)

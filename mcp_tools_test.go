@@ -50,9 +50,7 @@ func TestToolListIsHonest(t *testing.T) {
 	if err := json.Unmarshal(resultOf(t, r.ask("tools/list", modernOnly)), &list); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
 	for _, tool := range list.Tools {
-		names = append(names, tool.Name)
 		if tool.Title == "" || len(tool.Description) < 40 || len(tool.Description) > 2048 {
 			t.Errorf("%s: title %q, description of %d bytes", tool.Name, tool.Title, len(tool.Description))
 		}
@@ -74,19 +72,6 @@ func TestToolListIsHonest(t *testing.T) {
 		if tool.Annotations["readOnlyHint"] != reads || tool.Annotations["destructiveHint"] != destroys {
 			t.Errorf("%s: %v", tool.Name, tool.Annotations)
 		}
-	}
-	if got := strings.Join(names, " "); got != "codex codex-reply agent_wait agent_approve agent_interrupt agent_sessions agent_status agent_close agent_mail atm_send atm_read atm_broadcast atm_pending_count" {
-		t.Errorf("order %s", got)
-	}
-	// every field of the removed command is there (wire/mcp.md section 4)
-	for _, name := range []string{"prompt", "model", "cwd", "approval-policy", "sandbox", "config", "base-instructions",
-		"developer-instructions", "compact-prompt", "profile", "agent_file", "agent_id", "identity", "role", "tag", "timeout_secs", "threadId", "conversationId"} {
-		if rawField(list.Tools[0].InputSchema, "properties", name, "description") == nil {
-			t.Errorf("codex has no %s", name)
-		}
-	}
-	if got := string(rawField(list.Tools[0].InputSchema, "properties", "approval-policy", "enum")); got != `["untrusted","on-failure","on-request","never"]` {
-		t.Errorf("policies %s", got)
 	}
 }
 
