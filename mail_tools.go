@@ -535,10 +535,6 @@ func mailRefused(err error) *rpcError {
 		Data: toJSON(map[string]any{"error_source": "proxy", "name": "INTERNAL_ERROR"})}
 }
 
-const sentProps = `"message_id":{"type":"string"},` +
-	`"outcome":{"type":"string","description":"delivered: it stands in the inbox; spooled: it will"},` +
-	`"to":{"type":"string","description":"name@team"}`
-
 // atmToolSpec is one of the ATM tools.
 type atmToolSpec struct {
 	Name, Title, Description string
