@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// TestMailBesideOtherWriters: 200 messages from each, beside Claude Code and beside atm, while what has come is being
+// TestMailBesideOtherWriters: many messages from each, beside Claude Code and beside atm, while what has come is being
 // marked read, and nobody's is lost. With all three at once those two lose each other's (they take different locks,
 // which we can't heal), but never ours, unless they empty the inbox. How fast the machine is decides how often a send is refused, and nothing else.
 func TestMailBesideOtherWriters(t *testing.T) {
@@ -26,10 +26,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 		send func(path, from, text string) (bool, error)
 	}
 	claude, atm := writer{"claude", claudeSend}, writer{"atm", atmSend}
-	each := 200
-	if testing.Short() {
-		each = 40
-	}
+	each := pick(30, 200)
 	tests := []struct {
 		name   string
 		others []writer

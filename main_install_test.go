@@ -89,8 +89,8 @@ func fileURL(path string) string {
 // TestGoInstallHasAVersion serves this module as v1.2.3 from a directory, as
 // the module proxy would, and installs it from there.
 func TestGoInstallHasAVersion(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
+	if !longTests() {
+		t.Skip("builds the program: set " + longVar)
 	}
 	const module, version = "github.com/randlee/atm-agent-mcp", "v1.2.3"
 	proxy, cache, bin := t.TempDir(), t.TempDir(), t.TempDir()
@@ -146,9 +146,6 @@ func TestGoInstallHasAVersion(t *testing.T) {
 // another project, as CONTRIBUTING says, vendors the one dependency there, and
 // builds without network and without module cache.
 func TestBuildsVendoredInAMonorepo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	mono := t.TempDir()
 	dir := filepath.Join(mono, "third_party", "atm-agent-mcp")
 	if err := os.WriteFile(filepath.Join(mono, "go.mod"), []byte("module example.com/mono\n\ngo 1.25.0\n"), 0o644); err != nil {
@@ -178,6 +175,9 @@ func TestBuildsVendoredInAMonorepo(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "golang.org modules.txt" {
 		t.Errorf("vendored are %s; the program itself needs golang.org/x/sys alone", got)
+	}
+	if !longTests() {
+		return // the build takes longest
 	}
 	program := filepath.Join(mono, "bin", programName())
 	goTool(t, mono, []string{"GOMODCACHE=" + filepath.Join(mono, "no-cache")},

@@ -9,7 +9,6 @@ package main
 // part.
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -19,41 +18,31 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // kills is how many proxies die in one run of the test, for each backend.
 const (
-	killsAppServer = 70
-	killsMCPServer = 35
+	killsAppServer, killsAppServerLong = 10, 70
+	killsMCPServer, killsMCPServerLong = 5, 35
 )
-
-// killSeedVar repeats a run that failed, as far as scheduling lets it.
-const killSeedVar = "ATM_KILL_SEED"
 
 func TestKillAtRandomPoints(t *testing.T) {
 	needProcFS(t)
 	bin := buildProgram(t)
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv(killSeedVar); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed := testSeed(t)
 	for _, tt := range []struct {
 		backend string
 		kills   int
 		env     []string
 	}{
-		{"app-server", killsAppServer, nil},
-		{"mcp-server", killsMCPServer, []string{"MOCK_CODEX_VERSION=0.153.0"}},
+		{"app-server", pick(killsAppServer, killsAppServerLong), nil},
+		{"mcp-server", pick(killsMCPServer, killsMCPServerLong), []string{"MOCK_CODEX_VERSION=0.153.0"}},
 	} {
 		t.Run(tt.backend, func(t *testing.T) {
 			g := newKillGame(t, bin, tt.backend, seed, tt.env)
 			defer func() {
 				if t.Failed() {
-					t.Logf("repeat with %s=%d; said at the end:\n%s", killSeedVar, seed, strings.Join(g.said, "\n"))
+					t.Logf("repeat with %s=%d; said at the end:\n%s", longVar, seed, strings.Join(g.said, "\n"))
 				}
 			}()
 			for life := range tt.kills {
@@ -68,18 +57,12 @@ func TestKillAtRandomPoints(t *testing.T) {
 	}
 }
 
-// killsVar is how many proxies TestKillLeavesNoMember kills, which is few without it.
-const killsVar = "ATM_KILLS"
-
 // After kill -9 nobody who died stays in the team, whatever becomes of their
 // names, and no first call is told that one of them is still in use: the sweep
 // used to look at leases that the marking of stale sessions held just then.
 func TestKillLeavesNoMember(t *testing.T) {
 	needProcFS(t)
-	kills, err := strconv.Atoi(cmp.Or(os.Getenv(killsVar), "3"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kills := pick(3, 60)
 	home := t.TempDir()
 	env := []string{"HOME=" + home, "ATM_HOME=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=", "GORACE=atexit_sleep_ms=10"}
 	path := writeTeam(t, filepath.Join(home, ".claude", "teams"), "default", `{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)

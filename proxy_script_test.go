@@ -41,6 +41,35 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// longVar asks for the long forms of the tests that kill, load or build for many seconds: 1 as .ci/run sets it, or the
+// seed that a failed random run told, to repeat that run as far as scheduling lets it. Without it such a test takes
+// a second or two and does the same fewer times.
+const longVar = "ATM_LONG"
+
+func longTests() bool { return os.Getenv(longVar) != "" }
+
+// pick is the long form's number where longVar is set, or else the short form's.
+func pick[T any](short, long T) T {
+	if longTests() {
+		return long
+	}
+	return short
+}
+
+// testSeed is the seed of a random run: longVar's, if it tells one.
+func testSeed(t *testing.T) uint64 {
+	t.Helper()
+	word := os.Getenv(longVar)
+	if word == "" || word == "1" {
+		return uint64(time.Now().UnixNano())
+	}
+	seed, err := strconv.ParseUint(word, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is neither 1 nor a seed: %v", longVar, err)
+	}
+	return seed
+}
+
 func TestScripts(t *testing.T) {
 	dir := filepath.Join("testdata", "script")
 	if found, _ := filepath.Glob(filepath.Join(dir, "*.txtar")); len(found) == 0 {

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,31 +28,11 @@ const (
 	soakPatience = 50 * time.Millisecond
 )
 
-// soakVar is how long the soak takes; .ci/run sets it. soakSeedVar repeats one,
-// as far as scheduling lets it.
-const (
-	soakVar     = "ATM_SOAK"
-	soakSeedVar = "ATM_SOAK_SEED"
-)
-
 func TestSoak(t *testing.T) {
-	length := 2 * time.Second
-	if s := os.Getenv(soakVar); s != "" {
-		var err error
-		if length, err = time.ParseDuration(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv(soakSeedVar); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	length, seed := pick(2*time.Second, time.Minute), testSeed(t)
 	defer func() {
 		if t.Failed() {
-			t.Logf("repeat with %s=%d", soakSeedVar, seed)
+			t.Logf("repeat with %s=%d", longVar, seed)
 		}
 	}()
 	dir := t.TempDir()
@@ -64,7 +43,7 @@ func TestSoak(t *testing.T) {
 	for round := 0; round == 0 || time.Now().Before(end) && !t.Failed(); round++ {
 		restart := round%2 == 0 // or else nothing runs after a child's death but a new proxy
 		s := newSoak(t, dir, restart, known, rand.New(rand.NewPCG(seed, uint64(round))))
-		s.long = length >= 30*time.Second
+		s.long = longTests()
 		s.run(min(soakRound, max(length/2, time.Until(end))), restart)
 		s.quiesce()
 		s.end()
