@@ -235,6 +235,18 @@ func scriptJSONFile(ts *testscript.TestScript, neg bool, args []string) {
 	st.bind(ts, vars)
 }
 
+// wholeRecord is a session's record with what its journal says of its turns, which
+// is how the program reads it; any other file is what it is.
+func wholeRecord(path string, data []byte) []byte {
+	dir, name := filepath.Split(path)
+	rec, err := decodeRecord(data, agentOfFile(name))
+	if filepath.Base(dir) != ".records" || err != nil {
+		return data
+	}
+	(&registry{journals: newJournals(filepath.Clean(dir), nil), log: quietLog()}).addNote(rec)
+	return toJSON(rec)
+}
+
 // matchFiles matches the file, or any of those that a glob names.
 func matchFiles(path string, lines bool, pattern any) (map[string]any, error) {
 	paths := []string{path}
@@ -251,7 +263,7 @@ func matchFiles(path string, lines bool, pattern any) (map[string]any, error) {
 			err = readErr
 			continue
 		}
-		values := [][]byte{data}
+		values := [][]byte{wholeRecord(p, data)}
 		if lines {
 			values = bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 		}

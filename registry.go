@@ -1,7 +1,9 @@
 package main
 
-// The sessions on disk: one record file each, which is the truth. Leases and
-// thread locks (registry_lease.go) and the writing (registry_writer.go, sys_disk.go) are parts.
+// The sessions on disk: one record file each, which is written whole when a thing
+// changes that seldom does, and beside it the journal of its turns (registry_journal.go);
+// both together are the truth. Leases and thread locks (registry_lease.go) and the index
+// (registry_index.go) are parts.
 // Called by session_ledger.go at every transition and at the end, by the hub for lists
 // and by the commands that show sessions.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in
@@ -19,33 +21,40 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
-// maxIndexBytes is far above what the open sessions of one instance take.
-const maxIndexBytes = 4 << 20
-
 var errRecordCorrupt = errors.New("the record is corrupt")
 
-// registry is safe for use by many goroutines; what it remembers is only what
-// it holds and what it has yet to write.
+// registry is safe for use by many goroutines; what it remembers is only the locks
+// that it holds and the index that is yet to be written.
 type registry struct {
 	*leases
-	*lateWriter        // all writing goes through it; flush and close are its
-	records     string // <root>/<team>/.records
-	persist     bool
-	log         *slog.Logger
+	*indexWriter // flush and close are of its methods
+	journals     *journals
+	disk         *syncer
+	records      string // <root>/<team>/.records
+	persist      bool
+	log          *slog.Logger
+
+	// unwritten is why the newest write of a record, or of a line of a journal,
+	// failed; nil while they succeed.
+	unwritten atomic.Pointer[error]
 }
 
 // newRegistry touches no disk. The root is …/agent-sessions, the team a valid
 // path element. Without persist nothing is written but locks.
 func newRegistry(root, team string, persist bool, log *slog.Logger) *registry {
+	records, disk := filepath.Join(root, team, ".records"), newSyncer(log)
 	return &registry{
-		leases:     newLeases(root, team, persist),
-		lateWriter: newLateWriter(log),
-		records:    filepath.Join(root, team, ".records"),
-		persist:    persist,
-		log:        log,
+		leases:      newLeases(root, team, persist),
+		indexWriter: newIndexWriter(log, disk),
+		journals:    newJournals(records, disk),
+		disk:        disk,
+		records:     records,
+		persist:     persist,
+		log:         log,
 	}
 }
 
@@ -60,45 +69,65 @@ func (r *registry) newAgentID() string {
 }
 
 // save returns when the record is in its file: after it a kill -9 loses nothing.
-// For what an answer depends on, a new session's thread say, and before the
+// For what changes seldom (a new session's thread, settings, the title) and before the
 // session's lease is released: whoever gets that must find the last state. The
 // caller holds the lease, and warns once if this keeps failing.
 func (r *registry) save(rec record) error {
 	if !r.persist {
 		return nil
 	}
-	done := make(chan error, 1)
-	if err := r.putRecord(rec, done); err != nil {
+	err := r.writeRecord(rec)
+	r.noteWritten(err)
+	if err != nil {
 		return fmt.Errorf("saving record of %q: %w", rec.AgentID, err)
-	}
-	if err := <-done; err != nil {
-		return fmt.Errorf("saving record of %s: %w", rec.AgentID, err)
-	}
-	if rec.Status != statusBusy && rec.Status != statusIdle {
-		r.dropJournal(rec.AgentID)
 	}
 	return nil
 }
 
-// saveLater has the record written within a few milliseconds and returns at once:
-// for every other transition. A failure is told on stderr, once. Whichever of
-// save and saveLater was called last is what stays.
-func (r *registry) saveLater(rec record) {
-	if !r.persist {
-		return
-	}
-	if err := r.putRecord(rec, nil); err != nil {
-		r.log.Warn("record can't be saved", "agent", rec.AgentID, "error", err)
-	}
-}
-
-func (r *registry) putRecord(rec record, done chan error) error {
+func (r *registry) writeRecord(rec record) error {
 	if !validAgentID(rec.AgentID) {
 		return errors.New("that is no agent_id")
 	}
-	// The session goes on and appends to this one; the rest is replaced, not changed.
-	rec.Digest.TouchedFiles = slices.Clone(rec.Digest.TouchedFiles)
-	return r.put(r.recordPath(rec.AgentID), lateFile{rec: &rec}, done)
+	data, err := encodeRecord(rec)
+	if err != nil {
+		return err
+	}
+	path := r.recordPath(rec.AgentID)
+	if err := writeWhole(path, data); err != nil {
+		return err
+	}
+	r.disk.add(path)
+	// list goes by the files' times, so that it needn't read them all.
+	if age := time.Since(rec.LastActive); !rec.LastActive.IsZero() && (age > time.Second || age < -time.Second) {
+		os.Chtimes(path, time.Time{}, rec.LastActive) // an inexact order is no failure
+	}
+	return nil
+}
+
+// noteTurn returns when the start or the end of a turn is where a kill -9 leaves
+// it: what it changes in the record, and its kept result where it has one by
+// now. The caller holds the session's lease. Either may be missing.
+func (r *registry) noteTurn(agentID string, rec *record, result json.RawMessage) error {
+	if !r.persist {
+		return nil
+	}
+	line := journalLine{Turn: result}
+	if rec != nil {
+		rec.Noted++
+		line.Number, line.Note = rec.Noted, noteOf(*rec)
+	}
+	err := r.journals.append(agentID, line)
+	r.noteWritten(err)
+	return err
+}
+
+// noteWritten keeps how the newest write of what a session is resumed from went.
+func (r *registry) noteWritten(err error) {
+	if err == nil {
+		r.unwritten.Store(nil)
+		return
+	}
+	r.unwritten.Store(&err)
 }
 
 // load reads one record. An agent that never was is fs.ErrNotExist, a record
@@ -119,18 +148,21 @@ func (r *registry) load(agentID string) (*record, error) {
 func (r *registry) list(limit int) ([]record, error) {
 	type file struct {
 		agentID string
-		changed time.Time
+		changed time.Time // the record or its journal
 	}
-	var files []file
+	newest := map[string]time.Time{}
 	err := r.eachFile(func(e fs.DirEntry) {
-		if id := agentOfFile(e.Name()); id != "" {
-			if st, err := e.Info(); err == nil {
-				files = append(files, file{id, st.ModTime()})
-			}
+		id := agentOfFile(strings.TrimSuffix(e.Name(), "l"))
+		if st, err := e.Info(); id != "" && err == nil && st.ModTime().After(newest[id]) {
+			newest[id] = st.ModTime()
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing sessions: %w", err)
+	}
+	files := make([]file, 0, len(newest))
+	for id, changed := range newest {
+		files = append(files, file{id, changed})
 	}
 	slices.SortFunc(files, func(a, b file) int { return b.changed.Compare(a.changed) })
 	var recs []record
@@ -188,54 +220,6 @@ func (r *registry) markStale() int {
 		}
 	}
 	return n
-}
-
-// markIndexes marks the open sessions in the indexes of instances that died
-// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
-// its name replaces meanwhile.
-func (r *registry) markIndexes() {
-	if !r.persist {
-		return
-	}
-	dirs, _ := os.ReadDir(filepath.Join(r.root, r.team)) // none: nobody has one
-	for _, d := range dirs {
-		path := filepath.Join(r.root, r.team, d.Name(), "registry.json")
-		seen, err := os.Lstat(path)
-		if err != nil {
-			continue
-		}
-		var index indexFile
-		data, err := readRegular(path, maxIndexBytes)
-		if err != nil || json.Unmarshal(data, &index) != nil || !r.indexDied(index) {
-			continue // a corrupt one is set aside by the next instance of that name
-		}
-		changed := false
-		for i := range index.Sessions {
-			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
-				s.Status, changed = statusStale, true
-			}
-		}
-		if now, err := os.Lstat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
-			continue
-		}
-		if err := writeIndex(path, index); err != nil {
-			r.log.Warn("the index of a dead process can't be marked stale", "path", path, "error", err)
-		}
-	}
-}
-
-// indexDied tells that the instance of an index is dead: its process is gone, or,
-// where the number may be another's by now, nobody has any of its sessions.
-func (r *registry) indexDied(index indexFile) bool {
-	if index.PID != 0 && index.Host != "" && index.Host == r.host && !pidAlive(index.PID) {
-		return true
-	}
-	for _, s := range index.Sessions {
-		if by, _, held := r.holder(s.Identity); held && (by == s.AgentID || by == "") {
-			return false
-		}
-	}
-	return true
 }
 
 // maybeOpen looks at the status only, a fraction of the work for the thousands
@@ -304,11 +288,8 @@ func (r *registry) remove(seen record, keepDir bool) error {
 			return fmt.Errorf("removing the summary of %s: %w", seen.AgentID, err)
 		}
 	}
-	r.dropJournal(rec.AgentID)
-	if dir := r.turnsDir(seen.AgentID); filepath.Base(dir) != ".turns" {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("removing the kept turns of %s: %w", seen.AgentID, err)
-		}
+	if err := r.journals.remove(rec.AgentID); err != nil {
+		return fmt.Errorf("removing the journal of %s: %w", seen.AgentID, err)
 	}
 	// Last: what is left of an attempt that failed can still be found and removed.
 	if err := os.Remove(r.recordPath(seen.AgentID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -391,23 +372,6 @@ func (r *registry) told(rec *record) (status string, interrupted bool, pid int) 
 	return rec.Status, rec.Interrupted, 0
 }
 
-// setIndex replaces the instance's index by these open sessions, in a moment and
-// off the caller's path. Calls for one identity come one after another.
-func (r *registry) setIndex(identity string, recs []record) {
-	if !r.persist {
-		return
-	}
-	path, err := r.identityPath(identity)
-	if err != nil {
-		r.log.Warn("index can't be written", "error", err)
-		return
-	}
-	err = r.put(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), lateFile{index: indexOf(recs)}, nil)
-	if err != nil {
-		r.log.Warn("index can't be written", "identity", identity, "error", err)
-	}
-}
-
 // readRecord reads and checks a record; a corrupt one is set aside. A file that
 // another process replaced while we looked is read again.
 func (r *registry) readRecord(agentID string) (*record, error) {
@@ -442,6 +406,22 @@ func (r *registry) readRecord(agentID string) (*record, error) {
 	}
 }
 
+// addNote brings a record that was read up to what its journal says. The record
+// of a session that has ended has it all.
+func (r *registry) addNote(rec *record) {
+	if rec.Status != statusBusy && rec.Status != statusIdle {
+		return
+	}
+	line, err := r.journals.note(rec.AgentID)
+	if err != nil {
+		r.log.Warn("the journal of a session can't be read", "agent", rec.AgentID, "error", err)
+	}
+	if line != nil && line.Number > rec.Noted {
+		rec.Noted = line.Number
+		line.Note.apply(rec)
+	}
+}
+
 // eachFile calls f for every file of the records directory; none is no error.
 func (r *registry) eachFile(f func(fs.DirEntry)) error {
 	d, err := openDir(r.records)
@@ -470,19 +450,6 @@ func (r *registry) recordPath(agentID string) string {
 	return filepath.Join(r.records, suffixOf(agentID)+".json")
 }
 
-// turnsDir has the kept results of a session's turns.
-func (r *registry) turnsDir(agentID string) string {
-	return filepath.Join(r.records, suffixOf(agentID)+".turns")
-}
-
-// writeLater has a turn's file written behind; without content, removed. A
-// failure is logged.
-func (r *registry) writeLater(path string, content func() ([]byte, error)) {
-	if r.persist {
-		_ = r.put(path, lateFile{turn: content, gone: content == nil}, nil)
-	}
-}
-
 // agentOfFile is empty for what is no record: temporary files, those set aside.
 func agentOfFile(name string) string {
 	suffix, ok := strings.CutSuffix(name, ".json")
@@ -490,4 +457,66 @@ func agentOfFile(name string) string {
 		return id
 	}
 	return ""
+}
+
+// setIndex replaces the instance's index by these open sessions, in a moment and
+// off the caller's path. Calls for one identity come one after another.
+func (r *registry) setIndex(identity string, recs []record) {
+	if !r.persist {
+		return
+	}
+	path, err := r.identityPath(identity)
+	if err != nil {
+		r.log.Warn("index can't be written", "error", err)
+		return
+	}
+	r.put(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), indexOf(recs))
+}
+
+// markIndexes marks the open sessions in the indexes of instances that died
+// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
+// its name replaces meanwhile.
+func (r *registry) markIndexes() {
+	if !r.persist {
+		return
+	}
+	dirs, _ := os.ReadDir(filepath.Join(r.root, r.team)) // none: nobody has one
+	for _, d := range dirs {
+		path := filepath.Join(r.root, r.team, d.Name(), "registry.json")
+		seen, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		var index indexFile
+		data, err := readRegular(path, maxIndexBytes)
+		if err != nil || json.Unmarshal(data, &index) != nil || !r.indexDied(index) {
+			continue // a corrupt one is set aside by the next instance of that name
+		}
+		changed := false
+		for i := range index.Sessions {
+			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
+				s.Status, changed = statusStale, true
+			}
+		}
+		if now, err := os.Lstat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
+			continue
+		}
+		if err := writeIndex(path, index); err != nil {
+			r.log.Warn("the index of a dead process can't be marked stale", "path", path, "error", err)
+		}
+	}
+}
+
+// indexDied tells that the instance of an index is dead: its process is gone, or,
+// where the number may be another's by now, nobody has any of its sessions.
+func (r *registry) indexDied(index indexFile) bool {
+	if index.PID != 0 && index.Host != "" && index.Host == r.host && !pidAlive(index.PID) {
+		return true
+	}
+	for _, s := range index.Sessions {
+		if by, _, held := r.holder(s.Identity); held && (by == s.AgentID || by == "") {
+			return false
+		}
+	}
+	return true
 }

@@ -1,28 +1,60 @@
 package main
 
-// registry_journal.go owns the line that a session's record may lack: how its last turn
-// ended, appended beside the record before the turn is answered, since replacing
-// the record itself takes longer than a reply may. Whoever reads a record gets
-// both in one; once the session has ended, the record has it all and the journal
-// is gone. registry.go is its only caller but for session_ledger.go, which appends. It
-// must never rename or fsync on the way to an answer but to keep a file small.
+// registry_journal.go owns what the turns of a session leave on disk: one journal a session,
+// <suffix>.jsonl beside its record, to which a turn appends one short line as it
+// starts and one as it ends, before it is answered. A line holds what the turn
+// changes in the record (a note, numbered), the kept result of the turn, or both;
+// the record itself is written only when what changes seldom does, so a session
+// on disk is its record with the newest note that is newer than the record. A
+// line is lost only where a kill cut it short, and then nobody was answered.
+//
+// Only the process that holds the session's lease appends (and, in the moment after
+// it let go of the lease, the results of the turns that ended with the session).
+// Readers of other processes look at any time: a line is there whole or is passed
+// over. The start of a turn, which nobody waits for, writes a journal anew that has
+// grown too long: the newest note, the turns that have not ended and the newest results.
+// Called by registry.go for records and by session_kept.go for results. It
+// must never fsync or rename on the way to an answer.
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 )
 
-// maxJournal bytes are in a journal before it is begun anew: the last line
-// says all.
-const maxJournal = 256 << 10
+const (
+	maxKeptTurns    = 20        // results of a session
+	maxKeptOpen     = 64        // turns of a session that have not ended: more than may wait
+	maxJournal      = 512 << 10 // bytes of a journal, before it is written anew
+	maxJournalKept  = 8 << 20   // bytes of the results that it has then, but for the newest
+	maxJournalBytes = 128 << 20 // a longer one is not read
+)
 
-// turnNote is what the end of a turn changes in a record.
+// journals is safe for use by many goroutines; one session's lines come one
+// after the other.
+type journals struct {
+	dir  string // where the records are
+	disk *syncer
+
+	mu   sync.Mutex       // guards the field below
+	room map[string]int64 // by path, of a journal that keeps much: the bytes at which it is written anew
+}
+
+// journalLine is one line of the file.
+type journalLine struct {
+	Number int             `json:"n,omitempty"` // of the note: one more than that of the note before
+	Note   *turnNote       `json:"record,omitempty"`
+	Turn   json.RawMessage `json:"turn,omitempty"` // as session_kept.go has written it
+}
+
+// turnNote is what the start or the end of a turn changes in a record.
 type turnNote struct {
 	Status         string          `json:"status"`
 	Interrupted    bool            `json:"interrupted,omitempty"`
@@ -31,94 +63,209 @@ type turnNote struct {
 	LastTurnID     string          `json:"last_turn_id,omitempty"`
 	LastTurnStatus string          `json:"last_turn_status"`
 	LastError      string          `json:"last_error,omitempty"`
-	Digest         json.RawMessage `json:"digest"`
+	SummaryDue     bool            `json:"summary_due,omitempty"`
+	RepoRoot       *string         `json:"repo_root,omitempty"`
+	RepoName       *string         `json:"repo_name,omitempty"`
+	Branch         *string         `json:"branch,omitempty"`
+	CWD            string          `json:"cwd"`
+	Context        json.RawMessage `json:"context,omitempty"`
+	Digest         recordDigest    `json:"digest"`
 }
 
-// noteTurn puts the end of a turn where a kill -9 leaves it. The caller holds
-// the session's lease and saves the record soon.
-func (r *registry) noteTurn(rec *record) error {
-	path := r.journalPath(rec.AgentID)
-	if !r.persist || path == "" {
-		return nil
+func noteOf(r record) *turnNote {
+	r = boundedRecord(r)
+	return &turnNote{r.Status, r.Interrupted, r.Turns, r.LastActive, r.LastTurnID, r.LastTurnStatus, r.LastError, r.SummaryDue,
+		r.RepoRoot, r.RepoName, r.Branch, r.CWD, r.Context, r.Digest}
+}
+
+func (n *turnNote) apply(r *record) {
+	r.Status, r.Interrupted, r.Turns, r.LastActive = n.Status, n.Interrupted, n.Turns, n.LastActive
+	r.LastTurnID, r.LastTurnStatus, r.LastError, r.SummaryDue = n.LastTurnID, n.LastTurnStatus, n.LastError, n.SummaryDue
+	r.RepoRoot, r.RepoName, r.Branch, r.CWD, r.Context, r.Digest = n.RepoRoot, n.RepoName, n.Branch, n.CWD, n.Context, n.Digest
+}
+
+// keptLine is what a journal knows of one turn: its newest line.
+type keptLine struct {
+	turnID string
+	ended  bool
+	turn   json.RawMessage
+}
+
+func newJournals(dir string, disk *syncer) *journals {
+	return &journals{dir: dir, disk: disk, room: map[string]int64{}}
+}
+
+func (j *journals) path(agentID string) string {
+	return filepath.Join(j.dir, suffixOf(agentID)+".jsonl")
+}
+
+// append adds a line, which a kill -9 leaves there once append has returned.
+func (j *journals) append(agentID string, line journalLine) error {
+	if !validAgentID(agentID) {
+		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
 	}
-	bounded := boundedRecord(*rec)
-	digest, err := withUnknown(plainDigest(bounded.Digest), bounded.Digest.unknown)
+	data, err := json.Marshal(line)
 	if err != nil {
-		return fmt.Errorf("encoding the end of a turn of %s: %w", rec.AgentID, err)
+		return fmt.Errorf("encoding a line of the journal of %s: %w", agentID, err)
 	}
-	line, err := json.Marshal(turnNote{rec.Status, rec.Interrupted, rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus, bounded.LastError, digest})
+	path := j.path(agentID)
+	if err := j.write(path, data, line.Turn == nil); err != nil {
+		return fmt.Errorf("appending to the journal of %s: %w", agentID, err)
+	}
+	j.disk.add(path)
+	return nil
+}
+
+func (j *journals) write(path string, line []byte, mayRenew bool) error {
+	f, err := openAppend(path)
 	if err != nil {
-		return fmt.Errorf("encoding the end of a turn of %s: %w", rec.AgentID, err)
+		return err
 	}
-	f, err := openOwn(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("noting the end of a turn: %w", err)
-	}
-	st, err := f.Stat()
-	begin := err == nil && st.Size() > maxJournal
-	if err == nil && !begin {
-		// A line of its own, whatever a crash left in the middle of the last.
-		_, err = f.Write(append(append([]byte{'\n'}, line...), '\n'))
+	// A line of its own, whatever a kill left in the middle of the last.
+	_, err = f.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
+	long := false
+	if err == nil && mayRenew {
+		st, err := f.Stat()
+		long = err == nil && st.Size() > j.limit(path)
 	}
 	if err2 := f.Close(); err == nil {
 		err = err2
 	}
-	if begin {
-		err = writeWhole(path, append(line, '\n'))
+	if err == nil && long {
+		err = j.renew(path)
 	}
-	if err != nil {
-		return fmt.Errorf("noting the end of a turn: %w", err)
-	}
-	return nil
+	return err
 }
 
-// addNote brings a record that was read up to what its journal says. Only that
-// of a session which was open when its process ended can be behind.
-func (r *registry) addNote(rec *record) {
-	if rec.Status != statusBusy && rec.Status != statusIdle {
-		return
-	}
-	n := r.lastNote(rec.AgentID)
-	var digest recordDigest
-	if n == nil || n.Turns < rec.Turns || n.Turns == rec.Turns && rec.LastTurnStatus != "running" || json.Unmarshal(n.Digest, &digest) != nil {
-		return
-	}
-	rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus, rec.LastError = n.Turns, n.LastActive, n.LastTurnID, n.LastTurnStatus, n.LastError
-	rec.Digest, rec.Status, rec.Interrupted = digest, n.Status, n.Interrupted
+func (j *journals) limit(path string) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return max(maxJournal, j.room[path])
 }
 
-// lastNote is the last whole line of a journal, nil if there is none. A line
-// that a crash cut short was never followed by an answer.
-func (r *registry) lastNote(agentID string) *turnNote {
-	f, err := openRegular(r.journalPath(agentID))
+// renew writes a journal anew without what nobody asks for any more. One that
+// keeps much gets room for as much again: the work stays in proportion.
+func (j *journals) renew(path string) error {
+	data, err := readRegular(path, maxJournalBytes)
 	if err != nil {
-		return nil
+		return err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRecordBytes))
-	if err != nil {
-		return nil
+	var kept []byte
+	add := func(line journalLine) error {
+		data, err := json.Marshal(line)
+		kept = append(append(kept, data...), '\n')
+		return err
 	}
-	lines := bytes.Split(data, []byte{'\n'})
-	for i := len(lines) - 1; i >= 0; i-- {
-		var n turnNote
-		if len(lines[i]) > 0 && json.Unmarshal(lines[i], &n) == nil {
-			return &n
+	for _, t := range keptLines(data) {
+		if err := add(journalLine{Turn: t.turn}); err != nil {
+			return err
 		}
 	}
+	if note := newestNote(data); note != nil {
+		if err := add(*note); err != nil {
+			return err
+		}
+	}
+	if err := writeWhole(path, kept); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	if room := int64(2 * len(kept)); room > maxJournal {
+		j.room[path] = room
+	} else {
+		delete(j.room, path)
+	}
+	j.mu.Unlock()
 	return nil
 }
 
-// dropJournal removes a journal whose record has it all.
-func (r *registry) dropJournal(agentID string) {
-	if err := os.Remove(r.journalPath(agentID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.log.Debug("a journal can't be removed", "agent", agentID, "error", err)
-	}
+// note is the newest note of a session, nil if there is none.
+func (j *journals) note(agentID string) (*journalLine, error) {
+	data, err := j.read(agentID)
+	return newestNote(data), err
 }
 
-func (r *registry) journalPath(agentID string) string {
-	if !validAgentID(agentID) {
-		return ""
+// turns are a session's turns as far as they are kept, in the order of their
+// newest lines.
+func (j *journals) turns(agentID string) ([]keptLine, error) {
+	data, err := j.read(agentID)
+	return keptLines(data), err
+}
+
+// read is the journal's text, empty where there is none.
+func (j *journals) read(agentID string) ([]byte, error) {
+	data, err := readRegular(j.path(agentID), maxJournalBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return r.recordPath(agentID) + "l" // .jsonl
+	return data, err
+}
+
+// stamp changes whenever the journal does.
+func (j *journals) stamp(agentID string) journalStamp {
+	st, err := os.Stat(j.path(agentID))
+	if err != nil {
+		return journalStamp{}
+	}
+	return journalStamp{st.Size(), st.ModTime()}
+}
+
+type journalStamp struct {
+	size    int64
+	changed time.Time
+}
+
+func (j *journals) remove(agentID string) error {
+	if err := os.Remove(j.path(agentID)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// newestNote passes over what is no line of ours: a kill cut it short.
+func newestNote(data []byte) *journalLine {
+	for end := len(data); end > 0; {
+		begin := bytes.LastIndexByte(data[:end], '\n') + 1
+		var line journalLine
+		if json.Unmarshal(data[begin:end], &line) == nil && line.Note != nil {
+			line.Turn = nil
+			return &line
+		}
+		end = max(0, begin-1)
+	}
+	return nil
+}
+
+// keptLines has of each turn the newest line, and of all turns those that are kept.
+func keptLines(data []byte) []keptLine {
+	var all, kept []keptLine
+	for text := range bytes.SplitSeq(data, []byte{'\n'}) {
+		var line struct{ Turn json.RawMessage }
+		var turn struct {
+			TurnID string `json:"turn_id"`
+			Result json.RawMessage
+		}
+		if json.Unmarshal(text, &line) == nil && json.Unmarshal(line.Turn, &turn) == nil && turn.TurnID != "" {
+			all = append(all, keptLine{turn.TurnID, turn.Result != nil, line.Turn})
+		}
+	}
+	seen := map[string]bool{}
+	ended, open, size := 0, 0, 0
+	for _, t := range slices.Backward(all) {
+		if seen[t.turnID] {
+			continue
+		}
+		seen[t.turnID] = true
+		if t.ended {
+			ended, size = ended+1, size+len(t.turn)
+			if ended > maxKeptTurns || ended > 1 && size > maxJournalKept {
+				continue
+			}
+		} else if open++; open > maxKeptOpen {
+			continue
+		}
+		kept = append(kept, t)
+	}
+	slices.Reverse(kept)
+	return kept
 }

@@ -5,7 +5,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +26,7 @@ func TestJournal(t *testing.T) {
 	ended.Status, ended.LastTurnStatus, ended.LastTurnID, ended.Digest.LastAnswer = statusIdle, "completed", "turn-2", "two"
 	note := func() {
 		t.Helper()
-		if err := reg.noteTurn(&ended); err != nil {
+		if err := reg.noteTurn(ended.AgentID, &ended, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +45,7 @@ func TestJournal(t *testing.T) {
 	read(statusIdle, "two", 2)
 
 	// A line that a kill cut short doesn't count, nor does it spoil the next.
-	f, err := os.OpenFile(reg.journalPath(rec.AgentID), os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(reg.journals.path(rec.AgentID), os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +64,13 @@ func TestJournal(t *testing.T) {
 		ended.Turns++
 		note()
 	}
-	if st, err := os.Stat(reg.journalPath(rec.AgentID)); err != nil || st.Size() > maxJournal+2*maxDigestAnswer {
+	if st, err := os.Stat(reg.journals.path(rec.AgentID)); err != nil || st.Size() > maxJournal+2*maxDigestAnswer {
 		t.Errorf("the journal: %v, %v", st, err)
 	}
 	read(statusIdle, ended.Digest.LastAnswer, ended.Turns)
 
-	// A newer record wins, and that of a session that ended needs none.
-	rec.Turns, rec.Status = ended.Turns+1, statusBusy
+	// A newer record wins: it says which notes it has in it.
+	rec.Turns, rec.Status, rec.Noted = ended.Turns+1, statusBusy, ended.Noted
 	if err := reg.save(rec); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +80,87 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(statusClosed, "one", rec.Turns)
-	if _, err := os.Stat(reg.journalPath(rec.AgentID)); !os.IsNotExist(err) {
-		t.Errorf("the journal outlived the session: %v", err)
+}
+
+// What a note holds is all that the start and the end of a turn change: the
+// record that is read is the one the session had.
+func TestANoteHoldsTheWholeTurn(t *testing.T) {
+	reg := newRegistry(t.TempDir(), "default", true, quietLog())
+	defer reg.close(context.Background())
+	rec := fullRecord("codex:abcdefg", "codex")
+	if err := reg.save(rec); err != nil {
+		t.Fatal(err)
+	}
+	root, now := "/other", time.Now().UTC()
+	rec.Status, rec.Interrupted, rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus = statusIdle, false, 9, now, "turn-9", "failed"
+	rec.LastError, rec.SummaryDue, rec.RepoRoot, rec.RepoName, rec.Branch, rec.CWD = "why", false, &root, nil, nil, root
+	rec.Context, rec.Digest = json.RawMessage(`{"branch":"x"}`), recordDigest{LastPrompt: "p", TouchedFiles: []string{"f"}}
+	if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := reg.load(rec.AgentID)
+	if err != nil || !reflect.DeepEqual(*got, rec) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, rec)
+	}
+}
+
+// A journal that is written anew keeps what is kept of the turns: the newest
+// results, and those that have not ended, each as its newest line has it.
+func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
+	reg := newRegistry(t.TempDir(), "default", true, quietLog())
+	defer reg.close(context.Background())
+	rec := fullRecord("codex:abcdefg", "codex")
+	result := func(turn, more string) {
+		t.Helper()
+		if err := reg.noteTurn(rec.AgentID, nil, json.RawMessage(`{"turn_id":"`+turn+`"`+more+`}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result("bg-open", "")
+	result("bg-ended", "")
+	long := strings.Repeat("x", maxJournalKept/10)
+	for i := range 30 {
+		result(fmt.Sprintf("t-%02d", i), `,"result":"`+long[:1000]+`"`)
+	}
+	result("bg-ended", `,"result":{}`)
+	if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
+		t.Fatal(err)
+	}
+	ids := func() string {
+		turns, err := reg.journals.turns(rec.AgentID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		note, err := reg.journals.note(rec.AgentID)
+		if err != nil || note == nil || note.Number != rec.Noted {
+			t.Fatalf("note %+v, want number %d, %v", note, rec.Noted, err)
+		}
+		var ids []string
+		for _, turn := range turns {
+			ids = append(ids, turn.turnID)
+		}
+		return strings.Join(ids, " ")
+	}
+	const newest = "t-11 t-12 t-13 t-14 t-15 t-16 t-17 t-18 t-19 t-20 t-21 t-22 t-23 t-24 t-25 t-26 t-27 t-28 t-29 bg-ended"
+	if got := ids(); got != "bg-open "+newest {
+		t.Errorf("read %s", got)
+	}
+	if err := reg.journals.renew(reg.journals.path(rec.AgentID)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(); got != "bg-open "+newest {
+		t.Errorf("written anew: %s", got)
+	}
+	for i := range 12 { // long answers: as many as there is room for
+		result(fmt.Sprintf("long-%02d", i), `,"result":"`+long+`"`)
+		if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := os.Stat(reg.journals.path(rec.AgentID)); err != nil || st.Size() > 3*maxJournalKept {
+		t.Errorf("the journal: %v, %v", st, err)
+	}
+	if got := ids(); !strings.HasPrefix(got, "bg-open long-0") || !strings.HasSuffix(got, "long-10 long-11") {
+		t.Errorf("with long answers: %s", got)
 	}
 }

@@ -3,16 +3,13 @@ package main
 // One session as it is kept on disk: agent-sessions/<team>/.records/<suffix>.json,
 // and the agent_id that names it. Pure: bytes and values, no files.
 // Called by registry.go for reading and writing; session_opening.go fills records in.
-// Never loses a field it doesn't know: a newer version's record that we rewrite
-// keeps them, at the top and inside settings and digest.
+// Never overwrites what is no record: whoever decodes one learns why it is none.
 
 import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,10 +73,9 @@ type record struct {
 	Title          string          `json:"title,omitempty"`
 	Context        json.RawMessage `json:"context,omitempty"` // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
-	PID            int             `json:"pid,omitempty"` // of the holder
+	Noted          int             `json:"noted,omitempty"` // the number of the journal's newest note that this record has in it
+	PID            int             `json:"pid,omitempty"`   // of the holder
 	Host           string          `json:"host,omitempty"`
-
-	unknown map[string]json.RawMessage
 }
 
 // recordSettings is what was asked for and must be sent again after a restart.
@@ -94,8 +90,6 @@ type recordSettings struct {
 	Profile               string          `json:"profile,omitempty"`
 	Config                json.RawMessage `json:"config,omitempty"`
 	Subagents             bool            `json:"subagents,omitempty"`
-
-	unknown map[string]json.RawMessage
 }
 
 // recordDigest stands in for Codex's own history where that is gone.
@@ -103,14 +97,12 @@ type recordDigest struct {
 	LastPrompt   string   `json:"last_prompt,omitempty"`
 	LastAnswer   string   `json:"last_answer,omitempty"`
 	TouchedFiles []string `json:"touched_files,omitempty"` // the newest are kept
-
-	unknown map[string]json.RawMessage
 }
 
 // encodeRecord is what goes to disk: bounded, one line.
 func encodeRecord(r record) ([]byte, error) {
 	if r.Version < recordVersion {
-		r.Version = recordVersion // but a newer version's number stays with its fields
+		r.Version = recordVersion
 	}
 	r = boundedRecord(r)
 	data, err := json.Marshal(r)
@@ -148,79 +140,6 @@ func decodeRecord(data []byte, agentID string) (*record, error) {
 		return nil, errors.New("it lacks identity or status")
 	}
 	return &r, nil
-}
-
-// The plain types have the same fields but not the methods, so that these
-// don't call themselves.
-type (
-	plainRecord   record
-	plainSettings recordSettings
-	plainDigest   recordDigest
-)
-
-func (r record) MarshalJSON() ([]byte, error) { return withUnknown(plainRecord(r), r.unknown) }
-func (s recordSettings) MarshalJSON() ([]byte, error) {
-	return withUnknown(plainSettings(s), s.unknown)
-}
-func (d recordDigest) MarshalJSON() ([]byte, error) { return withUnknown(plainDigest(d), d.unknown) }
-
-func (r *record) UnmarshalJSON(data []byte) (err error) {
-	r.unknown, err = splitUnknown(data, (*plainRecord)(r))
-	return err
-}
-
-func (s *recordSettings) UnmarshalJSON(data []byte) (err error) {
-	s.unknown, err = splitUnknown(data, (*plainSettings)(s))
-	return err
-}
-
-func (d *recordDigest) UnmarshalJSON(data []byte) (err error) {
-	d.unknown, err = splitUnknown(data, (*plainDigest)(d))
-	return err
-}
-
-// splitUnknown decodes into the struct that known points to and returns the
-// fields it has no place for.
-func splitUnknown(data []byte, known any) (map[string]json.RawMessage, error) {
-	if err := json.Unmarshal(data, known); err != nil {
-		return nil, err
-	}
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, err
-	}
-	var names []string
-	t := reflect.TypeOf(known).Elem()
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-			names = append(names, name)
-			delete(all, name)
-		}
-	}
-	maps.DeleteFunc(all, func(key string, _ json.RawMessage) bool { // encoding/json took those in another case too
-		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(key, name) })
-	})
-	if len(all) == 0 {
-		return nil, nil
-	}
-	return all, nil
-}
-
-// withUnknown encodes the struct and puts the unknown fields behind its own.
-func withUnknown(known any, unknown map[string]json.RawMessage) ([]byte, error) {
-	data, err := json.Marshal(known)
-	if err != nil || len(unknown) == 0 {
-		return data, err
-	}
-	rest, err := json.Marshal(unknown)
-	if err != nil {
-		return nil, err
-	}
-	if len(data) == 2 { // {}
-		return rest, nil
-	}
-	data[len(data)-1] = ','
-	return append(data, rest[1:]...), nil
 }
 
 // Nothing that looks or sounds like something else, and no vowels, which make

@@ -128,48 +128,6 @@ func TestAReaderNeverSeesHalfARecord(t *testing.T) {
 	}
 }
 
-// What a session saved last is what stays, however it saved, and a burst of
-// states that nobody waits for is not written one by one.
-func TestSaveLaterKeepsTheOrder(t *testing.T) {
-	r, out := newTestRegistry(t, true)
-	rec := fullRecord("codex:aaaa", "codex")
-	for i := range 200 {
-		rec.Turns = 2 * i
-		r.saveLater(rec)
-		rec.Turns++
-		if i%10 == 0 {
-			mustSave(t, r, rec)
-			if got := mustLoad(t, r, rec.AgentID); got.Turns != rec.Turns {
-				t.Fatalf("turn %d after save of %d", got.Turns, rec.Turns)
-			}
-		}
-	}
-	files := rec.Digest.TouchedFiles
-	rec.Turns = 1000
-	r.saveLater(rec)
-	files[0] = "changed by the session meanwhile" // -race tells if that is shared
-	if err := r.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := mustLoad(t, r, rec.AgentID); got.Turns != 1000 || got.Digest.TouchedFiles[0] != "x" {
-		t.Errorf("loaded %+v", got)
-	}
-	rec.Turns++
-	r.saveLater(rec)
-	if err := r.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := mustLoad(t, r, rec.AgentID); got.Turns != 1001 {
-		t.Errorf("turn %d after close", got.Turns)
-	}
-	if err := r.save(rec); !errors.Is(err, errWriterClosed) {
-		t.Errorf("save after close: %v", err)
-	}
-	if out.String() != "" {
-		t.Errorf("said %s", out.String())
-	}
-}
-
 func TestListIsNewestFirst(t *testing.T) {
 	r, out := newTestRegistry(t, true)
 	if recs, err := r.list(0); err != nil || len(recs) != 0 {
@@ -180,6 +138,14 @@ func TestListIsNewestFirst(t *testing.T) {
 		rec := fullRecord(fmt.Sprintf("codex:aaa%d", i), "codex")
 		rec.LastActive = start.Add(time.Duration(i) * time.Minute)
 		mustSave(t, r, rec)
+		if i == 5 { // used last, by a turn that its journal tells of
+			rec.LastActive = start
+			mustSave(t, r, rec)
+			rec.LastActive = time.Now()
+			if err := r.noteTurn(rec.AgentID, &rec, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	dir := r.records
 	for name, text := range map[string]string{"aaa9.json": "{", ".tmp-123": "{", "README.md": "hello"} {
@@ -237,7 +203,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 }
 
 func TestARecordThatCantBeWrittenIsAnError(t *testing.T) {
-	r, out := newTestRegistry(t, true)
+	r, _ := newTestRegistry(t, true)
 	if err := os.MkdirAll(filepath.Dir(r.records), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -247,14 +213,12 @@ func TestARecordThatCantBeWrittenIsAnError(t *testing.T) {
 	if err := r.save(fullRecord("codex:aaaa", "codex")); err == nil || !strings.Contains(err.Error(), r.records) {
 		t.Errorf("save: %v", err)
 	}
-	for range 3 {
-		r.saveLater(fullRecord("codex:aaaa", "codex"))
-		if err := r.flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	rec := fullRecord("codex:aaaa", "codex")
+	if err := r.noteTurn(rec.AgentID, &rec, nil); err == nil || !strings.Contains(err.Error(), r.records) {
+		t.Errorf("noteTurn: %v", err)
 	}
-	if n := strings.Count(out.String(), "session file can't be written"); n != 1 {
-		t.Errorf("told %d times: %s", n, out.String())
+	if r.unwritten.Load() == nil {
+		t.Error("nobody is told")
 	}
 	if _, err := r.list(0); err == nil {
 		t.Error("list of a file")
@@ -517,8 +481,8 @@ func TestADeadSessionsNameMayBeAnothers(t *testing.T) {
 }
 
 // BenchmarkRecordTransition is one transition of one session, index included,
-// beside so many kept ones: what the session waits for (saveLater), and until
-// the record is in its file (save). Neither may grow with the number.
+// beside so many kept ones: a turn's line in the journal, and the record written
+// whole. Neither may grow with the number.
 func BenchmarkRecordTransition(b *testing.B) {
 	for _, kept := range []int{10, 1000, 10000} {
 		r := newRegistry(b.TempDir(), "red", true, slog.New(slog.DiscardHandler))
@@ -529,16 +493,20 @@ func BenchmarkRecordTransition(b *testing.B) {
 			}
 		}
 		rec := fullRecord("codex:kept00001", "codex")
-		for _, wait := range []bool{false, true} {
+		for _, whole := range []bool{false, true} {
 			if err := r.flush(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			b.Run(fmt.Sprintf("kept=%d/wait=%v", kept, wait), func(b *testing.B) {
+			b.Run(fmt.Sprintf("kept=%d/whole=%v", kept, whole), func(b *testing.B) {
 				for b.Loop() {
 					rec.LastActive = time.Now()
-					if !wait {
-						r.saveLater(rec)
-					} else if err := r.save(rec); err != nil {
+					err := error(nil)
+					if whole {
+						err = r.save(rec)
+					} else {
+						err = r.noteTurn(rec.AgentID, &rec, nil)
+					}
+					if err != nil {
 						b.Fatal(err)
 					}
 					r.setIndex("codex", []record{rec})

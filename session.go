@@ -395,7 +395,7 @@ func (s *session) threadOpened(e *event) {
 		s.advance()
 	} else {
 		s.advance()
-		s.h.book.save(&p.rec, true) // kill -9 after this loses neither thread nor session
+		s.h.book.save(&p.rec) // kill -9 after this loses neither thread nor session
 	}
 	s.h.post.opened(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()}, !p.rec.Implied && !s.h.cfg.teamless)
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
@@ -412,7 +412,7 @@ func (s *session) threadNamed(e *event) {
 		cur.run.thread = s.thread
 	}
 	if s.bind() {
-		s.h.book.save(&s.place.rec, true)
+		s.h.book.save(&s.place.rec)
 	}
 }
 

@@ -70,7 +70,7 @@ func (s *session) saveEarly() {
 	}
 	p.early, p.before = true, p.rec.Status
 	p.rec.Status, p.rec.LastActive = statusBusy, time.Now().UTC()
-	s.h.book.save(&p.rec, true)
+	s.h.book.save(&p.rec)
 }
 
 // unsaveEarly takes back that such a session is busy: its thread never came.
@@ -83,13 +83,15 @@ func (s *session) unsaveEarly() {
 	if p.before == "" {
 		p.rec.Status = statusStale
 	}
-	s.h.book.save(&p.rec, true)
+	s.h.book.save(&p.rec)
 }
 
-// keep puts a turn's result where agent_wait and tasks find it.
-func (s *session) keep(t *turn, r *turnResult) {
+// keep puts a turn's result where agent_wait and tasks find it, and what its end
+// changes in the record on disk with it, if rec is given. false: there is
+// nothing to keep, and rec was not looked at.
+func (s *session) keep(t *turn, r *turnResult, rec *record) bool {
 	if t.kept || t.name() == "" || t.run == nil && !t.accepted || t.req.source == sourceSummary {
-		return
+		return false
 	}
 	t.kept = true
 	kept := *r
@@ -102,11 +104,17 @@ func (s *session) keep(t *turn, r *turnResult) {
 			k.Status = "interrupted"
 		}
 	}
-	s.h.kept.finish(k, t.accepted || t.detached)
+	err := s.h.kept.finish(k, rec)
+	if rec != nil {
+		s.h.book.noted(rec, err)
+	} else if err != nil {
+		s.h.book.warnUnsaved(err)
+	}
 	s.unseen = true
 	if t.req.notify != "" {
 		s.h.post.notify(s.agentID, k, t.req.notify, t.req.correlation)
 	}
+	return true
 }
 
 // interruptTurn stops the turn of that name, or what runs for "", and keeps the

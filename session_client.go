@@ -97,7 +97,7 @@ func (s *session) placed() {
 // ask for it after a restart, never having prompted it.
 func (s *session) born() {
 	p := s.place
-	s.h.book.save(&p.rec, true)
+	s.h.book.save(&p.rec)
 	s.h.clients.put(p.rec.ClientSession, s.agentID)
 	p.born = true
 }
@@ -158,7 +158,7 @@ func (s *session) tuned(t tune, next *opening, err *rpcError) {
 			s.showSettings()
 		}
 		if s.thread != "" || s.place.revived && !s.place.adopted {
-			s.h.book.save(&s.place.rec, true)
+			s.h.book.save(&s.place.rec)
 		}
 		s.h.book.auditChoice(&s.place.rec, s.place.settings())
 	}
@@ -178,7 +178,7 @@ func (s *session) setTitle(title string) bool {
 		case s.place.rec.Title != title:
 			s.place.rec.Title = title
 			if s.thread != "" {
-				s.save()
+				s.h.book.save(&s.place.rec)
 			}
 		}
 	})

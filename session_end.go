@@ -101,7 +101,7 @@ func (s *session) shutdown(grace time.Duration, told func()) bool {
 		s.closers = nil
 		s.stopped = s.stopped || cut != nil
 		s.place.noteOver(s.m.ending, s.stopped, time.Now())
-		s.h.book.save(&s.place.rec, true)
+		s.h.book.save(&s.place.rec)
 		s.h.book.leave(s.agentID)
 		if t := s.m.cur; t != nil && t.waiter != 0 {
 			s.within(t, shutdownAnswer)
@@ -181,7 +181,7 @@ func (s *session) over(why ending) {
 		known := s.thread != "" || why == endClose && p.revived && !p.adopted // it has a record, though Codex hasn't opened it yet
 		if known && (why != endFailed || p.rec.Turns > 0) {
 			p.noteOver(why, s.stopped || why == endBroken, time.Now())
-			s.h.book.save(&p.rec, true) // before somebody else may have the lease
+			s.h.book.save(&p.rec) // before somebody else may have the lease
 		} else {
 			s.unsaveEarly()
 		}

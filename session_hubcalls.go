@@ -116,7 +116,7 @@ func (h *hub) setRecordMail(agentID string, auto bool) (sessionView, *rpcError) 
 		}
 	}
 	rec.AutoMail = &auto
-	h.book.save(rec, true)
+	h.book.save(rec)
 	h.book.auditMail(agentID, rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
 	v := h.viewOfRecord(rec)
 	v.AutoMail = onOff(auto) // what it reopens with

@@ -240,7 +240,7 @@ func (h *hub) changeRecord(agentID string, change func(*record)) *rpcError {
 		}
 		change(now)
 		if h.book.remembered(agentID) != nil {
-			h.book.save(now, true)
+			h.book.save(now)
 		} else if err := h.reg.save(*now); err != nil {
 			return proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", agentID)
 		}

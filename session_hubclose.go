@@ -89,7 +89,7 @@ func (h *hub) closeRecord(ref, correlation string) (closeResult, *rpcError) {
 	}
 	rec.Status, rec.LastActive = "closed", time.Now().UTC()
 	if h.book.remembered(rec.AgentID) != nil {
-		h.book.save(rec, true)
+		h.book.save(rec)
 	} else if err := h.reg.save(*rec); err != nil {
 		return closeResult{}, proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", rec.AgentID)
 	}

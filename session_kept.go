@@ -2,12 +2,16 @@ package main
 
 // session_kept.go owns the results of turns after, or beside, their callers: the last
 // of each session, so that nothing finished is lost with a connection. Session
-// loops put results in, agent_wait and tasks/get read them. A background turn
-// is on disk before its name is given out; another's result is written behind
-// its answer. It must never scan a directory on a session's loop.
+// loops put results in, agent_wait and tasks/get read them. On disk they are
+// lines of the session's journal: a background turn is there before its name is
+// given out, every result before its turn is answered. Other processes append
+// there too: whoever has the session. Nothing here may read the disk on a
+// session's loop, nor tell a turn twice as new.
 
 import (
-	"context"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -18,10 +22,8 @@ import (
 )
 
 const (
-	maxKeptTurns = 20      // of a session
 	maxKeptBytes = 4 << 20 // of all results in memory; older ones are read from disk
-	maxTurnFile  = 128 << 20
-	maxLeft      = 200 // ended sessions that memory still knows the turns of
+	maxLeft      = 200     // ended sessions that memory still knows the turns of
 )
 
 // turnHandlePrefix begins our own name of a background turn, which needs one
@@ -32,6 +34,33 @@ const turnHandlePrefix = "bg-"
 func newTurnHandle() string {
 	return turnHandlePrefix + strings.TrimPrefix(randomAgentID(), agentIDPrefix) + strings.TrimPrefix(randomAgentID(), agentIDPrefix)
 }
+
+// keptTurn is one turn as it is kept after, or beside, its caller: what
+// agent_wait and tasks/get tell.
+type keptTurn struct {
+	AgentID  string
+	Identity string
+	TurnID   string // a background turn's own name, else Codex's
+	Seq      int64  // of its end, 0 while it has none
+	Source   turnSource
+	Status   string // queued running completed failed interrupted
+	Created  time.Time
+	Updated  time.Time
+	Task     bool        // given out as an MCP task
+	Stopped  bool        // agent_interrupt or tasks/cancel ended it
+	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
+	Lost     bool        // its process ended before it did
+	Activity string      // of an unfinished one, in words
+	Pending  []askView   // of an unfinished one
+
+	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
+	pid     int
+
+	away bool // memory has let go of the answer: the journal has it
+}
+
+// finished reports a turn that has a result.
+func (k *keptTurn) finished() bool { return k.Result != nil }
 
 // keptTurns may be used from any goroutine.
 type keptTurns struct {
@@ -53,13 +82,13 @@ type keptTurns struct {
 // keptAgent is one session's turns, oldest first.
 type keptAgent struct {
 	turns  []*keptTurn
-	base   int64 // seq when its newest turn was asked for
-	asked  bool  // one was, in this process
-	open   bool  // here: nobody else writes its turns
-	loaded bool  // what is on disk from others has been read
-	unseen bool  // its newest turn has ended, and its session does not show that yet
-	read   time.Time
-	dir    time.Time // when its directory had changed, as of read
+	base   int64        // seq when its newest turn was asked for
+	asked  bool         // one was, in this process
+	open   bool         // here: nobody else writes its turns
+	loaded bool         // what is on disk from others has been read
+	unseen bool         // its newest turn has ended, and its session does not show that yet
+	read   time.Time    // when its journal was read last, here
+	stamp  journalStamp // of the journal, as of read
 }
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
@@ -101,7 +130,7 @@ func (k *keptTurns) unasked(agentID string) {
 // made to outlive this process, and is not kept.
 func (k *keptTurns) begin(t keptTurn) error {
 	t.process, t.pid = k.began, os.Getpid()
-	if err := k.write(&t); err != nil { // before anybody else sees it
+	if err := k.write(&t, nil); err != nil { // before anybody else sees it
 		return err
 	}
 	k.mu.Lock()
@@ -120,10 +149,10 @@ func (k *keptTurns) running(agentID, turnID string) {
 	k.mu.Unlock()
 }
 
-// finish keeps a turn's result; the caller shows the session as it is then, and
-// calls seen. One that nobody is answered with, a background turn's or one whose
-// caller's time is over, is in its file when finish returns.
-func (k *keptTurns) finish(t keptTurn, unanswered bool) {
+// finish keeps a turn's result, and puts it on disk with what the turn's end changes
+// in the session's record, if there is one. The caller shows the session as it is
+// then, and calls seen. An error means that it is kept in memory alone.
+func (k *keptTurns) finish(t keptTurn, rec *record) error {
 	k.mu.Lock()
 	k.seq++
 	t.Seq, t.Updated, t.process, t.pid = k.seq, time.Now(), k.began, os.Getpid()
@@ -136,24 +165,13 @@ func (k *keptTurns) finish(t keptTurn, unanswered bool) {
 	kept := &t
 	a.turns = append(a.turns, kept)
 	a.unseen = true
-	gone := k.pruneLocked(a)
+	k.pruneLocked(a)
 	k.order = append(k.order, kept)
 	k.bytes += kept.size()
 	k.shrinkLocked()
 	k.mu.Unlock()
 
-	if unanswered {
-		if err := k.write(&file); err != nil {
-			k.log.Warn("a turn's result could not be written", "agent", file.AgentID, "turn", file.TurnID, "err", err)
-		}
-	} else if path := k.path(file.AgentID, file.TurnID); path != "" {
-		k.reg.writeLater(path, func() ([]byte, error) { return encodeTurn(&file) })
-	}
-	for _, old := range gone {
-		if path := k.path(old.AgentID, old.TurnID); path != "" && old.TurnID != file.TurnID {
-			k.reg.writeLater(path, nil)
-		}
-	}
+	return k.write(&file, rec)
 }
 
 // seen notes that a session shows itself as it is after the turn that finish
@@ -168,7 +186,7 @@ func (k *keptTurns) seen(agentID string) {
 }
 
 // pruneLocked takes out what is more than the newest maxKeptTurns with a result.
-func (k *keptTurns) pruneLocked(a *keptAgent) (gone []*keptTurn) {
+func (k *keptTurns) pruneLocked(a *keptAgent) {
 	n := 0
 	for _, t := range a.turns {
 		if t.finished() {
@@ -180,16 +198,12 @@ func (k *keptTurns) pruneLocked(a *keptAgent) (gone []*keptTurn) {
 			return false
 		}
 		n--
-		gone = append(gone, t)
-		return true
-	})
-	for _, t := range gone {
 		if i := slices.Index(k.order, t); i >= 0 {
 			k.order = slices.Delete(k.order, i, i+1)
 			k.bytes -= t.size()
 		}
-	}
-	return gone
+		return true
+	})
 }
 
 // awayText stands for an answer that is on no disk and was too much to keep.
@@ -201,7 +215,7 @@ func (k *keptTurns) shrinkLocked() {
 		t := k.order[0]
 		k.order = k.order[1:]
 		k.bytes -= t.size()
-		t.letGo(k.path(t.AgentID, t.TurnID) != "")
+		t.letGo(k.reg.persist)
 	}
 }
 
@@ -255,9 +269,10 @@ func (k *keptTurns) find(agentID, turnID string) *keptTurn {
 		k.mu.Unlock()
 		return nil
 	}
-	out := *t
+	out := []keptTurn{*t}
 	k.mu.Unlock()
-	return k.whole(out)
+	k.fill(out)
+	return &out[0]
 }
 
 // stamp gives f a new number, for news that isn't a turn's end: who compares them
@@ -335,29 +350,26 @@ func (k *keptTurns) ended(agentID string, since, until int64) []keptTurn {
 	return out
 }
 
+// fill brings back results that memory has let go of.
 func (k *keptTurns) fill(turns []keptTurn) {
+	read := map[string]map[string]*keptTurn{} // the turns on disk, by session
 	for i := range turns {
-		turns[i] = *k.whole(turns[i])
+		t := &turns[i]
+		if !t.away {
+			continue
+		}
+		onDisk := read[t.AgentID]
+		if onDisk == nil {
+			onDisk = map[string]*keptTurn{}
+			for _, old := range k.readAll(t.AgentID) {
+				onDisk[old.TurnID] = old
+			}
+			read[t.AgentID] = onDisk
+		}
+		if old := onDisk[t.TurnID]; old != nil && old.finished() {
+			t.Result = old.Result
+		}
 	}
-}
-
-// whole brings back a result that memory has let go of.
-func (k *keptTurns) whole(t keptTurn) *keptTurn {
-	if !t.away {
-		return &t
-	}
-	path := k.path(t.AgentID, t.TurnID)
-	old, err := k.read(path)
-	if err != nil { // it may be about to be written
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		_ = k.reg.flush(ctx)
-		cancel()
-		old, err = k.read(path)
-	}
-	if err == nil && old.finished() {
-		t.Result = old.Result
-	}
-	return &t
 }
 
 // forget lets go of a session that isn't open any more and is on disk.
@@ -376,17 +388,17 @@ func (k *keptTurns) forget(agentID string) {
 	if len(k.left) > maxLeft {
 		if old := k.agents[k.left[0]]; old != nil && !old.open {
 			k.releaseLocked(old)
-			delete(k.agents, k.left[0]) // its files have it
+			delete(k.agents, k.left[0]) // its journal has it
 		}
 		k.left = k.left[1:]
 	}
 	k.releaseLocked(a)
 }
 
-// releaseLocked lets memory go of a session's answers; their files have them.
+// releaseLocked lets memory go of a session's answers; its journal has them.
 func (k *keptTurns) releaseLocked(a *keptAgent) {
 	for _, t := range a.turns {
-		if i := slices.Index(k.order, t); i >= 0 && k.path(t.AgentID, t.TurnID) != "" {
+		if i := slices.Index(k.order, t); i >= 0 {
 			k.order = slices.Delete(k.order, i, i+1)
 			k.bytes -= t.size()
 			t.letGo(true)
@@ -427,4 +439,192 @@ func (k *keptTurns) watch() (ch chan struct{}, stop func()) {
 		k.watched.Store(int32(len(k.watchers)))
 		k.mu.Unlock()
 	}
+}
+
+// load reads what other processes left of a session's turns: those before this
+// one, and where the session isn't open here, whoever has it now.
+func (k *keptTurns) load(agentID string) {
+	k.mu.Lock()
+	a := k.agentLocked(agentID)
+	known, last, stamp := a.loaded && (a.open && !k.othersLocked(a) || !k.reg.persist), a.read, a.stamp
+	if !a.loaded {
+		last = time.Time{}
+	}
+	others := k.othersLocked(a)
+	k.mu.Unlock()
+	if known {
+		return
+	}
+	now, changed := time.Now(), k.reg.journals.stamp(agentID)
+	if !last.IsZero() && changed == stamp && !others {
+		return
+	}
+	onDisk := k.readAll(agentID)
+	for _, t := range onDisk {
+		if t.process != k.began && !t.finished() && !k.runs(t) {
+			t.lose()
+		}
+	}
+	k.mu.Lock()
+	a = k.agentLocked(agentID)
+	if last.IsZero() && a.loaded || !a.read.Equal(last) && !last.IsZero() { // somebody else was quicker
+		k.mu.Unlock()
+		return
+	}
+	a.loaded, a.read, a.stamp = true, now, changed
+	news := k.mergeLocked(a, onDisk)
+	k.pruneLocked(a)
+	k.mu.Unlock()
+	if news {
+		k.poke()
+	}
+}
+
+// othersLocked reports a turn that another process runs, or may have run.
+func (k *keptTurns) othersLocked(a *keptAgent) bool {
+	return slices.ContainsFunc(a.turns, func(t *keptTurn) bool { return !t.finished() && t.process != k.began })
+}
+
+// runs reports whether the process that began an unfinished turn still has its
+// session: the turn's end is told by nothing else.
+func (k *keptTurns) runs(t *keptTurn) bool {
+	by, pid, held := k.reg.holder(t.Identity)
+	return held && pid == t.pid && (by == t.AgentID || by == "")
+}
+
+// lose ends a turn whose process ended before it did: it is told as failed, not
+// passed over.
+func (t *keptTurn) lose() {
+	t.Status, t.Lost, t.Seq = "failed", true, t.Created.UnixMicro() // its place among those that ended
+	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale, TurnStatus: "interrupted",
+		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id", t.AgentID)}
+}
+
+// mergeLocked takes in what is on disk of a session's turns. What another
+// process has ended since this one began is new here, so its seq is from here
+// too: the numbers of two processes say nothing about each other.
+func (k *keptTurns) mergeLocked(a *keptAgent, onDisk []*keptTurn) (news bool) {
+	disk := make(map[string]bool, len(onDisk))
+	for _, t := range onDisk {
+		disk[t.TurnID] = true
+	}
+	a.turns = slices.DeleteFunc(a.turns, func(t *keptTurn) bool {
+		return t.process != k.began && !disk[t.TurnID] // it was let go by who had it
+	})
+	for _, t := range onDisk {
+		i := slices.IndexFunc(a.turns, func(o *keptTurn) bool { return o.TurnID == t.TurnID })
+		switch {
+		case i >= 0 && (a.turns[i].process == k.began || a.turns[i].finished() && (!a.turns[i].Lost || t.Lost)):
+			continue
+		case i >= 0:
+			a.turns = slices.Delete(a.turns, i, i+1)
+		}
+		if t.finished() { // the journal has the answer; memory keeps what there is without it
+			if !t.Lost {
+				t.letGo(true)
+			}
+			if t.process != k.began && t.Updated.UnixMicro() > k.began {
+				k.seq++
+				t.Seq, news = k.seq, true
+			}
+		}
+		a.turns = append(a.turns, t)
+	}
+	slices.SortStableFunc(a.turns, func(x, y *keptTurn) int {
+		if x.finished() != y.finished() {
+			if x.finished() {
+				return -1
+			}
+			return 1
+		}
+		if !x.finished() {
+			return x.Created.Compare(y.Created)
+		}
+		return cmp.Compare(x.Seq, y.Seq)
+	})
+	return news
+}
+
+// write puts a turn on disk, with the record as it is after the turn, if given.
+func (k *keptTurns) write(t *keptTurn, rec *record) error {
+	if !k.reg.persist {
+		return nil
+	}
+	data, err := encodeTurn(t)
+	if err != nil {
+		return err
+	}
+	return k.reg.noteTurn(t.AgentID, rec, data)
+}
+
+// readAll reads a session's turns, oldest first. What can't be read is passed
+// over.
+func (k *keptTurns) readAll(agentID string) []*keptTurn {
+	if !k.reg.persist {
+		return nil
+	}
+	lines, err := k.reg.journals.turns(agentID)
+	if err != nil {
+		k.log.Warn("kept turns can't be read", "agent", agentID, "err", err)
+	}
+	var out []*keptTurn
+	for _, line := range lines {
+		t, err := decodeTurn(line.turn)
+		if err != nil || t.AgentID != agentID {
+			k.log.Warn("a kept turn can't be read", "agent", agentID, "turn", line.turnID, "err", err)
+			continue
+		}
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b *keptTurn) int {
+		if a.finished() && b.finished() {
+			return cmp.Compare(a.Seq, b.Seq)
+		}
+		return a.Created.Compare(b.Created)
+	})
+	return out
+}
+
+// turnOnDisk is a turn in the journal.
+type turnOnDisk struct {
+	Version  int         `json:"version"`
+	AgentID  string      `json:"agent_id"`
+	Identity string      `json:"identity"`
+	TurnID   string      `json:"turn_id"`
+	Seq      int64       `json:"seq,omitempty"`
+	Source   turnSource  `json:"source"`
+	Status   string      `json:"status"`
+	Created  time.Time   `json:"created_at"`
+	Updated  time.Time   `json:"updated_at"`
+	Task     bool        `json:"task,omitempty"`
+	Stopped  bool        `json:"stopped,omitempty"`
+	Result   *turnResult `json:"result,omitempty"`
+	Error    *rpcError   `json:"error,omitempty"`
+	Process  int64       `json:"process,omitempty"` // whose Seq it is
+	PID      int         `json:"pid,omitempty"`
+}
+
+func encodeTurn(t *keptTurn) ([]byte, error) {
+	f := turnOnDisk{1, t.AgentID, t.Identity, t.TurnID, t.Seq, t.Source, t.Status, t.Created.UTC(), t.Updated.UTC(), t.Task, t.Stopped, t.Result, nil, t.process, t.pid}
+	if t.Result != nil {
+		f.Error = t.Result.err
+	}
+	data, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encoding turn %s: %w", t.TurnID, err)
+	}
+	return data, nil
+}
+
+func decodeTurn(data []byte) (*keptTurn, error) {
+	var f turnOnDisk
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, err
+	}
+	t := &keptTurn{AgentID: f.AgentID, Identity: f.Identity, TurnID: f.TurnID, Seq: f.Seq, Source: f.Source, Status: f.Status,
+		Created: f.Created, Updated: f.Updated, Task: f.Task, Stopped: f.Stopped, Result: f.Result, process: f.Process, pid: f.PID}
+	if t.Result != nil {
+		t.Result.err = f.Error
+	}
+	return t, nil
 }

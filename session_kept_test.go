@@ -10,9 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -31,6 +29,14 @@ func keptResult(turn, content string) keptTurn {
 		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed"}}
 }
 
+// finishKept keeps a result as a session does.
+func finishKept(t *testing.T, k *keptTurns, turn keptTurn) {
+	t.Helper()
+	if err := k.finish(turn, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func turnIDs(turns []keptTurn) string {
 	var ids []string
 	for _, t := range turns {
@@ -44,10 +50,10 @@ func TestKeptTurnsAreToldOnce(t *testing.T) {
 	k := keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
 	since := k.base(keptAgentID)
-	k.finish(keptResult("one", "1"), false)
-	k.finish(keptResult("two", "2"), false)
+	finishKept(t, k, keptResult("one", "1"))
+	finishKept(t, k, keptResult("two", "2"))
 	first := k.now()
-	k.finish(keptResult("three", "3"), false)
+	finishKept(t, k, keptResult("three", "3"))
 	if got := turnIDs(k.between(keptAgentID, since, first)); got != "one two" {
 		t.Errorf("first look told %q", got)
 	}
@@ -66,10 +72,10 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	k := keptIn(t, dir, true)
 	long := strings.Repeat("x", 100_000)
 	k.asked(keptAgentID)
-	k.finish(keptResult("one", long), false)
+	finishKept(t, k, keptResult("one", long))
 	failed := keptResult("two", "")
 	failed.Result.err = proxyError(codeTimeout, "too slow", "agent_id", keptAgentID)
-	k.finish(failed, false)
+	finishKept(t, k, failed)
 	began := time.Now()
 	if err := k.begin(keptTurn{AgentID: keptAgentID, TurnID: "bg-three", Status: "running", Created: began, Updated: began, Task: true}); err != nil {
 		t.Fatal(err)
@@ -95,7 +101,7 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 		t.Errorf("the newest turn isn't what a first look tells: %q", turnIDs(k.between(keptAgentID, base, k.now())))
 	}
 	before := k.now()
-	k.finish(keptResult("four", "4"), false)
+	finishKept(t, k, keptResult("four", "4"))
 	if got := turnIDs(k.between(keptAgentID, before, k.now())); got != "four" {
 		t.Errorf("after the restart %q is new", got)
 	}
@@ -131,7 +137,7 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 		t.Fatalf("while it runs: %+v", one)
 	}
 	since := ours.now()
-	theirs.finish(keptResult("bg-one", "the answer"), true)
+	finishKept(t, theirs, keptResult("bg-one", "the answer"))
 	if one := ours.find(keptAgentID, "bg-one"); one == nil || !one.finished() || one.Result.Content != "the answer" {
 		t.Fatalf("after it ended: %+v", one)
 	}
@@ -150,7 +156,7 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-two" {
 		t.Errorf("new is %q", got)
 	}
-	theirs.finish(keptResult("bg-two", "late"), true) // it had let go first
+	finishKept(t, theirs, keptResult("bg-two", "late")) // it had let go first
 	if two := ours.find(keptAgentID, "bg-two"); two == nil || two.Lost || two.Result.Content != "late" {
 		t.Errorf("after all: %+v", two)
 	}
@@ -160,7 +166,7 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 func TestKeptTurnsAfterARefusal(t *testing.T) {
 	k := keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
-	k.finish(keptResult("one", "1"), false)
+	finishKept(t, k, keptResult("one", "1"))
 	k.forget(keptAgentID)
 	k.asked(keptAgentID)
 	k.unasked(keptAgentID)
@@ -176,7 +182,7 @@ func TestKeptTurnsAreBounded(t *testing.T) {
 	k := keptIn(t, dir, true)
 	k.asked(keptAgentID)
 	for i := range 3 * maxKeptTurns {
-		k.finish(keptResult(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns)), i%2 == 0)
+		finishKept(t, k, keptResult(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns)))
 	}
 	if k.bytes > maxKeptBytes {
 		t.Errorf("%d bytes in memory", k.bytes)
@@ -193,8 +199,8 @@ func TestKeptTurnsAreBounded(t *testing.T) {
 	if err := k.reg.close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if files, err := os.ReadDir(k.reg.turnsDir(keptAgentID)); err != nil || len(files) != maxKeptTurns {
-		t.Errorf("%d files, %v", len(files), err)
+	if lines, err := k.reg.journals.turns(keptAgentID); err != nil || len(lines) != maxKeptTurns {
+		t.Errorf("%d turns, %v", len(lines), err)
 	}
 }
 
@@ -204,7 +210,7 @@ func TestKeptTurnsWithoutADisk(t *testing.T) {
 	k := keptIn(t, dir, false)
 	k.asked(keptAgentID)
 	for i := range 5 {
-		k.finish(keptResult(fmt.Sprint("t", i), strings.Repeat("z", maxKeptBytes/3)), true)
+		finishKept(t, k, keptResult(fmt.Sprint("t", i), strings.Repeat("z", maxKeptBytes/3)))
 	}
 	k.forget(keptAgentID)
 	turns := k.between(keptAgentID, 0, k.now())
@@ -216,12 +222,11 @@ func TestKeptTurnsWithoutADisk(t *testing.T) {
 	}
 }
 
-// An ended session's answers leave memory and are read again from their files,
-// also when nobody has written those yet.
+// An ended session's answers leave memory and are read again from its journal.
 func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	k := keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
-	k.finish(keptResult("one", "the answer"), false)
+	finishKept(t, k, keptResult("one", "the answer"))
 	k.forget(keptAgentID)
 	if k.bytes != 0 || len(k.order) != 0 {
 		t.Errorf("%d bytes of %d turns in memory", k.bytes, len(k.order))
@@ -243,29 +248,4 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
 		t.Errorf("after memory forgot it: %+v", one)
 	}
-}
-
-// Of turns that follow each other fast only those are written that are kept:
-// each file cost a short turn as much as all else did.
-func TestKeptTurnsThatAreOutnumberedAreNeverWritten(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		k := keptIn(t, dir, true)
-		var written atomic.Int32
-		path := k.path(keptAgentID, "one")
-		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
-		time.Sleep(turnLag - time.Millisecond)
-		k.reg.writeLater(path, nil)
-		time.Sleep(time.Second)
-		if err := k.reg.flush(t.Context()); err != nil || written.Load() > 0 {
-			t.Errorf("written %d times, %v", written.Load(), err)
-		}
-		k.reg.writeLater(path, func() ([]byte, error) { written.Add(1); return []byte("{}\n"), nil })
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if _, err := os.Stat(path); err != nil || written.Load() != 1 {
-			t.Errorf("one that stays was written %d times: %v", written.Load(), err)
-		}
-		_ = k.reg.close(t.Context())
-	})
 }

@@ -152,40 +152,46 @@ func (l *ledger) close(ctx context.Context) {
 	}
 }
 
-// save has a session's record written and the index follow. It waits for the
-// file only with now: where an answer or a lease's release depends on it.
-func (l *ledger) save(rec *record, now bool) {
-	onDisk := l.cfg.persistThreads
-	if !now {
-		l.reg.saveLater(*rec)
-	} else if err := l.reg.save(*rec); err != nil {
-		onDisk = false
-		l.warnUnsaved(err)
-	}
-	l.mu.Lock()
-	if rec.Status == statusBusy || rec.Status == statusIdle {
-		l.open[rec.AgentID] = *rec
-	}
-	switch {
-	case !onDisk:
-		l.keepLocked(*rec)
-	case now:
-		delete(l.kept, rec.AgentID) // what was kept while the disk failed
-	}
-	l.indexLocked()
-	l.mu.Unlock()
-}
-
-// noteTurn has the end of a turn outlive us, before the turn is answered.
-func (l *ledger) noteTurn(rec *record) {
-	if !l.cfg.persistThreads {
-		return
-	}
-	err := l.reg.noteTurn(rec)
-	l.reg.noteWritten(err)
+// save returns when a session's record is in its file, and has the index follow.
+func (l *ledger) save(rec *record) {
+	err := l.reg.save(*rec)
 	if err != nil {
 		l.warnUnsaved(err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil || !l.cfg.persistThreads {
+		l.keepLocked(*rec)
+	} else {
+		delete(l.kept, rec.AgentID) // what was kept while the disk failed
+	}
+	l.openLocked(rec)
+}
+
+// noteTurn has the start or the end of a turn outlive us, and the index follow;
+// see noted where the turn's result is written with it.
+func (l *ledger) noteTurn(rec *record) { l.noted(rec, l.reg.noteTurn(rec.AgentID, rec, nil)) }
+
+// noted is told of a turn's start or end that was written, or could not be.
+func (l *ledger) noted(rec *record, err error) {
+	if err != nil {
+		l.warnUnsaved(err)
+	}
+	if l.remembered(rec.AgentID) != nil || err != nil || !l.cfg.persistThreads {
+		l.save(rec) // a note alone resumes nothing
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.openLocked(rec)
+}
+
+// openLocked has the index list a session as it is now, if it is open.
+func (l *ledger) openLocked(rec *record) {
+	if rec.Status == statusBusy || rec.Status == statusIdle {
+		l.open[rec.AgentID] = *rec
+	}
+	l.indexLocked()
 }
 
 func (l *ledger) warnUnsaved(err error) {

@@ -337,7 +337,7 @@ func (s *session) setMail(auto bool) sessionView {
 		p.asked = &auto
 	} else {
 		s.place.rec.AutoMail = &auto
-		s.save()
+		s.h.book.save(&s.place.rec)
 	}
 	s.h.book.auditMail(s.agentID, s.place.identity(), "auto_mail", "", onOff(auto), "by agent_mail")
 	if auto {

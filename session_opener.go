@@ -165,7 +165,7 @@ func (o *opener) latest(p *opening, req turnRequest) *rpcError {
 			return err
 		}
 	}
-	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.unknown = now.Status, now.Digest, now.Turns, now.Context, now.unknown
+	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.Noted = now.Status, now.Digest, now.Turns, now.Context, now.Noted
 	p.rec.SummaryDue = now.SummaryDue
 	return nil
 }

@@ -37,7 +37,7 @@ func (s *session) start(t *turn) {
 	s.checkTime(t)
 
 	p.noteStart(t, facts, s.told, now)
-	s.save()
+	s.h.book.noteTurn(&p.rec)
 	s.h.book.auditTurn(s, t)
 	s.h.mail.active()
 }
@@ -180,11 +180,11 @@ func (s *session) answer(t *turn, r turnResult) {
 		t.accept.Stop()
 	}
 	if s.m.phase == phaseOver && !s.free {
-		s.keeps = append(s.keeps, func() { s.keep(t, &r) })
+		s.keeps = append(s.keeps, func() { s.keep(t, &r, nil) })
 		s.after = append(s.after, func() { s.h.answered(w, r) })
 		return
 	}
-	s.keep(t, &r)
+	s.keep(t, &r, nil)
 	s.publish() // whoever asks for the status next sees what the answer says
 	s.answerMember(w, r)
 	s.settle()
@@ -231,8 +231,8 @@ func (s *session) enrolled(err error) {
 	}
 }
 
-// finish ends a turn: what a kill -9 must not lose goes to disk, then comes the
-// answer, then the record.
+// finish ends a turn: what a kill -9 must not lose goes to disk in one line, then
+// comes the answer.
 func (s *session) finish(t *turn, how finishKind) {
 	if t.req.mail != nil {
 		s.mailEnded(t, how)
@@ -272,13 +272,13 @@ func (s *session) finish(t *turn, how finishKind) {
 	if t.run.err != nil {
 		s.lastErr = clip(t.run.err.Message, 300)
 	}
-	s.h.book.noteTurn(&p.rec)
-	s.answer(t, s.result(t, how))
+	r := s.result(t, how)
+	if s.m.phase == phaseOver && !s.free || !s.keep(t, &r, &p.rec) { // its result is kept later, or was when its caller was answered
+		s.h.book.noteTurn(&p.rec)
+	}
+	s.answer(t, r)
 	s.toldStopped(t)
 	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
-	if s.m.phase != phaseOver {
-		s.save()
-	}
 }
 
 // toldStopped answers who waits until a turn has stopped: whichever way it went,
@@ -289,9 +289,6 @@ func (s *session) toldStopped(t *turn) {
 	}
 	t.stoppers = nil
 }
-
-// save has the record written, without waiting for it.
-func (s *session) save() { s.h.book.save(&s.place.rec, false) }
 
 // result builds what a turn's waiter gets.
 func (s *session) result(t *turn, how finishKind) turnResult {

@@ -87,33 +87,6 @@ type closeResult struct {
 	Interrupted bool   `json:"interrupted" doc:"A running turn was stopped"`
 }
 
-// keptTurn is one turn as it is kept after, or beside, its caller: what
-// agent_wait and tasks/get tell.
-type keptTurn struct {
-	AgentID  string
-	Identity string
-	TurnID   string // a background turn's own name, else Codex's
-	Seq      int64  // of its end, 0 while it has none
-	Source   turnSource
-	Status   string // queued running completed failed interrupted
-	Created  time.Time
-	Updated  time.Time
-	Task     bool        // given out as an MCP task
-	Stopped  bool        // agent_interrupt or tasks/cancel ended it
-	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
-	Lost     bool        // its process ended before it did
-	Activity string      // of an unfinished one, in words
-	Pending  []askView   // of an unfinished one
-
-	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
-	pid     int
-
-	away bool // memory has let go of the answer: its file has it
-}
-
-// finished reports a turn that has a result.
-func (k *keptTurn) finished() bool { return k.Result != nil }
-
 // waitQuery is what agent_wait waits for.
 type waitQuery struct {
 	Agents  []string // agent_ids, threadIds or names

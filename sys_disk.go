@@ -3,7 +3,7 @@ package main
 // How our files are written: replaced whole, set aside when they can't be
 // understood, and brought to the platter later, since a transition must not
 // wait for an fsync.
-// Called by registry_writer.go and registry.go, and by whoever else replaces a file.
+// Called by the registry files, and by whoever else replaces a file.
 // Never overwrites what it could not read, and never fsyncs on a caller's path.
 
 import (
