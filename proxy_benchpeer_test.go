@@ -295,7 +295,9 @@ func (r *benchRig) onDisk(tb testing.TB, agent string, turns int) {
 		}
 		var rec []byte
 		if len(paths) == 1 {
-			rec, _ = os.ReadFile(paths[0]) // absent for a moment on Windows: looked at again
+			if rec, err = os.ReadFile(paths[0]); err == nil { // absent for a moment on Windows: looked at again
+				rec = wholeRecord(paths[0], rec)
+			}
 		}
 		if string(rawField(rec, "turns")) == strconv.Itoa(turns) && stringField(rec, "status") == statusIdle {
 			return

@@ -455,7 +455,7 @@ func TestWorldClientServersUnderACeiling(t *testing.T) {
 		born := w.birth("sess_1")
 		born.servers = json.RawMessage(`{"docs":{"command":"d"},"more":{"url":"u"}}`)
 		r := w.good(born)
-		if len(r.Notes) != 1 || r.Notes[0] != "MCP servers left out: docs, more (--readonly allows read-only)" || w.hub.serversRefused() == "" {
+		if len(r.Notes) != 1 || r.Notes[0] != "MCP servers left out: docs, more (readonly in configuration allows read-only)" || w.hub.serversRefused() == "" {
 			t.Errorf("notes %q", r.Notes)
 		}
 		if got := w.lastOf("thread/start"); rawField(got, "config", "mcp_servers") != nil {
