@@ -122,7 +122,7 @@ func (f *acpFront) authMethods() []any {
 	}
 	if f.client().terminalAuth {
 		// Clients append the args to the command that starts us, older ones put
-		// them in its place: main_acp.go understands both.
+		// them in its place: main.go understands both.
 		all = append(all, method{Type: "terminal", ID: authTerminal, Name: "Run codex login in a terminal",
 			Description: "Logs Codex in with ChatGPT, a device code or an API key", Args: []string{"acp", "login"}})
 	}

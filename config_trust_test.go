@@ -1,6 +1,6 @@
 package main
 
-// trust_test.go holds whose word counts: what a repository's file may set before
+// config_trust_test.go holds whose word counts: what a repository's file may set before
 // it is trusted, how trust is lost, and that no layer lifts another's ceiling.
 
 import (

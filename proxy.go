@@ -2,7 +2,7 @@ package main
 
 // proxy.go owns the composition root of serve and acp: it makes the hub and the
 // front, wires them to each other and to the child's start, and owns the order of
-// shutdown. main.go and main_acp.go call it. It holds no state of its own and
+// shutdown. main.go calls it. It holds no state of its own and
 // decides nothing about sessions.
 
 import (

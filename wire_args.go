@@ -4,7 +4,7 @@ package main
 // and a call's are checked against that description, and how a result is
 // described, from the struct that it is written from. It serves the tools of an MCP
 // client and those of the Codex agents themselves (mcp_tools.go,
-// mail_toolspec.go). It must never guess: an argument that nobody described is an
+// mail_tools.go). It must never guess: an argument that nobody described is an
 // error which names the nearest one.
 
 import (
