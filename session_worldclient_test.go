@@ -601,8 +601,9 @@ func TestWorldClientParts(t *testing.T) {
 func TestWorldEditorHasTime(t *testing.T) {
 	inClientWorld(t, nil, func(w *clientWorld) {
 		t := w.t
+		w.end()
 		w.cfg.serveEditor()
-		w.restart()
+		w.start()
 		born := w.birth("sess_1")
 		w.good(born)
 		id, got := w.submit(again(born, "SHELLESC touch x\nHANG"))
@@ -633,8 +634,9 @@ func TestWorldEditorHasTime(t *testing.T) {
 		}
 	})
 	inClientWorld(t, map[string]string{"request_timeout_secs": "60", "approval_timeout_secs": "300"}, func(w *clientWorld) {
+		w.end()
 		w.cfg.serveEditor()
-		w.restart()
+		w.start()
 		born := w.birth("sess_1")
 		w.good(born)
 		from := w.now()
