@@ -248,7 +248,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 		a.unload(thread)
 	case cmdAnswer:
 		if q := a.asks.take(c.ask); q != nil {
-			a.answer(q, answerTo(q, c.decision, c.answers, a.info()))
+			a.answer(q, answerTo(q, q.passed(c.decision), c.answers, a.info()))
 		}
 	case cmdToolResult:
 		a.toolResult(c.ask, c.text, c.ok)

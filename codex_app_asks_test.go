@@ -174,7 +174,7 @@ func TestAppAskedTwice(t *testing.T) {
 		}
 		ask("1", `,"startedAtMs":1,"command":"a"`)
 		ask("2", `,"startedAtMs":2,"command":"a"`)
-		ask("2", `,"command":"other"`)
+		ask("2", `,"startedAtMs":2,"command":"a"`)
 		ask("3", `,"command":"a","approvalId":"sub"`)
 		ask("4", `,"command":"b","approvalId":"sub"`)
 		ask("5", `,"command":"a","reason":"again, outside the sandbox"`)
@@ -199,6 +199,16 @@ raw thread=t1 method=serverRequest/resolved`)
 		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":7}}`)
 		want(t, h.take(), `askGone thread=t1 turn=u1 ask={ask-0-5  "" ""} method=serverRequest/resolved`)
 		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-5", decision: approve})
+
+		// Under the request's own id again, but with other words: those were shown to
+		// nobody, so nobody's yes is passed on.
+		ask("8", `,"command":"a"`)
+		ask("8", `,"command":"other"`)
+		h.take()
+		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-6", decision: approve})
+		if r := p.reply(); r != `8 {"decision":"decline"}` {
+			t.Errorf("answered %s", r)
+		}
 		p.silent()
 	})
 }

@@ -250,6 +250,7 @@ type openAsk struct {
 	id     string
 	reqID  json.RawMessage
 	again  []json.RawMessage // of later requests for the same approval: they get the same answer
+	doubt  bool              // its request id came again with other words, which nobody was shown: no yes is passed on
 	shown  approval          // as it was put
 	method string
 	thread string
@@ -280,6 +281,7 @@ func (t *askTable) add(q *openAsk, a *approval) bool {
 	for _, was := range t.open {
 		switch {
 		case was.standsFor(q.reqID):
+			was.doubt = was.doubt || !was.showsSame(a)
 			return false
 		case was.approvalID() != "" && was.approvalID() == q.approvalID() && was.showsSame(a):
 			was.again = append(was.again, q.reqID)
@@ -311,6 +313,15 @@ func (q *openAsk) showsSame(a *approval) bool {
 	next := *a
 	next.id = q.shown.id
 	return reflect.DeepEqual(q.shown, next)
+}
+
+// passed is the decision that the child hears: no yes where it asked for more than
+// anybody was shown.
+func (q *openAsk) passed(d decision) decision {
+	if q.doubt {
+		return deny
+	}
+	return d
 }
 
 // answer gives the child its answer to an approval, however often it asked.

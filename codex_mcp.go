@@ -193,7 +193,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 		m.unload(thread)
 	case cmdAnswer:
 		if q := m.asks.take(c.ask); q != nil {
-			m.answer(q, elicitationReply(m.info(), c.decision, c.why, q.rule))
+			m.answer(q, elicitationReply(m.info(), q.passed(c.decision), c.why, q.rule))
 		}
 	}
 }
