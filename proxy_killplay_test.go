@@ -42,7 +42,6 @@ type killCall struct {
 	agent *killAgent // nil: it is new, or the call isn't about one
 	turn  *killTurn  // nil: none
 	close bool
-	later bool // a background turn: the answer is its handle
 	got   *wireMessage
 
 	revives int // of a close: the agent's when it was asked for; a later one wins
@@ -132,8 +131,8 @@ func (c *killClient) answerLocked(m *wireMessage) {
 	var r turnReply
 	m.structured(&r)
 	a := call.agent
-	if call.later && m.Error == nil {
-		a.handles = append(a.handles, r.TurnID)
+	if call.turn != nil && call.turn.later && m.Error == nil {
+		a.later = append(a.later, laterTurn{r.TurnID, len(a.turns)})
 	} else if call.turn != nil && m.Error == nil {
 		if a == nil {
 			a = c.meetLocked(r.AgentID)
@@ -232,7 +231,7 @@ func (c *killClient) reply(a *killAgent, prompt string) *killCall {
 }
 
 func (c *killClient) later(a *killAgent, prompt string) *killCall {
-	return c.tool("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt, "background": true}, &killCall{agent: a, later: true, turn: &killTurn{word: lastWord(prompt)}})
+	return c.tool("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt, "background": true}, &killCall{agent: a, turn: &killTurn{word: lastWord(prompt), later: true}})
 }
 
 func (c *killClient) revive(a *killAgent, prompt string) *killCall {
