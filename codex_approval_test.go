@@ -86,7 +86,7 @@ func TestAppAsksOfSubagents(t *testing.T) {
 				q := ask(2, "s1")
 				want(t, q.asker(), tt.want)
 				want(t, ask(3, "s2").asker(), "s2, started by subagent "+tt.want)
-				want(t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q), "subagent "+tt.want+" of agent arch (codex:a) wants to run `x`")
+				want(t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q), "Run `x`\nasked by subagent "+tt.want+" of agent arch (codex:a)")
 			})
 		})
 	}

@@ -177,7 +177,7 @@ func (d *demoClient) fromServer(m *message) {
 	case "notifications/progress":
 		d.line("    … %s", stringField(m.params, "message"))
 	case "elicitation/create":
-		d.line("    ? %s", stringField(m.params, "message"))
+		d.line("    ? %s", strings.ReplaceAll(stringField(m.params, "message"), "\n", "\n      "))
 		d.line("    (the user says yes)")
 		d.peer.reply(m.id, map[string]any{"action": "accept", "content": map[string]any{}})
 	default:

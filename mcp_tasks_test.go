@@ -143,7 +143,7 @@ func TestTaskInputRequired(t *testing.T) {
 	res := r.get(tasksAskMeta, "input_required")
 	for _, id := range []string{"ask-1", "ask-2"} {
 		if stringField(res, "inputRequests", id, "method") != "elicitation/create" ||
-			!strings.Contains(stringField(res, "inputRequests", id, "params", "message"), "agent codex (codex:ab12) wants to run `rm -r "+id) {
+			!strings.Contains(stringField(res, "inputRequests", id, "params", "message"), "Run `rm -r "+id+"`\nasked by agent codex (codex:ab12)") {
 			t.Errorf("%s", res)
 		}
 	}

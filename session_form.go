@@ -78,47 +78,123 @@ func oldChanges(files []fileChange) json.RawMessage {
 	return append(b, '}')
 }
 
-// askMessage is what a person reads before deciding: who, what exactly, where
-// and why.
+// askMessage is what a person reads before deciding: what exactly first, then
+// where and why, then who asks. Nothing of what would be done may be hidden so
+// that the rest looks harmless: a long command shows both its ends, says how much
+// is left out between them, and stands whole below.
 func askMessage(a agentRef, q *approval) string {
-	action := strings.ReplaceAll(q.action, "\n", ", ")
-	var what string
+	if q.kind == askQuestion {
+		return formMessage(a, q)
+	}
+	lead, what, end, more := "Do: ", q.action, "", ""
 	switch q.kind {
 	case askCommand:
-		what = "wants " + action // network access alone has no command
+		lead = "Allow " // network access alone has no command
 		if q.command != "" {
-			what = fmt.Sprintf("wants to run `%s`", q.command)
-			for _, each := range q.more {
-				what += ", with " + each
-			}
+			lead, what, end, more = "Run `", q.command, "`", strings.Join(q.more, ", ")
 		}
 	case askFileChange:
-		what = "wants to change files: " + action
+		lead = "Change files: "
 	case askPermissions:
-		what = "wants more permissions: " + action
+		lead = "Give more permissions: "
 	case askMCPTool:
-		what = "wants to call the tool " + q.action
-	case askQuestion:
-		what = "asks"
-		if askedText(q) != q.action {
-			what += ": " + q.action // a form's own message, or what is to be opened
+		lead = "Call the tool "
+	}
+	whole := what
+	if end == "" {
+		what = strings.ReplaceAll(what, "\n", ", ")
+	}
+	lines := fitLines(lead, what, end)
+	if len(lines) == 1 && !strings.Contains(what, "\n") {
+		whole = ""
+	}
+	if more != "" {
+		about := fitLines("with ", more, "")
+		if lines = append(lines, about...); len(about) > 1 {
+			whole += "\nwith " + more
 		}
-	default:
-		what = "wants to do: " + action
 	}
-	if q.cwd != "" && q.kind != askQuestion {
-		what += fmt.Sprintf(" in `%s`", q.cwd)
+	if where := whereAndWhy(q); where != "" {
+		lines = append(lines, where)
 	}
-	if len(q.questions) > 0 {
-		what += "\n" + questionText(q)
+	lines = append(lines, "asked by "+askerOf(a, q))
+	if rule := ruleText(q); rule != "" {
+		lines = append(lines, fmt.Sprintf("Always would let every command that begins with `%s` run unasked from now on, in every session: Codex keeps it as a rule.", visible(rule)))
+	}
+	if whole != "" {
+		lines = append(lines, "", "In full:", visible(strings.TrimSpace(whole)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// whereAndWhy is the directory and the agent's reason on one line, "" for neither.
+func whereAndWhy(q *approval) string {
+	line := ""
+	if q.cwd != "" {
+		line = fmt.Sprintf("in `%s`", visible(oneLine(q.cwd)))
 	}
 	if q.reason != "" {
-		what += ": " + q.reason
+		if line != "" {
+			line += ": "
+		}
+		line += visible(oneLine(q.reason))
 	}
-	if rule := ruleText(q); rule != "" {
-		what += fmt.Sprintf("\nAlways would let every command that begins with `%s` run unasked from now on, in every session: Codex keeps it as a rule.", rule)
+	return line
+}
+
+// formMessage is what an agent asks its user, or what is to be opened.
+func formMessage(a agentRef, q *approval) string {
+	message := askerOf(a, q) + " asks"
+	if askedText(q) != q.action {
+		message += ": " + strings.ReplaceAll(q.action, "\n", ", ") // a form's own message, or what is to be opened
 	}
-	return askerOf(a, q) + " " + what
+	if len(q.questions) > 0 {
+		message += "\n" + questionText(q)
+	}
+	if q.reason != "" {
+		message += ": " + q.reason
+	}
+	return message
+}
+
+// messageColumns is how wide a line of a message may be for its end to be seen:
+// Claude Code's dialog (2.1.330) shows some three lines of a message and cuts each
+// at the width of the window, which is 80 columns at least for most people.
+const messageColumns = 74
+
+// fitLines shows a text on one line behind lead and before end, or on two where it
+// is longer. Of a text that is longer than two lines the middle is left out.
+func fitLines(lead, text, end string) []string {
+	text = visible(strings.NewReplacer("\r\n", "⏎", "\n", "⏎", "\t", " ").Replace(text))
+	runes := []rune(text)
+	head := runesWithin(runes, messageColumns-len(lead)-len(end))
+	if head == len(runes) {
+		return []string{lead + text + end}
+	}
+	first, rest := lead+string(runes[:head]), runes[head:]
+	if runesWithin(rest, messageColumns-len(end)) == len(rest) {
+		return []string{first, string(rest) + end}
+	}
+	const noteColumns = 32 // of the sentence below with the number of a long command
+	slices.Reverse(rest)
+	tail := runesWithin(rest, messageColumns-noteColumns-len(end))
+	left := len(rest) - tail
+	slices.Reverse(rest)
+	return []string{first, fmt.Sprintf("… %d characters left out … %s%s", left, string(rest[left:]), end)}
+}
+
+// runesWithin is how many of the first characters fit into the columns of a
+// terminal. A wide character takes two.
+func runesWithin(runes []rune, columns int) int {
+	for i, r := range runes {
+		if columns--; r >= 0x1100 { // the first wide characters of Unicode begin there
+			columns--
+		}
+		if columns < 0 {
+			return i
+		}
+	}
+	return len(runes)
 }
 
 // askerOf is the agent in a sentence, with the subagent that asks in its name.
@@ -183,10 +259,10 @@ func askSchema(q *approval) json.RawMessage {
 	if q.lasts() {
 		what, words := "once", []string{"once"}
 		if q.forSession {
-			what, words = what+"; session: not asked again by this agent", append(words, "session")
+			what, words = what+"; session: this agent isn't asked again", append(words, "session")
 		}
 		if rule := ruleText(q); rule != "" {
-			what, words = what+"; always: a permanent rule for every command that begins with "+rule, append(words, "always")
+			what, words = what+"; always: "+strings.Join(fitLines("all that begins with `", rule, "`"), " "), append(words, "always")
 		}
 		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), what)
 		return append(append(append(b, `,"enum":`...), toJSON(words)...), `,"default":"once"}}}`...)

@@ -7,6 +7,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -65,7 +66,7 @@ func TestElicitationIsComplete(t *testing.T) {
 	r.f.ask(a, w, anAsk("1"))
 	rec := r.next()
 	p := rawField(rec, "params")
-	if got := stringField(p, "message"); got != "agent arch (codex:a) wants to run `/bin/bash -lc 'touch /x'` in `/w`: the model wants it" {
+	if got := stringField(p, "message"); got != "Run `/bin/bash -lc 'touch /x'`\nin `/w`: the model wants it\nasked by agent arch (codex:a)" {
 		t.Errorf("message %q", got)
 	}
 	want := `{"requestedSchema":{"type":"object","properties":{}},"threadId":"T","agent_id":"codex:a","codex_elicitation":"exec-approval",
@@ -75,7 +76,7 @@ func TestElicitationIsComplete(t *testing.T) {
 	patch := approval{id: "2", kind: askFileChange, turn: "U", action: "add /w/a\nupdate /w/b", files: []fileChange{{path: "/w/a", kind: "add", diff: "x"}, {path: "/w/b", kind: "update", diff: "@@"}}}
 	r.f.ask(a, 0, patch)
 	p = rawField(r.next(), "params")
-	hasFields(t, p, `{"message":"agent arch (codex:a) wants to change files: add /w/a, update /w/b","threadId":"T","codex_elicitation":"patch-approval",
+	hasFields(t, p, `{"message":"Change files: add /w/a, update /w/b\nasked by agent arch (codex:a)","threadId":"T","codex_elicitation":"patch-approval",
 		"codex_changes":{"/w/a":{"type":"add","content":"x"},"/w/b":{"type":"update","unified_diff":"@@"}}}`)
 	question := approval{id: "3", action: "Which?\nWhy?", kind: askQuestion, questions: []question{{id: "q1", header: "Pick", text: "Which?", options: []string{"A", "B"}}, {id: "q2", text: "Why?"}}}
 	r.f.ask(a, 0, question)
@@ -94,22 +95,73 @@ func hasFields(t *testing.T, got json.RawMessage, want string) {
 // What is approved must have been shown, all of it.
 func TestAskMessages(t *testing.T) {
 	a := agentRef{AgentID: "codex:a", Identity: "arch"}
+	const asked = "\nasked by agent arch (codex:a)"
 	for want, q := range map[string]approval{
-		"wants to run `ls`, with network access to https://x.example in `/w`": {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", more: []string{"network access to https://x.example"}, cwd: "/w"},
-		"wants network access to https://x.example":                           {kind: askCommand, action: "network access to https://x.example"},
-		"wants to run `ls`": {kind: askCommand, command: "ls"},
-		"wants to change files: add /a, write access under /w: why": {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
-		"wants more permissions: network":                           {kind: askPermissions, action: "network"},
-		"wants to call the tool atm.send {\"to\":\"bob\"}: Allow?":  {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
-		"asks: open https://x.example: Log in":                      {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
-		"asks: Fill in\nName\nAge (optional): atm asks":             {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
+		"Run `ls`\nwith network access to https://x.example\nin `/w`" + asked: {kind: askCommand, command: "ls", action: "ls\nnetwork access to https://x.example", more: []string{"network access to https://x.example"}, cwd: "/w"},
+		"Allow network access to https://x.example" + asked:                   {kind: askCommand, action: "network access to https://x.example"},
+		"Run `ls`" + asked:                                                   {kind: askCommand, command: "ls"},
+		"Run `ls`\nin `/w`: one two" + asked:                                 {kind: askCommand, command: "ls", cwd: "/w", reason: "one\ntwo"},
+		"Run `a⏎b`" + asked + "\n\nIn full:\na\nb":                           {kind: askCommand, command: "a\nb"},
+		"Run `ls \\u202e#`" + asked:                                          {kind: askCommand, command: "ls \u202e#"},
+		"Change files: add /a, write access under /w\nwhy" + asked:           {kind: askFileChange, action: "add /a\nwrite access under /w", reason: "why"},
+		"Give more permissions: network" + asked:                             {kind: askPermissions, action: "network"},
+		"Call the tool atm.send {\"to\":\"bob\"}\nAllow?" + asked:            {kind: askMCPTool, action: `atm.send {"to":"bob"}`, reason: "Allow?"},
+		"agent arch (codex:a) asks: open https://x.example: Log in":          {kind: askQuestion, action: "open https://x.example", reason: "Log in"},
+		"agent arch (codex:a) asks: Fill in\nName\nAge (optional): atm asks": {kind: askQuestion, action: "Fill in", reason: "atm asks", questions: []question{{id: "n", text: "Name"}, {id: "a", text: "Age (optional)"}}},
 	} {
-		if got := askMessage(a, &q); got != "agent arch (codex:a) "+want {
+		if got := askMessage(a, &q); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
-	if got := askMessage(agentRef{AgentID: "codex:a"}, &approval{kind: askCommand, command: "ls"}); got != "agent codex:a wants to run `ls`" {
+	if got := askMessage(agentRef{AgentID: "codex:a"}, &approval{kind: askCommand, command: "ls"}); got != "Run `ls`\nasked by agent codex:a" {
 		t.Error(got)
+	}
+}
+
+// A dialog that shows three lines of 80 columns shows where a command begins and
+// where it ends, whatever stands between, and how much that is; all of it follows.
+func TestLongCommandsShowBothEnds(t *testing.T) {
+	long := "echo " + strings.Repeat("x", 400) + " && rm -rf /"
+	wide := "echo " + strings.Repeat("漢", 200) + " && rm -rf /"
+	files := "add /a\n" + strings.Repeat("update /w/some/file.go\n", 20) + "write access under /"
+	for _, c := range []struct {
+		name  string
+		q     approval
+		lines []string // the first of the message, each by its beginning
+		ends  string   // of the last of them
+		whole string   // "": nothing was left out
+	}{
+		{"fits", approval{kind: askCommand, command: "ls -l", cwd: "/w", reason: "to see"}, []string{"Run `ls -l`", "in `/w`: to see"}, "to see", ""},
+		{"just fits", approval{kind: askCommand, command: strings.Repeat("x", 68)}, []string{"Run `xxx"}, "xxx`", ""},
+		{"two lines", approval{kind: askCommand, command: strings.Repeat("x", 69), cwd: "/w"}, []string{"Run `xxx", "x`"}, "x`", strings.Repeat("x", 69)},
+		{"the middle goes", approval{kind: askCommand, command: long, cwd: "/w", reason: "why"},
+			[]string{"Run `echo xxx", "… 308 characters left out … xxx", "in `/w`: why"}, "why", long},
+		{"with its end in sight", approval{kind: askCommand, command: long}, []string{"Run `echo xxx", "… 308 characters left out … xxx"}, "xxx && rm -rf /`", long},
+		{"wide characters", approval{kind: askCommand, command: wide}, []string{"Run `echo 漢", "… 155 characters left out … 漢"}, "漢 && rm -rf /`", wide},
+		{"many lines", approval{kind: askCommand, command: "ls" + strings.Repeat("\n", 200) + "rm -rf /"},
+			[]string{"Run `ls⏎⏎", "… 151 characters left out … ⏎"}, "⏎rm -rf /`", "ls" + strings.Repeat("\n", 200) + "rm -rf /"},
+		{"blanks push nothing out", approval{kind: askCommand, command: "ls" + strings.Repeat("\t", 200) + "; rm -rf /"},
+			[]string{"Run `ls  ", "… 103 characters left out …  "}, " ; rm -rf /`", "ls" + strings.Repeat("\t", 200) + "; rm -rf /"},
+		{"what else it asks for", approval{kind: askCommand, command: "ls", more: []string{strings.Repeat("network access to a.example", 9), "network access to evil.example"}},
+			[]string{"Run `ls`", "with network access", "… 164 characters left out … "}, "evil.example", strings.Repeat("network access to a.example", 9) + ", network access to evil.example"},
+		{"files", approval{kind: askFileChange, action: files}, []string{"Change files: add /a, update", "… 406 characters left out … "}, "write access under /", files},
+	} {
+		lines := strings.Split(askMessage(agentRef{AgentID: "codex:a"}, &c.q), "\n")
+		for i, begin := range c.lines {
+			if !strings.HasPrefix(lines[i], begin) {
+				t.Errorf("%s: line %d is %q, want %q…", c.name, i, lines[i], begin)
+			}
+			if runesWithin([]rune(lines[i]), 78) < len([]rune(lines[i])) {
+				t.Errorf("%s: line %d is too wide: %q", c.name, i, lines[i])
+			}
+		}
+		if last := lines[len(c.lines)-1]; !strings.HasSuffix(last, c.ends) {
+			t.Errorf("%s: %q doesn't end in %q", c.name, last, c.ends)
+		}
+		_, whole, _ := strings.Cut(strings.Join(lines, "\n"), "\n\nIn full:\n")
+		if !strings.HasSuffix(whole, c.whole) || (whole == "") != (c.whole == "") {
+			t.Errorf("%s: in full is %q", c.name, whole)
+		}
 	}
 }
 
