@@ -44,8 +44,8 @@ func (n *notifier) user(flags int, notes uint32) error {
 	return err
 }
 
-// arm watches a directory; its id is a descriptor, a new one for each call. Names aren't told, so it is the same
-// for a directory above.
+// arm watches a directory; its id is a descriptor, a new one for each call. Names aren't told, so a directory above
+// is watched in the same way. One that is moved away meanwhile is fs.ErrNotExist.
 func (n *notifier) arm(dir string, _ bool) (id int, err error) {
 	fd, err := unix.Open(dir, unix.O_EVTONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -59,6 +59,19 @@ func (n *notifier) arm(dir string, _ bool) (id int, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("kqueue: %v", err) // not that the directory is missing
 		}
+		return 0, err
+	}
+	// A move between the open and the event's setting up is not told: look again whether the name still means it.
+	var mine, there unix.Stat_t
+	err = unix.Fstat(fd, &mine)
+	if err == nil {
+		err = unix.Stat(dir, &there)
+	}
+	if err == nil && (mine.Dev != there.Dev || mine.Ino != there.Ino) {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		unix.Close(fd)
 		return 0, err
 	}
 	n.open[fd] = true

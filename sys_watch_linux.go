@@ -25,7 +25,8 @@ const (
 // A notifier is one inotify instance.
 type notifier struct {
 	fd   int
-	file *os.File // the same
+	file *os.File                                                  // the same descriptor, for reads that wait in the runtime's poller
+	add  func(fd int, dir string, mask uint32) (id int, err error) // unix.InotifyAddWatch; a test puts a move inside of it
 	buf  [16 << 10]byte
 }
 
@@ -37,21 +38,33 @@ func newNotifier() (*notifier, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: inotify: %w", errNoWatch, err)
 	}
-	return &notifier{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
+	return &notifier{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), add: unix.InotifyAddWatch}, nil
 }
 
 // arm watches a directory, all that happens in it or only what directories above need. The same directory has the
 // same id.
+//
+// The kernel looks up the name before it sets the watch, so a directory that is moved away between the two is watched
+// where it lies now, and its move is never told. Asking for the same name once more finds that out: whoever is moved
+// after the second look-up is watched by then.
 func (n *notifier) arm(dir string, all bool) (id int, err error) {
 	mask := uint32(noticeSelf | noticeNames)
 	if all {
 		mask = noticeAll
 	}
-	id, err = unix.InotifyAddWatch(n.fd, dir, mask)
+	id, err = n.add(n.fd, dir, mask)
+	for err == nil {
+		again, err2 := n.add(n.fd, dir, mask)
+		if err2 == nil && again == id {
+			return id, nil
+		}
+		n.disarm(id) // another who watches it too is told of that as of a move
+		id, err = again, err2
+	}
 	if errors.Is(err, unix.ENOSPC) {
 		return 0, fmt.Errorf("no inotify watch is left (fs.inotify.max_user_watches): %w", err)
 	}
-	return id, err
+	return 0, err
 }
 
 // disarm is of no effect where the kernel has ended the watch itself.

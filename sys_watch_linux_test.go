@@ -19,6 +19,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A directory that is moved away between the kernel's look-up of its name and the setting of its watch was watched
+// where it lay then, and never looked for at its name again: the watch was deaf for good.
+func TestWatchDirectoryThatIsMovedWhileItIsArmed(t *testing.T) {
+	w, root := startWatcher(t), t.TempDir()
+	team, moved := filepath.Join(root, "crew"), filepath.Join(root, "moved")
+	wantNil(t, os.Mkdir(team, 0o755))
+	w.kernel.add = func(fd int, dir string, mask uint32) (int, error) {
+		if dir != team {
+			return unix.InotifyAddWatch(fd, dir, mask)
+		}
+		w.kernel.add = unix.InotifyAddWatch
+		found, err := unix.Open(dir, unix.O_PATH, 0)
+		wantNil(t, err)
+		defer unix.Close(found)
+		wantNil(t, os.Rename(team, moved))
+		return unix.InotifyAddWatch(fd, fmt.Sprint("/proc/self/fd/", found), mask)
+	}
+	c := watchFor(t, w, filepath.Join(team, "inboxes"))
+	wantNil(t, os.MkdirAll(c.dir, 0o755))
+	c.awaitAll(t)
+	c.drain()
+	touchFile(t, filepath.Join(c.dir, "a.json"))
+	c.await(t, "a.json")
+}
+
 // While a caller is busy the kernel's queue overflows: then everything counts as changed, and watching goes on.
 func TestWatchQueueOverflow(t *testing.T) {
 	most, err := readNumber("/proc/sys/fs/inotify/max_queued_events")
