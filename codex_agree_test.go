@@ -18,7 +18,7 @@ import (
 )
 
 func TestCodexBackendsAgreeOverTheMock(t *testing.T) {
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, version := range []string{"0.104.0", "0.153.0"} {
 		t.Run(version, func(t *testing.T) {
 			agree(t, func(t *testing.T, backend string) (*testClient, string) {
@@ -39,7 +39,7 @@ func TestCodexBackendsAgreeOverTheMock(t *testing.T) {
 
 func TestCodexBackendsAgree(t *testing.T) {
 	bins := codexBinaries(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, bin := range bins {
 		if exec.Command(bin.path, "help", "mcp-server").Run() != nil {
 			continue

@@ -329,7 +329,7 @@ func converse(t *testing.T, rig driverRig) {
 func TestCodexMCPServer(t *testing.T) {
 	bins := codexBinaries(t)
 	needProcFS(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	rules := []codexRule{
 		{"a conversation", aConversation},
 		{"context and instructions reach the model", contextReachesTheModel},

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,18 +37,10 @@ type benchRig struct {
 	project string // a repository, so that there is context to tell (FR-2)
 }
 
-// newBenchRig builds the program without the race detector, whatever the test
-// itself was built with.
 func newBenchRig(tb testing.TB) *benchRig {
 	tb.Helper()
 	dir := tb.TempDir()
-	r := &benchRig{tb: tb, bin: filepath.Join(dir, "atm-agent-mcp"), home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
-	if runtime.GOOS == "windows" {
-		r.bin += ".exe"
-	}
-	if out, err := exec.Command("go", "build", "-race=false", "-buildvcs=false", "-o", r.bin, ".").CombinedOutput(); err != nil {
-		tb.Fatalf("go build: %v\n%s", err, out)
-	}
+	r := &benchRig{tb: tb, bin: programPath(tb), home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
 	err := errors.Join(os.MkdirAll(r.codexHome("direct"), 0o700), os.MkdirAll(r.codexHome("served"), 0o700), makeDemoRepo(r.project))
 	if err != nil {
 		tb.Fatal(err)

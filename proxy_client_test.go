@@ -13,7 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -357,18 +358,47 @@ func (c *testClient) told() string {
 	return "\n[stderr of " + c.name + "]\n" + log[max(0, len(log)-3000):]
 }
 
-// buildProgram builds this program as a user gets it, without the race detector
-// and test code.
-func buildProgram(tb testing.TB) string {
+// programPath is the program that a test drives as a process. It is the test binary itself, under the name that
+// testscript.Main put on PATH: so an ordinary run builds nothing. Where the program must be as a user gets it, without
+// the race detector and the tests' code, it is built once for all tests of the run: for benchmarks, real Codex binaries,
+// and under -race, where it would be too slow and too large.
+func programPath(tb testing.TB) string {
 	tb.Helper()
-	out := filepath.Join(tb.TempDir(), "atm-agent-mcp")
-	if runtime.GOOS == "windows" {
-		out += ".exe"
+	_, measures := tb.(*testing.B)
+	var path string
+	var err error
+	if measures || os.Getenv("CODEX_BINS") != "" || underRace() {
+		path, err = builtProgram()
+	} else {
+		path, err = exec.LookPath("atm-agent-mcp")
 	}
-	cmd := exec.Command("go", "build", "-o", out, ".")
-	cmd.Env = append(os.Environ(), "GOFLAGS=") // not this test's -race
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// builtProgram builds the program when it is called first.
+var builtProgram = sync.OnceValues(func() (string, error) {
+	out := filepath.Join(builtDir(), programName())
+	if err := os.Mkdir(builtDir(), 0o700); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-race=false", "-buildvcs=false", "-o", out, ".")
+	cmd.Env = append(os.Environ(), "GOFLAGS=")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("go build: %v\n%s", err, text)
+		return "", fmt.Errorf("go build: %w\n%s", err, text)
 	}
-	return out
+	return out, nil
+})
+
+// builtDir is where this run builds the program; testRun removes it.
+func builtDir() string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("atm-agent-mcp-test-%d", os.Getpid()))
+}
+
+// underRace tells whether the race detector is on.
+func underRace() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -28,7 +28,7 @@ const (
 
 func TestKillAtRandomPoints(t *testing.T) {
 	needProcFS(t)
-	bin := buildProgram(t)
+	bin := programPath(t)
 	seed := testSeed(t)
 	for _, tt := range []struct {
 		backend string

@@ -33,7 +33,7 @@ func TestCodexACPClients(t *testing.T) {
 	dir, node := acpClients(t)
 	bins := codexBinaries(t)
 	needProcFS(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, bin := range bins {
 		t.Run(bin.version+"/sdk", func(t *testing.T) { sdkClient(newCodexLab(t, bin, prog), dir, node) })
 		t.Run(bin.version+"/acpx", func(t *testing.T) { acpxClient(newCodexLab(t, bin, prog), dir, node) })

@@ -20,7 +20,7 @@ import (
 func TestCodexMail(t *testing.T) {
 	bins := codexBinaries(t)
 	needProcFS(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, bin := range bins {
 		t.Run(bin.version+"/app-server", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALL atm_send") })
 		t.Run(bin.version+"/subagents", func(t *testing.T) { mailedAgent(newCodexLab(t, bin, prog), "CALLMCP atm atm_send", "--subagents") })

@@ -47,7 +47,7 @@ func runCodexRules(t *testing.T, rules []codexRule) {
 	t.Helper()
 	bins := codexBinaries(t)
 	needProcFS(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, bin := range bins {
 		for _, rule := range rules {
 			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(newCodexLab(t, bin, prog)) })

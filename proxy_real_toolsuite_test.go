@@ -14,7 +14,7 @@ import (
 
 func TestCodexToolServer(t *testing.T) {
 	bins := codexBinaries(t)
-	prog := buildProgram(t)
+	prog := programPath(t)
 	for _, bin := range bins {
 		t.Run(bin.version+"/app-server", func(t *testing.T) { agentWithToolServer(newCodexLab(t, bin, prog)) })
 		if exec.Command(bin.path, "help", "mcp-server").Run() == nil {

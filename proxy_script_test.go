@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(shoutServerVar) != "" {
 		os.Exit(shoutServer(os.Stdin, os.Stdout))
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(testRun{m}, map[string]func(){
 		"atm-agent-mcp": func() {
 			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
@@ -39,6 +40,19 @@ func TestMain(m *testing.M) {
 		},
 		"harness-peer": func() { os.Exit(harnessPeer(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})
+}
+
+// testRun is the tests of one run of the test binary.
+type testRun struct{ m *testing.M }
+
+// Run lets more tests run at once than there are processors: those that may are scripts, and a script mostly waits for
+// processes. The flag -parallel still has the last word.
+func (r testRun) Run() int {
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	defer os.RemoveAll(builtDir())
+	return r.m.Run()
 }
 
 // longVar asks for the long forms of the tests that kill, load or build for many seconds: 1 as .ci/run sets it, or the

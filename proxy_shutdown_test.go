@@ -17,7 +17,7 @@ import (
 
 func TestShutdownOfTenBusyAgents(t *testing.T) {
 	needProcFS(t)
-	bin := buildProgram(t)
+	bin := programPath(t)
 	for _, tt := range []struct {
 		name string
 		end  func(c *testClient) error
