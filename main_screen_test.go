@@ -1,7 +1,7 @@
 package main
 
 // main_screen_test.go holds what a terminal and a pipe are given, as text: columns
-// that fit, colours only where they are seen. sessions-on-a-terminal.txtar has a
+// that fit, colours only where they are seen. a-terminal-gets-columns-and-colours.txtar has a
 // real terminal.
 
 import (

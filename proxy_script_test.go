@@ -99,6 +99,7 @@ func TestScripts(t *testing.T) {
 //	                             -lines: any line of JSONL; a glob: any of the files
 //	mkgit dir branch             a directory that is a git repository on that branch
 //	exitcode N prog args…        exec, and it must end with this code
+//	terminal [-type text] prog args…   runs it on a terminal; what that shows is stdout (Linux)
 func scriptParams(t *testing.T, dir string) testscript.Params {
 	limit, schema := waitLimit(t), acpSchema(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
@@ -106,6 +107,7 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		"jsonfile": scriptJSONFile,
 		"mkgit":    scriptMkgit,
 		"exitcode": scriptExitcode,
+		"terminal": scriptTerminal,
 	}
 	for name, cmd := range peerCommands() {
 		cmds[name] = cmd
