@@ -51,6 +51,7 @@ func house() archRules {
 var updateTable = flag.Bool("update", false, "write the file table of CONTRIBUTING.md anew")
 
 func TestArchitecture(t *testing.T) {
+	t.Parallel()
 	for _, goos := range []string{"linux", "darwin", "windows"} {
 		t.Run(goos, func(t *testing.T) {
 			files := goFiles(t, ".", goos)

@@ -100,6 +100,7 @@ func TestChildGroupDiesWithIt(t *testing.T) {
 // A grandchild in a group of its own can't be reached. It may keep the pipes
 // for as long as it likes.
 func TestChildPipesHeldByGrandchild(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/usr/bin/setsid"); err != nil {
 		t.Skip("no setsid")
 	}
@@ -203,6 +204,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestAppServerProcess(t *testing.T) {
+	t.Parallel()
 	start := func(t *testing.T, body string, change ...func(*appServerOptions)) (backend, error) {
 		o := appServerOptions{linkOptions: linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}}
 		for _, f := range change {

@@ -72,6 +72,7 @@ func TestMailEnvelope(t *testing.T) {
 
 // TestMailEnvelopeIsBounded: whatever the settings and the texts, a prompt stays below what Codex takes.
 func TestMailEnvelopeIsBounded(t *testing.T) {
+	t.Parallel()
 	huge := strings.Repeat("\x00", 10<<20)
 	var msgs []mailMessage
 	for range 20 {

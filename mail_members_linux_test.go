@@ -182,6 +182,7 @@ func TestRosterWriterHelper(t *testing.T) {
 // Two of our processes and one of the other programs: nobody's change is lost. Claude Code and atm together lose
 // each other's, which isn't ours to mend.
 func TestTeamBesideOtherWriters(t *testing.T) {
+	t.Parallel()
 	for _, other := range []string{"claude", "atm"} {
 		t.Run(other, func(t *testing.T) {
 			text := crewOf(`{"agentId":"x@crew","name":"x","agentType":"y","model":"m","joinedAt":1,"cwd":"/","odd":1.50e+2}`)

@@ -336,6 +336,7 @@ func TestTeamThatVanishes(t *testing.T) {
 }
 
 func TestDamagedTeamIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	c := newCrew(t, compactTeam)
 	c.file.looks = 3 // nobody is going to finish these
 	m := c.mustJoin(c.agent)

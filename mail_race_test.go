@@ -21,6 +21,7 @@ import (
 // marked read, and nobody's is lost. With all three at once those two lose each other's (they take different locks,
 // which we can't heal), but never ours, unless they empty the inbox. How fast the machine is decides how often a send is refused, and nothing else.
 func TestMailBesideOtherWriters(t *testing.T) {
+	t.Parallel()
 	type writer struct {
 		name string
 		send func(path, from, text string) (bool, error)
@@ -143,6 +144,7 @@ func TestMailWriterProcess(t *testing.T) {
 // TestMailSurvivesKill: after a kill -9 the inbox is whole, has every message that was said to be delivered, and the
 // next writer gets past what was left.
 func TestMailSurvivesKill(t *testing.T) {
+	t.Parallel()
 	for round := range 8 {
 		x, dir := mailTeam(t)
 		path := filepath.Join(dir, "arch.json")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestRecipient(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"Codex"}`, `{"name":"a.b"}`, `{"name":"worker"}`, `7`))
 	writeTeam(t, root, "other", crewOf(`{"name":"codex"}`))

@@ -69,6 +69,7 @@ func TestUpdateSeesAWriteWithoutALock(t *testing.T) {
 // Who opened the file before it was replaced, and writes afterwards, writes into the displaced one: that text, if it is
 // whole, is the newest, and our change is made in it again.
 func TestWriteIntoTheDisplacedFile(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing is renamed over an open file there")
 	}

@@ -217,6 +217,7 @@ func TestMailCountOfUnchangedReadsNothing(t *testing.T) {
 // TestMailKeepsWhatIsOthers: whatever stands in an inbox, every operation leaves each element's bytes and its place,
 // but for what marks it read.
 func TestMailKeepsWhatIsOthers(t *testing.T) {
+	t.Parallel()
 	spaces := []string{"", "", " ", "\n", "\r\n\t"}
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -335,6 +336,7 @@ func TestMailSetsAside(t *testing.T) {
 }
 
 func TestMailBadInput(t *testing.T) {
+	t.Parallel()
 	small := mailMessage{From: "codex", Text: "hi"}
 	tests := []struct {
 		name    string
@@ -441,6 +443,7 @@ func TestMailKeepsTheMode(t *testing.T) {
 
 // TestMailLocked: what can't be delivered for want of either lock is spooled, or refused; it is never said to be there.
 func TestMailLocked(t *testing.T) {
+	t.Parallel()
 	for _, lock := range []string{"arch.json.lock", "arch.lock"} {
 		x, dir := mailTeam(t)
 		x.patience = 50 * time.Millisecond

@@ -151,6 +151,7 @@ func TestAtmSendSummaryAndMark(t *testing.T) {
 }
 
 func TestAtmSendRefuses(t *testing.T) {
+	t.Parallel()
 	l := newAtmLab(t, nil)
 	writeTeam(t, l.root, "damaged", "{")
 	for _, c := range []struct {

@@ -89,6 +89,7 @@ func fileURL(path string) string {
 // TestGoInstallHasAVersion serves this module as v1.2.3 from a directory, as
 // the module proxy would, and installs it from there.
 func TestGoInstallHasAVersion(t *testing.T) {
+	t.Parallel()
 	if !longTests() {
 		t.Skip("builds the program: set " + longVar)
 	}
@@ -146,6 +147,7 @@ func TestGoInstallHasAVersion(t *testing.T) {
 // another project, as CONTRIBUTING says, vendors the one dependency there, and
 // builds without network and without module cache.
 func TestBuildsVendoredInAMonorepo(t *testing.T) {
+	t.Parallel()
 	mono := t.TempDir()
 	dir := filepath.Join(mono, "third_party", "atm-agent-mcp")
 	if err := os.WriteFile(filepath.Join(mono, "go.mod"), []byte("module example.com/mono\n\ngo 1.25.0\n"), 0o644); err != nil {

@@ -26,6 +26,7 @@ func TestHarness(t *testing.T) {
 }
 
 func TestHarnessScriptsThatMustFail(t *testing.T) {
+	t.Parallel()
 	const start = "start p harness-peer serve\n"
 	// Only a script that waits for nothing but what never comes gets a short limit.
 	soon, limit := 200*time.Millisecond, waitLimit(t)

@@ -27,6 +27,7 @@ const (
 )
 
 func TestKillAtRandomPoints(t *testing.T) {
+	t.Parallel()
 	needProcFS(t)
 	bin := programPath(t)
 	seed := testSeed(t)
@@ -61,6 +62,7 @@ func TestKillAtRandomPoints(t *testing.T) {
 // names, and no first call is told that one of them is still in use: the sweep
 // used to look at leases that the marking of stale sessions held just then.
 func TestKillLeavesNoMember(t *testing.T) {
+	t.Parallel()
 	needProcFS(t)
 	kills := pick(3, 60)
 	home := t.TempDir()

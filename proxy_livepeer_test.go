@@ -207,16 +207,17 @@ func (p *livePeer) gone() bool {
 	}
 }
 
-// waitAllGone waits until neither the process nor anything it started is left.
+// waitAllGone waits until neither the process nor anything it started is left. Output that was cut is told besides.
 func (p *livePeer) waitAllGone(limit time.Duration) error {
-	if err := p.waitExit(limit); err != nil {
+	err := p.waitExit(limit)
+	if err != nil && !p.gone() {
 		return err
 	}
 	var left []int
-	if poll(limit, func() bool { left = markedProcesses(p.marker); return len(left) == 0 }) {
-		return nil
+	if !poll(limit, func() bool { left = markedProcesses(p.marker); return len(left) == 0 }) {
+		err = errors.Join(err, fmt.Errorf("%s is gone, but left running:%s", p.name, describeProcesses(left)))
 	}
-	return fmt.Errorf("%s is gone, but left running:%s", p.name, describeProcesses(left))
+	return err
 }
 
 // stop kills what is left of it, by pid and by its own group, and waits.
@@ -235,12 +236,15 @@ func (p *livePeer) stop() {
 	}
 }
 
+// errHalfRecord is output that ends in the middle of a line: what a process leaves that exits while it writes.
+var errHalfRecord = errors.New("output ends in the middle of a record")
+
 // readRecord reads one record of either framing.
 func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
 	if !header {
 		line, err := r.ReadBytes('\n')
 		if err == io.EOF && len(line) > 0 {
-			return nil, fmt.Errorf("output ends in the middle of a record: %q", clipText(string(line), 200))
+			return nil, fmt.Errorf("%w: %q", errHalfRecord, clipText(string(line), 200))
 		}
 		return bytes.TrimSuffix(line, []byte("\n")), err
 	}

@@ -16,6 +16,7 @@ import (
 )
 
 func TestShutdownOfTenBusyAgents(t *testing.T) {
+	t.Parallel()
 	needProcFS(t)
 	bin := programPath(t)
 	for _, tt := range []struct {
@@ -62,7 +63,8 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := c.waitAllGone(c.limit); err != nil {
+			// Only a second signal may cut a record.
+			if err := c.waitAllGone(c.limit); err != nil && (tt.all || err != c.readErr || !errors.Is(err, errHalfRecord)) {
 				t.Error(err)
 			}
 			if how := exitReason(c.cmd.ProcessState); !strings.Contains(how, tt.how) {

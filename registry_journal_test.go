@@ -107,6 +107,7 @@ func TestANoteHoldsTheWholeTurn(t *testing.T) {
 // A journal that is written anew keeps what is kept of the turns: the newest
 // results, and those that have not ended, each as its newest line has it.
 func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
+	t.Parallel()
 	reg := newRegistry(t.TempDir(), "default", true, quietLog())
 	defer reg.close(context.Background())
 	rec := fullRecord("codex:abcdefg", "codex")

@@ -349,6 +349,7 @@ func TestALeaseIsOfTheFileAtThePath(t *testing.T) {
 // an agent yet". An acquire waits for it, in the same process and in another, and
 // a member's sweep sees that nobody has the name.
 func TestAMarkersHoldIsNobodysLease(t *testing.T) {
+	t.Parallel()
 	l := newTestLeases(t)
 	other := newLeases(l.root, "red", true)
 	for _, who := range []*leases{l, other} {

@@ -178,6 +178,7 @@ func TestKeptTurnsAfterARefusal(t *testing.T) {
 
 // The newest maxKeptTurns stay, in memory and on disk.
 func TestKeptTurnsAreBounded(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	k := keptIn(t, dir, true)
 	k.asked(keptAgentID)
