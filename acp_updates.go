@@ -126,7 +126,7 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 		x.closeTurn(why, false)
 	case evRaw:
 		x.raw(k, own, e)
-	case evOpened, evRefused, evDiff, evSubthread, evServer:
+	case evOpened, evRefused, evServer:
 	}
 }
 

@@ -8,6 +8,7 @@ package main
 // but turn/completed of the very turn, or the child's end, for a turn's end.
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,8 +42,9 @@ const appInFlight = 32
 // appServer is one running `codex app-server`.
 type appServer struct {
 	appCalls
-	tools   askTable // calls of the sessions' own tools
-	lastIDs appIDs   // what the last notification was about; the reading goroutine's
+	requests appRequests
+	unloads  unloads
+	lastIDs  appIDs // what the last notification was about; only the reading goroutine uses it
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
@@ -67,15 +70,16 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	o.CallLimit = cmp.Or(o.CallLimit, 10*time.Second)
 	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
 	a := &appServer{appCalls: appCalls{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}}
-	a.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
-	a.threads = newThreadTable(a.refuseRequest, a.deliver)
+	a.threads = newThreadTable(a.requests.refuse, a.deliver)
+	a.requests = appRequests{childLink: a.childLink, threads: a.threads, toolLimit: o.ToolLimit}
+	a.requests.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
 	return a
 }
 
 // tellEnd tells everybody that the child is gone.
 func (a *appServer) tellEnd(death *childDeath) {
-	a.tools.takeAll(func(*openAsk) bool { return true })
+	a.requests.tools.takeAll(func(*openAsk) bool { return true })
 	for _, t := range a.threads.end() {
 		t.putLast(goneEvent(t.op, t.root, death))
 	}
@@ -111,7 +115,7 @@ func versionOf(userAgent string) string {
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
-	t := &threadTree{sink: sink{to: to}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
+	t := &threadTree{sink: sink{to: to, held: true}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
 	if !a.threads.addOpening(t) {
 		t.putLast(goneEvent(t.op, t.root, a.dead()))
 		return
@@ -120,14 +124,14 @@ func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
 	call := func() {
 		a.callFor(t, method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.openAnswered(t, spec, res, err) })
 	}
-	gone := a.threads.unloadToAwait(spec.Thread, t.servers)
-	if gone == nil {
+	unloaded := a.unloads.await(spec.Thread, t.servers)
+	if unloaded == nil {
 		call()
 		return
 	}
 	go func() { // ends when the thread has been unloaded, or is overdue, or with the child
 		select {
-		case <-gone:
+		case <-unloaded:
 		case <-a.gone:
 		}
 		call()
@@ -146,32 +150,23 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 		a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
 		return
 	}
-	old, held := a.threads.addTree(t, id)
+	old, ids, held := a.threads.addTree(t, id)
 	if old != nil {
 		old.cut()
-		a.declineAsks(old)
+		a.requests.decline(ids)
 	}
 	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort")}
 	ready := func() {
-		t.put(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
-		for early := a.threads.markOpened(t); len(early) > 0; early = a.threads.markOpened(t) {
-			for _, e := range early {
-				t.put(e)
-			}
-		}
-		for _, it := range held {
-			if it.req != nil {
-				a.handleRequest(it.req)
-			} else {
-				a.route(it.e)
-			}
-		}
+		a.threads.markOpened(t)
+		t.release(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
 	}
 	if spec.Recover && spec.Thread != "" {
+		a.follow(a.threads.replay(t, held))
 		a.recover(t, rawField(res, "thread"), ready)
 		return
 	}
 	ready()
+	a.follow(a.threads.replay(t, held))
 }
 
 func (a *appServer) refuseOpen(t *threadTree, e event) {
@@ -242,7 +237,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 	case cmdInterrupt:
 		a.interrupt(op, thread, c.turn)
 	case cmdClean:
-		t, threads := a.threads.treeOf(thread)
+		t, threads := a.threads.threadsOf(thread)
 		a.callEach(t, methodClean, threads)
 	case cmdUnload:
 		a.unload(thread)
@@ -251,7 +246,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 			a.answer(q, answerTo(q, q.passed(c.decision), c.answers, a.info()))
 		}
 	case cmdToolResult:
-		a.toolResult(c.ask, c.text, c.ok)
+		a.requests.answerTool(c.ask, c.text, c.ok)
 	}
 }
 
@@ -307,17 +302,19 @@ func (a *appServer) turnAnswered(t *threadTree, op opID, thread string, res json
 // from 0.148 interrupting a turn doesn't end them.
 func (a *appServer) interrupt(op opID, thread, turn string) {
 	cleans := a.info().atLeast(148)
-	stop, threads := a.threads.markInterrupted(thread, turn, cleans)
-	for _, r := range stop {
+	for _, r := range a.threads.markInterrupted(thread, turn, cleans) {
 		a.stopTurn(op, r, r.thread != thread)
 	}
 	if cleans {
-		a.callEach(a.threads.owner(thread), methodClean, threads)
+		t, threads := a.threads.threadsOf(thread)
+		a.callEach(t, methodClean, threads)
 	}
 }
 
+// stopTurn interrupts a turn. again: it is not to be tried a second time.
 func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
-	a.callFor(a.threads.owner(r.thread), "turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
+	t := a.threads.owner(r.thread)
+	a.callFor(t, "turn/interrupt", r.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) {
 		if err == nil || err == errPeerGone {
 			return
 		}
@@ -338,7 +335,7 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 			return
 		}
 		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
-		if t, _ := a.threads.treeOf(r.thread); t != nil && op != 0 {
+		if t := a.threads.owner(r.thread); t != nil && op != 0 {
 			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
 		}
 	})
@@ -368,40 +365,85 @@ func (a *appServer) unload(thread string) {
 		return
 	}
 	t.cut()
-	a.declineAsks(t)
+	a.requests.decline(ids)
 	if !a.info().atLeast(148) {
 		return
 	}
 	if a.info().atLeast(158) { // 0.153 opens it with what it is told at once, and tells no thread/closed
-		a.threads.startUnload(t)
+		a.unloads.start(t.root, t.servers)
 	}
 	a.callEach(t, "thread/unsubscribe", ids)
 }
 
-// declineAsks declines what a tree that is gone was still asked.
-func (a *appServer) declineAsks(t *threadTree) {
-	for id := range t.threads {
-		for _, q := range a.asks.takeThread(id) {
-			a.answer(q, answerTo(q, deny, nil, a.info()))
-		}
-		for _, q := range a.tools.takeThread(id) {
-			a.failTool(q)
-		}
+// unloads are the threads that the child was asked to unload and has still: Codex
+// (0.169) opens a thread that is still loaded with the MCP servers that it has.
+type unloads struct {
+	mu      sync.Mutex // guards the field below
+	threads map[string]*unloadingThread
+}
+
+// unloadingThread is a thread that is being unloaded.
+type unloadingThread struct {
+	servers []byte        // the MCP servers that it runs with, JSON
+	gone    chan struct{} // closed when it is loaded no more, or overdue
+}
+
+// unloadLimit is how long the unloading of a thread is waited for.
+const unloadLimit = 5 * time.Second
+
+// start notes that the child was asked to unload a thread.
+func (u *unloads) start(thread string, servers []byte) {
+	th := &unloadingThread{servers: servers, gone: make(chan struct{})}
+	u.mu.Lock()
+	if u.threads == nil {
+		u.threads = map[string]*unloadingThread{}
 	}
+	u.threads[thread] = th
+	u.mu.Unlock()
+	time.AfterFunc(unloadLimit, func() { u.end(thread, th) })
+}
+
+// end notes that a thread is loaded no more. With only, that counts for this
+// unloading alone; nil is whichever there is.
+func (u *unloads) end(thread string, only *unloadingThread) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if th := u.threads[thread]; th != nil && (only == nil || th == only) {
+		delete(u.threads, thread)
+		close(th.gone)
+	}
+}
+
+// await is what the opening of a thread with these MCP servers has to wait for,
+// nil for nothing.
+func (u *unloads) await(thread string, servers []byte) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	th := u.threads[thread]
+	switch {
+	case th == nil:
+		return nil
+	case bytes.Equal(th.servers, servers):
+		delete(u.threads, thread) // the thread stays loaded
+		return nil
+	}
+	return th.gone
 }
 
 // handle is called by the reader for every notification and request.
 func (a *appServer) handle(m *message) {
 	if m.isRequest() {
-		a.handleRequest(m)
+		a.requests.handle(m)
 		return
 	}
-	if strings.HasPrefix(m.method, "codex/event/") {
-		a.oldServerStatus(m) // 0.104's second voice; all else that matters comes in the first too
+	if strings.HasPrefix(m.method, "codex/event/") { // 0.104's second voice; all else that matters comes in the first too
+		for _, e := range oldServerEvents(m) {
+			a.route(e)
+		}
 		return
 	}
 	if m.method == "thread/closed" {
-		a.threads.endUnload(stringField(m.params, "threadId"), nil)
+		a.unloads.end(stringField(m.params, "threadId"), nil)
 	}
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)
@@ -409,6 +451,7 @@ func (a *appServer) handle(m *message) {
 	a.route(a.lastIDs.event(m.method, m.params))
 }
 
+// route finds whose an event is.
 func (a *appServer) route(e event) {
 	if e.kind == evDelta {
 		if t := a.threads.owner(e.thread); t != nil {
@@ -424,16 +467,38 @@ func (a *appServer) route(e event) {
 	}
 	if e.method == "serverRequest/resolved" {
 		if q := a.asks.takeRequest(rawField(e.raw, "requestId")); q != nil {
-			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, &approval{id: q.id, thread: q.thread, turn: q.turn}
+			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, goneAsk(q).ask
 		}
 	}
-	out, stop := a.threads.assign(e)
+	a.follow(a.threads.assign(e))
+}
+
+// follow does what the table of threads says.
+func (a *appServer) follow(out []delivery, stop []turnRef) {
 	for _, d := range out {
 		a.deliver(d)
 	}
 	for _, r := range stop {
 		a.stopTurn(0, r, true)
 	}
+}
+
+// deliver gives a session what is its own. On the reading goroutine, but for the
+// end of a turn whose shells take long to die.
+func (a *appServer) deliver(d delivery) {
+	if d.req != nil {
+		a.requests.handle(d.req)
+		return
+	}
+	if d.e.method == "turn/completed" {
+		for _, q := range a.asks.takeTurn(d.e.thread, d.e.turn) {
+			d.t.put(goneAsk(q))
+		}
+		if d.e.kind == evRaw {
+			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
+		}
+	}
+	d.t.put(d.e)
 }
 
 // startAction asks for a compaction or a review. Neither takes settings: from 0.148 on
@@ -483,129 +548,4 @@ func (a *appServer) compactAnswered(t *threadTree, op opID, thread string, err e
 		return
 	}
 	time.AfterFunc(a.o.TurnLimit, func() { a.turnAnswered(t, op, thread, nil, errCallTimeout) })
-}
-
-// handleRequest answers what the child asks, or puts it before the session.
-func (a *appServer) handleRequest(m *message) {
-	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId")}
-	if q.thread = stringField(m.params, "threadId"); q.thread == "" {
-		q.thread = stringField(m.params, "conversationId")
-	}
-	switch m.method {
-	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
-	case mOldPatch, mOldExec:
-		a.refuseRequest(m)
-		return
-	default:
-		a.refuseRequest(m)
-		if t := a.threads.owner(q.thread); t != nil {
-			t.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
-				text: fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)})
-		}
-		return
-	}
-	th, held := a.threads.claimRequest(q.thread, m)
-	if held {
-		return
-	}
-	if th == nil {
-		a.refuseRequest(m)
-		return
-	}
-	if m.method == mToolCall {
-		a.toolCall(th.tree, m)
-		return
-	}
-	ask := newAsk(q, a.threads.filesOf(th, stringField(m.params, "itemId")))
-	if ask.kind == askUnknown {
-		a.refuseRequest(m)
-		th.tree.put(event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: m.method, raw: m.params,
-			text: fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)})
-		return
-	}
-	ask.subagent = a.threads.subagentOf(th)
-	if !a.asks.add(q, ask) {
-		a.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
-		return
-	}
-	th.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
-	if a.threads.owner(q.thread) == th.tree {
-		return
-	}
-	// The session unloaded its thread meanwhile and may have declined what was
-	// asked before this was: nobody hears of it, and the child waits.
-	if q := a.asks.take(ask.id); q != nil {
-		a.answer(q, answerTo(q, deny, nil, a.info()))
-	}
-}
-
-// refuseRequest declines a request at once, in its own words if there are any.
-func (a *appServer) refuseRequest(m *message) {
-	q := &openAsk{method: m.method, params: m.params}
-	if result := answerTo(q, deny, nil, a.info()); result != nil {
-		a.peer.reply(m.id, result)
-		return
-	}
-	a.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
-}
-
-// deliver gives a session what is its own. On the reading goroutine, but for the
-// end of a turn whose shells take long to die.
-func (a *appServer) deliver(d delivery) {
-	switch {
-	case d.req != nil:
-		a.handleRequest(d.req)
-		return
-	case d.e.method == "turn/completed":
-		for _, q := range a.asks.takeTurn(d.e.thread, d.e.turn) {
-			d.t.put(goneAsk(q))
-		}
-		if d.e.kind == evRaw {
-			a.log.Debug("end of a turn that is not the session's", "thread", d.e.thread, "turn", d.e.turn)
-		}
-	}
-	d.t.put(d.e)
-}
-
-// toolCall puts a call before the session that owns the tree, a subagent's too
-// (of which no version makes any yet): a subagent acts as its parent. The call is
-// answered once: by the session, or with an error text when the session is gone
-// or takes too long, since Codex itself waits for ever. An error of the protocol
-// would tell the model no more than "dynamic tool request failed".
-func (a *appServer) toolCall(t *threadTree, m *message) {
-	q := &openAsk{reqID: m.id, method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}
-	q.timer = time.AfterFunc(a.o.ToolLimit, func() { a.toolOverdue(q) })
-	call := &toolCall{name: q.toolName(), args: rawField(m.params, "arguments")}
-	if !a.tools.add(q, &approval{}) {
-		q.timer.Stop()
-		return
-	}
-	call.id = q.id
-	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(m.params, "callId"), must: true, tool: call, method: m.method, raw: m.params})
-	if a.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
-		a.failTool(a.tools.take(call.id))
-	}
-}
-
-// toolResult answers a call; a second answer is dropped.
-func (a *appServer) toolResult(id, text string, ok bool) {
-	if q := a.tools.take(id); q != nil {
-		a.peer.reply(q.reqID, toolAnswer(text, ok))
-	}
-}
-
-// toolOverdue answers a call that the session did not answer in time.
-func (a *appServer) toolOverdue(q *openAsk) {
-	if len(a.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || a.dead() != nil {
-		return
-	}
-	a.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", a.o.ToolLimit)
-	a.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again", q.toolName(), a.o.ToolLimit), false))
-}
-
-// failTool answers the call of a thread whose session is gone; nil is nothing to answer.
-func (a *appServer) failTool(q *openAsk) {
-	if q != nil {
-		a.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
-	}
 }

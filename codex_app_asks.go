@@ -7,10 +7,12 @@ package main
 // rule that outlives the thread but the one Codex proposed and a person approved.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -23,6 +25,138 @@ const (
 	mOldPatch    = "applyPatchApproval"
 	mOldExec     = "execCommandApproval"
 )
+
+// appRequests answers what one child asks, or puts it before the session that owns
+// the thread. Its methods run on the reading goroutine, but for answers and limits.
+type appRequests struct {
+	*childLink
+	threads   *threadTable
+	tools     askTable      // calls of the sessions' own tools; the approvals are in the link's asks
+	toolLimit time.Duration // how long a session may take for a tool's result
+}
+
+// handle answers a request, or puts it before the session.
+func (r *appRequests) handle(m *message) {
+	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId"),
+		thread: cmp.Or(stringField(m.params, "threadId"), stringField(m.params, "conversationId"))}
+	switch m.method {
+	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
+	case mOldPatch, mOldExec:
+		r.refuse(m)
+		return
+	default:
+		r.refuse(m)
+		if t := r.threads.owner(q.thread); t != nil {
+			t.put(q.refusal(fmt.Sprintf("Codex asked %s, which is not known here; it was refused", m.method)))
+		}
+		return
+	}
+	who, held := r.threads.claimRequest(q.thread, stringField(m.params, "itemId"), m)
+	if held {
+		return
+	}
+	if who == nil {
+		r.refuse(m)
+		return
+	}
+	if m.method == mToolCall {
+		r.putToolCall(who.tree, q)
+		return
+	}
+	ask := newAsk(q, who.files)
+	if ask.kind == askUnknown {
+		r.refuse(m)
+		who.tree.put(q.refusal(fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)))
+		return
+	}
+	ask.subagent = who.subagent
+	if !r.asks.add(q, ask) {
+		r.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+		return
+	}
+	who.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+	if r.threads.owner(q.thread) == who.tree {
+		return
+	}
+	// The session unloaded its thread meanwhile and may have declined what was
+	// asked before this was: nobody hears of it, and the child waits.
+	if q := r.asks.take(ask.id); q != nil {
+		r.answer(q, answerTo(q, deny, nil, r.info()))
+	}
+}
+
+// refusal tells a session of a request that was answered without it.
+func (q *openAsk) refusal(text string) event {
+	return event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: q.method, raw: q.params, text: text}
+}
+
+// refuse declines a request at once, in its own words if there are any.
+func (r *appRequests) refuse(m *message) {
+	q := &openAsk{method: m.method, params: m.params}
+	if result := answerTo(q, deny, nil, r.info()); result != nil {
+		r.peer.reply(m.id, result)
+		return
+	}
+	r.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+}
+
+// decline declines what was still asked in threads whose session is gone.
+func (r *appRequests) decline(threads []string) {
+	for _, id := range threads {
+		for _, q := range r.asks.takeThread(id) {
+			r.answer(q, answerTo(q, deny, nil, r.info()))
+		}
+		for _, q := range r.tools.takeThread(id) {
+			r.failTool(q)
+		}
+	}
+}
+
+// putToolCall puts a call before the session that owns the tree, a subagent's too
+// (of which no version makes any yet): a subagent acts as its parent. The call is
+// answered once: by the session, or with an error text when the session is gone
+// or takes too long, since Codex itself waits for ever. An error of the protocol
+// would tell the model no more than "dynamic tool request failed".
+func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
+	call := &toolCall{name: q.toolName(), args: rawField(q.params, "arguments")}
+	q.timer = time.AfterFunc(r.toolLimit, func() { r.toolOverdue(q) })
+	if !r.tools.add(q, &approval{}) {
+		q.timer.Stop()
+		return
+	}
+	call.id = q.id
+	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(q.params, "callId"), must: true, tool: call, method: q.method, raw: q.params})
+	if r.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
+		if q := r.tools.take(call.id); q != nil {
+			r.failTool(q)
+		}
+	}
+}
+
+// answerTool answers a call; a second answer is dropped.
+func (r *appRequests) answerTool(id, text string, ok bool) {
+	if q := r.tools.take(id); q != nil {
+		r.peer.reply(q.reqID, toolAnswer(text, ok))
+	}
+}
+
+// toolOverdue answers a call that the session did not answer in time.
+func (r *appRequests) toolOverdue(q *openAsk) {
+	if len(r.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
+		return
+	}
+	r.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
+	r.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again",
+		q.toolName(), r.toolLimit), false))
+}
+
+// failTool answers the call of a thread whose session is gone.
+func (r *appRequests) failTool(q *openAsk) {
+	r.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
+}
+
+// toolName is the tool that is called.
+func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
 
 // newAsk is the neutral form of a request; nil for those that nobody is asked
 // about. files are those of the item it belongs to, since a patch's own
@@ -300,6 +434,3 @@ func formValue(kind string, list []string) (any, bool) {
 func toolAnswer(text string, ok bool) any {
 	return map[string]any{"success": ok, "contentItems": []any{map[string]any{"type": "inputText", "text": text}}}
 }
-
-// toolName is the tool that is called.
-func (q *openAsk) toolName() string { return stringField(q.params, "tool") }

@@ -324,7 +324,7 @@ func TestAppToolAnsweredWithoutAResult(t *testing.T) {
 		p.out.Close()
 		synctest.Wait()
 		p.a.do(0, "t1", late) // nobody is there, and nothing breaks
-		if n := len(p.a.tools.open); n != 0 {
+		if n := len(p.a.requests.tools.open); n != 0 {
 			t.Errorf("%d calls are still open", n)
 		}
 		time.Sleep(2 * time.Minute)

@@ -84,9 +84,6 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.must = e.phase == "completed"
 	case "turn/plan/updated":
 		e.kind, e.text = evPlan, planText(a.plan)
-	case "turn/diff/updated":
-		e.kind = evDiff
-		e.text, _ = rawString(a.message)
 	case "thread/tokenUsage/updated":
 		if u := appUsage(a.usage); u != nil {
 			e.kind, e.usage = evUsage, u
@@ -250,14 +247,14 @@ func nicknameOf(params json.RawMessage) (name, role string) {
 		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
-// parentOf is the parent that a thread/started names: parentThreadId from
-// 0.148, in the thread's source before.
-func parentOf(params json.RawMessage) string {
-	thread := rawField(params, "thread")
-	if s := stringField(thread, "parentThreadId"); s != "" {
-		return s
+// parentOf is the parent that a thread/started names, "" where it names none or e
+// is another event: parentThreadId from 0.148, in the thread's source before.
+func parentOf(e event) string {
+	if e.method != "thread/started" {
+		return ""
 	}
-	return stringField(thread, "source", "subAgent", "thread_spawn", "parent_thread_id")
+	thread := rawField(e.raw, "thread")
+	return cmp.Or(stringField(thread, "parentThreadId"), stringField(thread, "source", "subAgent", "thread_spawn", "parent_thread_id"))
 }
 
 func planText(plan json.RawMessage) string {
@@ -378,9 +375,9 @@ func (e *event) readServerStatus() {
 	e.must = e.status != "starting"
 }
 
-// oldServerStatus makes the same of what 0.104 says in its first protocol alone:
+// oldServerEvents makes the same of what 0.104 says in its first protocol alone:
 // the id of the event's turn is empty, and the state an object.
-func (a *appServer) oldServerStatus(m *message) {
+func oldServerEvents(m *message) (out []event) {
 	msg := rawField(m.params, "msg")
 	e := event{kind: evServer, thread: stringField(m.params, "conversationId"), method: m.method, raw: m.params}
 	switch m.method {
@@ -388,15 +385,16 @@ func (a *appServer) oldServerStatus(m *message) {
 		status := rawField(msg, "status")
 		e.item, e.status, e.text = stringField(msg, "server"), stringField(status, "state"), stringField(status, "error")
 		e.must = e.status != "starting"
-		a.route(e)
+		out = append(out, e)
 	case oldComplete: // has those that are ready or failed a second time
 		eachElement(rawField(msg, "cancelled"), func(name json.RawMessage) {
 			server, _ := rawString(name)
-			a.route(event{kind: evServer, thread: e.thread, item: server, status: "cancelled", must: true})
+			out = append(out, event{kind: evServer, thread: e.thread, item: server, status: "cancelled", must: true})
 		})
 		e.kind = evRaw
-		a.route(e)
+		out = append(out, e)
 	}
+	return out
 }
 
 // readCallField reads one field.

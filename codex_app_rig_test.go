@@ -63,7 +63,7 @@ func (h *heard) last() event {
 }
 
 func eventLine(e event) string {
-	names := []string{"opened", "started", "refused", "item", "delta", "plan", "diff", "usage", "notice", "ask", "askGone", "tool", "ended", "subthread", "server", "raw", "gone"}
+	names := []string{"opened", "started", "refused", "item", "delta", "plan", "usage", "notice", "ask", "askGone", "tool", "ended", "server", "raw", "gone"}
 	b := &strings.Builder{}
 	b.WriteString(names[e.kind])
 	put := func(key, val string) {

@@ -1,32 +1,23 @@
 package main
 
-// codex_app_threads.go owns which thread belongs to which session: the trees of
-// all sessions of a child, the turns that run in their threads, and for a while
-// what came for threads that nobody owns yet. The driver calls it from the reader,
-// from timers and from sessions. It never calls a sink, the peer or anybody else
-// under its lock, and never holds an event without a limit in time and in size,
-// since a thread may stay nobody's for good.
+// codex_app_threads.go owns which session hears of a thread: the trees of all
+// sessions of a child, the turns that run in their threads, and for a while what
+// came for threads that nobody owns yet. The app-server driver calls it from the
+// reader, from timers and from sessions. It never calls a sink, the peer or
+// anybody else under its lock, and never holds an event without a limit in time
+// and in size, since a thread may stay nobody's for good.
 
 import (
-	"bytes"
+	"slices"
 	"sync"
 	"time"
 )
 
-// unloadLimit is how long a thread that was let go is waited for.
-const unloadLimit = 5 * time.Second
-
-// leavingThread was let go, and the child has it still.
-type unloadingThread struct {
-	servers []byte        // the MCP servers that it runs with
-	gone    chan struct{} // closed when it is no more, or overdue
-}
-
-// delivery is something to be done after the lock is released.
+// delivery is something to be done after the table's lock is released.
 type delivery struct {
 	t   *threadTree
 	e   event
-	req *message // a held request, to be put as an ask now
+	req *message // a request that was held and is to be put before the session now; nil: e is to be delivered
 }
 
 // threadTable has every thread of one child.
@@ -34,191 +25,201 @@ type threadTable struct {
 	refuse  func(*message) // declines a request that stayed nobody's
 	deliver func(delivery) // does what waited too long
 
-	mu          sync.Mutex // guards the fields below and the trees' state
-	dead        bool
-	opening     map[*threadTree]bool
-	trees       map[string]*threadTree // by root
-	threads     map[string]*appThread
-	unowned     unownedThreads
-	turns       map[string]string // running turn by thread, whoever's it is
-	reviewTurns map[string]string // by thread, the turn that has a running review's own end
-	unloading   map[string]*unloadingThread
+	mu      sync.Mutex            // guards the fields below, and everything of trees and threads but the sinks
+	dead    bool                  // the child is gone
+	opening map[*threadTree]bool  // trees whose thread/start or thread/resume is not answered yet
+	threads map[string]*appThread // the threads of all trees, by id
+	unowned unownedThreads        // what came for threads of no tree
+	running map[string]string     // by thread, also of no tree: the id by which Codex knows the turn that runs there
+	reviews map[string]string     // by thread: the id under which the end of a running review is told
 }
 
-func newThreadTable(refuse func(*message), hand func(delivery)) *threadTable {
-	f := &threadTable{refuse: refuse, deliver: hand, opening: map[*threadTree]bool{}, trees: map[string]*threadTree{}, threads: map[string]*appThread{},
-		turns: map[string]string{}, reviewTurns: map[string]string{}, unloading: map[string]*unloadingThread{}}
-	f.unowned = unownedThreads{overdue: f.dropUnowned, held: map[string]*unownedThread{}}
-	return f
+func newThreadTable(refuse func(*message), deliver func(delivery)) *threadTable {
+	tab := &threadTable{refuse: refuse, deliver: deliver, opening: map[*threadTree]bool{}, threads: map[string]*appThread{},
+		running: map[string]string{}, reviews: map[string]string{}}
+	tab.unowned = unownedThreads{overdue: tab.dropUnowned, held: map[string]*unownedThread{}}
+	return tab
 }
 
 // addOpening registers a tree whose thread the child is asked for. false: the
 // child is gone.
-func (f *threadTable) addOpening(t *threadTree) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.dead {
+func (tab *threadTable) addOpening(t *threadTree) bool {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	if tab.dead {
 		return false
 	}
-	f.opening[t] = true
+	tab.opening[t] = true
 	return true
 }
 
-// forget takes out a tree that was never opened.
-func (f *threadTable) forget(t *threadTree) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.opening, t)
-	if f.trees[t.root] == t {
-		f.removeTreeLocked(t)
+// addTree gives the tree its thread. A tree that had the thread before (a session
+// that recovers its thread doesn't unload it) is returned with its threads, taken
+// out. held is what came for the thread before, for replay.
+func (tab *threadTable) addTree(t *threadTree, id string) (old *threadTree, ids []string, held []heldItem) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	delete(tab.opening, t)
+	if old = tab.treeLocked(id); old != nil {
+		ids = tab.removeLocked(old)
 	}
+	t.root = id
+	tab.threads[id] = &appThread{id: id, tree: t} // no longer a subagent's thread of another tree
+	return old, ids, tab.unowned.release(id)
 }
 
-// addTree gives the tree its thread. A tree that had it before (a session that
-// recovers its thread doesn't unload it) is returned, cut off. What was held
-// for the thread is returned for the time after evOpened.
-func (f *threadTable) addTree(t *threadTree, id string) (old *threadTree, held []heldItem) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.opening, t)
-	if old = f.trees[id]; old != nil {
-		f.removeTreeLocked(old)
-	}
-	delete(f.threads, id) // as a subthread of another tree
-	t.root, t.threads = id, map[string]*appThread{}
-	f.trees[id] = t
-	f.addThreadLocked(t, id)
-	return old, t.keepEarly(f.unowned.release(id))
-}
-
-func (f *threadTable) addThreadLocked(t *threadTree, id string) *appThread {
-	th := &appThread{id: id, tree: t}
-	t.threads[id], f.threads[id] = th, th
-	return th
-}
-
-func (f *threadTable) removeTreeLocked(t *threadTree) {
-	delete(f.trees, t.root)
-	for id := range t.threads {
-		if th := f.threads[id]; th != nil && th.tree == t {
-			delete(f.threads, id)
-		}
-	}
-}
-
-// removeTree takes the tree of a root out and names its threads.
-func (f *threadTable) removeTree(root string) (t *threadTree, ids []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if t = f.trees[root]; t == nil {
-		return nil, nil
-	}
-	f.removeTreeLocked(t)
-	for id := range t.threads {
-		ids = append(ids, id)
+// removeTree takes out the tree of a root and returns it with its threads, nil for none.
+func (tab *threadTable) removeTree(root string) (t *threadTree, ids []string) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	if t = tab.treeLocked(root); t != nil {
+		ids = tab.removeLocked(t)
 	}
 	return t, ids
 }
 
-// startUnload notes that the child was asked to unload the root of a tree.
-func (f *threadTable) startUnload(t *threadTree) {
-	l := &unloadingThread{servers: t.servers, gone: make(chan struct{})}
-	f.mu.Lock()
-	f.unloading[t.root] = l
-	f.mu.Unlock()
-	time.AfterFunc(unloadLimit, func() { f.endUnload(t.root, l) })
+// forget takes out a tree that was never opened.
+func (tab *threadTable) forget(t *threadTree) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	delete(tab.opening, t)
+	tab.removeLocked(t)
 }
 
-// endUnload notes that a thread is loaded no more. With only, that counts for
-// this unloading alone; nil is whichever there is.
-func (f *threadTable) endUnload(thread string, only *unloadingThread) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if l := f.unloading[thread]; l != nil && (only == nil || l == only) {
-		delete(f.unloading, thread)
-		close(l.gone)
+// removeLocked takes the threads of a tree out of the table and returns their ids.
+func (tab *threadTable) removeLocked(t *threadTree) (ids []string) {
+	for id, th := range tab.threads {
+		if th.tree == t {
+			ids = append(ids, id)
+			delete(tab.threads, id)
+		}
 	}
+	return ids
 }
 
-// unloadToAwait is what the opening of a thread with these MCP servers has to
-// wait for, nil for nothing: Codex (0.169) opens a thread that is still loaded with those
-// it has.
-func (f *threadTable) unloadToAwait(thread string, servers []byte) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.unloading[thread]
-	switch {
-	case l == nil:
-		return nil
-	case bytes.Equal(l.servers, servers):
-		delete(f.unloading, thread) // the thread stays loaded
-		return nil
-	}
-	return l.gone
-}
-
-// markOpened marks the tree as opened: from here its events are delivered. The
-// events that it returns come first; then it is to be called again.
-func (f *threadTable) markOpened(t *threadTree) (early []event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	early, t.early = t.early, nil
-	t.opened = len(early) == 0
-	return early
-}
-
-// end empties the table: every tree gets its evGone from the caller.
-func (f *threadTable) end() (all []*threadTree) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dead = true
-	for t := range f.opening {
-		all = append(all, t)
-	}
-	for _, t := range f.trees {
-		all = append(all, t)
-	}
-	f.unowned.end()
-	clear(f.opening)
-	clear(f.trees)
-	clear(f.threads)
-	return all
-}
-
-// assign routes one event to its owner: what to deliver, and which turns to stop.
-func (f *threadTable) assign(e event) (out []delivery, stop []turnRef) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.assignLocked(f.threads[e.thread], e)
-}
-
-// owner is the tree that hears of a thread, nil if that is nobody or not yet
-// somebody. Deltas, nearly all there is, need no more.
-func (f *threadTable) owner(thread string) *threadTree {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if th := f.threads[thread]; th != nil && th.tree.opened {
+// treeLocked is the tree whose root a thread is, nil for none.
+func (tab *threadTable) treeLocked(root string) *threadTree {
+	if th := tab.threads[root]; th != nil && th.isRoot() {
 		return th.tree
 	}
 	return nil
 }
 
-func (f *threadTable) assignLocked(th *appThread, e event) (out []delivery, stop []turnRef) {
-	run := e.turn // the id by which Codex knows what runs
-	if th != nil && th.isRoot() && th.tree.action != actPrompt {
-		out, e, run = f.trackActionLocked(th.tree, e)
+// end empties the table and returns all trees: the caller tells each that the child is gone.
+func (tab *threadTable) end() (all []*threadTree) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	tab.dead = true
+	for t := range tab.opening {
+		all = append(all, t)
 	}
-	f.trackLocked(th, e, run)
-	if th == nil {
-		if e.method == "thread/started" {
-			// 0.148 and later may name a subagent's parent right there.
-			if p := parentOf(e.raw); p != "" && f.threads[p] != nil {
-				return f.adoptLocked(f.threads[p].tree, e.thread, p, heldItem{e: e})
-			}
+	for _, th := range tab.threads {
+		if th.isRoot() {
+			all = append(all, th.tree)
 		}
-		f.unowned.hold(e.thread, heldItem{e: e})
+	}
+	for id := range tab.unowned.held {
+		tab.unowned.release(id)
+	}
+	clear(tab.opening)
+	clear(tab.threads)
+	return all
+}
+
+// markOpened has the events of the tree delivered from here on.
+func (tab *threadTable) markOpened(t *threadTree) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	t.opened = true
+}
+
+// owner is the tree that hears of a thread, nil while there is none or it isn't
+// opened. Deltas, nearly all there is, need no more.
+func (tab *threadTable) owner(thread string) *threadTree {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	if th := tab.threads[thread]; th != nil && th.tree.opened {
+		return th.tree
+	}
+	return nil
+}
+
+// threadsOf are the tree of a root and its threads.
+func (tab *threadTable) threadsOf(root string) (t *threadTree, ids []string) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	if t = tab.treeLocked(root); t == nil {
 		return nil, nil
 	}
+	for id, th := range tab.threads {
+		if th.tree == t {
+			ids = append(ids, id)
+		}
+	}
+	return t, ids
+}
+
+// runningTurn is the turn that runs in a thread, as far as Codex told.
+func (tab *threadTable) runningTurn(thread string) string {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	return tab.running[thread]
+}
+
+// watchEnds lets a recovery see the end of any turn on the tree's root.
+func (tab *threadTable) watchEnds(t *threadTree) <-chan struct{} {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	t.rootEnds = make(chan struct{}, 1)
+	return t.rootEnds
+}
+
+// assign finds the owner of an event that has just come: what to deliver, and
+// which turns to stop.
+func (tab *threadTable) assign(e event) (out []delivery, stop []turnRef) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	th := tab.threads[e.thread]
+	run := e.turn // the id by which Codex knows what runs
+	if th != nil && th.isRoot() && th.tree.action != actPrompt {
+		out, e = tab.trackActionLocked(th.tree, e)
+	}
+	tab.trackTurnLocked(th, e, run)
+	if th == nil {
+		// Codex 0.148 and later may name a subagent's parent right there.
+		if parent := parentOf(e); parent != "" && tab.threads[parent] != nil {
+			return tab.adoptLocked(tab.threads[parent].tree, e.thread, parent, heldItem{e: e})
+		}
+		tab.unowned.hold(e.thread, heldItem{e: e})
+		return nil, nil
+	}
+	more, stop := tab.assignLocked(th, e)
+	return append(out, more...), stop
+}
+
+// replay assigns what was held for a tree's root, which has its tree now.
+func (tab *threadTable) replay(t *threadTree, held []heldItem) (out []delivery, stop []turnRef) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	return tab.replayLocked(t, t.root, held)
+}
+
+// replayLocked tracks no turns: those were tracked as the events came.
+func (tab *threadTable) replayLocked(t *threadTree, thread string, held []heldItem) (out []delivery, stop []turnRef) {
+	for _, it := range held {
+		th := tab.threads[thread]
+		switch {
+		case it.req != nil:
+			out = append(out, delivery{t: t, req: it.req})
+		case th != nil && th.tree == t:
+			deliveries, stops := tab.assignLocked(th, it.e)
+			out, stop = append(out, deliveries...), append(stop, stops...)
+		}
+	}
+	return out, stop
+}
+
+func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery, stop []turnRef) {
 	t := th.tree
 	switch {
 	case e.kind == evItem && e.body.kind == "fileChange":
@@ -227,42 +228,40 @@ func (f *threadTable) assignLocked(th *appThread, e event) (out []delivery, stop
 		t.trackShell(e)
 	case e.kind == evItem && e.body.kind == "agentMessage" && th.isRoot():
 		t.answered = t.answered || e.phase == "completed" && e.body.phase != "commentary"
-	case e.method == "thread/started":
-		th.learnName(e.raw)
-	case e.method == "turn/started":
-		if t.stopping && !(th.isRoot() && t.call != nil) {
+	case e.method == "thread/started" && !th.isRoot():
+		th.learnName(e)
+	case e.method == "turn/started" && t.stopping && !(th.isRoot() && t.call != nil):
+		if run := tab.running[e.thread]; run != "" { // else the turn came and went before anybody owned the thread
 			stop = append(stop, turnRef{e.thread, run})
 		}
 	case e.kind == evEnded:
 		th.files = nil
-		if th.isRoot() {
-			if !t.answered {
-				e.text = finalText(rawField(e.raw, "turn", "items"))
-			}
-			var early bool
-			if e, early = t.endTurn(e); early {
-				return nil, nil
-			}
-		} else {
-			e = notOurEnd(e)
+		if !th.isRoot() {
+			e = foreignEnd(e)
+			break
+		}
+		if !t.answered {
+			e.text = finalText(rawField(e.raw, "turn", "items"))
+		}
+		var early bool
+		if e, early = t.endTurn(e); early {
+			return nil, nil
 		}
 	}
 	switch {
 	case t.mustHoldEnd(e):
 		t.heldEnd = &e
-		time.AfterFunc(shellsGrace, func() { f.endOverdue(t, &e) })
-	case t.opened:
+		time.AfterFunc(shellsGrace, func() { tab.endOverdue(t, &e) })
+	case t.opened, e.kind == evServer: // what servers do is told once: it must not be lost while an earlier turn is stopped
 		out = append(out, delivery{t: t, e: e})
 		if end := t.takeHeldEnd(); end != nil {
 			out = append(out, delivery{t: t, e: *end})
 		}
-	case e.kind == evServer:
-		t.early = append(t.early, e)
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
 		for _, id := range subthreadsOf(e.raw) {
-			more, stops := f.adoptLocked(t, id, th.id)
-			if sub := f.threads[id]; sub != nil && sub.tree == t && sub.name == "" && id != t.root {
+			more, stops := tab.adoptLocked(t, id, th.id)
+			if sub := tab.threads[id]; sub != nil && sub.tree == t && sub.name == "" && id != t.root {
 				sub.name = stringField(e.raw, "item", "agentPath")
 			}
 			out, stop = append(out, more...), append(stop, stops...)
@@ -272,356 +271,35 @@ func (f *threadTable) assignLocked(th *appThread, e event) (out []delivery, stop
 }
 
 // endOverdue lets the end of a turn go whose shells don't end in time.
-func (f *threadTable) endOverdue(t *threadTree, e *event) {
-	f.mu.Lock()
+func (tab *threadTable) endOverdue(t *threadTree, e *event) {
+	tab.mu.Lock()
 	waits := t.heldEnd == e
 	if waits {
 		t.heldEnd, t.shells = nil, nil
 	}
-	f.mu.Unlock()
+	tab.mu.Unlock()
 	if waits {
-		f.deliver(delivery{t: t, e: *e})
+		tab.deliver(delivery{t: t, e: *e})
 	}
 }
 
-// trackLocked notes which turn runs in a thread, be it anybody's.
-func (f *threadTable) trackLocked(th *appThread, e event, run string) {
+// trackTurnLocked notes which turn runs in a thread, be it anybody's.
+func (tab *threadTable) trackTurnLocked(th *appThread, e event, run string) {
 	switch {
 	case e.method == "turn/started":
-		f.turns[e.thread] = run
-	case e.method == "turn/completed" && (f.turns[e.thread] == e.turn || f.reviewTurns[e.thread] == e.turn):
-		delete(f.turns, e.thread)
-		delete(f.reviewTurns, e.thread)
-	case e.kind == evItem && e.phase == "started" && e.turn != "" && f.turns[e.thread] == "" && (th == nil || !th.isRoot()):
+		tab.running[e.thread] = run
+	case e.method == "turn/completed" && (tab.running[e.thread] == e.turn || tab.reviews[e.thread] == e.turn):
+		delete(tab.running, e.thread)
+		delete(tab.reviews, e.thread)
+	case e.kind == evItem && e.phase == "started" && e.turn != "" && tab.running[e.thread] == "" && (th == nil || !th.isRoot()):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
-		f.turns[e.thread] = e.turn
+		tab.running[e.thread] = e.turn
 	}
-}
-
-// adoptLocked makes a thread part of a tree and releases what was held for
-// it, and for what was held in its name.
-func (f *threadTable) adoptLocked(t *threadTree, id, parent string, more ...heldItem) (out []delivery, stop []turnRef) {
-	if f.threads[id] != nil || id == "" {
-		return nil, nil // ours already, or somebody else's own thread
-	}
-	th := f.addThreadLocked(t, id)
-	th.parent = parent
-	if t.opened {
-		out = append(out, delivery{t: t, e: event{kind: evSubthread, thread: t.root, text: id, must: true}})
-	}
-	if run := f.turns[id]; run != "" && t.stopping {
-		stop = append(stop, turnRef{id, run})
-	}
-	run := f.turns[id]
-	for _, it := range append(f.unowned.release(id), more...) {
-		if it.req != nil {
-			out = append(out, delivery{t: t, e: it.e, req: it.req})
-			continue
-		}
-		o, _ := f.assignLocked(th, it.e) // what still runs was found above
-		out = append(out, o...)
-	}
-	// The replay went through its turns again; what runs now is what ran before it.
-	if run != "" {
-		f.turns[id] = run
-	} else {
-		delete(f.turns, id)
-	}
-	for _, child := range f.unowned.childrenOf(id) {
-		o, st := f.adoptLocked(t, child, id)
-		out, stop = append(out, o...), append(stop, st...)
-	}
-	return out, stop
-}
-
-// dropUnowned drops what nobody claimed in time. Its requests are declined. While
-// a thread/start is on its way (a required MCP server may make that slow) the
-// events wait on, since they may be that thread's.
-func (f *threadTable) dropUnowned(id string, s *unownedThread) {
-	f.mu.Lock()
-	var refused []*message
-	switch {
-	case f.unowned.held[id] != s: // claimed just now
-	case len(f.opening) > 0:
-		refused = f.unowned.extend(id)
-	default:
-		refused = requestsOf(f.unowned.release(id))
-	}
-	f.mu.Unlock()
-	for _, m := range refused {
-		f.refuse(m)
-	}
-}
-
-// claimRequest finds the owner of a request. Without one the request is held; with
-// one that isn't open it is to be refused.
-func (f *threadTable) claimRequest(id string, m *message) (th *appThread, held bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	th = f.threads[id]
-	if th == nil {
-		return nil, f.unowned.hold(id, heldItem{e: event{thread: id, raw: m.params}, req: m})
-	}
-	if !th.tree.opened {
-		return nil, false
-	}
-	return th, false
-}
-
-// filesOf are the files of a patch that was begun.
-func (f *threadTable) filesOf(th *appThread, item string) []fileChange {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return th.files[item]
-}
-
-// subagentOf names a thread and those it was started by, nil for a root.
-func (f *threadTable) subagentOf(th *appThread) *subagentRef {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return th.subagent()
-}
-
-// callTurn registers a turn/start, before it is sent. busy is the turn that
-// still runs there: Codex would steer it (0.148 and later) or lose the new one
-// (0.104).
-func (f *threadTable) callTurn(root string, op opID, act turnAction) (t *threadTree, busy string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if t = f.trees[root]; t == nil {
-		return nil, ""
-	}
-	if run := f.turns[root]; run != "" {
-		return t, run
-	}
-	if t.call != nil {
-		return t, "whose start is not answered yet"
-	}
-	t.call, t.stopping, t.cleans, t.lost, t.answered, t.action = &turnCall{op: op}, false, false, false, false, act
-	return t, ""
-}
-
-// answerTurn ends the call with the id that turn/start returned; "" when it
-// failed. It returns what to deliver, and whether the turn was interrupted
-// meanwhile.
-func (f *threadTable) answerTurn(t *threadTree, turn string, outcome event) (out []event, stop bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c := t.call
-	if c == nil || c.op != outcome.op {
-		return nil, false
-	}
-	t.call = nil
-	out = append(out, outcome)
-	t.turn, t.lost = turn, outcome.unknown
-	for _, e := range c.ended {
-		if turn != "" && e.turn == turn {
-			t.turn = ""
-		} else {
-			e = notOurEnd(e)
-		}
-		out = append(out, e)
-	}
-	return out, t.stopping && t.turn != ""
-}
-
-// endLostTurn takes the child's word that nothing runs on a root. It returns
-// the tree whose lost turn that ends, nil if it lost none.
-func (f *threadTable) endLostTurn(root string) *threadTree {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.trees[root]
-	if t == nil || !t.lost || f.turns[root] != "" {
-		return nil
-	}
-	t.lost = false
-	return t
-}
-
-// markInterrupted marks the tree as stopping and names what to stop: the root's
-// turn ("" for whatever runs there) and the turns its subagents are known to
-// run. threads are all of the tree's; cleans: the shells in them are stopped too.
-func (f *threadTable) markInterrupted(root, turn string, cleans bool) (stop []turnRef, threads []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.trees[root]
-	if t == nil {
-		return nil, nil
-	}
-	t.stopping, t.cleans = true, cleans
-	run := f.turns[root]
-	if turn == "" || turn == run || turn == t.turn {
-		// A turn that was accepted but has not started yet is refused by its
-		// id (0.153, 0.169: "no active turn to interrupt") and then runs on;
-		// "" reaches it.
-		stop = append(stop, turnRef{root, run})
-	}
-	for id := range t.threads {
-		if f.threads[id] == nil || f.threads[id].tree != t {
-			continue
-		}
-		threads = append(threads, id)
-		if id != root && f.turns[id] != "" {
-			stop = append(stop, turnRef{id, f.turns[id]})
-		}
-	}
-	return stop, threads
-}
-
-// treeOf finds the tree that a thread belongs to, and all threads of it.
-func (f *threadTable) treeOf(thread string) (t *threadTree, threads []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	th := f.threads[thread]
-	if th == nil {
-		return nil, nil
-	}
-	for id := range th.tree.threads {
-		threads = append(threads, id)
-	}
-	return th.tree, threads
-}
-
-// runningTurn is the turn that runs in a thread, as far as we were told.
-func (f *threadTable) runningTurn(id string) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.turns[id]
-}
-
-// watchEnds lets a recovery see the ends of turns on its root.
-func (f *threadTable) watchEnds(t *threadTree) <-chan string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t.rootEnds = make(chan string, 4)
-	return t.rootEnds
-}
-
-const (
-	holdLimit    = time.Second
-	maxHeld      = 1000    // events held for all unowned threads together
-	maxHeldBytes = 4 << 20 // and their bytes
-)
-
-// unownedThreads are guarded by the table's lock.
-type unownedThreads struct {
-	overdue func(id string, s *unownedThread) // called by a timer after holdLimit, without the lock
-
-	held  map[string]*unownedThread // by thread
-	count int
-	bytes int
-	over  bool // the child is gone
-}
-
-// unownedThread is a thread that nobody owns yet.
-type unownedThread struct {
-	parent string // as far as a thread/started told
-	items  []heldItem
-	timer  *time.Timer
-}
-
-// heldItem is an event, or a request if req is set.
-type heldItem struct {
-	e   event
-	req *message
-}
-
-func (it heldItem) size() int { return len(it.e.raw) + 64 }
-
-// hold keeps something for a while. false: it is over the limits, and not held.
-func (l *unownedThreads) hold(id string, it heldItem) bool {
-	if l.over || l.count >= maxHeld || l.bytes+it.size() > maxHeldBytes {
-		return false
-	}
-	s := l.held[id]
-	if s == nil {
-		s = &unownedThread{}
-		l.held[id] = s
-		l.startTimer(id, s)
-	}
-	if it.e.method == "thread/started" {
-		s.parent = parentOf(it.e.raw)
-	}
-	s.items = append(s.items, it)
-	l.count, l.bytes = l.count+1, l.bytes+it.size()
-	return true
-}
-
-func (l *unownedThreads) startTimer(id string, s *unownedThread) {
-	s.timer = time.AfterFunc(holdLimit, func() { l.overdue(id, s) })
-}
-
-// release returns what was held for a thread, which has an owner now or is given up.
-func (l *unownedThreads) release(id string) []heldItem {
-	s := l.held[id]
-	if s == nil {
-		return nil
-	}
-	s.timer.Stop()
-	delete(l.held, id)
-	for _, it := range s.items {
-		l.count, l.bytes = l.count-1, l.bytes-it.size()
-	}
-	return s.items
-}
-
-// extend holds a thread's events for another while, and returns its requests,
-// which have waited long enough.
-func (l *unownedThreads) extend(id string) []*message {
-	s := l.held[id]
-	kept := s.items[:0:0]
-	for _, it := range s.items {
-		if it.req != nil {
-			l.count, l.bytes = l.count-1, l.bytes-it.size()
-			continue
-		}
-		kept = append(kept, it)
-	}
-	refused := requestsOf(s.items)
-	s.items = kept
-	l.startTimer(id, s)
-	return refused
-}
-
-// childrenOf are the unowned threads that were told to be a thread's subagents.
-func (l *unownedThreads) childrenOf(parent string) (ids []string) {
-	for id, s := range l.held {
-		if s.parent == parent {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// end drops all, since who would answer or be answered is gone.
-func (l *unownedThreads) end() {
-	for id := range l.held {
-		l.release(id)
-	}
-	l.over = true
-}
-
-func requestsOf(items []heldItem) (list []*message) {
-	for _, it := range items {
-		if it.req != nil {
-			list = append(list, it.req)
-		}
-	}
-	return list
-}
-
-// stillCalls reports that a tree is still there and calls for the turn of op.
-func (f *threadTable) stillCalls(t *threadTree, op opID) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.trees[t.root] == t && t.call != nil && t.call.op == op
 }
 
 // trackActionLocked takes an event of a root whose turn answers no prompt. It returns
-// what comes before it, the event as the session knows it, and the id by which
-// Codex knows what runs.
-func (f *threadTable) trackActionLocked(t *threadTree, e event) (out []delivery, _ event, run string) {
-	run = e.turn
+// what comes before the event, and the event as the session knows it.
+func (tab *threadTable) trackActionLocked(t *threadTree, e event) (out []delivery, _ event) {
 	switch t.action {
 	case actCompact:
 		// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
@@ -633,16 +311,251 @@ func (f *threadTable) trackActionLocked(t *threadTree, e event) (out []delivery,
 		out = append(out, delivery{t: t, e: event{kind: evStarted, op: t.call.op, thread: t.root, turn: e.turn, must: true}})
 		t.call, t.turn = nil, e.turn
 		if e.kind != evEnded {
-			f.turns[t.root] = e.turn
+			tab.running[t.root] = e.turn
 		}
 	case actReview:
 		// From 0.148 on a review runs under an id of its own (0.169 names the
 		// turn's in rootTurnId, 0.153 nowhere); only an interrupt wants it. All
 		// else that is said of it, and its end, goes by the turn's.
 		if e.method == "turn/started" && t.turn != "" && e.turn != t.turn {
-			f.reviewTurns[t.root], e.turn = t.turn, t.turn
+			tab.reviews[t.root], e.turn = t.turn, t.turn
 		}
 	case actPrompt:
 	}
-	return out, e, run
+	return out, e
+}
+
+// adoptLocked makes a thread part of a tree and releases what was held for the
+// thread, with more behind it, and then the same for its own subagents' threads.
+func (tab *threadTable) adoptLocked(t *threadTree, id, parent string, more ...heldItem) (out []delivery, stop []turnRef) {
+	if tab.threads[id] != nil || id == "" {
+		return nil, nil // the tree's already, or another session's own thread
+	}
+	tab.threads[id] = &appThread{id: id, tree: t, parent: parent}
+	out, stop = tab.replayLocked(t, id, append(tab.unowned.release(id), more...))
+	if run := (turnRef{id, tab.running[id]}); run.turn != "" && t.stopping && !slices.Contains(stop, run) {
+		stop = append(stop, run)
+	}
+	for _, child := range tab.unowned.childrenOf(id) {
+		deliveries, stops := tab.adoptLocked(t, child, id)
+		out, stop = append(out, deliveries...), append(stop, stops...)
+	}
+	return out, stop
+}
+
+// dropUnowned drops what nobody claimed in time. Its requests are declined. While
+// a thread/start is on its way (a required MCP server may make that slow) the
+// events wait on, since they may be that thread's.
+func (tab *threadTable) dropUnowned(id string, u *unownedThread) {
+	tab.mu.Lock()
+	var refused []*message
+	if tab.unowned.held[id] == u { // else it was claimed just now
+		for _, it := range tab.unowned.release(id) {
+			switch {
+			case it.req != nil:
+				refused = append(refused, it.req)
+			case len(tab.opening) > 0:
+				tab.unowned.hold(id, it)
+			}
+		}
+	}
+	tab.mu.Unlock()
+	for _, m := range refused {
+		tab.refuse(m)
+	}
+}
+
+// asker is who makes a request of us, and what the request itself doesn't say.
+type asker struct {
+	tree     *threadTree
+	files    []fileChange // of the patch that the request belongs to
+	subagent *subagentRef // nil for the agent itself
+}
+
+// claimRequest finds who makes a request about an item. Without an owner of the
+// thread the request is held; with one that isn't opened it is to be refused.
+func (tab *threadTable) claimRequest(thread, item string, m *message) (who *asker, held bool) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	th := tab.threads[thread]
+	if th == nil {
+		return nil, tab.unowned.hold(thread, heldItem{e: event{thread: thread, raw: m.params}, req: m})
+	}
+	if !th.tree.opened {
+		return nil, false
+	}
+	return &asker{tree: th.tree, files: th.files[item], subagent: tab.subagentLocked(th)}, false
+}
+
+// subagentLocked names a thread and those it was started by, nil for a root.
+func (tab *threadTable) subagentLocked(th *appThread) (first *subagentRef) {
+	t, seen := th.tree, map[string]bool{} // seen: nonsense must not go round for ever
+	for into := &first; th != nil && th.tree == t && !th.isRoot() && !seen[th.id]; {
+		seen[th.id] = true
+		*into = &subagentRef{thread: th.id, name: th.name, role: th.role}
+		into = &(*into).via
+		th = tab.threads[th.parent]
+	}
+	return first
+}
+
+// callTurn registers a turn/start, before it is sent. busy is the turn that
+// still runs there: Codex would steer it (0.148 and later) or lose the new one
+// (0.104).
+func (tab *threadTable) callTurn(root string, op opID, act turnAction) (t *threadTree, busy string) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	if t = tab.treeLocked(root); t == nil {
+		return nil, ""
+	}
+	if run := tab.running[root]; run != "" {
+		return t, run
+	}
+	if t.call != nil {
+		return t, "whose start is not answered yet"
+	}
+	t.call, t.action = &turnCall{op: op}, act
+	t.stopping, t.cleans, t.lost, t.answered = false, false, false, false
+	return t, ""
+}
+
+// stillCalls reports that a tree is still there and calls for the turn of op.
+func (tab *threadTable) stillCalls(t *threadTree, op opID) bool {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	return tab.treeLocked(t.root) == t && t.call != nil && t.call.op == op
+}
+
+// answerTurn ends the call with the id that turn/start returned; "" when it
+// failed. It returns what to deliver, and whether the turn was interrupted
+// meanwhile.
+func (tab *threadTable) answerTurn(t *threadTree, turn string, outcome event) (out []event, stop bool) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	c := t.call
+	if c == nil || c.op != outcome.op {
+		return nil, false
+	}
+	t.call = nil
+	out = append(out, outcome)
+	t.turn, t.lost = turn, outcome.unknown
+	for _, e := range c.ended {
+		if turn != "" && e.turn == turn {
+			t.turn = ""
+		} else {
+			e = foreignEnd(e)
+		}
+		out = append(out, e)
+	}
+	return out, t.stopping && t.turn != ""
+}
+
+// endLostTurn takes the child's word that nothing runs on a root. It returns
+// the tree whose lost turn that ends, nil if it lost none.
+func (tab *threadTable) endLostTurn(root string) *threadTree {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	t := tab.treeLocked(root)
+	if t == nil || !t.lost || tab.running[root] != "" {
+		return nil
+	}
+	t.lost = false
+	return t
+}
+
+// markInterrupted marks the tree as stopping and names what to stop: the root's
+// turn ("" for whatever runs there) and the turns its subagents are known to
+// run. cleans: the shells in its threads are stopped too.
+func (tab *threadTable) markInterrupted(root, turn string, cleans bool) (stop []turnRef) {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	t := tab.treeLocked(root)
+	if t == nil {
+		return nil
+	}
+	t.stopping, t.cleans = true, cleans
+	run := tab.running[root]
+	if turn == "" || turn == run || turn == t.turn {
+		// A turn that was accepted but has not started yet is refused by its
+		// id (0.153, 0.169: "no active turn to interrupt") and then runs on;
+		// "" reaches it.
+		stop = append(stop, turnRef{root, run})
+	}
+	for id, th := range tab.threads {
+		if th.tree == t && id != root && tab.running[id] != "" {
+			stop = append(stop, turnRef{id, tab.running[id]})
+		}
+	}
+	return stop
+}
+
+const (
+	holdLimit    = time.Second // how long a thread's events wait for an owner
+	maxHeldBytes = 4 << 20     // what may be held for all threads together
+	heldOverhead = 4 << 10     // what an event counts for beside its params, so that there are never many
+)
+
+// unownedThreads is what came for threads that no tree has. The table's lock guards it.
+type unownedThreads struct {
+	overdue func(id string, u *unownedThread) // called by a timer after holdLimit, without the lock
+	held    map[string]*unownedThread         // by thread
+	bytes   int                               // the sizes of all items in held
+}
+
+// unownedThread is a thread that nobody owns yet.
+type unownedThread struct {
+	parent string // the thread that it is a subagent's of, as far as a thread/started told
+	items  []heldItem
+	timer  *time.Timer
+}
+
+// heldItem is an event, or a request if req is set.
+type heldItem struct {
+	e   event
+	req *message
+}
+
+func (it heldItem) size() int { return len(it.e.raw) + heldOverhead }
+
+// hold keeps something for a while. false: that would be too much, and it is dropped.
+func (us *unownedThreads) hold(id string, it heldItem) bool {
+	if us.bytes+it.size() > maxHeldBytes {
+		return false
+	}
+	u := us.held[id]
+	if u == nil {
+		u = &unownedThread{}
+		us.held[id] = u
+		u.timer = time.AfterFunc(holdLimit, func() { us.overdue(id, u) })
+	}
+	if parent := parentOf(it.e); parent != "" {
+		u.parent = parent
+	}
+	u.items = append(u.items, it)
+	us.bytes += it.size()
+	return true
+}
+
+// release returns what was held for a thread, which has an owner now or is given up.
+func (us *unownedThreads) release(id string) []heldItem {
+	u := us.held[id]
+	if u == nil {
+		return nil
+	}
+	u.timer.Stop()
+	delete(us.held, id)
+	for _, it := range u.items {
+		us.bytes -= it.size()
+	}
+	return u.items
+}
+
+// childrenOf are the unowned threads that were told to be a thread's subagents.
+func (us *unownedThreads) childrenOf(parent string) (ids []string) {
+	for id, u := range us.held {
+		if u.parent == parent {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

@@ -150,23 +150,21 @@ type command struct {
 type eventKind int
 
 const (
-	evOpened    eventKind = iota // op; thread; opened
-	evStarted                    // op; turn: the child took the turn (acknowledged)
-	evRefused                    // op; err; unknown: it may have happened all the same
-	evItem                       // item started (phase "started") or completed
-	evDelta                      // text of item, phase "answer", "reasoning" or "output"
-	evPlan                       // text: one line a step
-	evDiff                       // text: the turn's unified diff so far
-	evUsage                      // usage
-	evNotice                     // text: a warning; retry set: the child retries on its own
-	evAsk                        // ask: an approval or question that must be decided
-	evAskGone                    // ask id: the child no longer wants an answer
-	evTool                       // tool: a call of one of the session's own tools, to be answered by cmdToolResult
-	evEnded                      // turn; status completed, failed or interrupted; err
-	evSubthread                  // text: id of a thread that now belongs to this tree
-	evServer                     // item: an MCP server of the thread; status starting, ready, failed or cancelled; text: why
-	evRaw                        // something without neutral meaning
-	evGone                       // the child is gone: err. The last event of a sink
+	evOpened  eventKind = iota // op; thread; opened
+	evStarted                  // op; turn: the child took the turn (acknowledged)
+	evRefused                  // op; err; unknown: it may have happened all the same
+	evItem                     // item started (phase "started") or completed
+	evDelta                    // text of item, phase "answer", "reasoning" or "output"
+	evPlan                     // text: one line a step
+	evUsage                    // usage
+	evNotice                   // text: a warning; retry set: the child retries on its own
+	evAsk                      // ask: an approval or question that must be decided
+	evAskGone                  // ask id: the child no longer wants an answer
+	evTool                     // tool: a call of one of the session's own tools, to be answered by cmdToolResult
+	evEnded                    // turn; status completed, failed or interrupted; err
+	evServer                   // item: an MCP server of the thread; status starting, ready, failed or cancelled; text: why
+	evRaw                      // something without neutral meaning
+	evGone                     // the child is gone: err. The last event of a sink
 )
 
 // startingCodex is the phase of the one evNotice that is ours: the child itself
@@ -204,11 +202,11 @@ type event struct {
 // droppable reports an event that a turn's result doesn't depend on.
 func (e *event) droppable() bool {
 	switch e.kind {
-	case evDelta, evPlan, evDiff, evNotice, evRaw:
+	case evDelta, evPlan, evNotice, evRaw:
 		return !e.must
 	case evItem:
 		return !e.must && e.phase == "started"
-	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evSubthread, evServer, evGone:
+	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
 	}
 	return false
 }

@@ -192,48 +192,66 @@ func goneEvent(op opID, thread string, death *childDeath) event {
 	return event{kind: evGone, op: op, thread: thread, must: true, err: &backendError{Message: death.Error(), Death: death}}
 }
 
-// sink delivers to one session, in order and one at a time, whoever puts: who
-// comes while somebody else delivers leaves his event there and goes on.
+// sink delivers to one session, in order and one event at a time, whoever puts: an
+// event that comes while another is being delivered waits, and who put it goes on.
 type sink struct {
 	to func(event)
 
 	mu     sync.Mutex // guards the fields below; not held while to runs
-	queue  []event
-	busy   bool
-	closed bool
+	held   bool       // the thread is not opened: events wait for release
+	queue  []event    // what waits, behind what is just being delivered
+	busy   bool       // somebody delivers
+	closed bool       // the last event was put, or the sink was cut
 }
 
 // put delivers e. After putLast or cut it does nothing.
-func (s *sink) put(e event) { s.deliver(e, false) }
-
-// putLast delivers e as the last event of all.
-func (s *sink) putLast(e event) { s.deliver(e, true) }
-
-func (s *sink) deliver(e event, last bool) {
+func (s *sink) put(e event) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.queue = append(s.queue, e)
+		s.deliverLocked()
+	}
+}
+
+// putLast delivers e as the last event of all, and as the only one where the
+// thread was never opened.
+func (s *sink) putLast(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
-		s.mu.Unlock()
 		return
 	}
-	s.closed = last
-	if s.busy {
-		s.queue = append(s.queue, e)
-		s.mu.Unlock()
+	if s.held {
+		s.held, s.queue = false, nil
+	}
+	s.closed, s.queue = true, append(s.queue, e)
+	s.deliverLocked()
+}
+
+// release delivers e and then what waited for it.
+func (s *sink) release(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.held, s.queue = false, slices.Insert(s.queue, 0, e)
+		s.deliverLocked()
+	}
+}
+
+func (s *sink) deliverLocked() {
+	if s.held || s.busy {
 		return
 	}
 	s.busy = true
-	for {
+	for i := 0; i < len(s.queue); i++ {
+		e := s.queue[i]
 		s.mu.Unlock()
 		s.to(e)
 		s.mu.Lock()
-		if len(s.queue) == 0 {
-			break
-		}
-		e = s.queue[0]
-		s.queue = s.queue[1:]
 	}
-	s.busy, s.queue = false, nil
-	s.mu.Unlock()
+	clear(s.queue)
+	s.busy, s.queue = false, s.queue[:0]
 }
 
 // cut ends the sink without a word; an event that is just being delivered may

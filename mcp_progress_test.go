@@ -228,7 +228,7 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 // an answer to a call of ours, is no word of the child's.
 func TestSyntheticEventsAreNotForwarded(t *testing.T) {
 	for _, e := range []event{{kind: evGone}, {kind: evOpened, thread: "T", opened: &openedThread{}}, {kind: evStarted, op: 3},
-		{kind: evSubthread}, {kind: evRefused}, {kind: evAsk, method: "elicitation/create", raw: json.RawMessage(`{}`)}} {
+		{kind: evRefused}, {kind: evAsk, method: "elicitation/create", raw: json.RawMessage(`{}`)}} {
 		if fromChild(&e) {
 			t.Errorf("%+v", e)
 		}

@@ -344,7 +344,7 @@ func (s *session) take(e *event, now time.Time) {
 		s.childGone(e.err)
 	case evTool:
 		s.called(e)
-	case evItem, evDelta, evPlan, evDiff, evNotice, evSubthread, evServer, evRaw:
+	case evItem, evDelta, evPlan, evNotice, evServer, evRaw:
 	}
 }
 

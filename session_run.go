@@ -83,7 +83,7 @@ func (r *turnRun) take(e *event, now time.Time) {
 		if e.tool != nil {
 			r.openItem(e.item, "calling "+e.tool.name)
 		}
-	case evOpened, evStarted, evRefused, evPlan, evDiff, evNotice, evAsk, evAskGone, evSubthread, evServer, evRaw, evGone:
+	case evOpened, evStarted, evRefused, evPlan, evNotice, evAsk, evAskGone, evServer, evRaw, evGone:
 	}
 }
 
