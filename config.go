@@ -22,57 +22,16 @@ const pluginName = "atm-agent-mcp"
 // pluginNames are the tables that are read, a later one's values above an earlier one's: the ancestor's, and ours.
 func pluginNames() []string { return []string{"codex-mcp", pluginName} }
 
-// flagValues are the flags as given; nil is not given.
-type flagValues struct {
-	identity, role, model, sandbox, approvalPolicy, backend, codexBin *string
-	team, logLevel, logFile, config                                   *string
-	resume                                                            *string // "": without an argument
-	fast, subagents, readonly, restartChild                           *bool   // readonly is --explore too
-	timeoutSecs                                                       *int
-}
+// flagValues are the flags that were given, by name without dashes; a switch is "true" or "false". Those of a command
+// that are no settings are in there too, and mean nothing here.
+type flagValues map[string]string
 
-func (fl flagValues) get(flag string) any {
-	switch flag {
-	case "--identity":
-		return givenFlag(fl.identity)
-	case "--role":
-		return givenFlag(fl.role)
-	case "--model":
-		return givenFlag(fl.model)
-	case "--sandbox":
-		return givenFlag(fl.sandbox)
-	case "--approval-policy":
-		return givenFlag(fl.approvalPolicy)
-	case "--backend":
-		return givenFlag(fl.backend)
-	case "--codex-bin":
-		return givenFlag(fl.codexBin)
-	case "--log-level":
-		return givenFlag(fl.logLevel)
-	case "--log-file":
-		return givenFlag(fl.logFile)
-	case "--fast":
-		return givenFlag(fl.fast)
-	case "--subagents":
-		return givenFlag(fl.subagents)
-	case "--readonly":
-		return givenFlag(fl.readonly)
-	case "--restart-child":
-		return givenFlag(fl.restartChild)
-	case "--timeout":
-		if fl.timeoutSecs != nil {
-			return int64(*fl.timeoutSecs)
-		}
-		return nil
+// only is the flag of that name, for a command whose other flags have a setting's name and another meaning.
+func (fl flagValues) only(name string) flagValues {
+	if v, given := fl[name]; given {
+		return flagValues{name: v}
 	}
-	panic("BUG: unknown flag " + flag)
-}
-
-func givenFlag[T any](p *T) any {
-	if p == nil {
-		return nil
-	}
-	return *p
+	return nil
 }
 
 // flagError is a flag's bad value: the command exits 2.
@@ -152,7 +111,9 @@ func defaultConfig() *config {
 // given, is what os.Environ says, so that a misspelt variable is told too.
 func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...string) (*config, error) {
 	c := defaultConfig()
-	c.resume = fl.resume
+	if session, given := fl["resume"]; given {
+		c.resume = &session
+	}
 	var err error
 	if c.directories, err = findDirectories(env, cwd); err != nil {
 		return nil, err
@@ -193,15 +154,15 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 		c.strangeVariables(prefix, environ)
 	}
 	for _, s := range settings() {
-		if s.flag == "" {
+		text, given := fl[s.flag]
+		if s.flag == "" || !given {
 			continue
 		}
-		if v := fl.get(s.flag); v != nil {
-			if err := s.set(s.field(c), v, c.cwd, c.home); err != nil {
-				return &flagError{s.flag, err}
-			}
-			c.took(s.name, origin{layerFlag, s.flag})
+		flag := "--" + s.flag
+		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
+			return &flagError{flag, err}
 		}
+		c.took(s.name, origin{layerFlag, flag})
 	}
 	return nil
 }
@@ -529,11 +490,11 @@ func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 			q.asked, q.askedFrom = name, "ATM_TEAM"
 		}
 	}
-	if fl.team != nil {
-		if err := validTeam(*fl.team); err != nil {
+	if name, given := fl["team"]; given {
+		if err := validTeam(name); err != nil {
 			return &flagError{"--team", err}
 		}
-		q.asked, q.askedFrom = *fl.team, "--team"
+		q.asked, q.askedFrom = name, "--team"
 	}
 	var err error
 	if c.team, c.teamFrom, c.teamExists, err = findTeam(q); err != nil {

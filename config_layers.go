@@ -60,11 +60,12 @@ type configFile struct {
 func configFiles(c *config, env func(string) string, fl flagValues) []configFile {
 	files := []configFile{{layer: layerGlobal, path: filepath.Join(c.atmHome, ".config", "atm", "config.toml")}}
 	named := configFile{layer: layerNamed, path: strings.TrimSpace(env("ATM_CONFIG")), by: "ATM_CONFIG"}
-	if fl.config != nil {
-		named.path, named.by = *fl.config, "--config"
+	path, given := fl["config"]
+	if given {
+		named.path, named.by = path, "--config"
 	}
 	start := c.cwd
-	if named.path != "" || fl.config != nil {
+	if named.path != "" || given {
 		named.path = resolvePath(named.path, c.cwd, c.home)
 		start = filepath.Dir(named.path)
 	}

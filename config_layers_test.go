@@ -84,7 +84,7 @@ func TestConfigNamedFile(t *testing.T) {
 	other := filepath.Join(w.home, "other")
 	w.write(filepath.Join(other, ".atm.toml"), pluginHead+"model = 'beside'\nsandbox = 'read-only'\n")
 	named := w.write(filepath.Join(other, "my.toml"), pluginHead+"model = 'named'\nbase_prompt_file = 'p.md'\n")
-	c := w.quiet(flagValues{config: &named})
+	c := w.quiet(flagValues{"config": named})
 	if c.model != "named" || c.sandbox != "read-only" || c.logLevel != "info" || c.basePromptFile != filepath.Join(other, "p.md") {
 		t.Errorf("got %q %q %q %q", c.model, c.sandbox, c.logLevel, c.basePromptFile)
 	}
@@ -110,7 +110,7 @@ func TestConfigNamedFile(t *testing.T) {
 		}
 	}
 	for _, missing := range []string{"", "gone.toml"} {
-		if _, err := w.try(flagValues{config: &missing}); err == nil || !strings.HasPrefix(err.Error(), "--config: ") {
+		if _, err := w.try(flagValues{"config": missing}); err == nil || !strings.HasPrefix(err.Error(), "--config: ") {
 			t.Errorf("--config %q: %v", missing, err)
 		}
 	}

@@ -29,7 +29,7 @@ var effortRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 type rule struct {
 	name  string // the key; its variable is ATM_AGENT_MCP_ and the name in capitals
 	alias string // an older name for it
-	flag  string // "--model", "" for none
+	flag  string // its flag without dashes, "" for none
 
 	check    func(string) (string, error) // of text: refuses or normalizes
 	optional bool                         // "" means: none, whatever a lower layer says
@@ -75,32 +75,32 @@ func approvalRank(word string) int {
 func settings() []setting[config] {
 	const day = 24 * 60 * 60
 	return []setting[config]{
-		{rule{name: "codex_bin", flag: "--codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
-		{rule{name: "backend", flag: "--backend", check: oneOf("backend", "auto", "app-server", "mcp-server")}, func(c *config) any { return &c.backend }},
-		{rule{name: "identity", alias: "default_identity", flag: "--identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
-		{rule{name: "role", flag: "--role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
-		{rule{name: "model", flag: "--model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
+		{rule{name: "codex_bin", flag: "codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
+		{rule{name: "backend", flag: "backend", check: oneOf("backend", "auto", "app-server", "mcp-server")}, func(c *config) any { return &c.backend }},
+		{rule{name: "identity", alias: "default_identity", flag: "identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
+		{rule{name: "role", flag: "role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
+		{rule{name: "model", flag: "model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
 		{rule{name: "fast_model", optional: true, check: checkLine}, func(c *config) any { return &c.fastModel }},
-		{rule{name: "fast", flag: "--fast"}, func(c *config) any { return &c.fast }},
+		{rule{name: "fast", flag: "fast"}, func(c *config) any { return &c.fast }},
 		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(c *config) any { return &c.effort }},
-		{rule{name: "sandbox", flag: "--sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.sandbox }},
-		{rule{name: "approval_policy", flag: "--approval-policy", optional: true, check: normalizePolicy}, func(c *config) any { return &c.approvalPolicy }},
+		{rule{name: "sandbox", flag: "sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.sandbox }},
+		{rule{name: "approval_policy", flag: "approval-policy", optional: true, check: normalizePolicy}, func(c *config) any { return &c.approvalPolicy }},
 		{rule{name: "max_sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.maxSandbox }},
-		{rule{name: "readonly", flag: "--readonly"}, func(c *config) any { return &c.readonly }},
+		{rule{name: "readonly", flag: "readonly"}, func(c *config) any { return &c.readonly }},
 		{rule{name: "base_prompt_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.basePromptFile }},
 		{rule{name: "extra_instructions_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.extraInstructionsFile }},
-		{rule{name: "subagents", flag: "--subagents"}, func(c *config) any { return &c.subagents }},
-		{rule{name: "request_timeout_secs", flag: "--timeout", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.requestTimeout }},
+		{rule{name: "subagents", flag: "subagents"}, func(c *config) any { return &c.subagents }},
+		{rule{name: "request_timeout_secs", flag: "timeout", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.requestTimeout }},
 		{rule{name: "turn_limit_secs", max: 7 * day, unit: time.Second}, func(c *config) any { return &c.turnLimit }},
 		{rule{name: "approval_timeout_secs", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.approvalTimeout }},
 		{rule{name: "shutdown_grace_secs", max: 300, unit: time.Second}, func(c *config) any { return &c.shutdownGrace }},
 		{rule{name: "max_concurrent_threads", min: 1, max: 1000}, func(c *config) any { return &c.maxConcurrentThreads }},
 		{rule{name: "persist_threads"}, func(c *config) any { return &c.persistThreads }},
-		{rule{name: "restart_child", flag: "--restart-child"}, func(c *config) any { return &c.restartChild }},
+		{rule{name: "restart_child", flag: "restart-child"}, func(c *config) any { return &c.restartChild }},
 		{rule{name: "forward_events", check: oneOf("choice", "auto", "on", "off")}, func(c *config) any { return &c.forwardEvents }},
 		{rule{name: "max_answer_bytes", min: 1024, max: 32 << 20}, func(c *config) any { return &c.maxAnswerBytes }},
-		{rule{name: "log_level", flag: "--log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
-		{rule{name: "log_file", flag: "--log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
+		{rule{name: "log_level", flag: "log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
+		{rule{name: "log_file", flag: "log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
 		{rule{name: "allow_rules"}, func(c *config) any { return &c.allowRules }},
 		{rule{name: "auto_mail"}, func(c *config) any { return &c.autoMail }},
 		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000}, func(c *config) any { return &c.maxMailMessages }},

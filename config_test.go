@@ -115,8 +115,6 @@ func (w *configWorld) wantWarnings(c *config, want ...string) {
 	}
 }
 
-func flagOf[T any](v T) *T { return &v }
-
 func shownOf(t *testing.T, c *config, key string) shownSetting {
 	t.Helper()
 	for _, s := range c.list() {
@@ -188,9 +186,9 @@ func TestConfigFlagsBeatEverything(t *testing.T) {
 	}
 	w.project(pluginHead + "fast_model = 'f'\n[plugins.atm-agent-mcp.roles.r]\nmodel = 'o3'\n")
 	c := w.load(flagValues{
-		identity: flagOf("Ann"), role: flagOf("r"), model: flagOf("m"), sandbox: flagOf("danger-full-access"), approvalPolicy: flagOf("on-failure"),
-		backend: flagOf("app-server"), codexBin: flagOf("./bin/codex"), team: flagOf("crew"), logLevel: flagOf("trace"), logFile: flagOf("~/log"),
-		fast: flagOf(true), subagents: flagOf(true), readonly: flagOf(false), restartChild: flagOf(true), timeoutSecs: flagOf(7),
+		"identity": "Ann", "role": "r", "model": "m", "sandbox": "danger-full-access", "approval-policy": "on-failure",
+		"backend": "app-server", "codex-bin": "./bin/codex", "team": "crew", "log-level": "trace", "log-file": "~/log",
+		"fast": "true", "subagents": "true", "readonly": "false", "restart-child": "true", "timeout": "7",
 	})
 	got := []any{c.identity, c.identityExplicit, c.defaultRole, c.model, c.sandbox, c.approvalPolicy, c.backend, c.codexBin, c.team, c.teamFrom, c.logLevel, c.logFile, c.fast, c.subagents, c.readonly, c.restartChild, c.requestTimeout}
 	want := []any{"Ann", true, "r", "m", "danger-full-access", "on-request", "app-server", filepath.Join(w.in, "bin", "codex"), "crew", "--team", "trace", filepath.Join(w.home, "log"), true, true, false, true, 7 * time.Second}
@@ -198,8 +196,8 @@ func TestConfigFlagsBeatEverything(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	for _, s := range settings() {
-		if o := c.origin[s.name]; s.flag != "" && o.String() != s.flag {
-			t.Errorf("%s comes from %s, want %s", s.name, o, s.flag)
+		if o := c.origin[s.name]; s.flag != "" && o.String() != "--"+s.flag {
+			t.Errorf("%s comes from %s, want --%s", s.name, o, s.flag)
 		}
 	}
 }
@@ -212,20 +210,20 @@ func TestConfigBadFlags(t *testing.T) {
 		fl   flagValues
 		want string
 	}{
-		{flagValues{identity: flagOf("")}, "--identity: an identity can't be empty"},
-		{flagValues{identity: flagOf("../x")}, `--identity: identity "../x" is no name`},
-		{flagValues{role: flagOf("workr")}, `--role: no role "workr": there are worker; did you mean "worker"?`},
-		{flagValues{sandbox: flagOf("readOnly")}, `--sandbox: "readOnly" is written "read-only"`},
-		{flagValues{sandbox: flagOf("write")}, `--sandbox: "write" is no sandbox mode (there are read-only, workspace-write, danger-full-access)`},
-		{flagValues{approvalPolicy: flagOf("always")}, `--approval-policy: "always" is no approval policy`},
-		{flagValues{backend: flagOf("appserver")}, `--backend: "appserver" is written "app-server"`},
-		{flagValues{codexBin: flagOf("")}, "--codex-bin: can't be empty"},
-		{flagValues{team: flagOf("a/b")}, `--team: team name "a/b" is a path`},
-		{flagValues{logLevel: flagOf("inof")}, `did you mean "info"?`},
-		{flagValues{timeoutSecs: flagOf(0)}, "--timeout: 0 is out of range: 1 to 604800"},
-		{flagValues{timeoutSecs: flagOf(-5)}, "--timeout: -5 is out of range"},
-		{flagValues{fast: flagOf(true)}, "--fast: there is no fast model: set fast_model"},
-		{flagValues{model: flagOf("a\nb")}, "--model: "},
+		{flagValues{"identity": ""}, "--identity: an identity can't be empty"},
+		{flagValues{"identity": "../x"}, `--identity: identity "../x" is no name`},
+		{flagValues{"role": "workr"}, `--role: no role "workr": there are worker; did you mean "worker"?`},
+		{flagValues{"sandbox": "readOnly"}, `--sandbox: "readOnly" is written "read-only"`},
+		{flagValues{"sandbox": "write"}, `--sandbox: "write" is no sandbox mode (there are read-only, workspace-write, danger-full-access)`},
+		{flagValues{"approval-policy": "always"}, `--approval-policy: "always" is no approval policy`},
+		{flagValues{"backend": "appserver"}, `--backend: "appserver" is written "app-server"`},
+		{flagValues{"codex-bin": ""}, "--codex-bin: can't be empty"},
+		{flagValues{"team": "a/b"}, `--team: team name "a/b" is a path`},
+		{flagValues{"log-level": "inof"}, `did you mean "info"?`},
+		{flagValues{"timeout": "0"}, "--timeout: 0 is out of range: 1 to 604800"},
+		{flagValues{"timeout": "-5"}, "--timeout: -5 is out of range"},
+		{flagValues{"fast": "true"}, "--fast: there is no fast model: set fast_model"},
+		{flagValues{"model": "a\nb"}, "--model: "},
 	} {
 		cfg, err := w.try(c.fl)
 		var fe *flagError
@@ -282,7 +280,7 @@ func TestConfigClientIdentity(t *testing.T) {
 func TestConfigFast(t *testing.T) {
 	w := newConfigWorld(t)
 	p := w.project(pluginHead + "model = 'pin'\nfast_model = 'spark'\n[plugins.atm-agent-mcp.roles.r]\nmodel = 'own'\n")
-	fast := flagValues{fast: flagOf(true)}
+	fast := flagValues{"fast": "true"}
 	c := w.quiet(fast)
 	if c.model != "spark" || c.origin["model"].String() != "--fast (fast_model from "+p+":3)" {
 		t.Errorf("model %q from %s", c.model, c.origin["model"])
@@ -293,7 +291,7 @@ func TestConfigFast(t *testing.T) {
 	if c = w.quiet(flagValues{}); c.model != "pin" {
 		t.Errorf("model %q", c.model)
 	}
-	fast.model = flagOf("mine")
+	fast["model"] = "mine"
 	c = w.load(fast)
 	w.wantWarnings(c, `--fast has no effect: --model sets the model "mine"`)
 	if c.model != "mine" {
@@ -318,7 +316,7 @@ func TestConfigCeiling(t *testing.T) {
 	if r, err := c.role("r"); err != nil || r.sandbox != "workspace-write" || c.sandbox != "workspace-write" || c.origin["sandbox"].String() != p+":3" {
 		t.Errorf("sandbox %q from %s, role's %q, %v", c.sandbox, c.origin["sandbox"], r.sandbox, err)
 	}
-	c = w.quiet(flagValues{readonly: flagOf(true), sandbox: flagOf("workspace-write")})
+	c = w.quiet(flagValues{"readonly": "true", "sandbox": "workspace-write"})
 	if r, err := c.role("r"); err != nil || r.sandbox != "read-only" || c.sandbox != "read-only" || c.origin["sandbox"].String() != "--readonly" {
 		t.Errorf("sandbox %q from %s, role's %q, %v", c.sandbox, c.origin["sandbox"], r.sandbox, err)
 	}
@@ -365,7 +363,7 @@ func TestConfigRoles(t *testing.T) {
 			t.Errorf("%s is shown as %v from %s", key, s.value, s.from)
 		}
 	}
-	c = w.load(flagValues{role: flagOf("worker")})
+	c = w.load(flagValues{"role": "worker"})
 	if r, err = c.role(""); err != nil || r.name != "worker" {
 		t.Errorf("--role should be the default role: %+v, %v", r, err)
 	}
@@ -435,7 +433,7 @@ func TestConfigTeamLayers(t *testing.T) {
 	w.env["ATM_TEAM"] = " crew "
 	writeTeam(t, root, "crew", "{}")
 	want(flagValues{}, "crew", "ATM_TEAM", true)
-	want(flagValues{team: flagOf("flagged")}, "flagged", "--team", false)
+	want(flagValues{"team": "flagged"}, "flagged", "--team", false)
 	if _, err := os.Stat(filepath.Join(root, "flagged")); err == nil {
 		t.Error("a team was created")
 	}

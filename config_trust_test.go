@@ -187,7 +187,7 @@ func TestCeilingsCombine(t *testing.T) {
 	}
 	layers = append(layers, layer{"flag", func(_ *configWorld, fl *flagValues, key, value string) {
 		if key == "readonly" {
-			fl.readonly = flagOf(value == "true")
+			(*fl)["readonly"] = value
 		}
 	}})
 	lower := []struct{ key, value, lift, want string }{

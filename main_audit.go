@@ -8,35 +8,20 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// auditAsk is the command line.
-type auditAsk struct {
-	agent, identity, since string
-	json                   bool
-	fl                     flagValues
-}
-
-func auditFlagSet(ask *auditAsk) *flag.FlagSet {
-	set := flag.NewFlagSet("audit", flag.ContinueOnError)
-	set.StringVar(&ask.agent, "agent", "", "")
-	set.StringVar(&ask.identity, "identity", "", "")
-	set.StringVar(&ask.since, "since", "", "")
-	set.BoolVar(&ask.json, "json", false, "")
-	set.Func("team", "", func(s string) error { ask.fl.team = &s; return nil })
-	return set
-}
 
 // auditLine is an entry and its line as it stands in the file: --json passes
 // on what a newer version has written too.
@@ -45,31 +30,26 @@ type auditLine struct {
 	raw json.RawMessage
 }
 
-func runAudit(args []string, stdout, stderr io.Writer) int {
-	var ask auditAsk
-	if code, done := parseFlags(auditFlagSet(&ask), usageOf("audit"), args, stdout, stderr); done {
-		return code
-	}
-	since, err := readSince(ask.since, time.Now())
+func runAudit(_ context.Context, c *commandCall) int {
+	since, err := readSince(c.flags["since"], time.Now())
 	if err != nil {
-		complain(stderr, err.Error(), "atm-agent-mcp help audit lists the flags")
-		return 2
+		return c.refuse(err.Error())
 	}
-	cfg, code := configFor("audit", "", ask.fl, stderr)
+	cfg, code := c.config(c.flags.only("team"), "")
 	if code != 0 {
 		return code
 	}
-	lines, code := ask.find(cfg, since, stderr)
-	s := newScreen(stdout, os.Getenv)
-	if ask.json {
+	lines, code := c.findAudit(cfg, since)
+	s := newScreen(c.stdout, os.Getenv)
+	if c.flags["json"] == "true" {
 		entries := make([]json.RawMessage, len(lines))
 		for i, l := range lines {
 			entries[i] = l.raw
 		}
-		return max(code, printJSON(s, struct {
+		return max(code, c.printJSON(s, struct {
 			Team    string            `json:"team"`
 			Entries []json.RawMessage `json:"entries"`
-		}{cfg.team, entries}, stderr))
+		}{cfg.team, entries}))
 	}
 	if len(lines) > 0 {
 		showAudit(s, lines)
@@ -77,26 +57,36 @@ func runAudit(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// find returns the entries that are asked for, and the exit code. What can't be
+// findAudit returns the entries that are asked for, and the exit code. What can't be
 // read, and why there are none, is told on stderr.
-func (ask *auditAsk) find(cfg *config, since time.Time, stderr io.Writer) (lines []auditLine, code int) {
-	seen := auditSeen{}
+func (c *commandCall) findAudit(cfg *config, since time.Time) (lines []auditLine, code int) {
+	agent, identity := c.flags["agent"], c.flags["identity"]
+	entries, agents, identities := 0, map[string]bool{}, map[string]bool{} // what there is, for the hint where nothing is found
 	bad, err := eachAuditLine(cfg.auditFile(), func(l auditLine) {
-		seen.note(l)
-		if ask.wants(l, since) {
+		entries++
+		agents[l.AgentID], identities[l.Identity] = true, true
+		if (agent == "" || l.AgentID == agent || l.Thread == agent) && (identity == "" || strings.EqualFold(l.Identity, identity)) && !l.Time.Before(since) {
 			l.raw = slices.Clone(l.raw)
 			lines = append(lines, l)
 		}
 	})
 	if err != nil {
-		complain(stderr, err.Error(), "")
-		code = 1
+		code = c.fail(err.Error(), "")
 	}
 	if bad > 0 {
-		complain(stderr, fmt.Sprintf("warning: %s of %s can't be read", counted(bad, "line"), cfg.auditFile()), "")
+		complain(c.stderr, fmt.Sprintf("warning: %s of %s can't be read", counted(bad, "line"), cfg.auditFile()), "")
 	}
-	if len(lines) == 0 && err == nil {
-		ask.nothing(seen, cfg, stderr)
+	switch {
+	case len(lines) > 0 || err != nil:
+	case entries > 0:
+		complain(c.stderr, fmt.Sprintf("none of the audit trail of team %q (lines: %d) is what was asked for", cfg.team, entries),
+			cmp.Or(c.meantFilter("identity", slices.Sorted(maps.Keys(identities))), c.meantFilter("agent", slices.Sorted(maps.Keys(agents)))))
+	default:
+		hint := ""
+		if !cfg.persistThreads {
+			hint = "persist_threads is off: then the audit trail goes to the log"
+		}
+		complain(c.stderr, fmt.Sprintf("no audit trail in team %q (by %s)", cfg.team, cfg.teamFrom), hint)
 	}
 	return lines, code
 }
@@ -117,12 +107,6 @@ func readSince(word string, now time.Time) (time.Time, error) {
 		return now.Add(-age), nil
 	}
 	return time.Time{}, fmt.Errorf("--since wants a time such as 2026-11-21T09:00:00Z, or an age such as 90m, 24h or 7d, not %q", cutName(word))
-}
-
-func (ask *auditAsk) wants(l auditLine, since time.Time) bool {
-	return (ask.agent == "" || l.AgentID == ask.agent || l.Thread == ask.agent) &&
-		(ask.identity == "" || strings.EqualFold(l.Identity, ask.identity)) &&
-		!l.Time.Before(since)
 }
 
 const (
@@ -190,67 +174,25 @@ func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
 	}
 }
 
-// auditSeen is who is in the trail, to say what was meant where nothing is found.
-type auditSeen struct {
-	entries            int
-	agents, identities []string
-}
-
-func (a *auditSeen) note(l auditLine) {
-	a.entries++
-	for _, x := range []struct {
-		word string
-		into *[]string
-	}{{l.AgentID, &a.agents}, {l.Identity, &a.identities}} {
-		if x.word != "" && !slices.Contains(*x.into, x.word) && len(*x.into) < 1000 {
-			*x.into = append(*x.into, x.word)
-		}
-	}
-}
-
-// nothing says on stderr why there is nothing to show.
-func (ask *auditAsk) nothing(seen auditSeen, cfg *config, stderr io.Writer) {
-	what, hint := fmt.Sprintf("no audit trail in team %q (by %s)", cfg.team, cfg.teamFrom), ""
-	switch {
-	case seen.entries > 0:
-		what = fmt.Sprintf("none of the audit trail of team %q (lines: %d) is what was asked for", cfg.team, seen.entries)
-		if near := nearest(ask.identity, seen.identities); near != "" && !strings.EqualFold(near, ask.identity) {
-			hint = fmt.Sprintf("did you mean --identity %s?", near)
-		} else if near := nearest(ask.agent, seen.agents); near != "" && near != ask.agent {
-			hint = fmt.Sprintf("did you mean --agent %s?", near)
-		}
-	case !cfg.persistThreads:
-		hint = "persist_threads is off: then the audit trail goes to the log"
-	}
-	complain(stderr, what, hint)
-}
-
 // showAudit prints the entries: for a person what happened, for a pipe the
 // columns that the help promises.
 func showAudit(s screen, lines []auditLine) {
 	var rows [][]cell
 	for _, l := range lines {
 		if !s.terminal {
-			rows = append(rows, []cell{{text: l.Time.UTC().Format(time.RFC3339Nano)}, {text: l.Event}, {text: l.AgentID}, {text: l.Identity}, {text: l.Recipient},
-				{text: l.Decision}, {text: l.Correlation}, {text: l.Summary}, {text: l.Detail}})
+			rows = append(rows, plainCells(l.Time.UTC().Format(time.RFC3339Nano), l.Event, l.AgentID, l.Identity, l.Recipient,
+				l.Decision, l.Correlation, l.Summary, l.Detail))
 			continue
-		}
-		who := l.Identity
-		if who == "" {
-			who = l.AgentID
 		}
 		what := l.Summary
 		if what == "" || strings.HasPrefix(l.Detail, "refused") {
 			what = strings.TrimSpace(l.Detail + " " + l.Summary)
 		}
-		rows = append(rows, []cell{{s.when(l.Time), inDim}, {l.Event, ""}, {l.Decision, decisionColor(l)}, {who, ""}, {l.Recipient, ""}, {what, ""}})
+		how := inGreen
+		if l.Decision == deny.String() {
+			how = inRed
+		}
+		rows = append(rows, []cell{{s.when(l.Time), inDim}, {l.Event, ""}, {l.Decision, how}, {cmp.Or(l.Identity, l.AgentID), ""}, {l.Recipient, ""}, {what, ""}})
 	}
 	s.table([]string{"WHEN", "EVENT", "", "WHO", "TO", "WHAT"}, rows)
-}
-
-func decisionColor(l auditLine) string {
-	if l.Decision == deny.String() {
-		return inRed
-	}
-	return inGreen
 }

@@ -9,7 +9,7 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"flag"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -21,72 +21,53 @@ import (
 	"strings"
 )
 
-// configAsk is the command line.
-type configAsk struct {
-	json                bool
-	trust, untrust, yes bool
-	fl                  flagValues
-}
-
-func configFlagSet(ask *configAsk) *flag.FlagSet {
-	set := settingFlagSet("config", &ask.fl)
-	set.BoolVar(&ask.json, "json", false, "")
-	set.BoolVar(&ask.trust, "trust", false, "")
-	set.BoolVar(&ask.untrust, "untrust", false, "")
-	set.BoolVar(&ask.yes, "yes", false, "")
-	return set
-}
-
-func runConfig(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	var ask configAsk
-	if code, done := parseFlags(configFlagSet(&ask), usageOf("config"), args, stdout, stderr); done {
+func runConfig(_ context.Context, c *commandCall) int {
+	trust, untrust := c.flags["trust"] == "true", c.flags["untrust"] == "true"
+	if yes := c.flags["yes"] == "true"; trust && untrust || yes && !trust {
+		return c.refuse("--trust and --untrust exclude each other, and --yes goes with --trust")
+	}
+	cfg, code := c.config(c.flags, "")
+	switch {
+	case code != 0:
 		return code
-	}
-	if ask.trust && ask.untrust || ask.yes && !ask.trust {
-		complain(stderr, "--trust and --untrust exclude each other, and --yes goes with --trust", "atm-agent-mcp help config lists the flags")
-		return 2
-	}
-	cfg, code := configFor("config", "", ask.fl, stderr, os.Environ()...)
-	if code != 0 {
-		return code
-	}
-	if ask.trust || ask.untrust {
-		return changeTrust(cfg, ask, stdin, stdout, stderr)
+	case untrust:
+		return c.untrust(cfg)
+	case trust:
+		return c.trust(cfg)
 	}
 	view := newConfigView(cfg)
-	s := newScreen(stdout, os.Getenv)
-	if ask.json {
-		return printJSON(s, view, stderr)
+	s := newScreen(c.stdout, os.Getenv)
+	if c.flags["json"] == "true" {
+		return c.printJSON(s, view)
 	}
 	view.show(s)
 	for _, w := range cfg.warnings {
-		complain(stderr, "warning: "+w, "")
+		complain(c.stderr, "warning: "+w, "")
 	}
 	return 0
 }
 
-// changeTrust trusts the repository's file, exactly as it is shown here, or takes that back.
-func changeTrust(cfg *config, ask configAsk, stdin io.Reader, stdout, stderr io.Writer) int {
-	refuse := func(format string, args ...any) int {
-		complain(stderr, visible(fmt.Sprintf(format, args...)), "")
-		return 1
+// untrust takes back the trust in the repository's file, which may be gone by now.
+func (c *commandCall) untrust(cfg *config) int {
+	key := trustKey(filepath.Join(cfg.cwd, projectFileName))
+	if cfg.repo != nil {
+		key = cfg.repo.key
 	}
-	f, store, log := cfg.repo, cfg.directories.trust(), newLogger(stderr, "warn")
-	if ask.untrust {
-		key := trustKey(filepath.Join(cfg.cwd, projectFileName)) // it may be gone
-		if f != nil {
-			key = f.key
-		}
-		switch changed, err := store.set(key, "", log); {
-		case err != nil:
-			return refuse("taking trust back: %v", err)
-		case !changed:
-			fmt.Fprintln(stdout, visible(key), "was not trusted")
-		default:
-			fmt.Fprintln(stdout, visible(key), "is no longer trusted")
-		}
-		return 0
+	switch changed, err := cfg.directories.trust().set(key, "", newLogger(c.stderr, "warn")); {
+	case err != nil:
+		return c.fail(visible(fmt.Sprintf("taking trust back: %v", err)), "")
+	case !changed:
+		fmt.Fprintln(c.stdout, visible(key), "was not trusted")
+	default:
+		fmt.Fprintln(c.stdout, visible(key), "is no longer trusted")
 	}
+	return 0
+}
+
+// trust trusts the repository's file, exactly as it is shown here.
+func (c *commandCall) trust(cfg *config) int {
+	refuse := func(format string, args ...any) int { return c.fail(visible(fmt.Sprintf(format, args...)), "") }
+	f := cfg.repo
 	switch {
 	case f == nil:
 		return refuse("there is no %s of a repository here that would need trust", projectFileName)
@@ -110,30 +91,31 @@ func changeTrust(cfg *config, ask configAsk, stdin io.Reader, stdout, stderr io.
 		if slices.ContainsFunc(cfg.ignored, func(s ignoredSetting) bool { return s.From == from && s.Key == strings.Join(l.settingPath(), ".") }) {
 			note = "   (ignored until now)"
 		}
-		fmt.Fprintf(stdout, "%s: %s = %s%s\n", visible(from), strings.Join(names, "."), l.value.text(), note)
+		fmt.Fprintf(c.stdout, "%s: %s = %s%s\n", visible(from), strings.Join(names, "."), l.value.text(), note)
 	}
 	if f.trusted {
-		fmt.Fprintln(stdout, visible(f.path), "is trusted already, as it is")
+		fmt.Fprintln(c.stdout, visible(f.path), "is trusted already, as it is")
 		return 0
 	}
-	if !ask.yes {
-		in, ok := stdin.(*os.File)
+	if c.flags["yes"] != "true" {
+		in, ok := c.stdin.(*os.File)
 		if ok {
 			_, ok = terminalWidth(in)
 		}
 		if !ok {
 			return refuse("%s is not trusted: nobody can be asked, since stdin is no terminal; look at it and say --trust --yes", f.path)
 		}
-		fmt.Fprintf(stderr, "Trust %s as it stands above? [y/N] ", visible(f.path))
+		fmt.Fprintf(c.stderr, "Trust %s as it stands above? [y/N] ", visible(f.path))
 		answer, _ := bufio.NewReader(io.LimitReader(in, 100)).ReadString('\n')
 		if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
 			return refuse("%s is not trusted", f.path)
 		}
 	}
-	if _, err := store.set(f.key, f.sum, log); err != nil {
+	store := cfg.directories.trust()
+	if _, err := store.set(f.key, f.sum, newLogger(c.stderr, "warn")); err != nil {
 		return refuse("keeping trust: %v", err)
 	}
-	fmt.Fprintf(stdout, "%s is trusted until it changes (kept in %s)\n", visible(f.path), visible(store.path))
+	fmt.Fprintf(c.stdout, "%s is trusted until it changes (kept in %s)\n", visible(f.path), visible(store.path))
 	return 0
 }
 

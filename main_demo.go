@@ -22,21 +22,19 @@ import (
 // demoLimit ends a demo that hangs: it takes about a second.
 const demoLimit = time.Minute
 
-// demo runs the conversation and returns the exit code.
-func demo(ctx context.Context, stdout, stderr io.Writer) int {
+func runDemo(ctx context.Context, c *commandCall) int {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
 	home, err := os.MkdirTemp("", "atm-agent-mcp-demo-")
 	if err != nil {
-		complain(stderr, "making a temporary home: "+err.Error(), "")
-		return 1
+		return c.fail("making a temporary home: "+err.Error(), "")
 	}
 	defer os.RemoveAll(home)
-	d := &demoClient{out: stdout, home: home}
+	d := &demoClient{out: c.stdout, home: home}
 	if err := d.run(ctx); err != nil {
-		complain(stderr, "the demo failed: "+err.Error(), "")
+		complain(c.stderr, "the demo failed: "+err.Error(), "")
 		if log := d.log.lastLine(); log != "" {
-			fmt.Fprintf(stderr, "what serve said last: %s\n", log)
+			fmt.Fprintf(c.stderr, "what serve said last: %s\n", log)
 		}
 		return 1
 	}

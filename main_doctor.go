@@ -11,11 +11,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -23,28 +22,6 @@ import (
 	"strings"
 	"time"
 )
-
-// doctorAsk is the command line.
-type doctorAsk struct {
-	json bool
-	wait time.Duration // for codex to start and to answer
-	fl   flagValues
-}
-
-func doctorFlagSet(ask *doctorAsk) *flag.FlagSet {
-	ask.wait = 20 * time.Second
-	set := settingFlagSet("doctor", &ask.fl)
-	set.BoolVar(&ask.json, "json", false, "")
-	set.Func("wait", "", func(s string) error {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > 600 {
-			return errors.New("wants a number of seconds, 1 to 600")
-		}
-		ask.wait = time.Duration(n) * time.Second
-		return nil
-	})
-	return set
-}
 
 // A finding is one line of the report.
 type finding struct {
@@ -65,9 +42,10 @@ const checkLimit = 10 * time.Second
 
 // doctor makes findings and shows them as they come: codex may take a while.
 type doctor struct {
-	cfg   *config // nil until the configuration was looked at
-	wait  time.Duration
-	check string // the name that the next findings have
+	cfg   *config       // nil until the configuration was looked at
+	flags flagValues    // as serve would be given them
+	wait  time.Duration // how long codex may take to start, and to answer
+	check string        // the name that the next findings have
 	found []finding
 	show  func(finding)
 }
@@ -91,7 +69,7 @@ type doctorCheck struct {
 }
 
 // doctorChecks are made in this order, once the configuration is known.
-func doctorChecks(ctx context.Context, fl flagValues, wait time.Duration) []doctorCheck {
+func doctorChecks(ctx context.Context, wait time.Duration) []doctorCheck {
 	return []doctorCheck{
 		{"directory", checkLimit, (*doctor).directory},
 		{"team", checkLimit, (*doctor).team},
@@ -99,7 +77,7 @@ func doctorChecks(ctx context.Context, fl flagValues, wait time.Duration) []doct
 		{"log file", checkLimit, (*doctor).logFile},
 		{"session files", checkLimit, (*doctor).sessionFiles},
 		{"codex", 2*wait + checkLimit, func(d *doctor) { d.codex(ctx) }}, // and its login, its configuration, the policy
-		{"identities", checkLimit, func(d *doctor) { d.leases(fl) }},
+		{"identities", checkLimit, (*doctor).leases},
 		{"leftovers", checkLimit, func(d *doctor) { d.leftovers(ctx) }},
 		{"inotify", checkLimit, (*doctor).inotify},
 	}
@@ -114,37 +92,29 @@ func (d *doctor) count(status string) (n int) {
 	return n
 }
 
-func runDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var ask doctorAsk
-	if code, done := parseFlags(doctorFlagSet(&ask), usageOf("doctor"), args, stdout, stderr); done {
-		return code
+func runDoctor(ctx context.Context, c *commandCall) int {
+	seconds, err := strconv.Atoi(cmp.Or(c.flags["wait"], "20"))
+	if err != nil || seconds < 1 || seconds > 600 {
+		return c.refuse(fmt.Sprintf("--wait wants a number of seconds, 1 to 600, not %q", cutName(c.flags["wait"])))
 	}
-	s := newScreen(stdout, os.Getenv)
-	d := &doctor{wait: ask.wait, show: func(f finding) {
-		if !ask.json {
+	s, asJSON := newScreen(c.stdout, os.Getenv), c.flags["json"] == "true"
+	d := &doctor{wait: time.Duration(seconds) * time.Second, flags: c.flags, show: func(f finding) {
+		if !asJSON {
 			showFinding(s, f)
 		}
 	}}
 	var bad *flagError
-	if err := d.examine(ctx, ask.fl); errors.As(err, &bad) {
-		complain(stderr, err.Error(), "atm-agent-mcp help doctor lists the flags")
-		return 2
+	if err := d.examine(ctx); errors.As(err, &bad) {
+		return c.refuse(err.Error())
 	}
 	failures, warnings := d.count(findingFailure), d.count(findingWarning)
-	code := 0
-	if failures > 0 {
-		code = 1
-	}
-	if ask.json {
-		if c := printJSON(s, struct {
+	code := min(failures, 1)
+	switch {
+	case asJSON:
+		return max(code, c.printJSON(s, struct {
 			OK     bool      `json:"ok"`
 			Checks []finding `json:"checks"`
-		}{failures == 0, d.found}, stderr); c != 0 {
-			return c
-		}
-		return code
-	}
-	switch {
+		}{failures == 0, d.found}))
 	case failures > 0:
 		s.line("\n%s", s.paint(inRed, fmt.Sprintf("%s: no session can start before that is mended", counted(failures, "failure"))))
 	case warnings > 0:
@@ -165,13 +135,13 @@ func showFinding(s screen, f finding) {
 }
 
 // examine makes all checks. The error is for a command line that makes no sense.
-func (d *doctor) examine(ctx context.Context, fl flagValues) error {
+func (d *doctor) examine(ctx context.Context) error {
 	var bad error
-	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.configuration(fl) }}
+	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.configuration() }}
 	if !d.within(first) || d.cfg == nil || bad != nil {
 		return bad
 	}
-	for _, c := range doctorChecks(ctx, fl, d.wait) {
+	for _, c := range doctorChecks(ctx, d.wait) {
 		d.within(c)
 	}
 	return nil
@@ -183,7 +153,7 @@ func (d *doctor) examine(ctx context.Context, fl flagValues) error {
 func (d *doctor) within(c doctorCheck) bool {
 	found, done, left := make(chan finding), make(chan struct{}), make(chan struct{})
 	defer close(left)
-	part := &doctor{cfg: d.cfg, wait: d.wait, check: c.name, show: func(f finding) {
+	part := &doctor{cfg: d.cfg, flags: d.flags, wait: d.wait, check: c.name, show: func(f finding) {
 		select {
 		case found <- f:
 		case <-left:
@@ -213,20 +183,21 @@ func (d *doctor) within(c doctorCheck) bool {
 
 // configuration loads it as serve does. Where serve would refuse a file that was named,
 // the rest is still looked at, without that file.
-func (d *doctor) configuration(fl flagValues) error {
+func (d *doctor) configuration() error {
 	cwd, err := os.Getwd()
 	if err != nil {
 		d.fail("reading the working directory: "+err.Error(), "start it in a directory that exists")
 		return nil
 	}
 	env := os.Getenv
-	cfg, err := loadConfig(env, cwd, fl, os.Environ()...)
+	cfg, err := loadConfig(env, cwd, d.flags, os.Environ()...)
 	if bad := (*flagError)(nil); errors.As(err, &bad) {
 		return err
 	}
 	if err != nil {
 		d.fail(err.Error(), "mend the file, or leave out --config and ATM_CONFIG")
-		fl.config = nil
+		fl := maps.Clone(d.flags)
+		delete(fl, "config")
 		if cfg, err = loadConfig(func(name string) string {
 			if name == "ATM_CONFIG" {
 				return ""

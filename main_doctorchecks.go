@@ -192,7 +192,8 @@ func probeDir(dir string) error {
 }
 
 // leases tells who holds which identity, and what dead processes left.
-func (d *doctor) leases(fl flagValues) {
+func (d *doctor) leases() {
+	ask, asked := d.flags["identity"]
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	table := newLeases(d.cfg.sessionsRoot, d.cfg.team, d.cfg.persistThreads)
 	entries, err := os.ReadDir(dir)
@@ -200,10 +201,10 @@ func (d *doctor) leases(fl flagValues) {
 		return // said with the session files
 	}
 	book := addressBook{own: newTeamFile(d.cfg.teamsRoot, d.cfg.team, d.cfg.sessionsRoot), root: d.cfg.teamsRoot, aliases: d.cfg.aliases, roles: d.cfg.atmRoles}
-	if fl.identity != nil {
-		if taken := book.strange(*fl.identity); taken != nil {
-			d.fail(fmt.Sprintf("%q of --identity can't be an agent's: %s", *fl.identity, taken.who()),
-				fmt.Sprintf("take --identity %s", table.freeIdentity(*fl.identity, book.isStrange)))
+	if asked {
+		if taken := book.strange(ask); taken != nil {
+			d.fail(fmt.Sprintf("%q of --identity can't be an agent's: %s", ask, taken.who()),
+				fmt.Sprintf("take --identity %s", table.freeIdentity(ask, book.isStrange)))
 		}
 	}
 	var held, free, left int
@@ -223,7 +224,7 @@ func (d *doctor) leases(fl flagValues) {
 			continue
 		}
 		agentID, pid, isHeld := table.holder(name)
-		wanted := fl.identity != nil && strings.EqualFold(*fl.identity, name)
+		wanted := asked && strings.EqualFold(ask, name)
 		if !isHeld {
 			free++
 			if was.PID != 0 {
@@ -239,10 +240,10 @@ func (d *doctor) leases(fl flagValues) {
 		switch {
 		case wanted:
 			hint := "end it"
-			if other := table.freeIdentity(*fl.identity, book.isStrange); other != "" {
+			if other := table.freeIdentity(ask, book.isStrange); other != "" {
 				hint += fmt.Sprintf(", or take --identity %s, which is free", other)
 			}
-			d.fail(fmt.Sprintf("%q of --identity is in use %s", *fl.identity, by), hint)
+			d.fail(fmt.Sprintf("%q of --identity is in use %s", ask, by), hint)
 		case local && !pidAlive(pid):
 			d.warn(fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name, by),
 				"end what holds it: lsof "+path)

@@ -71,7 +71,7 @@ func TestDoctorLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.leases(flagValues{})
+	d.leases()
 	d.wantFinding(t, findingWarning, `"ann" is in use by agent codex:bcdfghj in process 1073741824, which is gone`, "lsof "+filepath.Join(team, "ann.lock"))
 	d.wantFinding(t, findingOK, `"bob" is in use by agent codex:bcdfghk in process 1073741824 on `+host+"-other", "")
 	d.wantFinding(t, findingOK, fmt.Sprintf(`"cal" is in use without an agent yet in process %d`, os.Getpid()), "")
@@ -87,7 +87,8 @@ func TestDoctorTellsManyLeasesInOneLine(t *testing.T) {
 		holdLease(t, filepath.Join(team, fmt.Sprintf("codex-%02d.lock", i)), lockContent{PID: os.Getpid()})
 	}
 	last := fmt.Sprintf("codex-%02d", maxLeasesTold+2)
-	d.leases(flagValues{identity: &last})
+	d.flags = flagValues{"identity": last}
+	d.leases()
 	if len(d.found) != maxLeasesTold+3 { // the one that was asked for, the rest, the sum
 		t.Errorf("%d lines: %+v", len(d.found), d.found)
 	}

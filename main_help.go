@@ -1,31 +1,36 @@
 package main
 
-// main_help.go owns the one table of commands and flags. The usage texts here are
-// made from it, and main_help_test.go holds the parsers of main.go to it: a flag is
-// one row here and its line there. main.go prints these texts. Nothing is
-// parsed or done here.
+// main_help.go owns the one table of commands and flags, of which the usage texts and the parsers are made: a command is
+// a row here and the function that it names, a flag is a row of its command. main.go runs commands by it. A row says
+// nothing of what a flag's value may be: settings are checked with the configuration, the others by their command.
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// commandRow is one row of the table.
+// A commandRow is one command.
 type commandRow struct {
 	name  string
-	args  string // its arguments as the usage names them
+	args  string // the arguments as the usage names them, "" for none
+	most  int    // how many arguments the command takes at most
+	rest  bool   // the first argument and all behind it, flags too, are left to the command
 	brief string // for the list of commands
-	about string // for its own help
+	about string // for the command's own help
 	flags []flagRow
+	run   func(context.Context, *commandCall) int // returns the exit code
 }
 
-// flagRow is a flag: a switch if it has no value.
+// A flagRow is a flag: a switch if it has no value.
 type flagRow struct {
 	name, alias string // without dashes
-	value       string // what the value is called
-	maybe       string // what a value is called that may be left out
+	value       string // what the value is called in the help, "" for a switch
+	maybe       string // the same of a value that may be left out
 	help        string
 }
 
@@ -33,7 +38,7 @@ type flagRow struct {
 func commands() []commandRow {
 	return []commandRow{
 		{
-			name:  "serve",
+			name: "serve", run: runServe,
 			brief: "speak MCP on stdin and stdout (what an MCP client starts)",
 			about: `Speaks MCP on stdin and stdout and starts one codex child when the first
 agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
@@ -43,7 +48,7 @@ nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			}, serveRows()...),
 		},
 		{
-			name: "acp", args: "[login]",
+			name: "acp", args: "[login]", rest: true, run: runACP,
 			brief: "speak ACP on stdin and stdout (what an editor starts)",
 			about: `Speaks the Agent Client Protocol on stdin and stdout: Codex as an agent in any
 editor that has it. Takes serve's flags but --resume and --restart-child: the
@@ -57,7 +62,7 @@ this terminal; what stands behind login goes to codex login.`,
 			flags: acpRows(),
 		},
 		{
-			name:  "doctor",
+			name: "doctor", run: runDoctor,
 			brief: "check the set-up and say what to do about it",
 			about: `Checks what a session needs: configuration, team, directories, codex and its
 login, who holds which identity. Each line is ok, a warning or a failure with
@@ -71,7 +76,7 @@ to its own home.`,
 			}, serveRows()...),
 		},
 		{
-			name:  "config",
+			name: "config", run: runConfig,
 			brief: "show every setting and where it comes from",
 			about: `Shows every setting with where it comes from: a flag, a variable, file and
 line, or the default; the team and how it was found; the repository. Takes
@@ -89,7 +94,7 @@ every line of it and asks; any change to the file takes the trust away.`,
 			}, serveRows()...),
 		},
 		{
-			name:  "sessions",
+			name: "sessions", run: runSessions,
 			brief: "list the team's sessions, or remove old ones",
 			about: `Lists every session that the team has a record of, newest first. A session
 whose process died is stale; codex-reply with its agent id revives it. In a
@@ -104,14 +109,14 @@ repository, branch, directory, last prompt, with tabs between them.`,
 			},
 		},
 		{
-			name: "summary", args: "<agent-id>",
+			name: "summary", args: "<agent-id>", most: 1, run: runSummary,
 			brief: "print what a session left behind",
 			about: `Prints the summary that a session wrote as it ended, or, where it wrote none,
 a digest of it: last prompt, last answer, touched files.`,
 			flags: []flagRow{{name: "team", value: "NAME", help: "the team (default as for serve)"}},
 		},
 		{
-			name:  "audit",
+			name: "audit", run: runAudit,
 			brief: "show who sent, asked, approved and closed what",
 			about: `Shows the team's audit trail, oldest first: turns, mail, approvals, ends of
 sessions. Secrets are taken out as it is written; the oldest lines go when it
@@ -126,7 +131,7 @@ recipient, decision, correlation id, summary, detail, with tabs between them.`,
 			},
 		},
 		{
-			name:  "tools",
+			name: "tools", run: runTools,
 			brief: "serve an agent's mail tools to Codex (serve has Codex start it)",
 			about: `Speaks MCP on stdin and stdout and serves the four mail tools of one agent to
 the Codex that runs it: atm_send, atm_read, atm_broadcast, atm_pending_count.
@@ -141,14 +146,14 @@ this command into the configuration of its threads; there is no need to.`,
 			},
 		},
 		{
-			name:  "demo",
+			name: "demo", run: runDemo,
 			brief: "show a short conversation over a built-in mock of Codex",
 			about: `Runs a short conversation of an MCP client with "atm-agent-mcp serve" over the
 built-in mock of Codex, in a temporary home, and shows what a user would see
 and what went over the wire. Needs no Codex and no network.`,
 		},
 		{
-			name:  "version",
+			name: "version", run: runVersion,
 			brief: "print the version",
 			about: "Prints the version.",
 		},
@@ -212,6 +217,57 @@ func (f flagRow) spelling() string {
 	return s
 }
 
+func (f flagRow) names() []string {
+	if f.alias == "" {
+		return []string{f.name}
+	}
+	return []string{f.name, f.alias}
+}
+
+// flagSet parses the row's flags into values.
+func (c commandRow) flagSet(values flagValues) *flag.FlagSet {
+	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	for _, f := range c.flags {
+		for _, name := range f.names() {
+			switch {
+			case f.value != "":
+				set.Func(name, "", func(s string) error { values[f.name] = s; return nil })
+			case f.maybe != "":
+				set.BoolFunc(name, "", func(s string) error {
+					if s == "true" { // package flag's word for a flag alone
+						s = ""
+					}
+					values[f.name] = s
+					return nil
+				})
+			default:
+				set.BoolFunc(name, "", func(s string) error {
+					on, err := strconv.ParseBool(s)
+					values[f.name] = strconv.FormatBool(on)
+					return err
+				})
+			}
+		}
+	}
+	return set
+}
+
+// joinValues writes "--resume x", with a value that may be left out, as package flag wants it: "--resume=x".
+func (c commandRow) joinValues(args []string) []string {
+	var joined []string
+	for _, arg := range args {
+		if n := len(joined) - 1; n >= 0 && !strings.HasPrefix(arg, "-") && strings.HasPrefix(joined[n], "-") &&
+			slices.ContainsFunc(c.flags, func(f flagRow) bool { return f.maybe != "" && f.name == strings.TrimLeft(joined[n], "-") }) {
+			joined[n] += "=" + arg
+			continue
+		}
+		joined = append(joined, arg)
+	}
+	return joined
+}
+
 func findCommand(name string) (commandRow, bool) {
 	all := commands()
 	i := slices.IndexFunc(all, func(c commandRow) bool { return c.name == name })
@@ -239,12 +295,8 @@ func usage() string {
 	return b.String()
 }
 
-// usageOf is the text of one command.
-func usageOf(name string) string {
-	c, ok := findCommand(name)
-	if !ok {
-		panic("BUG: no row for command " + name)
-	}
+// usage is the text of one command.
+func (c commandRow) usage() string {
 	if c.about == "" {
 		return usage() // help's help is the list of what it helps with
 	}
@@ -273,16 +325,15 @@ func help(args []string, stdout, stderr io.Writer) int {
 	case len(args) > 1:
 		complain(stderr, fmt.Sprintf("help takes one command, and then %q", args[1]), hint)
 		return 2
-	case len(args) == 0 || isHelpWord(args[0]):
+	case len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]):
 		fmt.Fprint(stdout, usage())
 		return 0
 	}
-	if _, ok := findCommand(args[0]); !ok {
+	row, ok := findCommand(args[0])
+	if !ok {
 		complain(stderr, fmt.Sprintf("no command %q to help with", args[0]), hint+didYouMean(args[0], commandNames()))
 		return 2
 	}
-	fmt.Fprint(stdout, usageOf(args[0]))
+	fmt.Fprint(stdout, row.usage())
 	return 0
 }
-
-func isHelpWord(s string) bool { return s == "-h" || s == "-help" || s == "--help" }

@@ -1,46 +1,16 @@
 package main
 
-// main_help_test.go holds the table of main_help.go to the parsers, and the texts to their
-// shape. The spellings of help are pinned by
+// main_help_test.go holds the table of commands and flags to what the commands take, and the texts to their shape. The
+// spellings of help are pinned by
 // testdata/script/help-every-spelling.txtar.
 
 import (
 	"bytes"
 	"context"
-	"flag"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
-
-// TestFlagsAreTold: a command parses the flags of its rows and no others.
-func TestFlagsAreTold(t *testing.T) {
-	parsers := map[string]*flag.FlagSet{
-		"serve":    serveFlagSet(&flagValues{}),
-		"acp":      acpFlagSet(&flagValues{}),
-		"config":   configFlagSet(&configAsk{}),
-		"doctor":   doctorFlagSet(&doctorAsk{}),
-		"sessions": sessionsFlagSet(&sessionsAsk{}),
-		"summary":  summaryFlagSet(&flagValues{}),
-		"audit":    auditFlagSet(&auditAsk{}),
-		"tools":    toolsFlagSet(&toolsAsk{}),
-	}
-	for _, c := range commands() {
-		var told, parsed []string
-		for _, f := range c.flags {
-			told = append(told, namesOf(f)...)
-		}
-		if set := parsers[c.name]; set != nil {
-			set.VisitAll(func(f *flag.Flag) { parsed = append(parsed, f.Name) })
-		}
-		slices.Sort(told)
-		slices.Sort(parsed)
-		if !slices.Equal(told, parsed) {
-			t.Errorf("%s: help tells %q, the parser knows %q", c.name, told, parsed)
-		}
-	}
-}
 
 // TestHelpOfEachCommand: every row is a command that run knows, and -h of it is
 // what help says.
@@ -71,7 +41,7 @@ func TestHelpOfEachCommand(t *testing.T) {
 		}
 		var args []string // every flag is taken, with a value if it has one
 		for _, f := range c.flags {
-			for _, n := range namesOf(f) {
+			for _, n := range f.names() {
 				args = append(args, "--"+n)
 				if f.value != "" {
 					args = append(args, "7")
@@ -82,14 +52,6 @@ func TestHelpOfEachCommand(t *testing.T) {
 			t.Errorf("%s %q ends with %d", c.name, args, code)
 		}
 	}
-}
-
-// namesOf are the flag's spellings, without dashes.
-func namesOf(f flagRow) []string {
-	if f.alias != "" {
-		return []string{f.name, f.alias}
-	}
-	return []string{f.name}
 }
 
 // TestTheWordsOfAFlagAreTheSettings: the words that a flag's help names are
@@ -103,18 +65,13 @@ func TestTheWordsOfAFlagAreTheSettings(t *testing.T) {
 	}
 	for _, row := range serveRows() {
 		for _, word := range words[row.name] {
-			var fl flagValues
-			set := serveFlagSet(&fl)
-			if err := set.Parse([]string{"--" + row.name, word}); err != nil {
-				t.Errorf("--%s %s: %v", row.name, word, err)
-			}
 			home := t.TempDir()
 			cfg, err := loadConfig(func(name string) string {
 				if name == "HOME" || name == "USERPROFILE" {
 					return home
 				}
 				return ""
-			}, home, fl)
+			}, home, flagValues{row.name: word})
 			if err != nil {
 				t.Errorf("--%s %s: %v", row.name, word, err)
 			} else if len(cfg.warnings) > 0 {

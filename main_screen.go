@@ -69,8 +69,16 @@ func (s screen) paint(how, text string) string {
 
 func (s screen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// cell is one cell of a table, a column's width or a colour being its own.
+// A cell is one cell of a table; how is its colour, "" for none.
 type cell struct{ text, how string }
+
+func plainCells(texts ...string) []cell {
+	cells := make([]cell, len(texts))
+	for i, text := range texts {
+		cells[i].text = text
+	}
+	return cells
+}
 
 // table prints rows below a header, each column as wide as it needs and the
 // last one cut to what is left of the line; with fit, others are cut too where

@@ -7,12 +7,11 @@ package main
 // never removed.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,46 +51,26 @@ type sessionRow struct {
 	rec record
 }
 
-// sessionsAsk is the command line.
-type sessionsAsk struct {
-	repo, identity string
-	json, prune    bool
-	fl             flagValues
-}
-
-func sessionsFlagSet(ask *sessionsAsk) *flag.FlagSet {
-	set := flag.NewFlagSet("sessions", flag.ContinueOnError)
-	set.StringVar(&ask.repo, "repo", "", "")
-	set.StringVar(&ask.identity, "identity", "", "")
-	set.BoolVar(&ask.json, "json", false, "")
-	set.BoolVar(&ask.prune, "prune", false, "")
-	set.Func("team", "", func(s string) error { ask.fl.team = &s; return nil })
-	return set
-}
-
-func runSessions(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var ask sessionsAsk
-	if code, done := parseFlags(sessionsFlagSet(&ask), usageOf("sessions"), args, stdout, stderr); done {
-		return code
-	}
-	cfg, reg, all, code := openRecords(ctx, "sessions", ask.fl, ask.prune, stderr)
+func runSessions(ctx context.Context, c *commandCall) int {
+	prune := c.flags["prune"] == "true"
+	cfg, reg, all, code := c.openRecords(ctx, prune)
 	if code != 0 {
 		return code
 	}
 	defer closeRecords(ctx, reg)
-	rows := ask.choose(all, cfg.cwd)
+	rows := c.chooseRows(all, cfg.cwd)
 	if len(rows) == 0 {
-		ask.nothing(all, cfg, stderr)
+		c.tellNoRows(all, cfg)
 	}
-	s := newScreen(stdout, os.Getenv)
+	s := newScreen(c.stdout, os.Getenv)
 	switch {
-	case ask.prune:
-		return ask.pruneRows(s, reg, cfg.team, all, rows, stderr)
-	case ask.json:
-		return printJSON(s, struct {
+	case prune:
+		return c.pruneRows(s, reg, cfg.team, all, rows)
+	case c.flags["json"] == "true":
+		return c.printJSON(s, struct {
 			Team     string       `json:"team"`
 			Sessions []sessionRow `json:"sessions"`
-		}{cfg.team, append([]sessionRow{}, rows...)}, stderr)
+		}{cfg.team, append([]sessionRow{}, rows...)})
 	case len(rows) > 0:
 		showRows(s, rows)
 		if s.terminal {
@@ -102,18 +81,17 @@ func runSessions(ctx context.Context, args []string, stdout, stderr io.Writer) i
 }
 
 // openRecords opens the team's records and reads them all, newest first: to change them, or only to look, when not even
-// a corrupt one is set aside. The caller closes them, unless the code is not 0.
-func openRecords(ctx context.Context, command string, fl flagValues, change bool, stderr io.Writer) (*config, *registry, []sessionRow, int) {
-	cfg, code := configFor(command, "", fl, stderr, os.Environ()...)
+// a corrupt one is set aside. The caller closes the registry, unless the code is not 0.
+func (c *commandCall) openRecords(ctx context.Context, change bool) (*config, *registry, []sessionRow, int) {
+	cfg, code := c.config(c.flags.only("team"), "")
 	if code != 0 {
 		return nil, nil, nil, code
 	}
-	reg := newRegistry(cfg.sessionsRoot, cfg.team, change, newLogger(stderr, "warn"))
+	reg := newRegistry(cfg.sessionsRoot, cfg.team, change, newLogger(c.stderr, "warn"))
 	rows, err := readRows(reg)
 	if err != nil {
 		closeRecords(ctx, reg)
-		complain(stderr, err.Error(), "")
-		return nil, nil, nil, 1
+		return nil, nil, nil, c.fail(err.Error(), "")
 	}
 	return cfg, reg, rows, 0
 }
@@ -150,62 +128,58 @@ func shownPrompt(prompt string) string {
 	return redact(prompt)
 }
 
-// choose filters by --repo and --identity.
-func (ask *sessionsAsk) choose(all []sessionRow, cwd string) (rows []sessionRow) {
+// chooseRows filters by --repo and --identity.
+func (c *commandCall) chooseRows(all []sessionRow, cwd string) (rows []sessionRow) {
+	identity, repo := c.flags["identity"], c.flags["repo"]
 	for _, r := range all {
-		if ask.identity != "" && !strings.EqualFold(r.Identity, ask.identity) {
-			continue
+		if (identity == "" || strings.EqualFold(r.Identity, identity)) && (repo == "" || r.inRepo(repo, cwd)) {
+			rows = append(rows, r)
 		}
-		if ask.repo != "" && !ask.inRepo(r, cwd) {
-			continue
-		}
-		rows = append(rows, r)
 	}
 	return rows
 }
 
-// inRepo: a repository is named by its name, its root or a directory in it.
-func (ask *sessionsAsk) inRepo(r sessionRow, cwd string) bool {
-	if r.RepoName != nil && *r.RepoName == ask.repo {
+// inRepo reports whether a session works in a repository, which is named by its name, its root or a directory in it.
+func (r sessionRow) inRepo(repo, cwd string) bool {
+	if strings.EqualFold(deref(r.RepoName), repo) {
 		return true
 	}
-	if r.RepoRoot == nil || ask.repo != "." && ask.repo != ".." && !strings.ContainsAny(ask.repo, `/\`) {
+	if r.RepoRoot == nil || repo != "." && repo != ".." && !strings.ContainsAny(repo, `/\`) {
 		return false
 	}
-	path := ask.repo
+	path, root := repo, *r.RepoRoot
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(cwd, path)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	root := *r.RepoRoot
-	if real, err := filepath.EvalSymlinks(root); err == nil {
-		root = real
+	for _, p := range []*string{&path, &root} {
+		if real, err := filepath.EvalSymlinks(*p); err == nil {
+			*p = real
+		}
 	}
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// nothing says on stderr why there is nothing to show.
-func (ask *sessionsAsk) nothing(all []sessionRow, cfg *config, stderr io.Writer) {
-	what, hint := fmt.Sprintf("no sessions in team %q (by %s)", cfg.team, cfg.teamFrom), ""
-	if len(all) > 0 {
-		var names, repos []string
-		for _, r := range all {
-			names = append(names, r.Identity)
-			if r.RepoName != nil {
-				repos = append(repos, *r.RepoName)
-			}
-		}
-		what = fmt.Sprintf("none of %s in team %q is what was asked for", counted(len(all), "session"), cfg.team)
-		if near := nearest(ask.identity, names); near != "" && !strings.EqualFold(near, ask.identity) {
-			hint = fmt.Sprintf("did you mean --identity %s?", near)
-		} else if near := nearest(ask.repo, repos); near != "" && near != ask.repo {
-			hint = fmt.Sprintf("did you mean --repo %s?", near)
-		}
+// tellNoRows says on stderr why there is nothing to show.
+func (c *commandCall) tellNoRows(all []sessionRow, cfg *config) {
+	if len(all) == 0 {
+		complain(c.stderr, fmt.Sprintf("no sessions in team %q (by %s)", cfg.team, cfg.teamFrom), "")
+		return
 	}
-	complain(stderr, what, hint)
+	var names, repos []string
+	for _, r := range all {
+		names, repos = append(names, r.Identity), append(repos, deref(r.RepoName))
+	}
+	complain(c.stderr, fmt.Sprintf("none of %s in team %q is what was asked for", counted(len(all), "session"), cfg.team),
+		cmp.Or(c.meantFilter("identity", names), c.meantFilter("repo", repos)))
+}
+
+// meantFilter is a hint at what a filter that let nothing through likely means, "" where no word is near.
+func (c *commandCall) meantFilter(flag string, there []string) string {
+	if near := nearest(c.flags[flag], there); near != "" && !strings.EqualFold(near, c.flags[flag]) {
+		return fmt.Sprintf("did you mean --%s %s?", flag, near)
+	}
+	return ""
 }
 
 // showRows prints the list: for a person what tells sessions apart, for a pipe
@@ -214,22 +188,20 @@ func showRows(s screen, rows []sessionRow) {
 	header := []string{"AGENT", "IDENTITY", "STATUS", "LAST ACTIVE", "TURNS", "WHERE", "LAST PROMPT"}
 	var cells [][]cell
 	for _, r := range rows {
-		prompt := printable(r.LastPrompt)
-		row := []cell{{r.AgentID, ""}, {r.Identity, ""}, {r.statusText(s.terminal), statusColor(r.Status)},
-			{s.when(r.LastActive), ""}, {fmt.Sprint(r.Turns), ""}}
-		if s.terminal {
-			row = append(row, cell{clipChars(printable(r.where()), 32), inDim})
-		} else {
-			row = append(row, cell{deref(r.RepoName), ""}, cell{deref(r.Branch), ""}, cell{r.CWD, ""})
+		if !s.terminal {
+			cells = append(cells, plainCells(r.AgentID, r.Identity, r.Status, s.when(r.LastActive), fmt.Sprint(r.Turns),
+				deref(r.RepoName), deref(r.Branch), r.CWD, r.LastPrompt))
+			continue
 		}
-		cells = append(cells, append(row, cell{prompt, ""}))
+		cells = append(cells, []cell{{r.AgentID, ""}, {r.Identity, ""}, {r.statusText(), statusColor(r.Status)}, {s.when(r.LastActive), ""},
+			{fmt.Sprint(r.Turns), ""}, {clipChars(printable(r.where()), 32), inDim}, {r.LastPrompt, ""}})
 	}
 	s.fit = true
 	s.table(header, cells)
 }
 
-func (r sessionRow) statusText(long bool) string {
-	if long && r.Interrupted {
+func (r sessionRow) statusText() string {
+	if r.Interrupted {
 		return r.Status + ", interrupted"
 	}
 	return r.Status
@@ -260,57 +232,49 @@ func statusColor(status string) string {
 	return ""
 }
 
-// pruned is one line of what --prune did.
-type pruned struct {
+// A prunedRow is one session that --prune removed, or kept and why.
+type prunedRow struct {
 	AgentID  string `json:"agent_id"`
 	Identity string `json:"identity"`
 	Status   string `json:"status"`
-	Why      string `json:"reason,omitempty"` // it stays
+	Why      string `json:"reason,omitempty"` // why the session was kept
 }
 
-// pruneRows removes those of rows that are over. all is needed to see who
-// shares a directory with whom.
-func (ask *sessionsAsk) pruneRows(s screen, reg *registry, team string, all, rows []sessionRow, stderr io.Writer) int {
-	users := map[string]int{} // of a summary directory
+// pruneRows removes those of rows that are over. all tells which sessions share a summary directory.
+func (c *commandCall) pruneRows(s screen, reg *registry, team string, all, rows []sessionRow) (code int) {
+	users := map[string]int{} // how many sessions a summary directory has
 	for _, r := range all {
 		users[r.rec.SummaryDir]++
 	}
-	removed, kept := []pruned{}, []pruned{}
-	code := 0
+	removed, kept := []prunedRow{}, []prunedRow{}
 	for _, r := range rows {
-		p := pruned{AgentID: r.AgentID, Identity: r.Identity, Status: r.Status}
 		if r.Status == statusBusy || r.Status == statusIdle {
 			continue // at work
 		}
-		switch err := reg.remove(r.rec, users[r.rec.SummaryDir] > 1); {
-		case err == nil:
+		p := prunedRow{AgentID: r.AgentID, Identity: r.Identity, Status: r.Status}
+		err := reg.remove(r.rec, users[r.rec.SummaryDir] > 1)
+		if err == nil {
 			users[r.rec.SummaryDir]--
 			removed = append(removed, p)
-		case errors.Is(err, errAlive):
-			p.Why = err.Error()
-			kept = append(kept, p)
-		default:
-			p.Why = err.Error()
-			kept = append(kept, p)
-			code = 1
-			complain(stderr, err.Error(), "")
+			continue
+		}
+		p.Why = err.Error()
+		kept = append(kept, p)
+		if !errors.Is(err, errAlive) {
+			code = c.fail(err.Error(), "")
 		}
 	}
 	locks, err := reg.dropThreadLocks()
 	if err != nil {
-		code = 1
-		complain(stderr, err.Error(), "")
+		code = c.fail(err.Error(), "")
 	}
-	if ask.json {
-		if failed := printJSON(s, struct {
-			Team    string   `json:"team"`
-			Removed []pruned `json:"removed"`
-			Kept    []pruned `json:"kept"`
-			Locks   int      `json:"thread_locks_removed"`
-		}{team, removed, kept, locks}, stderr); failed != 0 {
-			return failed
-		}
-		return code
+	if c.flags["json"] == "true" {
+		return max(code, c.printJSON(s, struct {
+			Team    string      `json:"team"`
+			Removed []prunedRow `json:"removed"`
+			Kept    []prunedRow `json:"kept"`
+			Locks   int         `json:"thread_locks_removed"`
+		}{team, removed, kept, locks}))
 	}
 	for _, p := range removed {
 		s.line("removed %s (%s, %s)", p.AgentID, printable(p.Identity), p.Status)
@@ -327,56 +291,43 @@ func (ask *sessionsAsk) pruneRows(s screen, reg *registry, team string, all, row
 	return code
 }
 
-func printJSON(s screen, v any, stderr io.Writer) int {
+// printJSON prints v, on lines of its own for a person, and returns the exit code.
+func (c *commandCall) printJSON(s screen, v any) int {
 	enc := json.NewEncoder(s.out)
 	enc.SetEscapeHTML(false)
 	if s.terminal {
 		enc.SetIndent("", "  ")
 	}
 	if err := enc.Encode(v); err != nil {
-		complain(stderr, "printing JSON: "+err.Error(), "")
-		return 1
+		return c.fail("printing JSON: "+err.Error(), "")
 	}
 	return 0
 }
 
-func summaryFlagSet(fl *flagValues) *flag.FlagSet {
-	set := flag.NewFlagSet("summary", flag.ContinueOnError)
-	set.Func("team", "", func(s string) error { fl.team = &s; return nil })
-	return set
-}
-
-func runSummary(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var fl flagValues
-	got, code, done := parseArgs(summaryFlagSet(&fl), usageOf("summary"), 1, args, stdout, stderr)
-	if done {
-		return code
-	}
-	if len(got) == 0 || got[0] == "" {
-		complain(stderr, "summary wants an agent id", "atm-agent-mcp sessions lists them")
+func runSummary(ctx context.Context, c *commandCall) int {
+	if len(c.args) == 0 || c.args[0] == "" {
+		complain(c.stderr, "summary wants an agent id", "atm-agent-mcp sessions lists them")
 		return 2
 	}
-	cfg, reg, rows, code := openRecords(ctx, "summary", fl, false, stderr)
+	cfg, reg, rows, code := c.openRecords(ctx, false)
 	if code != 0 {
 		return code
 	}
 	closeRecords(ctx, reg)
-	row, hint := findRow(rows, got[0])
+	row, hint := findRow(rows, c.args[0])
 	if row == nil {
-		complain(stderr, fmt.Sprintf("no session of team %q has the id %q", cfg.team, got[0]), hint)
-		return 1
+		return c.fail(fmt.Sprintf("no session of team %q has the id %q", cfg.team, c.args[0]), hint)
 	}
-	text, from, err := summaryOf(cfg, row)
+	text, from, err := row.summary(cfg.sessionsRoot)
 	if err == nil && text == "" {
 		err = fmt.Errorf("session %s has neither a summary nor a turn that ended", row.AgentID)
 	}
 	if err != nil {
-		complain(stderr, err.Error(), "")
-		return 1
+		return c.fail(err.Error(), "")
 	}
-	s := newScreen(stdout, os.Getenv)
+	s := newScreen(c.stdout, os.Getenv)
 	if s.terminal {
-		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity), s.paint(statusColor(row.Status), row.statusText(true)))
+		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity), s.paint(statusColor(row.Status), row.statusText()))
 		s.line("%s\n", s.paint(inDim, clipChars(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(), counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
 	}
 	s.line("%s", s.text(strings.TrimRight(text, "\n")))
@@ -404,10 +355,10 @@ func findRow(rows []sessionRow, ref string) (row *sessionRow, hint string) {
 	return nil, "atm-agent-mcp sessions lists them"
 }
 
-// summaryOf is the text, and where it is from.
-func summaryOf(cfg *config, row *sessionRow) (text, from string, err error) {
+// summary is what the session left behind, and which of the two that is: its summary, or its digest.
+func (row *sessionRow) summary(sessionsRoot string) (text, from string, err error) {
 	if dir := row.rec.SummaryDir; dir != "" && filepath.IsLocal(dir) {
-		data, err := readRegular(filepath.Join(cfg.sessionsRoot, dir, "summary.md"), maxSummaryBytes)
+		data, err := readRegular(filepath.Join(sessionsRoot, dir, "summary.md"), maxSummaryBytes)
 		switch {
 		case err == nil && strings.TrimSpace(string(data)) != "":
 			return string(data), "its summary", nil
