@@ -314,7 +314,7 @@ func TestMCPUserConfig(t *testing.T) {
 		t.Errorf("broken: %v", err)
 	}
 	// What can't be read is read-only, whatever it may say.
-	pol, rerr := resolvePolicy(policyInput{Cwd: "/w/repo", RepoRoot: "/w/repo", Home: "/h"})
+	pol, rerr := resolvePolicy(policyInput{cfg: defaultConfig(), cwd: "/w/repo", repoRoot: "/w/repo"})
 	if rerr != nil || pol.Settings.Sandbox != sandboxRead {
 		t.Errorf("policy without a configuration: %+v, %v", pol.Settings, rerr)
 	}

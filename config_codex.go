@@ -1,12 +1,13 @@
 package main
 
-// config_codex.go owns what the words of a Codex configuration mean here: which
-// of them a turn carries and are taken out of config, which could widen a
-// sandbox, the user's own from config/read, and the file of a profile.
-// config_policy.go decides with it. It must never read a word it doesn't know as
-// leave: a caller's is refused, a file's becomes the careful choice.
+// config_codex.go owns Codex's own configuration as a session is given it: which of its words a turn carries and are
+// taken out of config, which could widen a sandbox, the file of a profile, and the trees that go to thread/start, merged
+// from dotted keys and tables. config_policy.go decides with it. It must never read a word it doesn't know as leave: a
+// caller's is refused, a file's becomes the careful choice. What comes out is nested, bounded in depth, and has no key
+// that Codex would read as a path once more: Codex splits top-level keys at dots (0.104) or reads them as TOML keys.
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -15,94 +16,68 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 )
 
 // argumentWords takes the settings that a turn carries out of the config
-// argument. What it doesn't understand is refused, since the caller can mend it.
+// argument. What can't be carried is refused, since the caller can mend it.
 func argumentWords(t map[string]any) (statedPolicy, error) {
-	var w statedPolicy
-	for _, f := range []struct {
-		key  string
-		into *string
-	}{{"model", &w.model}, {"model_reasoning_effort", &w.effort}, {"sandbox_mode", &w.sandbox}, {"approval_policy", &w.approval}} {
-		v, there := t[f.key]
-		if !there {
-			continue
-		}
-		word, ok := v.(string)
-		if !ok {
-			return w, fmt.Errorf("config.%s is %s, it must be a string", f.key, kindOf(v))
-		}
-		*f.into = word
-		delete(t, f.key)
-	}
-	if w.sandbox != "" && sandboxRank(w.sandbox) == 0 {
-		return w, fmt.Errorf("config.sandbox_mode %q is none of %s", shortName(w.sandbox), sandboxModes())
-	}
-	switch w.approval {
-	case "", "untrusted", "on-request", "on-failure", "never":
-	default:
-		return w, fmt.Errorf("config.approval_policy %q is none of untrusted, on-request, never", shortName(w.approval))
-	}
-	if v, there := t["default_permissions"]; there {
-		word := permissionMode(v)
-		if word == "" {
-			return w, fmt.Errorf("config.default_permissions %s can't be kept on a turn; set sandbox to one of %s", shortName(string(toJSON(v))), sandboxModes())
-		}
-		w.sandbox = cmp.Or(w.sandbox, word)
-		delete(t, "default_permissions")
-	}
 	if v, there := t["sandbox_workspace_write"]; there {
-		table, ok := v.(map[string]any)
-		if !ok {
-			return w, fmt.Errorf("config.sandbox_workspace_write is %s, it must be a table", kindOf(v))
+		if _, ok := v.(map[string]any); !ok {
+			return statedPolicy{}, fmt.Errorf("config.sandbox_workspace_write is %s, it must be a table", kindOf(v))
 		}
-		for _, key := range []string{"network_access", "exclude_tmpdir_env_var", "exclude_slash_tmp"} {
-			v, there := table[key]
-			if _, ok := v.(bool); there && !ok {
-				return w, fmt.Errorf("config.sandbox_workspace_write.%s is %s, it must be true or false", key, kindOf(v))
-			}
+	}
+	w := takeWords(t, "the config argument")
+	if problem := cmp.Or(w.sandboxNote, w.approvalNote); problem != "" {
+		return w, errors.New(problem)
+	}
+	for _, key := range []string{"model", "model_reasoning_effort"} {
+		if v, there := t[key]; there {
+			return w, fmt.Errorf("config.%s is %s, it must be a string", key, kindOf(v))
 		}
-		roots, there := table["writable_roots"]
-		if _, ok := roots.([]any); there && !ok {
-			return w, fmt.Errorf("config.sandbox_workspace_write.writable_roots is %s, it must be a list of paths", kindOf(roots))
+	}
+	for _, key := range []string{"network_access", "exclude_tmpdir_env_var", "exclude_slash_tmp"} {
+		v, there := w.write[key]
+		if _, ok := v.(bool); there && !ok {
+			return w, fmt.Errorf("config.sandbox_workspace_write.%s is %s, it must be true or false", key, kindOf(v))
 		}
-		w.write = table
-		delete(t, "sandbox_workspace_write")
+	}
+	roots, there := w.write["writable_roots"]
+	if _, ok := roots.([]any); there && !ok {
+		return w, fmt.Errorf("config.sandbox_workspace_write.writable_roots is %s, it must be a list of paths", kindOf(roots))
 	}
 	return w, nil
 }
 
-// fileWords takes the same settings out of a file that the user wrote for
-// Codex. What a turn can't carry becomes the careful choice, with a note.
-func fileWords(t map[string]any, whose string) statedPolicy {
-	var w statedPolicy
+// takeWords takes the settings that a turn carries out of a Codex configuration, whose it is said to be. A sandbox or an
+// approval policy that a turn can't carry becomes the careful choice, with a note. A model that is no string stays in
+// t: it is Codex's to complain about.
+func takeWords(t map[string]any, whose string) (w statedPolicy) {
 	take := func(key string) (any, bool) {
 		v, there := t[key]
 		delete(t, key)
 		return v, there && v != nil
 	}
-	for _, f := range []struct {
-		key  string
-		into *string
-	}{{"model", &w.model}, {"model_reasoning_effort", &w.effort}} {
-		if word, ok := t[f.key].(string); ok { // anything else is Codex's to complain about
-			*f.into = word
-			delete(t, f.key)
+	shown := func(v any) string { return shortName(string(toJSON(v))) }
+	for key, into := range map[string]*string{"model": &w.model, "model_reasoning_effort": &w.effort} {
+		if word, ok := t[key].(string); ok {
+			*into = word
+			delete(t, key)
 		}
 	}
-	perm, hasPerm := take("default_permissions")
-	if v, there := take("sandbox_mode"); there { // Codex ignores default_permissions beside it
+	permissions, hasPermissions := take("default_permissions")
+	if v, there := take("sandbox_mode"); there { // Codex ignores default_permissions beside sandbox_mode
 		if w.sandbox, _ = v.(string); sandboxRank(w.sandbox) == 0 {
 			w.sandbox = sandboxRead
-			w.sandboxNote = fmt.Sprintf("sandbox_mode %s of %s is unknown here; it counts as read-only", shortName(string(toJSON(v))), whose)
+			w.sandboxNote = fmt.Sprintf("sandbox_mode %s of %s is none of %s", shown(v), whose, sandboxModes())
 		}
-	} else if hasPerm {
-		if w.sandbox = permissionMode(perm); w.sandbox == "" {
+	} else if hasPermissions {
+		if w.sandbox = permissionMode(permissions); w.sandbox == "" {
 			w.sandbox = sandboxRead
-			w.sandboxNote = fmt.Sprintf("default_permissions %s of %s can't be kept on a turn; it counts as read-only", shortName(string(toJSON(perm))), whose)
+			w.sandboxNote = fmt.Sprintf("default_permissions %s of %s can't be kept on a turn, for which sandbox is one of %s",
+				shown(permissions), whose, sandboxModes())
 		}
 	}
 	if v, there := take("approval_policy"); there {
@@ -110,25 +85,24 @@ func fileWords(t map[string]any, whose string) statedPolicy {
 		case "untrusted", "on-request", "on-failure", "never":
 		default:
 			w.approval = "on-request"
-			w.approvalNote = fmt.Sprintf("approval_policy %s of %s can't be kept on a turn; it counts as on-request", shortName(string(toJSON(v))), whose)
+			w.approvalNote = fmt.Sprintf("approval_policy %s of %s is none of untrusted, on-request, never", shown(v), whose)
 		}
 	}
-	if v, there := take("sandbox_workspace_write"); there {
-		w.write, _ = v.(map[string]any)
-	}
+	v, _ := take("sandbox_workspace_write")
+	w.write, _ = v.(map[string]any)
 	return w
 }
 
 // userWords reads the user's own Codex configuration; a default profile in it
 // (Codex before 0.148) goes first.
 func userWords(user map[string]any) statedPolicy {
-	w := fileWords(maps.Clone(user), "the user's Codex configuration")
+	w := takeWords(maps.Clone(user), "the user's Codex configuration")
 	name, _ := user["profile"].(string)
 	own := tableAt(user, "profiles", name)
 	if own == nil {
 		return w
 	}
-	p := fileWords(maps.Clone(own), fmt.Sprintf("the user's Codex profile %q", name))
+	p := takeWords(maps.Clone(own), fmt.Sprintf("the user's Codex profile %q", name))
 	if p.sandbox == "" {
 		p.sandbox, p.sandboxNote = w.sandbox, w.sandboxNote
 	}
@@ -297,4 +271,255 @@ func listProfiles(codexHome string) string {
 		return fmt.Sprintf("profiles there: %s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return "profiles there: " + strings.Join(names, ", ")
+}
+
+// maxConfigDepth bounds how deep a configuration may nest.
+const maxConfigDepth = 64
+
+// expandConfig reads a config argument: top-level keys are paths, as in
+// Codex's -c (a."b.c".d), all others are names. nil for none.
+func expandConfig(raw json.RawMessage) (map[string]any, error) {
+	t, err := decodeConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if t == nil {
+		return nil, nil
+	}
+	root := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(t)) {
+		path, err := splitConfigKey(key)
+		if err != nil {
+			return nil, fmt.Errorf("config key %q: %w", shortName(key), err)
+		}
+		v := t[key]
+		for _, name := range slices.Backward(path) {
+			v = map[string]any{name: v}
+		}
+		if v, err = configValue(v, 0); err != nil {
+			return nil, fmt.Errorf("config key %q: %w", shortName(key), err)
+		}
+		if err := layOver(root, v.(map[string]any), nil, true); err != nil {
+			return nil, fmt.Errorf("config key %q contradicts another one: %w", shortName(key), err)
+		}
+	}
+	return root, nil
+}
+
+// expandProfile copies a profile's table, whose keys are names throughout.
+func expandProfile(t map[string]any) (map[string]any, error) {
+	if t == nil {
+		return nil, nil
+	}
+	for key := range t {
+		if !plainConfigKey(key) {
+			return nil, fmt.Errorf("key %q is no setting of Codex's: those have only letters, digits, _ and - in their names", shortName(key))
+		}
+	}
+	v, err := configValue(t, 0)
+	if err != nil {
+		return nil, err
+	}
+	return v.(map[string]any), nil
+}
+
+// configValue checks and copies a value. A null in a table is left out: TOML has none, and Codex would read "". Whole
+// floats of a TOML file keep their point, or Codex would read integers.
+func configValue(v any, depth int) (any, error) {
+	if depth > maxConfigDepth {
+		return nil, fmt.Errorf("nests deeper than %d levels", maxConfigDepth)
+	}
+	switch v := v.(type) {
+	case string, bool, json.Number, int64, int:
+		return v, nil
+	case float64:
+		n := string(toJSON(v))
+		if !strings.ContainsAny(n, ".eE") {
+			n += ".0"
+		}
+		return json.Number(n), nil
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if list[i], err = configValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case map[string]any:
+		t := make(map[string]any, len(v))
+		for key, e := range v {
+			if e == nil {
+				continue
+			}
+			var err error
+			if t[key], err = configValue(e, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return t, nil
+	case nil:
+		return nil, errors.New("a list has null in it, for which TOML has no word")
+	}
+	return nil, fmt.Errorf("a value of Go type %T can't be sent", v)
+}
+
+// splitConfigKey reads a dotted key: bare, "basic" and 'literal' segments. The
+// first must be plain, since Codex reads top-level keys as paths once more: a
+// quoted "sandbox_workspace_write.network_access" would arrive as two.
+func splitConfigKey(key string) ([]string, error) {
+	var path []string
+	for rest := key; ; {
+		var seg string
+		switch {
+		case strings.HasPrefix(rest, `"`):
+			end, ok := scanString([]byte(rest), 0)
+			if !ok {
+				return nil, errors.New("a quoted part has no end")
+			}
+			if seg, ok = rawString([]byte(rest[:end])); !ok {
+				return nil, errors.New("a quoted part can't be read")
+			}
+			rest = rest[end:]
+		case strings.HasPrefix(rest, "'"):
+			end := strings.IndexByte(rest[1:], '\'')
+			if end < 0 {
+				return nil, errors.New("a quoted part has no end")
+			}
+			seg, rest = rest[1:end+1], rest[end+2:]
+		default:
+			end := strings.IndexByte(rest, '.')
+			if end < 0 {
+				end = len(rest)
+			}
+			seg, rest = rest[:end], rest[end:]
+			if seg == "" {
+				return nil, errors.New("an empty part; write a.b, or a.\"\" where the empty name is meant")
+			}
+			if strings.ContainsFunc(seg, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '\'' }) {
+				return nil, errors.New("a part with spaces or quotes must be quoted as a whole")
+			}
+		}
+		if len(path) == 0 && !plainConfigKey(seg) {
+			return nil, errors.New("no setting of Codex's: those have only letters, digits, _ and - in their names")
+		}
+		if path = append(path, seg); len(path) > maxConfigDepth {
+			return nil, fmt.Errorf("more than %d parts", maxConfigDepth)
+		}
+		if rest == "" {
+			return path, nil
+		}
+		if rest[0] != '.' {
+			return nil, errors.New("a quoted part must be followed by a dot")
+		}
+		rest = rest[1:]
+	}
+}
+
+func plainConfigKey(key string) bool {
+	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
+	})
+}
+
+// mergeConfig lays over onto base, table by table; over wins where both set a
+// value. A server under mcp_servers that over defines itself (a command or a
+// url) replaces base's of that name: half of each would be neither. Neither
+// argument is changed.
+func mergeConfig(base, over map[string]any) (map[string]any, error) {
+	out := cloneTables(base)
+	return out, layOver(out, over, nil, false)
+}
+
+// cloneTables copies a tree of tables. It shares what is no table.
+func cloneTables(t map[string]any) map[string]any {
+	out := make(map[string]any, len(t))
+	for key, v := range t {
+		if table, ok := v.(map[string]any); ok {
+			v = cloneTables(table)
+		}
+		out[key] = v
+	}
+	return out
+}
+
+// layOver lays over onto base, which it changes; at is where both stand. same: two values for one key are an error,
+// unless they are equal.
+func layOver(base, over map[string]any, at []string, same bool) error {
+	if len(at) > maxConfigDepth {
+		return fmt.Errorf("%s nests deeper than %d levels", shortName(strings.Join(at, ".")), maxConfigDepth)
+	}
+	for _, key := range slices.Sorted(maps.Keys(over)) {
+		v, path := over[key], append(slices.Clip(at), key)
+		table, isTable := v.(map[string]any)
+		old, there := base[key]
+		oldTable, wasTable := old.(map[string]any)
+		where := func() string { return shortName(strings.Join(path, ".")) }
+		ownServer := !same && len(path) == 2 && path[0] == "mcp_servers" && (table["command"] != nil || table["url"] != nil)
+		switch {
+		case there && isTable != wasTable:
+			return fmt.Errorf("%s is %s in one and %s in the other", where(), kindOf(old), kindOf(v))
+		case there && isTable && !ownServer:
+			if err := layOver(oldTable, table, path, same); err != nil {
+				return err
+			}
+		case there && same && !reflect.DeepEqual(old, v):
+			return fmt.Errorf("both set %s", where())
+		default:
+			base[key] = v
+		}
+	}
+	return nil
+}
+
+// decodeConfig reads a JSON object with exact numbers; nil for null or nothing.
+func decodeConfig(raw json.RawMessage) (map[string]any, error) {
+	if isNull(raw) {
+		return nil, nil
+	}
+	if rawKind(raw) != '{' || !validJSON(raw) {
+		return nil, errors.New("it must be an object")
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var t map[string]any
+	if err := dec.Decode(&t); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// tableAt returns the table at a path, nil if a step is missing or no table.
+func tableAt(t map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		t, _ = t[name].(map[string]any)
+	}
+	return t
+}
+
+// kindOf names a value's kind in an error.
+func kindOf(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "a table"
+	case []any:
+		return "a list"
+	case string:
+		return "a string"
+	case bool:
+		return "true or false"
+	case nil:
+		return "null"
+	}
+	return "a number"
+}
+
+// shortName cuts what a caller made up to what an error can hold.
+func shortName(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

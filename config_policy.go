@@ -22,46 +22,20 @@ import (
 	"strings"
 )
 
-// policyInput is everything that has a say. An empty word was set by nobody.
+// A policyInput is everything that has a say in what a session may do. What was said by nobody is empty.
 type policyInput struct {
-	Options sessionOptions
-	Role    role // zero: none
+	cfg     *config
+	role    role // as cfg.role gives it, zero for none
+	options sessionOptions
+	user    json.RawMessage // app-server's answer to config/read, nil where it is not known
+	profile map[string]any  // $CODEX_HOME/<profile>.config.toml, nil where there is none
 
-	// Our configuration.
-	Model    string
-	Effort   string
-	Sandbox  string
-	Approval string
-	Ceiling  ceiling   // zero: none
-	Own      *ownWords // nil: Role, Sandbox and Approval are all the user's own word
-
-	UserConfig json.RawMessage // app-server's config/read answer, nil when unknown
-	Profile    map[string]any  // $CODEX_HOME/<p>.config.toml, nil when none
-
-	Cwd, Home string
-	RepoRoot  string   // "" outside a repository
-	Roots     []string // what the client works in beside Cwd, absolute
-	Chosen    bool     // a person chooses by the client's modes, not by arguments
+	cwd, repoRoot string   // repoRoot is "" outside a repository
+	roots         []string // what the client works in beside cwd, absolute
+	chosen        bool     // a person chooses by the client's modes, not by a tool's arguments
 }
 
-// ownWords are the role and the words that would hold without the repository's file, which the user has not trusted:
-// what it says counts only where it is narrower (config.own).
-type ownWords struct {
-	Role              role
-	Sandbox, Approval string
-}
-
-// configPolicy is the part of a policyInput that the configuration has, for a session of that role.
-func configPolicy(c *config, asRole role) policyInput {
-	in := policyInput{Role: asRole, Model: c.model, Effort: c.effort, Sandbox: c.sandbox, Approval: c.approvalPolicy,
-		Ceiling: c.top, Home: c.home}
-	if c.own != nil {
-		in.Own = &ownWords{c.ownRole(asRole.name), c.own.sandbox, c.own.approvalPolicy}
-	}
-	return in
-}
-
-// policy is what came of it.
+// A policy is what a session may do.
 type policy struct {
 	Settings turnSettings
 	Config   json.RawMessage // for thread/start.config: nested, never dotted, nil for none
@@ -72,87 +46,81 @@ type policy struct {
 type statedPolicy struct {
 	model, effort, sandbox, approval string
 	write                            map[string]any // sandbox_workspace_write
-	sandboxNote, approvalNote        string         // said when the word is the one that counts
+	sandboxNote, approvalNote        string         // why the word is not the one that was written; said if it is the one that counts
 }
 
 // resolvePolicy decides by tool argument > config argument > profile > role >
 // our configuration > the user's Codex configuration > default.
 func resolvePolicy(in policyInput) (policy, *rpcError) {
-	arg, err := expandConfig(in.Options.Config)
+	refuse := func(what string) (policy, *rpcError) { return policy{}, proxyError(codeInvalidSession, what) }
+	arg, err := expandConfig(in.options.Config)
 	if err != nil {
-		return policy{}, proxyError(codeInvalidSession, err.Error())
+		return refuse(err.Error())
 	}
-	prof, err := expandProfile(in.Profile)
-	if err != nil {
-		return policy{}, proxyError(codeInvalidSession, fmt.Sprintf("profile %q: %v", in.Options.Profile, err))
-	}
-	user, known := readUserConfig(in.UserConfig)
-	out := policy{Settings: turnSettings{Cwd: in.Cwd}}
-
 	fromArg, err := argumentWords(arg)
 	if err != nil {
-		return policy{}, proxyError(codeInvalidSession, err.Error())
+		return refuse(err.Error())
 	}
-	profile := in.Options.Profile
-	if word, ok := arg["profile"].(string); ok && profile == "" {
-		profile = word
+	prof, err := expandProfile(in.profile)
+	if err != nil {
+		return refuse(fmt.Sprintf("profile %q: %v", in.options.Profile, err))
 	}
+	user, known := readUserConfig(in.user)
+	argProfile, _ := arg["profile"].(string)
 	var fromProfile statedPolicy
 	if prof != nil {
-		fromProfile = fileWords(prof, "the profile")
+		fromProfile = takeWords(prof, "the profile")
 		// A profile can't select another one: Codex from 0.148 on refuses config.profile.
 		delete(prof, "profile")
 		delete(prof, "profiles")
-	} else if own := tableAt(user, "profiles", profile); own != nil {
+	} else if own := tableAt(user, "profiles", cmp.Or(in.options.Profile, argProfile)); own != nil {
 		// Codex before 0.148 merges [profiles.x] itself, but a turn's settings would hide its words.
-		fromProfile = fileWords(maps.Clone(own), "the profile")
+		fromProfile = takeWords(maps.Clone(own), "the profile")
 	}
 	fromUser := userWords(user)
 
 	// FR-12.4: what only the user's Codex configuration says of model and effort is Codex's to apply.
-	out.Settings.Model = cmp.Or(in.Options.Model, fromArg.model, fromProfile.model, in.Role.model, in.Model)
-	out.Settings.Effort = cmp.Or(in.Options.Effort, fromArg.effort, fromProfile.effort, in.Role.effort, in.Effort)
-
-	choose := func(r role, sandbox, approval string) statedPolicy {
-		return firstWords(statedPolicy{sandbox: in.Options.Sandbox, approval: in.Options.Approval}, fromArg, fromProfile,
-			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy}, statedPolicy{sandbox: sandbox, approval: approval}, fromUser)
+	out := policy{Settings: turnSettings{
+		Cwd:    in.cwd,
+		Model:  cmp.Or(in.options.Model, fromArg.model, fromProfile.model, in.role.model, in.cfg.model),
+		Effort: cmp.Or(in.options.Effort, fromArg.effort, fromProfile.effort, in.role.effort, in.cfg.effort),
+	}}
+	choose := func(r role, c *config) statedPolicy {
+		return firstWords(statedPolicy{sandbox: in.options.Sandbox, approval: in.options.Approval}, fromArg, fromProfile,
+			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy}, statedPolicy{sandbox: c.sandbox, approval: c.approvalPolicy}, fromUser)
 	}
-	note := func(s string) {
-		if s != "" {
-			out.Notes = append(out.Notes, s)
-		}
-	}
-	chosen := choose(in.Role, in.Sandbox, in.Approval)
-	if in.Own != nil {
+	chosen := choose(in.role, in.cfg)
+	unset, unsetWhy := defaultSandbox(in, user, known)
+	if own := in.cfg.own; own != nil { // what an untrusted .atm.toml says counts only where it is narrower
 		var why string
-		chosen, why = narrowWords(chosen, choose(in.Own.Role, in.Own.Sandbox, in.Own.Approval), func() string {
-			word, _ := defaultSandbox(in, user, known)
-			return word
-		})
-		note(why)
+		chosen, why = narrowWords(chosen, choose(in.cfg.ownRole(in.role.name), own), unset)
+		out.note(why)
 	}
 	out.Settings.Approval = turnApproval(chosen.approval)
-	note(chosen.approvalNote)
-	note(chosen.sandboxNote)
+	if chosen.approvalNote != "" {
+		out.note(chosen.approvalNote + "; it counts as " + out.Settings.Approval)
+	}
+	if chosen.sandboxNote != "" {
+		out.note(chosen.sandboxNote + "; it counts as " + chosen.sandbox)
+	}
 
-	top := in.Ceiling
+	top := in.cfg.top
 	switch {
 	case chosen.sandbox == "":
-		word, why := defaultSandbox(in, user, known)
-		out.Settings.Sandbox = top.cap(word) // nobody asked for more, so nobody is told
-		if top.word != sandboxRead {         // else its advice would not help
-			note(why)
+		out.Settings.Sandbox = top.cap(unset) // nobody asked for more, so nobody is told
+		if top.word != sandboxRead {          // else its advice would not help
+			out.note(unsetWhy)
 		}
 	case sandboxRank(chosen.sandbox) == 0: // every source was checked where it was read; should one slip through, fail closed
 		out.Settings.Sandbox = sandboxRead
-		note(fmt.Sprintf("sandbox is read-only because %q is none of %s", chosen.sandbox, sandboxModes()))
+		out.note(fmt.Sprintf("sandbox is read-only because %q is none of %s", chosen.sandbox, sandboxModes()))
 	case top.cap(chosen.sandbox) != chosen.sandbox:
 		out.Settings.Sandbox = top.word
-		note(fmt.Sprintf("sandbox %s was asked for; %s allows %s", chosen.sandbox, top.name, top.word))
+		out.note(fmt.Sprintf("sandbox %s was asked for; %s allows %s", chosen.sandbox, top.name, top.word))
 	default:
 		out.Settings.Sandbox = chosen.sandbox
 	}
-	widenSettings(&out, in, top, fromArg.write, fromProfile.write, fromUser.write)
+	out.widen(in, fromArg.write, fromProfile.write, fromUser.write)
 
 	if top.binds() {
 		dropped := append(stripWidening(arg, false), stripWidening(prof, true)...)
@@ -161,21 +129,28 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 			if most := 12; len(dropped) > most {
 				dropped = append(dropped[:most], fmt.Sprintf("and %d more", len(dropped)-most))
 			}
-			note(fmt.Sprintf("left out of config: %s (%s allows %s, so only settings known to keep within it pass)",
+			out.note(fmt.Sprintf("left out of config: %s (%s allows %s, so only settings known to keep within it pass)",
 				strings.Join(slices.Compact(dropped), ", "), top.name, top.word))
 		}
 	}
 	merged, err := mergeConfig(prof, arg)
 	if err != nil {
-		return policy{}, proxyError(codeInvalidSession, fmt.Sprintf("the config argument and profile %q contradict each other: %v", in.Options.Profile, err))
+		return refuse(fmt.Sprintf("the config argument and profile %q contradict each other: %v", in.options.Profile, err))
 	}
-	if in.Options.CompactPrompt != "" {
-		merged["compact_prompt"] = in.Options.CompactPrompt // explicit fields win, as in the removed command
+	if in.options.CompactPrompt != "" {
+		merged["compact_prompt"] = in.options.CompactPrompt // explicit fields win, as in the removed command
 	}
 	if len(merged) > 0 {
 		out.Config = toJSON(merged)
 	}
 	return out, nil
+}
+
+// note keeps a sentence for the caller, "" for none.
+func (p *policy) note(s string) {
+	if s != "" {
+		p.Notes = append(p.Notes, s)
+	}
 }
 
 // firstWords are the sandbox and the approval policy of the first that has one.
@@ -192,9 +167,9 @@ func firstWords(of ...statedPolicy) (chosen statedPolicy) {
 }
 
 // narrowWords takes from own what is narrower there, and says why. unset is the sandbox where nobody has a word.
-func narrowWords(chosen, own statedPolicy, unset func() string) (statedPolicy, string) {
+func narrowWords(chosen, own statedPolicy, unset string) (statedPolicy, string) {
 	var kept []string
-	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset())) < sandboxRank(cmp.Or(chosen.sandbox, unset())) {
+	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset)) < sandboxRank(cmp.Or(chosen.sandbox, unset)) {
 		kept = append(kept, "sandbox "+chosen.sandbox)
 		chosen.sandbox, chosen.sandboxNote = own.sandbox, own.sandboxNote
 	}
@@ -225,25 +200,26 @@ func turnApproval(word string) string {
 
 // defaultSandbox is the mode when nobody set one, and a word on how to widen it.
 func defaultSandbox(in policyInput, user map[string]any, known bool) (word, note string) {
-	cwd, why := filepath.Clean(in.Cwd), ""
+	cwd, why := filepath.Clean(in.cwd), ""
 	switch {
 	case !known: // the user may have narrowed it where we can't see
 		why = "the user's Codex configuration could not be read"
-	case in.Home != "" && cwd == filepath.Clean(in.Home):
-		why = in.Cwd + " is the home directory"
+	case in.cfg.home != "" && cwd == filepath.Clean(in.cfg.home):
+		why = in.cwd + " is the home directory"
 	case filepath.Dir(cwd) == cwd:
-		why = in.Cwd + " is a root directory"
-	case in.RepoRoot == "":
-		why = in.Cwd + " is outside a git repository"
-	case isUntrusted(user, cwd) || isUntrusted(user, in.RepoRoot):
-		why = "the user's Codex configuration marks " + in.RepoRoot + " as untrusted"
+		why = in.cwd + " is a root directory"
+	case in.repoRoot == "":
+		why = in.cwd + " is outside a git repository"
+	case isUntrusted(user, cwd) || isUntrusted(user, in.repoRoot):
+		why = "the user's Codex configuration marks " + in.repoRoot + " as untrusted"
 	default:
 		return sandboxWrite, ""
 	}
-	if in.Chosen {
-		return sandboxRead, fmt.Sprintf("sandbox is read-only because %s; choose another mode to let the agent edit", why)
+	advice := fmt.Sprintf("pass sandbox: %q", sandboxWrite)
+	if in.chosen {
+		advice = "choose another mode"
 	}
-	return sandboxRead, fmt.Sprintf("sandbox is read-only because %s; pass sandbox: %q to let the agent edit", why, sandboxWrite)
+	return sandboxRead, fmt.Sprintf("sandbox is read-only because %s; %s to let the agent edit", why, advice)
 }
 
 func isUntrusted(user map[string]any, dir string) bool {
@@ -251,10 +227,10 @@ func isUntrusted(user map[string]any, dir string) bool {
 	return level == "untrusted"
 }
 
-// widenSettings fills in network, writable roots and excludes: each from the
+// widen fills in network, writable roots and excludes, each from the
 // config argument, else the profile, else the user's Codex configuration.
-func widenSettings(out *policy, in policyInput, top ceiling, arg, prof, user map[string]any) {
-	s := &out.Settings
+func (p *policy) widen(in policyInput, arg, prof, user map[string]any) {
+	s, top := &p.Settings, in.cfg.top
 	first := func(key string) any {
 		for _, t := range []map[string]any{arg, prof, user} {
 			if v, ok := t[key]; ok {
@@ -268,18 +244,16 @@ func widenSettings(out *policy, in policyInput, top ceiling, arg, prof, user map
 
 	if top.word == sandboxRead {
 		var asked []string
-		for _, t := range []map[string]any{arg, prof} {
-			if isTrue(t["network_access"]) {
-				asked = append(asked, "network_access")
-			}
-			if roots, _ := t["writable_roots"].([]any); len(roots) > 0 {
-				asked = append(asked, "writable_roots")
-			}
+		if isTrue(arg["network_access"]) || isTrue(prof["network_access"]) {
+			asked = append(asked, "network_access")
+		}
+		inArg, _ := arg["writable_roots"].([]any)
+		inProfile, _ := prof["writable_roots"].([]any)
+		if len(inArg)+len(inProfile) > 0 {
+			asked = append(asked, "writable_roots")
 		}
 		if len(asked) > 0 {
-			slices.Sort(asked)
-			out.Notes = append(out.Notes, fmt.Sprintf("left out of sandbox_workspace_write: %s (%s allows %s)",
-				strings.Join(slices.Compact(asked), ", "), top.name, top.word))
+			p.note(fmt.Sprintf("left out of sandbox_workspace_write: %s (%s allows %s)", strings.Join(asked, ", "), top.name, top.word))
 		}
 		return
 	}
@@ -290,82 +264,79 @@ func widenSettings(out *policy, in policyInput, top ceiling, arg, prof, user map
 		s.Network = network
 		s.ExcludeTmpdir = isTrue(first("exclude_tmpdir_env_var"))
 		s.ExcludeSlashTmp = isTrue(first("exclude_slash_tmp"))
-		own, asked := user["writable_roots"], first("writable_roots")
-		if v, ok := prof["writable_roots"]; ok {
-			own = v
-		}
-		_, argued := arg["writable_roots"]
-		roots, relative := rootList(asked, in, argued)
-		if top.binds() && argued {
-			// A root like / would make workspace-write as wide as danger-full-access. Compared
-			// as written: a link inside the workspace may lead anywhere.
-			mine, _ := rootList(own, in, false)
-			mine = append(mine, filepath.Clean(in.Cwd), in.RepoRoot)
-			var kept, left []string
-			for _, root := range roots {
-				if slices.Contains(mine, root) {
-					kept = append(kept, root)
-				} else {
-					left = append(left, root)
-				}
-			}
-			roots = kept
-			if len(left) > 0 {
-				out.Notes = append(out.Notes, fmt.Sprintf("left out of writable_roots: %s (%s allows the workspace and the user's own roots)",
-					strings.Join(left, ", "), top.name))
-			}
-		}
 		if top.binds() { // nor may an argument or a profile open /tmp again
 			s.ExcludeTmpdir = s.ExcludeTmpdir || isTrue(user["exclude_tmpdir_env_var"])
 			s.ExcludeSlashTmp = s.ExcludeSlashTmp || isTrue(user["exclude_slash_tmp"])
 		}
-		s.WritableRoots = clientRoots(out, in, top, roots)
-		if len(relative) > 0 {
-			out.Notes = append(out.Notes, "left out of writable_roots, since they are not absolute: "+strings.Join(relative, ", "))
-		}
+		p.chooseRoots(in, arg, prof, first("writable_roots"), user["writable_roots"])
 	}
 }
 
-// clientRoots adds the directories that the client works in. Under a ceiling
-// they are as good as an argument: what isn't the workspace or the user's own
-// root stays out.
-func clientRoots(out *policy, in policyInput, top ceiling, roots []string) []string {
+// chooseRoots fills in where a session may write beside its workspace: asked, which may be own, and what the client
+// works in. Under a ceiling both are let in only where the workspace or the user's own roots (own) have them: a root
+// like / would make workspace-write as wide as danger-full-access. Roots are compared as they are written, since a link
+// inside the workspace may lead anywhere.
+func (p *policy) chooseRoots(in policyInput, arg, prof map[string]any, asked, own any) {
+	top := in.cfg.top
+	_, argued := arg["writable_roots"]
+	roots, relative := rootList(asked, in, argued)
+	if top.binds() && argued {
+		if v, ok := prof["writable_roots"]; ok {
+			own = v
+		}
+		mine, _ := rootList(own, in, false)
+		mine = append(mine, filepath.Clean(in.cwd), in.repoRoot)
+		var kept, left []string
+		for _, root := range roots {
+			if slices.Contains(mine, root) {
+				kept = append(kept, root)
+			} else {
+				left = append(left, root)
+			}
+		}
+		roots = kept
+		if len(left) > 0 {
+			p.note(fmt.Sprintf("left out of writable_roots: %s (%s allows the workspace and the user's own roots)", strings.Join(left, ", "), top.name))
+		}
+	}
 	var left []string
-	for _, root := range in.Roots {
+	for _, root := range in.roots {
 		switch root = filepath.Clean(root); {
-		case slices.Contains(roots, root), root == filepath.Clean(in.Cwd):
-		case top.binds() && root != in.RepoRoot:
+		case slices.Contains(roots, root), root == filepath.Clean(in.cwd):
+		case top.binds() && root != in.repoRoot:
 			left = append(left, root)
 		default:
-			roots = append(slices.Clip(roots), root)
+			roots = append(roots, root)
 		}
 	}
 	if len(left) > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("the client's directories %s stay read-only (%s allows the workspace and the user's own roots)",
-			strings.Join(left, ", "), top.name))
+		p.note(fmt.Sprintf("the client's directories %s stay read-only (%s allows the workspace and the user's own roots)", strings.Join(left, ", "), top.name))
 	}
-	return roots
+	if len(relative) > 0 {
+		p.note("left out of writable_roots, since they are not absolute: " + strings.Join(relative, ", "))
+	}
+	p.Settings.WritableRoots = roots
 }
 
 // rootList reads writable_roots into absolute paths. Relative ones of an
 // argument are taken from the session's directory; in a file they would mean
 // that file's directory, so they are returned apart.
 func rootList(v any, in policyInput, argued bool) (roots, relative []string) {
+	base := ""
+	if argued {
+		base = in.cwd
+	}
 	list, _ := v.([]any)
 	for _, e := range list {
 		root, _ := e.(string)
 		if root == "" {
 			continue
 		}
-		path := expandHome(root, in.Home)
-		if !filepath.IsAbs(path) {
-			if !argued {
-				relative = append(relative, root)
-				continue
-			}
-			path = filepath.Join(in.Cwd, path)
-		}
-		if path = filepath.Clean(path); !slices.Contains(roots, path) {
+		path := resolvePath(root, base, in.cfg.home)
+		switch {
+		case !filepath.IsAbs(path):
+			relative = append(relative, root)
+		case !slices.Contains(roots, path):
 			roots = append(roots, path)
 		}
 	}
@@ -378,14 +349,10 @@ func checkCwd(arg, base, home string) (string, *rpcError) {
 	bad := func(format string, args ...any) (string, *rpcError) {
 		return "", proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
 	}
-	path := expandHome(arg, home)
-	if strings.HasPrefix(path, "~/") || path == "~" {
+	if home == "" && (arg == "~" || strings.HasPrefix(arg, "~/")) {
 		return bad("cwd %q: the home directory is not known, give an absolute path", arg)
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(base, path)
-	}
-	path = filepath.Clean(path)
+	path := resolvePath(arg, base, home)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(arg, "~"):
@@ -398,14 +365,6 @@ func checkCwd(arg, base, home string) (string, *rpcError) {
 		return bad("cwd %s is not a directory", path)
 	}
 	return path, nil
-}
-
-// expandHome replaces a leading "~/" (or "~" alone) by the home directory.
-func expandHome(path, home string) string {
-	if home == "" || path != "~" && !strings.HasPrefix(path, "~/") {
-		return path
-	}
-	return filepath.Join(home, path[1:])
 }
 
 // turnSettings are complete on every turn, since Codex's overrides stick and

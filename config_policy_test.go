@@ -19,7 +19,7 @@ import (
 const emptyUser = `{"config":{"model":"theirs","approval_policy":null,"sandbox_mode":null,"sandbox_workspace_write":null,"profiles":{},"model_reasoning_effort":"xhigh"},"origins":{}}`
 
 func repoInput() policyInput {
-	return policyInput{UserConfig: json.RawMessage(emptyUser), Cwd: "/home/u/repo/sub", Home: "/home/u", RepoRoot: "/home/u/repo"}
+	return policyInput{cfg: &config{directories: directories{home: "/home/u"}}, user: json.RawMessage(emptyUser), cwd: "/home/u/repo/sub", repoRoot: "/home/u/repo"}
 }
 
 func userSays(config string) json.RawMessage { return json.RawMessage(`{"config":` + config + `}`) }
@@ -57,12 +57,12 @@ func hasNote(p policy, parts ...string) bool {
 // Each level beats all below it: they are taken away from the top, one by one.
 func TestPolicyPrecedence(t *testing.T) {
 	in := repoInput()
-	in.Options = sessionOptions{Model: "m-arg", Sandbox: "danger-full-access", Approval: "never",
+	in.options = sessionOptions{Model: "m-arg", Sandbox: "danger-full-access", Approval: "never",
 		Config: json.RawMessage(`{"model":"m-config","model_reasoning_effort":"e-config","sandbox_mode":"workspace-write","approval_policy":"on-failure"}`)}
-	in.Profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile", "sandbox_mode": "danger-full-access", "approval_policy": "untrusted"}
-	in.Role = role{name: "r", model: "m-role", effort: "e-role", sandbox: "read-only", approvalPolicy: "never"}
-	in.Model, in.Effort, in.Sandbox, in.Approval = "m-ours", "e-ours", "danger-full-access", "untrusted"
-	in.UserConfig = userSays(`{"model":"m-user","model_reasoning_effort":"e-user","sandbox_mode":"read-only","approval_policy":"never"}`)
+	in.profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile", "sandbox_mode": "danger-full-access", "approval_policy": "untrusted"}
+	in.role = role{name: "r", model: "m-role", effort: "e-role", sandbox: "read-only", approvalPolicy: "never"}
+	in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "m-ours", "e-ours", "danger-full-access", "untrusted"
+	in.user = userSays(`{"model":"m-user","model_reasoning_effort":"e-user","sandbox_mode":"read-only","approval_policy":"never"}`)
 
 	for _, level := range []struct {
 		name string
@@ -70,21 +70,21 @@ func TestPolicyPrecedence(t *testing.T) {
 		off  func()
 	}{
 		{"argument", turnSettings{Model: "m-arg", Effort: "e-config", Sandbox: "danger-full-access", Approval: "never"},
-			func() { in.Options.Model, in.Options.Sandbox, in.Options.Approval = "", "", "" }},
+			func() { in.options.Model, in.options.Sandbox, in.options.Approval = "", "", "" }},
 		{"config argument", turnSettings{Model: "m-config", Effort: "e-config", Sandbox: "workspace-write", Approval: "on-request"},
-			func() { in.Options.Config = nil }},
+			func() { in.options.Config = nil }},
 		{"profile", turnSettings{Model: "m-profile", Effort: "e-profile", Sandbox: "danger-full-access", Approval: "untrusted"},
-			func() { in.Profile = nil }},
+			func() { in.profile = nil }},
 		{"role", turnSettings{Model: "m-role", Effort: "e-role", Sandbox: "read-only", Approval: "never"},
-			func() { in.Role = role{} }},
+			func() { in.role = role{} }},
 		{"ours", turnSettings{Model: "m-ours", Effort: "e-ours", Sandbox: "danger-full-access", Approval: "untrusted"},
-			func() { in.Model, in.Effort, in.Sandbox, in.Approval = "", "", "", "" }},
+			func() { in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "", "", "", "" }},
 		{"user", turnSettings{Sandbox: "read-only", Approval: "never"}, // FR-12.4: their model and effort aren't resent
-			func() { in.UserConfig = json.RawMessage(emptyUser) }},
+			func() { in.user = json.RawMessage(emptyUser) }},
 		{"default", turnSettings{Sandbox: "workspace-write", Approval: "on-request"}, func() {}},
 	} {
 		p := resolved(t, in)
-		level.want.Cwd = in.Cwd
+		level.want.Cwd = in.cwd
 		if !reflect.DeepEqual(p.Settings, level.want) {
 			t.Errorf("%s: %+v, want %+v", level.name, p.Settings, level.want)
 		}
@@ -117,7 +117,7 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 		{"sandbox_mode beside it counts", "/r", "/r", `{"default_permissions":":read-only","sandbox_mode":"danger-full-access"}`, "danger-full-access", ""},
 	} {
 		in := repoInput()
-		in.Cwd, in.RepoRoot, in.UserConfig = c.cwd, c.root, userSays(c.user)
+		in.cwd, in.repoRoot, in.user = c.cwd, c.root, userSays(c.user)
 		p := resolved(t, in)
 		if p.Settings.Sandbox != c.want || p.Settings.Network {
 			t.Errorf("%s: %+v", c.name, p.Settings)
@@ -127,15 +127,15 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 		}
 	}
 	in := repoInput()
-	in.Cwd, in.RepoRoot = "/tmp/x", ""
+	in.cwd, in.repoRoot = "/tmp/x", ""
 	if want := `sandbox is read-only because /tmp/x is outside a git repository; pass sandbox: "workspace-write" to let the agent edit`; !slices.Equal(resolved(t, in).Notes, []string{want}) {
 		t.Errorf("the note reads %q", resolved(t, in).Notes)
 	}
-	in.Ceiling = readonlyFlag() // passing sandbox would not help
+	in.cfg.top = readonlyFlag() // passing sandbox would not help
 	if p := resolved(t, in); len(p.Notes) > 0 {
 		t.Errorf("under --readonly: %q", p.Notes)
 	}
-	in.Ceiling, in.Options.Sandbox = ceiling{}, "workspace-write"
+	in.cfg.top, in.options.Sandbox = ceiling{}, "workspace-write"
 	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || len(p.Notes) > 0 {
 		t.Errorf("asked for: %+v %q", p.Settings, p.Notes)
 	}
@@ -145,7 +145,7 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 func TestPolicyUnreadableUserConfig(t *testing.T) {
 	for _, raw := range []string{"", "null", "5", "{}", `{"config":null}`, `{"config":7}`, `{"config":`} {
 		in := repoInput()
-		in.UserConfig = json.RawMessage(raw)
+		in.user = json.RawMessage(raw)
 		p := resolved(t, in)
 		if p.Settings.Sandbox != "read-only" || p.Settings.Approval != "on-request" || !hasNote(p, "could not be read", "workspace-write") {
 			t.Errorf("%s: %+v %q", raw, p.Settings, p.Notes)
@@ -166,7 +166,7 @@ func TestPolicyUserWords(t *testing.T) {
 		{`{"sandbox_mode":"read-only","profile":"gone"}`, "read-only", "on-request", ""},
 	} {
 		in := repoInput()
-		in.UserConfig = userSays(c.user)
+		in.user = userSays(c.user)
 		p := resolved(t, in)
 		if p.Settings.Sandbox != c.sandbox || p.Settings.Approval != c.approval {
 			t.Errorf("%s: %+v", c.user, p.Settings)
@@ -174,7 +174,7 @@ func TestPolicyUserWords(t *testing.T) {
 		if c.note == "" && len(p.Notes) > 0 || c.note != "" && !hasNote(p, c.note) {
 			t.Errorf("%s: notes %q", c.user, p.Notes)
 		}
-		in.Options.Sandbox, in.Options.Approval = "workspace-write", "never"
+		in.options.Sandbox, in.options.Approval = "workspace-write", "never"
 		if p := resolved(t, in); len(p.Notes) > 0 {
 			t.Errorf("%s: a word that doesn't count is talked of: %q", c.user, p.Notes)
 		}
@@ -200,17 +200,17 @@ func TestPolicyWorkspaceSettings(t *testing.T) {
 		{"read-only, network taken away", `{"sandbox_workspace_write.network_access":false}`, nil, "read-only", turnSettings{Sandbox: "read-only"}},
 	} {
 		in := repoInput()
-		in.UserConfig, in.Profile = userSays(user), c.profile
-		in.Options.Config, in.Options.Sandbox = json.RawMessage(c.config), c.sandbox
+		in.user, in.profile = userSays(user), c.profile
+		in.options.Config, in.options.Sandbox = json.RawMessage(c.config), c.sandbox
 		p := resolved(t, in)
-		c.want.Cwd, c.want.Approval = in.Cwd, "on-request"
+		c.want.Cwd, c.want.Approval = in.cwd, "on-request"
 		if !reflect.DeepEqual(p.Settings, c.want) || p.Config != nil {
 			t.Errorf("%s: %+v %s\nwant %+v", c.name, p.Settings, p.Config, c.want)
 		}
 	}
 	// Only the user grants network to a read-only sandbox.
 	in := repoInput()
-	in.Options = sessionOptions{Sandbox: "read-only", Config: json.RawMessage(`{"sandbox_workspace_write":{"network_access":true}}`)}
+	in.options = sessionOptions{Sandbox: "read-only", Config: json.RawMessage(`{"sandbox_workspace_write":{"network_access":true}}`)}
 	if p := resolved(t, in); p.Settings.Network {
 		t.Error("an argument opened the network of a read-only sandbox")
 	}
@@ -256,11 +256,11 @@ func TestPolicyCeilings(t *testing.T) {
 	for _, cfg := range wideningConfigs() {
 		for _, max := range []string{"read-only", "workspace-write", "--readonly", "nonsense"} {
 			in := repoInput()
-			in.Options.Config = json.RawMessage(cfg)
-			in.Role.sandbox, in.Sandbox = "danger-full-access", "danger-full-access"
-			in.UserConfig = userSays(`{"sandbox_mode":"danger-full-access","sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
-			if in.Ceiling = maxSandbox(max); max == "--readonly" {
-				in.Ceiling = readonlyFlag()
+			in.options.Config = json.RawMessage(cfg)
+			in.role.sandbox, in.cfg.sandbox = "danger-full-access", "danger-full-access"
+			in.user = userSays(`{"sandbox_mode":"danger-full-access","sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
+			if in.cfg.top = maxSandbox(max); max == "--readonly" {
+				in.cfg.top = readonlyFlag()
 			}
 			p := resolved(t, in)
 			checkCeiling(t, in, p)
@@ -288,21 +288,21 @@ func readonlyFlag() ceiling {
 // checkCeiling holds for every input there is.
 func checkCeiling(t *testing.T, in policyInput, p policy) {
 	t.Helper()
-	top := in.Ceiling
+	top := in.cfg.top
 	s := p.Settings
 	if sandboxRank(s.Sandbox) == 0 || top.cap(s.Sandbox) != s.Sandbox {
-		t.Errorf("%s: sandbox %q under %s", in.Options.Config, s.Sandbox, top.word)
+		t.Errorf("%s: sandbox %q under %s", in.options.Config, s.Sandbox, top.word)
 	}
 	if s.Sandbox != "workspace-write" && len(s.WritableRoots) > 0 || top.word == "read-only" && s.Network {
-		t.Errorf("%s: %+v under %s", in.Options.Config, s, top.word)
+		t.Errorf("%s: %+v under %s", in.options.Config, s, top.word)
 	}
 	if s.Approval != "untrusted" && s.Approval != "on-request" && s.Approval != "never" {
 		t.Errorf("approval %q", s.Approval)
 	}
 	if top.binds() {
 		for _, root := range s.WritableRoots {
-			if root != "/own" && root != in.Cwd && root != in.RepoRoot {
-				t.Errorf("%s: writable root %s under %s", in.Options.Config, root, top.word)
+			if root != "/own" && root != in.cwd && root != in.repoRoot {
+				t.Errorf("%s: writable root %s under %s", in.options.Config, root, top.word)
 			}
 		}
 	}
@@ -326,19 +326,19 @@ func checkCeiling(t *testing.T, in policyInput, p policy) {
 
 func TestPolicyCeilingNotes(t *testing.T) {
 	in := repoInput()
-	in.Options.Sandbox, in.Ceiling = "danger-full-access", maxSandbox("workspace-write")
+	in.options.Sandbox, in.cfg.top = "danger-full-access", maxSandbox("workspace-write")
 	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; max_sandbox in configuration allows workspace-write"}) {
 		t.Errorf("%q", p.Notes)
 	}
-	in.Ceiling = readonlyFlag()
+	in.cfg.top = readonlyFlag()
 	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; --readonly allows read-only"}) {
 		t.Errorf("%q", p.Notes)
 	}
-	in.Options.Sandbox = ""
+	in.options.Sandbox = ""
 	if p := resolved(t, in); p.Settings.Sandbox != "read-only" || len(p.Notes) > 0 { // nobody asked for more
 		t.Errorf("%+v %q", p.Settings, p.Notes)
 	}
-	in.Options.Config = json.RawMessage(`{"sandbox_workspace_write.network_access":true}`)
+	in.options.Config = json.RawMessage(`{"sandbox_workspace_write.network_access":true}`)
 	if p := resolved(t, in); !hasNote(p, "network_access", "--readonly") {
 		t.Errorf("%q", p.Notes)
 	}
@@ -346,7 +346,7 @@ func TestPolicyCeilingNotes(t *testing.T) {
 	for i := range 200 {
 		many[fmt.Sprintf("k%d", i)] = true
 	}
-	in.Options.Config = toJSON(many)
+	in.options.Config = toJSON(many)
 	if p := resolved(t, in); !hasNote(p, "and 188 more") || len(p.Notes[0]) > 600 {
 		t.Errorf("%q", p.Notes)
 	}
@@ -355,9 +355,9 @@ func TestPolicyCeilingNotes(t *testing.T) {
 // What cannot widen passes under a ceiling, the user's own profile included.
 func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 	in := repoInput()
-	in.Ceiling = readonlyFlag()
-	in.Options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
-	in.Profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}}, "sandbox_mode": "danger-full-access",
+	in.cfg.top = readonlyFlag()
+	in.options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
+	in.profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}}, "sandbox_mode": "danger-full-access",
 		"permissions": map[string]any{"p": true}, "windows": map[string]any{"sandbox": "x"}, "features": map[string]any{"use_legacy_landlock": true}}
 	p := resolved(t, in)
 	want := `{"features":{"apps":false,"unbounded_connection_retries":false,"unified_exec":true},"mcp_servers":{"docs":{"command":"d"}},"model_verbosity":"low","tools":{"view_image":true}}`
@@ -367,8 +367,8 @@ func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 	if p.Settings.Sandbox != "read-only" || !hasNote(p, "features.plugins, features.use_legacy_landlock, permissions, windows") {
 		t.Errorf("%+v %q", p.Settings, p.Notes)
 	}
-	in.Ceiling, in.Profile = ceiling{}, nil
-	in.Options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
+	in.cfg.top, in.profile = ceiling{}, nil
+	in.options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
 	if p := resolved(t, in); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` || len(p.Notes) > 0 {
 		t.Errorf("without a ceiling: %s %q", p.Config, p.Notes)
 	}
@@ -378,9 +378,9 @@ func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
 func TestPolicyCeilingRoots(t *testing.T) {
 	unixPaths(t)
 	in := repoInput()
-	in.Ceiling = maxSandbox("workspace-write")
-	in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
-	in.Options.Config = json.RawMessage(`{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`)
+	in.cfg.top = maxSandbox("workspace-write")
+	in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
+	in.options.Config = json.RawMessage(`{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`)
 	p := resolved(t, in)
 	if !slices.Equal(p.Settings.WritableRoots, []string{"/own", "/home/u/repo"}) || !p.Settings.ExcludeSlashTmp || !hasNote(p, "/own/x, /", "max_sandbox") {
 		t.Errorf("%+v %q", p.Settings, p.Notes)
@@ -389,22 +389,22 @@ func TestPolicyCeilingRoots(t *testing.T) {
 
 func TestPolicyProfile(t *testing.T) {
 	in := repoInput()
-	in.Options.Profile = "work"
-	in.Profile = map[string]any{"model": "m", "profile": "other", "features": map[string]any{"a": true, "b": true}, "compact_prompt": "theirs", "ratio": 2.0, "count": int64(1) << 60}
-	in.Options.Config = json.RawMessage(`{"features.b":false,"big":12345678901234567890123}`)
-	in.Options.CompactPrompt = "explicit"
+	in.options.Profile = "work"
+	in.profile = map[string]any{"model": "m", "profile": "other", "features": map[string]any{"a": true, "b": true}, "compact_prompt": "theirs", "ratio": 2.0, "count": int64(1) << 60}
+	in.options.Config = json.RawMessage(`{"features.b":false,"big":12345678901234567890123}`)
+	in.options.CompactPrompt = "explicit"
 	p := resolved(t, in)
 	if want := `{"big":12345678901234567890123,"compact_prompt":"explicit","count":1152921504606846976,"features":{"a":true,"b":false},"ratio":2.0}`; string(p.Config) != want || p.Settings.Model != "m" {
 		t.Errorf("%s\nwant %s", p.Config, want)
 	}
-	if _, there := in.Profile["model"]; !there {
+	if _, there := in.profile["model"]; !there {
 		t.Error("the caller's profile was changed")
 	}
 
 	// Codex before 0.148: the profile is a table of the user's config.toml and merged there.
 	in = repoInput()
-	in.Options.Profile = "old"
-	in.UserConfig = userSays(`{"sandbox_mode":"read-only","profiles":{"old":{"sandbox_mode":"workspace-write","model":"m-old"}}}`)
+	in.options.Profile = "old"
+	in.user = userSays(`{"sandbox_mode":"read-only","profiles":{"old":{"sandbox_mode":"workspace-write","model":"m-old"}}}`)
 	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || p.Settings.Model != "m-old" || p.Config != nil {
 		t.Errorf("%+v %s", p.Settings, p.Config)
 	}
@@ -413,8 +413,8 @@ func TestPolicyProfile(t *testing.T) {
 func TestPolicyRefusals(t *testing.T) {
 	for config, want := range map[string]string{
 		`[]`:              "must be an object",
-		`{"a":1,"a.b":2}`: `"a" and "a.b" contradict`,
-		`{"features":{"x":true},"features.x":false}`: `"features" and "features.x" contradict`,
+		`{"a":1,"a.b":2}`: `"a.b" contradicts another one: a is a number in one and a table in the other`,
+		`{"features":{"x":true},"features.x":false}`: `"features.x" contradicts another one: both set features.x`,
 		`{"a..b":1}`:                             "empty part",
 		`{"":1}`:                                 "empty part",
 		`{"a.":1}`:                               "empty part",
@@ -426,8 +426,8 @@ func TestPolicyRefusals(t *testing.T) {
 		`{"'\"sandbox_mode\"'":"danger-full-access"}`:         "letters, digits",
 		`{"ｓandbox_mode":"danger-full-access"}`:               "letters, digits",
 		`{"sandbox_mode":"Danger-Full-Access"}`:               "is none of read-only",
-		`{"sandbox_mode":5}`:                                  "config.sandbox_mode is a number",
-		`{"approval_policy":{"granular":{}}}`:                 "config.approval_policy is a table",
+		`{"sandbox_mode":5}`:                                  "sandbox_mode 5 of the config argument is none of",
+		`{"approval_policy":{"granular":{}}}`:                 `approval_policy {"granular":{}} of the config argument is none of`,
 		`{"approval_policy":"always"}`:                        "none of untrusted",
 		`{"default_permissions":"mine"}`:                      `"mine"`,
 		`{"sandbox_workspace_write":true}`:                    "must be a table",
@@ -440,19 +440,19 @@ func TestPolicyRefusals(t *testing.T) {
 		`{"x":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`: "must be an object",
 	} {
 		in := repoInput()
-		in.Options.Config = json.RawMessage(config)
+		in.options.Config = json.RawMessage(config)
 		_, err := resolvePolicy(in)
 		if err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
 			t.Errorf("%.80s: %v, want %q", config, err, want)
 		}
 	}
 	in := repoInput()
-	in.Options.Profile = "p"
-	in.Profile = map[string]any{"sandbox_workspace_write.network_access": true}
+	in.options.Profile = "p"
+	in.profile = map[string]any{"sandbox_workspace_write.network_access": true}
 	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, `profile "p"`) {
 		t.Errorf("a dotted name in a profile: %v", err)
 	}
-	in.Profile, in.Options.Config = map[string]any{"features": map[string]any{"x": true}}, json.RawMessage(`{"features.x.y":1}`)
+	in.profile, in.options.Config = map[string]any{"features": map[string]any{"x": true}}, json.RawMessage(`{"features.x.y":1}`)
 	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, "features.x is true or false in one and a table in the other") {
 		t.Errorf("a conflict with the profile: %v", err)
 	}
@@ -544,9 +544,9 @@ func FuzzResolvePolicy(f *testing.F) {
 			return
 		}
 		in := repoInput()
-		in.Options = sessionOptions{Config: json.RawMessage(config), Sandbox: sandbox, Approval: approval}
-		if in.Ceiling = maxSandbox(max); len(config)%3 == 0 {
-			in.Ceiling = readonlyFlag()
+		in.options = sessionOptions{Config: json.RawMessage(config), Sandbox: sandbox, Approval: approval}
+		if in.cfg.top = maxSandbox(max); len(config)%3 == 0 {
+			in.cfg.top = readonlyFlag()
 		}
 		p, err := resolvePolicy(in)
 		if err != nil {
@@ -574,20 +574,20 @@ func TestPolicyClientRoots(t *testing.T) {
 		note string
 	}{
 		{"added to the user's own", func(*policyInput) {}, []string{"/own", "/client", "/home/u/repo"}, ""},
-		{"none of them once more", func(in *policyInput) { in.Roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
-		{"not under a ceiling", func(in *policyInput) { in.Ceiling = maxSandbox(sandboxWrite) }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
-		{"read-only writes nowhere", func(in *policyInput) { in.Options.Sandbox = sandboxRead }, nil, ""},
-		{"--readonly", func(in *policyInput) { in.Ceiling = readonlyFlag() }, nil, ""},
+		{"none of them once more", func(in *policyInput) { in.roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
+		{"not under a ceiling", func(in *policyInput) { in.cfg.top = maxSandbox(sandboxWrite) }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
+		{"read-only writes nowhere", func(in *policyInput) { in.options.Sandbox = sandboxRead }, nil, ""},
+		{"--readonly", func(in *policyInput) { in.cfg.top = readonlyFlag() }, nil, ""},
 	} {
 		in := repoInput()
-		in.UserConfig = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
-		in.Roots = []string{"/client", "/home/u/repo"}
+		in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
+		in.roots = []string{"/client", "/home/u/repo"}
 		c.set(&in)
 		p := resolved(t, in)
 		if !slices.Equal(p.Settings.WritableRoots, c.want) {
 			t.Errorf("%s: %q, want %q", c.rule, p.Settings.WritableRoots, c.want)
 		}
-		if c.note == "" && len(p.Notes) > 0 && in.Ceiling.word != sandboxRead || c.note != "" && !hasNote(p, c.note) {
+		if c.note == "" && len(p.Notes) > 0 && in.cfg.top.word != sandboxRead || c.note != "" && !hasNote(p, c.note) {
 			t.Errorf("%s: notes %q", c.rule, p.Notes)
 		}
 	}
@@ -596,8 +596,71 @@ func TestPolicyClientRoots(t *testing.T) {
 // A person's choice of an effort goes before everything else that names one.
 func TestPolicyChosenEffort(t *testing.T) {
 	in := repoInput()
-	in.Options = sessionOptions{Effort: "low", Config: json.RawMessage(`{"model_reasoning_effort":"high"}`)}
+	in.options = sessionOptions{Effort: "low", Config: json.RawMessage(`{"model_reasoning_effort":"high"}`)}
 	if p := resolved(t, in); p.Settings.Effort != "low" || p.Config != nil {
 		t.Errorf("effort %q, config %s", p.Settings.Effort, p.Config)
+	}
+}
+
+func TestExpandConfig(t *testing.T) {
+	for config, want := range map[string]string{
+		``:                                       `null`,
+		`null`:                                   `null`,
+		`{}`:                                     `{}`,
+		`{"features.x":true,"features":{"y":1}}`: `{"features":{"x":true,"y":1}}`,
+		`{"a.\"b.c\".d":1}`:                      `{"a":{"b.c":{"d":1}}}`,
+		`{"a.'b\".c'":1,"a.\"\\u0062\"":2}`:      `{"a":{"b":2,"b\".c":1}}`,
+		`{"projects./home/u.trust_level":1}`:     `{"projects":{"/home/u":{"trust_level":1}}}`,
+		`{"a":{"b.c":1}}`:                        `{"a":{"b.c":1}}`, // names below the top are names
+		`{"a":{"b":null},"c":null,"d.e":null}`:   `{"a":{},"d":{}}`,
+		`{"mcp_servers":{}}`:                     `{"mcp_servers":{}}`, // clears the user's, in Codex
+		`{"a":{"b":1},"a.b":1}`:                  `{"a":{"b":1}}`,
+		`{"n":1.10,"m":1e400}`:                   `{"m":1e400,"n":1.10}`,
+	} {
+		got, err := expandConfig(json.RawMessage(config))
+		if err != nil || string(toJSON(got)) != want {
+			t.Errorf("%s: %s %v, want %s", config, toJSON(got), err, want)
+		}
+	}
+}
+
+func TestMergeConfig(t *testing.T) {
+	for _, c := range []struct{ base, over, want, err string }{
+		{`{"a":1}`, `{"b":2}`, `{"a":1,"b":2}`, ""},
+		{`{"a":{"x":1,"y":[1,2]}}`, `{"a":{"y":[3]}}`, `{"a":{"x":1,"y":[3]}}`, ""},
+		{`{"mcp_servers":{"theirs":{"command":"t"}}}`, `{"mcp_servers":{"ours":{"command":"o"}}}`, `{"mcp_servers":{"ours":{"command":"o"},"theirs":{"command":"t"}}}`, ""},
+		{`{"mcp_servers":{"s":{"command":"t","args":["x"]}}}`, `{"mcp_servers":{"s":{"url":"u"}}}`, `{"mcp_servers":{"s":{"url":"u"}}}`, ""},
+		{`{"mcp_servers":{"s":{"command":"t"}}}`, `{"mcp_servers":{"s":{"enabled":false}}}`, `{"mcp_servers":{"s":{"command":"t","enabled":false}}}`, ""},
+		{`{"a":{"b":1}}`, `{"a":{"b":{"c":1}}}`, ``, "a.b is a number in one and a table in the other"},
+		{`{"a":{}}`, `{"a":"x"}`, ``, "a is a table in one and a string in the other"},
+	} {
+		base, _ := decodeConfig(json.RawMessage(c.base))
+		over, _ := decodeConfig(json.RawMessage(c.over))
+		before := string(toJSON(base)) + string(toJSON(over))
+		got, err := mergeConfig(base, over)
+		switch {
+		case c.err != "":
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%s + %s: %v", c.base, c.over, err)
+			}
+		case err != nil || string(toJSON(got)) != c.want:
+			t.Errorf("%s + %s: %s %v", c.base, c.over, toJSON(got), err)
+		}
+		if string(toJSON(base))+string(toJSON(over)) != before {
+			t.Errorf("merging changed %s", before)
+		}
+	}
+	if got, err := mergeConfig(nil, nil); err != nil || got == nil {
+		t.Errorf("nothing and nothing: %v %v", got, err)
+	}
+	deep := func() map[string]any {
+		t := map[string]any{}
+		for range 100 {
+			t = map[string]any{"x": t}
+		}
+		return t
+	}
+	if _, err := mergeConfig(deep(), deep()); err == nil {
+		t.Error("no bound on depth")
 	}
 }

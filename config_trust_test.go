@@ -74,8 +74,7 @@ func TestTrustAndCodexConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := configPolicy(cfg, r)
-		in.UserConfig, in.Cwd, in.RepoRoot, in.Options.Sandbox = []byte(`{"config":`+c.codex+`}`), w.repo, w.repo, c.arg
+		in := policyInput{cfg: cfg, role: r, user: []byte(`{"config":` + c.codex + `}`), cwd: w.repo, repoRoot: w.repo, options: sessionOptions{Sandbox: c.arg}}
 		pol, rerr := resolvePolicy(in)
 		if rerr != nil {
 			t.Fatal(rerr)
@@ -83,7 +82,7 @@ func TestTrustAndCodexConfig(t *testing.T) {
 		if pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval {
 			t.Errorf("%+v: got %s, %s; %q", c, pol.Settings.Sandbox, pol.Settings.Approval, pol.Notes)
 		}
-		in.Cwd, in.RepoRoot = w.home, "" // where nothing but read-only is the default
+		in.cwd, in.repoRoot = w.home, "" // where nothing but read-only is the default
 		if pol, rerr = resolvePolicy(in); rerr == nil && c.arg == "" && c.ours == "" && c.codex == "{}" && pol.Settings.Sandbox != "read-only" {
 			t.Errorf("%+v: in the home directory got %s", c, pol.Settings.Sandbox)
 		}

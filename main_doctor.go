@@ -416,9 +416,7 @@ func (d *doctor) policy(ctx context.Context, be backend) bool {
 	if roleErr != nil {
 		return true // said with the configuration
 	}
-	in := configPolicy(d.cfg, r)
-	in.UserConfig, in.Cwd, in.RepoRoot = user, d.cfg.cwd, deref(readRepo(d.cfg.cwd).Root)
-	pol, rpcErr := resolvePolicy(in)
+	pol, rpcErr := resolvePolicy(policyInput{cfg: d.cfg, role: r, user: user, cwd: d.cfg.cwd, repoRoot: deref(readRepo(d.cfg.cwd).Root)})
 	if rpcErr != nil {
 		d.fail(rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
 		return true

@@ -405,16 +405,15 @@ func (o *opener) settle(p *opening, asRole role) *rpcError {
 	}
 	p.user = user
 	facts := contextFacts{Identity: p.rec.Identity, Team: o.h.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
-	in := configPolicy(o.h.cfg, asRole)
-	in.Options, in.UserConfig, in.Profile = opts, user, profile
-	in.Cwd, in.RepoRoot, in.Roots, in.Chosen = p.rec.CWD, deref(facts.Repo.Root), p.rec.Roots, p.client
+	in := policyInput{cfg: o.h.cfg, role: asRole, options: opts, user: user, profile: profile,
+		cwd: p.rec.CWD, repoRoot: deref(facts.Repo.Root), roots: p.rec.Roots, chosen: p.client}
 	pol, err := resolvePolicy(in)
 	if err != nil {
 		return err
 	}
-	p.policy, p.base, p.ceiling = pol, pol.Settings, cmp.Or(in.Ceiling.word, sandboxDanger)
+	p.policy, p.base, p.ceiling = pol, pol.Settings, cmp.Or(in.cfg.top.word, sandboxDanger)
 	if opts.Sandbox != "" || opts.Approval != "" {
-		in.Options.Sandbox, in.Options.Approval = "", ""
+		in.options.Sandbox, in.options.Approval = "", ""
 		plain, err := resolvePolicy(in)
 		if err != nil {
 			return err
