@@ -1,15 +1,15 @@
 package main
 
-// mcp.go owns the MCP front: the client's stream, the requests that are open
-// on it, and the way from a method to its answer, in both eras of the protocol
-// at once. The composition root makes one, gives it the hub's functions and
-// calls run; the hub calls it back as a front. It must never wait on the
-// reading goroutine, answer a request twice, or answer one that its client
-// cancelled.
+// mcp.go owns the MCP front: the client's stream, the requests that are open on it,
+// and the way from a method to its answer, in both eras of the protocol at once.
+// The composition root makes one, gives it the hub's functions and calls run; the
+// hub calls it back as a front. It must never wait on the reading goroutine, answer
+// a request twice, or answer one that its client cancelled.
 
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -18,18 +18,21 @@ import (
 	"time"
 )
 
+// scratchMax is how many bytes a kept buffer for events may have.
+const scratchMax = 16 << 10
+
 // mcpOptions are fixed before run is called.
 type mcpOptions struct {
 	R             io.Reader
 	W             io.Writer
 	Log           *slog.Logger
-	Version       string // ours
+	Version       string // this program's, as clients are told it
 	ForwardEvents string // auto, on, off (FR-19)
 	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
 	Trace         func(dir string, rec []byte)
-	Deaf          func() // the client has closed its reading side; may be nil
+	Deaf          func() // called when the client has closed its reading side; may be nil
 
-	// The hub. session_hub.go says what each of them promises.
+	// The hub. session_hub.go says what each of these functions promises.
 	submit   func(req turnRequest, w waiterID)
 	cancel   func(w waiterID, detach bool)
 	decide   func(ask string, by decider, d decision, answers map[string][]string) bool
@@ -57,19 +60,16 @@ type mcpFront struct {
 	tools   []tool
 	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
-	lines   callLines                    // of the mail tools
+	lines   callLines                    // of the mail tools' calls
 	scratch sync.Pool                    // of *[]byte, in which events are written: every session calls event at once
 
-	mu      sync.Mutex // guards the fields below and those of every call
-	open    map[string]*mcpCall
-	waiters map[waiterID]*mcpCall
-	asks    map[string]*clientAsk
-	parked  parking // turns of modern callers that were asked something
-	closing bool
+	mu      sync.Mutex            // guards the fields below and those of every call
+	open    map[string]*mcpCall   // by the key of the request's id
+	waiters map[waiterID]*mcpCall // the open calls that wait for a turn
+	asks    map[string]*clientAsk // by approval: what a legacy client is asked
+	parked  parking               // turns of modern callers that were asked something
+	closing bool                  // shutdown has begun
 }
-
-// scratchMax is how large a buffer for events may be kept.
-const scratchMax = 16 << 10
 
 // callStage is how far a request has come on its way to the hub.
 type callStage int
@@ -82,25 +82,24 @@ const (
 
 // mcpCall is one open request of the client.
 type mcpCall struct {
-	id     json.RawMessage
-	key    string
-	modern bool
-	since  time.Time
+	f   *mcpFront
+	id  json.RawMessage
+	key string // of the id, in mcpFront.open
+	requestEra
+	since  time.Time // when the request came
 	prog   *progress // nil: the client gave no token
 	listen bool      // a subscriptions/listen, answered at shutdown
+	task   bool      // the answer is a task
 
-	elicits bool            // modern: its client can be asked
-	tasks   bool            // modern: its client takes a task for an answer
-	task    bool            // it is answered with one
-	tool    string          // with args: what a retry must repeat
-	args    json.RawMessage // as they came
-	binds   callBinding     // of both, once bound
-	bound   bool
+	// tool and args are what a retry of the call must repeat, "" and nil where its
+	// client can't be asked anything.
+	tool string
+	args json.RawMessage
 
-	waiter    waiterID
+	waiter    waiterID // 0: the hub knows nothing of the call
 	stage     callStage
-	cancelled bool // while it was being submitted
-	detach    bool
+	cancelled bool   // by the client, while submit was being called
+	detach    bool   // with cancelled: the turn goes on
 	stop      func() // ends what runs for a call that is no turn, nil for others
 }
 
@@ -119,10 +118,7 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		parked:     newParking(),
 	}
 	f.list = toolList(f.tools)
-	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{
-		handle: f.dispatch,
-		trace:  o.Trace,
-	})
+	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{handle: f.dispatch, trace: o.Trace})
 	return f
 }
 
@@ -141,7 +137,7 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 	}
 	f.mu.Unlock()
 	for _, c := range listens {
-		f.finish(c, f.listenResult(c), nil)
+		endListen(c)
 	}
 	f.waitWork(grace)
 	f.mu.Lock()
@@ -159,69 +155,62 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 // dispatch takes one request or notification, on the reading goroutine.
 func (f *mcpFront) dispatch(m *message) {
 	if m.id == nil {
-		switch m.method {
-		case "notifications/cancelled":
-			f.cancelled(m.params)
-		default: // initialized, roots/list_changed and all we don't know: nothing to do
+		if m.method == "notifications/cancelled" { // of all others there is nothing to do
+			f.cancelCall(m.params)
 		}
 		return
 	}
-	c := &mcpCall{id: m.id, key: idKey(m.id), since: time.Now()}
-	if !f.begin(c) {
+	c := &mcpCall{f: f, id: m.id, key: idKey(m.id), since: time.Now()}
+	if !f.openCall(c) {
 		f.p.replyError(m.id, idInUse(m.id))
 		return
 	}
 	p, e := readParams(m.params)
-	c.modern, c.elicits, c.tasks = p.modern, p.elicits, p.tasks
+	c.requestEra = p.requestEra
 	if e != nil {
-		f.finish(c, nil, e)
+		c.replyError(e)
 		return
 	}
 	switch m.method {
 	case "initialize":
 		if c.modern {
-			f.finish(c, nil, noMethod("initialize was removed in "+modernVersion+", whose _meta this request has: call server/discover, or send it without that _meta ("+
-				strings.Join(mcpVersions()[1:], ", ")+")"))
+			c.replyError(noMethod("initialize was removed in " + modernVersion + ", whose _meta this request has: call server/discover, or send it without that _meta (" +
+				strings.Join(legacyVersions(), ", ") + ")"))
 			return
 		}
-		f.initialize(c, m.params)
+		initialize(c, m.params)
 	case "ping":
 		if c.modern {
-			f.finish(c, nil, noMethod("ping was removed in "+modernVersion))
+			c.replyError(noMethod("ping was removed in " + modernVersion))
 			return
 		}
-		f.finish(c, json.RawMessage("{}"), nil)
+		c.reply(json.RawMessage("{}"))
 	case "server/discover":
-		f.discover(c)
+		discover(c)
 	case "subscriptions/listen":
 		if !c.modern {
-			f.finish(c, nil, noMethod(m.method+" exists in "+modernVersion+" only"))
+			c.replyError(noMethod(m.method + " exists in " + modernVersion + " only"))
 			return
 		}
-		f.listenTo(c, m.params)
+		listenTo(c, m.params)
 	case "tools/list", "tools/call":
-		if !c.modern && f.legacy.Load() == nil {
-			f.finish(c, nil, notInitialized(m.method))
-			return
+		switch {
+		case !c.modern && f.legacy.Load() == nil:
+			c.replyError(notInitialized(m.method))
+		case m.method == "tools/call":
+			callTool(c, p)
+		default:
+			listTools(c, p.cursor)
 		}
-		if m.method == "tools/call" {
-			f.callTool(c, p)
-			return
-		}
-		if cursor, ok := rawString(p.cursor); !isNull(p.cursor) && !ok || cursor != "" {
-			f.finish(c, nil, badParams("cursor %s is not one of ours: all tools are on one page", p.cursor))
-			return
-		}
-		f.finish(c, f.toolsResult(c.modern), nil)
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		f.taskMethod(c, m.method, m.params)
+		taskMethod(c, m.method, m.params)
 	default:
-		f.finish(c, nil, noMethod(m.method))
+		c.replyError(noMethod(m.method))
 	}
 }
 
-// begin makes a request open. false: its id is in use.
-func (f *mcpFront) begin(c *mcpCall) bool {
+// openCall makes a request open. false: its id is in use.
+func (f *mcpFront) openCall(c *mcpCall) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open[c.key] != nil {
@@ -231,26 +220,8 @@ func (f *mcpFront) begin(c *mcpCall) bool {
 	return true
 }
 
-// finish answers a request, unless it was answered or cancelled before.
-func (f *mcpFront) finish(c *mcpCall, result json.RawMessage, e *rpcError) {
-	f.mu.Lock()
-	open := f.forgetLocked(c)
-	f.mu.Unlock()
-	if open {
-		f.answer(c, result, e)
-	}
-}
-
-// answer sends the answer to a request that was just taken out of the open
-// ones.
-func (f *mcpFront) answer(c *mcpCall, result json.RawMessage, e *rpcError) {
-	c.prog.end() // before the answer: no progress may follow it
-	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
-		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
-	}
-	f.p.write(f.p.response(c.id, result, e), false)
-}
-
+// forgetLocked takes a request out of the open ones. false: somebody else has
+// answered it, or its client cancelled it.
 func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 	if f.open[c.key] != c {
 		return false
@@ -260,10 +231,10 @@ func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 	return true
 }
 
-// cancelled retires a request without an answer: MCP forbids a late one. The
+// cancelCall retires a request without an answer: MCP forbids a late one. The
 // turn of a client that merely timed out goes on (Claude Code: "SdkError:
 // Request timed out"); its result is kept with its session.
-func (f *mcpFront) cancelled(params json.RawMessage) {
+func (f *mcpFront) cancelCall(params json.RawMessage) {
 	key := idKey(rawField(params, "requestId"))
 	reason := strings.ToLower(stringField(params, "reason"))
 	detach := strings.Contains(reason, "timed out") || strings.Contains(reason, "timeout")
@@ -271,7 +242,7 @@ func (f *mcpFront) cancelled(params json.RawMessage) {
 	c := f.open[key]
 	if c == nil {
 		f.mu.Unlock()
-		return // answered before, or never ours
+		return // answered before, or never one of ours
 	}
 	f.forgetLocked(c)
 	f.parked.forget(c.waiter)
@@ -284,34 +255,6 @@ func (f *mcpFront) cancelled(params json.RawMessage) {
 	}
 	c.prog.end()
 	if stage == callSubmitted {
-		f.cancel(c.waiter, detach)
-	}
-}
-
-// submitCall hands a request to the hub. Two calls made on the reading
-// goroutine keep their order.
-func (f *mcpFront) submitCall(c *mcpCall, req turnRequest) {
-	f.mu.Lock()
-	if f.open[c.key] != c {
-		f.mu.Unlock()
-		return // cancelled while its agent file was read
-	}
-	c.waiter = f.nextWaiter()
-	c.stage = callSubmitting
-	f.waiters[c.waiter] = c
-	f.mu.Unlock()
-
-	if c.tasks && req.run && !req.background {
-		f.makeTask(c, &req)
-	}
-	req.correlation, req.approvals = f.correlation(c.waiter), f.approvers(c, &req)
-	f.submit(req, c.waiter)
-
-	f.mu.Lock()
-	c.stage = callSubmitted
-	cancelled, detach := c.cancelled, c.detach
-	f.mu.Unlock()
-	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
 		f.cancel(c.waiter, detach)
 	}
 }
@@ -350,15 +293,15 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 		buf = new([]byte)
 	}
 	*buf = appendCodexEvent((*buf)[:0], a, request, e)
-	kept := f.p.put(*buf, worth) // it copies what it keeps
+	kept := f.p.put(*buf, worth) // put copies what it keeps
 	if cap(*buf) <= scratchMax {
 		f.scratch.Put(buf)
 	}
 	return kept
 }
 
-// done implements front: the one answer to a waiter. Where its request was
-// answered with input_required, the result waits for the retry.
+// done implements front: the one answer to a waiter. Where the waiter's request
+// was answered with input_required, the result waits for the retry.
 func (f *mcpFront) done(w waiterID, r turnResult) {
 	f.mu.Lock()
 	c, t := f.waiters[w], f.parked.turns[w]
@@ -370,22 +313,193 @@ func (f *mcpFront) done(w waiterID, r turnResult) {
 		f.parked.keep(t, r, time.Now())
 	}
 	f.mu.Unlock()
-	if c == nil {
-		return // parked, or cancelled by its client
+	if c != nil { // else the result is parked, or its client cancelled the call
+		c.send(outcome(c, &r))
 	}
-	result, e := f.outcome(c, &r)
-	f.answer(c, result, e)
 }
 
-// outcome is the answer to a call whose waiter was done.
-func (f *mcpFront) outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
-	switch {
-	case r.err != nil && c.modern && !protocolCode(r.err):
-		return f.errorAnswer(r.err), nil
-	case r.err != nil:
-		return nil, r.err
-	case c.task && (r.TurnStatus == "queued" || r.TurnStatus == "running"):
-		return f.taskAnswer(r), nil
+// submit hands a request to the hub. Two calls made on the reading goroutine keep
+// their order.
+func (c *mcpCall) submit(req turnRequest) {
+	f := c.f
+	f.mu.Lock()
+	if f.open[c.key] != c {
+		f.mu.Unlock()
+		return // cancelled while its agent file was read
 	}
-	return f.turnAnswer(r, c.modern), nil
+	c.waiter = f.nextWaiter()
+	c.stage = callSubmitting
+	f.waiters[c.waiter] = c
+	f.mu.Unlock()
+
+	if c.tasks && req.run && !req.background {
+		req.background, req.task = true, true
+		c.task = true
+		c.prog.end() // a task has no progress
+	}
+	req.correlation, req.approvals = f.correlation(c.waiter), c.approvers(&req)
+	f.submit(req, c.waiter)
+
+	f.mu.Lock()
+	c.stage = callSubmitted
+	cancelled, detach := c.cancelled, c.detach
+	f.mu.Unlock()
+	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
+		f.cancel(c.waiter, detach)
+	}
+}
+
+// approvers is who can be asked during the call's turn, for the agent to know: the
+// client's user if the client can put questions, and for background work its
+// caller, who decides with agent_approve.
+func (c *mcpCall) approvers(req *turnRequest) string {
+	elicits := c.elicits
+	if l := c.f.legacy.Load(); !c.modern && l != nil {
+		elicits = l.elicits
+	}
+	switch {
+	case req.background && !(req.task && elicits): // of a task tasks/get asks
+		return "caller"
+	case elicits:
+		return "client"
+	}
+	return ""
+}
+
+// reply answers the request with a result, unless it was answered or cancelled
+// before.
+func (c *mcpCall) reply(result json.RawMessage) { c.finish(result, nil) }
+
+// replyError answers the request with an error of JSON-RPC.
+func (c *mcpCall) replyError(e *rpcError) { c.finish(nil, e) }
+
+// fail answers the request with an error in the form of its era: in the modern one
+// an error of ours is a tool's result, since the 2026 revision forbids the codes of
+// NFR-6.
+func (c *mcpCall) fail(e *rpcError) { c.finish(c.failure(e)) }
+
+func (c *mcpCall) finish(result json.RawMessage, e *rpcError) {
+	c.f.mu.Lock()
+	open := c.f.forgetLocked(c)
+	c.f.mu.Unlock()
+	if open {
+		c.send(result, e)
+	}
+}
+
+// send writes the answer of a request that was just taken out of the open ones.
+func (c *mcpCall) send(result json.RawMessage, e *rpcError) {
+	f := c.f
+	c.prog.end() // before the answer: no progress may follow it
+	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
+		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+	}
+	f.p.write(f.p.response(c.id, result, e), false)
+}
+
+// showProgress begins the progress of a call whose client gave a token.
+func (c *mcpCall) showProgress(p mcpParams) {
+	token := rawField(p.meta, "progressToken")
+	if rawKind(token) != '"' && rawKind(token) != '0' {
+		return
+	}
+	g := newProgress(c.f.p, token)
+	c.f.mu.Lock()
+	c.prog = g
+	c.f.mu.Unlock()
+}
+
+// onCancel lets the client's cancel end what was begun for the call, which may be
+// cancelled, or answered, by now.
+func (c *mcpCall) onCancel(stop func()) {
+	c.f.mu.Lock()
+	gone := c.f.open[c.key] != c
+	c.stop = stop
+	c.f.mu.Unlock()
+	if gone {
+		stop()
+	}
+}
+
+// work runs what waits for something off the reading goroutine.
+func (c *mcpCall) work(do func()) *rpcError {
+	if !c.f.spawn(do) {
+		return shuttingDown()
+	}
+	return nil
+}
+
+func shuttingDown() *rpcError {
+	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
+}
+
+// toolResult is the result of a tools/call.
+type toolResult struct {
+	Type       string         `json:"resultType,omitempty"` // modern only
+	Content    []textBlock    `json:"content"`
+	Structured any            `json:"structuredContent"`
+	IsError    bool           `json:"isError,omitempty"`
+	Meta       map[string]any `json:"_meta,omitempty"` // modern only
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// end answers the call of a tool: with what the tool tells, or with an error in the
+// form of the era.
+func (c *mcpCall) end(e *rpcError, structured any, texts ...string) {
+	if e != nil {
+		c.fail(e)
+		return
+	}
+	c.reply(c.toolAnswer(false, structured, texts...))
+}
+
+// toolAnswer is the result of a tool, with a line about the client's own unread
+// mail: Claude Code shows its lead none while no native teammate runs (2.1.329).
+func (c *mcpCall) toolAnswer(isError bool, structured any, texts ...string) json.RawMessage {
+	if c.f.ownMail == nil {
+		return c.plainAnswer(isError, structured, texts...)
+	}
+	own, raw := c.f.ownMail(), toJSON(structured)
+	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
+		return c.plainAnswer(isError, structured, texts...)
+	}
+	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name, counted(own.Unread, "unread message"))
+	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
+	return c.plainAnswer(isError, raw, append(texts, line)...)
+}
+
+// plainAnswer is the result of a tool without a line about mail.
+func (c *mcpCall) plainAnswer(isError bool, structured any, texts ...string) json.RawMessage {
+	r := toolResult{Structured: structured, IsError: isError}
+	for _, t := range texts {
+		r.Content = append(r.Content, textBlock{"text", t})
+	}
+	if c.modern {
+		r.Type, r.Meta = "complete", c.f.modernMeta()
+	}
+	return toJSON(r)
+}
+
+// failure is an error in the form of the call's era. What breaks the protocol is a
+// JSON-RPC error in both.
+func (c *mcpCall) failure(e *rpcError) (json.RawMessage, *rpcError) {
+	if c.modern && !protocolCode(e) {
+		return c.plainAnswer(true, errorResult{shownError(e)}, e.Message), nil
+	}
+	return nil, e
+}
+
+// protocolCode reports an error of the protocol. Ours and the child's have a name in
+// the table of NFR-6 or carry an error_source.
+func protocolCode(e *rpcError) bool {
+	return codeName(e.Code) == "" && rawField(e.Data, "error_source") == nil
+}
+
+// modernMeta is the _meta of every modern result.
+func (f *mcpFront) modernMeta() map[string]any {
+	return map[string]any{metaPrefix + "serverInfo": serverInfo{serverName, serverTitle, f.Version}}
 }

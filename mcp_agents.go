@@ -15,19 +15,20 @@ import (
 	"time"
 )
 
-// callSessions reads records from disk, so it leaves the reading goroutine.
-func (f *mcpFront) callSessions(c *mcpCall, a toolArgs) *rpcError {
+// listAgents serves agent_sessions. It reads records from disk, so it leaves the
+// reading goroutine.
+func listAgents(c *mcpCall, a toolArgs) *rpcError {
 	limit := defaultSessions
 	if a.has("limit") {
 		limit = int(a.num("limit"))
 	}
-	return f.work(func() {
-		shown := viewShapes(f.sessions(limit))
+	return c.work(func() {
+		shown := viewShapes(c.f.sessions(limit))
 		texts := []string{"No agents: codex starts one."}
 		if len(shown) > 0 {
 			texts = viewTexts(nil, shown)
 		}
-		f.endCall(c, nil, sessionsShown{shown}, strings.Join(texts, "\n"))
+		c.end(nil, sessionsShown{shown}, strings.Join(texts, "\n"))
 	})
 }
 
@@ -116,21 +117,22 @@ type budgetShown struct {
 	OutputLimit     int   `json:"output_bytes_limit"`
 }
 
-func (f *mcpFront) callStatus(c *mcpCall, _ toolArgs) *rpcError {
+// showStatus serves agent_status.
+func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 	orNull := func(word string) *string {
 		if word == "" {
 			return nil
 		}
 		return &word
 	}
-	s := f.status()
+	s := c.f.status()
 	if s.Identities == nil {
 		s.Identities = map[string]string{}
 	}
 	agents := viewShapes(s.Agents)
-	f.endCall(c, nil, statusShown{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
+	c.end(nil, statusShown{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
 		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, agents,
-		budgetShown{s.EventBytes, s.EventBytesLimit, f.p.queued(), f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
+		budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
 	return nil
 }
 
@@ -152,13 +154,14 @@ func (s *statusView) line() string {
 	return text
 }
 
-func (f *mcpFront) callClose(c *mcpCall, a toolArgs) *rpcError {
+// closeAgent serves agent_close.
+func closeAgent(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("close")
 	if e != nil {
 		return e
 	}
-	named := f.correlation(f.nextWaiter()) // in the audit trail; nobody waits for it
-	f.close(ref, named, func(r closeResult, e *rpcError) {
+	named := c.f.correlation(c.f.nextWaiter()) // in the audit trail; nobody waits for it
+	c.f.close(ref, named, func(r closeResult, e *rpcError) {
 		text := fmt.Sprintf("Agent %s (identity %s) is closed", r.AgentID, r.Identity)
 		switch {
 		case r.Already:
@@ -166,7 +169,7 @@ func (f *mcpFront) callClose(c *mcpCall, a toolArgs) *rpcError {
 		case r.Interrupted:
 			text += "; its running turn was interrupted"
 		}
-		f.endCall(c, e, r, text+".")
+		c.end(e, r, text+".")
 	})
 	return nil
 }
@@ -179,7 +182,8 @@ type mailSwitchShown struct {
 	Pending  *int   `json:"pending_mail,omitempty" doc:"Unread messages"`
 }
 
-func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) *rpcError {
+// switchMail serves agent_mail.
+func switchMail(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("switch the automatic mail of")
 	if e == nil && !a.has("auto") {
 		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits unread")
@@ -187,12 +191,12 @@ func (f *mcpFront) callAgentMail(c *mcpCall, a toolArgs) *rpcError {
 	if e != nil {
 		return e
 	}
-	f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
+	c.f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
 		text := fmt.Sprintf("Automatic mail of agent %s (identity %s) is %s.", v.AgentID, v.Identity, v.AutoMail)
 		if v.PendingMail != nil {
 			text += fmt.Sprintf(" Unread messages: %d.", *v.PendingMail)
 		}
-		f.endCall(c, e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text)
+		c.end(e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text)
 	})
 	return nil
 }
@@ -342,14 +346,15 @@ type approvedShown struct {
 	Decision string `json:"decision"`
 }
 
-func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) *rpcError {
+// decideApproval serves agent_approve.
+func decideApproval(c *mcpCall, a toolArgs) *rpcError {
 	q, e := readApprove(a)
 	if e != nil {
 		return e
 	}
-	f.approve(q, func(as decision, e *rpcError) {
+	c.f.approve(q, func(as decision, e *rpcError) {
 		agentID, identity := q.Agent, ""
-		if v := f.liveView(q.Agent); v != nil {
+		if v := liveView(c, q.Agent); v != nil {
 			agentID, identity = v.AgentID, v.Identity
 		}
 		done := "approved"
@@ -359,15 +364,15 @@ func (f *mcpFront) callApprove(c *mcpCall, a toolArgs) *rpcError {
 		case deny:
 			done = "denied"
 		}
-		f.endCall(c, e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
+		c.end(e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
 			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, shorten(oneLine(q.Action), 200), agentID))
 	})
 	return nil
 }
 
 // liveView is what an agent open here shows of itself, nil for one that isn't.
-func (f *mcpFront) liveView(ref string) *sessionView {
-	agents := f.status().Agents
+func liveView(c *mcpCall, ref string) *sessionView {
+	agents := c.f.status().Agents
 	i := slices.IndexFunc(agents, func(v sessionView) bool { return v.named(ref) })
 	if i < 0 {
 		return nil
@@ -386,7 +391,8 @@ type interruptShown struct {
 	Status string `json:"status,omitempty"`
 }
 
-func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) *rpcError {
+// interruptAgent serves agent_interrupt.
+func interruptAgent(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("interrupt")
 	turn := strings.TrimSpace(a.str("turn_id"))
 	if e == nil && a.has("turn_id") && turn == "" {
@@ -395,9 +401,9 @@ func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) *rpcError {
 	if e != nil {
 		return e
 	}
-	f.interrupt(ref, turn, func(r interruptResult, e *rpcError) {
+	c.f.interrupt(ref, turn, func(r interruptResult, e *rpcError) {
 		shown := interruptShown{interruptResult: r}
-		if v := f.liveView(r.AgentID); v != nil {
+		if v := liveView(c, r.AgentID); v != nil {
 			shown.Status = v.Status
 		}
 		text := fmt.Sprintf("Agent %s (identity %s) had no such turn to stop.", r.AgentID, r.Identity)
@@ -407,7 +413,7 @@ func (f *mcpFront) callInterrupt(c *mcpCall, a toolArgs) *rpcError {
 		if r.Queued > 0 {
 			text += fmt.Sprintf(" Turns that still wait for it: %d.", r.Queued)
 		}
-		f.endCall(c, e, shown, text)
+		c.end(e, shown, text)
 	})
 	return nil
 }

@@ -3,10 +3,10 @@ package main
 // mcp_ask.go owns the asking of a client in the middle of a call (FR-18): a legacy
 // client by elicitation/create, a modern one by input_required and a handle, with
 // which the retry that brings the answers goes on with the same turn. The hub calls
-// ask and askGone; mcp.go's done and cancelled, and callTool, call the rest. The turn
-// is the hub's and goes on whether or not a retry comes; the timer of an approval is
-// the hub's too. Whatever comes back but a readable yes must deny, and no retry may
-// begin a turn or use a handle twice.
+// ask and askGone, mcp.go and callTool the rest. The turn is the hub's and goes on
+// whether or not a retry comes; the timer of an approval is the hub's too. Whatever
+// comes back but a readable yes must deny, and no retry may begin a turn or use a
+// handle twice.
 
 import (
 	"bytes"
@@ -124,16 +124,17 @@ func bindingOf(tool string, args json.RawMessage) callBinding {
 	return callBinding(h.Sum(nil))
 }
 
-// askByRetry asks the modern caller of a turn: the request that is open for it
-// is answered, and what is asked while none is open goes into the answer to
+// askByRetry asks the modern caller of a turn: the request that is open for the
+// turn is answered, and what is asked while none is open goes into the answer to
 // the next retry. modern: the turn is a modern caller's, and asked says whether
-// it could be asked.
+// that caller could be asked.
 func (f *mcpFront) askByRetry(a agentRef, w waiterID, q *approval) (modern, asked bool) {
 	if w == 0 {
 		return false, false
 	}
-	if c := f.caller(w); c != nil && c.elicits && !c.bound { // a retry was bound as it came
-		c.binds, c.bound = bindingOf(c.tool, c.args), true
+	var binds callBinding // of the first request; a retry's turn has it
+	if c := f.caller(w); c != nil && c.tool != "" {
+		binds = bindingOf(c.tool, c.args) // megabytes perhaps, so without the lock
 	}
 	f.mu.Lock()
 	c, t := f.waiters[w], f.parked.turns[w]
@@ -145,20 +146,21 @@ func (f *mcpFront) askByRetry(a agentRef, w waiterID, q *approval) (modern, aske
 		f.mu.Unlock()
 		return true, false
 	case t == nil:
-		t = &parkedTurn{w: w, binds: c.binds}
+		t = &parkedTurn{w: w, binds: binds}
 		f.parked.turns[w] = t
 	}
 	t.asks = append(t.asks, parkedAsk{a, *q})
 	f.mu.Unlock()
 	if c != nil {
-		f.requireInput(c, t)
+		requireInput(c, t)
 	}
 	return true, true
 }
 
 // requireInput answers the request that is open for a turn with all that the
 // turn asks.
-func (f *mcpFront) requireInput(c *mcpCall, t *parkedTurn) {
+func requireInput(c *mcpCall, t *parkedTurn) {
+	f := c.f
 	f.mu.Lock()
 	if len(t.asks) == 0 || !f.forgetLocked(c) {
 		f.mu.Unlock()
@@ -171,7 +173,7 @@ func (f *mcpFront) requireInput(c *mcpCall, t *parkedTurn) {
 	for i := range asks {
 		requests[asks[i].q.id] = inputRequest{"elicitation/create", elicitation(asks[i].agent, &asks[i].q, c.id)}
 	}
-	f.answer(c, toJSON(struct {
+	c.send(toJSON(struct {
 		Type     string                  `json:"resultType"`
 		Requests map[string]inputRequest `json:"inputRequests"`
 		State    string                  `json:"requestState"`
@@ -185,42 +187,41 @@ type inputRequest struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// retry serves a tools/call with requestState or inputResponses, on the
+// retryCall serves a tools/call with requestState or inputResponses, on the
 // reading goroutine. It never begins a turn: it goes on with the one that was
 // asked something, or is an error.
-func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
-	if !isNull(p.responses) && rawKind(p.responses) != '{' {
-		f.finish(c, nil, badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
-		return
-	}
+func retryCall(c *mcpCall, p mcpParams, tool string) {
+	f := c.f
 	state, ok := rawString(p.state)
 	switch {
+	case !isNull(p.responses) && rawKind(p.responses) != '{':
+		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
+		return
 	case isNull(p.state):
-		f.fail(c, invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s with both, or call it again without either", tool))
+		c.fail(invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s with both, or call it again without either", tool))
 		return
 	case !ok:
-		f.finish(c, nil, badParams("requestState must be the string that came with inputRequests"))
+		c.replyError(badParams("requestState must be the string that came with inputRequests"))
 		return
 	}
-	c.binds, c.bound = bindingOf(tool, p.arguments), true
-	prog := f.progressFor(p)
+	binds := bindingOf(tool, p.arguments)
+	c.showProgress(p)
 
 	f.mu.Lock()
-	c.prog = prog
 	f.parked.sweep(time.Now())
 	t := f.parked.states[state]
-	if t == nil || t.binds != c.binds {
-		f.mu.Unlock()
-		if t == nil {
-			f.fail(c, invalidSession("requestState is unknown, expired or was used before. The turn it belonged to goes on: agent_wait with its agent_id brings the answer; calling %s again without requestState and inputResponses starts another turn", tool))
-			return
-		}
-		f.fail(c, invalidSession("requestState belongs to a call of another tool or with other arguments: repeat that call unchanged, with requestState and inputResponses"))
-		return
+	var refused *rpcError
+	switch {
+	case t == nil:
+		refused = invalidSession("requestState is unknown, expired or was used before. The turn it belonged to goes on: agent_wait with its agent_id brings the answer; calling %s again without requestState and inputResponses starts another turn", tool)
+	case t.binds != binds:
+		refused = invalidSession("requestState belongs to a call of another tool or with other arguments: repeat that call unchanged, with requestState and inputResponses")
+	case f.closing && t.result == nil:
+		refused = shuttingDown()
 	}
-	if f.closing && t.result == nil {
+	if refused != nil {
 		f.mu.Unlock()
-		f.fail(c, shuttingDown())
+		c.fail(refused)
 		return
 	}
 	delete(f.parked.states, state)
@@ -228,8 +229,7 @@ func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
 	if t.result != nil {
 		f.parked.forget(t.w)
 		f.mu.Unlock()
-		result, e := f.outcome(c, t.result)
-		f.finish(c, result, e)
+		c.finish(outcome(c, t.result))
 		return
 	}
 	type answered struct {
@@ -258,11 +258,11 @@ func (f *mcpFront) retry(c *mcpCall, p mcpParams, tool string) {
 		word, answers := readAnswer(d.response, &d.q)
 		f.decide(d.q.id, answeredBy(d.response, word), word, answers)
 	}
-	f.requireInput(c, t)
+	requireInput(c, t)
 }
 
-// clientAsk is one question before the client.
-type clientAsk struct{ call int64 }
+// clientAsk is one question before a legacy client.
+type clientAsk struct{ call int64 } // the id of the elicitation/create
 
 // ask implements front. It says no for clients that declared no elicitation,
 // and for kinds that this version doesn't understand. Callers of the modern
@@ -325,21 +325,4 @@ func (f *mcpFront) askGone(_ agentRef, ask, why string) {
 	}
 	f.p.abandon(open.call)
 	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why}, false)
-}
-
-// approvers is who can be asked during a call's turn: the client's user if the
-// client can put questions, and for background work its caller, who decides
-// with agent_approve. The agent is told. Any goroutine may call it.
-func (f *mcpFront) approvers(c *mcpCall, req *turnRequest) string {
-	l := f.legacy.Load()
-	elicits := c.modern && c.elicits || !c.modern && l != nil && l.elicits
-	switch {
-	case req.task && elicits:
-		return "client" // tasks/get asks
-	case req.background:
-		return "caller"
-	case elicits:
-		return "client"
-	}
-	return ""
 }

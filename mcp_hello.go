@@ -1,9 +1,10 @@
 package main
 
 // mcp_hello.go owns how a client and this server come to know each other: the
-// legacy handshake, the modern per-request _meta, server/discover and the
-// subscriptions of a modern client. mcp.go calls it on the reading goroutine.
-// It must never let one era change what the other sees.
+// handshake of the older versions, the _meta of every request since 2026-07-28,
+// server/discover, the list of tools and the subscriptions. dispatch calls it on the
+// reading goroutine. It must never let one era change what a client of the other
+// sees.
 
 import (
 	"encoding/json"
@@ -16,19 +17,21 @@ const (
 	modernVersion = "2026-07-28"
 	latestLegacy  = "2025-11-25"
 	metaPrefix    = "io.modelcontextprotocol/"
+	metaVersion   = metaPrefix + "protocolVersion"
+	metaCaps      = metaPrefix + "clientCapabilities"
+	metaClient    = metaPrefix + "clientInfo"
+	serverTitle   = "Codex agents" // as a client's user is shown this server
+	// cacheMS is for how many milliseconds a modern client may keep what never
+	// changes while one version of this program runs.
+	cacheMS = 3600_000
 )
 
 // mcpVersions are all the revisions served, newest first.
-func mcpVersions() []string {
-	return []string{modernVersion, latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
-}
+func mcpVersions() []string { return append([]string{modernVersion}, legacyVersions()...) }
 
-// legacyClient is what an initialize told. It never changes.
-type legacyClient struct {
-	version  string
-	name     string
-	elicits  bool // can be asked with elicitation/create
-	forwards bool // gets codex/event
+// legacyVersions are those that begin with initialize, newest first.
+func legacyVersions() []string {
+	return []string{latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
 // instructions are shown to the model, cut at 2 KB by some clients: the facts
@@ -52,13 +55,27 @@ Good to know:
 - What needs approval where nobody can be asked is declined and listed under "declined".
 - isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
 
+// legacyClient is what an initialize told. It never changes.
+type legacyClient struct {
+	version  string
+	elicits  bool // can be asked with elicitation/create
+	forwards bool // gets codex/event
+}
+
+// requestEra is what one request tells of its client. All of it is false for a
+// request of the older versions, whose client told it in its initialize.
+type requestEra struct {
+	modern  bool
+	elicits bool // the client can be asked something by the answer to this request
+	tasks   bool // the client takes a task for an answer
+}
+
 // mcpParams are the parameters that several methods share, found in one pass
 // over what may be megabytes.
 type mcpParams struct {
+	requestEra
 	meta, name, arguments, cursor json.RawMessage
 	state, responses              json.RawMessage // of a retry: requestState, inputResponses
-	modern                        bool
-	elicits, tasks                bool // modern: what its clientCapabilities have
 }
 
 // readParams finds the parameters and the era of a request. An error is one
@@ -91,11 +108,8 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	if rawKind(p.meta) != '{' {
 		return p, nil
 	}
-	version := rawField(p.meta, metaPrefix+"protocolVersion")
-	caps := rawField(p.meta, metaPrefix+"clientCapabilities")
-	info := rawField(p.meta, metaPrefix+"clientInfo")
-	level := rawField(p.meta, metaPrefix+"logLevel")
-	if version == nil && caps == nil && info == nil && level == nil {
+	version, caps, info := rawField(p.meta, metaVersion), rawField(p.meta, metaCaps), rawField(p.meta, metaClient)
+	if version == nil && caps == nil && info == nil && rawField(p.meta, metaPrefix+"logLevel") == nil {
 		return p, nil
 	}
 	p.modern = true
@@ -104,11 +118,11 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	word, ok := rawString(version)
 	switch {
 	case !ok:
-		return p, badParams("_meta %q must be a string, one of %s", metaPrefix+"protocolVersion", strings.Join(mcpVersions(), ", "))
+		return p, badParams("_meta %q must be a string, one of %s", metaVersion, strings.Join(mcpVersions(), ", "))
 	case rawKind(caps) != '{':
-		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaPrefix+"clientCapabilities", modernVersion)
+		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaCaps, modernVersion)
 	case info != nil && rawKind(info) != '{':
-		return p, badParams("_meta %q must be an object", metaPrefix+"clientInfo")
+		return p, badParams("_meta %q must be an object", metaClient)
 	case word != modernVersion:
 		return p, &rpcError{Code: codeBadVersion,
 			Message: fmt.Sprintf("Unsupported protocol version %q: a request with this _meta is served in %s; the older versions begin with initialize", word, modernVersion),
@@ -117,52 +131,18 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	return p, nil
 }
 
-// initialize answers the legacy handshake. A second one is answered too: a
-// client that reconnects through a relay can't know that there was a first.
-func (f *mcpFront) initialize(c *mcpCall, params json.RawMessage) {
-	asked := stringField(params, "protocolVersion")
-	l := &legacyClient{version: latestLegacy, name: stringField(params, "clientInfo", "name")}
-	if asked != modernVersion && slices.Contains(mcpVersions(), asked) {
-		l.version = asked
-	}
-	// elicitation appeared in 2025-06-18
-	l.elicits = l.version >= "2025-06-18" && takesForms(rawField(params, "capabilities", "elicitation"))
-	switch f.ForwardEvents {
-	case "on":
-		l.forwards = true
-	case "off":
-	default:
-		l.forwards = !warnsOfUnknown(l.name)
-	}
-	f.legacy.Store(l)
-	f.Log.Info("client connected", "client", l.name, "client_version", stringField(params, "clientInfo", "version"),
-		"asked", asked, "protocol", l.version, "elicitation", l.elicits, "codex_events", l.forwards)
-	f.finish(c, toJSON(struct {
-		Version      string `json:"protocolVersion"`
-		Capabilities any    `json:"capabilities"`
-		Server       any    `json:"serverInfo"`
-		Instructions string `json:"instructions"`
-	}{l.version, capabilities(false), f.serverInfo(), instructions}), nil)
-}
-
-// warnsOfUnknown names the clients that log a warning for every notification
-// outside of the specification (openai/codex#4223): those on the Python SDK,
-// which calls itself "mcp" unless told otherwise.
-func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
-
-// capabilities are the server's own in one of the eras.
-func capabilities(modern bool) any {
-	c := map[string]any{"tools": map[string]any{"listChanged": true}}
-	if modern {
-		c["extensions"] = map[string]any{tasksExtension: struct{}{}}
-	}
-	return c
-}
-
 // takesForms reads the elicitation capability of a client: an empty object
 // means form.
 func takesForms(elicitation json.RawMessage) bool {
 	return rawKind(elicitation) == '{' && (rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
+}
+
+// helloResult is the answer to initialize.
+type helloResult struct {
+	Version      string         `json:"protocolVersion"`
+	Capabilities map[string]any `json:"capabilities"`
+	Server       serverInfo     `json:"serverInfo"`
+	Instructions string         `json:"instructions"`
 }
 
 type serverInfo struct {
@@ -171,29 +151,59 @@ type serverInfo struct {
 	Version string `json:"version"`
 }
 
-func (f *mcpFront) serverInfo() serverInfo {
-	return serverInfo{serverName, "Codex agents", f.Version}
+// agreedVersion is the version that an initialize is answered with: the one that it
+// asks for, else the newest.
+func agreedVersion(params json.RawMessage) string {
+	if asked := stringField(params, "protocolVersion"); slices.Contains(legacyVersions(), asked) {
+		return asked
+	}
+	return latestLegacy
 }
 
-// modernMeta is the _meta of every modern result.
-func (f *mcpFront) modernMeta() map[string]any {
-	return map[string]any{metaPrefix + "serverInfo": f.serverInfo()}
+// initialize answers the legacy handshake. A second one is answered too: a
+// client that reconnects through a relay can't know that there was a first.
+func initialize(c *mcpCall, params json.RawMessage) {
+	l := &legacyClient{version: agreedVersion(params)}
+	// elicitation appeared in 2025-06-18
+	l.elicits = l.version >= "2025-06-18" && takesForms(rawField(params, "capabilities", "elicitation"))
+	name := stringField(params, "clientInfo", "name")
+	switch c.f.ForwardEvents {
+	case "on":
+		l.forwards = true
+	case "off":
+	default:
+		l.forwards = !warnsOfUnknown(name)
+	}
+	c.f.legacy.Store(l)
+	c.f.Log.Info("client connected", "client", name, "client_version", stringField(params, "clientInfo", "version"),
+		"asked", stringField(params, "protocolVersion"), "protocol", l.version, "elicitation", l.elicits, "codex_events", l.forwards)
+	c.reply(toJSON(helloResult{l.version, capabilities(false), serverInfo{serverName, serverTitle, c.f.Version}, instructions}))
 }
 
-// cacheMS is how long a modern client may keep what never changes while one
-// version of this program runs.
-const cacheMS = 3600_000
+// warnsOfUnknown names the clients that log a warning for every notification
+// outside of the specification (openai/codex#4223): those on the Python SDK,
+// which calls itself "mcp" unless told otherwise.
+func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
+
+// capabilities are the server's own in one of the eras.
+func capabilities(modern bool) map[string]any {
+	c := map[string]any{"tools": map[string]any{"listChanged": true}}
+	if modern {
+		c["extensions"] = map[string]any{tasksExtension: struct{}{}}
+	}
+	return c
+}
 
 // discover answers server/discover. Without the modern _meta it is an error
 // at once, on which a client falls back to initialize; Claude Code 2.1.329
 // loses 2.9 s to silence.
-func (f *mcpFront) discover(c *mcpCall) {
+func discover(c *mcpCall) {
 	if !c.modern {
-		f.finish(c, nil, badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with initialize",
-			metaPrefix+"protocolVersion", modernVersion, metaPrefix+"clientCapabilities"))
+		c.replyError(badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with initialize",
+			metaVersion, modernVersion, metaCaps))
 		return
 	}
-	f.finish(c, toJSON(struct {
+	c.reply(toJSON(struct {
 		Type         string         `json:"resultType"`
 		Versions     []string       `json:"supportedVersions"`
 		Capabilities any            `json:"capabilities"`
@@ -201,61 +211,67 @@ func (f *mcpFront) discover(c *mcpCall) {
 		TTL          int            `json:"ttlMs"`
 		Scope        string         `json:"cacheScope"`
 		Meta         map[string]any `json:"_meta"`
-	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", f.modernMeta()}), nil)
+	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", c.f.modernMeta()}))
 }
 
-// toolsResult answers tools/list. The order is the table's, always.
-func (f *mcpFront) toolsResult(modern bool) json.RawMessage {
-	if !modern {
-		return toJSON(map[string]any{"tools": f.list})
+// listTools answers tools/list. The order is the table's, always.
+func listTools(c *mcpCall, cursor json.RawMessage) {
+	word, ok := rawString(cursor)
+	switch {
+	case !isNull(cursor) && !ok || word != "":
+		c.replyError(badParams("cursor %s is not one of ours: all tools are on one page", cursor))
+	case !c.modern:
+		c.reply(toJSON(map[string]any{"tools": c.f.list}))
+	default:
+		c.reply(toJSON(struct {
+			Type  string          `json:"resultType"`
+			Tools json.RawMessage `json:"tools"`
+			TTL   int             `json:"ttlMs"`
+			Scope string          `json:"cacheScope"`
+			Meta  map[string]any  `json:"_meta"`
+		}{"complete", c.f.list, cacheMS, "public", c.f.modernMeta()}))
 	}
-	return toJSON(struct {
-		Type  string          `json:"resultType"`
-		Tools json.RawMessage `json:"tools"`
-		TTL   int             `json:"ttlMs"`
-		Scope string          `json:"cacheScope"`
-		Meta  map[string]any  `json:"_meta"`
-	}{"complete", f.list, cacheMS, "public", f.modernMeta()})
 }
 
 // listenTo opens a subscription. It stays open until the client cancels it or
 // we shut down. Of what can be asked for only the list of tools is ours, and
 // that never changes, so nothing follows.
-func (f *mcpFront) listenTo(c *mcpCall, params json.RawMessage) {
+func listenTo(c *mcpCall, params json.RawMessage) {
 	want := rawField(params, "notifications")
 	if want != nil && rawKind(want) != '{' {
-		f.finish(c, nil, badParams("notifications must be an object of what to listen to"))
+		c.replyError(badParams("notifications must be an object of what to listen to"))
 		return
 	}
 	if rawField(want, "taskIds") != nil && !c.tasks {
-		f.finish(c, nil, missingTasks("notifications of tasks"))
+		c.replyError(missingTasks("notifications of tasks"))
 		return
 	}
 	agreed := map[string]bool{} // no taskIds: a task's client polls, as the acknowledgement tells it
 	if rawKind(rawField(want, "toolsListChanged")) == 't' {
 		agreed["toolsListChanged"] = true
 	}
-	f.mu.Lock()
+	c.f.mu.Lock()
 	c.listen = true
-	closing := f.closing
-	f.mu.Unlock()
-	f.p.notify("notifications/subscriptions/acknowledged", map[string]any{
+	closing := c.f.closing
+	c.f.mu.Unlock()
+	c.f.p.notify("notifications/subscriptions/acknowledged", map[string]any{
 		"_meta":         map[string]json.RawMessage{metaPrefix + "subscriptionId": c.id},
 		"notifications": agreed,
 	}, false)
 	if closing {
-		f.finish(c, f.listenResult(c), nil)
+		endListen(c)
 	}
 }
 
-func (f *mcpFront) listenResult(c *mcpCall) json.RawMessage {
-	meta := f.modernMeta()
+// endListen answers a subscription, which ends it.
+func endListen(c *mcpCall) {
+	meta := c.f.modernMeta()
 	meta[metaPrefix+"subscriptionId"] = c.id
-	return toJSON(map[string]any{"resultType": "complete", "_meta": meta})
+	c.reply(toJSON(map[string]any{"resultType": "complete", "_meta": meta}))
 }
 
 // notInitialized refuses what came before any handshake, naming both ways in.
 func notInitialized(method string) *rpcError {
 	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
-		method, metaPrefix+"protocolVersion", strings.Join(mcpVersions()[1:], ", "), modernVersion)
+		method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
 }

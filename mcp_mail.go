@@ -37,23 +37,22 @@ func mailTools() []tool {
 			args:     slices.Concat(args, refArgs("The agent that is meant.")),
 			required: s.Required,
 			hints:    s.Hints,
-			run:      func(f *mcpFront, c *mcpCall, a toolArgs) *rpcError { return f.callMail(c, s.Name, a) },
+			run:      func(c *mcpCall, a toolArgs) *rpcError { return callMail(c, s.Name, a) },
 			result:   s.Result,
 		})
 	}
 	return rows
 }
 
-func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
-	refused := f.oneAgent(a)
-	ref, e := a.agent()
+// callMail serves one of the ATM tools. A refusal goes to the tool too, which
+// writes it into the audit trail.
+func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
+	f := c.f
+	ref, inbox, refused := "", strings.TrimSpace(a.str("inbox")), oneAgent(c, a)
 	if refused == nil {
-		refused = e
+		ref, refused = a.agent()
 	}
-	inbox := strings.TrimSpace(a.str("inbox"))
-	switch err := validIdentity(inbox); {
-	case refused != nil:
-	case a.has("inbox") && err != nil:
+	if err := validIdentity(inbox); refused == nil && a.has("inbox") && err != nil {
 		refused = invalidSession("inbox: %v", err)
 	}
 	asked := cmp.Or(inbox, strings.TrimSpace(a.str("identity"))) // for the audit trail of a refusal
@@ -62,15 +61,16 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	c.waiter = f.nextWaiter() // nobody waits for it: it only names the call in log and audit
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
-	f.stoppable(c, cancel)
+	c.onCancel(cancel)
 	queue := f.lines.enter(tool)
-	e = f.work(func() {
+	e := c.work(func() {
 		defer cancel()
-		who := atmCaller{Identity: asked, Refused: refused}
+		who := atmCaller{}
 		if refused == nil {
-			if who, refused = f.mailAs(ref, inbox); refused != nil {
-				who = atmCaller{Identity: asked, Refused: refused}
-			}
+			who, refused = f.mailAs(ref, inbox)
+		}
+		if refused != nil {
+			who = atmCaller{Identity: asked, Refused: refused}
 		}
 		who.Correlation = f.correlation(c.waiter)
 		leave := queue(who.Identity)
@@ -80,10 +80,10 @@ func (f *mcpFront) callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 		structured, text, e := f.atm(ctx, who, tool, toJSON(a))
 		leave()
 		if e == nil && looksIntoInbox(tool) && f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name) {
-			f.finish(c, f.plainAnswer(c.modern, false, structured, text), nil) // it says itself what there is
+			c.reply(c.plainAnswer(false, structured, text)) // the tool itself tells what mail there is
 			return
 		}
-		f.endCall(c, e, structured, text)
+		c.end(e, structured, text)
 	})
 	if e != nil {
 		cancel()
@@ -253,18 +253,9 @@ func (s *toolServer) take(ctx context.Context, m *message) {
 	}
 }
 
-func (s *toolServer) hello(params json.RawMessage) any {
-	version := latestLegacy
-	if asked := stringField(params, "protocolVersion"); slices.Contains(mcpVersions()[1:], asked) {
-		version = asked
-	}
-	return struct {
-		Version      string         `json:"protocolVersion"`
-		Capabilities map[string]any `json:"capabilities"`
-		Server       serverInfo     `json:"serverInfo"`
-		Instructions string         `json:"instructions"`
-	}{version, map[string]any{"tools": struct{}{}}, serverInfo{serverName, "Mail of your team", s.version},
-		// Codex defers the tools of some models: then this is all they see of them.
+func (s *toolServer) hello(params json.RawMessage) helloResult {
+	return helloResult{agreedVersion(params), map[string]any{"tools": struct{}{}}, serverInfo{serverName, "Mail of your team", s.version},
+		// Codex defers the tools of some models: then this is all that such a model sees of them.
 		fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.", s.who.Identity, s.who.Team)}
 }
 
@@ -307,7 +298,7 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 	s.mu.Unlock()
 	if twice {
 		cancel()
-		s.p.replyError(id, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", id)})
+		s.p.replyError(id, idInUse(id))
 		return
 	}
 	queue := s.line.enter(name)

@@ -285,7 +285,7 @@ func TestCancelWhileSubmitting(t *testing.T) {
 	var order []string
 	submit := func(_ turnRequest, w waiterID) {
 		order = append(order, "submit")
-		f.cancelled(json.RawMessage(`{"requestId":5}`))
+		f.cancelCall(json.RawMessage(`{"requestId":5}`))
 		order = append(order, "submitted")
 	}
 	r := newRig(t, func(o *mcpOptions) {

@@ -10,7 +10,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,8 +26,8 @@ type tool struct {
 	lasts       bool // a call may take minutes: its progress is told
 	oneAgent    bool // agent_id and identity must name one agent: that is seen to before run
 	// run begins a call, on the reading goroutine: it must not block. An error is
-	// why the call was not begun; what was begun ends with endCall.
-	run    func(f *mcpFront, c *mcpCall, a toolArgs) *rpcError
+	// why the call was not begun; what was begun ends with mcpCall.end.
+	run    func(c *mcpCall, a toolArgs) *rpcError
 	result any // a value of the struct that structuredContent is written from
 }
 
@@ -111,7 +110,7 @@ func toolTable() []tool {
 			)...),
 			hints:  toolHints{Destructive: true, OpenWorld: true},
 			lasts:  true,
-			run:    (*mcpFront).callCodex,
+			run:    startAgent,
 			result: agentTurnShown{},
 		},
 		{
@@ -127,7 +126,7 @@ func toolTable() []tool {
 			hints:    toolHints{Destructive: true, OpenWorld: true},
 			lasts:    true,
 			oneAgent: true,
-			run:      (*mcpFront).callReply,
+			run:      continueAgent,
 			result:   agentTurnShown{},
 		},
 		{
@@ -147,7 +146,7 @@ func toolTable() []tool {
 			hints:    toolHints{ReadOnly: true, Idempotent: true},
 			lasts:    true,
 			oneAgent: true,
-			run:      (*mcpFront).callWait,
+			run:      waitForAgents,
 			result:   waitShown{},
 		},
 		{
@@ -165,7 +164,7 @@ func toolTable() []tool {
 			required: []string{"approval_id", "action", "decision"},
 			hints:    toolHints{Destructive: true, Idempotent: true, OpenWorld: true},
 			oneAgent: true,
-			run:      (*mcpFront).callApprove,
+			run:      decideApproval,
 			result:   approvedShown{},
 		},
 		{
@@ -178,7 +177,7 @@ func toolTable() []tool {
 			// Not idempotent: without turn_id the next call stops the next turn.
 			hints:    toolHints{Destructive: true},
 			oneAgent: true,
-			run:      (*mcpFront).callInterrupt,
+			run:      interruptAgent,
 			result:   interruptShown{},
 		},
 		{
@@ -190,7 +189,7 @@ func toolTable() []tool {
 				{name: "limit", kind: "integer", min: 1, max: 1000, text: "How many to list at most; 50 if left out."},
 			},
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
-			run:    (*mcpFront).callSessions,
+			run:    listAgents,
 			result: sessionsShown{},
 		},
 		{
@@ -199,7 +198,7 @@ func toolTable() []tool {
 			description: "Tell how this server is: whether the Codex process runs and which version, the team, uptime, " +
 				"which agents are open, what each is doing or waiting for, their pending approvals, and how full this server's buffers are.",
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
-			run:    (*mcpFront).callStatus,
+			run:    showStatus,
 			result: statusShown{},
 		},
 		{
@@ -210,7 +209,7 @@ func toolTable() []tool {
 			args:     refArgs("The agent to close."),
 			hints:    toolHints{Destructive: true, Idempotent: true},
 			oneAgent: true,
-			run:      (*mcpFront).callClose,
+			run:      closeAgent,
 			result:   closeResult{},
 		},
 		{
@@ -223,7 +222,7 @@ func toolTable() []tool {
 			required: []string{"auto"},
 			hints:    toolHints{Idempotent: true},
 			oneAgent: true,
-			run:      (*mcpFront).callAgentMail,
+			run:      switchMail,
 			result:   mailSwitchShown{},
 		},
 	}, mailTools()...)
@@ -248,53 +247,42 @@ func toolList(tools []tool) json.RawMessage {
 }
 
 // callTool serves tools/call.
-func (f *mcpFront) callTool(c *mcpCall, p mcpParams) {
+func callTool(c *mcpCall, p mcpParams) {
 	name, ok := rawString(p.name)
 	if !ok {
-		f.finish(c, nil, badParams("name must be a string, the tool to call"))
+		c.replyError(badParams("name must be a string, the tool to call"))
 		return
 	}
-	i := slices.IndexFunc(f.tools, func(t tool) bool { return t.name == name })
+	i := slices.IndexFunc(c.f.tools, func(t tool) bool { return t.name == name })
 	if i < 0 {
 		var names []string
-		for _, t := range f.tools {
+		for _, t := range c.f.tools {
 			names = append(names, t.name)
 		}
-		f.finish(c, nil, badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
+		c.replyError(badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
 	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // never a new turn
-		f.retry(c, p, name)
+		retryCall(c, p, name)
 		return
 	}
 	if c.elicits {
 		c.tool, c.args = name, p.arguments
 	}
-	t := &f.tools[i]
+	t := &c.f.tools[i]
 	args, e := decodeArgs(name, t.args, p.arguments)
 	if e == nil && t.oneAgent {
-		e = f.oneAgent(args)
+		e = oneAgent(c, args)
 	}
 	if e == nil && t.lasts {
-		prog := f.progressFor(p)
-		f.mu.Lock()
-		c.prog = prog
-		f.mu.Unlock()
+		c.showProgress(p)
 	}
 	if e == nil {
-		e = t.run(f, c, args)
+		e = t.run(c, args)
 	}
 	if e != nil {
-		f.fail(c, e)
+		c.fail(e)
 	}
-}
-
-// progressFor begins the progress of a call that gave a token, nil for others.
-func (f *mcpFront) progressFor(p mcpParams) *progress {
-	if token := rawField(p.meta, "progressToken"); rawKind(token) == '"' || rawKind(token) == '0' {
-		return newProgress(f.p, token)
-	}
-	return nil
 }
 
 // reference finds the one session that agent_id, threadId and conversationId
@@ -319,7 +307,7 @@ func (a toolArgs) reference() (string, *rpcError) {
 }
 
 // agent is the one agent that a call is about, by any of its names, "" if none is
-// given. oneAgent has seen to it that they are of one.
+// given. oneAgent has seen to it that all names given are of one agent.
 func (a toolArgs) agent() (ref string, e *rpcError) {
 	if ref, e = a.reference(); ref == "" && e == nil {
 		ref = strings.TrimSpace(a.str("identity"))
@@ -335,9 +323,10 @@ func (a toolArgs) target(verb string) (ref string, e *rpcError) {
 	return ref, e
 }
 
-// oneAgent refuses an identity that is none, or another agent's than agent_id. In
-// codex it is the name that an agent is to get, in every other tool the agent's.
-func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
+// oneAgent refuses an identity that is no name, or is another agent's than agent_id.
+// In codex identity is the name that an agent is to get, in every other tool the
+// agent's.
+func oneAgent(c *mcpCall, a toolArgs) *rpcError {
 	if !a.has("identity") {
 		return nil
 	}
@@ -349,72 +338,13 @@ func (f *mcpFront) oneAgent(a toolArgs) *rpcError {
 	if e != nil || ref == "" || ref == identity {
 		return e
 	}
-	switch v := f.liveView(ref); {
+	switch v := liveView(c, ref); {
 	case v == nil:
 		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
 	case !v.named(identity):
 		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
 	}
 	return nil
-}
-
-// work runs what waits for something off the reading goroutine.
-func (f *mcpFront) work(do func()) *rpcError {
-	if !f.spawn(do) {
-		return shuttingDown()
-	}
-	return nil
-}
-
-func shuttingDown() *rpcError {
-	return proxyError(codeSessionClosed, "this server is shutting down and takes no new calls")
-}
-
-// toolResult is the result of a tools/call.
-type toolResult struct {
-	Type       string         `json:"resultType,omitempty"` // modern only
-	Content    []textBlock    `json:"content"`
-	Structured any            `json:"structuredContent"`
-	IsError    bool           `json:"isError,omitempty"`
-	Meta       map[string]any `json:"_meta,omitempty"` // modern only
-}
-
-type textBlock struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-// toolAnswer is the result of a tool, with a line about the client's own unread
-// mail: Claude Code shows its lead none while no native teammate runs (2.1.329).
-func (f *mcpFront) toolAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
-	if f.ownMail == nil {
-		return f.plainAnswer(modern, isError, structured, texts...)
-	}
-	own, raw := f.ownMail(), toJSON(structured)
-	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
-		return f.plainAnswer(modern, isError, structured, texts...)
-	}
-	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name, counted(own.Unread, "unread message"))
-	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
-	return f.plainAnswer(modern, isError, raw, append(texts, line)...)
-}
-
-// plainAnswer is a result that says nothing but itself.
-func (f *mcpFront) plainAnswer(modern, isError bool, structured any, texts ...string) json.RawMessage {
-	r := toolResult{Structured: structured, IsError: isError}
-	for _, t := range texts {
-		r.Content = append(r.Content, textBlock{"text", t})
-	}
-	if modern {
-		r.Type, r.Meta = "complete", f.modernMeta()
-	}
-	return toJSON(r)
-}
-
-// protocolCode reports an error of the protocol, which stays a JSON-RPC error
-// in the modern era. Ours and the child's carry an error_source.
-func protocolCode(e *rpcError) bool {
-	return codeName(e.Code) == "" && rawField(e.Data, "error_source") == nil
 }
 
 // errorResult is the result of a modern client's call that went wrong.
@@ -440,38 +370,15 @@ func (e *errorShown) MarshalJSON() ([]byte, error) {
 	return toJSON(all), err
 }
 
-// errorAnswer is an error as a modern client gets it: a tool result, since
-// the 2026 revision forbids the codes of NFR-6.
-func (f *mcpFront) errorAnswer(e *rpcError) json.RawMessage {
-	return f.plainAnswer(true, true, errorResult{shownError(e)}, e.Message)
-}
-
 func shownError(e *rpcError) *errorShown {
 	s := &errorShown{Name: codeName(e.Code), Code: e.Code, Message: e.Message, details: map[string]json.RawMessage{}}
 	_ = eachField(e.Data, func(key string, val json.RawMessage) bool {
 		s.details[key] = val
 		return true
 	})
-	s.Name = cmp.Or(s.Name, stringField(e.Data, "name"), "CODEX_ERROR") // ours, of what is nobody's fault; the child's own code
+	// The second name is of an error of ours that is nobody's fault, the third of
+	// one that has the child's own code.
+	s.Name = cmp.Or(s.Name, stringField(e.Data, "name"), "CODEX_ERROR")
 	s.Source = cmp.Or(stringField(e.Data, "error_source"), "proxy")
 	return s
-}
-
-// fail answers with an error in the era's own form.
-func (f *mcpFront) fail(c *mcpCall, e *rpcError) {
-	if c.modern && !protocolCode(e) {
-		f.finish(c, f.errorAnswer(e), nil)
-		return
-	}
-	f.finish(c, nil, e)
-}
-
-// endCall answers a call of a tool: with what it tells, or with the error in the
-// era's own form.
-func (f *mcpFront) endCall(c *mcpCall, e *rpcError, structured any, texts ...string) {
-	if e != nil {
-		f.fail(c, e)
-		return
-	}
-	f.finish(c, f.toolAnswer(c.modern, false, structured, texts...), nil)
 }

@@ -2,16 +2,20 @@ package main
 
 // mcp_turns.go owns codex and codex-reply: from their arguments to the turn that
 // the hub is asked for, and from what came of a turn to the result that every tool
-// tells of it. callTool runs them on the reading goroutine, so an agent file is read
-// in a goroutine of its own. The answer must stand both in the text block, for
-// callers of the removed `codex mcp-server`, and in structuredContent, since Claude
-// Code shows a model only that where it is present.
+// tells of it, or to the task that a client of 2026-07-28 asked for. callTool and
+// dispatch call it on the reading goroutine, so files are read in goroutines of
+// their own. The answer must stand both in the text block, for callers of the
+// removed `codex mcp-server`, and in structuredContent, since Claude Code shows a
+// model only that where it is present. No client may get a task that did not declare
+// the extension on the same request.
 
 import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // runs reads what both tools that run a turn take. A background turn has no
@@ -91,32 +95,32 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	return req, file, nil
 }
 
-func (f *mcpFront) callCodex(c *mcpCall, a toolArgs) *rpcError {
+// startAgent serves codex.
+func startAgent(c *mcpCall, a toolArgs) *rpcError {
 	req, file, e := readCodex(a)
-	if e != nil {
+	switch {
+	case e != nil:
 		return e
-	}
-	if file == "" {
-		f.submitCall(c, req)
+	case file == "":
+		c.submit(req)
 		return nil
 	}
-	return f.work(func() {
-		if e := f.useAgentFile(&req, file); e != nil {
-			f.fail(c, e)
+	return c.work(func() {
+		if e := useAgentFile(&req, file, c.f.DefaultCwd); e != nil {
+			c.fail(e)
 			return
 		}
-		f.submitCall(c, req)
+		c.submit(req)
 	})
 }
 
-// useAgentFile reads the file and lets it speak where the call is silent
-// (FR-16.1): its name implies an identity, its model and effort apply.
-func (f *mcpFront) useAgentFile(req *turnRequest, path string) *rpcError {
+// useAgentFile reads the file and lets the file decide what the call leaves open
+// (FR-16.1): its name implies an identity, its model and effort apply. cwd is what
+// relative paths resolve against.
+func useAgentFile(req *turnRequest, path, cwd string) *rpcError {
 	base := req.cwd
-	if base == "" {
-		base = f.DefaultCwd
-	} else if !filepath.IsAbs(base) {
-		base = filepath.Join(f.DefaultCwd, base)
+	if !filepath.IsAbs(base) {
+		base = filepath.Join(cwd, base)
 	}
 	file, err := readAgentFile(path, base)
 	if err != nil {
@@ -152,7 +156,8 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 	return append(append(b, ','), obj[rest:]...)
 }
 
-func (f *mcpFront) callReply(c *mcpCall, a toolArgs) *rpcError {
+// continueAgent serves codex-reply.
+func continueAgent(c *mcpCall, a toolArgs) *rpcError {
 	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
 	e := a.runs(&req)
 	if e == nil {
@@ -168,7 +173,7 @@ func (f *mcpFront) callReply(c *mcpCall, a toolArgs) *rpcError {
 	case strings.TrimSpace(req.prompt) == "":
 		return invalidSession("prompt is empty: say what %s is to do next", req.ref)
 	}
-	f.submitCall(c, req)
+	c.submit(req)
 	return nil
 }
 
@@ -201,26 +206,35 @@ type agentTurnShown struct {
 	turnShown
 }
 
+// outcome is the answer to a call whose waiter was done.
+func outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
+	switch {
+	case r.err != nil:
+		return c.failure(r.err)
+	case c.task && unfinished(r):
+		return taskAnswer(c, r), nil
+	}
+	return turnAnswer(c, r), nil
+}
+
 // turnAnswer is a turn's result, what a rebinding without a turn tells, or that
 // a background turn was accepted. A turn that ran and did not complete is a
 // result in both eras, not an error of the call.
-func (f *mcpFront) turnAnswer(r *turnResult, modern bool) json.RawMessage {
+func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus, shownTurn(r)}
-	if r.TurnStatus == "queued" || r.TurnStatus == "running" {
+	switch {
+	case unfinished(r):
 		text := aboutAccepted(r)
 		structured.Content, structured.DurationMS = &text, nil // a model may be shown nothing else
-		return f.toolAnswer(modern, false, structured, strings.Join(append([]string{text}, r.Notes...), " "))
-	}
-	if r.failed() {
+		return c.toolAnswer(false, structured, strings.Join(append([]string{text}, r.Notes...), " "))
+	case r.failed():
 		// A model is shown the text of an error and not its structure, so the
 		// second block says what it needs to go on.
-		return f.toolAnswer(modern, true, structured, contentOrWhy(r), aboutFailure(r))
+		return c.toolAnswer(true, structured, contentOrWhy(r), aboutFailure(r))
+	case r.TurnStatus == "" && r.Content == "":
+		return c.toolAnswer(false, structured, fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it a message with codex-reply.", r.AgentID, r.Identity))
 	}
-	text := r.Content
-	if r.TurnStatus == "" && text == "" {
-		text = fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it a message with codex-reply.", r.AgentID, r.Identity)
-	}
-	return f.toolAnswer(modern, false, structured, text)
+	return c.toolAnswer(false, structured, r.Content)
 }
 
 // aboutAccepted tells whoever started a background turn how to get its answer.
@@ -250,6 +264,10 @@ func contentOrWhy(r *turnResult) string {
 	return r.Content
 }
 
+// unfinished reports a turn that was accepted and has no result yet.
+func unfinished(r *turnResult) bool { return r.TurnStatus == "queued" || r.TurnStatus == "running" }
+
+// ended is how a turn ended, after its name in a sentence.
 func ended(turnStatus string) string {
 	if turnStatus == "interrupted" {
 		return "was interrupted"
@@ -272,4 +290,211 @@ func aboutFailure(r *turnResult) string {
 		b.WriteString(" " + n)
 	}
 	return b.String() + ")"
+}
+
+// A task of MCP 2026-07-28 is a background turn of the hub, which has the turn on disk
+// before the task's id is given out. Nothing of it is kept here, so a task outlives
+// this process.
+const (
+	tasksExtension = metaPrefix + "tasks"
+	// taskPoll is how often a client is told to ask for a task's state.
+	taskPoll = time.Second
+)
+
+// taskState is a task as the extension words it.
+type taskState struct {
+	Type     string                  `json:"resultType"`
+	ID       string                  `json:"taskId"`
+	Status   string                  `json:"status"` // working input_required completed failed cancelled
+	Message  string                  `json:"statusMessage,omitempty"`
+	Created  string                  `json:"createdAt"`
+	Updated  string                  `json:"lastUpdatedAt"`
+	TTL      *int64                  `json:"ttlMs"` // null: it stays until maxKeptTurns newer turns have ended
+	Poll     int64                   `json:"pollIntervalMs"`
+	Requests map[string]inputRequest `json:"inputRequests,omitempty"`
+	Result   json.RawMessage         `json:"result,omitempty"`
+	Error    *rpcError               `json:"error,omitempty"`
+	Meta     map[string]any          `json:"_meta"`
+}
+
+// newTask is a task that works, as a result of the kind.
+func newTask(c *mcpCall, kind, agentID, turnID string, created, updated time.Time) taskState {
+	const millis = "2006-01-02T15:04:05.000Z07:00"
+	return taskState{Type: kind, ID: agentID + "/" + turnID, Status: "working", Created: created.UTC().Format(millis),
+		Updated: updated.UTC().Format(millis), Poll: taskPoll.Milliseconds(), Meta: c.f.modernMeta()}
+}
+
+// taskAnswer is the answer to a call whose turn was accepted as a task.
+func taskAnswer(c *mcpCall, r *turnResult) json.RawMessage {
+	t := newTask(c, "task", r.AgentID, r.TurnID, r.asked, time.Now())
+	does := "works on it"
+	if r.TurnStatus == "queued" {
+		does = "begins it as soon as the turns before it are done"
+	}
+	t.Message = fmt.Sprintf("agent %s %s", agentShownAs(r.AgentID, r.Identity), does)
+	return toJSON(t)
+}
+
+// missingTasks refuses what only a client may ask that declares the extension.
+func missingTasks(what string) *rpcError {
+	return &rpcError{Code: codeNoCapability,
+		Message: fmt.Sprintf("Missing required client capability: %s need the extension %q in _meta %q of the request", what, tasksExtension, metaPrefix+"clientCapabilities"),
+		Data:    toJSON(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}}})}
+}
+
+// taskMethod serves tasks/get, tasks/update and tasks/cancel.
+func taskMethod(c *mcpCall, method string, params json.RawMessage) {
+	id, ok := rawString(rawField(params, "taskId"))
+	responses := rawField(params, "inputResponses")
+	switch {
+	case !c.modern:
+		c.replyError(noMethod(method + " exists in " + modernVersion + " only"))
+		return
+	case !c.tasks:
+		c.replyError(missingTasks(method + " would"))
+		return
+	case !ok:
+		c.replyError(badParams("taskId must be a string, the id of the task"))
+		return
+	case method == "tasks/update" && rawKind(responses) != '{':
+		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
+		return
+	}
+	e := c.work(func() { // it reads the disk
+		k, e := taskTurn(c, id)
+		switch {
+		case e != nil:
+			c.replyError(e)
+		case method == "tasks/get":
+			c.reply(taskNow(c, &k))
+		case method == "tasks/update":
+			updateTask(c, &k, responses)
+		default:
+			cancelTask(c, &k)
+		}
+	})
+	if e != nil {
+		c.replyError(internalError(e))
+	}
+}
+
+// internalError words an error of ours for a method whose client knows none of the
+// codes of NFR-6.
+func internalError(e *rpcError) *rpcError {
+	return &rpcError{Code: codeInternal, Message: "Internal error: " + e.Message}
+}
+
+// taskTurn is the turn behind a task id. It reads the disk.
+func taskTurn(c *mcpCall, id string) (keptTurn, *rpcError) {
+	agentID, turnID, _ := strings.Cut(id, "/")
+	if agentID == "" || turnID == "" {
+		return keptTurn{}, badParams("there is no task %s", shorten(id, 100))
+	}
+	k, e := c.f.turn(agentID, turnID)
+	switch {
+	case e != nil && e.Code == codeSessionNotFound:
+		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s", shorten(id, 100), maxKeptTurns, e.Message)
+	case e != nil:
+		return k, internalError(e)
+	case !k.Task:
+		return k, badParams("%s is a turn and no task: agent_wait tells its result", shorten(id, 100))
+	}
+	return k, nil
+}
+
+// taskNow is the answer to tasks/get.
+func taskNow(c *mcpCall, k *keptTurn) json.RawMessage {
+	t := newTask(c, "complete", k.AgentID, k.TurnID, k.Created, k.Updated)
+	switch {
+	case k.finished():
+		endTask(c, &t, k)
+	case len(k.Pending) > 0 && c.elicits:
+		t.Status, t.Message = "input_required", k.Activity
+		t.Requests = make(map[string]inputRequest, len(k.Pending))
+		a := agentRef{AgentID: k.AgentID, Identity: k.Identity}
+		for i := range k.Pending {
+			// The same words at every poll: the official client takes a key that
+			// comes back with other parameters for a broken server.
+			p := &k.Pending[i]
+			t.Requests[p.ApprovalID] = inputRequest{"elicitation/create", elicitation(a, &p.q, nil)}
+		}
+	case len(k.Pending) > 0:
+		p := &k.Pending[0]
+		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID, shorten(oneLine(p.Action), 200), k.AgentID)
+	case k.Activity != "":
+		t.Message = k.Activity
+	case k.Status == "queued":
+		t.Message = "waiting for its turn"
+	}
+	return toJSON(t)
+}
+
+// endTask words the end of a task: failed is for errors of the protocol alone,
+// whatever else went wrong is a result.
+func endTask(c *mcpCall, t *taskState, k *keptTurn) {
+	r := k.Result
+	switch {
+	case k.Stopped && r.TurnStatus != "completed":
+		t.Status = "cancelled"
+		t.Message = fmt.Sprintf("stopped; agent_wait with agent_id %s tells what it had written", k.AgentID)
+	case k.Lost:
+		t.Status, t.Message = "failed", r.err.Message
+		t.Error = internalError(r.err)
+	case r.err != nil:
+		t.Status, t.Message = "completed", r.err.Message
+		if t.Result, t.Error = c.failure(r.err); t.Error != nil {
+			t.Status = "failed"
+		}
+	default:
+		t.Status, t.Result = "completed", turnAnswer(c, r)
+	}
+}
+
+// updateTask decides what the client's user answered. What isn't pending any
+// more, or never was, is passed over.
+func updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage) {
+	var decisions []approveQuery
+	for i := range k.Pending {
+		p := &k.Pending[i]
+		response := rawField(responses, p.ApprovalID)
+		if response == nil {
+			continue
+		}
+		d, answers := readAnswer(response, &p.q)
+		decisions = append(decisions, approveQuery{Agent: k.AgentID, Ask: p.ApprovalID, Action: p.Action, By: answeredBy(response, d), Decision: d, Answers: answers})
+	}
+	var left atomic.Int64 // decisions without an answer, and this function
+	left.Store(int64(len(decisions)) + 1)
+	decided := func(_ decision, e *rpcError) {
+		if e != nil { // somebody else decided first
+			c.f.Log.Debug("a task's answer was not needed", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
+		}
+		if left.Add(-1) == 0 {
+			acknowledge(c)
+		}
+	}
+	for _, q := range decisions {
+		c.f.approve(q, decided)
+	}
+	decided(deny, nil)
+}
+
+// cancelTask stops the turn and answers when it has stopped, so that the next
+// tasks/get tells it.
+func cancelTask(c *mcpCall, k *keptTurn) {
+	if k.finished() {
+		acknowledge(c)
+		return
+	}
+	c.f.interrupt(k.AgentID, k.TurnID, func(_ interruptResult, e *rpcError) {
+		if e != nil { // the turn ended on its own in between
+			c.f.Log.Debug("a task needed no cancelling", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
+		}
+		acknowledge(c)
+	})
+}
+
+// acknowledge answers tasks/update and tasks/cancel.
+func acknowledge(c *mcpCall) {
+	c.reply(toJSON(map[string]any{"resultType": "complete", "_meta": c.f.modernMeta()}))
 }

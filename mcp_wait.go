@@ -65,68 +65,57 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	return q, turn, e
 }
 
-func (f *mcpFront) callWait(c *mcpCall, a toolArgs) *rpcError {
+// waitForAgents serves agent_wait.
+func waitForAgents(c *mcpCall, a toolArgs) *rpcError {
 	q, turn, e := readWait(a)
 	if e != nil {
 		return e
 	}
-	c.prog.watch(func() string { return doings(f.status().Agents, q.Agents) })
+	c.prog.watch(func() string { return doings(c.f.status().Agents, q.Agents) })
 	if turn != "" {
-		w := &turnWait{f: f, c: c, ref: q.Agents[0], turn: turn, until: time.Now().Add(q.Timeout)}
-		w.ask(0, time.Nanosecond)
+		w := &turnWait{c: c, ref: q.Agents[0], turn: turn, until: time.Now().Add(q.Timeout)}
+		w.await(0, time.Nanosecond)
 		return nil
 	}
-	f.stoppable(c, f.wait(q, func(r waitResult, e *rpcError) {
+	c.onCancel(c.f.wait(q, func(r waitResult, e *rpcError) {
 		if e != nil {
-			f.fail(c, e)
+			c.fail(e)
 			return
 		}
-		f.finish(c, f.waitAnswer(&r, "", waitBudget, c.modern), nil)
+		c.reply(waitAnswer(c, &r, "", waitBudget))
 	}))
 	return nil
 }
 
-// stoppable lets the client's cancel end what was begun for a call; it may be
-// cancelled, or answered, by now.
-func (f *mcpFront) stoppable(c *mcpCall, stop func()) {
-	f.mu.Lock()
-	gone := f.open[c.key] != c
-	c.stop = stop
-	f.mu.Unlock()
-	if gone {
-		stop()
-	}
-}
-
-// turnWait waits for one turn. The hub wakes it when the agent has ended some
-// turn or asks for something; then it looks whether that was its own.
+// turnWait is an agent_wait for one turn. The hub answers its waits when the agent
+// has ended some turn or asks for something; then turnWait looks whether that was
+// the turn.
 type turnWait struct {
-	f         *mcpFront
 	c         *mcpCall
 	ref, turn string
-	until     time.Time
-	since     int64 // what the last wait began from
+	until     time.Time // when the client wants an answer in any case
+	since     int64     // what the last wait began from
 }
 
-// ask waits for the next thing that happens. The first wait is for nothing
+// await waits for the next thing that happens. The first wait is for nothing
 // but the number that the following ones begin from, so that no end of the
 // turn falls between looking and waiting.
-func (w *turnWait) ask(since int64, limit time.Duration) {
+func (w *turnWait) await(since int64, limit time.Duration) {
 	w.since = since
-	w.f.stoppable(w.c, w.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
+	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
 		if e == nil {
-			e = w.f.work(func() { w.look(r) }) // it reads the disk
+			e = w.c.work(func() { w.look(r) }) // it reads the disk
 		}
 		if e != nil {
-			w.f.fail(w.c, e)
+			w.c.fail(e)
 		}
 	}))
 }
 
 func (w *turnWait) look(r waitResult) {
-	k, e := w.f.turn(w.ref, w.turn)
+	k, e := w.c.f.turn(w.ref, w.turn)
 	if e != nil {
-		w.f.fail(w.c, e)
+		w.c.fail(e)
 		return
 	}
 	agent := waitAgent{View: sessionView{AgentID: k.AgentID, Identity: k.Identity}}
@@ -134,17 +123,17 @@ func (w *turnWait) look(r waitResult) {
 		agent = r.Agents[0]
 	}
 	left, open := time.Until(w.until), !k.finished() && len(agent.View.Pending) == 0
-	if open && left > 0 && r.Seq != w.since { // the same number again: the hub is shutting down
-		w.ask(r.Seq, left)
-		return
+	goesOn := r.Seq != w.since // the same number again: the hub is shutting down
+	switch {
+	case goesOn && open && left > 0:
+		w.await(r.Seq, left)
+	case goesOn && k.finished() && k.Seq > r.Seq: // the turn ended after the agent was looked at, who seems busy with it
+		w.await(r.Seq, max(left, time.Second))
+	default:
+		agent.Turns = []keptTurn{k}
+		r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
+		w.c.reply(waitAnswer(w.c, &r, w.turn, 0))
 	}
-	if k.finished() && k.Seq > r.Seq && r.Seq != w.since { // it ended after the agent was looked at, who seems busy with it
-		w.ask(r.Seq, max(left, time.Second))
-		return
-	}
-	agent.Turns = []keptTurn{k}
-	r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-	w.f.finish(w.c, w.f.waitAnswer(&r, w.turn, 0, w.c.modern), nil)
 }
 
 // doings says in words what the agents that refs name are doing.
@@ -236,7 +225,7 @@ type agentShown struct {
 // waitAnswer is agent_wait's result; turn is the turn_id that was asked for, "" for
 // any. Answers that are more than budget together are cut, the longest first;
 // budget 0 cuts none.
-func (f *mcpFront) waitAnswer(r *waitResult, turn string, budget int, modern bool) json.RawMessage {
+func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
 	for i := range r.Agents {
@@ -270,7 +259,7 @@ func (f *mcpFront) waitAnswer(r *waitResult, turn string, budget int, modern boo
 	if next != "" {
 		texts = append(texts, next)
 	}
-	return f.toolAnswer(modern, false, waitShown{r.Seq, r.TimedOut, next, unread, agents}, strings.Join(texts, "\n\n"))
+	return c.toolAnswer(false, waitShown{r.Seq, r.TimedOut, next, unread, agents}, strings.Join(texts, "\n\n"))
 }
 
 // wholeUpTo is the size up to which texts stay whole if all of them together
