@@ -2,12 +2,11 @@ package main
 
 // mail.go owns the inboxes of the teams: sending to a member, reading, counting and marking what was read. Claude Code
 // and `atm` read and write the same files at the same time; nobody's message may be lost, nor a field we don't know.
-// The ATM tools and the sessions' mail pump call it; mail_shared.go changes the files, mail_message.go knows a message.
+// The ATM tools and the sessions' mail call it; mail_shared.go changes the files, mail_message.go knows one message.
 // Never makes a team, never says delivered before the message stands in the file, and never overwrites a file that it
-// can't understand. It waits for other writers, so it is never called on a session's own goroutine.
+// can't understand. It waits for other writers, so no session calls it on the goroutine of its loop.
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -28,62 +27,62 @@ type mailOutcome string
 
 const (
 	mailDelivered mailOutcome = "delivered" // it stands in the inbox
-	mailSpooled   mailOutcome = "spooled"   // it waits in atm's spool, and is tried again by atm
+	mailSpooled   mailOutcome = "spooled"   // it stands in atm's spool, from which atm delivers it
 )
 
 const (
 	maxInbox       = 256 << 20 // bytes
-	mailSpoolTries = 10        // atm's: then it moves the message to failed/
+	mailSpoolTries = 10        // after so many of its tries atm moves the message to failed/
 )
 
-// errInboxMalformed: it was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.
+// errInboxMalformed: an inbox was no list of messages, and has been set aside, whole, as <inbox>.corrupt-<time>.
 var errInboxMalformed = errors.New("the inbox is not a JSON array of messages")
 
 // A mailFilter says which messages of an inbox are wanted. The zero filter is all that are unread.
 type mailFilter struct {
-	All   bool      // also those that were read
-	Plain bool      // none of Claude Code's system frames
-	Since time.Time // at or after it, and those whose time can't be read; zero: all
-	From  string    // sender, in any case, as name or as name@team; "": anybody
-	Limit int       // at most so many, the oldest; 0: all
+	All   bool      // also messages that were read before
+	Plain bool      // no system frames of Claude Code
+	Since time.Time // messages of this time or later, and those whose time can't be read; zero: of any time
+	From  string    // the sender, in any case, as name or as name@team; "": anybody
+	Limit int       // how many at most, the oldest; 0: no limit
 }
 
 // inboxes are the inboxes of all teams. It is safe for use by many goroutines.
 type inboxes struct {
-	root  string    // …/teams
+	root  string    // the teams directory
 	spool string    // where mail goes that can't be delivered for want of a lock; "": such mail is refused
-	disk  *syncer   // fsyncs what was written, later; nil: never
-	notes lockNotes // of the locks that we hold
+	disk  *syncer   // fsyncs later what was written; nil: nothing is fsynced
+	notes lockNotes // of the locks that this process holds
 	log   *slog.Logger
 
-	patience time.Duration // for the locks
+	patience time.Duration // how long the locks of one change are waited for
 
 	mu    sync.Mutex        // guards the fields below, never held over I/O
 	boxes map[string]*inbox // by path
-	stamp time.Time         // of our last message
+	stamp time.Time         // of the last message that was sent
 }
 
 // An inbox is one file of messages.
-type inbox = sharedFile[inboxShape]
+type inbox = sharedFile[messageList]
 
-// inboxShape is where an array ends, behind its last element and at its bracket, and how many messages in it are unread.
-type inboxShape struct {
-	last, closing int
-	empty         bool
-	unread        int // -1: not counted
+// An inboxText is an inbox that is open.
+type inboxText = sharedText[messageList]
+
+// A messageList is what is found in an inbox's text.
+type messageList struct {
+	elems   []span // of the array, whether they are messages or not
+	closing int    // where the array's bracket is; -1: the text is blank and has no array
+	unread  int    // how many messages are
 }
 
-// inboxText is an inbox that is open.
-type inboxText struct{ *sharedText[inboxShape] }
-
-// newInboxes touches no disk. root is the teams directory, spool atm's …/logs/atm/spool/pending or "" for none.
+// newInboxes touches no disk. spool is atm's …/logs/atm/spool/pending, "" for none.
 func newInboxes(root, spool string, notes lockNotes, disk *syncer, log *slog.Logger) *inboxes {
 	return &inboxes{root: root, spool: spool, notes: notes, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
 }
 
-// send appends a message to the member's inbox, which is made if there is none. Timestamp, Read and Key are set here;
-// ID and Summary where they are empty. With an ID that stands in the inbox already, nothing is written. The id is the
-// message's also when there is an error, so that the same message can be sent again. It waits at most 5 s for others.
+// send appends a message to the member's inbox, which is made if there is none. It sets Timestamp, and ID and Summary
+// where they are empty. Nothing is written if a given ID stands in the inbox already. The message's id is returned
+// with an error too, so that the same message can be sent again. It waits at most 5 s for other writers.
 func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) (mailOutcome, string, error) {
 	again := m.ID != ""
 	if !again {
@@ -99,11 +98,11 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 	m.Timestamp = m.Time.Format(mailTimeLayout)
 	box, err := x.open(team, member)
 	if err == nil {
-		_, err = x.update(ctx, box, again, func(in inboxText) []patch {
-			if again && in.hasID(m.ID) {
+		_, err = x.update(ctx, box, func(in *inboxText) []patch {
+			if again && hasMessage(in, m.ID) {
 				return nil
 			}
-			return []patch{in.appendPatch(m.encode())}
+			return []patch{appendPatch(in, m.encode())}
 		})
 	}
 	switch {
@@ -119,8 +118,8 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 	return "", m.ID, x.told(team, member, err)
 }
 
-// spoolMail writes a message that couldn't be put into its inbox, because others held the locks all the time, into dir,
-// where atm looks for such mail: its …/spool/pending, in its shape.
+// spoolMail writes a message, whose inbox others kept locked all the time, into the directory where atm looks for
+// such mail, in atm's shape.
 func spoolMail(dir, team, member string, m mailMessage, now time.Time) error {
 	stamp := now.UTC().Format(mailTimeLayout)
 	text, err := json.MarshalIndent(struct {
@@ -145,33 +144,32 @@ func spoolMail(dir, team, member string, m mailMessage, now time.Time) error {
 }
 
 // list returns the messages that the filter lets through, oldest first, and how many more there are behind the limit.
-// A missing inbox is empty. The inbox isn't locked; what others write is always whole.
+// A missing inbox is empty. The inbox isn't locked, since every writer replaces it whole.
 func (x *inboxes) list(ctx context.Context, team, member string, want mailFilter) (msgs []mailMessage, remaining int, err error) {
+	in, err := x.read(ctx, team, member, !want.All)
+	if in == nil {
+		return nil, 0, x.told(team, member, err)
+	}
+	defer in.close()
 	type dated struct {
 		mailFields
 		at time.Time
 	}
 	var found []dated
 	var last time.Time
-	err = x.visit(ctx, team, member, !want.All, func(m mailFields) {
+	eachMessage(in, func(_ span, m mailFields) {
 		at := m.time()
-		if want.Plain && m.message().Kind != mailPlain {
-			return
-		}
-		if read := m.isRead(); (want.All || !read) && (at.IsZero() || !at.Before(want.Since)) && m.isFrom(want.From) {
-			d := dated{m, at}
-			if at.IsZero() {
-				d.at = last // its place in the file is what is left
-			}
-			found = append(found, d)
-		}
-		if !at.IsZero() {
+		d := dated{m, at}
+		if at.IsZero() {
+			d.at = last // its place in the file is what is left
+		} else {
 			last = at
 		}
+		if (want.All || !m.isRead()) && (at.IsZero() || !at.Before(want.Since)) && m.isFrom(want.From) &&
+			!(want.Plain && m.message().Kind != mailPlain) {
+			found = append(found, d)
+		}
 	})
-	if err != nil {
-		return nil, 0, x.told(team, member, err)
-	}
 	slices.SortStableFunc(found, func(a, b dated) int { return a.at.Compare(b.at) })
 	if want.Limit > 0 && len(found) > want.Limit {
 		remaining = len(found) - want.Limit
@@ -189,20 +187,19 @@ func (x *inboxes) count(ctx context.Context, team, member string) (int, error) {
 	if box == nil {
 		return 0, x.told(team, member, err)
 	}
-	if known, ok := box.state(info); ok && known.unread >= 0 {
+	if known, ok := box.knownOf(info); ok {
 		return known.unread, nil
 	}
-	unread := 0
-	err = x.visit(ctx, team, member, false, func(m mailFields) {
-		if !m.isRead() {
-			unread++
-		}
-	})
-	return unread, x.told(team, member, err)
+	in, err := x.read(ctx, team, member, true)
+	if in == nil {
+		return 0, x.told(team, member, err)
+	}
+	defer in.close()
+	return in.parsed.unread, nil
 }
 
-// markRead marks the messages of these keys, and no others, as read. Those that are gone or were read before don't
-// count. It waits at most 5 s for others; errTeamBusy then, and nothing is marked.
+// markRead marks the messages of these keys, and no others, as read. marked doesn't count messages that are gone or were
+// read before. It waits at most 5 s for other writers; after errTeamBusy nothing is marked.
 func (x *inboxes) markRead(ctx context.Context, team, member string, keys []string) (marked int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
@@ -215,13 +212,13 @@ func (x *inboxes) markRead(ctx context.Context, team, member string, keys []stri
 	for _, k := range keys {
 		wanted[k] = true
 	}
-	_, err = x.update(ctx, box, true, func(in inboxText) []patch {
+	_, err = x.update(ctx, box, func(in *inboxText) []patch {
 		marked = 0
 		var patches []patch
-		in.eachMessage(func(offset int, raw []byte, m mailFields) {
+		eachMessage(in, func(at span, m mailFields) {
 			if !m.isRead() && wanted[m.key()] {
 				marked++
-				patches = append(patches, readPatches(raw, offset)...)
+				patches = append(patches, readPatches(in.text[at.from:at.to], at.from)...)
 			}
 		})
 		return patches
@@ -232,60 +229,49 @@ func (x *inboxes) markRead(ctx context.Context, team, member string, keys []stri
 	return marked, nil
 }
 
-// update changes an inbox; see sharedFile.update. aside is not nil if the inbox was malformed and has been set aside.
-func (x *inboxes) update(ctx context.Context, box *inbox, whole bool, edit func(in inboxText) []patch) (aside, err error) {
+// update changes an inbox as sharedFile.update has it, within x.patience.
+func (x *inboxes) update(ctx context.Context, box *inbox, edit func(in *inboxText) []patch) (aside, err error) {
 	ctx, cancel := context.WithTimeout(ctx, x.patience)
 	defer cancel()
-	aside, err = box.update(ctx, whole, func(t *sharedText[inboxShape]) ([]patch, error) { return edit(inboxText{t}), nil })
+	aside, err = box.update(ctx, func(in *inboxText) ([]patch, error) { return edit(in), nil })
 	if err != nil {
 		err = mailPathError(err)
 	}
 	return aside, err
 }
 
-// visit calls f with every message of an inbox, in the file's order. With unread, an inbox that is known to have none
-// isn't read at all. A malformed inbox is set aside, which is an error: whoever reads should know that mail is there.
-func (x *inboxes) visit(ctx context.Context, team, member string, unread bool, f func(m mailFields)) error {
+// read opens an inbox, which the caller closes; nil if there is none or, with unread, if it is known to have no unread
+// message. A malformed inbox is set aside, which is an error: whoever reads should know that mail is there.
+func (x *inboxes) read(ctx context.Context, team, member string, unread bool) (*inboxText, error) {
 	box, info, err := x.find(team, member)
 	if box == nil {
-		return err
+		return nil, err
 	}
-	if known, ok := box.state(info); ok && unread && known.unread == 0 {
-		return nil
+	if known, ok := box.knownOf(info); ok && unread && known.unread == 0 {
+		return nil, nil
 	}
-	t, err := box.read(true)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	in, err := box.read()
 	if errors.Is(err, errInboxMalformed) {
-		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Locked, it is whole.
-		aside, err := x.update(ctx, box, true, func(inboxText) []patch { return nil })
+		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Under the locks it is whole.
+		aside, err := x.update(ctx, box, func(*inboxText) []patch { return nil })
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if aside != nil {
-			return fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside, filepath.Base(box.path))
+			return nil, fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside, filepath.Base(box.path))
 		}
-		if t, err = box.read(true); err != nil {
-			return mailPathError(err)
-		}
-	} else if err != nil {
-		return mailPathError(err)
+		in, err = box.read()
 	}
-	defer t.close()
-	shape := t.parsed
-	shape.unread = 0
-	inboxText{t}.eachMessage(func(_ int, _ []byte, m mailFields) {
-		if !m.isRead() {
-			shape.unread++
-		}
-		f(m)
-	})
-	box.remember(t, shape)
-	return nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil // it went just now
+	case err != nil:
+		return nil, mailPathError(err)
+	}
+	return in, nil
 }
 
-// find returns the inbox if there is one; without one, the error is nil if only the inbox is missing.
+// find returns the inbox, nil if there is none; the error is nil if only the inbox is missing, and not its team.
 func (x *inboxes) find(team, member string) (*inbox, fs.FileInfo, error) {
 	path, err := x.path(team, member)
 	if err != nil {
@@ -301,7 +287,7 @@ func (x *inboxes) find(team, member string) (*inbox, fs.FileInfo, error) {
 	return x.box(path), info, nil
 }
 
-// open is find for a sender: an inbox that isn't there is made, but never the team.
+// open returns the inbox for a sender: a missing inbox is made, a missing team never.
 func (x *inboxes) open(team, member string) (*inbox, error) {
 	path, err := x.path(team, member)
 	if err != nil {
@@ -347,14 +333,14 @@ func (x *inboxes) box(path string) *inbox {
 	defer x.mu.Unlock()
 	box := x.boxes[path]
 	if box == nil {
-		box = &inbox{path: path, parse: shapeOf, malformed: errInboxMalformed, begin: "[]", limit: maxInbox, looks: 1,
+		box = &inbox{path: path, parse: parseInbox, malformed: errInboxMalformed, begin: "[]", limit: maxInbox, looks: 1,
 			notes: x.notes, disk: x.disk, log: x.log, turn: make(chan struct{}, 1)}
 		x.boxes[path] = box
 	}
 	return box
 }
 
-// nextStamp never gives one time twice: Claude Code takes messages with the same sender, time and text for one.
+// nextStamp gives no time twice: Claude Code takes messages with the same sender, time and text for one message.
 func (x *inboxes) nextStamp() time.Time {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	x.mu.Lock()
@@ -414,62 +400,55 @@ func (m mailFields) isFrom(want string) bool {
 	return strings.EqualFold(name, want) || team != "" && strings.EqualFold(name+"@"+team, want)
 }
 
-// shapeOf finds the array's end, or says that the text is none. Bytes that are no UTF-8 may stand in its strings:
+// parseInbox finds the messages, or says that the text is no array. Bytes that are no UTF-8 may stand in its strings:
 // Claude Code reads such a file. A file of blanks has nothing to lose, and is an empty array.
-func shapeOf(text []byte) (inboxShape, error) {
-	i := skipSpace(text, 0)
-	if i == len(text) {
-		return inboxShape{empty: true, unread: -1}, nil
+func parseInbox(text []byte) (messageList, error) {
+	begin := skipSpace(text, 0)
+	if begin == len(text) {
+		return messageList{closing: -1}, nil
 	}
-	end, ok := scanValue(text, i, 0)
-	if !ok || text[i] != '[' || skipSpace(text, end) != len(text) {
+	elems, closing, ok := elementSpans(text, begin)
+	if !ok || skipSpace(text, closing+1) != len(text) {
 		what := "it is no JSON"
-		if ok && text[i] != '[' {
+		if _, whole := scanValue(text, begin, 0); whole && text[begin] != '[' {
 			what = "it is no array"
 		}
-		return inboxShape{}, fmt.Errorf("%s (near byte %d of %d)", what, min(end, len(text)), len(text))
+		return messageList{}, fmt.Errorf("%s (near byte %d of %d)", what, min(closing, len(text)), len(text))
 	}
-	s := inboxShape{closing: end - 1, unread: -1}
-	s.last = len(bytes.TrimRight(text[:s.closing], " \t\r\n"))
-	s.empty = s.last == i+1
-	return s, nil
+	list := messageList{elems: elems, closing: closing}
+	for _, e := range elems {
+		if m, ok := mailFieldsOf(text[e.from:e.to]); ok && !m.isRead() {
+			list.unread++
+		}
+	}
+	return list, nil
 }
 
-// appendPatch puts an element behind the last.
-func (in inboxText) appendPatch(elem []byte) patch {
-	s := in.parsed
-	p := patch{at: s.last, drop: s.closing - s.last}
-	switch {
-	case s.empty && s.closing == 0: // a file of blanks
-		p.put = slices.Concat([]byte("[\n  "), elem, []byte("\n]"))
-	case s.empty:
-		p.put = slices.Concat([]byte("\n  "), elem, []byte("\n"))
+// appendPatch puts an element behind the last one.
+func appendPatch(in *inboxText, elem []byte) patch {
+	list := in.parsed
+	switch n := len(list.elems); {
+	case list.closing < 0:
+		return patch{at: 0, drop: len(in.text), put: slices.Concat([]byte("[\n  "), elem, []byte("\n]"))}
+	case n == 0:
+		begin := skipSpace(in.text, 0) + 1
+		return patch{at: begin, drop: list.closing - begin, put: slices.Concat([]byte("\n  "), elem, []byte("\n"))}
 	default:
-		p.put = slices.Concat([]byte(",\n  "), elem, []byte("\n"))
+		last := list.elems[n-1].to
+		return patch{at: last, drop: list.closing - last, put: slices.Concat([]byte(",\n  "), elem, []byte("\n"))}
 	}
-	return p
 }
 
 // eachMessage calls f with every element that is a message, and where in the text it stands.
-func (in inboxText) eachMessage(f func(offset int, raw []byte, m mailFields)) {
-	if in.parsed.empty {
-		return
-	}
-	for i := skipSpace(in.text, 0) + 1; i < in.parsed.last; i++ { // over the bracket, then over each comma
-		i = skipSpace(in.text, i)
-		end, ok := scanValue(in.text, i, 1)
-		if !ok {
-			return // it was checked: not reached
+func eachMessage(in *inboxText, f func(at span, m mailFields)) {
+	for _, e := range in.parsed.elems {
+		if m, ok := mailFieldsOf(in.text[e.from:e.to]); ok {
+			f(e, m)
 		}
-		if m, ok := mailFieldsOf(in.text[i:end]); ok {
-			f(i, in.text[i:end], m)
-		}
-		i = skipSpace(in.text, end)
 	}
 }
 
-// hasID needs the text.
-func (in inboxText) hasID(id string) (found bool) {
-	in.eachMessage(func(_ int, _ []byte, m mailFields) { found = found || looseText(m.id) == id })
+func hasMessage(in *inboxText, id string) (found bool) {
+	eachMessage(in, func(_ span, m mailFields) { found = found || looseText(m.id) == id })
 	return found
 }

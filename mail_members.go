@@ -1,15 +1,13 @@
 package main
 
-// mail_members.go owns who is in and out of a team: an entry in config.json, changed as mail_shared.go has it, is what
-// Claude Code and `atm` need to write to a session.
-// Sessions call it when they join, leave and are asked whether their inbox is theirs; the start of an instance calls
-// sweep. Ours is an entry that carries our mark; one that `atm add-member` prepared for a Codex agent is adopted
-// and never removed; any other is somebody else's.
-// Never touches another's entry, never makes a team, and never overwrites a file that it can't understand: Claude Code
-// would take such a one as empty, so what looks broken may be half of what is just being written.
+// mail_members.go owns who is a member of a team: an entry in config.json is what Claude Code and `atm` need to write to
+// a session. Sessions call it when they join, leave and are asked whether their inbox is theirs; an instance calls sweep
+// as it starts. An entry that carries our mark is ours; one that `atm add-member` prepared for a Codex agent is adopted
+// and never removed; any other entry is somebody else's.
+// Never touches another's entry, never makes a team, and never overwrites a file that it can't understand: what looks
+// broken may be half of what Claude Code is just writing.
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,33 +20,33 @@ import (
 )
 
 var (
-	// errNoTeam: there is none, or it is gone: Claude Code removes its team when it exits.
+	// errNoTeam: there is no such team, or no longer: Claude Code removes its team when it exits.
 	errNoTeam = errors.New("there is no such team")
-	// errTeamDamaged: config.json is not what a team has. It was left as it is.
+	// errTeamDamaged: config.json is not what a team has. The file was left as it is.
 	errTeamDamaged = errors.New("config.json can't be understood")
 )
 
-// A teamFile is one team's config.json. It is safe for use by many goroutines.
+// A teamFile is one team's config.json. Many goroutines may use it at once.
 type teamFile struct {
-	team   string // also the directory's name
+	team   string // the team's name, and its directory's
 	dir    string
-	leases string // where this process's identity leases are; it stands in the entries we add
-	host   string
+	leases string // the directory of this process's identity leases; it stands in the entries we add
+	host   string // "": unknown, and then no process is called dead
 	file   *sharedFile[*roster]
 }
 
-// newTeamFile touches no disk. The team is a valid name; see validTeam.
+// newTeamFile touches no disk. The team's name has passed validTeam.
 func newTeamFile(root, team, leases string) *teamFile {
-	host, _ := os.Hostname() // without one no process is called dead
+	host, _ := os.Hostname()
 	dir := filepath.Join(root, team)
 	return &teamFile{team: team, dir: dir, leases: leases, host: host, file: &sharedFile[*roster]{
 		path: filepath.Join(dir, "config.json"), parse: parseRoster, malformed: errTeamDamaged, limit: maxTeamConfigSize,
-		looks: 20, // Claude Code truncates config.json and then writes it, at times without a lock; on a busy machine it may be kept from it for long
+		looks: 20, // Claude Code truncates config.json and then writes it, at times without a lock, and maybe slowly
 		notes: newLockNotes(leases), turn: make(chan struct{}, 1),
 	}}
 }
 
-// told says which team an error is about, and what to do: errNoTeam if there is none any more.
+// told says which team an error is about, and what to do. It is errNoTeam if the file is gone.
 func (t *teamFile) told(err error) error {
 	switch {
 	case err == nil || errors.As(err, new(*memberTaken)):
@@ -72,28 +70,21 @@ func (t *teamFile) list() ([]member, error) {
 	return r.named, nil
 }
 
-// update replaces config.json by what edit makes of its text. edit changes nothing else and may be called again with
-// a newer text; if it returns the same text, or an error, nothing is written.
-func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]byte, error)) error {
+// update changes config.json by the patches of edit, as sharedFile.update has it, within lockPatience.
+func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]patch, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	_, err := t.file.update(ctx, true, func(in *sharedText[*roster]) ([]patch, error) {
-		text, err := edit(in.parsed)
-		if err != nil || bytes.Equal(text, in.text) {
-			return nil, err
-		}
-		return []patch{{at: 0, drop: len(in.text), put: text}}, nil
-	})
+	_, err := t.file.update(ctx, func(in *sharedText[*roster]) ([]patch, error) { return edit(in.parsed) })
 	return t.told(err)
 }
 
-// tidy removes what a crash left: in the middle of a change, or between a lock's note and the lock.
+// tidy removes what a crash left: temporary files of a change, and notes of locks that nobody holds.
 func (t *teamFile) tidy() {
 	t.file.notes.tidy()
 	t.file.sweep()
 }
 
-// leaseHolder tells who holds an identity of this team; registry.holder.
+// A leaseHolder tells who holds the lease of an identity of this team, as registry.holder does.
 type leaseHolder func(identity string) (agentID string, pid int, held bool)
 
 // A newMember is a session that joins. Its identity's lease is held by this process.
@@ -102,26 +93,26 @@ type newMember struct {
 	agentID   string
 	model     string // "" for not known
 	cwd       string
-	sessionID string // Codex's thread id, "" for none yet
+	sessionID string // Codex's thread id, "" while there is none
 }
 
 // A membership is what join had to do, and leave has to undo.
 type membership struct {
-	name     string // as it is listed: Claude Code and atm find the inbox by this spelling
+	name     string // as the entry spells it: Claude Code and atm find the inbox by this spelling
 	agentID  string
 	joinedAt string
-	added    bool // false: adopted
+	added    bool // false: the entry was there, and is adopted
 }
 
-// memberTaken: the team has a member of that name who isn't ours to be.
+// memberTaken: the team has a member of that name, and the session may not act as that member.
 type memberTaken struct {
 	name, team, agentType string
-	pid                   int // of the process that holds it, 0 if that isn't known
+	pid                   int // of the process that holds the name, 0 if that isn't known
 }
 
 func (e *memberTaken) Error() string { return e.who() + "; choose another identity" }
 
-// who is what an error begins with that has an advice of its own.
+// who tells the member; an error with its own advice begins so.
 func (e *memberTaken) who() string {
 	switch {
 	case e.pid != 0:
@@ -132,8 +123,8 @@ func (e *memberTaken) who() string {
 	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q", e.team, cutName(e.name), cutName(e.agentType))
 }
 
-// memberEntry is an entry as both programs take it. atm needs the first six fields; Claude Code, of its own, writes
-// tmuxPaneId and subscriptions in each, so they are there, with nothing in them.
+// memberEntry is an entry that both programs can read. atm needs the first six fields; tmuxPaneId and subscriptions
+// stand in every entry of Claude Code's own, so they are there, with nothing in them.
 type memberEntry struct {
 	AgentID             string     `json:"agentId"`
 	Name                string     `json:"name"`
@@ -177,7 +168,7 @@ func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (m
 	}
 	now := time.Now()
 	var got membership
-	judge := func(r *roster) (text []byte, err error) {
+	err := t.update(ctx, func(r *roster) ([]patch, error) {
 		at, err := t.place(r, m.name, m.agentID, holder)
 		if err != nil {
 			return nil, err
@@ -185,16 +176,15 @@ func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (m
 		if at < 0 {
 			e := t.entry(m, now)
 			got = membership{m.name, m.agentID, fmt.Sprint(e.JoinedAt), true}
-			return r.with(e), nil
+			return []patch{r.with(e)}, nil
 		}
-		there := r.member(at)
+		there := r.members[at]
 		got = membership{there.name, m.agentID, there.joinedAt, there.mark != nil}
 		if there.mark == nil || *there.mark == t.mark(m.agentID) {
-			return r.text, nil
+			return nil, nil
 		}
-		return r.marked(at, t.mark(m.agentID)), nil // a crash left it
-	}
-	err := t.update(ctx, judge)
+		return []patch{r.marked(at, t.mark(m.agentID))}, nil // a crash left the entry
+	})
 	if errors.As(err, new(*memberTaken)) {
 		return membership{}, err
 	} else if err != nil {
@@ -203,37 +193,32 @@ func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (m
 	return got, nil
 }
 
-// mayUse tells whether that name, its inbox and what is sent in it, is the session's, listed or not: an error is
-// *memberTaken, or that the members can't be read.
+// mayUse tells whether a name, with its inbox and what is sent in it, is the session's, listed or not. An error is
+// *memberTaken, or says that the members can't be read.
 func (t *teamFile) mayUse(name, agentID string, holder leaseHolder) error {
 	r, err := t.file.look()
 	if err != nil {
 		return t.told(err)
 	}
-	found, lead := false, r.lead()
-	for _, m := range r.named {
-		if strings.EqualFold(m.name, name) {
-			found = true
-			if err := t.ours(m, agentID, holder); err != nil {
-				return err
-			}
-		}
+	at, err := t.place(r, name, agentID, holder)
+	if err != nil {
+		return err
 	}
-	if !found && lead != "" && strings.EqualFold(lead, name) {
+	if lead := r.lead(); at < 0 && lead != "" && strings.EqualFold(lead, name) {
 		return &memberTaken{name: lead, team: t.team, agentType: "team-lead"}
 	}
 	return nil
 }
 
-// nobody is the leaseHolder of names whose leases don't matter.
+// nobody is a leaseHolder for names whose leases don't matter.
 func nobody(string) (agentID string, pid int, held bool) { return "", 0, false }
 
-// place finds the entry of a session, -1 for none. Names that differ in case are one: they have one lease.
+// place finds the entry of a session, -1 for none. Names that differ in case are one name, since they have one lease;
+// an entry of that name that isn't the session's is an error.
 func (t *teamFile) place(r *roster, name, agentID string, holder leaseHolder) (int, error) {
 	at := -1
-	for i := range r.elems {
-		m := r.member(i)
-		if !strings.EqualFold(m.name, name) {
+	for i, m := range r.members {
+		if m.name == "" || !strings.EqualFold(m.name, name) {
 			continue
 		}
 		if err := t.ours(m, agentID, holder); err != nil {
@@ -246,7 +231,7 @@ func (t *teamFile) place(r *roster, name, agentID string, holder leaseHolder) (i
 	return at, nil
 }
 
-// ours refuses an entry that isn't, or is not free for, the session.
+// ours refuses an entry that neither is the session's nor is free for the session to take.
 func (t *teamFile) ours(m member, agentID string, holder leaseHolder) error {
 	taken := &memberTaken{name: m.name, team: t.team, agentType: m.agentType}
 	if !m.isCodex() {
@@ -264,16 +249,16 @@ func (t *teamFile) ours(m member, agentID string, holder leaseHolder) error {
 	return nil
 }
 
-// sees tells that the lease of the session that added an entry would be seen here, so that it decides.
+// sees tells whether the session that added an entry keeps its leases where this process looks: then its lease decides.
 func (t *teamFile) sees(mark *memberMark) bool { return mark.Leases == t.leases }
 
-// gone tells that the process that added an entry is dead for sure.
+// gone tells whether the process that added an entry is dead for sure.
 func (t *teamFile) gone(mark *memberMark) bool {
 	return mark.Host == t.host && t.host != "" && !pidAlive(mark.PID)
 }
 
-// leave takes entries out again that join added, in one write. One that is gone, and a team that is, is no error; an
-// entry that somebody made meanwhile stays.
+// leave takes out, in one write, the entries that join added. An entry or a team that is gone is no error; an entry that
+// somebody else made meanwhile stays.
 func (t *teamFile) leave(ctx context.Context, sessions ...membership) error {
 	ours := func(m member) bool {
 		for _, s := range sessions {
@@ -281,7 +266,7 @@ func (t *teamFile) leave(ctx context.Context, sessions ...membership) error {
 			case !s.added || m.name != s.name || !m.isCodex():
 			case m.mark != nil && *m.mark == t.mark(s.agentID):
 				return true
-			case m.mark == nil && m.joinedAt == s.joinedAt: // a writer that dropped the field
+			case m.mark == nil && m.joinedAt == s.joinedAt: // some writer dropped the mark
 				return true
 			}
 		}
@@ -294,9 +279,9 @@ func (t *teamFile) leave(ctx context.Context, sessions ...membership) error {
 	return nil
 }
 
-// sweep takes out the entries of sessions whose process is gone without leaving, and returns how many. Any instance
-// of the team calls it beside its start, and where a session of its own ends. again: somebody who can't be named, and
-// is likely gone in a moment, has the name of one.
+// sweep takes out the entries of sessions whose process ended without leaving, and returns how many names these were.
+// Every instance of the team calls it beside its start, and as a session of its own ends. again: one of the names is
+// held by somebody who can't be told, and is likely free in a moment.
 func (t *teamFile) sweep(ctx context.Context, holder leaseHolder) (n int, again bool, err error) {
 	names := map[string]bool{}
 	left := func(m member) bool {
@@ -327,11 +312,8 @@ func (t *teamFile) removeMembers(ctx context.Context, drop func(member) bool) er
 	if err != nil {
 		return t.told(err)
 	}
-	edit := func(r *roster) ([]byte, error) {
-		return r.without(func(i int) bool { return drop(r.member(i)) }), nil
-	}
-	if text, _ := edit(r); len(text) == len(r.text) {
+	if r.without(drop) == nil {
 		return nil
 	}
-	return t.update(ctx, edit)
+	return t.update(ctx, func(r *roster) ([]patch, error) { return r.without(drop), nil })
 }

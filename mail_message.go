@@ -1,12 +1,12 @@
 package main
 
-// mail_message.go owns one message of an inbox: what we write, and what we understand of what Claude Code, `atm` and others
-// write.
-// mail.go calls it with raw JSON; nothing here looks at the disk.
-// A message is read tolerantly and never written back from what was understood: fields that we don't know, spelling
-// and order are others', so a change to a message is a patch of its bytes (readPatches).
+// mail_message.go owns one message of an inbox: what we write, and what we understand of the messages that Claude Code,
+// `atm` and others write. mail.go calls it with raw JSON; nothing here looks at the disk.
+// Never writes a message back from what was understood of it: unknown fields, spelling and order are the writer's, so a
+// change to a message is a patch of its bytes (readPatches).
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,8 +24,8 @@ const (
 	mailTimeLayout = "2006-01-02T15:04:05.000Z"
 )
 
-// A mailKind is what a message is: "" is written by somebody for somebody; the others are Claude Code's system frames,
-// named by their own type (2.1.197), which programs exchange.
+// A mailKind tells a message that somebody wrote for somebody, "", from the system frames that programs exchange: those
+// of Claude Code 2.1.197, each named by its own type.
 type mailKind string
 
 const (
@@ -46,7 +46,7 @@ const (
 	mailTeammateTerminated   mailKind = "teammate_terminated"
 )
 
-// frameKind is the kind that a frame's type names.
+// frameKind is the kind that a type names, mailPlain for a type that is no frame's.
 func frameKind(name string) mailKind {
 	switch k := mailKind(name); k {
 	case mailIdle, mailShutdownRequest, mailShutdownApproved, mailShutdownRejected, mailPlanApprovalRequest,
@@ -59,24 +59,24 @@ func frameKind(name string) mailKind {
 
 // A mailMessage is one message, as it was understood or as it shall be sent.
 type mailMessage struct {
-	From       string // the sender's name, or name@team
-	SourceTeam string // the sender's team, "" when it doesn't say
-	Text       string // whole
-	Summary    string // sending: "" is made of Text
-	ID         string // message_id, else Claude Code's msg_id, else ""; a number's digits; sending: "" is a new one
-	Timestamp  string // as it is written
-	Time       time.Time
+	From       string    // the sender's name, or name@team
+	SourceTeam string    // the sender's team, "" when it doesn't say
+	Text       string    // whole
+	Summary    string    // sending: "" is made of Text
+	ID         string    // message_id, else Claude Code's msg_id, else ""; sending: "" makes a new one
+	Timestamp  string    // as the writer spelt it
+	Time       time.Time // of Timestamp, zero if that can't be read
 	Read       bool
-	Automatic  bool // no agent or person decided to write it: never to be answered automatically
+	Automatic  bool // no agent or person decided to write the message: it must not be answered automatically
 
 	Kind  mailKind
-	Frame json.RawMessage // the frame of a Kind, nil for text
+	Frame json.RawMessage // of a Kind whose text is a frame, else nil
 
-	Key string // names this very message to markRead, whatever ids others use twice; opaque
+	Key string // names this very message to markRead, even if others gave two messages one id; opaque
 }
 
-// encode is the message as we write it: the fields of `atm` in its order, indented as it and Claude Code indent. Never
-// "read":true, for Claude Code deletes what is marked read.
+// encode is the message as we write it: the fields of `atm` in atm's order, indented as both programs indent. Never with
+// "read":true: Claude Code deletes what is marked so.
 func (m mailMessage) encode() []byte {
 	text, err := json.MarshalIndent(struct {
 		From       string `json:"from"`
@@ -95,7 +95,7 @@ func (m mailMessage) encode() []byte {
 	return text
 }
 
-// checkMail refuses what other readers would choke on, in the words of a sender.
+// checkMail refuses a message that other readers can't take; the error is for its sender.
 func checkMail(m mailMessage) error {
 	switch {
 	case m.From == "":
@@ -134,12 +134,12 @@ func newMessageID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// mailFields are the raw values of a message that mean something to us; nil where there is none.
+// mailFields are the raw values of those fields of a message that we understand; nil for a field that isn't there.
 type mailFields struct {
 	from, team, text, stamp, read, summary, id, typ, auto json.RawMessage
 }
 
-// mailFieldsOf is false for an element that is no message: no object, or one without a text.
+// mailFieldsOf is false for an element that is no message, but no object or an object without a text.
 func mailFieldsOf(raw []byte) (m mailFields, ok bool) {
 	var content, msgID json.RawMessage
 	f := fieldsOf(raw)
@@ -182,10 +182,9 @@ func mailFieldsOf(raw []byte) (m mailFields, ok bool) {
 	return m, !f.bad && !isNull(m.text)
 }
 
-// isRead: a missing or odd value is unread, so that nothing is passed over.
+// isRead takes a message with a missing or odd value as unread, so that nobody's mail is passed over.
 func (m mailFields) isRead() bool { return string(m.read) == "true" }
 
-// message decodes everything.
 func (m mailFields) message() mailMessage {
 	msg := mailMessage{
 		From: looseText(m.from), SourceTeam: looseText(m.team), Text: looseText(m.text), Summary: looseText(m.summary),
@@ -204,8 +203,8 @@ func (m mailFields) message() mailMessage {
 	return msg
 }
 
-// key names a message by all that other writers leave as it is. An id alone won't do: who gives two messages one id
-// would have the second marked read with the first.
+// key names a message by all fields that other writers leave as they are. The id alone won't do: of two messages with
+// one id the second would be marked read with the first.
 func (m mailFields) key() string {
 	h := sha256.New()
 	for _, raw := range []json.RawMessage{m.id, m.from, m.stamp, m.text} {
@@ -216,7 +215,7 @@ func (m mailFields) key() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// time is the zero time where none can be read; then the message has its place in the file.
+// time is the zero time where none can be read.
 func (m mailFields) time() time.Time {
 	s := looseText(m.stamp)
 	if rawKind(m.stamp) == '0' {
@@ -243,7 +242,7 @@ func parseMailTime(s string) time.Time {
 	return time.Time{}
 }
 
-// looseText is a string's value, "" for null or nothing, and anything else as it is written.
+// looseText is the value of a string, "" for null or nothing, and the JSON of anything else.
 func looseText(raw json.RawMessage) string {
 	if isNull(raw) {
 		return ""
@@ -254,30 +253,19 @@ func looseText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// readPatches mark one message as read: elem stands at offset in the file.
+// readPatches mark one message as read. offset is where the element stands in the text that they change.
 func readPatches(elem []byte, offset int) []patch {
 	var patches []patch
-	i, end := skipSpace(elem, skipSpace(elem, 0)+1), 0
-	for i < len(elem) && elem[i] == '"' {
-		keyEnd, ok := scanString(elem, i)
-		if !ok {
-			return nil
-		}
-		from := skipSpace(elem, skipSpace(elem, keyEnd)+1)
-		if end, ok = scanValue(elem, from, 0); !ok {
-			return nil
-		}
-		if key, _ := rawString(elem[i:keyEnd]); key == "read" {
-			patches = append(patches, patch{at: offset + from, drop: end - from, put: []byte("true")})
-		}
-		i = skipSpace(elem, end)
-		if i < len(elem) && elem[i] == ',' {
-			i = skipSpace(elem, i+1)
+	end := 0 // of the last field
+	for f := fieldsOf(elem); f.next(); {
+		end = f.at + len(f.val)
+		if string(f.key) == "read" {
+			patches = append(patches, patch{at: offset + f.at, drop: len(f.val), put: []byte("true")})
 		}
 	}
 	if patches == nil && end > 0 {
 		put := `,"read":true`
-		if strings.ContainsRune(string(elem[end:]), '\n') { // written line by line
+		if bytes.ContainsRune(elem[end:], '\n') { // the message is written line by line
 			put = ",\n    \"read\": true"
 		}
 		patches = []patch{{at: offset + end, put: []byte(put)}}

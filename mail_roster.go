@@ -1,8 +1,8 @@
 package main
 
 // mail_roster.go owns the text of config.json and the places of its members in it: entries are put in, cut out and marked
-// as text, so every byte of the rest stays: unknown fields, order, the spelling of numbers, the members of others.
-// Pure; mail_members.go calls it.
+// by patches, so every byte of the rest stays: unknown fields, order, the spelling of numbers, the members of others.
+// mail_members.go calls it; nothing here looks at the disk.
 // Never marshals what somebody else wrote.
 
 import (
@@ -12,38 +12,36 @@ import (
 	"strings"
 )
 
-// A span is a part of a text.
-type span struct{ from, to int }
-
 // A roster is a config.json that has a list of members.
 type roster struct {
-	text  []byte
-	list  span     // of the array, with its brackets
-	elems []span   // of its elements, whatever they are
-	named []member // the entries that have a name, not to be changed
+	text    []byte
+	list    span     // of the array of members, with its brackets
+	elems   []span   // of the array's elements, whatever they are
+	members []member // of elems, one for one; the zero member for what is no entry
+	named   []member // those of members that have a name; not to be changed
 }
 
-// A member is an entry as we read it; what isn't there, or of another type, is "". Claude Code's lead has no model,
-// so of all fields only the name is essential.
+// A member is an entry as we read it; what isn't there, or of another type, is "". Only the name is essential: Claude
+// Code's entry of the lead, for one, has no model.
 type member struct {
-	name, agentID, agentType string
-	externalBackend          string // atm's externalBackendType
-	joinedAt                 string // as it is spelt
-	mark                     *memberMark
+	name, agentType string
+	externalBackend string      // atm's externalBackendType
+	joinedAt        string      // the number as it is spelt
+	mark            *memberMark // nil: no process of ours added the entry
 }
 
-// markKey is the field that tells our entries. Claude Code and atm keep fields they don't know.
+// markKey is the field by which our entries are known. Claude Code and atm keep fields that they don't know.
 const markKey = "atmAgentMcp"
 
-// A memberMark stands in an entry that we added.
+// A memberMark stands in an entry that a process of ours added.
 type memberMark struct {
 	PID    int    `json:"pid"`
 	Host   string `json:"host"`
 	Agent  string `json:"agent"`  // agent_id of the session
-	Leases string `json:"leases"` // the directory where its identity lease is
+	Leases string `json:"leases"` // the directory that holds the lease of the session's identity
 }
 
-// parseRoster refuses what isn't whole, or has no members: nothing may be written over it.
+// parseRoster refuses a text that isn't whole or has no members: nothing may be written over such a file.
 func parseRoster(text []byte) (*roster, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, errors.New("it is empty")
@@ -52,46 +50,46 @@ func parseRoster(text []byte) (*roster, error) {
 		return nil, errors.New("it is not valid JSON")
 	}
 	r := &roster{text: text}
-	var ok bool
-	if r.list, ok = fieldSpan(text, skipSpace(text, 0), "members"); !ok || text[r.list.from] != '[' {
-		return nil, errors.New("it has no list of members")
-	}
-	for i := skipSpace(text, r.list.from+1); text[i] != ']'; {
-		end, _ := scanValue(text, i, 0)
-		r.elems = append(r.elems, span{i, end})
-		if i = skipSpace(text, end); text[i] == ',' {
-			i = skipSpace(text, i+1)
+	if at, found := fieldSpan(text, span{skipSpace(text, 0), len(text)}, "members"); found {
+		if elems, closing, ok := elementSpans(text, at.from); ok {
+			r.elems, r.list = elems, span{at.from, closing + 1}
 		}
 	}
-	for i := range r.elems {
-		if m := r.member(i); m.name != "" {
+	if r.list.to == 0 {
+		return nil, errors.New("it has no list of members")
+	}
+	for _, e := range r.elems {
+		m := parseMember(text[e.from:e.to:e.to])
+		if r.members = append(r.members, m); m.name != "" {
 			r.named = append(r.named, m)
 		}
 	}
 	return r, nil
 }
 
-// fieldSpan finds the value of a field of the object that begins at i of a valid JSON text; the last of two counts,
-// as for all who read the file.
-func fieldSpan(text []byte, i int, key string) (found span, ok bool) {
-	if text[i] != '{' {
-		return span{}, false
-	}
-	for i = skipSpace(text, i+1); text[i] != '}'; {
-		end, _ := scanString(text, i)
-		name, _ := rawString(text[i:end])
-		from := skipSpace(text, skipSpace(text, end)+1)
-		if end, _ = scanValue(text, from, 0); name == key {
-			found, ok = span{from, end}, true
-		}
-		if i = skipSpace(text, end); text[i] == ',' {
-			i = skipSpace(text, i+1)
+// fieldSpan finds the value of a field of an object. The last of two equal keys counts, as for all who read the file.
+func fieldSpan(text []byte, obj span, key string) (found span, ok bool) {
+	for f := fieldsOf(text[obj.from:obj.to]); f.next(); {
+		if string(f.key) == key {
+			found, ok = span{obj.from + f.at, obj.from + f.at + len(f.val)}, true
 		}
 	}
 	return found, ok
 }
 
-func (r *roster) raw(s span) json.RawMessage { return r.text[s.from:s.to:s.to] }
+func parseMember(raw json.RawMessage) member {
+	m := member{
+		name: stringField(raw, "name"), agentType: stringField(raw, "agentType"),
+		externalBackend: stringField(raw, "externalBackendType"), joinedAt: string(rawField(raw, "joinedAt")),
+	}
+	if v := rawField(raw, markKey); rawKind(v) == '{' {
+		m.mark = new(memberMark)
+		if json.Unmarshal(v, m.mark) != nil {
+			m.mark = nil // somebody else's field of the same name
+		}
+	}
+	return m
+}
 
 // lead is the name of the team's lead, who may not be among the members.
 func (r *roster) lead() string {
@@ -99,34 +97,18 @@ func (r *roster) lead() string {
 	return name
 }
 
-// member is the zero member for what is no entry.
-func (r *roster) member(i int) member {
-	raw := r.raw(r.elems[i])
-	m := member{
-		name: stringField(raw, "name"), agentID: stringField(raw, "agentId"), agentType: stringField(raw, "agentType"),
-		externalBackend: stringField(raw, "externalBackendType"), joinedAt: string(rawField(raw, "joinedAt")),
-	}
-	if v := rawField(raw, markKey); rawKind(v) == '{' {
-		m.mark = new(memberMark)
-		if json.Unmarshal(v, m.mark) != nil {
-			m.mark = nil // somebody's field of the same name
-		}
-	}
-	return m
-}
-
-// isCodex tells entries that `atm add-member` prepares and those that we add.
+// isCodex tells whether an entry is a Codex agent's: `atm add-member` prepares such entries, and we add them.
 func (m member) isCodex() bool { return m.agentType == "codex" || m.externalBackend == "codex" }
 
-// with returns the text with one more entry at the end, laid out as the entry before it.
-func (r *roster) with(entry any) []byte {
+// with adds one more entry at the end, laid out as the entry before it.
+func (r *roster) with(entry any) patch {
 	compact := toJSON(entry)
 	if len(r.elems) == 0 {
-		line := lineIndent(r.text, r.list.from)
-		if !bytes.ContainsRune(r.text, '\n') {
-			return splice(r.text, r.list, "["+string(compact)+"]")
+		put := "[" + string(compact) + "]"
+		if line := lineIndent(r.text, r.list.from); bytes.ContainsRune(r.text, '\n') {
+			put = "[\n" + line + "  " + indented(compact, line+"  ") + "\n" + line + "]"
 		}
-		return splice(r.text, r.list, "[\n"+line+"  "+indented(compact, line+"  ")+"\n"+line+"]")
+		return patch{at: r.list.from, drop: r.list.to - r.list.from, put: []byte(put)}
 	}
 	last := r.elems[len(r.elems)-1]
 	from := last.from
@@ -138,52 +120,41 @@ func (r *roster) with(entry any) []byte {
 	if at := strings.LastIndexByte(gap, '\n'); at >= 0 {
 		text = indented(compact, gap[at+1:])
 	}
-	return splice(r.text, span{last.to, last.to}, ","+gap+text)
+	return patch{at: last.to, put: []byte("," + gap + text)}
 }
 
-// without returns the text without the entries that drop names. A run of them goes with the comma before it or, at
-// the beginning of the list, with the one after it.
-func (r *roster) without(drop func(i int) bool) []byte {
-	out, copied := []byte(nil), 0
-	cut := func(from, to int) {
-		out, copied = append(out, r.text[copied:from]...), to
-	}
+// without takes out the entries that drop names. A run of them goes with the comma before the run or, at the beginning
+// of the list, with the comma after it.
+func (r *roster) without(drop func(m member) bool) (cuts []patch) {
 	for i := 0; i < len(r.elems); i++ {
 		first := i
-		for i < len(r.elems) && drop(i) {
+		for i < len(r.elems) && drop(r.members[i]) {
 			i++
 		}
+		cut := span{r.list.from + 1, r.list.to - 1} // all
 		switch {
 		case i == first:
+			continue
 		case first > 0:
-			cut(r.elems[first-1].to, r.elems[i-1].to)
+			cut = span{r.elems[first-1].to, r.elems[i-1].to}
 		case i < len(r.elems):
-			cut(r.elems[0].from, r.elems[i].from)
-		default:
-			cut(r.list.from+1, r.list.to-1)
+			cut = span{r.elems[0].from, r.elems[i].from}
 		}
+		cuts = append(cuts, patch{at: cut.from, drop: cut.to - cut.from})
 	}
-	if copied == 0 {
-		return r.text
-	}
-	return append(out, r.text[copied:]...)
+	return cuts
 }
 
-// marked returns the text with another mark in an entry that has one.
-func (r *roster) marked(i int, mark memberMark) []byte {
-	at, ok := fieldSpan(r.text, r.elems[i].from, markKey)
+// marked puts another mark into the entry i, which has one.
+func (r *roster) marked(i int, mark memberMark) patch {
+	at, ok := fieldSpan(r.text, r.elems[i], markKey)
 	if !ok {
 		panic("BUG: marking an entry that has no mark")
 	}
-	return splice(r.text, at, string(toJSON(mark)))
+	return patch{at: at.from, drop: at.to - at.from, put: toJSON(mark)}
 }
 
-func splice(text []byte, at span, by string) []byte {
-	out := make([]byte, 0, len(text)+len(by))
-	return append(append(append(out, text[:at.from]...), by...), text[at.to:]...)
-}
-
-// lineIndent is the white space that the line of i begins with.
+// lineIndent is the white space at the beginning of the line that holds i.
 func lineIndent(text []byte, i int) string {
 	from := bytes.LastIndexByte(text[:i], '\n') + 1
 	to := from

@@ -1,14 +1,13 @@
 package main
 
-// mail_shared.go owns a file of a team that other programs write too, an inbox or config.json: read whole, changed by patches
-// of its bytes, and replaced whole under the two locks of mail_lock.go. mail.go and mail_members.go are the callers.
-// What is slow (reading, checking, writing the new file) is done under atm's lock alone; then Claude Code's is taken
-// for a look whether the file is still the same, and a rename.
-// Never changes a byte that no patch names, never writes over a text that it can't parse, and never leaves half a
-// file: a kill -9 leaves the old one or the new one, and at most a temporary file that is swept later.
+// mail_shared.go owns a file of a team that other programs write too, an inbox or config.json: it is read whole,
+// changed by patches of its bytes, and replaced whole under the two locks of mail_lock.go. mail.go and mail_members.go
+// are the callers. Slow work (reading, checking, writing the new file) is done under atm's lock alone; Claude Code's
+// lock is taken only for a last look whether the file is still the same, and for the rename.
+// Never changes a byte that no patch names, never writes over a text that can't be parsed, and never leaves half a
+// file: a kill -9 leaves the old file or the new one, and at most a temporary file, which a later change sweeps.
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -29,58 +28,94 @@ import (
 const (
 	sharedRest    = 20 * time.Millisecond  // the longest time for which the locks are left to others after a change
 	sharedSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
-	sharedLoose   = 2                      // a file that changed so often under our preparations is prepared under both locks
-	sharedTries   = 4                      // a file that changed so often, twice of them without a lock, is left to its writer
-	halfReadPause = 25 * time.Millisecond
+	sharedTries   = 4                      // how often a change is prepared before the file is left to a writer without locks
+	sharedLoose   = 2                      // so many of the tries prepare under atm's lock alone, the others under both locks
+	halfReadPause = 25 * time.Millisecond  // between two readings of a file that its writer may have truncated just now
 )
 
 // errSharedChanged: while the new file was prepared or put in place, somebody else wrote another text.
 var errSharedChanged = errors.New("the file changed meanwhile")
 
-// A sharedFile is one file, and what is known of it. P is what its owner finds in a text. It is safe for use by many
-// goroutines.
+// A sharedFile is one file, and what is known of its text. P is what the file's owner finds in a text. Many goroutines
+// may use it at once.
 type sharedFile[P any] struct {
 	path      string
 	parse     func(text []byte) (P, error)
-	malformed error     // what a text that parse refuses is told as
-	begin     string    // a new file's text; "": none is made, and what can't be parsed is left as it is, not set aside
+	malformed error     // wraps what parse says against a text
+	begin     string    // the text of a new file; "": no file is made, and one that can't be parsed is not set aside
 	limit     int64     // bytes; a larger file is neither read nor written
-	looks     int       // how often a text that can't be parsed is read: its writer may be at it, without a lock
-	notes     lockNotes // of the locks that we hold
-	disk      *syncer   // fsyncs what was written, later; nil: never
+	looks     int       // how often a text that can't be parsed is read, since a writer without a lock may be at it
+	notes     lockNotes // of the locks that this process holds
+	disk      *syncer   // fsyncs later what was written; nil: nothing is fsynced
 	log       *slog.Logger
-	placed    func() // called when a new file was just put in place; nil: nobody wants to know (tests do)
+	placed    func() // called when a new file was just put in place; only tests set it
 
 	turn  chan struct{} // has room for the one goroutine of this process that changes the file
 	queue lockQueue     // used by the holder of turn
 	left  fs.FileInfo   // used by the holder of turn: the file as our last change left it
 	rest  time.Time     // used by the holder of turn: until then the locks are left to others
 
-	mu    sync.Mutex // guards the fields below, never held over I/O
-	known sharedState[P]
-	swept bool // temporary files of crashes were looked for
+	mu        sync.Mutex  // guards the fields below, never held over I/O
+	knownInfo fs.FileInfo // of the file that known was found in; nil: nothing is known
+	known     P           // what parse found; it holds as long as the file is the same
+	swept     bool        // temporary files of crashes were looked for
 }
 
-// sharedState is what was found when the file was last read; it holds as long as the file is the same.
-type sharedState[P any] struct {
-	info   fs.FileInfo // nil: nothing is known
-	parsed P
-}
-
-// sharedText is a file that is open, and could be parsed.
+// A sharedText is a file that is open, with a text that could be parsed.
 type sharedText[P any] struct {
 	f      *os.File
 	info   fs.FileInfo
-	at     time.Time // before the file was read
-	text   []byte    // what the patches change; nil if it was known what stands in the file
-	stands []byte    // what the file has, where text is a newer one that our own change displaced; else nil
-	parsed P
+	at     time.Time // a moment before the file was read
+	text   []byte    // what the patches change
+	stands []byte    // what the file holds, if text is a newer one that our own change displaced; else nil
+	parsed P         // of text
 }
 
-// A patch takes drop bytes away at at, and puts others there.
+// A patch takes drop bytes away at the offset at, and puts others there.
 type patch struct {
 	at, drop int
 	put      []byte
+}
+
+// applyPatches is what the patches make of the text. They may come in any order and don't overlap.
+func applyPatches(text []byte, patches []patch) []byte {
+	patches = slices.Clone(patches)
+	slices.SortFunc(patches, func(a, b patch) int { return a.at - b.at })
+	size := len(text)
+	for _, p := range patches {
+		size += len(p.put)
+	}
+	out, from := make([]byte, 0, size), 0
+	for _, p := range patches {
+		out = append(append(out, text[from:p.at]...), p.put...)
+		from = p.at + p.drop
+	}
+	return append(out, text[from:]...)
+}
+
+// A span is a part of a text.
+type span struct{ from, to int }
+
+// elementSpans are the elements of the array that begins at i, and where the bracket stands that closes it. false: the
+// text has no whole array there.
+func elementSpans(text []byte, i int) (elems []span, closing int, ok bool) {
+	if i >= len(text) || text[i] != '[' {
+		return nil, i, false
+	}
+	i = skipSpace(text, i+1)
+	for more := i < len(text) && text[i] != ']'; more; {
+		end, ok := scanValue(text, i, 1)
+		if !ok {
+			return nil, end, false
+		}
+		elems = append(elems, span{i, end})
+		if i = skipSpace(text, end); i < len(text) && text[i] == ',' {
+			i = skipSpace(text, i+1)
+		} else {
+			more = false
+		}
+	}
+	return elems, i, i < len(text) && text[i] == ']'
 }
 
 // displaced is a text that somebody wrote into a file that we were just replacing.
@@ -89,8 +124,8 @@ type displaced struct {
 	by   fs.FileInfo // of the file that we put in its place
 }
 
-// create makes the file if there is none, whole from its first moment: a reader that comes between two steps must
-// not find a file without a text. A file that somebody else made meanwhile is not touched.
+// create makes the file if there is none, whole from its first moment: a reader must never find a file without a text.
+// A file that somebody else made meanwhile is not touched.
 func (s *sharedFile[P]) create() error {
 	if _, err := os.Lstat(s.path); err == nil {
 		return nil
@@ -116,13 +151,13 @@ func (s *sharedFile[P]) create() error {
 	return err
 }
 
-// update replaces the file by what the patches make of it: of any order, not overlapping; none: nothing is written.
-// edit changes nothing else; it may be called again with a newer text, and sees the text only with whole. aside is not
-// nil if the file was malformed and has been set aside. The context's time is for waiting.
-func (s *sharedFile[P]) update(ctx context.Context, whole bool, edit func(t *sharedText[P]) ([]patch, error)) (aside, err error) {
+// update replaces the file by what the patches of edit make of its text; without patches nothing is written. edit
+// changes nothing else, and may be called again with a newer text. aside is not nil if the file was malformed and has
+// been set aside. The context bounds the waiting for locks.
+func (s *sharedFile[P]) update(ctx context.Context, edit func(t *sharedText[P]) ([]patch, error)) (aside, err error) {
 	if s.begin == "" {
 		if _, err := os.Stat(s.path); err != nil {
-			return nil, err // before a lock file is made: never in a directory that is no team
+			return nil, err // before a lock file is made: none may appear in a directory that is no team
 		}
 	}
 	select {
@@ -140,14 +175,14 @@ func (s *sharedFile[P]) update(ctx context.Context, whole bool, edit func(t *sha
 		return nil, err
 	}
 	defer s.unlock(flock, time.Now(), s.touched())
-	var lock *dirLock
+	var lock *dirLock // Claude Code's, while it is held
 	defer func() {
 		if lock != nil {
 			lock.release()
 		}
 	}()
 	both := false        // the new text is prepared under both locks
-	var newer *displaced // the text to begin with, where our own file stands
+	var newer *displaced // the text to begin with, if the file holds what we put in its place
 	for try := range sharedTries {
 		if both = both || try >= sharedLoose; both && lock == nil {
 			if lock, err = takeDirLock(ctx, s.path, s.notes); err != nil {
@@ -156,12 +191,12 @@ func (s *sharedFile[P]) update(ctx context.Context, whole bool, edit func(t *sha
 		}
 		var t *sharedText[P]
 		if !both {
-			if t, err = s.readOnce(whole); err != nil {
-				both = true // what is to be done about it is done under both locks
+			if t, err = s.readOnce(); err != nil {
+				both = true // what is wrong with the file is looked into, and mended, under both locks
 				continue
 			}
-		} else if t, err = s.read(whole || newer != nil); err != nil {
-			if t, aside, err = s.mend(whole, err); err != nil {
+		} else if t, err = s.read(); err != nil {
+			if t, aside, err = s.mend(err); err != nil {
 				return aside, err
 			}
 		}
@@ -183,12 +218,13 @@ func (s *sharedFile[P]) update(ctx context.Context, whole bool, edit func(t *sha
 	return aside, fmt.Errorf("%w: %s was changed without a lock %d times", errTeamBusy, s.path, sharedTries-sharedLoose)
 }
 
-// mend is called under both locks: it puts a new file where none is, or where one can't be parsed, if such files are made.
-func (s *sharedFile[P]) mend(whole bool, why error) (t *sharedText[P], aside, err error) {
-	if s.begin == "" {
+// mend is called under both locks: it puts a new file where there is none, or where one can't be parsed, if the
+// file's owner has such files made.
+func (s *sharedFile[P]) mend(why error) (t *sharedText[P], aside, err error) {
+	switch {
+	case s.begin == "":
 		return nil, nil, why
-	}
-	if errors.Is(why, s.malformed) {
+	case errors.Is(why, s.malformed):
 		aside = why
 		info, err := os.Stat(s.path)
 		if err == nil {
@@ -197,13 +233,13 @@ func (s *sharedFile[P]) mend(whole bool, why error) (t *sharedText[P], aside, er
 		if err != nil {
 			return nil, nil, err
 		}
-	} else if !errors.Is(why, fs.ErrNotExist) {
+	case !errors.Is(why, fs.ErrNotExist):
 		return nil, nil, why
 	}
 	if err := s.create(); err != nil {
 		return nil, aside, err
 	}
-	t, err = s.read(whole)
+	t, err = s.read()
 	return t, aside, err
 }
 
@@ -213,18 +249,19 @@ func (s *sharedFile[P]) touched() bool {
 	return err == nil && s.left != nil && !sameFile(now, s.left)
 }
 
-// unlock leaves the lock alone for as long as it was held, where others write the file too: `atm` doesn't queue for it
-// but looks six times, at most 1.6 s, and would hardly ever find it free beside one who takes it again at once.
+// unlock frees atm's lock. If others write the file too, the lock is then left alone for as long as it was held: `atm`
+// doesn't queue for the lock but looks six times within 1.6 s, and would hardly ever find it free beside a process that
+// takes it again at once.
 func (s *sharedFile[P]) unlock(flock *os.File, since time.Time, shared bool) {
-	s.left, _ = os.Stat(s.path) // nil: it isn't there
+	s.left, _ = os.Stat(s.path) // nil: there is no file
 	dropFlock(flock)
 	if now := time.Now(); shared {
 		s.rest = now.Add(min(now.Sub(since), sharedRest))
 	}
 }
 
-// replace writes the new file and renames it over the old. Claude Code's lock is taken for the end, unless it is held.
-// With errSharedChanged it is to be tried again: with newer, that text stands nowhere else any more.
+// replace writes the new file and renames it over the old one. It takes Claude Code's lock for the end, unless that is
+// held. After errSharedChanged the change is to be tried again, with newer, if not nil: that text stands nowhere else.
 func (s *sharedFile[P]) replace(ctx context.Context, t *sharedText[P], lock **dirLock,
 	edit func(t *sharedText[P]) ([]patch, error)) (newer *displaced, err error) {
 	patches, err := edit(t)
@@ -237,7 +274,7 @@ func (s *sharedFile[P]) replace(ctx context.Context, t *sharedText[P], lock **di
 	} else if err != nil {
 		return nil, err
 	}
-	temp, err := t.writeTemp(path, patches)
+	temp, err := t.writeTemp(path, applyPatches(t.text, patches))
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +321,7 @@ func (s *sharedFile[P]) replace(ctx context.Context, t *sharedText[P], lock **di
 // displaced looks for what somebody wrote, without a lock, into a file after we read it, and before or while we replaced it.
 func (s *sharedFile[P]) displaced(t *sharedText[P]) *displaced {
 	if runtime.GOOS == "windows" {
-		return nil // it was closed
+		return nil // the file was closed
 	}
 	for range s.looks {
 		if info, err := t.f.Stat(); err != nil || t.holds(info) {
@@ -297,68 +334,66 @@ func (s *sharedFile[P]) displaced(t *sharedText[P]) *displaced {
 		}
 		time.Sleep(halfReadPause)
 	}
-	return nil // its writer died in the middle: ours is the last text that was whole
+	return nil // the writer died in the middle: ours is the last text that was whole
 }
 
-// read is readOnce for a file whose writer may be at it just now.
-func (s *sharedFile[P]) read(whole bool) (t *sharedText[P], err error) {
+// read is readOnce for a file that a writer without a lock may be at just now.
+func (s *sharedFile[P]) read() (t *sharedText[P], err error) {
 	for try := 1; ; try++ {
-		if t, err = s.readOnce(whole); try >= s.looks || !errors.Is(err, s.malformed) {
+		if t, err = s.readOnce(); try >= s.looks || !errors.Is(err, s.malformed) {
 			return t, err
 		}
 		time.Sleep(halfReadPause)
 	}
 }
 
-// readOnce opens the file and parses it; the text is at hand with whole, or where nothing was known of it. The error is
-// the system's own, or malformed.
-func (s *sharedFile[P]) readOnce(whole bool) (*sharedText[P], error) {
+// readOnce opens the file, reads and parses its text. The error is the system's own, or malformed.
+func (s *sharedFile[P]) readOnce() (*sharedText[P], error) {
 	t := &sharedText[P]{at: time.Now()}
 	var err error
 	if t.f, err = openRegular(s.path); err != nil {
 		return nil, err
 	}
-	if err := s.load(t, whole); err != nil {
+	if err := s.load(t); err != nil {
 		t.close()
 		return nil, err
 	}
 	return t, nil
 }
 
-// load fills in what is known of the open file, or else what stands in it.
-func (s *sharedFile[P]) load(t *sharedText[P], whole bool) (err error) {
+// load fills in what the open file holds. A text that is known is not parsed again.
+func (s *sharedFile[P]) load(t *sharedText[P]) (err error) {
 	if t.info, err = t.f.Stat(); err != nil {
 		return err
-	}
-	known, ok := s.state(t.info)
-	if ok && !whole {
-		t.parsed = known
-		return nil
 	}
 	if t.text, err = t.readAgain(s.limit); err != nil {
 		return err
 	}
-	if ok {
+	if known, ok := s.knownOf(t.info); ok && t.info.Size() == int64(len(t.text)) { // else it is being written just now
 		t.parsed = known
 		return nil
 	}
 	if t.parsed, err = s.parse(t.text); err != nil {
 		return fmt.Errorf("%w: %w", s.malformed, err)
 	}
-	s.remember(t, t.parsed)
+	if t.at.Sub(t.info.ModTime()) > sharedSettled && t.info.Size() == int64(len(t.text)) { // a later change is sure to show
+		s.mu.Lock()
+		s.knownInfo, s.known = t.info, t.parsed
+		s.mu.Unlock()
+	}
 	return nil
 }
 
-// look returns what stands in the file, which isn't opened while it is unchanged.
+// look returns what parse finds in the file, which isn't opened while it is unchanged.
 func (s *sharedFile[P]) look() (parsed P, err error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
 		return parsed, err
 	}
-	if known, ok := s.state(info); ok {
+	if known, ok := s.knownOf(info); ok {
 		return known, nil
 	}
-	t, err := s.read(false)
+	t, err := s.read()
 	if err != nil {
 		return parsed, err
 	}
@@ -366,20 +401,11 @@ func (s *sharedFile[P]) look() (parsed P, err error) {
 	return t.parsed, nil
 }
 
-// state is what is known of the file that info describes.
-func (s *sharedFile[P]) state(info fs.FileInfo) (parsed P, ok bool) {
+// knownOf is what is known of the file that info describes.
+func (s *sharedFile[P]) knownOf(info fs.FileInfo) (parsed P, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known.parsed, s.known.info != nil && sameFile(s.known.info, info)
-}
-
-// remember keeps what was found in a file, if a later change is sure to show.
-func (s *sharedFile[P]) remember(t *sharedText[P], parsed P) {
-	if t.at.Sub(t.info.ModTime()) > sharedSettled && t.info.Size() == int64(len(t.text)) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.known = sharedState[P]{t.info, parsed}
-	}
+	return s.known, s.knownInfo != nil && sameFile(s.knownInfo, info)
 }
 
 // sweep removes, once, what crashes in the middle of a change left, ours or Claude Code's.
@@ -423,8 +449,8 @@ func (t *sharedText[P]) readAgain(limit int64) ([]byte, error) {
 	}
 }
 
-// stillAt tells whether the path names the file that was read, unchanged. While that file is open, no other file gets its
-// number.
+// stillAt tells whether the path names the file that was read, unchanged. While that file is open, no other file gets
+// its inode number.
 func (t *sharedText[P]) stillAt(path string) (bool, error) {
 	now, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -433,25 +459,25 @@ func (t *sharedText[P]) stillAt(path string) (bool, error) {
 	return err == nil && t.holds(now), err
 }
 
-// holds tells whether the file that info describes is the one that was read, unchanged. If it is so new that a change
-// may not show in its time, its bytes are compared.
+// holds tells whether info describes the file that was read, unchanged. The bytes are compared where the file is so new
+// that a change may not show in its time.
 func (t *sharedText[P]) holds(info fs.FileInfo) bool {
 	stood := t.text
 	if t.stands != nil {
 		stood = t.stands
 	}
-	if !sameFile(t.info, info) || stood != nil && info.Size() != int64(len(stood)) {
+	if !sameFile(t.info, info) || info.Size() != int64(len(stood)) {
 		return false
 	}
-	if t.at.Sub(info.ModTime()) > sharedSettled || stood == nil {
+	if t.at.Sub(info.ModTime()) > sharedSettled {
 		return true
 	}
 	text, err := t.readAgain(info.Size())
 	return err == nil && bytes.Equal(text, stood)
 }
 
-// writeTemp writes the new file beside the old one, under a name that Claude Code gives as well, in the old one's mode.
-func (t *sharedText[P]) writeTemp(path string, patches []patch) (name string, err error) {
+// writeTemp writes the new file beside the old one, under a name as Claude Code gives one too, in the old one's mode.
+func (t *sharedText[P]) writeTemp(path string, text []byte) (name string, err error) {
 	var b [4]byte
 	rand.Read(b[:]) // never fails
 	name = fmt.Sprintf("%s.tmp.%x", path, b)
@@ -459,7 +485,7 @@ func (t *sharedText[P]) writeTemp(path string, patches []patch) (name string, er
 	if err != nil {
 		return "", err
 	}
-	err = t.copyTo(f, patches)
+	_, err = f.Write(text)
 	if err == nil && runtime.GOOS != "windows" {
 		err = f.Chmod(t.info.Mode().Perm())
 	}
@@ -473,47 +499,9 @@ func (t *sharedText[P]) writeTemp(path string, patches []patch) (name string, er
 	return name, nil
 }
 
-func (t *sharedText[P]) copyTo(f *os.File, patches []patch) error {
-	slices.SortFunc(patches, func(a, b patch) int { return a.at - b.at })
-	out := bufio.NewWriterSize(f, 256<<10) // larger pieces pass it by
-	from := 0
-	for _, p := range patches {
-		if err := t.copyRange(out, f, from, p.at); err != nil {
-			return err
-		}
-		if _, err := out.Write(p.put); err != nil {
-			return err
-		}
-		from = p.at + p.drop
-	}
-	size := len(t.text)
-	if t.text == nil {
-		size = int(t.info.Size())
-	}
-	if err := t.copyRange(out, f, from, size); err != nil {
-		return err
-	}
-	return out.Flush()
-}
-
-// copyRange copies by the kernel what isn't in memory.
-func (t *sharedText[P]) copyRange(out *bufio.Writer, f *os.File, from, to int) error {
-	if t.text != nil {
-		_, err := out.Write(t.text[from:to])
-		return err
-	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if _, err := t.f.Seek(int64(from), io.SeekStart); err != nil {
-		return err
-	}
-	_, err := io.CopyN(f, t.f, int64(to-from))
-	return err
-}
-
 func (t *sharedText[P]) close() { t.f.Close() }
 
+// sameFile tells whether two descriptions are of one file that has not changed between them.
 func sameFile(a, b fs.FileInfo) bool {
 	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && os.SameFile(a, b)
 }

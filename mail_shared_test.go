@@ -46,20 +46,20 @@ func TestJoinWaitsForAWriter(t *testing.T) {
 func TestUpdateSeesAWriteWithoutALock(t *testing.T) {
 	c := newCrew(t, claudeTeam)
 	calls := 0
-	wantNil(t, c.update(context.Background(), func(r *roster) ([]byte, error) {
+	wantNil(t, c.update(context.Background(), func(r *roster) ([]patch, error) {
 		if calls++; calls == 1 {
 			c.put(strings.Replace(claudeTeam, "mate_one", "mate_two", 2))
 		}
-		return r.with(map[string]string{"name": "codex"}), nil
+		return []patch{r.with(map[string]string{"name": "codex"})}, nil
 	}))
 	if calls != 2 || c.names() != "team-lead mate_two codex" {
 		t.Errorf("%d calls, members %s", calls, c.names())
 	}
 	// One who never stops is told of, and nothing is written over.
-	err := c.update(context.Background(), func(r *roster) ([]byte, error) {
+	err := c.update(context.Background(), func(r *roster) ([]patch, error) {
 		calls++
 		c.put(fmt.Sprintf(`{"members":[{"name":"m%d"}]}`, calls))
-		return r.with(map[string]string{"name": "codex"}), nil
+		return []patch{r.with(map[string]string{"name": "codex"})}, nil
 	})
 	if !errors.Is(err, errTeamBusy) || c.names() != fmt.Sprint("m", calls) {
 		t.Errorf("%v, members %s", err, c.names())
@@ -101,15 +101,15 @@ func TestWriteIntoTheDisplacedFile(t *testing.T) {
 func TestUpdateWithALostLock(t *testing.T) {
 	c := newCrew(t, claudeTeam)
 	lock, calls := c.path+".lock", 0
-	err := c.update(context.Background(), func(r *roster) ([]byte, error) {
+	err := c.update(context.Background(), func(r *roster) ([]patch, error) {
 		if calls++; calls <= sharedLoose { // until it is prepared under both locks
 			c.put(claudeTeam + strings.Repeat(" ", calls))
-			return r.with(map[string]string{"name": "codex"}), nil
+			return []patch{r.with(map[string]string{"name": "codex"})}, nil
 		}
 		wantNil(t, os.Mkdir(lock+".new", 0o755)) // beside the old one, so that it is another
 		wantNil(t, os.Remove(lock))
 		wantNil(t, os.Rename(lock+".new", lock))
-		return r.with(map[string]string{"name": "codex"}), nil
+		return []patch{r.with(map[string]string{"name": "codex"})}, nil
 	})
 	if !errors.Is(err, errTeamBusy) || strings.TrimRight(c.text(), " ") != strings.TrimRight(claudeTeam, " ") {
 		t.Errorf("%v, %s", err, c.text())
