@@ -1,8 +1,8 @@
 package main
 
-// mail_envelope.go owns the envelope in which mail reaches a model (FR-8.4, FR-8.5): a head that says what it is, and one
-// line of JSON for each message. Messages in, text out; session_mailfetch.go calls it for a mail turn.
-// A message is whatever somebody wrote. So everything of it stands in JSON strings on one line, with <, > and & and
+// mail_envelope.go owns the envelope in which mail reaches a model (FR-8.4, FR-8.5): a head that says what the envelope
+// is, and one line of JSON for each message. Messages in, text out; session_mailfetch.go calls it for a mail turn.
+// A message is whatever somebody wrote. So all of a message stands in JSON strings on one line, with <, > and & and
 // all that can't be printed escaped: no body can end the envelope, begin another message or look like the head.
 
 import (
@@ -19,14 +19,15 @@ const (
 		"Each line between the tags is one message, a JSON object; answer with `atm_send`, to the name in `from`. A message_id that you have seen before is the same message once more."
 )
 
-// mailLimits bound an envelope; what is not positive is the default.
+// mailLimits bound an envelope. A limit that is not positive stands for the default.
 type mailLimits struct {
 	Messages int // max_messages
 	Length   int // max_message_length, in characters
 }
 
-// mailEnvelope packs messages, in their order, for the agent of this name. unread is how many more are unread beside
-// msgs. used is how many of msgs it holds: those may be marked read once it was delivered. No messages, no text.
+// mailEnvelope packs messages, in their order, for the agent of this name. unread is how many messages are unread beside
+// msgs. used is how many of msgs the envelope holds: once it is delivered, those may be marked read. Without messages
+// there is no text.
 func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLimits) (text string, used int) {
 	if limits.Messages <= 0 {
 		limits.Messages = defaultMailMessages
@@ -39,7 +40,7 @@ func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLi
 	size := 0
 	for _, m := range msgs[:min(len(msgs), limits.Messages)] {
 		line := envelopeLine(m, limits.Length)
-		for cut := limits.Length; len(line) > maxEnvelope; { // escapes can make a character six bytes and more
+		for cut := limits.Length; len(line) > maxEnvelope; { // escapes can make six bytes and more of one character
 			cut = min(cut, utf8.RuneCountInString(m.Text)) / 2
 			line = envelopeLine(m, cut)
 		}
@@ -96,7 +97,7 @@ func envelopeLine(m mailMessage, length int) string {
 	return b.String()
 }
 
-// readWhole is the arguments of atm_read that find a message again: it is marked read by then, hence all.
+// readWhole is the arguments of atm_read that find a message again; all, because the message is marked read by then.
 func readWhole(m mailMessage) string {
 	args := `{"all":true`
 	if from, left := cutMail(m.From, maxMailWord); left == 0 && from != "" {

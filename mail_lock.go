@@ -1,15 +1,10 @@
 package main
 
-// mail_lock.go owns the two locks of a file that others of a team write too: an inbox, or config.json. `atm` takes a
-// flock on <name>.lock and Claude Code makes a directory <name>.json.lock; neither looks at the other's, so whoever
-// would lose nobody's words takes both, the flock first (two of ours never hold one each). mail_shared.go is the caller;
-// an error is the system's own.
-// The flock is waited for in the kernel's own queue: looking again and again never sees the moment between two holds of a
-// writer without a pause. Nothing ends a wait there, so a caller whose time is over leaves it behind for the next one.
-// A directory of ours has the sticky bit, which nobody else's has, and a note among our own files says which process
-// made it: whoever of us comes next, and so holds the flock, takes a dead one's over at once.
-// Never keeps Claude Code's lock of an inbox for longer than a rename or one small read and write: it gives a message
-// up, silently, after 0.7 s. Never opens or locks a file under that name, and never deletes <name>.lock.
+// mail_lock.go owns the two locks of an inbox or a config.json, which other programs write too. `atm` takes a flock on
+// <name>.lock and Claude Code makes a directory <name>.json.lock, and neither respects the other's lock. mail_shared.go
+// takes both from here, the flock first, so that two processes of ours never hold one each.
+// Never keeps Claude Code's lock for longer than a rename or one small read and write: Claude Code gives a message up,
+// silently, after 0.7 s. Never opens or locks a file under that lock's name, and never deletes <name>.lock.
 
 import (
 	"context"
@@ -27,16 +22,16 @@ import (
 )
 
 const (
-	lockPatience = 5 * time.Second       // for all locks of one operation, where the caller's context has no less
-	dirLockPause = 20 * time.Millisecond // no lock is handed on: who looks rarely never gets it from one who writes without a pause
+	lockPatience = 5 * time.Second       // for all locks of one change, if the caller's context allows that much
+	dirLockPause = 20 * time.Millisecond // between two tries for Claude Code's lock: who tries rarely never gets it
 	dirLockStale = 10 * time.Second      // Claude Code's rule; a living holder renews the directory's time every 5 s
 )
 
-// errTeamBusy: others held the locks all the time. Nothing was changed; it can be tried again.
+// errTeamBusy: others held the locks all the time. Nothing was changed, and the change can be tried again.
 var errTeamBusy = errors.New("the team's files are locked by another program")
 
-// takeFlock takes atm's lock of a .json file, waiting in queue. Whoever removes the file's owner, a member or the team,
-// removes the lock file as well, so it looks again.
+// takeFlock takes atm's lock of a .json file, waiting in queue. Whoever removes a member, or the team, removes the lock
+// file as well: then the lock that was taken is no lock any more, and the new file's is taken.
 func takeFlock(ctx context.Context, queue *lockQueue, path string) (*os.File, error) {
 	path = strings.TrimSuffix(path, ".json") + ".lock"
 	for try := 0; ; try++ {
@@ -65,23 +60,25 @@ func openFlock(path string) (*os.File, error) {
 	f, err := openOwn(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if errors.Is(err, fs.ErrPermission) {
 		if other, err2 := openOwn(path, os.O_RDONLY, 0); err2 == nil {
-			return other, nil // another user's, which can be locked all the same
+			return other, nil // another user's file, which can be locked all the same
 		}
 	}
 	return f, err
 }
 
-// lockNotes is the directory of the notes about Claude Code's locks that we hold, one for each, "" for none.
+// lockNotes is the directory of our notes about Claude Code's locks, "" for no notes. A lock of ours is a directory with
+// the sticky bit, which nobody else sets, and its note says which process made it: so the next of our processes, which
+// holds the flock, takes over a dead one's at once instead of after dirLockStale.
 type lockNotes string
 
-// A lockNote stands from before the directory is made until after it is removed.
+// A lockNote stands from before its lock is made until after the lock is removed.
 type lockNote struct {
-	Path string `json:"path"`
+	Path string `json:"path"` // of the lock
 	PID  int    `json:"pid"`
 	Host string `json:"host"`
 }
 
-// newLockNotes is where all instances of this user have their notes.
+// newLockNotes is where all processes of this user have their notes.
 func newLockNotes(sessionsRoot string) lockNotes {
 	return lockNotes(filepath.Join(sessionsRoot, ".locks"))
 }
@@ -90,8 +87,8 @@ func (n lockNotes) file(lock string) string {
 	return filepath.Join(string(n), fmt.Sprintf("%x.json", sha256.Sum256([]byte(lock)))[40:])
 }
 
-// takeOver removes a directory that a dead process of ours left. Its caller holds the flock, so no living one has it,
-// unless the flock's file was removed meanwhile: then the note names the living.
+// takeOver removes a lock that a dead process of ours left. The caller holds the flock, so no living process of ours
+// has the lock, unless the flock's file was removed meanwhile: then the note names the living one.
 func (n lockNotes) takeOver(lock string) {
 	info, err := os.Lstat(lock)
 	if n == "" || err != nil || !info.IsDir() || info.Mode()&fs.ModeSticky == 0 {
@@ -102,7 +99,7 @@ func (n lockNotes) takeOver(lock string) {
 	}
 }
 
-// read tells whether the process that wrote a note is dead for sure: a holder with our own number is one before us.
+// read tells whether the process that wrote a note is dead for sure. A note with our own pid is an earlier process's.
 func (n lockNotes) read(file string) (note lockNote, dead bool) {
 	data, err := readRegular(file, 16<<10)
 	if err != nil || json.Unmarshal(data, &note) != nil {
@@ -112,10 +109,14 @@ func (n lockNotes) read(file string) (note lockNote, dead bool) {
 	return note, host != "" && note.Host == host && (note.PID == os.Getpid() || !pidAlive(note.PID))
 }
 
-// tidy removes the notes of processes that died without a lock.
+// tidy removes the notes of dead processes whose lock isn't there.
 func (n lockNotes) tidy() {
 	entries, _ := os.ReadDir(string(n))
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), tempPrefix) { // of a note that was being written
+			removeLeftover(string(n), e)
+			continue
+		}
 		file := filepath.Join(string(n), e.Name())
 		if note, dead := n.read(file); dead && note.PID != os.Getpid() {
 			if _, err := os.Lstat(note.Path); errors.Is(err, fs.ErrNotExist) {
@@ -125,24 +126,12 @@ func (n lockNotes) tidy() {
 	}
 }
 
-// put informs: where it can't be written, a dead one's lock is stale after ten seconds, as anybody's.
+// put writes a note. If it can't, the lock of a process that dies is stale after dirLockStale, as anybody's.
 func (n lockNotes) put(lock string) {
-	if n == "" {
-		return
+	if n != "" {
+		host, _ := os.Hostname()
+		_ = writeWhole(n.file(lock), toJSON(lockNote{lock, os.Getpid(), host}))
 	}
-	host, _ := os.Hostname()
-	f, err := openOwn(n.file(lock), os.O_WRONLY|os.O_CREATE, 0o600)
-	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(string(n), 0o700) == nil {
-		f, err = openOwn(n.file(lock), os.O_WRONLY|os.O_CREATE, 0o600)
-	}
-	if err != nil {
-		return
-	}
-	data := toJSON(lockNote{lock, os.Getpid(), host})
-	if _, err = f.Write(data); err == nil {
-		f.Truncate(int64(len(data)))
-	}
-	f.Close()
 }
 
 func (n lockNotes) drop(lock string) {
@@ -151,14 +140,14 @@ func (n lockNotes) drop(lock string) {
 	}
 }
 
-// A dirLock is Claude Code's lock, held.
+// A dirLock is Claude Code's lock, held by us.
 type dirLock struct {
 	path  string
-	made  fs.FileInfo // the directory as we made it: another may have taken it for stale
+	made  fs.FileInfo // the directory that we made
 	notes lockNotes
 }
 
-// takeDirLock takes Claude Code's lock of a .json file. Its caller holds atm's.
+// takeDirLock takes Claude Code's lock of a .json file. The caller holds atm's.
 func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLock, err error) {
 	path += ".lock"
 	notes.takeOver(path)
@@ -183,14 +172,14 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			// It was freed just now.
+			// The lock was freed just now.
 		case err != nil:
 			return nil, err
 		case !info.IsDir():
 			// Claude Code can't get past it either, and drops its mail without a word.
 			return nil, fmt.Errorf("%s is in the way: Claude Code locks with a directory of that name; move it away", path)
-		case time.Since(info.ModTime()).Abs() > dirLockStale && // also far ahead: of a clock that was wrong
-			os.Remove(path) == nil: // with files in it, it isn't removed
+		case time.Since(info.ModTime()).Abs() > dirLockStale && // a time far ahead is that of a wrong clock
+			os.Remove(path) == nil: // fails for a directory with files in it
 			continue
 		}
 		if err := waitLock(ctx, try, path); err != nil {
@@ -199,7 +188,7 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 	}
 }
 
-// held is false if another took our lock for a stale one: this process was stopped for a while.
+// held is false if another program took our lock for a stale one, since this process was stopped for a while.
 func (l *dirLock) held() bool {
 	now, err := os.Lstat(l.path)
 	return err == nil && os.SameFile(now, l.made)
@@ -212,7 +201,7 @@ func (l *dirLock) release() {
 	l.notes.drop(l.path)
 }
 
-// waitLock waits from 2 ms on, longer each time, and not in step with any other.
+// waitLock waits from 2 ms on, longer with each try, and not in step with other processes.
 func waitLock(ctx context.Context, try int, path string) error {
 	pause := min(2*time.Millisecond<<min(try, 6), dirLockPause)
 	if err := pauseUntil(ctx, time.Now().Add(pause/2+rand.N(pause))); err != nil {
@@ -221,7 +210,7 @@ func waitLock(ctx context.Context, try int, path string) error {
 	return nil
 }
 
-// pauseUntil waits for a time, or comes back with the context's error.
+// pauseUntil waits until a time, or returns the context's error.
 func pauseUntil(ctx context.Context, until time.Time) error {
 	pause := time.Until(until)
 	if pause <= 0 {
@@ -237,23 +226,25 @@ func pauseUntil(ctx context.Context, until time.Time) error {
 	}
 }
 
-// A lockQueue is the place of one process before one lock file. One caller at a time uses it: never more than one
-// goroutine stands there, and none keeps a lock that nobody wants any more.
+// A lockQueue waits for one flock in the kernel's own queue: trying again and again would never meet the moment between
+// two holds of a writer that hardly pauses. Nothing ends a wait in the kernel, so a caller whose time is over leaves the
+// wait behind for the next caller. One caller at a time uses a queue; so at most one goroutine waits for it, which
+// keeps no lock that nobody wants any more.
 type lockQueue struct {
-	mu   sync.Mutex // guards the field below and wanted in it, never held over I/O
-	wait *lockWait  // nil: nobody stands there
+	mu   sync.Mutex // guards the field below and its wanted, never held over I/O
+	wait *lockWait  // nil: no goroutine waits
 }
 
 // A lockWait is one wait in the kernel.
 type lockWait struct {
 	f      *os.File
-	wanted bool
+	wanted bool          // a caller waits for the lock
 	done   chan struct{} // closed when the lock was taken, or err says why not
 	err    error
 }
 
-// take opens the lock file and locks it, or comes back with the context's error. The lock may be one of a file that
-// was opened for an earlier caller.
+// take opens the lock file and locks it, or returns the context's error. The file may be one that was opened for an
+// earlier caller.
 func (q *lockQueue) take(ctx context.Context, open func() (*os.File, error)) (*os.File, error) {
 	q.mu.Lock()
 	w := q.wait
@@ -277,7 +268,7 @@ func (q *lockQueue) take(ctx context.Context, open func() (*os.File, error)) (*o
 		q.mu.Lock()
 		q.wait = w
 		q.mu.Unlock()
-		go q.stand(w) // ends when the other program frees the lock, or ends: nothing else ends it
+		go q.await(w) // ends when the other program frees the lock, or ends: nothing else ends it
 	}
 	select {
 	case <-w.done:
@@ -295,8 +286,8 @@ func (q *lockQueue) take(ctx context.Context, open func() (*os.File, error)) (*o
 	}
 }
 
-// stand waits for the lock, and frees it at once if nobody wants it by then.
-func (q *lockQueue) stand(w *lockWait) {
+// await waits for the lock, and frees it at once if nobody wants it by then.
+func (q *lockQueue) await(w *lockWait) {
 	if err := lockFile(w.f, true, true); err != nil {
 		w.err = fmt.Errorf("locking %s: %w", w.f.Name(), err)
 	}

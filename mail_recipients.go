@@ -1,10 +1,9 @@
 package main
 
-// mail_recipients.go owns whom mail is for: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved as
-// `atm` does, and only members of a team that exists.
-// The mail tools call it for every address. A word that is refused is answered with the members and the nearest
-// name, since whoever addresses mail is a model and tries again.
-// Never sends, and never makes a path of a name it hasn't checked.
+// mail_recipients.go owns whom an address means: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved
+// as `atm` resolves them, and only members of a team that exists. The mail tools call it for every address.
+// An address that is refused is answered with the members and the nearest name, since a model wrote it and tries again.
+// Never sends, and never makes a path of a name that it hasn't checked.
 
 import (
 	"errors"
@@ -17,31 +16,31 @@ import (
 // maxNamesTold is how many members an error lists.
 const maxNamesTold = 30
 
-// A badRecipient is an address that nobody can be reached by; its text is for the caller.
+// A badRecipient is an address that means nobody. Its text is for the caller.
 type badRecipient struct {
 	text string
-	err  error // what it says in better words, nil for none
+	err  error // the error that text has better words for, nil for none
 }
 
 func (e *badRecipient) Error() string { return e.text }
 func (e *badRecipient) Unwrap() error { return e.err }
 
-// An addressBook is what this instance knows of names.
+// An addressBook is what this process knows of names.
 type addressBook struct {
 	own            *teamFile
 	root           string            // the teams' directory
 	aliases, roles map[string]string // config.aliases and config.atmRoles
 }
 
-// A recipient is a member of a team: both may become paths.
+// A recipient is a member of a team. Both names may become paths.
 type recipient struct {
 	name, team string
 	file       *teamFile
-	listed     bool // false: a live session of ours that hasn't joined
+	listed     bool // false: a live session of our team that hasn't joined
 }
 
 // recipient finds whom an address means. sender is the identity that writes, a member of our own team. live tells
-// whether a session of our team has that identity: its inbox is delivered, listed or not. An error is *badRecipient,
+// whether a session of our team has an identity: its inbox is delivered, listed or not. An error is *badRecipient,
 // errNoTeam or errTeamDamaged.
 func (b addressBook) recipient(to, sender string, live func(identity string) bool) (recipient, error) {
 	agent, team, err := b.split(to)
@@ -77,8 +76,8 @@ func (b addressBook) recipient(to, sender string, live func(identity string) boo
 	return r, nil
 }
 
-// mayAct tells whether an agent may send and read as identity: an error is *memberTaken, or that the members can't be
-// read. A role or an alias that stands for somebody else's member is that member's name too.
+// mayAct tells whether an agent may send and read as identity. An error is *memberTaken, or says that the members can't
+// be read. A role or an alias that stands for a member is that member's name too.
 func (b addressBook) mayAct(identity, agentID string, holder leaseHolder) error {
 	if err := b.own.mayUse(identity, agentID, holder); err != nil {
 		return err
@@ -89,8 +88,8 @@ func (b addressBook) mayAct(identity, agentID string, holder leaseHolder) error 
 	return nil
 }
 
-// strange tells whose member a name is that no agent may be given, nil for nobody's. Where the members can't be read
-// it is left to mayAct, which is asked at every use of the name.
+// strange tells the member because of whom a name can't be given to an agent, nil for none. Where the members can't be
+// read the name is left to mayAct, which is asked at every use of it.
 func (b addressBook) strange(name string) *memberTaken {
 	var taken *memberTaken
 	errors.As(b.mayAct(name, "", nobody), &taken)
@@ -99,7 +98,7 @@ func (b addressBook) strange(name string) *memberTaken {
 
 func (b addressBook) isStrange(name string) bool { return b.strange(name) != nil }
 
-// split parses an address as atm does: at the first @, both halves trimmed, neither empty.
+// split cuts an address as atm does: at the first @, both halves trimmed, neither empty.
 func (b addressBook) split(to string) (agent, team string, err error) {
 	agent, team, at := strings.Cut(to, "@")
 	agent, team = strings.TrimSpace(agent), strings.TrimSpace(team)
@@ -118,7 +117,7 @@ func (b addressBook) split(to string) (agent, team string, err error) {
 	return agent, team, nil
 }
 
-// teamFile checks a team's name: it becomes a path.
+// teamFile checks a team's name, since the name becomes a path.
 func (b addressBook) teamFile(team string) (*teamFile, error) {
 	if team == b.own.team {
 		return b.own, nil
@@ -129,8 +128,8 @@ func (b addressBook) teamFile(team string) (*teamFile, error) {
 	return newTeamFile(b.root, team, b.own.leases), nil
 }
 
-// resolve looks a name up in roles, then aliases, with its case and once, as atm does. A role or alias goes before a
-// member of the same name. meaning says what was resolved, for an error.
+// resolve looks a name up in roles, then aliases, once and with its case, as atm does. A role or alias goes before a
+// member of the same name. meaning begins an error about a name that was resolved; "" for any other name.
 func (b addressBook) resolve(agent string) (name, meaning string) {
 	if to, ok := b.roles[agent]; ok {
 		return to, fmt.Sprintf("role %q stands for", cutName(agent))
@@ -141,7 +140,7 @@ func (b addressBook) resolve(agent string) (name, meaning string) {
 	return agent, ""
 }
 
-// memberNamed prefers the exact name; identities differ by more than their case.
+// memberNamed finds a name in any case, and prefers the same case: other programs may list both.
 func memberNamed(name string, names []string) string {
 	if slices.Contains(names, name) {
 		return name
@@ -162,7 +161,7 @@ func (b addressBook) unknown(name, meaning, team string, names []string) error {
 	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
 }
 
-// noTeam adds the nearest team's name. That another team is missing says nothing of our own mail.
+// noTeam tells the nearest team's name. It is a badRecipient, since a missing team of others says nothing of our own mail.
 func (b addressBook) noTeam(err error, team string) error {
 	if !errors.Is(err, errNoTeam) || team == b.own.team {
 		return err

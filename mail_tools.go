@@ -1,10 +1,11 @@
 package main
 
-// mail_tools.go owns the ATM tools, atm_send, atm_read, atm_broadcast and atm_pending_count: what a model is told of
-// them, and what they do for an MCP client, for itself or for an agent of its own, and for the Codex agents. Whoever
-// calls run has settled who asks and is never on a session's loop or a reading goroutine: it waits for files.
-// Every call is audited (FR-4.6, FR-9.1). Never sends as anybody but the caller, marks what the caller doesn't own, or says
-// delivered too early. What a model is told may not depend on who asks: a thread's tools are frozen as it starts.
+// mail_tools.go owns the ATM tools atm_send, atm_read, atm_broadcast and atm_pending_count: what a model is told of them
+// and what they do, for an MCP client and for the Codex agents. Fronts, sessions and the tool server call run, having
+// decided who asks, and never on a session's loop or a reading goroutine, since run waits for files. Every call is
+// audited (FR-4.6, FR-9.1).
+// Never sends as anybody but the caller, marks mail that the caller doesn't own, or says delivered too early. What a
+// model is told never depends on who asks: Codex freezes a thread's tools as the thread starts.
 
 import (
 	"context"
@@ -21,28 +22,27 @@ import (
 )
 
 const (
-	// readBudget is how many bytes of messages one atm_read returns: some
-	// 16 000 tokens. The first message is whole however long it may be, since
-	// the mail envelope promises that this tool brings the whole of one.
-	readBudget = 64 << 10
-	// maxSummaryChars is what Claude Code allows for a summary (2.1.197).
-	maxSummaryChars = 200
-	// broadcastAtOnce is how many inboxes are waited for side by side.
-	broadcastAtOnce = 8
+	// readBudget is how many bytes of messages one atm_read returns, some 16 000 tokens. The first message is whole
+	// however long it may be, since the mail envelope promises that this tool brings a whole message.
+	readBudget      = 64 << 10
+	maxReadLimit    = 1000 // how many messages one atm_read may be asked for
+	maxSummaryChars = 200  // Claude Code's own limit (2.1.197)
+	broadcastAtOnce = 8    // how many inboxes a broadcast waits for at the same time
 )
 
 // atmCaller is whom an ATM tool acts as.
 type atmCaller struct {
 	Identity    string
-	AgentID     string                     // "" for the client itself
-	Team        string                     // ours
-	Owns        func(identity string) bool // may be written as, and what it reads may be marked; nil: none
-	Live        func(identity string) bool // a session of our team has it, listed or not; nil: none
-	Lead        func(identity string) bool // the client's own inbox, where Claude Code's system frames are left to it; nil: none
-	Strange     func() error               // why name and inbox are another member's too; nil: they aren't
-	Correlation string
-	Auto        bool      // called within a turn that automatic mail started
-	Refused     *rpcError // nobody may act so: run only writes it down and returns it
+	AgentID     string    // "" for the client itself
+	Team        string    // our own team, which the messages come from
+	Correlation string    // names the call in log and audit
+	Auto        bool      // the call is made within a turn that automatic mail started
+	Refused     *rpcError // not nil: nobody may act so, and run only audits and returns this
+
+	Owns    func(identity string) bool // it may be written as, and its mail be marked; nil: no identity
+	Live    func(identity string) bool // a session of our team has it, listed or not; nil: no identity
+	Lead    func(identity string) bool // its inbox is the client's own, where Claude Code itself takes its system frames; nil: none
+	Strange func() error               // why name and inbox are another member's too; nil: they aren't
 }
 
 func (w atmCaller) owns() bool { return w.Identity != "" && w.Owns != nil && w.Owns(w.Identity) }
@@ -54,7 +54,7 @@ type atmTools struct {
 	audit     *auditLog
 	log       *slog.Logger
 	limit     int  // characters of a message
-	tellWords bool // in the audit trail: else who did what is kept, not what was said
+	tellWords bool // the audit trail has what was said, not only who did what
 }
 
 func newAtmTools(cfg *config, boxes *inboxes, book addressBook, audit *auditLog, log *slog.Logger) *atmTools {
@@ -67,12 +67,11 @@ type atmCall struct {
 	who    atmCaller
 	args   toolArgs
 	entry  auditEntry
-	notes  []string
-	result string // for the audit trail
+	notes  []string // what the caller is told beside the result
+	result string   // for the audit trail
 }
 
-// run serves one call of one of the four tools. text says for a reader of
-// text what structured says for a program.
+// run serves one call of one of the four tools. text says to a model what structured says to a program.
 func (a *atmTools) run(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string, e *rpcError) {
 	c := &atmCall{atmTools: a, who: who, entry: auditEntry{Event: tool, Correlation: who.Correlation, AgentID: who.AgentID, Identity: who.Identity}}
 	begun := time.Now()
@@ -88,13 +87,14 @@ func (a *atmTools) run(ctx context.Context, who atmCaller, tool string, args jso
 }
 
 func (c *atmCall) run(ctx context.Context, tool string, args json.RawMessage) (any, string, *rpcError) {
-	i := slices.IndexFunc(atmToolSpecs(), func(s atmToolSpec) bool { return s.Name == tool })
+	specs := atmToolSpecs()
+	i := slices.IndexFunc(specs, func(s atmToolSpec) bool { return s.Name == tool })
 	if i < 0 {
 		return nil, "", badParams("there is no mail tool %q", tool)
 	}
 	said, claims := withoutClaims(args)
 	var e *rpcError
-	c.args, e = decodeArgs(tool, atmToolSpecs()[i].Args, said)
+	c.args, e = decodeArgs(tool, specs[i].Args, said)
 	c.describe(tool)
 	switch {
 	case c.who.Refused != nil:
@@ -107,11 +107,11 @@ func (c *atmCall) run(ctx context.Context, tool string, args json.RawMessage) (a
 	if claims != "" && !strings.EqualFold(claims, c.who.Identity) {
 		c.notes = append(c.notes, fmt.Sprintf("You are %s, whatever identity is asked for.", c.who.Identity))
 	}
-	return atmToolSpecs()[i].Run(c, ctx)
+	return specs[i].Run(c, ctx)
 }
 
-// withoutClaims takes out what says who calls: that is settled (FR-4.5). claims
-// is the identity that the arguments ask for.
+// withoutClaims takes out the arguments that say who calls, since the caller is known (FR-4.5). claims is the identity
+// that they ask for.
 func withoutClaims(args json.RawMessage) (said json.RawMessage, claims string) {
 	if rawKind(args) != '{' {
 		return args, ""
@@ -130,7 +130,7 @@ func withoutClaims(args json.RawMessage) (said json.RawMessage, claims string) {
 	return toJSON(kept), claims
 }
 
-// describe fills in what the audit trail tells of a call, refused or not.
+// describe fills in what the audit trail tells of any call, refused or not.
 func (c *atmCall) describe(tool string) {
 	switch tool {
 	case "atm_send":
@@ -166,8 +166,8 @@ func (c *atmCall) mayWrite() *rpcError {
 	return proxyError(codeInvalidSession, fmt.Sprintf("identity %q is not held here, so nothing can be sent in its name; agent_sessions lists the identities of the agents open here", cutName(c.who.Identity)), "identity", c.who.Identity)
 }
 
-// notAnothers refuses to write in a name that has become another member's too:
-// whoever reads it would take it for that member's word.
+// notAnothers refuses to write in a name that has become another member's too: readers would take the message for that
+// member's word.
 func (c *atmCall) notAnothers() *rpcError {
 	err := c.strange()
 	var taken *memberTaken
@@ -199,8 +199,8 @@ func (c *atmCall) message() (mailMessage, *rpcError) {
 	return m, nil
 }
 
-// cutToSend cuts a text to limit characters, of which the last tell how much
-// is missing (FR-8.5). sent and all are the characters of the text itself.
+// cutToSend cuts a text to limit characters, of which the last tell how much is missing (FR-8.5). sent and all count the
+// characters of the text itself.
 func cutToSend(text string, limit int) (cut string, sent, all int) {
 	if len(text) <= limit {
 		n := utf8.RuneCountInString(text)
@@ -214,7 +214,7 @@ func cutToSend(text string, limit int) (cut string, sent, all int) {
 	}
 	sent = limit - utf8.RuneCountInString(mark(0)) // no later mark is longer
 	if sent < limit/2 {
-		sent = limit // too little room: then the mark stands beyond it
+		sent = limit // the limit leaves little room, so the mark stands beyond it
 	}
 	head, _ := cutMail(text, sent)
 	return head + mark(sent), sent, all
@@ -330,8 +330,8 @@ type sentMail struct {
 	err     error
 }
 
-// sendAll sends a message to each of the names, in whose order the outcomes are.
-// An inbox that is locked holds up the others only when there are many such.
+// sendAll sends a message to each of the names; the outcomes are in their order. Sending to several at the same time
+// keeps a locked inbox from holding up the others.
 func (c *atmCall) sendAll(ctx context.Context, team string, names []string, m mailMessage) []sentMail {
 	sent := make([]sentMail, len(names))
 	var wg sync.WaitGroup // of this call's own senders
@@ -347,8 +347,8 @@ func (c *atmCall) sendAll(ctx context.Context, team string, names []string, m ma
 	return sent
 }
 
-// others are the members that a broadcast goes to: each once, never the
-// sender. Names that no inbox can have are among them, and fail.
+// others are the members that a broadcast goes to, each once, and never the sender. Among them are names that no inbox
+// can have: sending to those fails, and the sender is told.
 func (c *atmCall) others(all []member, file *teamFile) []string {
 	var names []string
 	seen := map[string]bool{}
@@ -394,8 +394,7 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	if e != nil {
 		return nil, "", e
 	}
-	// What is marked there is deleted, and a shutdown or permission that Claude
-	// Code never saw would keep a teammate waiting.
+	// Claude Code deletes what is marked, and a shutdown or permission that it never saw would keep a teammate waiting.
 	want.Plain = !want.All && c.leads(owner)
 	msgs, remaining, err := c.boxes.list(ctx, c.book.own.team, owner, want)
 	if err != nil {
@@ -420,7 +419,7 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	case len(keys) == 0 || !mark:
 	case !c.who.owns():
 		c.notes = append(c.notes, fmt.Sprintf("These messages stay unread: the inbox of %s is not held here.", owner))
-	case c.strange() != nil: // Claude Code deletes what is marked: its owner would never see it
+	case c.strange() != nil: // the other member of that name would never see the mail: Claude Code deletes what is marked
 		c.notes = append(c.notes, fmt.Sprintf("These messages stay unread: %v.", c.strange()))
 	default:
 		if marked, err = c.boxes.markRead(ctx, c.book.own.team, owner, keys); err != nil {
@@ -441,12 +440,10 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	return shown, head + ":\n" + string(toJSON(shown)), nil
 }
 
-// leads reports the client's own inbox, from which Claude Code takes its system
-// frames itself.
+// leads tells whether an inbox is the client's own, from which Claude Code itself takes its system frames.
 func (c *atmCall) leads(owner string) bool { return c.who.Lead != nil && c.who.Lead(owner) }
 
-// strange is why the caller's name and inbox are not its own. Where there is no
-// team they are nobody else's.
+// strange is why the caller's name and inbox are another member's too. Where there is no team they are nobody else's.
 func (c *atmCall) strange() error {
 	if c.who.Strange == nil {
 		return nil
@@ -457,8 +454,7 @@ func (c *atmCall) strange() error {
 	return nil
 }
 
-// inbox is whose mail is read. Another member's may be looked at, if there is
-// such a member.
+// inbox is whose mail is read: the caller's own, or another member's, which may be looked at.
 func (c *atmCall) inbox() (string, *rpcError) {
 	if c.who.owns() {
 		return c.who.Identity, nil
@@ -473,8 +469,7 @@ func (c *atmCall) inbox() (string, *rpcError) {
 	return to.name, nil
 }
 
-// show is a message as it is returned. Only one that no writer of ours would
-// have let pass is cut.
+// show is a message as it is returned. A text is cut only where it is longer than we would have sent it.
 func (c *atmCall) show(m mailMessage, owner string) messageShown {
 	s := messageShown{From: m.From, Message: m.Text, Timestamp: m.Timestamp, ID: m.ID, Kind: string(m.Kind), Automatic: m.Automatic, Read: m.Read}
 	if m.SourceTeam != c.book.own.team {
@@ -520,7 +515,7 @@ func withNotes(text string, notes []string) string {
 	return strings.Join(append([]string{text}, notes...), " ")
 }
 
-// mailRefused is an error of the mail's files as a caller gets it.
+// mailRefused is the answer to a caller whose tool failed with an error of this family.
 func mailRefused(err error) *rpcError {
 	var bad *badRecipient
 	switch {
@@ -540,21 +535,18 @@ type atmToolSpec struct {
 	Name, Title, Description string
 	Args                     []argSpec
 	Required                 []string
-	Input                    json.RawMessage // of Args: without agent_id and identity, for the agent itself
-	Result                   any             // a value of the struct that a call returns
+	Input                    json.RawMessage // the schema of Args, without agent_id and identity, which agents don't give
+	Result                   any             // a value of the struct that Run returns
 	Hints                    toolHints
 	Run                      func(c *atmCall, ctx context.Context) (structured any, text string, e *rpcError)
 }
-
-// maxReadLimit is how many messages one atm_read may be asked for.
-const maxReadLimit = 1000
 
 // atmToolSpecs are the four tools, always in this order.
 func atmToolSpecs() []atmToolSpec {
 	message := argSpec{name: "message", kind: "string", text: "What to say. The reader sees nothing of your conversation. Long text belongs into a file, whose path you send."}
 	summary := argSpec{name: "summary", kind: "string", text: "What it is about, in up to 200 characters; made from the message if left out."}
-	// Neither destroys anything, and both reach only files of this machine's
-	// teams. Codex (0.148 to 0.153) asks for approval unless all three are said.
+	// No tool destroys anything or reaches beyond this machine's teams. Codex 0.148 to 0.153 asks for approval unless all
+	// three hints are said, so the zero hints are said too.
 	writes := toolHints{}
 	specs := []atmToolSpec{
 		{
@@ -587,7 +579,7 @@ func atmToolSpecs() []atmToolSpec {
 			},
 			Result: readShown{},
 			Run:    (*atmCall).read,
-			Hints:  toolHints{}, // it marks: not read-only, and the next call returns something else
+			Hints:  writes, // reading marks, so the next call returns something else
 		},
 		{
 			Name:  "atm_broadcast",
