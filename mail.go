@@ -253,11 +253,10 @@ func (x *inboxes) read(ctx context.Context, team, member string, unread bool) (*
 	in, err := box.read()
 	if errors.Is(err, errInboxMalformed) {
 		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Under the locks it is whole.
-		aside, err := x.update(ctx, box, func(*inboxText) []patch { return nil })
-		if err != nil {
-			return nil, err
-		}
-		if aside != nil {
+		switch aside, failed := x.update(ctx, box, func(*inboxText) []patch { return nil }); {
+		case failed != nil:
+			return nil, failed
+		case aside != nil:
 			return nil, fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside, filepath.Base(box.path))
 		}
 		in, err = box.read()
