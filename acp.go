@@ -1,12 +1,12 @@
 package main
 
-// acp.go owns the ACP front: the client's stream, the requests that are open on
-// it, the reading of their parameters, the waiters behind them, and the way to
-// their answers, with the one place where an error of the hub becomes one of ACP.
-// The composition root makes one, gives it the hub's functions and calls run; the
-// hub calls it back as a front. It must never wait on the reading goroutine,
-// answer a request twice, or leave one unanswered: ACP wants an answer to
-// cancelled ones too.
+// acp.go owns the ACP front: the client's stream, the handshake, the requests
+// that are open on it with the waiters behind them, and the way to their answers,
+// with the reading of parameters and the one place where an error of the hub
+// becomes one of ACP. The composition root makes one front, gives it the hub's
+// functions and calls run; the hub calls it back as a front. It must never wait on
+// the reading goroutine, answer a request twice, or leave one unanswered: ACP
+// wants an answer to cancelled requests too.
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,14 +27,14 @@ type acpOptions struct {
 	R       io.Reader
 	W       io.Writer
 	Log     *slog.Logger
-	Version string // ours
+	Version string // of this program
 	Trace   func(dir string, rec []byte)
-	Deaf    func()              // the client has closed its reading side; may be nil
-	Env     func(string) string // our environment, where API keys may be
+	Deaf    func()              // called when the client has closed its reading side; may be nil
+	Env     func(string) string // reads our environment, where API keys may be
 	Kept    bool                // sessions outlive this process: they can be loaded, listed and resumed
 	Team    bool                // sessions are members of a team, and have mail
 
-	// The hub. session_hub.go and session_hubclient.go say what each of them promises.
+	// The hub's functions; its own files say what each of them promises.
 	submit         func(req turnRequest, w waiterID)
 	cancel         func(w waiterID, detach bool)
 	decide         func(ask string, by decider, d decision, answers map[string][]string) bool
@@ -51,22 +52,22 @@ type acpOptions struct {
 	account        func(ctx context.Context, action string, params any) (json.RawMessage, *rpcError)
 }
 
-// acpFront serves one ACP client on stdio.
+// acpFront serves one ACP client on stdio. Its parts have the methods for what
+// they own: logins, sessions, approvals, models.
 type acpFront struct {
 	acpOptions
 	clientLink
-	who     atomic.Pointer[acpClient] // nil until an initialize was answered
-	life    context.Context           // what waits for Codex or the disk ends with it
-	endLife context.CancelFunc
-	asks    acpAskTable
-	models  acpModelList
+	hello    atomic.Pointer[acpClient] // what the last initialize told of the client; nil before the first
+	life     context.Context           // ends with shutdown, and with it all work that waits for Codex or the disk
+	endLife  context.CancelFunc
+	logins   acpLogins
+	sessions acpSessions
+	asks     acpAsks
+	models   acpModels
 
-	mu       sync.Mutex // guards the fields below
-	calls    map[string]*acpCall
-	waiters  map[waiterID]func(turnResult)
-	sessions map[string]*acpSession // by the client's id
-	agents   map[string]*acpSession // by agent_id
-	logins   map[*acpLogin]bool     // that wait for a person
+	mu      sync.Mutex                    // guards the fields below
+	calls   map[string]*acpCall           // the client's open requests, by the key of their id
+	waiters map[waiterID]func(turnResult) // what takes the result of each waiter that the hub has
 }
 
 // acpCall is one open request of the client.
@@ -74,17 +75,20 @@ type acpCall struct {
 	id      json.RawMessage
 	key     string
 	method  string
-	session string // the sessionId that it names, as it came
+	session string // the sessionId that the request names, as it came
 	since   time.Time
-	stop    func()     // ends the work for it, nil where there is none; guarded by acpFront.mu
+	stop    func()     // ends the work for the request, nil where there is none; guarded by acpFront.mu
 	prompt  *acpPrompt // of a session/prompt that was taken; set on the reading goroutine, before a cancel can come
 }
 
 const (
+	// acpVersion is the version of the protocol that we speak: 2 is a draft.
+	acpVersion = 1
 	// acpBudget is how many bytes may wait for a client that doesn't read before
 	// its prompts fail.
 	acpBudget = 16 << 20
-	// acpCrowd is how many may wait before deltas are joined: as many as one write takes.
+	// acpCrowd is how many bytes may wait before deltas are joined: as many as one
+	// write takes.
 	acpCrowd = chunkSize
 )
 
@@ -94,8 +98,11 @@ func newACPFront(o acpOptions) *acpFront {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){},
-		sessions: map[string]*acpSession{}, agents: map[string]*acpSession{}, logins: map[*acpLogin]bool{}}
+	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
+	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
+	f.sessions = acpSessions{f: f, byID: map[string]*acpSession{}, byAgent: map[string]*acpSession{}}
+	f.asks = acpAsks{f: f, open: map[string]*acpAsk{}}
+	f.models = acpModels{f: f}
 	f.life, f.endLife = context.WithCancel(context.Background())
 	f.connect("acp", o.R, o.W, o.Log, o.Deaf, peerOptions{
 		mode:   framingNewline,
@@ -122,14 +129,15 @@ func (f *acpFront) dispatch(m *message) {
 	if m.id == nil {
 		switch m.method {
 		case "session/cancel":
-			f.cancelSession(m.params)
+			f.sessions.cancelPrompts(m.params)
 		case "$/cancel_request":
 			f.cancelCall(m.params)
 		default: // what we don't know, extensions included: nothing to do
 		}
 		return
 	}
-	c := &acpCall{id: m.id, key: idKey(m.id), method: m.method, session: clip(stringField(m.params, "sessionId"), 200), since: time.Now()}
+	c := &acpCall{id: m.id, key: idKey(m.id), method: m.method, session: clip(stringField(m.params, "sessionId"), 200),
+		since: time.Now()}
 	f.mu.Lock()
 	used := f.calls[c.key] != nil
 	if !used {
@@ -140,48 +148,133 @@ func (f *acpFront) dispatch(m *message) {
 		f.p.replyError(m.id, idInUse(m.id))
 		return
 	}
-	if m.method != "initialize" && f.who.Load() == nil {
-		f.answer(c, nil, &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: %s came before initialize; send initialize with protocolVersion %d first", m.method, acpVersion)})
-		return
-	}
-	if !isNull(m.params) && rawKind(m.params) != '{' {
-		f.answer(c, nil, badParams("params of %s must be an object, not %s", m.method, kindWord(m.params)))
-		return
-	}
-	switch m.method {
-	case "initialize":
-		f.initialize(c, m.params)
-	case "authenticate":
-		f.authenticate(c, m.params)
-	case "logout":
-		f.logout(c)
-	case "session/new":
-		f.newSession(c, m.params)
-	case "session/load", "session/resume", "session/list":
-		if !f.Kept {
-			f.answer(c, nil, noMethod(m.method+" (persist_threads = false: sessions end with this process)"))
-			return
-		}
-		if m.method == "session/list" {
-			f.listSessions(c, m.params)
-			return
-		}
-		f.reopenSession(c, m.params)
-	case "session/close":
-		f.closeSession(c, m.params)
-	case "session/prompt":
-		f.takePrompt(c, m.params)
-	case "session/set_config_option":
-		f.setOption(c, m.params)
-	case "session/set_mode":
-		f.setMode(c, m.params)
-	default:
-		f.answer(c, nil, noMethod(m.method))
+	if e := f.handle(c, m.params); e != nil {
+		f.answer(c, nil, e)
 	}
 }
 
-// answer answers a request, unless it was answered before: then it reports
-// false. A prompt must go by its session's finish, which ends its turn first.
+// handle has a request answered, now or later, unless it returns why the request
+// is refused.
+func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
+	if c.method != "initialize" && f.hello.Load() == nil {
+		return &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf(
+			"Invalid Request: %s came before initialize; send initialize with protocolVersion %d first", c.method, acpVersion)}
+	}
+	if !isNull(params) && rawKind(params) != '{' {
+		return badParams("params of %s must be an object, not %s", c.method, kindWord(params))
+	}
+	switch c.method {
+	case "session/load", "session/resume", "session/list":
+		if !f.Kept {
+			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
+		}
+	case "session/prompt", "session/set_config_option", "session/set_mode":
+		s, e := f.sessions.of(params)
+		switch {
+		case e != nil:
+			return e
+		case c.method == "session/prompt":
+			return s.queue.takePrompt(c, params)
+		case c.method == "session/set_mode":
+			return s.options.setMode(c, params)
+		}
+		return s.options.setOption(c, params)
+	}
+	switch c.method {
+	case "initialize":
+		return f.initialize(c, params)
+	case "authenticate":
+		return f.logins.authenticate(c, params)
+	case "logout":
+		f.logins.logout(c)
+		return nil
+	case "session/new":
+		return f.sessions.makeNew(c, params)
+	case "session/load", "session/resume":
+		return f.sessions.reopen(c, params)
+	case "session/list":
+		return f.sessions.list(c, params)
+	case "session/close":
+		return f.sessions.close(c, params)
+	}
+	return noMethod(c.method)
+}
+
+// acpClient is what an initialize told of the client. It never changes.
+type acpClient struct {
+	name, version string
+
+	notices         bool // takes session/update notice
+	formElicitation bool
+	urlElicitation  bool
+	terminalAuth    bool // runs our terminal methods
+}
+
+// client is what the client said of itself, empty before it did; never nil.
+func (f *acpFront) client() *acpClient {
+	if c := f.hello.Load(); c != nil {
+		return c
+	}
+	return &acpClient{}
+}
+
+// initialize answers at once and has Codex started behind the answer, so that the
+// first session finds Codex ready. A second initialize is answered too.
+func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
+	raw := rawField(params, "protocolVersion")
+	asked, err := strconv.ParseUint(string(raw), 10, 16)
+	if err != nil {
+		got := kindWord(raw)
+		if rawKind(raw) == '0' {
+			got = shortName(string(raw))
+		}
+		return badParams("protocolVersion must be a whole number from 0 to 65535, such as %d, not %s", acpVersion, got)
+	}
+	caps := rawField(params, "clientCapabilities")
+	has := func(path ...string) bool { return rawKind(rawField(caps, path...)) == '{' }
+	who := &acpClient{name: stringField(params, "clientInfo", "name"), version: stringField(params, "clientInfo", "version"),
+		notices:         has("session", "notices"),
+		formElicitation: has("elicitation", "form"),
+		urlElicitation:  has("elicitation", "url"),
+		terminalAuth:    rawKind(rawField(caps, "auth", "terminal")) == 't',
+	}
+	f.hello.Store(who)
+	f.Log.Info("client connected", "client", who.name, "client_version", who.version, "asked", asked, "protocol", acpVersion)
+	if !f.answer(c, struct {
+		Version      int            `json:"protocolVersion"`
+		Capabilities any            `json:"agentCapabilities"`
+		Methods      []any          `json:"authMethods"`
+		Agent        map[string]any `json:"agentInfo"`
+	}{acpVersion, f.capabilities(), f.logins.methods(),
+		map[string]any{"name": serverName, "title": "Codex", "version": f.Version}}, nil) {
+		return nil
+	}
+	f.spawn(func() {
+		if _, e := f.catalog(f.life, "account", ""); e != nil { // told again to whoever needs Codex
+			f.Log.Debug("codex is not ready", "err", e)
+		}
+	})
+	return nil
+}
+
+// capabilities are what we say that we can do: nothing that isn't built.
+func (f *acpFront) capabilities() any {
+	type yes struct{}
+	session := map[string]any{"close": yes{}, "additionalDirectories": yes{}}
+	if f.Kept {
+		session["list"], session["resume"] = yes{}, yes{}
+	}
+	return map[string]any{
+		"loadSession":         f.Kept,
+		"promptCapabilities":  map[string]any{"image": true, "audio": false, "embeddedContext": true},
+		"mcpCapabilities":     map[string]any{"http": true, "sse": false},
+		"sessionCapabilities": session,
+		"auth":                map[string]any{"logout": yes{}},
+	}
+}
+
+// answer answers a request, unless the request was answered before: then it
+// reports false. A prompt whose turn runs must have its turn ended first.
 func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 	f.mu.Lock()
 	open := f.calls[c.key] == c
@@ -200,21 +293,14 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 		raw = toJSON(result)
 	}
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
-		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "sessionId", cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil,
-			"latency_ms", time.Since(c.since).Milliseconds())
+		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "sessionId",
+			cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
 	}
 	f.p.write(f.p.response(c.id, raw, e), false)
 	if c.prompt != nil {
-		c.prompt.s.answered(c.prompt)
+		c.prompt.s.queue.promptAnswered(c.prompt)
 	}
 	return true
-}
-
-// isOpen reports a request that nobody has answered yet.
-func (f *acpFront) isOpen(c *acpCall) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.calls[c.key] == c
 }
 
 // work has a request answered from a goroutine of its own. ctx ends when the
@@ -248,7 +334,7 @@ func (f *acpFront) cancelCall(params json.RawMessage) {
 	switch {
 	case c == nil: // answered before, or never asked
 	case c.prompt != nil:
-		c.prompt.s.cancelPrompts(c.prompt)
+		c.prompt.s.queue.cancel(c.prompt)
 	default:
 		f.answer(c, nil, &rpcError{Code: codeCancelled, Message: "Request cancelled"})
 		if stop != nil {
@@ -257,8 +343,8 @@ func (f *acpFront) cancelCall(params json.RawMessage) {
 	}
 }
 
-// waiter makes a name for who waits for a turn.
-func (f *acpFront) waiter(done func(turnResult)) waiterID {
+// addWaiter names somebody who waits for a turn; done takes the turn's result.
+func (f *acpFront) addWaiter(done func(turnResult)) waiterID {
 	w := f.nextWaiter()
 	f.mu.Lock()
 	f.waiters[w] = done
@@ -266,11 +352,13 @@ func (f *acpFront) waiter(done func(turnResult)) waiterID {
 	return w
 }
 
-// forget retires a waiter on our side.
-func (f *acpFront) forget(w waiterID) {
+// dropWaiter makes the hub's result for a waiter one that nobody takes, and tells
+// the hub that nobody waits any more.
+func (f *acpFront) dropWaiter(w waiterID) {
 	f.mu.Lock()
 	delete(f.waiters, w)
 	f.mu.Unlock()
+	f.cancel(w, false)
 }
 
 // done implements front: the one result of a waiter.
@@ -285,16 +373,21 @@ func (f *acpFront) done(w waiterID, r turnResult) {
 }
 
 // event implements front. Updates are never dropped here: a client that doesn't
-// read loses its prompt instead (acp_prompt.go).
+// read loses its prompt instead (acp_session.go).
 func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
-	f.mu.Lock()
-	s := f.agents[a.AgentID]
-	f.mu.Unlock()
-	if s != nil {
+	if s := f.sessions.ofAgent(a.AgentID); s != nil {
 		s.event(a, w, e)
 	}
 	return true
 }
+
+// ask implements front. Who waits for the turn doesn't matter: a turn that
+// mail began and a subagent that outlives its turn are the user's of the
+// session as well. false: this client can't be asked.
+func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool { return f.asks.ask(a, q) }
+
+// askGone implements front: nobody needs the answer any more.
+func (f *acpFront) askGone(_ agentRef, ask, why string) { f.asks.withdraw(ask, why) }
 
 // crowded reports that output waits for the client.
 func (f *acpFront) crowded() bool { return f.p.queued() > acpCrowd }
@@ -352,44 +445,10 @@ func paramDir(params json.RawMessage) (string, *rpcError) {
 	return filepath.Clean(dir), nil
 }
 
-// paramRoots are the additionalDirectories.
-func paramRoots(params json.RawMessage) ([]string, *rpcError) {
-	raw := rawField(params, "additionalDirectories")
-	if isNull(raw) {
-		return nil, nil
-	}
-	if rawKind(raw) != '[' {
-		return nil, badParams("additionalDirectories must be an array of absolute paths, not %s", kindWord(raw))
-	}
-	var roots []string
-	var bad *rpcError
-	eachElement(raw, func(el json.RawMessage) {
-		dir, ok := rawString(el)
-		switch {
-		case bad != nil:
-		case !ok:
-			bad = badParams("additionalDirectories[%d] must be a string, not %s", len(roots), kindWord(el))
-		case !filepath.IsAbs(dir):
-			bad = badParams("additionalDirectories[%d] %q is not an absolute path", len(roots), shortName(dir))
-		}
-		roots = append(roots, filepath.Clean(dir))
-	})
-	return roots, bad
-}
-
-// paramServers are the mcpServers as they came, an array or nothing.
-func paramServers(params json.RawMessage) (json.RawMessage, *rpcError) {
-	raw := rawField(params, "mcpServers")
-	if !isNull(raw) && rawKind(raw) != '[' {
-		return nil, badParams("mcpServers must be an array of MCP servers, not %s", kindWord(raw))
-	}
-	return raw, nil
-}
-
 // noSession refuses an id that no open session has.
 func noSession(id string) *rpcError {
-	return &rpcError{Code: codeSessionNotFound, Message: fmt.Sprintf("no session %q is open here: session/load or session/resume opens an earlier one, session/new makes one", shortName(id)),
-		Data: toJSON(map[string]any{"sessionId": id})}
+	return &rpcError{Code: codeSessionNotFound, Data: toJSON(map[string]any{"sessionId": id}), Message: fmt.Sprintf(
+		"no session %q is open here: session/load or session/resume opens an earlier one, session/new makes one", shortName(id))}
 }
 
 // errACPClosing refuses what comes while we shut down.
@@ -399,12 +458,13 @@ func errACPClosing() *rpcError {
 
 // errOnlyAppServer is for a Codex that has nothing we can serve ACP with.
 func errOnlyAppServer() *rpcError {
-	return &rpcError{Code: codeInternal, Message: "ACP needs `codex app-server`, which Codex has since 0.104, and this one is run as mcp-server: " +
-		"update it with `npm install -g @openai/codex`, name another with --codex-bin, or take backend = \"mcp-server\" out of the configuration"}
+	return &rpcError{Code: codeInternal, Message: "ACP needs `codex app-server`, which Codex has since 0.104, " +
+		"and this one is run as mcp-server: update it with `npm install -g @openai/codex`, name another with --codex-bin, " +
+		"or take backend = \"mcp-server\" out of the configuration"}
 }
 
 // acpError is an error of the hub as an ACP client is told it: with the codes of
-// ACP, and without the words that only help who calls our MCP tools.
+// ACP, and without the words that only help a caller of our MCP tools.
 func (f *acpFront) acpError(e *rpcError) *rpcError {
 	if e == nil {
 		return nil
@@ -428,7 +488,7 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 		}
 	}
 	if e.Remedy == remedyLogin {
-		return f.needsLogin(out.Message)
+		return f.logins.required(out.Message)
 	}
 	return out
 }

@@ -38,24 +38,17 @@ type acpVerdict struct {
 	by      decider             // whose word it is
 }
 
-// acpAskTable holds what the client has not answered: the first who takes an
-// ask out decides it.
-type acpAskTable struct {
-	mu   sync.Mutex // guards the fields below
-	open map[string]*acpAsk
-}
+// acpAsks holds what the client has not answered: whoever takes an ask out first
+// decides it.
+type acpAsks struct {
+	f *acpFront
 
-func (t *acpAskTable) add(o *acpAsk) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		t.open = map[string]*acpAsk{}
-	}
-	t.open[o.q.id] = o
+	mu   sync.Mutex         // guards the field below
+	open map[string]*acpAsk // by the id of the approval
 }
 
 // take removes an ask; nil: somebody has before.
-func (t *acpAskTable) take(id string) *acpAsk {
+func (t *acpAsks) take(id string) *acpAsk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.open[id]
@@ -63,22 +56,21 @@ func (t *acpAskTable) take(id string) *acpAsk {
 	return o
 }
 
-// ask implements front. Who waits for the turn doesn't matter: a turn that
-// mail began and a subagent that outlives its turn are the user's of the
-// session as well. false: this client can't be asked.
-func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool {
-	s := f.sessionBy(a.AgentID)
+// ask puts an approval before the user of the agent's session. false: this client
+// can't be asked.
+func (t *acpAsks) ask(a agentRef, q approval) bool {
+	s := t.f.sessions.ofAgent(a.AgentID)
 	switch {
 	case s == nil || q.kind == askUnknown:
 		return false
 	case q.kind == askQuestion:
-		return f.askQuestion(s, a, q)
+		return t.askQuestion(s, a, q)
 	}
 	o := &acpAsk{s: s, a: a, q: q}
 	options := permissionOptions(&o.q)
 	call := s.enc.announce(a, &o.q)
 	o.tool = stringField(call, "toolCallId")
-	return f.putAsk(o, "session/request_permission", struct {
+	return t.send(o, "session/request_permission", struct {
 		Session string          `json:"sessionId"`
 		Call    json.RawMessage `json:"toolCall"`
 		Options []acpPermission `json:"options"`
@@ -90,12 +82,12 @@ func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool {
 // askQuestion puts a form, or a page to open, before a client that said it has
 // them. A secret has no place in a form (ACP forbids it), so what asks for one
 // is declined with that word.
-func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
-	o, client := &acpAsk{s: s, a: a, q: q}, f.client()
+func (t *acpAsks) askQuestion(s *acpSession, a agentRef, q approval) bool {
+	o, client := &acpAsk{s: s, a: a, q: q}, t.f.client()
 	if secretAsked(&q) {
 		s.enc.announce(a, &o.q)
 		s.enc.decide(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
-		f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
+		t.f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
 	request := acpElicitation{Session: s.id, Message: questionMessage(&q)}
@@ -110,37 +102,39 @@ func (f *acpFront) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	}
 	o.tool = stringField(s.enc.announce(a, &o.q), "toolCallId")
 	request.Call = o.tool
-	return f.putAsk(o, "elicitation/create", request, read)
+	return t.send(o, "elicitation/create", request, read)
 }
 
-// putAsk sends the request. The ask is in the table before the client can
+// send sends the request. The ask is in the table before the client can
 // answer, under the id that it would answer.
-func (f *acpFront) putAsk(o *acpAsk, method string, params any, read func(json.RawMessage) acpVerdict) bool {
-	o.call, o.since = f.p.reserve(), time.Now()
-	f.asks.add(o)
-	return f.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
-		if f.asks.take(o.q.id) == nil || err == errPeerGone {
+func (t *acpAsks) send(o *acpAsk, method string, params any, read func(json.RawMessage) acpVerdict) bool {
+	o.call, o.since = t.f.p.reserve(), time.Now()
+	t.mu.Lock()
+	t.open[o.q.id] = o
+	t.mu.Unlock()
+	return t.f.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
+		if t.take(o.q.id) == nil || err == errPeerGone {
 			return // withdrawn, or the client is gone: then the hub denies all
 		}
 		if err != nil {
-			f.settleAsk(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300), by: decider{byError, clip(err.Error(), 300)}})
+			t.conclude(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300), by: decider{byError, clip(err.Error(), 300)}})
 			return
 		}
-		f.settleAsk(o, read(result))
+		t.conclude(o, read(result))
 	})
 }
 
-// settleAsk tells the agent, and the tool call first: what the child does
+// conclude tells the agent, and the tool call first: what the child does
 // after its yes must come behind it.
-func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
+func (t *acpAsks) conclude(o *acpAsk, v acpVerdict) {
 	if v.by == (decider{}) {
 		v.by.who = byUser
 	}
 	d := o.q.settle(v.d, v.by)
-	f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id, "decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
+	t.f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id, "decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decide(&o.q, d, v.words)
 	if !v.stop {
-		f.decide(o.q.id, v.by, d, v.answers)
+		t.f.decide(o.q.id, v.by, d, v.answers)
 		return
 	}
 	turn := o.q.turn
@@ -149,22 +143,22 @@ func (f *acpFront) settleAsk(o *acpAsk, v acpVerdict) {
 	}
 	// The interrupt denies what is pending after it was sent. A no that came
 	// first would let the turn go on, and be through before it is stopped.
-	f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
+	t.f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
-			f.decide(o.q.id, v.by, deny, nil)
+			t.f.decide(o.q.id, v.by, deny, nil)
 		}
 	})
 }
 
-// askGone implements front: nobody needs the answer any more. The client is
-// told, so that its dialog goes; what it answers to that is heard by nobody.
-func (f *acpFront) askGone(_ agentRef, ask, why string) {
-	o := f.asks.take(ask)
+// withdraw takes an ask back whose answer nobody needs any more. The client is told,
+// so that its dialog goes; what it answers to that is heard by nobody.
+func (t *acpAsks) withdraw(ask, why string) {
+	o := t.take(ask)
 	if o == nil {
 		return
 	}
-	f.p.abandon(o.call)
-	f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
+	t.f.p.abandon(o.call)
+	t.f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
 	o.s.enc.decide(&o.q, deny, why)
 }
 

@@ -90,9 +90,9 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
 func (r *askRig) session(id, agentID string) *acpSession {
 	s := &acpSession{f: r.f, id: id, agentID: agentID, cwd: "/work"}
 	s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: s.send, Crowded: func() bool { return false }})
-	r.f.mu.Lock()
-	r.f.sessions[id], r.f.agents[agentID] = s, s
-	r.f.mu.Unlock()
+	s.options.s, s.queue.s = s, s
+	r.f.sessions.put(s)
+	r.f.sessions.bind(s)
 	return s
 }
 

@@ -2,8 +2,8 @@ package main
 
 // acp_commands.go owns the slash commands of an ACP session: the list that
 // clients show, and what a prompt that begins with one becomes: an action of
-// Codex's, a prompt in our words, or an answer of our own. The front calls
-// slash before it queues a prompt. What isn't one of them, as a path or a word
+// Codex's, a prompt in our words, or an answer of our own. acp_prompt.go calls
+// readCommand before it queues a prompt. What isn't one of them, as a path or a word
 // that nobody knows, must reach the model as it was written.
 
 import (
@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,9 +44,9 @@ func splitCommand(text string) (word, rest string, ok bool) {
 	return text[:end], strings.TrimSpace(text[end:]), end > 0
 }
 
-// slash makes of a prompt what its command asks for. One that runs no turn gets
-// p.local, which answers it when its place in the queue has come.
-func (s *acpSession) slash(p *acpPrompt) {
+// readCommand makes of a prompt what its command asks for. A prompt that runs no
+// turn gets p.local, which answers it when its place in the queue has come.
+func (p *acpPrompt) readCommand() {
 	first := p.text
 	if len(p.parts) > 0 {
 		if p.parts[0].kind != "text" {
@@ -72,9 +71,9 @@ func (s *acpSession) slash(p *acpPrompt) {
 		}
 		p.parts = withText(p.text, p.parts)
 	case "status":
-		p.local = func(context.Context) string { return s.statusText() }
+		p.local = func(context.Context) string { return statusText(p.s) }
 	case "mcp":
-		p.local = s.mcpText
+		p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
 	}
 }
 
@@ -108,7 +107,7 @@ Then write, in short sections and only what you have seen to be so:
 No advice that holds for every project, nothing guessed, no secrets. Aim at less than two pages. Run the commands you name where that is cheap and safe, and say which you could not try. Change no other file.`
 
 // statusText answers /status. It reads no disk and waits for nothing.
-func (s *acpSession) statusText() string {
+func statusText(s *acpSession) string {
 	v := s.f.status()
 	var me sessionView
 	for _, a := range v.Agents {
@@ -125,8 +124,8 @@ func (s *acpSession) statusText() string {
 	if me.Identity != "" && s.f.Team {
 		line("Identity", "`%s` in team `%s`", me.Identity, cmp.Or(me.Team, v.Team))
 	}
-	if set := s.settingsNow(); set != nil {
-		for _, o := range configOptions(set, s.f.modelList(0)) {
+	if set := s.options.settings(); set != nil {
+		for _, o := range configOptions(set, s.f.models.list(0)) {
 			i := slices.IndexFunc(o.Options, func(v optionValue) bool { return v.Value == o.Current })
 			if o.ID == optionMode {
 				line(o.Name, "%s (sandbox `%s`, approval `%s`)", o.Options[i].Name, set.Sandbox, set.Approval)
@@ -140,9 +139,9 @@ func (s *acpSession) statusText() string {
 	}
 	line("Directory", "`%s`", cmp.Or(me.Cwd, s.cwd))
 	line("Codex", "%s", codexText(&v))
-	s.opts.mu.Lock()
-	u := s.opts.usage
-	s.opts.mu.Unlock()
+	s.mu.Lock()
+	u := s.usage
+	s.mu.Unlock()
 	if u.ContextWindow > 0 {
 		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow), u.Last*100/u.ContextWindow)
 	}
@@ -179,90 +178,8 @@ func grouped(n int64) string {
 }
 
 // mcpText answers /mcp. It waits for Codex.
-func (s *acpSession) mcpText(ctx context.Context) string {
+func mcpText(ctx context.Context, s *acpSession) string {
 	ctx, stop := context.WithTimeout(ctx, mcpWait)
 	defer stop()
-	raw, e := s.f.catalog(ctx, "mcp", s.cwd)
-	own, renamed, now := s.servers.list()
-	var b strings.Builder
-	b.WriteString("**MCP servers**\n\n")
-	if len(own) > 0 {
-		b.WriteString("From the editor:\n")
-		for _, name := range own {
-			note := ""
-			if was := renamed[name]; was != "" {
-				note = fmt.Sprintf(" (the editor calls it `%s`)", codeText(was))
-			}
-			fmt.Fprintf(&b, "- `%s`%s: %s\n", name, note, now[name].words())
-			delete(now, name)
-		}
-		b.WriteByte('\n')
-	}
-	if e != nil {
-		fmt.Fprintf(&b, "The servers of the Codex configuration could not be listed: %s\n", clip(e.Message, 300))
-		return b.String()
-	}
-	listed := map[string]string{}
-	eachElement(rawField(raw, "data"), func(each json.RawMessage) {
-		name := stringField(each, "name")
-		if name == "" || slices.Contains(own, name) {
-			return
-		}
-		listed[name] = listedServer(each, now[name])
-		delete(now, name)
-	})
-	for name, is := range now { // of a plugin's, or of this thread alone
-		listed[name] = is.words()
-	}
-	if len(listed) == 0 {
-		b.WriteString("The Codex configuration has none.\n")
-		return b.String()
-	}
-	b.WriteString("From the Codex configuration:\n")
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		fmt.Fprintf(&b, "- `%s`: %s\n", codeText(name), listed[name])
-	}
-	return b.String()
+	return s.servers.text(s.f.catalog(ctx, "mcp", s.cwd))
 }
-
-// words tells how a server is.
-func (s acpServer) words() string {
-	switch s.status {
-	case "":
-		return "not started yet"
-	case "failed", "cancelled":
-		return s.status + ": " + clip(cmp.Or(s.why, "Codex gave no reason"), 500)
-	}
-	return s.status
-}
-
-// listedServer tells one of mcpServerStatus/list: what the thread saw of it
-// first, then what Codex says now.
-func listedServer(raw json.RawMessage, is acpServer) string {
-	var parts []string
-	failure := stringField(raw, "toolsError") // 0.169
-	switch {
-	case is.status != "":
-		parts = append(parts, is.words())
-	case failure != "":
-		parts = append(parts, "failed: "+clip(failure, 500))
-	}
-	var tools []string
-	_ = eachField(rawField(raw, "tools"), func(name string, _ json.RawMessage) bool {
-		tools = append(tools, name)
-		return true
-	})
-	if len(tools) > 0 {
-		slices.Sort(tools)
-		parts = append(parts, counted(len(tools), "tool")+" ("+clipChars(strings.Join(tools, ", "), 300)+")")
-	} else if len(parts) == 0 {
-		parts = append(parts, "no tools")
-	}
-	if stringField(raw, "authStatus") == "notLoggedIn" {
-		parts = append(parts, "not logged in")
-	}
-	return strings.Join(parts, "; ")
-}
-
-// codeText can stand between backquotes.
-func codeText(s string) string { return strings.ReplaceAll(clip(s, 100), "`", "'") }

@@ -37,7 +37,7 @@ func TestACPSlash(t *testing.T) {
 		{"", "", actPrompt, false},
 	} {
 		p := &acpPrompt{s: r.s, text: tt.text}
-		if r.s.slash(p); (p.local != nil) != tt.local {
+		if p.readCommand(); (p.local != nil) != tt.local {
 			t.Errorf("%q: answered here %v", tt.text, p.local != nil)
 		}
 		if p.text != tt.want || p.action != tt.action {
@@ -55,7 +55,7 @@ func TestACPSlashParts(t *testing.T) {
 		for _, part := range parts {
 			p.text += part.text
 		}
-		r.s.slash(p)
+		p.readCommand()
 		return p
 	}
 	if p := prompt(promptPart{kind: "text", text: "/init as drawn"}, image); p.text != initPrompt+"\n\nThe user adds:\nas drawn" || len(p.parts) != 2 || p.parts[0].text != p.text || p.parts[1] != image {
@@ -86,9 +86,8 @@ func TestACPAvailableCommands(t *testing.T) {
 		if c.Description == "" || c.Input != nil && c.Input.Hint == "" {
 			t.Errorf("%s: %+v", c.Name, c)
 		}
-		p := &acpPrompt{text: "/" + c.Name}
-		s := &acpSession{}
-		if s.slash(p); p.local == nil && p.text == "/"+c.Name && p.action == actPrompt {
+		p := &acpPrompt{s: &acpSession{}, text: "/" + c.Name}
+		if p.readCommand(); p.local == nil && p.text == "/"+c.Name && p.action == actPrompt {
 			t.Errorf("/%s does nothing", c.Name)
 		}
 	}
@@ -109,11 +108,11 @@ func TestACPStatus(t *testing.T) {
 				{AgentID: "codex:abcd", Identity: "bob", Team: "blue", Cwd: "/work", Turns: 1, Tokens: 1234567, PendingMail: &unread, AutoMail: "on"}}}
 		}
 	})
-	r.f.modelList(modelsWait)
-	r.s.observe(agentRef{AgentID: "codex:abcd", Thread: "t1"}, &event{kind: evUsage, thread: "t1", usage: &tokenUsage{Total: 9000, Last: 25000, ContextWindow: 100000}})
-	r.s.observe(agentRef{AgentID: "codex:abcd", Thread: "t1"}, &event{kind: evUsage, thread: "sub", usage: &tokenUsage{Total: 1, Last: 99000, ContextWindow: 100000}})
+	r.f.models.list(modelsWait)
+	r.s.event(agentRef{AgentID: "codex:abcd", Thread: "t1"}, 0, &event{kind: evUsage, thread: "t1", usage: &tokenUsage{Total: 9000, Last: 25000, ContextWindow: 100000}})
+	r.s.event(agentRef{AgentID: "codex:abcd", Thread: "t1"}, 0, &event{kind: evUsage, thread: "sub", usage: &tokenUsage{Total: 1, Last: 99000, ContextWindow: 100000}})
 	p := &acpPrompt{s: r.s, text: "/status"}
-	r.s.slash(p)
+	p.readCommand()
 	got := p.local(context.Background())
 	for _, want := range []string{"`codex:abcd`", "`bob` in team `blue`", "Ask (sandbox `workspace-write`, approval `on-request`)", "**Model:** Big", "**Thought level:** Medium",
 		"`/work`", "0.169.0 (app-server)", "25,000 of 100,000 tokens in use (25 %)", "1,234,567 in 1 turn\n", "3 messages unread; auto-mail on"} {
@@ -131,7 +130,7 @@ func TestACPStatusWithoutAnything(t *testing.T) {
 		o.settings = func(string) *sessionSettings { return nil }
 		o.Team, o.status = true, func() statusView { return statusView{Team: "default", ChildError: "exit code 3"} }
 	})
-	got := r.s.statusText()
+	got := statusText(r.s)
 	for _, want := range []string{"`codex:abcd`", "not running: exit code 3", "no team directory for `default`", "`/work`"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -150,11 +149,11 @@ func TestACPMCPList(t *testing.T) {
 				{"name":"idle","tools":{},"authStatus":"unsupported"}],"nextCursor":null}`), nil
 		}
 	})
-	r.s.servers.set([]string{"files", "db-2"}, map[string]string{"db-2": "db"})
+	r.s.servers.read(serversNamed("files", "db"), []string{"db"})
 	for _, e := range []event{{kind: evServer, item: "files", status: "ready"}, {kind: evServer, item: "db-2", status: "failed", text: "no such file\nat all"}, {kind: evServer, item: "plugin", status: "ready"}} {
-		r.s.observe(agentRef{}, &e)
+		r.s.event(agentRef{}, 0, &e)
 	}
-	got := r.s.mcpText(context.Background())
+	got := mcpText(context.Background(), r.s)
 	for _, want := range []string{"- `files`: ready\n", "- `db-2` (the editor calls it `db`): failed: no such file …\n", "- `web`: 2 tools (fetch, get); not logged in\n",
 		"- `nope`: failed: MCP startup failed: No such file\n", "- `idle`: no tools\n", "- `plugin`: ready\n"} {
 		if !strings.Contains(got, want) {
@@ -163,9 +162,9 @@ func TestACPMCPList(t *testing.T) {
 	}
 
 	r = newAskRig(t, `{}`, nil) // whose hub has no catalog
-	r.s.servers.set([]string{"files"}, nil)
-	r.s.observe(agentRef{}, &event{kind: evServer, item: "files", status: "ready"})
-	if got := r.s.mcpText(context.Background()); !strings.Contains(got, "`files`: ready") || !strings.Contains(got, "could not be listed: no catalog here") {
+	r.s.servers.read(serversNamed("files"), nil)
+	r.s.event(agentRef{}, 0, &event{kind: evServer, item: "files", status: "ready"})
+	if got := mcpText(context.Background(), r.s); !strings.Contains(got, "`files`: ready") || !strings.Contains(got, "could not be listed: no catalog here") {
 		t.Errorf("without Codex:\n%s", got)
 	}
 }

@@ -222,8 +222,8 @@ func TestACPLoginByPage(t *testing.T) {
 	t.Run("done", func(t *testing.T) {
 		r, id, ask := begin(t, url)
 		r.send(`{"jsonrpc":"2.0","id":` + string(rawField(ask, "id")) + `,"result":{"action":"accept"}}`)
-		r.f.onAccount("account/login/completed", json.RawMessage(`{"loginId":"other","success":false,"error":"no"}`))
-		r.f.onAccount("account/login/completed", json.RawMessage(`{"loginId":"L","success":true}`))
+		r.f.logins.onAccount("account/login/completed", json.RawMessage(`{"loginId":"other","success":false,"error":"no"}`))
+		r.f.logins.onAccount("account/login/completed", json.RawMessage(`{"loginId":"L","success":true}`))
 		got, before := r.answerTo(id)
 		if string(rawField(got, "result")) != "{}" || len(before) != 1 || stringField(before[0], "method") != "elicitation/complete" {
 			t.Errorf("answered %s after %s", got, before)
@@ -231,7 +231,7 @@ func TestACPLoginByPage(t *testing.T) {
 	})
 	t.Run("failed, without elicitation", func(t *testing.T) {
 		r, id, _ := begin(t, `{}`)
-		r.f.onAccount("account/login/completed", json.RawMessage(`{"loginId":"L","success":false,"error":"denied there"}`))
+		r.f.logins.onAccount("account/login/completed", json.RawMessage(`{"loginId":"L","success":false,"error":"denied there"}`))
 		got, _ := r.answerTo(id)
 		failsWith(t, got, codeAuthRequired, "denied there")
 	})

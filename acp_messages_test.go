@@ -269,8 +269,8 @@ func TestACPOwnWords(t *testing.T) {
 		r.delta("m", "a")
 		r.x.sayText("Status: fine")
 		r.delta("m", "b")
-		r.x.extraCall("mcp:x", "MCP server x", "other", callFailed, "no such command")
-		r.x.extraCall("mcp:x", "", "other", callDone, "")
+		r.x.tellOwnCall("mcp:x", "MCP server x", callFailed, "no such command")
+		r.x.tellOwnCall("mcp:x", "", callDone, "")
 		r.want(chunk(agentChunk, "codex:T:t1:m", "a"), chunk(agentChunk, "OWN1", "Status: fine"), chunk(agentChunk, "codex:T:t1:m", "b"),
 			`{"sessionUpdate":"tool_call","toolCallId":"mcp:x","title":"MCP server x","kind":"other","status":"pending"}`,
 			`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no such command"}}]}`,

@@ -2,22 +2,18 @@ package main
 
 // acp_options.go owns what an ACP user may choose for a session: mode, model
 // and thought level, as config options and (mode) as the older session modes,
-// both always in step, and the list of models as the child tells it (model/list).
-// The front puts them into its answers, and gives session/set_config_option and
-// session/set_mode here; the hub does the change. It must never offer what passes
-// the ceiling, nor take a value that it doesn't offer. The list is kept for one
-// child and for a while: without it everything works with the model that is.
+// both always in step. acp_sessions.go puts them into its answers, acp.go brings
+// session/set_config_option and session/set_mode; the hub does the change. It must
+// never offer what passes the ceiling, nor take a value that it doesn't offer.
 
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 	"unicode"
 )
 
@@ -172,9 +168,9 @@ func modesOf(options []configOption) modeState {
 	return m
 }
 
-// optionChange is what a choice changes. A new model keeps the thought level
+// readChange is what a choice changes. A new model keeps the thought level
 // where it has it, and else gets its own default one.
-func optionChange(set *sessionSettings, models []acpModel, id, value string) (settingsChange, *rpcError) {
+func readChange(set *sessionSettings, models []acpModel, id, value string) (settingsChange, *rpcError) {
 	options := configOptions(set, models)
 	i := slices.IndexFunc(options, func(o configOption) bool { return o.ID == id })
 	if i < 0 {
@@ -214,48 +210,66 @@ func optionChange(set *sessionSettings, models []acpModel, id, value string) (se
 
 // acpOptionState is what a session has chosen and what its client knows of it.
 type acpOptionState struct {
+	s *acpSession
+
 	mu      sync.Mutex       // guards the fields below
-	last    *sessionSettings // as they were when the session was open
+	last    *sessionSettings // as they were when the session was open last
 	told    []configOption   // as the client has them, nil before its first answer
-	choices []optionRequest  // in the order they came; a goroutine makes the first
-	usage   tokenUsage       // of the thread, as last told
+	changes []optionChange   // in the order they came; a goroutine makes the first
 }
 
-// tell keeps the options as the client has them from now on, and returns those
-// that it had.
-func (o *acpOptionState) tell(list []configOption) []configOption {
+// optionChange is one request for a change of an option.
+type optionChange struct {
+	c         *acpCall
+	id, value string
+	// byMode: the request is session/set_mode, which is answered with nothing.
+	byMode bool
+}
+
+// settings are what the next turn runs with, nil where nobody knows. A session
+// that was parked keeps what it had.
+func (o *acpOptionState) settings() *sessionSettings {
+	set := o.s.f.settings(o.s.agentID)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	was := o.told
-	o.told = list
-	return was
-}
-
-// settingsNow is what the next turn runs with. A session that was parked keeps
-// what it had.
-func (s *acpSession) settingsNow() *sessionSettings {
-	set := s.f.settings(s.agentID)
-	s.opts.mu.Lock()
-	defer s.opts.mu.Unlock()
 	if set != nil {
-		s.opts.last = set
+		o.last = set
 	}
-	return s.opts.last
+	return o.last
 }
 
-// tellOptions is the state as the client will know it from now on, nil while
-// nobody knows the session's settings. It doesn't wait: who can calls
-// f.modelList(modelsWait) before. A list of models that came meanwhile has told
-// nobody yet who knew nothing: hence the second look.
-func (s *acpSession) tellOptions() []configOption {
-	set := s.settingsNow()
+// model is what Codex tells of the model that the next turn runs with, nil
+// where it tells nothing.
+func (o *acpOptionState) model() *acpModel {
+	set := o.settings()
 	if set == nil {
 		return nil
 	}
-	for models := s.f.modelList(0); ; {
+	return findModel(o.s.f.models.list(0), set.Model)
+}
+
+// setTold keeps the options as the client has them from now on, and returns those
+// that it had.
+func (o *acpOptionState) setTold(list []configOption) (was []configOption) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was, o.told = o.told, list
+	return was
+}
+
+// tell is the state as the client will know it from now on, nil while nobody knows
+// the session's settings. It doesn't wait: a caller that can waits for the models
+// before. A list of models that came meanwhile has told nobody yet who knew
+// nothing: hence the second look.
+func (o *acpOptionState) tell() []configOption {
+	set := o.settings()
+	if set == nil {
+		return nil
+	}
+	for models := o.s.f.models.list(0); ; {
 		list := configOptions(set, models)
-		s.opts.tell(list)
-		newer := s.f.modelList(0)
+		o.setTold(list)
+		newer := o.s.f.models.list(0)
 		if len(newer) == len(models) && (len(newer) == 0 || &newer[0] == &models[0]) {
 			return list
 		}
@@ -263,24 +277,23 @@ func (s *acpSession) tellOptions() []configOption {
 	}
 }
 
-// optionUpdates are what the client must be told because the state is no more
-// what it knows: nothing before it knows anything.
-func (s *acpSession) optionUpdates() [][]byte {
-	s.opts.mu.Lock()
-	told := s.opts.told
-	s.opts.mu.Unlock()
+// tellChanges tells the client of options that are no more what it knows: nothing
+// before it knows anything.
+func (o *acpOptionState) tellChanges() {
+	o.mu.Lock()
+	told := o.told
+	o.mu.Unlock()
 	if told == nil {
-		return nil
+		return
 	}
-	list := s.tellOptions()
+	list := o.tell()
 	if list == nil || bytes.Equal(toJSON(list), toJSON(told)) {
-		return nil
+		return
 	}
-	updates := [][]byte{optionsUpdate(list)}
+	o.s.send(optionsUpdate(list))
 	if list[0].Current != told[0].Current {
-		updates = append(updates, modeUpdate(list[0].Current))
+		o.s.send(modeUpdate(list[0].Current))
 	}
-	return updates
 }
 
 func optionsUpdate(list []configOption) []byte {
@@ -296,268 +309,108 @@ func modeUpdate(mode string) []byte {
 
 // setOption answers session/set_config_option with the full state. The change
 // counts from the next turn on.
-func (f *acpFront) setOption(c *acpCall, params json.RawMessage) {
-	s, e := f.sessionOf(params)
-	if e != nil {
-		f.answer(c, nil, e)
-		return
-	}
+func (o *acpOptionState) setOption(c *acpCall, params json.RawMessage) *rpcError {
 	id, e := paramText(params, "configId")
 	raw := rawField(params, "value")
 	value, isID := rawString(raw)
 	switch {
 	case e != nil:
-		f.answer(c, nil, e)
+		return e
 	case raw == nil:
-		f.answer(c, nil, badParams("value is missing: it must be the id of a value of %q", clip(id, 100)))
+		return badParams("value is missing: it must be the id of a value of %q", clip(id, 100))
 	case !isID:
-		f.answer(c, nil, badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a select", clip(id, 100), kindWord(raw)))
-	default:
-		s.change(c, id, value, func(list []configOption) any {
-			return map[string]any{"configOptions": list}
-		})
+		return badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a select",
+			clip(id, 100), kindWord(raw))
 	}
-}
-
-// setMode answers session/set_mode.
-func (f *acpFront) setMode(c *acpCall, params json.RawMessage) {
-	s, e := f.sessionOf(params)
-	if e != nil {
-		f.answer(c, nil, e)
-		return
-	}
-	mode, e := paramText(params, "modeId")
-	if e != nil {
-		f.answer(c, nil, e)
-		return
-	}
-	s.change(c, optionMode, mode, nil)
-}
-
-// change does one choice after those that came before it. What the answer
-// doesn't say is told in front of it, so that everything is in step when it
-// comes: the other form of the mode, or to set_mode (answer nil) the options.
-func (s *acpSession) change(c *acpCall, id, value string, answer func([]configOption) any) {
-	s.choose(c, func() {
-		set := s.settingsNow()
-		if set == nil {
-			s.f.answer(c, nil, &rpcError{Code: codeInternal, Message: "the settings of this session aren't known yet; try again when it has been answered"})
-			return
-		}
-		change, e := optionChange(set, s.f.modelList(modelsWait), id, value)
-		if e != nil {
-			s.f.answer(c, nil, e)
-			return
-		}
-		over := make(chan struct{})
-		s.f.retune(s.agentID, change, func(now sessionSettings, e *rpcError) {
-			defer close(over)
-			if e != nil {
-				s.f.answer(c, nil, s.f.acpError(e))
-				return
-			}
-			s.changed(c, &now, answer)
-		})
-		<-over
-	})
-}
-
-// changed tells what a choice came to.
-func (s *acpSession) changed(c *acpCall, now *sessionSettings, answer func([]configOption) any) {
-	list := configOptions(now, s.f.modelList(0))
-	s.opts.mu.Lock()
-	s.opts.last = now
-	s.opts.mu.Unlock()
-	told := s.opts.tell(list)
-	if answer == nil {
-		s.send(optionsUpdate(list))
-		s.f.answer(c, map[string]any{}, nil)
-		return
-	}
-	if told == nil || told[0].Current != list[0].Current {
-		s.send(modeUpdate(list[0].Current))
-	}
-	s.f.answer(c, answer(list), nil)
-}
-
-// optionRequest is one request for a change: work does it and answers.
-type optionRequest struct {
-	c    *acpCall
-	work func()
-}
-
-// choose does choices one after the other, in a goroutine of their own.
-func (s *acpSession) choose(c *acpCall, work func()) {
-	o := &s.opts
-	o.mu.Lock()
-	o.choices = append(o.choices, optionRequest{c, work})
-	first := len(o.choices) == 1
-	o.mu.Unlock()
-	if !first || s.f.spawn(s.makeChoices) {
-		return
-	}
-	o.mu.Lock()
-	left := o.choices
-	o.choices = nil
-	o.mu.Unlock()
-	for _, each := range left {
-		s.f.answer(each.c, nil, errACPClosing())
-	}
-}
-
-// busy reports that a choice is being made, which the next prompt is to run with.
-func (o *acpOptionState) busy() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.choices) > 0
-}
-
-// makeChoices makes the choices that wait, and lets the prompts go that came
-// behind them.
-func (s *acpSession) makeChoices() {
-	o := &s.opts
-	o.mu.Lock()
-	for len(o.choices) > 0 {
-		next := o.choices[0]
-		o.mu.Unlock()
-		next.work()
-		o.mu.Lock()
-		o.choices = o.choices[1:]
-	}
-	o.mu.Unlock()
-	s.pump()
-}
-
-// model is what Codex tells of the model that the next turn runs with, nil
-// where it tells nothing.
-func (s *acpSession) model() *acpModel {
-	set := s.settingsNow()
-	if set == nil {
-		return nil
-	}
-	return findModel(s.f.modelList(0), set.Model)
-}
-
-const (
-	modelsFresh = 5 * time.Minute  // how long a list is taken for the newest; a login may change it
-	modelsLimit = 20 * time.Second // for the child to come up and say it
-	modelsWait  = 5 * time.Second  // what a request that needs the list waits for it
-)
-
-// acpModel is one model as Codex tells of it (0.104 to 0.169).
-type acpModel struct {
-	ID            string      `json:"id"`
-	Model         string      `json:"model"` // what a turn names it by
-	Name          string      `json:"displayName"`
-	Description   string      `json:"description"`
-	Hidden        bool        `json:"hidden"`
-	Efforts       []acpEffort `json:"supportedReasoningEfforts"`
-	DefaultEffort string      `json:"defaultReasoningEffort"`
-	Inputs        []string    `json:"inputModalities"` // text, image
-	Default       bool        `json:"isDefault"`
-}
-
-// acpEffort is one thought level of a model.
-type acpEffort struct {
-	Effort      string `json:"reasoningEffort"`
-	Description string `json:"description"`
-}
-
-func (m *acpModel) word() string { return cmp.Or(m.Model, m.ID) }
-
-// takes reports whether the model has a thought level.
-func (m *acpModel) takes(effort string) bool {
-	return slices.ContainsFunc(m.Efforts, func(e acpEffort) bool { return e.Effort == effort })
-}
-
-// sees reports whether the model takes images. One that says nothing may.
-func (m *acpModel) sees() bool {
-	return m == nil || len(m.Inputs) == 0 || slices.Contains(m.Inputs, "image")
-}
-
-// readModels reads the answer. A model that can't be read is left out; the
-// others are as good as they are.
-func readModels(raw json.RawMessage) []acpModel {
-	var list []acpModel
-	eachElement(rawField(raw, "data"), func(each json.RawMessage) {
-		var m acpModel
-		if json.Unmarshal(each, &m) != nil || m.word() == "" {
-			return
-		}
-		m.Efforts = slices.DeleteFunc(m.Efforts, func(e acpEffort) bool { return e.Effort == "" })
-		list = append(list, m)
-	})
-	return list
-}
-
-// findModel finds a model by its word; "" is the one that Codex takes when
-// nobody chose. nil: not in the list.
-func findModel(models []acpModel, word string) *acpModel {
-	for i := range models {
-		if m := &models[i]; m.word() == word && word != "" || m.Default && word == "" {
-			return m
-		}
-	}
+	o.addChange(optionChange{c: c, id: id, value: value})
 	return nil
 }
 
-// acpModelList keeps the list.
-type acpModelList struct {
-	mu       sync.Mutex // guards the fields below
-	list     []acpModel
-	pid      int // of the child that told it
-	at       time.Time
-	fetching chan struct{} // closed when the fetch that runs has ended, nil for none
+// setMode answers session/set_mode.
+func (o *acpOptionState) setMode(c *acpCall, params json.RawMessage) *rpcError {
+	mode, e := paramText(params, "modeId")
+	if e == nil {
+		o.addChange(optionChange{c: c, id: optionMode, value: mode, byMode: true})
+	}
+	return e
 }
 
-// modelList is what there is. A list of another child, or an old one, is asked
-// for again: wait is how long for, 0 for not at all, and then the sessions are
-// told when it has changed.
-func (f *acpFront) modelList(wait time.Duration) []acpModel {
-	pid := f.status().ChildPID
-	l := &f.models
-	l.mu.Lock()
-	fresh := l.list != nil && l.pid == pid && time.Since(l.at) < modelsFresh
-	if !fresh && l.fetching == nil {
-		over := make(chan struct{})
-		l.fetching = over
-		if !f.spawn(func() { f.fetchModels(over) }) {
-			l.fetching = nil
-		}
+// addChange has changes made one after the other, in a goroutine of their own.
+func (o *acpOptionState) addChange(change optionChange) {
+	o.mu.Lock()
+	o.changes = append(o.changes, change)
+	first := len(o.changes) == 1
+	o.mu.Unlock()
+	if !first || o.s.f.spawn(o.makeChanges) {
+		return
 	}
-	over, list := l.fetching, l.list
-	l.mu.Unlock()
-	if fresh || over == nil || wait == 0 {
-		return list
+	o.mu.Lock()
+	left := o.changes
+	o.changes = nil
+	o.mu.Unlock()
+	for _, each := range left {
+		o.s.f.answer(each.c, nil, errACPClosing())
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-over:
-	case <-t.C:
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.list
 }
 
-// fetchModels asks the child. A list that can't be had leaves the old one.
-func (f *acpFront) fetchModels(over chan struct{}) {
-	ctx, stop := context.WithTimeout(f.life, modelsLimit)
-	defer stop()
-	raw, e := f.catalog(ctx, "models", "")
-	list, pid := readModels(raw), f.status().ChildPID
-	l := &f.models
-	l.mu.Lock()
-	was := l.list
-	if e == nil && list != nil {
-		l.list, l.pid, l.at = list, pid, time.Now()
+// changing reports that an option is being changed, which the next prompt is to
+// run with.
+func (o *acpOptionState) changing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.changes) > 0
+}
+
+// makeChanges makes the changes that wait, and lets the prompts go that came
+// behind them.
+func (o *acpOptionState) makeChanges() {
+	o.mu.Lock()
+	for len(o.changes) > 0 {
+		next := o.changes[0]
+		o.mu.Unlock()
+		result, e := o.make(next)
+		o.s.f.answer(next.c, result, e)
+		o.mu.Lock()
+		o.changes = o.changes[1:]
 	}
-	changed := string(toJSON(was)) != string(toJSON(l.list))
-	l.fetching = nil
-	l.mu.Unlock()
-	close(over)
-	if changed {
-		f.each(f.settled)
+	o.mu.Unlock()
+	o.s.queue.pump()
+}
+
+// make has the hub make one change, and tells what the answer doesn't say in front
+// of it, so that everything is in step when the answer comes: the other form of the
+// mode, or to set_mode the options.
+func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
+	set := o.settings()
+	if set == nil {
+		return nil, &rpcError{Code: codeInternal,
+			Message: "the settings of this session aren't known yet; try again when it has been answered"}
 	}
+	change, e := readChange(set, o.s.f.models.list(modelsWait), c.id, c.value)
+	if e != nil {
+		return nil, e
+	}
+	made := make(chan struct{})
+	var now sessionSettings
+	o.s.f.retune(o.s.agentID, change, func(set sessionSettings, failed *rpcError) {
+		now, e = set, o.s.f.acpError(failed)
+		close(made)
+	})
+	<-made
+	if e != nil {
+		return nil, e
+	}
+	list := configOptions(&now, o.s.f.models.list(0))
+	o.mu.Lock()
+	o.last = &now
+	o.mu.Unlock()
+	told := o.setTold(list)
+	if c.byMode {
+		o.s.send(optionsUpdate(list))
+		return nil, nil
+	}
+	if told == nil || told[0].Current != list[0].Current {
+		o.s.send(modeUpdate(list[0].Current))
+	}
+	return map[string]any{"configOptions": list}, nil
 }

@@ -104,7 +104,7 @@ func TestACPOptionChange(t *testing.T) {
 	} {
 		was := set
 		was.Effort = cmp.Or(tt.effort, was.Effort)
-		c, e := optionChange(&was, models, tt.id, tt.value)
+		c, e := readChange(&was, models, tt.id, tt.value)
 		if got := strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " "); e != nil || got != tt.want {
 			t.Errorf("%s %s: %s, %v; want %s", tt.id, tt.value, got, e, tt.want)
 		}
@@ -116,7 +116,7 @@ func TestACPOptionChange(t *testing.T) {
 		{"thought_level", "high", `"high" is none of those that thought_level can have: low, medium, xhigh`},
 		{"sandbox", "danger-full-access", `"sandbox" is none of this session's options: mode, model, thought_level`},
 	} {
-		_, e := optionChange(&set, models, tt.id, tt.value)
+		_, e := readChange(&set, models, tt.id, tt.value)
 		if e == nil || e.Code != codeInvalidParams || !strings.Contains(e.Message, tt.words) {
 			t.Errorf("%s %s: %v, want %q", tt.id, tt.value, e, tt.words)
 		}
@@ -187,7 +187,7 @@ func currents(options json.RawMessage) string {
 func TestACPSetOption(t *testing.T) {
 	h := newTuned()
 	r := newAskRig(t, `{}`, h.options)
-	r.s.tellOptions() // as the answer to session/new told them
+	r.s.options.tell() // as the answer to session/new told them
 	for _, tt := range []struct{ params, want, mode string }{
 		{`"configId":"model","value":"small"`, "ask small high", ""},
 		{`"configId":"thought_level","value":"low"`, "ask small low", ""},
@@ -218,8 +218,8 @@ func TestACPSetOption(t *testing.T) {
 func TestACPSetMode(t *testing.T) {
 	h := newTuned()
 	r := newAskRig(t, `{}`, h.options)
-	r.f.modelList(time.Minute)
-	r.s.tellOptions()
+	r.f.models.list(time.Minute)
+	r.s.options.tell()
 	answer, before := r.call("session/set_mode", `{"sessionId":"sess_1","modeId":"auto"}`)
 	if got := string(rawField(answer, "result")); got != "{}" {
 		t.Errorf("answered %s", answer)
@@ -287,19 +287,19 @@ func TestACPSettled(t *testing.T) {
 	h := newTuned()
 	h.answer = nil
 	r := newAskRig(t, `{}`, h.options)
-	r.f.settled(r.s)
+	r.s.options.tellChanges()
 	r.quiet()
-	options := r.s.tellOptions()
+	options := r.s.options.tell()
 	if got := currents(toJSON(options)); got != "ask" || modesOf(options).Current != "ask" {
 		t.Errorf("options %s", toJSON(options))
 	}
-	r.f.settled(r.s)
+	r.s.options.tellChanges()
 	r.quiet()
 	h.mu.Lock()
 	h.set.Approval = "never"
 	h.mu.Unlock()
-	r.f.settled(r.s)
-	r.f.settled(r.s)
+	r.s.options.tellChanges()
+	r.s.options.tellChanges()
 	var kinds []string
 	_, before := r.call("nobody/knows", "{}")
 	for _, rec := range before {
@@ -325,7 +325,7 @@ func TestACPModelsCome(t *testing.T) {
 			return now(ctx, what, dir)
 		}
 	})
-	options := r.s.tellOptions()
+	options := r.s.options.tell()
 	if got := currents(toJSON(options)); got != "ask" {
 		t.Errorf("options %s before there is a list", got)
 	}
@@ -344,7 +344,7 @@ func TestACPModelsKept(t *testing.T) {
 	asked := func(want int) {
 		t.Helper()
 		for range 3 {
-			if list := r.f.modelList(time.Minute); len(list) != 4 {
+			if list := r.f.models.list(time.Minute); len(list) != 4 {
 				t.Errorf("%d models", len(list))
 			}
 		}
@@ -363,10 +363,10 @@ func TestACPModelsKept(t *testing.T) {
 	h.pid, h.answer = 3, nil
 	h.mu.Unlock()
 	asked(2)
-	if m := findModel(r.f.modelList(0), "small"); m == nil || m.sees() {
+	if m := findModel(r.f.models.list(0), "small"); m == nil || m.sees() {
 		t.Errorf("small is %+v", m)
 	}
-	if m := findModel(r.f.modelList(0), "plain"); m == nil || !m.sees() {
+	if m := findModel(r.f.models.list(0), "plain"); m == nil || !m.sees() {
 		t.Errorf("plain, which says nothing of images, is %+v", m)
 	}
 }

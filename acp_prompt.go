@@ -11,22 +11,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// maxPrompts is how many may wait in one session.
-const maxPrompts = maxQueue + 1
+const (
+	// maxPrompts is how many prompts may wait in one session.
+	maxPrompts = maxQueue + 1
+	// acpTitle is how many characters a title made of a prompt may have.
+	acpTitle = 80
+)
 
-// acpTitle is how long a title made of a prompt may be.
-const acpTitle = 80
-
-// promptStage is how far a prompt has come.
+// promptStage is how far a prompt has come. A stage only goes forward, but that
+// a prompt may be held a second time.
 type promptStage int
 
 const (
-	promptHeld       promptStage = iota // here: nothing to cancel at the hub
+	promptChecking   promptStage = iota // held until it is known whether the model takes its images
+	promptHeld                          // nothing to cancel at the hub
 	promptSubmitting                    // submit is being called: a cancel waits for its return
-	promptSubmitted                     // the hub knows the waiter, or it is answered in its place here
+	promptSubmitted                     // the hub knows the waiter, or the prompt is answered in its place here
+	promptRunning                       // its turn is the running one
 	promptTelling                       // its answer is being told here: a cancel waits for the end of that
 )
 
@@ -34,61 +39,64 @@ const (
 type acpPrompt struct {
 	c      *acpCall
 	s      *acpSession
-	text   string       // all that is text of it
-	parts  []promptPart // where it is more than text
+	text   string       // all of the prompt that is text
+	parts  []promptPart // where the prompt is more than text
 	action turnAction
 	title  string                       // of the session, if it has none
-	local  func(context.Context) string // answers it in its place in the queue, without a turn
+	local  func(context.Context) string // answers the prompt in its place in the queue, without a turn
 
 	// guarded by acpSession.mu
-	waiter    waiterID
 	stage     promptStage
-	checking  bool // whether the model takes its images
-	begun     bool // its turn is the running one
-	turn      string
+	waiter    waiterID
+	turn      string // the name of its turn, "" before the hub told one
 	cancelled bool
-	again     bool          // it goes to the hub a second time
+	again     bool          // the prompt goes to the hub a second time
 	failure   *backendError // of its turn's end
-	stop      func()        // ends what answers it here
+	stop      func()        // ends what answers the prompt here
+}
+
+// acpQueue are the prompts of a session that have no answer, in their order, with
+// one whose turn runs on after its answer.
+type acpQueue struct {
+	s *acpSession
+
+	// guarded by acpSession.mu
+	prompts []*acpPrompt
+	pumping bool
+	again   bool // pump was called while it ran
 }
 
 // takePrompt takes session/prompt, on the reading goroutine.
-func (f *acpFront) takePrompt(c *acpCall, params json.RawMessage) {
-	s, e := f.sessionOf(params)
-	if e != nil {
-		f.answer(c, nil, e)
-		return
-	}
+func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	text, parts, e := readPrompt(rawField(params, "prompt"))
 	if e != nil {
-		f.answer(c, nil, e)
-		return
+		return e
 	}
-	p := &acpPrompt{c: c, s: s, text: text, parts: parts, checking: hasImage(parts)}
+	s := q.s
+	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), stage: promptHeld}
+	if slices.ContainsFunc(parts, func(part promptPart) bool { return part.kind != "text" }) {
+		p.stage = promptChecking
+	}
+	checking := p.stage == promptChecking
+	p.readCommand()
 	s.mu.Lock()
-	closing, full := s.closing, len(s.prompts) >= maxPrompts
+	closing, full := s.closing, len(q.prompts) >= maxPrompts
+	if !closing && !full {
+		c.prompt = p
+		q.prompts = append(q.prompts, p)
+	}
 	s.mu.Unlock()
 	switch {
 	case closing:
-		f.answer(c, nil, noSession(s.id))
-		return
+		return noSession(s.id)
 	case full:
-		f.answer(c, nil, &rpcError{Code: codeInternal, Message: fmt.Sprintf("%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)})
-		return
+		return &rpcError{Code: codeInternal, Message: fmt.Sprintf(
+			"%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)}
+	case checking && !s.f.spawn(func() { q.checkImages(p) }):
+		q.release(p)
 	}
-	p.title = promptTitle(text)
-	s.slash(p)
-	if !f.isOpen(c) {
-		return
-	}
-	s.mu.Lock()
-	c.prompt = p
-	s.prompts = append(s.prompts, p)
-	s.mu.Unlock()
-	if p.checking && !f.spawn(func() { s.checkImages(p) }) {
-		s.checked(p)
-	}
-	s.pump()
+	q.pump()
+	return nil
 }
 
 // promptTitle is what a session is called after its first prompt, "" for a
@@ -111,49 +119,52 @@ func promptTitle(text string) string {
 
 // checkImages refuses images that the model doesn't take. It waits for the list
 // of models.
-func (s *acpSession) checkImages(p *acpPrompt) {
-	s.f.modelList(modelsWait)
-	if m := s.model(); !m.sees() {
-		s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option \"model\", or send the prompt without them", m.word()))
+func (q *acpQueue) checkImages(p *acpPrompt) {
+	q.s.f.models.list(modelsWait)
+	if m := q.s.options.model(); !m.sees() {
+		q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option \"model\", "+
+			"or send the prompt without them", m.word()))
 		return
 	}
-	s.checked(p)
+	q.release(p)
 }
 
-func (s *acpSession) checked(p *acpPrompt) {
-	s.mu.Lock()
-	p.checking = false
-	s.mu.Unlock()
-	s.pump()
+// release lets a prompt go whose images were checked.
+func (q *acpQueue) release(p *acpPrompt) {
+	q.s.mu.Lock()
+	p.stage = promptHeld
+	q.s.mu.Unlock()
+	q.pump()
 }
 
 // pump sends on what may go, in order. Any goroutine may call it.
-func (s *acpSession) pump() {
+func (q *acpQueue) pump() {
+	s := q.s
 	s.mu.Lock()
-	if s.pumping {
-		s.again = true
+	if q.pumping {
+		q.again = true
 		s.mu.Unlock()
 		return
 	}
-	s.pumping = true
+	q.pumping = true
 	for {
-		s.again = false
+		q.again = false
 		s.mu.Unlock()
-		starting, choosing := s.servers.pending(), s.opts.busy()
+		held := s.servers.starting() || s.options.changing()
 		s.mu.Lock()
-		p := s.nextLocked(starting, choosing)
+		p := q.nextLocked(held || s.opening)
 		if p == nil {
-			if s.again {
+			if q.again {
 				continue
 			}
-			s.pumping = false
+			q.pumping = false
 			s.tellIdleLocked()
 			s.mu.Unlock()
 			return
 		}
 		p.stage = promptSubmitting
 		s.mu.Unlock()
-		s.start(p)
+		q.start(p)
 		s.mu.Lock()
 	}
 }
@@ -161,13 +172,13 @@ func (s *acpSession) pump() {
 // nextLocked is the prompt that may go to the hub now, nil for none. What is
 // answered here waits until nothing is before it, and what comes behind it
 // until it is answered.
-func (s *acpSession) nextLocked(starting, choosing bool) *acpPrompt {
-	if s.opening || choosing || starting {
+func (q *acpQueue) nextLocked(held bool) *acpPrompt {
+	if held {
 		return nil
 	}
-	for i, p := range s.prompts {
+	for i, p := range q.prompts {
 		switch {
-		case p.stage == promptHeld && (p.checking || p.local != nil && i > 0):
+		case p.stage == promptChecking, p.stage == promptHeld && p.local != nil && i > 0:
 			return nil
 		case p.stage == promptHeld:
 			return p
@@ -179,39 +190,45 @@ func (s *acpSession) nextLocked(starting, choosing bool) *acpPrompt {
 }
 
 // start hands a prompt to the hub.
-func (s *acpSession) start(p *acpPrompt) {
-	f := s.f
+func (q *acpQueue) start(p *acpPrompt) {
 	if p.local != nil {
-		s.answerHere(p)
+		q.answerHere(p)
 		return
 	}
-	s.named(p.title, true) // not before: only an open session has a record
-	w := f.waiter(p.ended)
+	s, f := q.s, q.s.f
+	s.setTitle(p.title, true) // not before: only an open session has a record
+	w := f.addWaiter(p.finish)
 	s.mu.Lock()
 	p.waiter = w
 	s.mu.Unlock()
-	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action, correlation: f.correlation(w)}
-	s.fill(&req)
+	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action,
+		correlation: f.correlation(w)}
+	s.describe(&req)
 	f.submit(req, w)
-	s.mu.Lock()
-	p.stage = promptSubmitted
-	cancelled := p.cancelled
-	s.mu.Unlock()
-	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
-		s.cancelPrompts(p)
+	q.submitted(p, nil)
+}
+
+// submitted notes that submit has returned, or that stop ends what answers the
+// prompt here. true: the prompt was cancelled meanwhile, and is now answered: an
+// earlier cancel would have met a hub that didn't know the waiter.
+func (q *acpQueue) submitted(p *acpPrompt, stop func()) (cancelled bool) {
+	q.s.mu.Lock()
+	if p.stop = stop; p.stage == promptSubmitting {
+		p.stage = promptSubmitted
+		cancelled = p.cancelled
 	}
+	q.s.mu.Unlock()
+	if cancelled {
+		q.cancel(p)
+	}
+	return cancelled
 }
 
 // answerHere answers a prompt that needs no turn.
-func (s *acpSession) answerHere(p *acpPrompt) {
+func (q *acpQueue) answerHere(p *acpPrompt) {
+	s := q.s
 	ctx, stop := context.WithCancel(s.f.life)
-	s.mu.Lock()
-	p.stage, p.stop = promptSubmitted, stop
-	cancelled := p.cancelled
-	s.mu.Unlock()
-	if cancelled {
-		stop()
-		s.cancelPrompts(p)
+	if q.submitted(p, stop) {
 		return
 	}
 	if !s.f.spawn(func() {
@@ -242,21 +259,21 @@ func (s *acpSession) answerHere(p *acpPrompt) {
 // stopped is the result of a prompt.
 func stopped(reason string) any { return map[string]string{"stopReason": reason} }
 
-// ended takes the hub's result, on the session's goroutine as a rule.
-func (p *acpPrompt) ended(r turnResult) {
+// finish takes the hub's result, on the session's goroutine as a rule.
+func (p *acpPrompt) finish(r turnResult) {
 	s := p.s
 	s.mu.Lock()
-	cancelled, begun, failure := p.cancelled, p.begun, p.failure
-	if r.err != nil && r.err.Code == codeChildDead && !cancelled && !p.again && len(s.prompts) > 0 && s.prompts[0] != p && s.prompts[0].begun {
-		// It only waited behind the turn that the child died of: nothing of it has run.
+	if r.err != nil && r.err.Code == codeChildDead && !p.cancelled && !p.again && s.queue.behindRunningLocked(p) {
+		// The prompt only waited behind the turn that the child died of: nothing of it has run.
 		p.again, p.stage, p.waiter = true, promptHeld, 0
 		s.mu.Unlock()
-		s.pump()
+		s.queue.pump()
 		return
 	}
+	cancelled, ran, failure := p.cancelled, p.stage == promptRunning, p.failure
 	s.mu.Unlock()
-	result, e := s.f.outcome(&r, cancelled, failure)
-	if begun {
+	result, e := p.outcome(&r, cancelled, failure)
+	if ran {
 		why := ""
 		switch {
 		case cancelled, r.TurnStatus == "interrupted":
@@ -269,21 +286,19 @@ func (p *acpPrompt) ended(r turnResult) {
 			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
 		}
 		s.enc.endTurn(why)
-		s.f.settled(s) // a ceiling or the user's configuration may have changed what this turn ran with
+		s.options.tellChanges() // a ceiling or the user's configuration may have changed what this turn ran with
 	}
-	if !s.f.answer(p.c, result, e) {
-		s.answered(p) // before, since its client doesn't read: its turn is over only now
-	}
-	s.remove(p)
+	s.f.answer(p.c, result, e) // unless it was answered before, since its client doesn't read
+	s.queue.remove(p)
 }
 
 // outcome is what a turn's result means for its prompt.
-func (f *acpFront) outcome(r *turnResult, cancelled bool, failure *backendError) (any, *rpcError) {
+func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError) (any, *rpcError) {
 	switch {
 	case cancelled, r.err == nil && r.TurnStatus == "interrupted":
 		return stopped("cancelled"), nil
 	case r.err != nil:
-		return nil, f.acpError(r.err)
+		return nil, p.s.f.acpError(r.err)
 	case r.TurnStatus != "failed":
 		return stopped("end_turn"), nil
 	}
@@ -293,7 +308,7 @@ func (f *acpFront) outcome(r *turnResult, cancelled bool, failure *backendError)
 	}
 	switch {
 	case info == infoNoLogin:
-		return nil, f.needsLogin(r.Content)
+		return nil, p.s.f.logins.required(r.Content)
 	case info == "contextWindowExceeded": // the protocol's own word for it; a notice has Codex's
 		return stopped("max_tokens"), nil
 	}
@@ -301,110 +316,110 @@ func (f *acpFront) outcome(r *turnResult, cancelled bool, failure *backendError)
 	if info != "" {
 		data["codex_error"] = info
 	}
-	return nil, &rpcError{Code: codeInternal, Message: cmp.Or(r.Content, "the turn failed, and Codex gave no reason"), Data: toJSON(data)}
+	return nil, &rpcError{Code: codeInternal, Data: toJSON(data),
+		Message: cmp.Or(r.Content, "the turn failed, and Codex gave no reason")}
 }
 
-// answered notes that a prompt's request has its answer: it leaves the queue,
-// unless its turn still runs.
-func (s *acpSession) answered(p *acpPrompt) {
-	s.mu.Lock()
-	runs := p.begun
-	s.mu.Unlock()
+// promptAnswered notes that a prompt's request has its answer: the prompt leaves
+// the queue, unless its turn still runs.
+func (q *acpQueue) promptAnswered(p *acpPrompt) {
+	q.s.mu.Lock()
+	runs := p.stage == promptRunning
+	q.s.mu.Unlock()
 	if !runs {
-		s.remove(p)
+		q.remove(p)
 	}
 }
 
 // remove takes a prompt out of the queue and lets the next one go.
-func (s *acpSession) remove(p *acpPrompt) {
-	s.mu.Lock()
-	for i, q := range s.prompts {
-		if q == p {
-			s.prompts = append(s.prompts[:i:i], s.prompts[i+1:]...)
-			break
-		}
+func (q *acpQueue) remove(p *acpPrompt) {
+	q.s.mu.Lock()
+	if i := slices.Index(q.prompts, p); i >= 0 {
+		q.prompts = append(q.prompts[:i:i], q.prompts[i+1:]...)
 	}
-	s.mu.Unlock()
-	s.pump()
+	q.s.mu.Unlock()
+	q.pump()
 }
 
-func (s *acpSession) promptLocked(w waiterID) *acpPrompt {
-	for _, p := range s.prompts {
-		if p.waiter == w {
-			return p
-		}
+// byWaiterLocked is the prompt that a waiter stands for, nil for none.
+func (q *acpQueue) byWaiterLocked(w waiterID) *acpPrompt {
+	return q.findLocked(func(p *acpPrompt) bool { return p.waiter == w })
+}
+
+// runningLocked is the prompt whose turn runs, nil for none.
+func (q *acpQueue) runningLocked() *acpPrompt {
+	return q.findLocked(func(p *acpPrompt) bool { return p.stage == promptRunning })
+}
+
+// behindRunningLocked reports that a prompt waits behind one whose turn runs.
+func (q *acpQueue) behindRunningLocked(p *acpPrompt) bool {
+	return len(q.prompts) > 0 && q.prompts[0] != p && q.prompts[0].stage == promptRunning
+}
+
+func (q *acpQueue) findLocked(is func(*acpPrompt) bool) *acpPrompt {
+	if i := slices.IndexFunc(q.prompts, is); i >= 0 {
+		return q.prompts[i]
 	}
 	return nil
 }
 
-// cancelSession is the notification session/cancel.
-func (f *acpFront) cancelSession(params json.RawMessage) {
-	f.mu.Lock()
-	s := f.sessions[stringField(params, "sessionId")]
-	f.mu.Unlock()
-	if s == nil {
-		f.Log.Debug("session/cancel of no open session")
-		return
-	}
-	s.cancelPrompts(nil)
-}
-
-// cancelPrompts cancels one prompt, or with nil all there are and whatever else
-// runs in the session, before it was loaded too: its load waits for that. What
-// the hub has not begun is answered at once, what runs when it has stopped.
-func (s *acpSession) cancelPrompts(only *acpPrompt) {
+// cancel cancels one prompt, or with nil all there are and whatever else runs in
+// the session, before it was loaded too: its load waits for that. What the hub has
+// not begun is answered at once, what runs when it has stopped.
+func (q *acpQueue) cancel(only *acpPrompt) {
+	s := q.s
 	var retired []*acpPrompt
 	var running *acpPrompt
 	s.mu.Lock()
-	left := s.prompts[:0:0]
-	for _, p := range s.prompts {
+	left := q.prompts[:0:0]
+	for _, p := range q.prompts {
 		if only != nil && p != only {
 			left = append(left, p)
 			continue
 		}
 		p.cancelled = true
-		switch {
-		case p.stage == promptSubmitting, p.stage == promptTelling: // whoever does that sees to it
+		switch p.stage {
+		case promptSubmitting, promptTelling: // whoever does that sees to it
 			left = append(left, p)
-		case p.begun:
+		case promptRunning:
 			running = p
 			left = append(left, p)
-		default:
+		case promptChecking, promptHeld, promptSubmitted:
 			retired = append(retired, p)
 		}
 	}
-	s.prompts = left
+	q.prompts = left
 	mail := only == nil && s.mailTurn != ""
 	before := s.before
 	s.mu.Unlock()
 	if only == nil && before != nil {
-		before.cancelPrompts(nil)
+		before.queue.cancel(nil)
 	}
 	for _, p := range retired {
 		if p.stop != nil {
 			p.stop()
 		}
 		if p.waiter != 0 {
-			s.f.forget(p.waiter)
-			s.f.cancel(p.waiter, false)
+			s.f.dropWaiter(p.waiter)
 		}
 		s.f.answer(p.c, stopped("cancelled"), nil)
 	}
 	switch {
 	case running != nil:
-		s.interrupt(running)
+		q.interrupt(running)
 	case mail:
 		s.f.interrupt(s.agentID, "", func(interruptResult, *rpcError) {})
 	}
 	if len(retired) > 0 {
-		s.pump()
+		q.pump()
 	}
 }
 
-// interrupt stops the running turn of a prompt, whose result then answers it. By
-// its name where it has one, so that no turn behind it is hit; a name that the
-// session doesn't know yet is the running one's.
-func (s *acpSession) interrupt(p *acpPrompt) {
+// interrupt stops the running turn of a prompt, whose result then answers the
+// prompt: by the turn's name where it has one, so that no turn behind it is hit. A
+// name that the hub's session doesn't know yet is the running turn's.
+func (q *acpQueue) interrupt(p *acpPrompt) {
+	s := q.s
 	s.mu.Lock()
 	turn := p.turn
 	s.mu.Unlock()
@@ -413,7 +428,7 @@ func (s *acpSession) interrupt(p *acpPrompt) {
 			return
 		}
 		s.mu.Lock()
-		runs := s.promptLocked(p.waiter) == p
+		runs := q.byWaiterLocked(p.waiter) == p
 		s.mu.Unlock()
 		if runs {
 			s.f.interrupt(s.agentID, "", func(interruptResult, *rpcError) {})

@@ -293,7 +293,7 @@ func TestACPCancelBehindALoad(t *testing.T) {
 // being told was answered at once, and the rest of the text came behind it.
 func TestACPCancelWhileAnswered(t *testing.T) {
 	r, session, agent := newOpenRig(t)
-	s := r.f.sessionBy(agent)
+	s := r.f.sessions.ofAgent(agent)
 	telling, goOn := make(chan bool), make(chan bool)
 	s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: func(update []byte) bool {
 		telling <- true

@@ -2,13 +2,13 @@ package main
 
 // acp_servers.go owns the MCP servers that an ACP client brings for a session:
 // reading them into Codex's words, names that Codex takes and nobody else has,
-// and how they are, as Codex tells it while a thread is opened. The front calls
-// readServers before it opens a session, and observe with every event. It must
-// never write them anywhere, nor set what lets their tools run unasked.
+// how they are, as Codex tells it while a thread is opened, and what /mcp says of
+// all. acp_session.go calls read before it opens a session, and heard as Codex
+// tells of one. It must never write them anywhere, nor set what lets their tools
+// run unasked.
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,22 +31,35 @@ const (
 	configWait = 20 * time.Second
 )
 
-// readServers makes Codex's mcp_servers of a client's mcpServers. taken are the
-// names of the user's own. names are those that Codex gets, in the client's
-// order; renamed has the client's own word for each that had to change.
-func readServers(raw json.RawMessage, taken []string) (servers json.RawMessage, names []string, renamed map[string]string, e *rpcError) {
-	if isNull(raw) {
-		return nil, nil, nil, nil
+// acpServer is one MCP server of a session.
+type acpServer struct {
+	name   string // as Codex has the server
+	own    string // what the client calls it, "" where it is not the client's
+	status string // as evServer told it last, "" before
+	why    string // the words that came with status
+	told   bool   // the client knows that the server failed
+}
+
+// words tells how a server is.
+func (s *acpServer) words() string {
+	switch s.status {
+	case "":
+		return "not started yet"
+	case "failed", "cancelled":
+		return s.status + ": " + clip(cmp.Or(s.why, "Codex gave no reason"), 500)
 	}
-	if rawKind(raw) != '[' {
-		return nil, nil, nil, badParams("mcpServers must be an array of servers, not %s", kindWord(raw))
-	}
+	return s.status
+}
+
+// readServers makes Codex's mcp_servers of a client's mcpServers, an array or
+// nothing. taken are the names of the user's own. list are the servers in the
+// client's order.
+func readServers(raw json.RawMessage, taken []string) (table json.RawMessage, list []*acpServer, e *rpcError) {
 	used := map[string]bool{ownToolServer: true}
 	for _, name := range taken {
 		used[name] = true
 	}
-	table, at := map[string]any{}, -1
-	renamed = map[string]string{}
+	entries, at := map[string]any{}, -1
 	eachElement(raw, func(each json.RawMessage) {
 		at++
 		if e != nil {
@@ -65,16 +78,13 @@ func readServers(raw json.RawMessage, taken []string) (servers json.RawMessage, 
 		}
 		name := codexServerName(own, used)
 		used[name] = true
-		if name != own {
-			renamed[name] = own
-		}
-		table[name] = entry
-		names = append(names, name)
+		entries[name] = entry
+		list = append(list, &acpServer{name: name, own: own})
 	})
-	if e != nil || len(table) == 0 {
-		return nil, nil, nil, e
+	if e != nil || len(list) == 0 {
+		return nil, nil, e
 	}
-	return toJSON(table), names, renamed, nil
+	return toJSON(entries), list, nil
 }
 
 // readServer reads one server of either transport.
@@ -141,16 +151,21 @@ func readPairs(raw json.RawMessage, key, where string) (map[string]string, *rpcE
 	if rawKind(list) != '[' {
 		return nil, badParams("%s: %s must be an array of {name, value}, not %s", where, key, kindWord(list))
 	}
+	forbidden := "=\x00\r\n"
+	if key == "headers" {
+		forbidden = ":\x00\r\n "
+	}
 	var e *rpcError
 	eachElement(list, func(each json.RawMessage) {
 		name, named := rawString(rawField(each, "name"))
 		value, valued := rawString(rawField(each, "value"))
 		switch {
 		case e != nil:
-		case !named || name == "" || strings.ContainsAny(name, "=\x00\r\n") && key == "env" || strings.ContainsAny(name, ":\x00\r\n ") && key == "headers":
+		case !named || name == "" || strings.ContainsAny(name, forbidden):
 			e = badParams("%s: %s has an entry without a usable name", where, key)
 		case !valued || strings.ContainsRune(value, 0) || strings.ContainsAny(value, "\r\n") && key == "headers":
-			e = badParams("%s: %s %q has no usable value, which must be a string", where, key, clip(name, 100)) // the value may be a secret
+			// The value may be a secret, so it is not named.
+			e = badParams("%s: %s %q has no usable value, which must be a string", where, key, clip(name, 100))
 		default:
 			pairs[name] = value
 		}
@@ -163,7 +178,7 @@ func readPairs(raw json.RawMessage, key, where string) (map[string]string, *rpcE
 func codexServerName(own string, used map[string]bool) string {
 	var b strings.Builder
 	for _, r := range own {
-		if r < 0x80 && (r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
+		if r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			b.WriteRune(r)
 		} else if s := b.String(); !strings.HasSuffix(s, "_") {
 			b.WriteByte('_')
@@ -183,170 +198,184 @@ func codexServerName(own string, used map[string]bool) string {
 	return free
 }
 
-// userServers are the names of the MCP servers in the user's own Codex
-// configuration as seen from dir, switched off or not: Codex would mix two
-// entries of one name. It waits for the child. nil where it can't be read.
-func (f *acpFront) userServers(ctx context.Context, dir string) []string {
-	ctx, stop := context.WithTimeout(ctx, configWait)
-	defer stop()
-	raw, e := f.catalog(ctx, "config", dir)
+// ownCall is a tool call of ours that waits for a prompt to stand in.
+type ownCall struct{ id, title, status, text string }
+
+// acpServers are the MCP servers of a session, the client's and the user's.
+type acpServers struct {
+	mu      sync.Mutex            // guards the fields below
+	clients []*acpServer          // the client's, in its order
+	others  map[string]*acpServer // the others that Codex told of, by name
+	until   time.Time             // prompts wait for the client's servers until then; zero: they don't
+	news    []ownCall             // what the client is to be told
+	calls   int                   // calls of ours so far
+}
+
+// read takes the servers of a session that is about to be opened, and returns
+// Codex's mcp_servers. What had to be renamed is told.
+func (t *acpServers) read(raw json.RawMessage, taken []string) (json.RawMessage, *rpcError) {
+	table, list, e := readServers(raw, taken)
 	if e != nil {
-		f.Log.Warn("the user's MCP servers could not be read", "err", e)
-		return nil
+		return nil, e
 	}
-	var names []string
-	_ = eachField(rawField(raw, "config", "mcp_servers"), func(name string, _ json.RawMessage) bool {
-		names = append(names, name)
-		return true
-	})
-	return names
-}
-
-// acpServer is how one server is.
-type acpServer struct {
-	status string // as evServer tells it, "" before
-	why    string
-}
-
-// extraCall is a tool call of ours that waits for a prompt to stand in.
-type extraCall struct{ id, title, status, text string }
-
-// acpServerState is what a session knows of its MCP servers, the client's and
-// the user's.
-type acpServerState struct {
-	mu      sync.Mutex // guards the fields below
-	names   []string   // the client's, as Codex has them
-	renamed map[string]string
-	now     map[string]acpServer // all that Codex told of
-	until   time.Time            // prompts wait for the client's servers until then; zero: they don't
-	told    map[string]bool      // failed, and the client knows
-	waiting []extraCall
-	calls   int
-}
-
-// set takes the servers of a session that is about to be opened: names and
-// renamed as from readServers. What had to be renamed is told.
-func (t *acpServerState) set(names []string, renamed map[string]string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.names, t.renamed, t.now, t.told, t.until = names, renamed, map[string]acpServer{}, map[string]bool{}, time.Time{}
-	if len(names) > 0 {
+	t.clients, t.others, t.until = list, nil, time.Time{}
+	if len(list) > 0 {
 		t.until = time.Now().Add(serversWait)
 	}
-	for _, name := range slices.Sorted(maps.Keys(renamed)) {
-		t.addLocked(fmt.Sprintf("MCP server %q is called %q here", renamed[name], name), "completed",
-			fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex doesn't take, or is that of another server.", renamed[name], name))
+	renamed := slices.DeleteFunc(slices.Clone(list), func(s *acpServer) bool { return s.name == s.own })
+	slices.SortFunc(renamed, func(a, b *acpServer) int { return strings.Compare(a.name, b.name) })
+	for _, s := range renamed {
+		t.addNewsLocked(fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), "completed",
+			fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex doesn't take, "+
+				"or is that of another server.", s.own, s.name))
 	}
+	return table, nil
 }
 
-func (t *acpServerState) addLocked(title, status, text string) {
+func (t *acpServers) addNewsLocked(title, status, text string) {
 	t.calls++
-	t.waiting = append(t.waiting, extraCall{fmt.Sprintf("mcp-server:%d", t.calls), title, status, text})
+	t.news = append(t.news, ownCall{fmt.Sprintf("mcp-server:%d", t.calls), title, status, text})
 }
 
-// pending reports that a prompt should wait for the client's servers: they are
-// being started.
-func (t *acpServerState) pending() bool {
+// takeNews is what is to be told in a prompt that runs.
+func (t *acpServers) takeNews() []ownCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !time.Now().Before(t.until) {
-		return false
-	}
-	return slices.ContainsFunc(t.names, func(name string) bool {
-		switch t.now[name].status {
-		case "", "starting":
-			return true
-		}
-		return false
+	news := t.news
+	t.news = nil
+	return news
+}
+
+// starting reports that a prompt should wait for the client's servers.
+func (t *acpServers) starting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Before(t.until) && slices.ContainsFunc(t.clients, func(s *acpServer) bool {
+		return s.status == "" || s.status == "starting"
 	})
 }
 
-// take is what is to be told in a prompt that runs.
-func (t *acpServerState) take() []extraCall {
+// heard keeps what Codex tells of a server. true: the client is to be told that
+// one of its servers failed. It is told once, until the server was ready: where the
+// thread is opened again, the words for it may be others.
+func (t *acpServers) heard(name, status, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	calls := t.waiting
-	t.waiting = nil
-	return calls
-}
-
-// tellServers shows what there is to tell of the MCP servers, as tool calls of
-// the prompt that runs. The front calls it when one begins.
-func (s *acpSession) tellServers() {
-	for _, c := range s.servers.take() {
-		s.enc.extraCall(c.id, c.title, "other", c.status, c.text)
-	}
-}
-
-// observe takes every event of the session before the front does anything else
-// with it.
-func (s *acpSession) observe(a agentRef, e *event) {
-	switch {
-	case e.kind == evServer:
-		s.serverEvent(e)
-	case e.kind == evGone: // whatever ran in the thread ended with the child
-		s.servers.gone()
-	case e.kind == evUsage && e.usage != nil && (e.thread == "" || e.thread == a.Thread):
-		s.opts.mu.Lock()
-		s.opts.usage = *e.usage
-		s.opts.mu.Unlock()
-	}
-}
-
-// serverEvent takes what Codex tells of a server as it opens the thread. One of
-// the client's that failed is told in the prompt that waits or runs, else in
-// the next one.
-func (s *acpSession) serverEvent(e *event) {
-	if !s.servers.heard(e.item, e.status, strings.TrimSpace(e.text)) {
-		return
-	}
-	s.mu.Lock()
-	asked := len(s.prompts) > 0
-	s.mu.Unlock()
-	if asked {
-		s.tellServers()
-	}
-}
-
-// heard keeps it; true: there is something to tell.
-func (t *acpServerState) heard(name, status, why string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.now == nil {
-		t.now, t.told = map[string]acpServer{}, map[string]bool{}
-	}
-	t.now[name] = acpServer{status, why}
-	switch {
-	case status == "ready":
-		delete(t.told, name)
-		return false
-	case status != "failed" && status != "cancelled" || !slices.Contains(t.names, name):
+	i := slices.IndexFunc(t.clients, func(s *acpServer) bool { return s.name == name })
+	if i < 0 {
+		if t.others == nil {
+			t.others = map[string]*acpServer{}
+		}
+		t.others[name] = &acpServer{name: name, status: status, why: why}
 		return false
 	}
-	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
-	if t.told[name] {
-		return false // the thread was opened again, and the words for it may be others
-	}
-	t.told[name] = true
+	s := t.clients[i]
+	s.status, s.why = status, why
 	word := "failed to start"
-	if status == "cancelled" {
+	switch status {
+	case "ready":
+		s.told = false
+		return false
+	case "failed":
+	case "cancelled":
 		word = "was cancelled as it started"
+	default:
+		return false
 	}
-	t.addLocked(fmt.Sprintf("MCP server %q %s", cmp.Or(t.renamed[name], name), word), "failed", text)
+	if s.told {
+		return false
+	}
+	s.told = true
+	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed", clipChars(cmp.Or(why, "Codex gave no reason"), 2000))
 	return true
 }
 
-// gone: nothing starts any more until a turn opens the thread again, which
-// nobody may wait for.
-func (t *acpServerState) gone() {
+// forget takes it that nothing starts any more until a turn opens the thread again,
+// which nobody may wait for.
+func (t *acpServers) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now, t.until = map[string]acpServer{}, time.Time{}
+	for _, s := range t.clients {
+		s.status, s.why = "", ""
+	}
+	t.others, t.until = nil, time.Time{}
 }
 
-// list are the client's servers and what is known of the others, for /mcp.
-func (t *acpServerState) list() (own []string, renamed map[string]string, now map[string]acpServer) {
+// text tells how all servers are, for /mcp. catalog is Codex's list of those that
+// it is configured with, or e why there is none.
+func (t *acpServers) text(catalog json.RawMessage, e *rpcError) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.names, t.renamed, maps.Clone(t.now)
+	var b strings.Builder
+	b.WriteString("**MCP servers**\n\n")
+	listed := map[string]string{}
+	for name, s := range t.others { // one of a plugin's, or of this thread alone, is not in the list
+		listed[name] = s.words()
+	}
+	clients := map[string]bool{}
+	for i, s := range t.clients {
+		if i == 0 {
+			b.WriteString("From the editor:\n")
+		}
+		clients[s.name] = true
+		note := ""
+		if s.own != s.name {
+			note = fmt.Sprintf(" (the editor calls it `%s`)", codeText(s.own))
+		}
+		fmt.Fprintf(&b, "- `%s`%s: %s\n", s.name, note, s.words())
+	}
+	if len(clients) > 0 {
+		b.WriteByte('\n')
+	}
+	if e != nil {
+		fmt.Fprintf(&b, "The servers of the Codex configuration could not be listed: %s\n", clip(e.Message, 300))
+		return b.String()
+	}
+	eachElement(rawField(catalog, "data"), func(each json.RawMessage) {
+		if name := stringField(each, "name"); name != "" && !clients[name] {
+			listed[name] = listedServer(each, t.others[name])
+		}
+	})
+	if len(listed) == 0 {
+		b.WriteString("The Codex configuration has none.\n")
+		return b.String()
+	}
+	b.WriteString("From the Codex configuration:\n")
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		fmt.Fprintf(&b, "- `%s`: %s\n", codeText(name), listed[name])
+	}
+	return b.String()
 }
+
+// listedServer tells one server of mcpServerStatus/list: what the thread saw of the
+// server first, nil for nothing, then what Codex says now.
+func listedServer(raw json.RawMessage, seen *acpServer) string {
+	var parts []string
+	failure := stringField(raw, "toolsError") // 0.169
+	switch {
+	case seen != nil && seen.status != "":
+		parts = append(parts, seen.words())
+	case failure != "":
+		parts = append(parts, "failed: "+clip(failure, 500))
+	}
+	var tools []string
+	_ = eachField(rawField(raw, "tools"), func(name string, _ json.RawMessage) bool {
+		tools = append(tools, name)
+		return true
+	})
+	if len(tools) > 0 {
+		slices.Sort(tools)
+		parts = append(parts, counted(len(tools), "tool")+" ("+clipChars(strings.Join(tools, ", "), 300)+")")
+	} else if len(parts) == 0 {
+		parts = append(parts, "no tools")
+	}
+	if stringField(raw, "authStatus") == "notLoggedIn" {
+		parts = append(parts, "not logged in")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// codeText can stand between backquotes.
+func codeText(s string) string { return strings.ReplaceAll(clip(s, 100), "`", "'") }

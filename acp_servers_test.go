@@ -16,7 +16,7 @@ import (
 )
 
 func TestACPReadServers(t *testing.T) {
-	servers, names, renamed, e := readServers(json.RawMessage(`[
+	servers, names, renamed, e := readNamed(json.RawMessage(`[
 		{"name":"files","command":"/bin/files","args":["-v"],"env":[{"name":"A","value":"1"},{"name":"A","value":"2"},{"name":"B","value":""}]},
 		{"type":"http","name":"web","url":"https://example.com/mcp","headers":[{"name":"Authorization","value":"Bearer x"}]},
 		{"type":"stdio","name":"rel","command":"npx","args":null,"env":null,"_meta":{"x":1}},
@@ -45,15 +45,37 @@ func TestACPReadServers(t *testing.T) {
 		}
 	}
 	for _, none := range []string{``, `null`, `[]`} {
-		if servers, names, _, e := readServers(json.RawMessage(none), nil); servers != nil || names != nil || e != nil {
+		if servers, names, _, e := readNamed(json.RawMessage(none), nil); servers != nil || names != nil || e != nil {
 			t.Errorf("%q: %s %v %v", none, servers, names, e)
 		}
 	}
 }
 
+// readNamed is readServers, with the names that Codex gets in their order, and the
+// client's own word for each that had to change.
+func readNamed(raw json.RawMessage, taken []string) (json.RawMessage, []string, map[string]string, *rpcError) {
+	servers, list, e := readServers(raw, taken)
+	var names []string
+	renamed := map[string]string{}
+	for _, s := range list {
+		if names = append(names, s.name); s.name != s.own {
+			renamed[s.name] = s.own
+		}
+	}
+	return servers, names, renamed, e
+}
+
+// serversNamed are MCP servers as a client writes them.
+func serversNamed(names ...string) json.RawMessage {
+	var list []any
+	for _, name := range names {
+		list = append(list, map[string]any{"name": name, "command": "x"})
+	}
+	return toJSON(list)
+}
+
 func TestACPBadServers(t *testing.T) {
 	for raw, words := range map[string]string{
-		`{}`:                          "must be an array",
 		`[7]`:                         "mcpServers[0] has no name",
 		`[{"command":"x"}]`:           "mcpServers[0] has no name",
 		`[{"name":"","command":"x"}]`: "mcpServers[0] has no name",
@@ -72,12 +94,12 @@ func TestACPBadServers(t *testing.T) {
 		`[{"type":"acp","name":"a","id":"x"}]`:                                                    `"a": type "acp" is none of`,
 		`[{"type":7,"name":"a","command":"x"}]`:                                                   `"a": type must be a string, not a number`,
 	} {
-		servers, _, _, e := readServers(json.RawMessage(raw), nil)
+		servers, _, e := readServers(json.RawMessage(raw), nil)
 		if e == nil || e.Code != codeInvalidParams || !strings.Contains(e.Message, words) || servers != nil {
 			t.Errorf("%s: %s, %v; want %q", raw, servers, e, words)
 		}
 	}
-	if _, _, _, e := readServers(json.RawMessage(`[{"name":"a","command":"x","env":[{"name":"A","value":["s3cret"]}]}]`), nil); e == nil || strings.Contains(e.Message, "s3cret") {
+	if _, _, e := readServers(json.RawMessage(`[{"name":"a","command":"x","env":[{"name":"A","value":["s3cret"]}]}]`), nil); e == nil || strings.Contains(e.Message, "s3cret") {
 		t.Errorf("a value is shown, or taken: %v", e)
 	}
 }
@@ -93,7 +115,7 @@ func FuzzACPServers(f *testing.F) {
 		if !validJSON(raw) {
 			return
 		}
-		servers, names, renamed, e := readServers(raw, taken)
+		servers, names, renamed, e := readNamed(raw, taken)
 		if e != nil {
 			if e.Code != codeInvalidParams || servers != nil {
 				t.Fatalf("%s: %v with %s", raw, e, servers)
@@ -125,17 +147,17 @@ func FuzzACPServers(f *testing.F) {
 // ended its start, but not for ever, nor for a child that is gone.
 func TestACPServersPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s acpServerState
-		if s.pending() {
+		var s acpServers
+		if s.starting() {
 			t.Error("waits for none")
 		}
-		s.set(nil, nil)
-		if s.pending() {
+		s.read(nil, nil)
+		if s.starting() {
 			t.Error("waits for none of the client's")
 		}
-		s.set([]string{"a", "b"}, nil)
+		s.read(serversNamed("a", "b"), nil)
 		heard := func(name, status string) { s.heard(name, status, "") }
-		if !s.pending() {
+		if !s.starting() {
 			t.Error("doesn't wait for the thread to be opened")
 		}
 		time.Sleep(serversWait / 3)
@@ -143,25 +165,25 @@ func TestACPServersPending(t *testing.T) {
 		heard("a", "ready")
 		heard("users", "starting")
 		time.Sleep(serversWait / 3)
-		if !s.pending() {
+		if !s.starting() {
 			t.Error("doesn't wait for b, whose start began late")
 		}
 		heard("b", "failed")
-		if s.pending() {
+		if s.starting() {
 			t.Error("waits though each has ended")
 		}
 		heard("b", "starting")
-		if !s.pending() {
+		if !s.starting() {
 			t.Error("doesn't wait for b that starts again")
 		}
-		s.gone()
-		if s.pending() {
+		s.forget()
+		if s.starting() {
 			t.Error("waits for a child that is gone")
 		}
-		s.set([]string{"a"}, nil)
+		s.read(serversNamed("a"), nil)
 		heard("a", "starting")
 		time.Sleep(serversWait)
-		if s.pending() {
+		if s.starting() {
 			t.Error("waits for ever")
 		}
 	})
@@ -171,9 +193,9 @@ func TestACPServersPending(t *testing.T) {
 // the prompt that is open, else in the next one; the same failure once.
 func TestACPServerFails(t *testing.T) {
 	r := newAskRig(t, `{}`, nil)
-	r.s.servers.set([]string{"files", "db-2"}, map[string]string{"db-2": "db"})
+	r.s.servers.read(serversNamed("files", "db"), []string{"db"})
 	fails := func(name, why string) {
-		r.s.observe(agentRef{AgentID: "codex:abcd"}, &event{kind: evServer, item: name, status: "failed", text: why})
+		r.s.event(agentRef{AgentID: "codex:abcd"}, 0, &event{kind: evServer, item: name, status: "failed", text: why})
 	}
 	told := func() (all []string) {
 		_, before := r.call("nobody/knows", "{}")
@@ -204,7 +226,7 @@ func TestACPServerFails(t *testing.T) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	r.s.mu.Lock()
-	r.s.prompts = []*acpPrompt{{s: r.s}}
+	r.s.queue.prompts = []*acpPrompt{{s: r.s}}
 	r.s.mu.Unlock()
 	fails("files", "no such file") // the thread was opened again
 	fails("files", "broken pipe")  // what a server that exits says is different each time
@@ -213,7 +235,7 @@ func TestACPServerFails(t *testing.T) {
 	if got := told(); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	r.s.observe(agentRef{}, &event{kind: evServer, item: "files", status: "ready"})
+	r.s.event(agentRef{}, 0, &event{kind: evServer, item: "files", status: "ready"})
 	fails("files", "no such file")
 	want = []string{`MCP server "files" failed to start failed`}
 	if got := told(); !slices.Equal(got, want) {

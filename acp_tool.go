@@ -434,13 +434,14 @@ func (c *acpCalls) decide(q *approval, d decision, why string) {
 
 // tellWhole tells of something of our own that has happened, as a tool call; k
 // is its place among those, told to the client by its item.
-func (c *acpCalls) tellWhole(k acpKey, title, kind, status, text string) {
+func (c *acpCalls) tellWhole(k acpKey, title, status, text string) {
 	id := k.item
 	if n := c.seen.times[k]; n > 0 {
 		id += fmt.Sprintf("#%d", n+1)
 	}
 	c.seen.add(k)
-	c.update(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: kind, Status: callPending})
+	c.update(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: "other",
+		Status: callPending})
 	u := acpCallUpdate{Update: callNews, ID: id, Status: status}
 	if text != "" {
 		u.Content = []json.RawMessage{callText(cappedText(text))}

@@ -293,11 +293,11 @@ func (x *acpEncoder) sayOwn(kind, s string) {
 	x.stream.say(kind, fmt.Sprint(x.own, x.said), s)
 }
 
-// extraCall tells of something of our own that has happened, as a tool call.
-func (x *acpEncoder) extraCall(id, title, kind, status, text string) {
+// tellOwnCall tells of something of our own that has happened, as a tool call.
+func (x *acpEncoder) tellOwnCall(id, title, status, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.calls.tellWhole(acpKey{thread: x.own, item: id}, title, kind, status, text)
+	x.calls.tellWhole(acpKey{thread: x.own, item: id}, title, status, text)
 }
 
 func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {

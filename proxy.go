@@ -181,7 +181,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	cfg.serveEditor()
 	var front *acpFront
-	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.onAccount(method, params) })
+	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.logins.onAccount(method, params) })
 	if err != nil {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return 1
