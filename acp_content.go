@@ -318,12 +318,3 @@ func blockMarker(blocks []acpBlock) string {
 		sum.Write([]byte("again"))
 	}
 }
-
-func hasImage(parts []promptPart) bool {
-	for _, p := range parts {
-		if p.kind != "text" {
-			return true
-		}
-	}
-	return false
-}
