@@ -332,7 +332,7 @@ func (d *doctor) leftovers(ctx context.Context) {
 }
 
 // inotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
-// another (sys_watch_linux.go).
+// another (sys_linux.go).
 func (d *doctor) inotify() {
 	const dir = "/proc/sys/fs/inotify"
 	if runtime.GOOS != "linux" {

@@ -180,10 +180,7 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	audit := openAudit(path, log)
 	defer audit.close()
 	disk := newSyncer(log)
-	defer func() { // what was sent is on the platter
-		close(disk.stop)
-		<-disk.exited
-	}()
+	defer disk.close(context.Background()) // what was sent is on the platter
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
 	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }

@@ -1,16 +1,14 @@
 package main
 
-// The sessions on disk: one record file each, which is written whole when a thing
-// changes that seldom does, and beside it the journal of its turns (registry_journal.go);
-// both together are the truth. Leases and thread locks (registry_lease.go) and the index
-// (registry_index.go) are parts.
-// Called by session_ledger.go at every transition and at the end, by the hub for lists
-// and by the commands that show sessions.
-// Never fsyncs or scans a directory on the turn path, never keeps sessions in
-// memory (a transition costs the same however many there are), and never
-// overwrites a file it can't read: that is set aside.
+// registry.go owns the sessions on disk: one record file each, which is written whole when a thing changes that seldom
+// does, and beside it the journal of the session's turns (registry_journal.go); both together are the truth. It holds
+// the leases and thread locks (registry_lease.go) and hands over the index (registry_index.go).
+// session_ledger.go calls it at every transition and at the end, the hub for lists, and the commands that show sessions.
+// Never fsyncs or scans a directory on the turn path, never keeps sessions in memory (a transition costs the same
+// however many there are), and never overwrites a file that it can't read: such a file is set aside.
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,16 +25,16 @@ import (
 
 var errRecordCorrupt = errors.New("the record is corrupt")
 
-// registry is safe for use by many goroutines; what it remembers is only the locks
-// that it holds and the index that is yet to be written.
+// registry is safe for use by many goroutines; it remembers no session, only the locks
+// that it holds.
 type registry struct {
 	*leases
-	*indexWriter // flush and close are of its methods
-	journals     *journals
-	disk         *syncer
-	records      string // <root>/<team>/.records
-	persist      bool
-	log          *slog.Logger
+	journals *journals
+	index    *indexes
+	disk     *syncer // flush and close are also those of the registry
+	records  string  // <root>/<team>/.records
+	persist  bool    // records, journals and indexes are written
+	log      *slog.Logger
 
 	// unwritten is why the newest write of a record, or of a line of a journal,
 	// failed; nil while they succeed.
@@ -48,15 +46,22 @@ type registry struct {
 func newRegistry(root, team string, persist bool, log *slog.Logger) *registry {
 	records, disk := filepath.Join(root, team, ".records"), newSyncer(log)
 	return &registry{
-		leases:      newLeases(root, team, persist),
-		indexWriter: newIndexWriter(log, disk),
-		journals:    newJournals(records, disk),
-		disk:        disk,
-		records:     records,
-		persist:     persist,
-		log:         log,
+		leases:   newLeases(root, team, persist),
+		journals: newJournals(records, disk),
+		index:    newIndexes(disk, log),
+		disk:     disk,
+		records:  records,
+		persist:  persist,
+		log:      log,
 	}
 }
+
+// flush returns when all that was saved and set before it is on the platter.
+func (r *registry) flush(ctx context.Context) error { return r.disk.flush(ctx) }
+
+// close writes and syncs what waits and ends the background goroutine; leases stay with their owners. It may be called
+// more than once.
+func (r *registry) close(ctx context.Context) error { return r.disk.close(ctx) }
 
 // newAgentID is one that no record of the team has.
 func (r *registry) newAgentID() string {
@@ -202,11 +207,8 @@ func (r *registry) markStale() int {
 	}
 	n := 0
 	for _, id := range open {
-		if r.ending() {
+		if r.disk.closing() {
 			break
-		}
-		if !r.maybeOpen(id) {
-			continue
 		}
 		rec, err := r.readRecord(id)
 		if err != nil || rec.Status != statusBusy && rec.Status != statusIdle {
@@ -220,18 +222,6 @@ func (r *registry) markStale() int {
 		}
 	}
 	return n
-}
-
-// maybeOpen looks at the status only, a fraction of the work for the thousands
-// that are closed. What it can't understand is readRecord's to judge.
-func (r *registry) maybeOpen(agentID string) bool {
-	data, err := readRegular(r.recordPath(agentID), maxRecordBytes)
-	if err != nil {
-		return true
-	}
-	var rec struct{ Status string }
-	err = json.Unmarshal(data, &rec)
-	return err != nil || rec.Status == statusBusy || rec.Status == statusIdle || rec.Status == ""
 }
 
 // markIfGone rewrites the record while it holds the session's locks, and reads
@@ -377,23 +367,15 @@ func (r *registry) told(rec *record) (status string, interrupted bool, pid int) 
 func (r *registry) readRecord(agentID string) (*record, error) {
 	path := r.recordPath(agentID)
 	for {
-		f, err := openRegular(path)
-		if err != nil {
-			return nil, err
-		}
-		st, err := f.Stat()
-		var data []byte
-		if err == nil {
-			data, err = io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
-		}
-		f.Close()
-		if err != nil {
+		data, st, err := readWithInfo(path, maxRecordBytes)
+		if err != nil && !errors.Is(err, errTooLarge) {
 			return nil, err
 		}
 		var rec *record
-		if len(data) > maxRecordBytes {
-			err = fmt.Errorf("it is larger than %d bytes", maxRecordBytes)
-		} else if rec, err = decodeRecord(data, agentID); err == nil {
+		if err == nil {
+			rec, err = decodeRecord(data, agentID)
+		}
+		if err == nil {
 			r.addNote(rec)
 			return rec, nil
 		}
@@ -457,66 +439,4 @@ func agentOfFile(name string) string {
 		return id
 	}
 	return ""
-}
-
-// setIndex replaces the instance's index by these open sessions, in a moment and
-// off the caller's path. Calls for one identity come one after another.
-func (r *registry) setIndex(identity string, recs []record) {
-	if !r.persist {
-		return
-	}
-	path, err := r.identityPath(identity)
-	if err != nil {
-		r.log.Warn("index can't be written", "error", err)
-		return
-	}
-	r.put(filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json"), indexOf(recs))
-}
-
-// markIndexes marks the open sessions in the indexes of instances that died
-// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
-// its name replaces meanwhile.
-func (r *registry) markIndexes() {
-	if !r.persist {
-		return
-	}
-	dirs, _ := os.ReadDir(filepath.Join(r.root, r.team)) // none: nobody has one
-	for _, d := range dirs {
-		path := filepath.Join(r.root, r.team, d.Name(), "registry.json")
-		seen, err := os.Lstat(path)
-		if err != nil {
-			continue
-		}
-		var index indexFile
-		data, err := readRegular(path, maxIndexBytes)
-		if err != nil || json.Unmarshal(data, &index) != nil || !r.indexDied(index) {
-			continue // a corrupt one is set aside by the next instance of that name
-		}
-		changed := false
-		for i := range index.Sessions {
-			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
-				s.Status, changed = statusStale, true
-			}
-		}
-		if now, err := os.Lstat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
-			continue
-		}
-		if err := writeIndex(path, index); err != nil {
-			r.log.Warn("the index of a dead process can't be marked stale", "path", path, "error", err)
-		}
-	}
-}
-
-// indexDied tells that the instance of an index is dead: its process is gone, or,
-// where the number may be another's by now, nobody has any of its sessions.
-func (r *registry) indexDied(index indexFile) bool {
-	if index.PID != 0 && index.Host != "" && index.Host == r.host && !pidAlive(index.PID) {
-		return true
-	}
-	for _, s := range index.Sessions {
-		if by, _, held := r.holder(s.Identity); held && (by == s.AgentID || by == "") {
-			return false
-		}
-	}
-	return true
 }

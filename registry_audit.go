@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 )
@@ -260,7 +259,7 @@ func (a *auditLog) reopen() (int64, error) {
 		a.file.Close()
 		a.file = nil
 	}
-	f, err := openAppend(a.path)
+	f, err := openMaking(a.path, os.O_APPEND)
 	if err != nil {
 		return 0, fmt.Errorf("opening audit log: %w", err)
 	}
@@ -279,7 +278,7 @@ func (a *auditLog) reopen() (int64, error) {
 // the rename stands in the old file, whole; it is lost only if all of maxBytes
 // is written once more in that moment.
 func (a *auditLog) rotate(room int64) {
-	lock, err := openAppend(a.path + ".lock")
+	lock, err := openMaking(a.path+".lock", os.O_APPEND)
 	if err == nil {
 		defer lock.Close()
 		if err = lockFile(lock, true, false); errors.Is(err, errLocked) {
@@ -314,17 +313,4 @@ func (e auditEntry) clip() auditEntry {
 	e.Decision = clipBytes(e.Decision, auditSummaryChars*auditClipFactor)
 	e.Detail = clipBytes(e.Detail, auditDetailChars*auditClipFactor)
 	return e
-}
-
-// openAppend makes the file and its directory for its owner alone.
-func openAppend(path string) (*os.File, error) {
-	const flags = os.O_RDWR | os.O_CREATE | os.O_APPEND
-	f, err := openOwn(path, flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, err
-		}
-		f, err = openOwn(path, flags, 0o600)
-	}
-	return f, err
 }

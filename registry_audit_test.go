@@ -202,7 +202,7 @@ func TestAuditRotates(t *testing.T) {
 // version at each line, keeps nobody from writing: the file only grows meanwhile.
 func TestAuditWaitsForNoLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	lock, err := openAppend(path + ".lock")
+	lock, err := openMaking(path+".lock", os.O_APPEND)
 	wantNil(t, err)
 	defer lock.Close()
 	wantNil(t, lockFile(lock, true, false))

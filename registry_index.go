@@ -1,14 +1,12 @@
 package main
 
-// registry_index.go owns registry.json, which lists the open sessions of one instance
-// (FR-5.3): the one goroutine that writes it, and the marking of what dead instances
-// left. The index follows the records, so it may be older by a moment: what
-// changes again within indexLag is written once, and nobody waits for it.
-// registry.go embeds the writer for flush and close. It must never queue: a newer index
+// registry_index.go owns registry.json, which lists the open sessions of one instance (FR-5.3): its writing, and the
+// marking of what dead instances left. The index follows the records, so it may be older by a moment, and a newer index
 // takes the place of one that is not written yet.
+// registry.go holds the table of indexes; session_ledger.go sets an index whenever a session of it changes.
+// Nobody waits for an index, and a living instance's is changed by nobody else.
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,33 +15,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
-const (
-	indexLag      = 50 * time.Millisecond // from the first change that waits
-	maxIndexBytes = 4 << 20               // far above what the open sessions of one instance take
-)
-
-// indexWriter is safe for use by many goroutines. Its own, run, ends with close.
-type indexWriter struct {
-	log      *slog.Logger
-	disk     *syncer
-	wake     *time.Timer        // fires when what is pending is due
-	flushes  chan chan struct{} // each is closed when all that was pending is written
-	stop     chan struct{}      // closed by the first close
-	exited   chan struct{}
-	stopping atomic.Bool
-
-	mu      sync.Mutex              // guards the field below
-	pending map[string][]indexEntry // the newest content of each file; nil once nobody looks at it any more
-
-	// Owned by run:
-	seen    map[string]bool // indexes whose old file was looked at
-	failing map[string]bool // indexes that can't be written, which was told
-}
+const maxIndexBytes = 4 << 20 // far above what the open sessions of one instance take
 
 // indexEntry has the fields of FR-5.2.
 type indexEntry struct {
@@ -70,117 +45,58 @@ type indexFile struct {
 	Sessions []indexEntry `json:"sessions"`
 }
 
-func newIndexWriter(log *slog.Logger, disk *syncer) *indexWriter {
-	w := &indexWriter{
-		log:     log,
-		disk:    disk,
-		wake:    time.NewTimer(time.Hour),
-		flushes: make(chan chan struct{}),
-		stop:    make(chan struct{}),
-		exited:  make(chan struct{}),
-		pending: map[string][]indexEntry{},
-		seen:    map[string]bool{},
-		failing: map[string]bool{},
-	}
-	w.wake.Stop()
-	go w.run()
-	return w
+// indexes writes the indexes of this process: one, but for tests. The syncer's goroutine owns the maps.
+type indexes struct {
+	disk    *syncer
+	log     *slog.Logger
+	seen    map[string]bool // by path: the file that was there at first was looked at
+	failing map[string]bool // by path: it can't be written, and that was told
 }
 
-// put replaces what is pending for the path.
-func (w *indexWriter) put(path string, index []indexEntry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.pending == nil {
+func newIndexes(disk *syncer, log *slog.Logger) *indexes {
+	return &indexes{disk: disk, log: log, seen: map[string]bool{}, failing: map[string]bool{}}
+}
+
+// setIndex replaces the instance's index by these open sessions, in a moment and
+// off the caller's path. Calls for one identity come one after another.
+func (r *registry) setIndex(identity string, recs []record) {
+	if !r.persist {
 		return
 	}
-	if len(w.pending) == 0 {
-		w.wake.Reset(indexLag)
-	}
-	w.pending[path] = index
-}
-
-// ending tells long work that close was called.
-func (w *indexWriter) ending() bool { return w.stopping.Load() }
-
-// flush returns when all that was saved and set before it is on the platter.
-func (w *indexWriter) flush(ctx context.Context) error {
-	if err := askFlush(ctx, w.flushes, w.exited); err != nil {
-		return err
-	}
-	return w.disk.flush(ctx)
-}
-
-// close writes and syncs what is pending and ends both goroutines; leases stay
-// with their owners. It may be called more than once.
-func (w *indexWriter) close(ctx context.Context) error {
-	if !w.stopping.Swap(true) {
-		close(w.stop)
-	}
-	if err := awaitExit(ctx, w.exited); err != nil {
-		return err
-	}
-	return awaitExit(ctx, w.disk.exited)
-}
-
-func (w *indexWriter) run() {
-	defer close(w.exited)
-	defer close(w.disk.stop) // it has nothing more to come
-	defer w.wake.Stop()
-	for {
-		select {
-		case <-w.wake.C:
-			w.write(map[string][]indexEntry{})
-		case done := <-w.flushes:
-			w.write(map[string][]indexEntry{})
-			close(done)
-		case <-w.stop:
-			w.write(nil)
-			return
-		}
-	}
-}
-
-// write writes what is pending, in whose place next comes.
-func (w *indexWriter) write(next map[string][]indexEntry) {
-	w.mu.Lock()
-	files := w.pending
-	w.pending = next
-	w.mu.Unlock()
-	for path, index := range files {
-		err := w.writeFile(path, index)
-		if err == nil {
-			w.disk.add(path)
-			delete(w.failing, path)
-		} else if !w.failing[path] {
-			w.log.Warn("session file can't be written", "path", path, "error", err)
-			w.failing[path] = true
-		}
-	}
-}
-
-func (w *indexWriter) writeFile(path string, index []indexEntry) error {
-	if !w.seen[path] {
-		if err := w.clearPlace(path); err != nil {
-			return err
-		}
-		w.seen[path] = true
-	}
-	host, _ := os.Hostname()
-	return writeIndex(path, indexFile{Version: 1, PID: os.Getpid(), Host: host, Sessions: index})
-}
-
-func writeIndex(path string, index indexFile) error {
-	data, err := json.MarshalIndent(index, "", "  ")
+	path, err := r.identityPath(identity)
 	if err != nil {
-		return fmt.Errorf("encoding index: %w", err)
+		r.log.Warn("index can't be written", "error", err)
+		return
 	}
-	return writeWhole(path, append(data, '\n'))
+	path = filepath.Join(strings.TrimSuffix(path, ".lock"), "registry.json")
+	entries := make([]indexEntry, len(recs)) // not nil: [] in the file
+	for i, r := range recs {
+		entries[i] = indexEntry{r.AgentID, r.Backend, r.BackendID, r.Identity, r.Team, r.RepoRoot, r.RepoName, r.Branch,
+			r.CWD, r.StartedAt, r.LastActive, r.Status, r.Tag}
+	}
+	r.disk.later(path, func() { r.index.write(path, indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries}) })
+}
+
+func (x *indexes) write(path string, index indexFile) {
+	var err error
+	if !x.seen[path] {
+		err = x.clearPlace(path)
+		x.seen[path] = err == nil
+	}
+	if err == nil {
+		err = writeIndex(path, index)
+	}
+	if err == nil {
+		x.disk.add(path)
+	} else if !x.failing[path] {
+		x.log.Warn("session file can't be written", "path", path, "error", err)
+	}
+	x.failing[path] = err != nil
 }
 
 // clearPlace sets a corrupt index aside before the first of ours replaces it,
 // and removes what a crash left beside it.
-func (w *indexWriter) clearPlace(path string) error {
+func (x *indexes) clearPlace(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -188,13 +104,12 @@ func (w *indexWriter) clearPlace(path string) error {
 	if err != nil {
 		return err
 	}
-	var old indexFile
 	data, err := readRegular(path, maxIndexBytes)
 	if err == nil {
-		err = json.Unmarshal(data, &old)
+		err = json.Unmarshal(data, &indexFile{})
 	}
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		err = setAside(path, st, err, w.log)
+		err = setAside(path, st, err, x.log)
 	}
 	if err != nil {
 		return err
@@ -208,12 +123,54 @@ func (w *indexWriter) clearPlace(path string) error {
 	return err
 }
 
-// indexOf makes an index's content of records.
-func indexOf(recs []record) []indexEntry {
-	entries := make([]indexEntry, len(recs)) // not nil: [] in the file
-	for i, r := range recs {
-		entries[i] = indexEntry{r.AgentID, r.Backend, r.BackendID, r.Identity, r.Team, r.RepoRoot, r.RepoName, r.Branch,
-			r.CWD, r.StartedAt, r.LastActive, r.Status, r.Tag}
+func writeIndex(path string, index indexFile) error {
+	data, err := json.MarshalIndent(index, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding index: %w", err)
 	}
-	return entries
+	return writeWhole(path, append(data, '\n'))
+}
+
+// markIndexes marks the open sessions in the indexes of instances that died
+// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
+// its name replaces meanwhile.
+func (r *registry) markIndexes() {
+	if !r.persist {
+		return
+	}
+	dirs, _ := os.ReadDir(filepath.Join(r.root, r.team)) // none: nobody has one
+	for _, d := range dirs {
+		path := filepath.Join(r.root, r.team, d.Name(), "registry.json")
+		var index indexFile
+		data, seen, err := readWithInfo(path, maxIndexBytes)
+		if err != nil || json.Unmarshal(data, &index) != nil || !r.indexDied(index) {
+			continue // a corrupt one is set aside by the next instance of that name
+		}
+		changed := false
+		for i := range index.Sessions {
+			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
+				s.Status, changed = statusStale, true
+			}
+		}
+		if now, err := os.Stat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
+			continue
+		}
+		if err := writeIndex(path, index); err != nil {
+			r.log.Warn("the index of a dead process can't be marked stale", "path", path, "error", err)
+		}
+	}
+}
+
+// indexDied tells that the instance of an index is dead: its process is gone, or,
+// where the number may be another's by now, nobody has any of its sessions.
+func (r *registry) indexDied(index indexFile) bool {
+	if index.PID != 0 && index.Host != "" && index.Host == r.host && !pidAlive(index.PID) {
+		return true
+	}
+	for _, s := range index.Sessions {
+		if by, _, held := r.holder(s.Identity); held && (by == s.AgentID || by == "") {
+			return false
+		}
+	}
+	return true
 }

@@ -117,7 +117,7 @@ func (j *journals) append(agentID string, line journalLine) error {
 }
 
 func (j *journals) write(path string, line []byte, mayRenew bool) error {
-	f, err := openAppend(path)
+	f, err := openMaking(path, os.O_APPEND)
 	if err != nil {
 		return err
 	}

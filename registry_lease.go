@@ -452,13 +452,7 @@ func isAt(f *os.File, path string) (bool, error) {
 }
 
 func openLockFile(path string) (*os.File, error) {
-	const flags = os.O_RDWR | os.O_CREATE
-	f, err := openOwn(path, flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			f, err = openOwn(path, flags, 0o600)
-		}
-	}
+	f, err := openMaking(path, 0)
 	if err == nil {
 		return f, nil
 	} else if errors.Is(err, errNotRegular) || errors.Is(err, errLinked) {

@@ -549,8 +549,7 @@ func TestSyncOfWhatIsGone(t *testing.T) {
 	if err := disk.flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	close(disk.stop)
-	<-disk.exited
+	wantNil(t, disk.close(t.Context()))
 	if got := out.String(); got != "" {
 		t.Errorf("logged %s", got)
 	}

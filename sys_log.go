@@ -1,11 +1,8 @@
 package main
 
-// What we say to people on stderr, and what must never be said: the logger of
-// NFR-5 (log/slog, one structured line a message) and the redaction of NFR-3.
-// The logger is made once by the composition root and handed down; redact is
-// also called by registry_audit.go for every text it writes.
-// How an error of the operating system reads is settled here too, for the log
-// and for whoever is answered.
+// sys_log.go owns what we say to people on stderr, and what must never be said: the logger of NFR-5 (log/slog, one
+// structured line a message), the redaction of NFR-3, and the words for an error of the operating system.
+// The composition root makes the logger once and hands it down; registry_audit.go redacts every text it writes.
 // Never writes to stdout, and never lets a recognizable credential through,
 // be it in a message, in an attribute or in an error.
 
@@ -251,12 +248,4 @@ func literalValue(v string) bool {
 		return false
 	}
 	return v[0] != '$' && v[0] != '<' && v[0] != '%' && strings.Trim(v, "*") != ""
-}
-
-// counted is a number of things, in English.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

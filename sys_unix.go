@@ -2,11 +2,9 @@
 
 package main
 
-// What Linux and macOS are asked for directly: flock, process groups, how a
-// process ended, directory fsync. Together with sys_windows.go
-// this is the only user of golang.org/x/sys; both files declare the same names,
-// so that no other file needs a build tag.
-// Called by registry_audit.go, registry_lease.go, sys_disk.go, codex_child.go, proxy.go and main_screen.go.
+// sys_unix.go owns what Linux and macOS are asked for directly: flock, process groups, how a process ended, directory
+// fsync, the terminal. sys_windows.go declares the same names, so that no file of another family needs a build tag.
+// sys_file.go, registry_audit.go, registry_lease.go, codex_child.go, proxy.go and main_screen.go call it.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (
@@ -21,9 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// errLocked is lockFile's refusal when it was told not to wait.
-var errLocked = errors.New("locked by another holder")
 
 func isDiskFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)

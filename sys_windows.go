@@ -1,9 +1,9 @@
 package main
 
-// What Windows is asked for directly: LockFileEx, job objects, how a process
-// ended, replacing a file that somebody has open. The counterpart of
-// sys_unix.go, name by name; the reasons that hold for both stand there.
-// Called by registry_audit.go, registry_lease.go, sys_disk.go, codex_child.go, proxy.go and main_screen.go.
+// sys_windows.go owns what Windows is asked for directly: LockFileEx, job objects, how a process ended, replacing a
+// file that somebody has open. It declares the names of sys_unix.go, where the reasons that hold for both stand, and
+// those of sys_linux.go: directories are not watched here, so that the poll stands alone.
+// sys_file.go, registry_audit.go, registry_lease.go, codex_child.go, proxy.go and main_screen.go call it.
 // Never decides policy: whom to lock, when to kill and what to say is theirs.
 
 import (
@@ -18,9 +18,6 @@ import (
 
 	"golang.org/x/sys/windows"
 )
-
-// errLocked is lockFile's refusal when it was told not to wait.
-var errLocked = errors.New("locked by another holder")
 
 func isDiskFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
@@ -182,8 +179,6 @@ func pidAlive(pid int) bool {
 	return err == nil && ev == uint32(windows.WAIT_TIMEOUT)
 }
 
-// syncDir only checks that the directory is there: NTFS journals its names, and
-// a directory handle can't be flushed.
 const (
 	openNonblock = 0 // no directory of Windows holds a pipe
 	openNoFollow = 0 // hasOtherNames looks, after the open
@@ -200,6 +195,8 @@ func hasOtherNames(path string, st os.FileInfo) bool {
 // is not read here.
 func ownerAndMode(os.FileInfo) (uid int, sharedWrite bool, ok bool) { return 0, false, false }
 
+// syncDir only checks that the directory is there: NTFS journals its names, and
+// a directory handle can't be flushed.
 func syncDir(path string) error {
 	_, err := os.Stat(path)
 	return err
@@ -246,3 +243,19 @@ func terminalColors(f *os.File) bool {
 
 // surviveSIGPIPE has nothing to do here: a closed pipe is an error of the write.
 func surviveSIGPIPE() {}
+
+// termOnParentDeath: the system signals nobody, but a job object ends with its last handle, so with us.
+func termOnParentDeath(*exec.Cmd) bool { return false }
+
+// A notifier is never made here.
+type notifier struct{}
+
+func newNotifier() (*notifier, error) {
+	return nil, fmt.Errorf("%w: there is no support for Windows", errNoWatch)
+}
+
+func (*notifier) arm(string, bool) (int, error) { return 0, errNoWatch }
+func (*notifier) disarm(int)                    {}
+func (*notifier) read() ([]notice, error)       { return nil, errNoWatch }
+func (*notifier) close()                        {}
+func (*notifier) release()                      {}

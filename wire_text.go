@@ -163,3 +163,11 @@ func visible(s string) string {
 	}
 	return b.String()
 }
+
+// counted is a number of things, in English.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,7 +1,8 @@
 package main
 
-// sys_watch_linux.go owns Linux's inotify, one instance for all directories.
-// sys_watch.go is the only caller and holds its lock over all but read.
+// sys_linux.go owns what only Linux has: inotify, one instance for all directories, and a signal to a child whose
+// parent dies. sys_darwin.go and sys_windows.go declare the same names.
+// sys_watch.go calls the notifier, and holds its lock over all but read; codex_child.go calls termOnParentDeath.
 // Never waits but in read, which parks a goroutine in the runtime's poller and no thread.
 
 import (
@@ -9,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -104,4 +107,15 @@ func parseInotify(b []byte) []notice {
 		b = b[end:]
 	}
 	return all
+}
+
+// termOnParentDeath has a command, not yet started, sent TERM when the thread that starts it ends: the parent is the
+// thread, not the process, so the caller starts it from a thread that stays. Not for app-server, which this would end
+// before its shells. false: this system can't.
+func termOnParentDeath(cmd *exec.Cmd) bool {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
+	return true
 }

@@ -1,15 +1,16 @@
 package main
 
-// sys_watch_darwin.go owns macOS's kqueue: one for all directories, and a descriptor for each. It tells that entries came,
-// went or were renamed, not which, and nothing of a file that is written in place: all who write inboxes rename, the
-// rest the poll finds.
-// sys_watch.go is the only caller and holds its lock over all but read.
+// sys_darwin.go owns macOS's kqueue: one for all directories, and a descriptor for each. A kqueue tells that entries
+// came, went or were renamed, not which, and nothing of a file that is written in place: all who write inboxes rename,
+// the rest the poll finds.
+// sys_watch.go is the only caller, and holds its lock over all but read.
 // Never waits but in read, which keeps one thread.
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os/exec"
 
 	"golang.org/x/sys/unix"
 )
@@ -121,3 +122,6 @@ func (n *notifier) release() {
 	}
 	unix.Close(n.kq)
 }
+
+// termOnParentDeath: macOS signals nobody, so a child is left to the end of its stdin.
+func termOnParentDeath(*exec.Cmd) bool { return false }
