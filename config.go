@@ -55,9 +55,8 @@ type config struct {
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
-	ceilings                              []ceiling // every layer's
-	top                                   ceiling   // the lowest of them, which holds
-	unread                                []string  // ceilings that were meant and could not be read
+	ceilings                              []ceiling // every layer's, and those that were meant and could not be read
+	top                                   ceiling   // the lowest of ceilings, which holds
 	persistThreads                        bool      // false: nothing on disk but leases, and an audit trail without prompts
 	restartChild                          bool
 	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
@@ -208,15 +207,16 @@ func (c ceiling) cap(mode string) string {
 	return c.word
 }
 
-// lowestCeiling is the one that holds: no layer lifts another's.
+// unread reports a ceiling that was meant and could not be read.
+func (c ceiling) unread() bool { return c.from.what == "" }
+
+// lowestCeiling is the one that holds: no layer lifts another's. Of two that are as low, one that was read counts.
 func (c *config) lowestCeiling() (low ceiling) {
 	for _, w := range c.ceilings {
-		if low.word == "" || sandboxRank(w.word) < sandboxRank(low.word) {
+		rank, least := sandboxRank(w.word), sandboxRank(low.word)
+		if least == 0 || rank < least || rank == least && low.unread() {
 			low = w
 		}
-	}
-	if len(c.unread) > 0 && low.word != sandboxRead {
-		low = newCeiling(c.unread[0], sandboxRead, origin{})
 	}
 	return low
 }
@@ -265,37 +265,33 @@ func (c *config) strangeVariables(prefix string, environ []string) {
 		if !ours || strings.TrimSpace(value) == "" || slices.Contains(known, word) {
 			continue
 		}
-		hint, key := "", meantKey(word, known)
-		switch {
-		case word == "team" || word == "config":
-			hint = fmt.Sprintf("; did you mean %q?", "ATM_"+strings.ToUpper(word))
-		case key != "":
-			hint = fmt.Sprintf("; did you mean %q?", rule{name: key}.variable())
+		meant := ""
+		if key := meantKey(word, known); word == "team" || word == "config" {
+			meant = "ATM_" + strings.ToUpper(word)
+		} else if key != "" {
+			meant = rule{name: key}.variable()
 			c.failClosed(key)
-		case prefix == oldVariablePrefix:
-			continue
 		}
-		c.warnf("unknown variable %q%s", cutName(name), hint)
+		if meant != "" || prefix != oldVariablePrefix {
+			c.warnf("unknown variable %q%s", cutName(name), meantHint(meant))
+		}
 	}
+}
+
+func meantHint(word string) string {
+	if word == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", word)
 }
 
 // failClosed notes that a ceiling was meant by a word and can't be read. It
 // then stands at read-only, whatever another layer says: a slip of the pen must
 // not widen what agents may do.
 func (c *config) failClosed(word string) {
-	if key := ceilingMeant(word); key != "" && !slices.Contains(c.unread, key) {
-		c.unread = append(c.unread, key)
-	}
-}
-
-// failClosedBelow does it for every key below a value that isn't read: of a table, and of the tables in it or in an array.
-func (c *config) failClosedBelow(v *tomlValue) {
-	for _, key := range v.tab.keys() {
-		c.failClosed(key)
-		c.failClosedBelow(v.tab.get(key))
-	}
-	for _, e := range v.arr {
-		c.failClosedBelow(e)
+	key := ceilingMeant(word)
+	if key != "" && !slices.ContainsFunc(c.ceilings, func(w ceiling) bool { return w.key == key && w.unread() }) {
+		c.ceilings = append(c.ceilings, newCeiling(key, sandboxRead, origin{}))
 	}
 }
 
@@ -303,11 +299,10 @@ func (c *config) failClosedBelow(v *tomlValue) {
 func (c *config) failClosedIn(text string) {
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(line, "=")
-		key = strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:])
+		c.failClosed(strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:]))
 		if w := foldWord(line); strings.Contains(w, "maxsandbox") || strings.Contains(w, "readonly") {
-			key = "max_sandbox"
+			c.failClosed("max_sandbox")
 		}
-		c.failClosed(key)
 	}
 }
 
@@ -359,18 +354,18 @@ func (c *config) derive(env func(string) string) error {
 	if !c.persistThreads && c.backend == "mcp-server" {
 		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
 	}
-	low := c.lowestCeiling()
-	if c.top = low; low.from.what == "" {
-		for _, key := range c.unread {
-			c.warnf("%s could not be read, so agents are read-only until it is mended", key)
+	c.top = c.lowestCeiling()
+	c.maxSandbox, c.readonly = "", false
+	if c.top.key != "" {
+		c.maxSandbox, c.origin["max_sandbox"] = c.top.word, c.top.from
+	}
+	for _, w := range c.ceilings {
+		switch {
+		case w.unread() && c.top.unread():
+			c.warnf("%s could not be read, so agents are read-only until it is mended", w.key)
+		case w.key == "readonly" && !w.unread() && !c.readonly:
+			c.readonly, c.origin["readonly"] = true, w.from
 		}
-	}
-	if c.maxSandbox = ""; low.key != "" {
-		c.maxSandbox, c.origin["max_sandbox"] = low.word, low.from
-	}
-	c.readonly = false
-	if at := slices.IndexFunc(c.ceilings, func(w ceiling) bool { return w.key == "readonly" }); at >= 0 {
-		c.readonly, c.origin["readonly"] = true, c.ceilings[at].from
 	}
 	if capped := c.top.cap(c.sandbox); capped != c.sandbox {
 		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]

@@ -82,62 +82,35 @@ func configFiles(c *config, env func(string) string, fl flagValues) []configFile
 	return files
 }
 
-// problem is an error in the named file and a warning in the others.
-func (f configFile) problem(c *config, err error) error {
-	if f.layer == layerNamed {
-		return fmt.Errorf("%s: %w", f.by, err)
-	}
-	c.warnf("%v", err)
-	return nil
-}
-
-func (f configFile) errorAt(line, col int, format string, args ...any) error {
-	return &tomlError{f.path, line, col, fmt.Sprintf(format, args...)}
-}
-
-// read adds the file's values to c.
+// read adds the file's values to c. The error is only for the named file.
 func (f configFile) read(c *config) error {
+	r := &fileReader{configFile: f, c: c}
 	data, err := f.content()
 	if errors.Is(err, fs.ErrNotExist) && f.layer == layerGlobal {
 		return nil
 	}
 	if err != nil {
 		c.failClosed("max_sandbox") // there may be one in it
-		return f.problem(c, fmt.Errorf("reading configuration: %w", err))
+		r.problem(fmt.Errorf("reading configuration: %w", err))
+		return r.err
 	}
 	doc, err := parseTOML(f.path, data)
 	if err != nil {
 		c.failClosedIn(string(data))
-		return f.problem(c, fmt.Errorf("%w (nothing in this file counts until it is right)", err))
+		r.problem(fmt.Errorf("%w (nothing in this file counts until it is right)", err))
+		return r.err
 	}
 	if c.files = append(c.files, f.path); c.own != nil && f.layer == layerProject {
 		f.doubt(c, doc)
 	}
-	if err := f.core(c, doc); err != nil {
-		return err
-	}
-	if err := f.names(c, doc); err != nil {
-		return err
-	}
-	f.misplaced(c, doc)
-	if plugins := doc.get("plugins"); plugins != nil && plugins.tab == nil {
-		c.failClosedBelow(plugins)
-		return f.problem(c, f.errorAt(plugins.line, plugins.col, "plugins wants a table, not %s", plugins.kind))
-	}
+	r.core(doc)
+	r.names(doc)
+	r.misplaced(doc, nil, false)
+	plugins := r.table(doc, "", "plugins")
 	for _, name := range pluginNames() {
-		switch v := doc.at("plugins", name); {
-		case v == nil:
-		case v.tab == nil: // [[plugins.atm-agent-mcp]], say
-			c.failClosedBelow(v)
-			err = f.problem(c, f.errorAt(v.line, v.col, "plugins.%s wants a table, not %s", name, v.kind))
-		default:
-			err = f.plugin(c, v.tab)
-		}
-		if err != nil {
-			return err
-		}
+		r.plugin(r.table(plugins, "plugins.", name))
 	}
-	return nil
+	return r.err
 }
 
 // content reads the file; the repository's was read as it was found.
@@ -148,198 +121,176 @@ func (f configFile) content() ([]byte, error) {
 	return readRegular(f.path, maxConfigSize)
 }
 
-// misplaced tells of what is ours and stands where nobody reads it. The file is ATM's too: of what is in it,
-// only that is told which can't be meant for anybody else.
-func (f configFile) misplaced(c *config, doc *tomlTable) {
-	for _, key := range doc.keys() {
-		v := doc.get(key)
-		switch {
-		case v.holdsTables() && likePlugin(key):
-			f.wrongTable(c, v, key)
-		case v.tab != nil && key != "plugins" && nearest(key, []string{"plugins"}) != "":
-			for _, name := range v.tab.keys() {
-				if v := v.tab.get(name); v.holdsTables() && likePlugin(name) {
-					f.wrongTable(c, v, key+"."+name)
-				}
-			}
-		case v.tab == nil && (ceilingMeant(key) != "" || slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key })):
-			f.outside(c, v, key)
-		}
-	}
-	for _, name := range doc.table("plugins").keys() {
-		switch v := doc.at("plugins", name); {
-		case v.holdsTables() && likePlugin(name) && !slices.Contains(pluginNames(), name):
-			f.wrongTable(c, v, "plugins."+name)
-		case v.tab == nil && ceilingMeant(name) != "":
-			f.outside(c, v, name)
-		}
-	}
-	for _, name := range doc.table("roles").keys() {
-		if v := doc.at("roles", name); v.tab != nil {
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[roles.%s] is written [plugins.%s.roles.%s]", name, pluginName, name))
-			for _, key := range v.tab.keys() {
-				c.failClosed(key)
-			}
-		}
-	}
-	for _, key := range doc.table("core").keys() {
-		known := []string{"default_team", "identity"}
-		if ceilingMeant(key) != "" {
-			f.outside(c, doc.at("core", key), key)
-		} else if near := nearest(key, known); near != "" && !slices.Contains(known, key) {
-			v := doc.at("core", key)
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q; did you mean %q?", "core."+key, near))
-		}
-	}
-}
-
-// outside tells of a setting, a ceiling perhaps, that stands in a table where it has no effect.
-func (f configFile) outside(c *config, v *tomlValue, key string) {
-	c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s stands outside of [plugins.%s] and has no effect there", key, pluginName))
-	c.failClosed(key)
-}
-
-// likePlugin reports a table's name that is one of ours, or misspelt.
-func likePlugin(name string) bool {
-	return nearest(name, pluginNames()) != "" || slices.ContainsFunc(pluginNames(), func(p string) bool { return foldWord(p) == foldWord(name) })
-}
-
-// wrongTable tells that the plugin's table has another name, and that a ceiling in it was meant.
-func (f configFile) wrongTable(c *config, v *tomlValue, name string) {
-	c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "[%s] is written [plugins.%s]", name, pluginName))
-	c.failClosedBelow(v)
-}
-
-// core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
-// [core], or with half of it, leaves the other layers' values alone.
-func (f configFile) core(c *config, doc *tomlTable) error {
-	for _, k := range []struct {
-		key   string
-		into  *string
-		check func(string) error
-	}{{"default_team", &c.coreTeam, validTeam}, {"identity", &c.coreIdentity, validIdentity}} {
-		v := doc.at("core", k.key)
-		if v == nil {
-			continue
-		}
-		err := k.check(v.str)
-		if v.kind != tomlString {
-			err = fmt.Errorf("wants a string, not %s", v.kind)
-		}
-		if err != nil {
-			if err = f.problem(c, f.errorAt(v.line, v.col, "core.%s: %v", k.key, err)); err != nil {
-				return err
-			}
-			continue
-		}
-		*k.into = v.str
-		c.origin["core."+k.key] = f.at(v)
-	}
-	return nil
-}
-
-// names reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
-func (f configFile) names(c *config, doc *tomlTable) error {
-	for _, t := range []struct {
-		name string
-		into map[string]string
-	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
-		table := doc.get(t.name)
-		if table == nil {
-			continue
-		}
-		if table.tab == nil {
-			if err := f.problem(c, f.errorAt(table.line, table.col, "%s wants a table, not %s", t.name, table.kind)); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, key := range table.tab.keys() {
-			v := table.tab.get(key)
-			if v.tab != nil && t.name == "roles" {
-				continue // a role of ours in the wrong place, which is told
-			}
-			if v.kind != tomlString {
-				if err := f.problem(c, f.errorAt(v.line, v.col, "%s.%s wants a string, not %s", t.name, key, v.kind)); err != nil {
-					return err
-				}
-				continue
-			}
-			t.into[key] = v.str
-			c.origin["["+t.name+"]."+key] = f.at(v) // not roles.x: that is a role of ours
-		}
-	}
-	return nil
-}
-
 func (f configFile) at(v *tomlValue) origin {
 	return origin{f.layer, fmt.Sprintf("%s:%d", f.path, v.line)}
 }
 
-func (f configFile) plugin(c *config, t *tomlTable) error {
-	if err := readTable(f, c, t, "", c, settings(), "roles", "per_thread_auto_mail"); err != nil {
-		return err
-	}
-	if err := f.each(c, t, "per_thread_auto_mail", func(name string, v *tomlValue) error {
-		if v.kind != tomlBool {
-			return fmt.Errorf("wants a boolean, not %s", v.kind)
-		}
-		c.perThreadAutoMail[name] = v.b
-		c.origin["per_thread_auto_mail."+name] = f.at(v)
-		return nil
-	}); err != nil {
-		return err
-	}
-	return f.each(c, t, "roles", func(name string, v *tomlValue) error {
-		if v.tab == nil {
-			return fmt.Errorf("wants a table, not %s", v.kind)
-		}
-		if !identityRule.MatchString(name) {
-			return errors.New("a role's name has letters a-z, digits, - and _, and begins with a letter or digit")
-		}
-		r := c.roles[name]
-		r.name = name
-		err := readTable(f, c, v.tab, "roles."+name+".", &r, roleSettings())
-		c.roles[name] = r
-		return err
-	})
+// A fileReader puts the values of one file into a config.
+type fileReader struct {
+	configFile
+	c   *config
+	err error // the first problem of a file that was named: it ends the program
 }
 
-// each hands over the entries of the table under key; an error that take returns is given its position.
-func (f configFile) each(c *config, t *tomlTable, key string, take func(string, *tomlValue) error) error {
+// problem is an error in the named file and a warning in the others.
+func (r *fileReader) problem(err error) {
+	switch {
+	case r.layer != layerNamed:
+		r.c.warnf("%v", err)
+	case r.err == nil:
+		r.err = fmt.Errorf("%s: %w", r.by, err)
+	}
+}
+
+// badValue is a problem with what a key is set to.
+func (r *fileReader) badValue(v *tomlValue, format string, args ...any) {
+	r.problem(&tomlError{r.path, v.line, v.col, fmt.Sprintf(format, args...)})
+}
+
+// strangeKey warns of a key that has no effect: in the named file too, since it may be meant for another program.
+func (r *fileReader) strangeKey(v *tomlValue, format string, args ...any) {
+	r.c.warnf("%v", &tomlError{r.path, v.keyLine, v.keyCol, fmt.Sprintf(format, args...)})
+}
+
+// table is the table that t has under key, nil for none; under is what stands before key in its full name.
+func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 	v := t.get(key)
 	if v == nil {
 		return nil
 	}
 	if v.tab == nil {
-		return f.problem(c, f.errorAt(v.line, v.col, "%s wants a table, not %s", key, v.kind))
+		r.badValue(v, "%s%s wants a table, not %s", under, key, v.kind)
 	}
-	for _, name := range v.tab.keys() {
-		e := v.tab.get(name)
-		err := take(name, e)
-		if err == nil {
-			continue
-		}
-		if f.layer != layerNamed || !errors.As(err, new(*tomlError)) {
-			err = f.problem(c, f.errorAt(e.line, e.col, "%s.%s: %v", key, name, err))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return v.tab
 }
 
-// readTable fills owner from a table of settings; prefix is what their keys are called by in origin.
-func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) error {
-	known := slices.Clone(also)
+// misplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones too.
+// The file is ATM's as well: what stands in a table that is called like nothing of ours is somebody else's. t is the
+// table at path; read: its settings are read, so that only ceilings in unknown tables of it are left to find.
+func (r *fileReader) misplaced(t *tomlTable, path []string, read bool) {
+	for _, key := range t.keys() {
+		v, below := t.get(key), append(slices.Clip(path), key)
+		if mayBeOurs(below) {
+			ours := len(below) == 2 && below[0] == "plugins" && slices.Contains(pluginNames(), key)
+			for _, table := range v.tables() { // those of an array are never read
+				r.misplaced(table, below, (ours || read) && v.tab != nil)
+			}
+		}
+		ceiling, setting := ceilingMeant(key) != "", slices.Contains(settingNames(), key)
+		switch {
+		case v.tab != nil && (len(path) == 0 || !ceiling):
+		case read && len(path) == 2 && setting: // readTable has it
+		case read && ceiling:
+			r.c.failClosed(key)
+		case read, slices.Equal(path, []string{"roles"}), slices.Equal(path, []string{"core"}) && !ceiling: // ATM's own
+		case ceiling, setting:
+			r.strangeKey(v, "%s has no effect here: settings stand in the table [plugins.%s]", key, pluginName)
+			r.c.failClosed(key)
+		}
+	}
+}
+
+// mayBeOurs reports a table that has our settings, or whose name is nearly that of one.
+func mayBeOurs(path []string) bool {
+	like := func(name string, names ...string) bool {
+		return nearest(name, names) != "" || slices.ContainsFunc(names, func(n string) bool { return foldWord(n) == foldWord(name) })
+	}
+	switch len(path) {
+	case 1:
+		return like(path[0], append(pluginNames(), "plugins")...) || path[0] == "core" || path[0] == "roles"
+	case 2:
+		return !like(path[0], "plugins") || like(path[1], pluginNames()...)
+	}
+	return path[2] != "per_thread_auto_mail" // its keys are agents' names
+}
+
+// core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
+// [core], or with half of it, leaves the other layers' values alone.
+func (r *fileReader) core(doc *tomlTable) {
+	known := []string{"default_team", "identity"}
+	for _, key := range doc.table("core").keys() {
+		v := doc.at("core", key)
+		into, check := &r.c.coreTeam, validTeam
+		switch {
+		case !slices.Contains(known, key):
+			if near := nearest(key, known); near != "" {
+				r.strangeKey(v, "unknown key %q; did you mean %q?", "core."+key, near)
+			}
+			continue
+		case key == "identity":
+			into, check = &r.c.coreIdentity, validIdentity
+		}
+		err := check(v.str)
+		if v.kind != tomlString {
+			err = fmt.Errorf("wants a string, not %s", v.kind)
+		}
+		if err != nil {
+			r.badValue(v, "core.%s: %v", key, err)
+			continue
+		}
+		*into = v.str
+		r.c.origin["core."+key] = r.at(v)
+	}
+}
+
+// names reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
+func (r *fileReader) names(doc *tomlTable) {
+	for _, name := range []string{"aliases", "roles"} {
+		into := map[string]map[string]string{"aliases": r.c.aliases, "roles": r.c.atmRoles}[name]
+		table := r.table(doc, "", name)
+		for _, key := range table.keys() {
+			switch v := table.get(key); {
+			case v.kind == tomlString:
+				into[key] = v.str
+				r.c.origin["["+name+"]."+key] = r.at(v) // not roles.x: that is a role of ours
+			case v.tab == nil || name != "roles": // a role of ours in the wrong place is told with its keys
+				r.badValue(v, "%s.%s wants a string, not %s", name, key, v.kind)
+			}
+		}
+	}
+}
+
+// plugin reads the table of our settings, with its two tables of tables.
+func (r *fileReader) plugin(t *tomlTable) {
+	c := r.c
+	readTable(r, t, "", c, settings(), "roles", "per_thread_auto_mail")
+	autoMail := r.table(t, "", "per_thread_auto_mail")
+	for _, name := range autoMail.keys() {
+		v := autoMail.get(name)
+		if v.kind != tomlBool {
+			r.badValue(v, "per_thread_auto_mail.%s: wants a boolean, not %s", name, v.kind)
+			continue
+		}
+		c.perThreadAutoMail[name] = v.b
+		c.origin["per_thread_auto_mail."+name] = r.at(v)
+	}
+	roles := r.table(t, "", "roles")
+	for _, name := range roles.keys() {
+		v := roles.get(name)
+		switch {
+		case v.tab == nil:
+			r.badValue(v, "roles.%s: wants a table, not %s", name, v.kind)
+			continue
+		case !identityRule.MatchString(name):
+			r.badValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter or digit", name)
+			continue
+		}
+		as := c.roles[name]
+		as.name = name
+		readTable(r, v.tab, "roles."+name+".", &as, roleSettings())
+		c.roles[name] = as
+	}
+}
+
+// readTable fills owner from a table of settings; prefix is what their keys are called by in origin. The keys in also
+// are read by somebody else.
+func readTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) {
+	known := also
 	byKey := map[string]setting[T]{}
 	for _, s := range rows {
-		known = append(known, s.name)
-		byKey[s.name] = s
-		if s.alias != "" {
-			known = append(known, s.alias)
-			byKey[s.alias] = s
+		for _, key := range s.names() {
+			known = append(known, key)
+			byKey[key] = s
 		}
 	}
 	for _, key := range t.keys() {
@@ -348,29 +299,21 @@ func readTable[T any](f configFile, c *config, t *tomlTable, prefix string, owne
 		switch {
 		case slices.Contains(also, key):
 			continue
+		case !ok && prefix == "" && key == "team":
+			r.strangeKey(v, "unknown key %q; a team is named by default_team under [core]", key)
+			continue
 		case !ok:
-			hint := ""
-			if prefix == "" && key == "team" {
-				hint = "; a team is named by default_team under [core]"
-			} else if meant := meantKey(key, known); meant != "" {
-				hint = fmt.Sprintf("; did you mean %q?", meant)
-			}
-			c.failClosed(key) // in a role's table too, where there are no ceilings
-			c.failClosedBelow(v)
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "unknown key %q%s", prefix+key, hint))
+			r.strangeKey(v, "unknown key %q%s", prefix+key, meantHint(meantKey(key, known)))
 			continue
 		case s.find(t) != v:
-			c.warnf("%v", f.errorAt(v.keyLine, v.keyCol, "%s is the older name of %s, which is set too and counts", key, s.name))
+			r.strangeKey(v, "%s is the older name of %s, which is set too and counts", key, s.name)
 			continue
 		}
-		if err := s.setTOML(s.field(owner), v, filepath.Dir(f.path), c.home); err != nil {
-			if err = f.problem(c, f.errorAt(v.line, v.col, "%s%s: %v", prefix, key, err)); err != nil {
-				return err
-			}
-			c.failClosed(s.name)
+		if err := s.setTOML(s.field(owner), v, filepath.Dir(r.path), r.c.home); err != nil {
+			r.badValue(v, "%s%s: %v", prefix, key, err)
+			r.c.failClosed(s.name)
 			continue
 		}
-		c.took(prefix+s.name, f.at(v))
+		r.c.took(prefix+s.name, r.at(v))
 	}
-	return nil
 }

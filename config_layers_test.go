@@ -56,7 +56,7 @@ func TestConfigBadFileIsLeftOut(t *testing.T) {
 		t.Errorf("model %q", c.model)
 	}
 	for name, text := range map[string]string{"plugins = 1\n": "1:11: plugins wants a table", "plugins.atm-agent-mcp = 'x'\n": "plugins.atm-agent-mcp wants a table, not a string",
-		"[plugins.atm_agent_mcp]\nmodel = 'x'\n": "[plugins.atm_agent_mcp] is written [plugins.atm-agent-mcp]"} {
+		"[plugins.atm_agent_mcp]\nmodel = 'x'\n": "2:1: model has no effect here: settings stand in the table [plugins.atm-agent-mcp]"} {
 		w.project(name)
 		w.wantWarnings(w.load(flagValues{}), text)
 	}

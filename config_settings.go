@@ -51,6 +51,14 @@ const (
 	oldVariablePrefix = "CODEX_MCP_"
 )
 
+// names are the key and its older name, if it has one.
+func (r rule) names() []string {
+	if r.alias == "" {
+		return []string{r.name}
+	}
+	return []string{r.name, r.alias}
+}
+
 func (r rule) variable() string { return variablePrefix + strings.ToUpper(r.name) }
 
 // The sandbox modes, each wider than the one before.
@@ -127,9 +135,7 @@ func roleSettings() []setting[role] {
 // settingNames are the keys of [plugins.atm-agent-mcp], with their older names.
 func settingNames() (names []string) {
 	for _, s := range settings() {
-		if names = append(names, s.name); s.alias != "" {
-			names = append(names, s.alias)
-		}
+		names = append(names, s.names()...)
 	}
 	return names
 }

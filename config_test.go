@@ -163,6 +163,11 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"the plugins' table, misspelt", "[Plugins.codex-mcp]\nreadonly = true", "", "", "read-only"},
 		{"a table that nobody knows", "[plugins.atm-agent-mcp.limits]\nmax_sandbox = 'workspace-write'", "", "", "read-only"},
 		{"no table of ours", "[core]\nreadonly = true", "", "", "read-only"},
+		{"an array in place of the table", "[plugins]\ncodex-mcp = [[{ readonly = true }]]", "", "", "read-only"},
+		{"an array in place of the word", "[core]\nmax_sandbox = ['workspace-write']", "", "", "read-only"},
+		{"a table in place of the word", "[plugins.codex-mcp.max_sandbox]\nx = 1", "", "", "read-only"},
+		{"an agent of that name is no ceiling", "per_thread_auto_mail.readonly = true", "", "", ""},
+		{"another program's table", "[plugins.ci-monitor]\nreadonly = true\n[broker]\nmax_sandbox = 'read-only'", "", "", ""},
 		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
 	} {
 		w := newConfigWorld(t)

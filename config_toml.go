@@ -57,8 +57,17 @@ type tomlValue struct {
 	ofTables        bool // an array made by [[name]], the only kind that [[name]] may append to
 }
 
-// holdsTables reports a table, or an array that may be of tables ([[name]]).
-func (v *tomlValue) holdsTables() bool { return v.tab != nil || v.kind == tomlArray }
+// tables are the tables in a value: itself, or those of an array at any depth.
+func (v *tomlValue) tables() []*tomlTable {
+	if v.tab != nil {
+		return []*tomlTable{v.tab}
+	}
+	var all []*tomlTable
+	for _, e := range v.arr {
+		all = append(all, e.tables()...)
+	}
+	return all
+}
 
 // tomlOrigin says which construct made a table, since that decides who may add to it.
 type tomlOrigin int
