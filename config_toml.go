@@ -1,8 +1,7 @@
 package main
 
-// TOML: the values of a document with the place each was written at, and the rules about tables.
-// config.go reads .atm.toml and config.toml with it, and a Codex profile ($CODEX_HOME/<p>.config.toml)
-// becomes JSON through plain. The letters (keys, strings, numbers) are in config_tomlscan.go.
+// TOML: a reader whose values know the place each was written at. config_layers.go reads .atm.toml and config.toml with
+// it, and a Codex profile ($CODEX_HOME/<p>.config.toml) becomes JSON through plain.
 // Read are strings, decimal integers and floats, booleans, arrays and tables in every spelling. Whatever else TOML 1.0
 // has (dates, 0x.., inf, nan) and whatever is no TOML is an error with file, line and column, never a guess: a setting
 // that is misread is worse than one that is refused.
@@ -10,6 +9,10 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 type tomlKind int
@@ -185,64 +188,88 @@ func (e *tomlError) Error() string {
 // able to exhaust the stack.
 const tomlMaxDepth = 64
 
+var (
+	tomlDecimal = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)$`)
+	tomlReal    = regexp.MustCompile(`^[+-]?(0|[1-9](_?[0-9])*)(\.[0-9](_?[0-9])*)?([eE][+-]?[0-9](_?[0-9])*)?$`)
+	tomlDate    = regexp.MustCompile(`^([0-9]+-[0-9]+-|[0-9]+:)`)
+)
+
+// A tomlParser is a cursor over a checked document, and the document so far.
+type tomlParser struct {
+	name      string // the file's, for errors
+	src       string // valid UTF-8, newlines are "\n", no other control character but tab
+	off       int    // of the next byte of src
+	line, col int    // of the next character, from 1
+	root      *tomlTable
+	body      *tomlTable // the table that plain key lines go to
+}
+
 // parseTOML reads a whole document; name is the file's, for errors.
 func parseTOML(name string, data []byte) (*tomlTable, error) {
-	s, err := newTOMLScanner(name, data)
-	if err != nil {
-		return nil, err
-	}
-	p := &tomlParser{s: s, root: newTOMLTable(tomlHeaded)}
+	p := &tomlParser{name: name, line: 1, col: 1, root: newTOMLTable(tomlHeaded)}
 	p.body = p.root
-	for {
-		s.skipLines()
-		if s.eof() {
+	err := p.check(strings.TrimPrefix(string(data), "\ufeff"))
+	for err == nil {
+		p.skipLines()
+		if p.eof() {
 			return p.root, nil
 		}
-		if s.peek() == '[' {
+		if p.peek() == '[' {
 			err = p.header()
 		} else {
 			err = p.pair(p.body, 0)
 		}
 		if err == nil {
-			err = s.endLine()
-		}
-		if err != nil {
-			return nil, err
+			err = p.endLine()
 		}
 	}
+	return nil, err
 }
 
-// A tomlParser holds the document so far and the table that plain key lines go to.
-type tomlParser struct {
-	s    *tomlScanner
-	root *tomlTable
-	body *tomlTable
+// check takes in the document, without a byte order mark. It refuses what may stand nowhere in one (bytes that are no
+// UTF-8, control characters, a carriage return alone), so that nothing after it has to think of them, and peek's 0 can
+// only mean the end.
+func (p *tomlParser) check(src string) error {
+	for i, r := range src {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(src[i:], "\ufffd"):
+			return p.errorf("byte 0x%02X is not UTF-8", src[i])
+		case r == '\r' && !strings.HasPrefix(src[i:], "\r\n"):
+			return p.errorf("a carriage return must be followed by a line feed")
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
+			return p.errorf("control character U+%04X is not allowed, write \\u%04X in a string", r, r)
+		}
+		if p.col++; r == '\n' {
+			p.line, p.col = p.line+1, 1
+		}
+	}
+	p.src, p.line, p.col = strings.ReplaceAll(src, "\r\n", "\n"), 1, 1
+	return nil
 }
 
 // header reads [a.b] or [[a.b]] and makes it the body.
 func (p *tomlParser) header() error {
-	s := p.s
-	s.next()
-	list := s.peek() == '['
+	p.next()
+	list := p.peek() == '['
 	if list {
-		s.next()
+		p.next()
 	}
-	s.spaces()
-	keys, err := s.key()
+	p.spaces()
+	keys, err := p.key()
 	if err != nil {
 		return err
 	}
-	s.spaces()
+	p.spaces()
 	end := "]"
 	if list {
 		end = "]]"
 	}
-	if !s.take(end) {
-		return s.errorf("the table header wants %q here, not %s", end, s.here())
+	if !p.take(end) {
+		return p.errorf("the table header wants %q here, not %s", end, p.here())
 	}
 	t := p.root
 	for _, key := range keys[:len(keys)-1] {
-		if t, err = p.through(t, key); err != nil {
+		if t, err = p.sub(t, key, tomlImplied); err != nil {
 			return err
 		}
 	}
@@ -250,42 +277,36 @@ func (p *tomlParser) header() error {
 	if list {
 		p.body, err = p.element(t, last)
 	} else {
-		p.body, err = p.headed(t, last)
+		p.body, err = p.sub(t, last, tomlHeaded)
 	}
 	return err
 }
 
-// through takes a header one part further down, making what isn't there yet.
-func (p *tomlParser) through(t *tomlTable, key tomlKey) (*tomlTable, error) {
+// sub takes a header or a dotted key one part further down, into the table under key, which it makes where nothing is
+// there yet. how says in which way: implied on the way of a header, headed at its end, dotted in a key.
+func (p *tomlParser) sub(t *tomlTable, key tomlKey, how tomlOrigin) (*tomlTable, error) {
 	v := t.get(key.name)
-	switch {
-	case v == nil:
-		sub := newTOMLTable(tomlImplied)
-		t.put(key, &tomlValue{kind: tomlTab, tab: sub, line: key.line, col: key.col})
-		return sub, nil
-	case v.kind == tomlTab && v.tab.origin != tomlInline:
+	if v == nil {
+		v = &tomlValue{kind: tomlTab, tab: newTOMLTable(how), line: key.line, col: key.col}
+		t.put(key, v)
 		return v.tab, nil
-	case v.kind == tomlArray && v.ofTables:
+	}
+	if v.ofTables && how == tomlImplied {
 		return v.arr[len(v.arr)-1].tab, nil
 	}
-	return nil, p.closed(key, v)
-}
-
-// headed makes the table a [header] names, or defines one that was only implied.
-func (p *tomlParser) headed(t *tomlTable, key tomlKey) (*tomlTable, error) {
-	v := t.get(key.name)
-	switch {
-	case v == nil:
-		sub := newTOMLTable(tomlHeaded)
-		t.put(key, &tomlValue{kind: tomlTab, tab: sub, line: key.line, col: key.col})
-		return sub, nil
-	case v.kind == tomlTab && v.tab.origin == tomlImplied:
-		v.tab.origin = tomlHeaded
-		return v.tab, nil
-	case v.kind == tomlTab && v.tab.origin != tomlInline:
-		return nil, p.s.errorAt(key.line, key.col, "table %q is already defined at line %d", key.name, v.keyLine)
+	if v.kind != tomlTab || v.tab.origin == tomlInline {
+		return nil, p.closed(key, v)
 	}
-	return nil, p.closed(key, v)
+	switch {
+	case how == tomlImplied:
+		return v.tab, nil
+	case how == tomlHeaded && v.tab.origin != tomlImplied:
+		return nil, p.errorAt(key.line, key.col, "table %q is already defined at line %d", key.name, v.keyLine)
+	case how == tomlDotted && v.tab.origin == tomlHeaded:
+		return nil, p.errorAt(key.line, key.col, "table %q has its own header at line %d: write this key below that", key.name, v.keyLine)
+	}
+	v.tab.origin = how
+	return v.tab, nil
 }
 
 // element appends a table to the array that [[header]] names.
@@ -315,29 +336,28 @@ func (p *tomlParser) closed(key tomlKey, v *tomlValue) error {
 	case v.kind == tomlArray:
 		what = "an array of values, which no header can add to"
 	}
-	return p.s.errorAt(key.line, key.col, "key %q is already set at line %d and is %s", key.name, v.keyLine, what)
+	return p.errorAt(key.line, key.col, "key %q is already set at line %d and is %s", key.name, v.keyLine, what)
 }
 
 // pair reads key = value into t; depth counts the values it stands in.
 func (p *tomlParser) pair(t *tomlTable, depth int) error {
-	s := p.s
-	keys, err := s.key()
+	keys, err := p.key()
 	if err != nil {
 		return err
 	}
-	s.spaces()
-	if !s.take("=") {
-		return s.errorf("key %q wants \"=\" here, not %s", keys[len(keys)-1].name, s.here())
+	p.spaces()
+	if !p.take("=") {
+		return p.errorf("key %q wants \"=\" here, not %s", keys[len(keys)-1].name, p.here())
 	}
-	s.spaces()
+	p.spaces()
 	for _, key := range keys[:len(keys)-1] {
-		if t, err = p.dotted(t, key); err != nil {
+		if t, err = p.sub(t, key, tomlDotted); err != nil {
 			return err
 		}
 	}
 	last := keys[len(keys)-1]
 	if old := t.get(last.name); old != nil {
-		return s.errorAt(last.line, last.col, "key %q is already set at line %d", last.name, old.keyLine)
+		return p.errorAt(last.line, last.col, "key %q is already set at line %d", last.name, old.keyLine)
 	}
 	v, err := p.value(depth)
 	if err != nil {
@@ -347,33 +367,14 @@ func (p *tomlParser) pair(t *tomlTable, depth int) error {
 	return nil
 }
 
-// dotted takes a dotted key one part further down. A table with a header of its own, an inline one and an
-// array are closed to it.
-func (p *tomlParser) dotted(t *tomlTable, key tomlKey) (*tomlTable, error) {
-	v := t.get(key.name)
-	switch {
-	case v == nil:
-		sub := newTOMLTable(tomlDotted)
-		t.put(key, &tomlValue{kind: tomlTab, tab: sub, line: key.line, col: key.col})
-		return sub, nil
-	case v.kind == tomlTab && v.tab.origin == tomlHeaded:
-		return nil, p.s.errorAt(key.line, key.col, "table %q has its own header at line %d: write this key below that", key.name, v.keyLine)
-	case v.kind == tomlTab && v.tab.origin != tomlInline:
-		v.tab.origin = tomlDotted
-		return v.tab, nil
-	}
-	return nil, p.closed(key, v)
-}
-
 // value reads one value of any kind.
 func (p *tomlParser) value(depth int) (*tomlValue, error) {
-	s := p.s
 	if depth >= tomlMaxDepth {
-		return nil, s.errorf("values are nested deeper than %d", tomlMaxDepth)
+		return nil, p.errorf("values are nested deeper than %d", tomlMaxDepth)
 	}
-	v := &tomlValue{line: s.line, col: s.col}
+	v := &tomlValue{line: p.line, col: p.col}
 	var err error
-	switch s.peek() {
+	switch p.peek() {
 	case '[':
 		v.kind = tomlArray
 		err = p.array(v, depth)
@@ -382,9 +383,9 @@ func (p *tomlParser) value(depth int) (*tomlValue, error) {
 		err = p.inline(v.tab, depth)
 	case '"', '\'':
 		v.kind = tomlString
-		v.str, err = s.text(true)
+		v.str, err = p.text(true)
 	default:
-		err = s.scalar(v)
+		err = p.scalar(v)
 	}
 	if err != nil {
 		return nil, err
@@ -394,53 +395,311 @@ func (p *tomlParser) value(depth int) (*tomlValue, error) {
 
 // array reads [ … ]: newlines, comments and a last comma are allowed.
 func (p *tomlParser) array(v *tomlValue, depth int) error {
-	s := p.s
-	s.next()
+	p.next()
 	for {
-		s.skipLines()
-		if s.take("]") {
+		p.skipLines()
+		if p.take("]") {
 			return nil
 		}
-		if s.eof() {
-			return s.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
+		if p.eof() {
+			return p.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
 		}
 		e, err := p.value(depth + 1)
 		if err != nil {
 			return err
 		}
 		v.arr = append(v.arr, e)
-		s.skipLines()
-		if !s.take(",") && s.peek() != ']' {
-			if s.eof() {
-				return s.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
+		p.skipLines()
+		if !p.take(",") && p.peek() != ']' {
+			if p.eof() {
+				return p.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
 			}
-			return s.errorf("the array wants \",\" or \"]\" here, not %s", s.here())
+			return p.errorf("the array wants \",\" or \"]\" here, not %s", p.here())
 		}
 	}
 }
 
 // inline reads { … } on one line, without a last comma (TOML 1.0).
 func (p *tomlParser) inline(t *tomlTable, depth int) error {
-	s := p.s
-	s.next()
-	s.spaces()
-	if s.take("}") {
+	p.next()
+	p.spaces()
+	if p.take("}") {
 		return nil
 	}
 	for {
 		if err := p.pair(t, depth+1); err != nil {
 			return err
 		}
-		s.spaces()
-		if s.take("}") {
+		p.spaces()
+		if p.take("}") {
 			return nil
 		}
-		if !s.take(",") {
-			return s.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", s.here())
+		if !p.take(",") {
+			return p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", p.here())
 		}
-		s.spaces()
-		if s.peek() == '}' {
-			return s.errorf("an inline table has no comma before its \"}\" in TOML 1.0")
+		p.spaces()
+		if p.peek() == '}' {
+			return p.errorf("an inline table has no comma before its \"}\" in TOML 1.0")
 		}
 	}
+}
+
+// A tomlKey is one part of a key and where it begins.
+type tomlKey struct {
+	name      string
+	line, col int
+}
+
+func (p *tomlParser) errorf(format string, args ...any) error {
+	return p.errorAt(p.line, p.col, format, args...)
+}
+
+func (p *tomlParser) errorAt(line, col int, format string, args ...any) error {
+	return &tomlError{p.name, line, col, fmt.Sprintf(format, args...)}
+}
+
+func (p *tomlParser) eof() bool { return p.off >= len(p.src) }
+
+// peek returns the next byte, 0 at the end.
+func (p *tomlParser) peek() byte {
+	if p.eof() {
+		return 0
+	}
+	return p.src[p.off]
+}
+
+// next steps over one byte. Columns count characters, so only a character's last byte moves the column.
+func (p *tomlParser) next() {
+	c := p.src[p.off]
+	p.off++
+	switch {
+	case c == '\n':
+		p.line++
+		p.col = 1
+	case p.off == len(p.src) || utf8.RuneStart(p.src[p.off]):
+		p.col++
+	}
+}
+
+// take steps over text when it is what comes next. text has no newline.
+func (p *tomlParser) take(text string) bool {
+	if !strings.HasPrefix(p.src[p.off:], text) {
+		return false
+	}
+	for range len(text) {
+		p.next()
+	}
+	return true
+}
+
+// here names what comes next, for an error.
+func (p *tomlParser) here() string {
+	switch {
+	case p.eof():
+		return "the end of the file"
+	case p.peek() == '\n':
+		return "the end of the line"
+	}
+	r, _ := utf8.DecodeRuneInString(p.src[p.off:])
+	return strconv.QuoteRune(r)
+}
+
+func (p *tomlParser) spaces() {
+	for p.peek() == ' ' || p.peek() == '\t' {
+		p.next()
+	}
+}
+
+// skipLines steps over blanks, newlines and comments.
+func (p *tomlParser) skipLines() {
+	for {
+		switch p.peek() {
+		case ' ', '\t', '\n':
+			p.next()
+		case '#':
+			p.comment()
+		default:
+			return
+		}
+	}
+}
+
+func (p *tomlParser) comment() {
+	for !p.eof() && p.peek() != '\n' {
+		p.next()
+	}
+}
+
+// endLine wants nothing more on this line but a comment.
+func (p *tomlParser) endLine() error {
+	p.spaces()
+	if p.peek() == '#' {
+		p.comment()
+	}
+	if !p.eof() && p.peek() != '\n' {
+		return p.errorf("the line should end here, but %s follows", p.here())
+	}
+	return nil
+}
+
+// key reads a.'b'."c", one or more parts.
+func (p *tomlParser) key() ([]tomlKey, error) {
+	var keys []tomlKey
+	for {
+		k := tomlKey{line: p.line, col: p.col}
+		if c := p.peek(); c == '"' || c == '\'' {
+			var err error
+			if k.name, err = p.text(false); err != nil {
+				return nil, err
+			}
+		} else {
+			from := p.off
+			for tomlBare(p.peek()) {
+				p.next()
+			}
+			if k.name = p.src[from:p.off]; k.name == "" {
+				return nil, p.errorf("a key is wanted here, not %s", p.here())
+			}
+		}
+		if keys = append(keys, k); len(keys) > tomlMaxDepth {
+			return nil, p.errorAt(k.line, k.col, "a key has at most %d parts", tomlMaxDepth)
+		}
+		end := *p
+		p.spaces()
+		if !p.take(".") {
+			*p = end // blanks after the key are the caller's
+			return keys, nil
+		}
+		p.spaces()
+	}
+}
+
+func tomlBare(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
+
+// text reads a quoted string; lines tells whether the three-quote forms are allowed (they are not as keys).
+func (p *tomlParser) text(lines bool) (string, error) {
+	line, col := p.line, p.col
+	quote := string(p.peek())
+	p.next()
+	long := lines && strings.HasPrefix(p.src[p.off:], quote+quote)
+	if long {
+		p.take(quote + quote)
+		if p.peek() == '\n' { // right after the opening quotes a newline doesn't count
+			p.next()
+		}
+	}
+	var b strings.Builder
+	for {
+		c := p.peek()
+		switch {
+		case p.eof() || c == '\n' && !long:
+			return "", p.errorAt(line, col, "the string that begins here is not closed before %s", p.here())
+		case string(c) == quote && !long:
+			p.next()
+			return b.String(), nil
+		case string(c) == quote && strings.HasPrefix(p.src[p.off:], quote+quote+quote):
+			p.take(quote + quote + quote)
+			// One or two quotes may stand right before the closing three.
+			for range 2 {
+				if p.take(quote) {
+					b.WriteString(quote)
+				}
+			}
+			return b.String(), nil
+		case c == '\\' && quote == `"`:
+			if err := p.escape(&b, long); err != nil {
+				return "", err
+			}
+		default:
+			b.WriteByte(c)
+			p.next()
+		}
+	}
+}
+
+// escape reads what follows a backslash.
+func (p *tomlParser) escape(b *strings.Builder, long bool) error {
+	line, col := p.line, p.col
+	p.next()
+	if long {
+		// A backslash that ends its line swallows all blanks and newlines up to the next text.
+		at := *p
+		if p.spaces(); p.peek() == '\n' {
+			for p.peek() == ' ' || p.peek() == '\t' || p.peek() == '\n' {
+				p.next()
+			}
+			return nil
+		}
+		*p = at
+	}
+	c, digits := p.peek(), 0
+	switch simple := strings.IndexByte(`btnfr"\`, c); {
+	case simple >= 0:
+		b.WriteByte("\b\t\n\f\r\"\\"[simple])
+	case c == 'u':
+		digits = 4
+	case c == 'U':
+		digits = 8
+	default:
+		return p.errorAt(line, col, "%s after a backslash is no escape of TOML 1.0 (there are \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX \\UXXXXXXXX; in '…' a backslash is itself)", p.here())
+	}
+	p.next()
+	if digits == 0 {
+		return nil
+	}
+	hex := p.src[p.off:min(p.off+digits, len(p.src))]
+	n, err := strconv.ParseUint(hex, 16, 32)
+	if err != nil || len(hex) < digits {
+		return p.errorAt(line, col, "\\%c wants %d hexadecimal digits", c, digits)
+	}
+	for range digits {
+		p.next()
+	}
+	if n > utf8.MaxRune || !utf8.ValidRune(rune(n)) {
+		return p.errorAt(line, col, "U+%04X is no character (surrogates and what is above U+10FFFF are not)", n)
+	}
+	b.WriteRune(rune(n))
+	return nil
+}
+
+// scalar reads a number or a boolean into v.
+func (p *tomlParser) scalar(v *tomlValue) error {
+	w := p.word()
+	bad := func(format string, args ...any) error { return p.errorAt(v.line, v.col, format, args...) }
+	clean := strings.ReplaceAll(w, "_", "")
+	var err error
+	switch {
+	case w == "":
+		return p.errorf("a value is wanted here, not %s", p.here())
+	case w == "true" || w == "false":
+		v.kind, v.b = tomlBool, w == "true"
+	case tomlDecimal.MatchString(w):
+		v.kind = tomlInt
+		if v.i, err = strconv.ParseInt(clean, 10, 64); err != nil {
+			return bad("integer %s does not fit into 64 bits", w)
+		}
+	case tomlReal.MatchString(w):
+		v.kind = tomlFloat
+		if v.f, err = strconv.ParseFloat(clean, 64); err != nil {
+			return bad("float %s does not fit into 64 bits", w)
+		}
+	case tomlDate.MatchString(w):
+		return bad("%s is a date or time, which this program doesn't read: write it in quotes", w)
+	case strings.IndexByte("+-.0123456789_", w[0]) >= 0:
+		return bad("%q is no number that this program reads: numbers are decimal, without inf and nan", w)
+	default:
+		return bad("%q is no value: text is written in quotes", w)
+	}
+	return nil
+}
+
+// word takes everything up to a blank or a mark that ends a value.
+func (p *tomlParser) word() string {
+	from := p.off
+	for !p.eof() && strings.IndexByte(" \t\n,]}#[{=\"'", p.peek()) < 0 {
+		p.next()
+	}
+	return p.src[from:p.off]
 }
