@@ -9,11 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const maxAgentFile = 1 << 20
@@ -42,17 +44,11 @@ func readAgentFile(path, base string) (agentFile, error) {
 	if strings.TrimSpace(path) == "" {
 		return refuse("names no file: give the path of a Markdown file that holds the agent's prompt")
 	}
-	full := path
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return refuse("begins with ~ and the home directory isn't known: give an absolute path")
-		}
-		full = filepath.Join(home, rest)
-	} else if !filepath.IsAbs(path) {
-		full = filepath.Join(base, path)
+	home, err := os.UserHomeDir()
+	if err != nil && strings.HasPrefix(path, "~/") {
+		return refuse("begins with ~ and the home directory isn't known: give an absolute path")
 	}
-	full, err := filepath.Abs(full)
+	full, err := filepath.Abs(resolvePath(path, base, home))
 	if err != nil {
 		return refuse("can't be found: " + err.Error())
 	}
@@ -249,4 +245,33 @@ func impliedIdentity(name string) string {
 	}
 	id := strings.TrimLeft(b.String(), "-_")
 	return strings.TrimRight(id[:min(len(id), maxImplied)], "-_")
+}
+
+// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.
+// Its errors go on where a sentence has named the file.
+func readTextFile(path string, limit int64) (string, error) {
+	data, err := readRegular(path, limit)
+	var failed *fs.PathError
+	switch {
+	case errors.Is(err, errNotRegular):
+		if st, err := os.Stat(path); err == nil && st.IsDir() {
+			return "", errors.New("is a directory: name the file in it")
+		}
+		return "", errors.New("is not a regular file")
+	case errors.Is(err, errTooLarge):
+		return "", fmt.Errorf("is longer than %d KiB: shorten it", limit>>10)
+	case errors.Is(err, fs.ErrNotExist):
+		return "", errors.New("does not exist")
+	case errors.As(err, &failed): // its own text names the file once more
+		return "", fmt.Errorf("can't be read: %w", failed.Err)
+	case err != nil:
+		return "", fmt.Errorf("can't be read: %w", err)
+	}
+	text := strings.TrimPrefix(string(data), "\uFEFF")
+	for i, line := range strings.Split(text, "\n") {
+		if !utf8.ValidString(line) {
+			return "", fmt.Errorf("is not UTF-8 text (line %d): convert it", i+1)
+		}
+	}
+	return strings.ReplaceAll(text, "\r\n", "\n"), nil
 }

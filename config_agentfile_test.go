@@ -108,7 +108,7 @@ func TestAgentFilePaths(t *testing.T) {
 		"none.md":     filepath.Join(base, "none.md") + ") does not exist",
 		"a.md/b.md":   "",
 		"dir":         "is a directory",
-		"big.md":      "is longer than 1024 KiB (it has 1048577 bytes)",
+		"big.md":      "is longer than 1024 KiB: shorten it",
 		"latin.md":    "is not UTF-8 text (line 2)",
 		"nul\x00.md":  "can't be read",
 		os.DevNull:    "",

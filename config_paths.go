@@ -1,19 +1,24 @@
 package main
 
-// Names and directories: which names may become paths, and where the team's files and ours are.
-// config.go asks it once at start; tools and commands ask it about every name a caller gives, so that a name is
-// checked where it enters and never again (style: names that become paths).
-// It creates nothing and keeps nothing.
+// Names, directories and the team: which names may become paths, where the team's files and ours are, and which team is
+// ours: the one that was asked for (flag, ATM_TEAM, .atm.toml), or that of the Claude Code session that started us, or the
+// default. config.go asks once at start; tools and commands ask about every name a caller gives, so that a name is
+// checked where it enters and never again. It creates nothing, no team either (without one everything but mail works),
+// and a folder with very many teams must not slow the start.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -120,62 +125,144 @@ func resolvePath(path, base, home string) string {
 	return filepath.Join(base, path)
 }
 
-// readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.
-// Its errors go on where a sentence has named the file.
-func readTextFile(path string, limit int64) (string, error) {
-	data, err := readRegular(path, limit)
+const (
+	maxTeamsScanned   = 2000
+	maxTeamConfigSize = 4 << 20
+	defaultTeam       = "default"
+	sessionVariable   = "CLAUDE_CODE_SESSION_ID"
+	defaultLead       = "team-lead" // as Claude Code 2.1.197 calls the lead of every team
+)
+
+// A teamQuery is what is known when the team is looked for.
+type teamQuery struct {
+	root                   string // …/teams
+	asked, askedFrom       string // the name that somebody asked for, checked by validTeam, and who did
+	sessionID              string // CLAUDE_CODE_SESSION_ID
+	fallback, fallbackFrom string // the team for want of both, "" for "default"
+	pause                  func() // before the second reading; nil for a short sleep
+}
+
+// findTeam names the team, how it was found and whether it exists. A returned error means only that the search
+// for the Claude Code session's team failed; the other values still hold.
+func findTeam(q teamQuery) (name, from string, exists bool, err error) {
+	name, from = q.asked, q.askedFrom
+	if name == "" && q.sessionID != "" {
+		if name, err = q.sessionTeam(); name != "" {
+			from = sessionVariable
+		}
+	}
+	if name == "" {
+		name, from = q.fallback, q.fallbackFrom
+	}
+	if name == "" {
+		name, from = defaultTeam, "default"
+	}
+	info, statErr := os.Stat(filepath.Join(q.root, name, "config.json"))
+	return name, from, statErr == nil && info.Mode().IsRegular(), err
+}
+
+// teamDirs are the directories in which whoever may write speaks for the team:
+// its members and their mail, and what is kept of its agents.
+func (c *config) teamDirs() []string {
+	team, kept := filepath.Join(c.teamsRoot, c.team), filepath.Join(c.sessionsRoot, c.team)
+	return []string{c.teamsRoot, team, filepath.Join(team, "inboxes"), c.sessionsRoot, filepath.Join(c.sessionsRoot, ".threads"), kept, filepath.Join(kept, ".records")}
+}
+
+// sessionTeam finds the team whose config.json has our session as its leadSessionId. Claude Code writes that file
+// in place and without a lock at times, so those that can't be parsed are read once more, after one pause for all.
+func (q teamQuery) sessionTeam() (string, error) {
+	names, err := q.teamNames()
 	if err != nil {
-		info, err2 := os.Stat(path) // for the words only
-		switch {
-		case err2 == nil && errors.Is(err, errNotRegular):
-			return "", errors.New(irregular(info.Mode()))
-		case err2 == nil && errors.Is(err, errTooLarge):
-			return "", fmt.Errorf("is longer than %d KiB (it has %d bytes): shorten it", limit>>10, max(info.Size(), limit+1))
+		return "", err
+	}
+	own := ""
+	if len(q.sessionID) >= 8 && validTeam("session-"+q.sessionID[:8]) == nil { // what Claude Code calls the team of a session
+		own = "session-" + q.sessionID[:8]
+		names = append([]string{own}, names...)
+	}
+	for pass := range 2 {
+		var unread []string
+		for _, name := range names {
+			lead, ok := readLeadSession(q.root, name)
+			if ok && lead == q.sessionID {
+				return name, nil
+			}
+			if !ok {
+				unread = append(unread, name)
+			}
 		}
-		return "", unreadable(err)
+		if names = unread; len(names) == 0 {
+			return "", nil
+		}
+		if pass == 0 && q.pause != nil {
+			q.pause()
+		} else if pass == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
 	}
-	if !utf8.Valid(data) {
-		return "", fmt.Errorf("is not UTF-8 text (line %d): convert it", badLine(data))
+	if names[0] == own {
+		return own, nil // it could not be read twice, but no other session has a team of that name
 	}
-	return strings.ReplaceAll(strings.TrimPrefix(string(data), "\uFEFF"), "\r\n", "\n"), nil
+	return "", nil
 }
 
-func unreadable(err error) error {
+// teamNames lists the directories that may be teams.
+func (q teamQuery) teamNames() ([]string, error) {
+	d, err := openDir(q.root)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("does not exist")
+		return nil, nil
 	}
-	var p *fs.PathError // its text repeats the path
-	if errors.As(err, &p) {
-		return fmt.Errorf("can't be read: %w", p.Err)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the team of this Claude Code session: %w", err)
 	}
-	return fmt.Errorf("can't be read: %w", err)
+	defer d.Close()
+	entries, err := d.ReadDir(maxTeamsScanned)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("looking for the team of this Claude Code session: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if (e.IsDir() || e.Type()&fs.ModeSymlink != 0) && validTeam(e.Name()) == nil {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
-func irregular(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "is a directory: name the file in it"
-	case mode&fs.ModeNamedPipe != 0:
-		return "is a named pipe, not a regular file"
-	case mode&fs.ModeSocket != 0:
-		return "is a socket, not a regular file"
-	case mode&fs.ModeDevice != 0:
-		return "is a device, not a regular file"
+// readLeadSession reads a team's leadSessionId; ok is false when there is a config.json that can't be read whole.
+// Of the file only this field matters: Claude Code's lead has no model, which a strict reader would refuse.
+func readLeadSession(root, team string) (lead string, ok bool) {
+	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", true
 	}
-	return "is not a regular file"
+	var cfg struct {
+		LeadSessionID string `json:"leadSessionId"`
+	}
+	if err != nil || json.Unmarshal(data, &cfg) != nil {
+		return "", false
+	}
+	return cfg.LeadSessionID, true
 }
 
-func badLine(data []byte) int {
-	line := 1
-	for len(data) > 0 {
-		r, n := utf8.DecodeRune(data)
-		if r == utf8.RuneError && n == 1 {
-			break
-		}
-		if r == '\n' {
-			line++
-		}
-		data = data[n:]
+// readLeadName is the name of a team's lead: of the member that leadAgentId means, or what Claude Code calls every
+// lead where the file doesn't say.
+func readLeadName(root, team string) string {
+	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
+	var cfg struct {
+		LeadAgentID string `json:"leadAgentId"`
+		Members     []struct {
+			AgentID string `json:"agentId"`
+			Name    string `json:"name"`
+		} `json:"members"`
 	}
-	return line
+	if err == nil && json.Unmarshal(data, &cfg) == nil {
+		for _, m := range cfg.Members {
+			if m.AgentID != "" && m.AgentID == cfg.LeadAgentID && validIdentity(m.Name) == nil {
+				return m.Name
+			}
+		}
+	}
+	return defaultLead
 }

@@ -213,7 +213,7 @@ func TestLoadPromptFile(t *testing.T) {
 		{"\uFEFFHello\r\nyou\n", "Hello\nyou\n", ""},
 		{"", "\n", ""},
 		{strings.Repeat("x", maxPromptFile), strings.Repeat("x", maxPromptFile), ""},
-		{strings.Repeat("x", maxPromptFile+1), "", "is longer than 256 KiB (it has 262145 bytes)"},
+		{strings.Repeat("x", maxPromptFile+1), "", "is longer than 256 KiB: shorten it"},
 		{"a\n\xff", "", "is not UTF-8 text (line 2)"},
 	} {
 		path := filepath.Join(dir, "p.md")

@@ -27,7 +27,7 @@ func TestNamedPipesNeverBlock(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := loadPromptFile(filepath.Join(dir, "pipe.md")); err == nil || !strings.Contains(err.Error(), "is a named pipe") {
+	if _, err := loadPromptFile(filepath.Join(dir, "pipe.md")); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Error(err)
 	}
 	for _, cwd := range []string{"r", "w"} {
