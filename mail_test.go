@@ -1,12 +1,14 @@
 package main
 
 // mail_test.go holds inboxes to their operations, one at a time: what is understood of others' messages, what stays as
-// it was to the byte, what bad input does, and what is said when nothing could be done. FuzzInbox: nothing is lost.
+// it was to the byte, what bad input does, and what is said when nothing could be done. It owns the rig of all tests of
+// mail: a team with inboxes.
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,6 +20,43 @@ import (
 )
 
 const claudeMail = `{"from":"team-lead","text":"hello","summary":"hi","timestamp":"2026-11-21T09:17:30.784Z","color":"blue","msgV":1,"msg_id":"c1","type":"message","read":false}`
+
+// mailTeam makes a team and gives its inboxes.
+func mailTeam(t testing.TB) (x *inboxes, dir string) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "teams")
+	dir = filepath.Join(root, "crew", "inboxes")
+	wantNil(t, os.MkdirAll(dir, 0o755))
+	wantNil(t, os.WriteFile(filepath.Join(root, "crew", "config.json"), []byte(`{"name":"crew","members":[]}`), 0o644))
+	return newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler)), dir
+}
+
+// writeInbox writes an inbox as it would look to somebody who comes a while later.
+func writeInbox(t testing.TB, path, text string) {
+	t.Helper()
+	wantNil(t, os.WriteFile(path, []byte(text), 0o644))
+	ageFile(t, path, time.Minute)
+}
+
+func ageFile(t testing.TB, path string, by time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-by)
+	wantNil(t, os.Chtimes(path, then, then))
+}
+
+func readText(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	wantNil(t, err)
+	return string(text)
+}
+
+func keysOf(msgs []mailMessage) (keys []string) {
+	for _, m := range msgs {
+		keys = append(keys, m.Key)
+	}
+	return keys
+}
 
 func texts(msgs []mailMessage) string {
 	var all []string
@@ -54,7 +93,8 @@ func TestMailSend(t *testing.T) {
 		t.Errorf("Claude Code's lock is still there: %v", err)
 	}
 
-	// The same message once more is there already; others are added.
+	// The same message once more is there already; others are added, each with a time of its own: Claude Code takes equal
+	// sender, time and text for one message.
 	if _, again, err := x.send(t.Context(), "crew", "arch", mailMessage{ID: id, From: "codex", Text: "x"}); again != id || err != nil {
 		t.Errorf("sent again: %v, %v", again, err)
 	}
@@ -64,26 +104,18 @@ func TestMailSend(t *testing.T) {
 	if _, own, err := x.send(t.Context(), "crew", "arch", mailMessage{ID: "mine", From: "codex", Text: "y"}); own != "mine" || err != nil {
 		t.Errorf("own id: %v, %v", own, err)
 	}
-	if n, err := x.count(t.Context(), "crew", "arch"); n != 2 || err != nil {
-		t.Errorf("%d unread, %v", n, err)
-	}
-}
-
-// TestMailSendsAreDistinct: Claude Code takes equal sender, time and text for one message.
-func TestMailSendsAreDistinct(t *testing.T) {
-	x, _ := mailTeam(t)
 	for range 20 {
 		if _, _, err := x.send(t.Context(), "crew", "arch", mailMessage{From: "codex", Text: "ping"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	msgs, _, err := x.list(t.Context(), "crew", "arch", mailFilter{})
-	seen := map[string]bool{}
+	times := map[string]bool{}
 	for _, m := range msgs {
-		seen[m.Timestamp] = true
+		times[m.Timestamp] = true
 	}
-	if len(seen) != 20 || err != nil {
-		t.Errorf("%d times for 20 messages, %v", len(seen), err)
+	if len(times) != 22 || err != nil {
+		t.Errorf("%d times of 22 messages, %v", len(times), err)
 	}
 }
 
@@ -349,6 +381,11 @@ func TestMailBadInput(t *testing.T) {
 		{"file as Claude's lock", func(t *testing.T, _ *inboxes, dir string) { writeInbox(t, filepath.Join(dir, "arch.json.lock"), "") }, small, "arch", "is in the way"},
 		{"directory as atm's lock", func(t *testing.T, _ *inboxes, dir string) { os.Mkdir(filepath.Join(dir, "arch.lock"), 0o755) }, small, "arch", "move it away"},
 		{"file as inboxes", func(t *testing.T, _ *inboxes, dir string) { os.Remove(dir); writeInbox(t, dir, "") }, small, "arch", "not a directory"},
+		{"device as inbox", func(t *testing.T, _ *inboxes, dir string) {
+			if err := os.Symlink(os.DevNull, filepath.Join(dir, "arch.json")); err != nil {
+				t.Skip(err)
+			}
+		}, small, "arch", "not a regular file"},
 		{"stale lock", func(t *testing.T, _ *inboxes, dir string) {
 			os.Mkdir(filepath.Join(dir, "arch.json.lock"), 0o755)
 			ageFile(t, filepath.Join(dir, "arch.json.lock"), 11*time.Second)
@@ -413,9 +450,20 @@ func TestMailBadInput(t *testing.T) {
 	}
 }
 
-func TestMailReadOnlyTeam(t *testing.T) {
+// TestMailModes: an inbox keeps its mode, and a directory's mode is told with what to do.
+func TestMailModes(t *testing.T) {
 	x, dir := mailTeam(t)
-	writeInbox(t, filepath.Join(dir, "arch.json"), "["+claudeMail+"]")
+	path := filepath.Join(dir, "arch.json")
+	writeInbox(t, path, "[]")
+	wantNil(t, os.Chmod(path, 0o660))
+	was, err := os.Stat(path)
+	wantNil(t, err)
+	if _, _, err := x.send(t.Context(), "crew", "arch", mailMessage{From: "a", Text: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.Stat(path); err != nil || now.Mode() != was.Mode() {
+		t.Errorf("mode %v became %v, %v", was.Mode(), now.Mode(), err)
+	}
 	wantNil(t, os.Chmod(dir, 0o555))
 	t.Cleanup(func() { os.Chmod(dir, 0o755) })
 	asNobody(t, dir)
@@ -424,20 +472,6 @@ func TestMailReadOnlyTeam(t *testing.T) {
 	}
 	if msgs, _, err := x.list(t.Context(), "crew", "arch", mailFilter{}); len(msgs) != 1 || err != nil {
 		t.Errorf("%v, %v", msgs, err)
-	}
-}
-
-func TestMailKeepsTheMode(t *testing.T) {
-	x, dir := mailTeam(t)
-	path := filepath.Join(dir, "arch.json")
-	writeInbox(t, path, "[]")
-	os.Chmod(path, 0o660)
-	was, _ := os.Stat(path)
-	if _, _, err := x.send(t.Context(), "crew", "arch", mailMessage{From: "a", Text: "x"}); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := os.Stat(path); err != nil || now.Mode() != was.Mode() {
-		t.Errorf("mode %v became %v, %v", was.Mode(), now.Mode(), err)
 	}
 }
 
