@@ -17,7 +17,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -392,39 +391,6 @@ func TestJoinKeepsModeAndLink(t *testing.T) {
 			t.Errorf("mode %s, link %s, members %s", st.Mode(), link.Mode(), c.names())
 		}
 		c.mustLeave(m)
-	}
-}
-
-// Sessions of one process join and leave at once.
-func TestJoinConcurrently(t *testing.T) {
-	c := newCrew(t, claudeTeam)
-	var wg sync.WaitGroup
-	all := make([]membership, 12)
-	for i := range all {
-		wg.Go(func() {
-			m := c.agent
-			m.name, m.agentID = fmt.Sprint("codex-", i), fmt.Sprint("codex:", i)
-			var err error
-			if all[i], err = c.join(m); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if got := len(strings.Fields(c.names())); got != 14 {
-		t.Fatalf("%d members", got)
-	}
-	c.mustLeave(all[:6]...)
-	for _, m := range all[6:] {
-		wg.Go(func() {
-			if err := c.leave(context.Background(), m); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if c.text() != claudeTeam {
-		t.Errorf("left %s", c.text())
 	}
 }
 

@@ -1,11 +1,10 @@
 package main
 
-// mock.go owns the mock Codex that ships, for the demo, for `--codex-bin mock` and
-// for whoever tries the program without Codex: its command line, its life, the
-// table of its requests and the way out for all that it tells. `mock-codex ARGS…`
-// takes what a real codex gets, and answers as app-server of 0.169 and mcp-server
-// of 0.153 do. main calls runMock. It must never use more of the program than the
-// wire and the operating system: it stands for somebody else's program.
+// mock.go owns the mock Codex that ships, for the demo, for `--codex-bin mock` and for whoever tries the program without
+// Codex: the command line, the process from its start to its end, the table of requests and the way out for whatever the
+// mock tells. `mock-codex ARGS…` takes the arguments of a real codex, and answers as app-server of 0.169 and mcp-server of
+// 0.153 do. main calls runMock. The mock must never use more of the program than the wire and the operating system, since
+// it stands for somebody else's program.
 
 import (
 	"context"
@@ -37,25 +36,24 @@ type mockRequest func(*mockServer, *message)
 // mockDirective does what a line of a prompt says.
 type mockDirective func(t *mockTurn, arg string) mockEnd
 
-// mockExtras is what the tests' codex changes of a mock that ships: faults, shows,
-// and the odd ways of other versions. It sets the fields before anything is read;
-// what is nil or false stays as it ships.
+// mockExtras are the places where the tests' codex changes the mock that ships: faults, and the odd ways of other
+// versions. It sets the fields before anything is read; a field that is nil or false changes nothing.
 type mockExtras struct {
 	version    string                   // of Codex, as clients are told
-	requests   map[string]mockRequest   // by method; of a dialect that ships, or more
+	requests   map[string]mockRequest   // by method
 	directives map[string]mockDirective // by the word that a line begins with
 
-	// settle works out a thread's settings from a request and what is kept of it,
-	// and which configuration holds.
+	// settle works out a thread's settings, and the configuration that holds, from a request and what is kept of the
+	// thread. failure says why that can't be.
 	settle func(params json.RawMessage, kept *mockSettings) (s mockSettings, config map[string]any, failure string)
 	// steps are the directives of a prompt.
 	steps func(t *mockTurn, prompt string) []mockStep
-	// begin comes before anything is read; over ends the process.
+	// begin is called before anything is read; over ends the process.
 	begin func(ctx context.Context, stdin io.Reader, stdout io.Writer) (code int, over bool)
 	// told sees each notification and request before it leaves; false holds a
 	// notification back.
 	told func(method string, params map[string]any) bool
-	// answered is the result that leaves in result's place, nil for no answer at all.
+	// answered is what leaves in place of result; nil: no answer leaves at all.
 	answered func(msg *message, result any) any
 	// trace sees every frame.
 	trace func(dir string, rec []byte)
@@ -70,11 +68,11 @@ type mockServer struct {
 	mockExtras
 
 	peer      *peer
-	home      mockHome
+	home      *mockHome
 	overrides []string // -c key=value, in order
 	stderr    io.Writer
 	out       io.Writer
-	quit      chan int      // one exit code ends the process
+	quit      chan int      // an exit code, which ends the process
 	done      chan struct{} // closed when the process ends: every turn's goroutine leaves
 	turns     sync.WaitGroup
 	ids       atomic.Int64 // items and calls
@@ -83,21 +81,20 @@ type mockServer struct {
 	client  mockClient
 	threads map[string]*mockThread
 	shells  map[*mockShell]bool
-	ended   bool     // no turn and no shell begins any more
+	ended   bool     // no turn and no shell may begin any more
 	mcp     *mockMCP // nil for app-server
 }
 
-// mockClient is what initialize told.
+// mockClient is what initialize told of the client.
 type mockClient struct {
 	ready  bool
 	name   string
 	optOut map[string]bool
 }
 
-// runMock is `mock-codex args…`. It returns the exit code. adapt may be nil; it is
-// called once with the server, before that reads anything.
-func runMock(ctx context.Context, adapt func(*mockServer), args []string,
-	stdin io.Reader, stdout, stderr io.Writer) int {
+// runMock is `mock-codex args…`. It returns the exit code. adapt, if not nil, is called once with the server, before
+// the server reads anything.
+func runMock(ctx context.Context, adapt func(*mockServer), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	const usage = "codex [OPTIONS] [PROMPT]"
 	m := &mockServer{
 		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps},
@@ -106,6 +103,10 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},
 	}
 	m.settle = m.settled
+	wrong := func(usage, format, word string) int {
+		fmt.Fprintf(stderr, "error: "+format+"\n\nUsage: "+usage+"\n\nFor more information, try '--help'.\n", word)
+		return 2
+	}
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		flag, value, joined := strings.Cut(args[0], "=")
 		switch flag {
@@ -117,12 +118,11 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 			return 0
 		case "-c", "--config", "-m", "--model":
 		default:
-			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]), usage)
+			return wrong(usage, "unexpected argument '%s' found", args[0])
 		}
-		args = args[1:]
-		if !joined {
+		if args = args[1:]; !joined {
 			if len(args) == 0 {
-				return mockUsage(stderr, fmt.Sprintf("a value is required for '%s' but none was supplied", flag), usage)
+				return wrong(usage, "a value is required for '%s' but none was supplied", flag)
 			}
 			value, args = args[0], args[1:]
 		}
@@ -131,49 +131,39 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 		}
 		m.overrides = append(m.overrides, value)
 	}
-	command := ""
+	command, rest := "", ""
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
 	}
-	switch command {
-	case "app-server":
-		for len(args) > 1 && args[0] == "-c" {
-			m.overrides, args = append(m.overrides, args[1]), args[2:]
-		}
-		if len(args) > 0 && args[0] != "--stdio" {
-			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]),
-				"codex app-server [OPTIONS] [COMMAND]")
-		}
+	for command == "app-server" && len(args) > 1 && args[0] == "-c" {
+		m.overrides, args = append(m.overrides, args[1]), args[2:]
+	}
+	if len(args) > 0 {
+		rest = args[0]
+	}
+	switch {
+	case command == "app-server" && (rest == "" || rest == "--stdio"):
 		m.requests = mockRequests()
-	case "mcp-server":
-		if len(args) > 0 {
-			return mockUsage(stderr, fmt.Sprintf("unexpected argument '%s' found", args[0]),
-				"codex mcp-server [OPTIONS]")
-		}
+	case command == "mcp-server" && rest == "":
 		m.version, m.requests, m.mcp, m.patient = mockMCPVersion, mockMCPRequests(), &mockMCP{queues: map[string]*mockQueue{}}, true
 		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
-	case "help":
-		switch {
-		case len(args) == 0 || args[0] == "app-server":
-			fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
-			return 0
-		case args[0] == "mcp-server":
-			fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
-			return 0
-		}
-		return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", args[0]), usage)
+	case command == "app-server" || command == "mcp-server":
+		return wrong("codex "+command+" [OPTIONS]", "unexpected argument '%s' found", rest)
+	case command == "help" && (rest == "" || rest == "app-server"):
+		fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
+		return 0
+	case command == "help" && rest == "mcp-server":
+		fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
+		return 0
+	case command == "help":
+		return wrong(usage, "unrecognized subcommand '%s'", rest)
 	default:
-		return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", command), usage)
+		return wrong(usage, "unrecognized subcommand '%s'", command)
 	}
 	if adapt != nil {
 		adapt(m)
 	}
 	return m.serve(ctx, stdin, stdout)
-}
-
-func mockUsage(stderr io.Writer, what, usage string) int {
-	fmt.Fprintf(stderr, "error: %s\n\nUsage: %s\n\nFor more information, try '--help'.\n", what, usage)
-	return 2
 }
 
 // serve is the process from its first byte to its exit code.
@@ -278,7 +268,7 @@ func (m *mockServer) handle(msg *message) {
 		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found: " + msg.method})
 	case run != nil:
 		m.refuse(msg, "Not initialized")
-	default: // the real ones have more methods; their text lists them all, this one what can be used
+	default: // the real text lists all methods of the real Codex, this one the methods of the mock
 		m.refuse(msg, mockVariant(msg.method, slices.Sorted(maps.Keys(m.requests))...))
 	}
 }
@@ -302,8 +292,7 @@ func (m *mockServer) reply(msg *message, result any) {
 	}
 }
 
-// refuse answers with -32600, Codex's code for everything that is wrong with
-// a request.
+// refuse answers with -32600, Codex's code for everything that is wrong with a request.
 func (m *mockServer) refuse(msg *message, text string) {
 	m.peer.replyError(msg.id, &rpcError{Code: codeInvalidRequest, Message: text})
 }
@@ -360,7 +349,7 @@ func (m *mockServer) accountRead(msg *message) {
 	m.reply(msg, map[string]any{"account": nil, "requiresOpenaiAuth": false, "userId": nil, "workspaceRouting": nil})
 }
 
-// notify tells something, in the words of both protocols where both are spoken.
+// notify tells the client something, in each dialect that it is told in.
 func (m *mockServer) notify(method string, params map[string]any) {
 	if m.told != nil && !m.told(method, params) {
 		return
@@ -369,8 +358,7 @@ func (m *mockServer) notify(method string, params map[string]any) {
 	m.send(method, params)
 }
 
-// send sends a notification unless the client opted out of it. mcp-server knows
-// only events.
+// send sends a notification, unless the client opted out of it. mcp-server sends only events.
 func (m *mockServer) send(method string, params map[string]any) {
 	if m.mcp != nil {
 		return

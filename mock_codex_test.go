@@ -87,7 +87,8 @@ func runCodex(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	// `help mcp-server` is told as here. The clear answer is kept for both.
 	for _, word := range words[:min(2, len(words))] {
 		if word == "mcp-server" && x.minor >= 154 || word == "app-server" && os.Getenv("MOCK_CODEX_NO_APP_SERVER") != "" {
-			return mockUsage(stderr, fmt.Sprintf("unrecognized subcommand '%s'", word), "codex [OPTIONS] [PROMPT]")
+			fmt.Fprintf(stderr, "error: unrecognized subcommand '%s'\n\nUsage: codex [OPTIONS] [PROMPT]\n", word)
+			return 2
 		}
 	}
 	closeLog := func() {}
@@ -173,7 +174,9 @@ func (x *testMock) directives() map[string]mockDirective {
 		"PERMISSIONS":       permissionsDirective,
 		"ASK":               askDirective,
 		"MCPASK":            mcpAskDirective,
+		"TOOL":              toolDirective,
 		"TOOLS":             toolsDirective,
+		"BACKGROUND":        func(t *mockTurn, line string) mockEnd { return t.shell(line, false, true) },
 		"SUBAGENT":          subagentDirective,
 		"FAIL":              failDirective,
 		"NOTLOGGEDIN":       func(t *mockTurn, _ string) mockEnd { return failDirective(t, mockNotLoggedIn) },

@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,6 +172,47 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 	m.turns.Add(1)
 	go sub.run(toJSON([]any{map[string]any{"type": "text", "text": prompt}})) // ends with its turn or the process; turns counts it
 	return t.toolAnswered(string(toJSON(map[string]any{"agent_id": child.ID})))
+}
+
+// toolDirective calls one of the thread's dynamicTools: TOOL name {json}.
+func toolDirective(t *mockTurn, arg string) mockEnd {
+	name, args, _ := strings.Cut(arg, " ")
+	if args == "" || !validJSON([]byte(args)) {
+		args = "{}"
+	}
+	if !slices.ContainsFunc(t.th.Tools, func(tool json.RawMessage) bool { return stringField(tool, "name") == name }) { // fixed at birth
+		return t.toolAnswered("unsupported call: " + name)
+	}
+	call := t.m.newID("call")
+	it := t.item("dynamicToolCall", call, map[string]any{"namespace": nil, "tool": name,
+		"arguments": json.RawMessage(args), "status": "inProgress", "contentItems": nil, "success": nil, "durationMs": nil})
+	t.started(it)
+	result, end := t.ask("item/tool/call", map[string]any{"callId": call, "tool": name,
+		"arguments": json.RawMessage(args), "namespace": nil}, "")
+	said, success := "dynamic tool request failed", false
+	if result != nil {
+		var items []json.RawMessage
+		said = "dynamic tool response was invalid"
+		if json.Unmarshal(rawField(result, "contentItems"), &items) == nil && rawField(result, "success") != nil {
+			said, success = "", string(rawField(result, "success")) == "true"
+			for _, c := range items {
+				said += stringField(c, "text")
+			}
+			it["contentItems"] = items
+		}
+	}
+	if end == gone {
+		return end
+	}
+	it["status"], it["success"], it["durationMs"] = "completed", success, 1
+	if !success {
+		it["status"] = "failed"
+	}
+	t.completed(it) // before the interrupt's answer, as measured
+	if end != goOn {
+		return end
+	}
+	return t.toolAnswered(said)
 }
 
 // toolsDirective calls several dynamic tools at once, as code mode can:

@@ -1,11 +1,10 @@
 package main
 
-// mock_mcp.go owns the mock Codex as `codex mcp-server`: its two tools, and the
-// codex/event in which it tells what app-server tells by notifications. The events
-// and answers of a thread come out of one queue that every open call reads,
-// cancelled ones too. That is what makes its traps: a cancelled call is never
-// answered and takes the next turn's answer, and a failed turn leaves one end
-// behind that answers the next call. The turns are the same as app-server's.
+// mock_mcp.go owns the mock Codex as `codex mcp-server`: its two tools, and the codex/event notifications in which it
+// tells what app-server tells by notifications of its own. The events and answers of a thread come out of one queue that
+// every open call reads, a cancelled call too. Hence the traps of the real one: a cancelled call is never answered and
+// takes the next turn's answer, and a failed turn leaves one end behind that answers the next call. mock_turn.go runs
+// the turns of both dialects.
 
 import (
 	"cmp"
@@ -20,24 +19,24 @@ import (
 // mockMCP is what only mcp-server has. mockServer.mu guards it.
 type mockMCP struct {
 	queues map[string]*mockQueue // by thread
-	eof    bool                  // ends when no call is open any more
+	eof    bool                  // stdin has ended: the process ends when no call is open any more
 }
 
 // mockQueue is a thread's events and the calls that read them.
 type mockQueue struct {
 	events  []mockEvent
 	readers []json.RawMessage // ids of tools/call
-	active  *mockTurn         // after task_started: before that a cancel is lost
+	active  *mockTurn         // the turn that runs, from task_started on: before that a cancel is lost
 }
 
-// mockEvent is one codex/event of a turn; its fields name its type too.
+// mockEvent is one codex/event of a turn. fields have the kind as their type.
 type mockEvent struct {
 	turn, kind string
 	fields     map[string]any
 }
 
-// mockMCPRequests are the requests and notifications that mcp-server takes. What
-// isn't here gets -32601; a few methods get no answer at all from the real ones.
+// mockMCPRequests are the requests and notifications that mcp-server takes. Others get -32601; a few methods get no
+// answer at all, as from the real one.
 func mockMCPRequests() map[string]mockRequest {
 	table := map[string]mockRequest{
 		"initialize": (*mockServer).mcpInitialize,
@@ -55,7 +54,7 @@ func mockMCPRequests() map[string]mockRequest {
 	return table
 }
 
-// openCalls reports a call without an answer, at the end of stdin.
+// openCalls is called at the end of stdin, and tells whether a call has no answer yet.
 func (m *mockServer) openCalls() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +111,7 @@ func (m *mockServer) mcpTools() []any {
 	}
 }
 
-// mcpAnswer is a tool's result; structured is left out where there is no thread.
+// mcpAnswer answers a tools/call. Without a thread the result has no structuredContent.
 func (m *mockServer) mcpAnswer(id json.RawMessage, thread, text string, isError bool) {
 	r := map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
 	if thread != "" {
@@ -176,8 +175,7 @@ func (m *mockServer) mcpStart(call, args json.RawMessage) {
 	m.mcpTurn(nil, th, stringField(args, "prompt"))
 }
 
-// mcpTurn runs a turn, or steers the one that runs; call becomes one more
-// reader of the thread.
+// mcpTurn runs a turn, or steers the turn that runs. call, if not nil, becomes one more reader of the thread.
 func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt string) {
 	input := toJSON([]any{map[string]any{"type": "text", "text": prompt}})
 	m.mu.Lock()
@@ -204,8 +202,7 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt string
 	m.mu.Unlock()
 }
 
-// event tells one codex/event: mcp-server into the thread's queue, app-server at
-// once.
+// event tells one codex/event: mcp-server puts it into the thread's queue, app-server sends it at once.
 func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
 	fields["type"] = kind
 	if m.mcp == nil {
@@ -216,7 +213,7 @@ func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
 	defer m.mu.Unlock()
 	q := m.mcp.queues[thread]
 	if q == nil {
-		return // a subagent's: those are not told
+		return // a subagent's thread, of which mcp-server tells nothing
 	}
 	switch th := m.threads[thread]; kind {
 	case "task_started":
@@ -228,8 +225,7 @@ func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
 	m.pumpLocked(thread, q)
 }
 
-// pumpLocked gives each event to one of the calls that read the thread, as it
-// happens, and answers the call that read an end.
+// pumpLocked gives each event to any one of the calls that read the thread, and answers the call that read an end.
 func (m *mockServer) pumpLocked(thread string, q *mockQueue) {
 	for len(q.events) > 0 && len(q.readers) > 0 {
 		e := q.events[0]
@@ -254,8 +250,7 @@ func (m *mockServer) pumpLocked(thread string, q *mockQueue) {
 	}
 }
 
-// mcpCancel interrupts the turn of a thread that the call reads. The call
-// stays a reader.
+// mcpCancel interrupts the turn of the thread that a call reads. The call stays a reader.
 func (m *mockServer) mcpCancel(call json.RawMessage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,9 +262,8 @@ func (m *mockServer) mcpCancel(call json.RawMessage) {
 	}
 }
 
-// elicit is an approval as an elicitation, with the answer in app-server's words.
-// An error for an answer hangs the turn, as it does the real one, and so does every
-// other question: nobody is asked.
+// elicit asks for an approval by an elicitation, and gives the answer in app-server's words. An error as the answer hangs
+// the turn, as it does the real one's. So does every question but an approval, which mcp-server asks nobody.
 func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage, mockEnd) {
 	ask := map[string]any{"threadId": t.th.ID, "requestedSchema": map[string]any{"type": "object",
 		"properties": map[string]any{}},
@@ -314,7 +308,7 @@ func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage
 	return toJSON(map[string]any{"decision": word, "rejection": why}), goOn
 }
 
-// mockArgv is the command of an item, or of a question about one.
+// mockArgv is the command of an item, or of a question about an item.
 func mockArgv(of map[string]any) []string {
 	action, _ := of["commandActions"].([]any)[0].(map[string]any)
 	line, _ := action["command"].(string)
@@ -336,8 +330,7 @@ func mockChanges(item map[string]any) map[string]any {
 	return changes
 }
 
-// double tells in events what app-server tells by a notification or asks by a
-// request, where events are told at all.
+// double tells by events what app-server tells by a notification or asks by a request, in the dialects with events.
 func (m *mockServer) double(method string, params map[string]any) {
 	if m.mcp == nil && !m.early {
 		return
@@ -424,8 +417,7 @@ func mockSnake(info any) any {
 	return snake.String()
 }
 
-// doubleItem tells an item's start or end in events; kinds that aren't here had
-// none.
+// doubleItem tells an item's start or end by events. Other kinds of items had none.
 func (m *mockServer) doubleItem(thread, turn string, it map[string]any, completed bool) {
 	tell := func(kind string, fields map[string]any) { m.event(thread, turn, kind, fields) }
 	item := map[string]any{"id": it["id"]}

@@ -1,9 +1,8 @@
 package main
 
-// mock_store.go owns what the mock Codex keeps on disk under $CODEX_HOME: thread
-// histories in sessions/mock, one line of JSON for every change, and the lock that
-// keeps a second writer off a thread. mock.go opens it, the threads use it. It
-// never reads or writes anything of the user's own Codex, config.toml least of all.
+// mock_store.go owns what the mock Codex keeps on disk under $CODEX_HOME: thread histories in sessions/mock, one line of
+// JSON for every change, and the lock that keeps a second process off a thread. mock.go opens it, the threads use it.
+// It never reads or writes anything of the user's own Codex, config.toml least of all.
 
 import (
 	"bufio"
@@ -20,32 +19,29 @@ import (
 
 // mockHome is $CODEX_HOME and the writer locks that this process holds there.
 type mockHome struct {
-	dir   string
-	locks *mockLocks
+	dir string
+
+	mu   sync.Mutex          // guards the field below
+	held map[string]*os.File // by thread
 }
 
-type mockLocks struct {
-	mu   sync.Mutex // guards the field below
-	held map[string]*os.File
-}
-
-// openMockHome finds $CODEX_HOME. Like the real one it refuses a directory that is
-// named but missing, and makes ~/.codex if none is named.
-func openMockHome() (mockHome, error) {
-	h := mockHome{dir: os.Getenv("CODEX_HOME"), locks: &mockLocks{held: map[string]*os.File{}}}
+// openMockHome finds $CODEX_HOME. Like the real one it refuses a directory that is named but missing, and makes
+// ~/.codex if none is named.
+func openMockHome() (*mockHome, error) {
+	h := &mockHome{dir: os.Getenv("CODEX_HOME"), held: map[string]*os.File{}}
 	if h.dir == "" {
 		user, err := os.UserHomeDir()
 		if err != nil {
-			return h, fmt.Errorf("finding the home directory: %w", err)
+			return nil, fmt.Errorf("finding the home directory: %w", err)
 		}
 		h.dir = filepath.Join(user, ".codex")
 		return h, os.MkdirAll(h.dir, 0o700)
 	}
 	switch st, err := os.Stat(h.dir); {
 	case err != nil:
-		return h, fmt.Errorf("CODEX_HOME points to %q, but that path does not exist", h.dir)
+		return nil, fmt.Errorf("CODEX_HOME points to %q, but that path does not exist", h.dir)
 	case !st.IsDir():
-		return h, fmt.Errorf("CODEX_HOME points to %q, but that path is not a directory", h.dir)
+		return nil, fmt.Errorf("CODEX_HOME points to %q, but that path is not a directory", h.dir)
 	}
 	return h, nil
 }
@@ -56,9 +52,9 @@ func (h *mockHome) path(id string) string {
 
 // lock takes the writer lock of a thread; false if another process has it.
 func (h *mockHome) lock(id string) bool {
-	h.locks.mu.Lock()
-	defer h.locks.mu.Unlock()
-	if h.locks.held[id] != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[id] != nil {
 		return true
 	}
 	name := strings.TrimSuffix(h.path(id), "jsonl") + "lock"
@@ -73,31 +69,30 @@ func (h *mockHome) lock(id string) bool {
 		_ = f.Close()
 		return false
 	}
-	h.locks.held[id] = f
+	h.held[id] = f
 	return true
 }
 
 func (h *mockHome) unlock(id string) {
-	h.locks.mu.Lock()
-	defer h.locks.mu.Unlock()
-	if f := h.locks.held[id]; f != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.held[id]; f != nil {
 		_ = f.Close()
-		delete(h.locks.held, id)
+		delete(h.held, id)
 	}
 }
 
-// release frees every lock; the process is ending.
+// release frees every lock, as the process ends.
 func (h *mockHome) release() {
-	h.locks.mu.Lock()
-	defer h.locks.mu.Unlock()
-	for id, f := range h.locks.held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.held {
 		_ = f.Close()
-		delete(h.locks.held, id)
 	}
+	clear(h.held)
 }
 
-// mockRecord is one line of a thread's history. The last line of a kind
-// counts, for turns the last of an id.
+// mockRecord is one line of a thread's history. Of several lines about the thread, or about one turn, the last counts.
 type mockRecord struct {
 	Thread *mockThreadState `json:"thread,omitempty"`
 	Turn   *mockTurnRecord  `json:"turn,omitempty"`

@@ -1,9 +1,8 @@
 package main
 
-// mock_thread.go owns the mock Codex's threads: opening, resuming, reading,
-// unloading, compacting, their settings, and the shape in which clients see them.
-// mock.go dispatches to it on the reading goroutine; mock_turn.go runs turns in
-// them. It must never wait there.
+// mock_thread.go owns the mock Codex's threads: opening, resuming, reading and unloading them, their settings, and the
+// shape in which clients see them. mock.go calls its requests on the reading goroutine, where they must never wait;
+// mock_turn.go runs the turns.
 
 import (
 	"cmp"
@@ -34,7 +33,7 @@ func (s mockSettings) approval() string {
 
 func (s mockSettings) sandbox() string { return stringField(s.Sandbox, "type") }
 
-// mockThreadState is what is kept of a thread beside its turns.
+// mockThreadState is what the history keeps of a thread beside its turns.
 type mockThreadState struct {
 	ID        string            `json:"id"`
 	Parent    string            `json:"parent,omitempty"` // set for a subagent
@@ -50,15 +49,15 @@ type mockThreadState struct {
 // mockThread is a loaded thread. mockServer.mu guards it.
 type mockThread struct {
 	mockThreadState
-	config    map[string]any // in effect as the thread was opened; not kept
+	config    map[string]any // that held as the thread was opened; not kept in the history
 	turns     []*mockTurnRecord
 	active    *mockTurn
 	status    any
-	used      bool // had a turn: its history exists
-	deaf      bool // unsubscribed: no events but its status
-	byDefault bool // nobody asked for its sandbox
-	totalIn   int  // tokens
-	total     int
+	used      bool            // the thread had a turn, so its history exists
+	deaf      bool            // the client has unsubscribed, and hears only of the thread's status
+	byDefault bool            // nobody asked for the thread's sandbox
+	totalIn   int             // input tokens
+	total     int             // all tokens
 	allowed   map[string]bool // commands accepted for the session
 	closers   []func()        // called as the thread is unloaded
 }
@@ -76,8 +75,7 @@ func newMockID() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// threadID reads params.threadId, which names a file; "" means that the request
-// was refused.
+// threadID reads params.threadId, which names a file; "" means that the request was refused.
 func (m *mockServer) threadID(msg *message) string {
 	raw := rawField(msg.params, "threadId")
 	id, ok := rawString(raw)
@@ -94,7 +92,7 @@ func (m *mockServer) threadID(msg *message) string {
 	return ""
 }
 
-// loaded returns the loaded thread that params name, nil if it was refused.
+// loaded returns the loaded thread that params name; nil means that the request was refused.
 func (m *mockServer) loaded(msg *message) *mockThread {
 	id := m.threadID(msg)
 	if id == "" {
@@ -109,7 +107,7 @@ func (m *mockServer) loaded(msg *message) *mockThread {
 	return th
 }
 
-// threadView is the Thread object. turns nil leaves it empty.
+// threadView is the Thread object. Without turns its list of turns is empty.
 func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map[string]any {
 	s := th.Settings
 	var path any
@@ -160,8 +158,7 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 		"activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly", "disabledPluginIds": []any{}}
 }
 
-// settled works out the settings of a thread from the request and what is kept of
-// it. config is what the request's own says. A text says why it can't be.
+// settled is the settle of the mock that ships: of configuration it knows only what the request itself has.
 func (m *mockServer) settled(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
 	config := map[string]any{}
 	_ = json.Unmarshal(rawField(params, "config"), &config) // absent or null: nothing
@@ -192,8 +189,8 @@ func mockSandboxKind(word string) string {
 		"danger-full-access": "dangerFullAccess"}[word]
 }
 
-// mockSandbox is a sandbox policy with everything that given leaves out, for
-// workspaceWrite from the configuration's table.
+// mockSandbox is a sandbox policy with everything that given leaves out; of workspaceWrite the configuration's table
+// says the rest.
 func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.RawMessage {
 	p := map[string]any{}
 	switch kind {
@@ -219,8 +216,7 @@ func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.
 	return toJSON(p)
 }
 
-// newThread is a thread as thread/start and the codex tool begin it; what they call
-// its instructions differs.
+// newThread makes a thread for thread/start and the codex tool.
 func (m *mockServer) newThread(s mockSettings, config map[string]any, base, developer string) *mockThread {
 	return &mockThread{config: config, mockThreadState: mockThreadState{
 		ID: newMockID(), Created: time.Now().Unix(), Settings: s,
@@ -241,7 +237,7 @@ func (m *mockServer) threadStart(msg *message) {
 	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(config, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // absent or null: none
 	m.load(th)
-	if !th.Ephemeral { // of those nothing is on disk
+	if !th.Ephemeral { // nothing of an ephemeral thread is on disk
 		m.home.lock(th.ID)
 	}
 	m.reply(msg, m.opened(th, nil))
@@ -256,8 +252,7 @@ func (m *mockServer) load(th *mockThread) {
 	m.mu.Unlock()
 }
 
-// stored reads a thread that isn't loaded. A turn that the end of its process cut
-// off is interrupted.
+// stored reads a thread that isn't loaded. A turn that the end of its process cut off is interrupted.
 func (m *mockServer) stored(id string) (*mockThread, error) {
 	state, turns, err := m.home.read(id)
 	if err != nil {
@@ -376,8 +371,8 @@ func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
 	return views
 }
 
-// threadUnsubscribe: a thread that nobody listens to is unloaded after the delay
-// of its configuration, and by the real one after half an hour without any.
+// threadUnsubscribe: a thread without a subscriber is unloaded after the delay of its configuration. (The real Codex has
+// a delay of half an hour where none is configured.)
 func (m *mockServer) threadUnsubscribe(msg *message) {
 	id := m.threadID(msg)
 	if id == "" {
@@ -403,12 +398,12 @@ func (m *mockServer) threadUnsubscribe(msg *message) {
 	}
 }
 
-// unload ends a thread that still nobody listens to.
+// unload ends a thread that still has no subscriber and no turn.
 func (m *mockServer) unload(th *mockThread) {
 	m.mu.Lock()
-	stays := m.threads[th.ID] != th || !th.deaf || th.active != nil // another one of the id may be loaded by now
+	stays := m.threads[th.ID] != th || !th.deaf || th.active != nil // it may have been loaded anew meanwhile
 	if !stays {
-		delete(m.threads, th.ID) // who resumes it from here on finds its writer at work for a moment
+		delete(m.threads, th.ID) // whoever resumes the thread now finds its writer lock held for a moment
 	}
 	closers := th.closers
 	m.mu.Unlock()
@@ -424,7 +419,7 @@ func (m *mockServer) unload(th *mockThread) {
 	m.notify("thread/closed", map[string]any{"threadId": th.ID})
 }
 
-// closeThreads ends what runs for the threads; the process is ending.
+// closeThreads ends what runs for the threads, as the process ends.
 func (m *mockServer) closeThreads() {
 	m.killShells(nil)
 	m.mu.Lock()
@@ -451,7 +446,7 @@ func (m *mockServer) settingsUpdate(msg *message) {
 	m.settingsChanged(th, changed)
 }
 
-// override makes a turn's settings the thread's: they stick. mu is held.
+// override makes a turn's settings those of the thread and of all later turns, as Codex does. mu is held.
 func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed bool) {
 	s, before, byDefault := &th.Settings, string(toJSON(th.Settings)), th.byDefault
 	s.Cwd = cmp.Or(stringField(params, "cwd"), s.Cwd)
@@ -481,8 +476,8 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	}})
 }
 
-// threadClean ends a thread's background shells. Their items complete after
-// the answer, with the id of the turn that began them.
+// threadClean ends a thread's background shells. Their items complete after the answer, with the id of the turn that
+// began them.
 func (m *mockServer) threadClean(msg *message) {
 	th := m.loaded(msg)
 	if th == nil {
@@ -492,8 +487,7 @@ func (m *mockServer) threadClean(msg *message) {
 	m.killShells(th)
 }
 
-// tell sends a notification about a thread. Who has unsubscribed hears only
-// of its status.
+// tell sends a notification about a thread. A client that has unsubscribed hears only of its status.
 func (m *mockServer) tell(th *mockThread, method string, params map[string]any) {
 	m.mu.Lock()
 	deaf := th.deaf
@@ -511,7 +505,7 @@ func (m *mockServer) setStatus(th *mockThread, status any) {
 	m.tell(th, "thread/status/changed", map[string]any{"threadId": th.ID, "status": status})
 }
 
-// keep writes a line of a thread's history and says on stderr if it can't.
+// keep writes a line of a thread's history, and says on stderr if that fails.
 func (m *mockServer) keep(th *mockThread, r mockRecord) {
 	if th.Ephemeral {
 		return

@@ -1,14 +1,14 @@
 package main
 
-// mock_turn.go owns the mock Codex's turns: the requests about them, and the
-// goroutine that does what a prompt says, hears steers and ends. mock_item.go shows
-// a turn, mock_work.go has what it does. Requests run on the reading goroutine and
-// must never wait; a turn must leave every wait when it is stopped or the process
-// ends.
+// mock_turn.go owns the mock Codex's turns: the requests about them, the goroutine that does what a prompt says, hears
+// steers and ends, and how a turn is shown: items and their deltas, token counts, errors, what the model says.
+// mock_work.go has what a prompt can say. Requests run on the reading goroutine and must never wait; a turn must leave
+// every wait when it is stopped or the process ends.
 
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,18 +25,18 @@ type mockTurnRecord struct {
 	Completed int64             `json:"completed"`
 }
 
-// mockEnd says why a turn, or one step of it, goes no further.
+// mockEnd says how a step of a turn ended: whether the turn goes on, and if not, why.
 type mockEnd int
 
 const (
-	goOn        mockEnd = iota // it does go on
-	interrupted                // turn/interrupt, or an approval was cancelled
+	goOn        mockEnd = iota // the turn goes on
+	interrupted                // by turn/interrupt, or because an approval was cancelled
 	failed                     // an error was shown
-	preempted                  // a steer came; the rest of the prompt is dropped
+	preempted                  // a steer came, and the rest of the prompt is dropped
 	gone                       // the process ends, or the turn never will
 )
 
-// mockTurn is one running turn. Its goroutine owns the last group of fields.
+// mockTurn is one running turn. The turn's goroutine owns the last group of fields.
 type mockTurn struct {
 	m     *mockServer
 	th    *mockThread
@@ -49,15 +49,15 @@ type mockTurn struct {
 	// mockServer.mu guards these
 	stopped bool
 	answer  []json.RawMessage // ids of turn/interrupt requests, answered at the end
-	steers  []json.RawMessage // inputs that wait
+	steers  []json.RawMessage // inputs that came while the turn ran, and wait
 
-	mute     bool            // nobody says anything in it: a compaction
+	mute     bool            // a compaction: nobody says anything in the turn
 	params   json.RawMessage // of turn/start
-	input    json.RawMessage // of the prompt that is done
+	input    json.RawMessage // of the prompt that is being done
 	settings mockSettings
 	rec      *mockTurnRecord
 	last     string          // what the last tool told the model
-	toolLast bool            // the model must still answer to that
+	toolLast bool            // the model must still answer to last
 	said     bool            // the model has spoken since the last user message
 	final    json.RawMessage // the last agentMessage
 	usage    int             // tokens of one model request
@@ -67,7 +67,7 @@ type mockTurn struct {
 	err      any
 }
 
-// newTurn is a turn of a thread that nothing has begun yet.
+// newTurn makes a turn of a thread. The caller begins it.
 func (m *mockServer) newTurn(th *mockThread) *mockTurn {
 	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}),
 		wake: make(chan struct{}, 1), over: make(chan struct{}),
@@ -88,7 +88,7 @@ func (m *mockServer) turnStart(msg *message) {
 	m.mu.Lock()
 	active := th.active
 	m.mu.Unlock()
-	if active != nil { // the turn takes it as a steer and answers with its id
+	if active != nil { // the running turn takes the input as a steer, and its id is the answer
 		view := map[string]any{"turn": active.view("inProgress", []json.RawMessage{}, false)}
 		if active.steer(input, func() { m.peer.reply(msg.id, view) }) {
 			return
@@ -115,8 +115,7 @@ func (m *mockServer) turnStart(msg *message) {
 	go t.run(slices.Clone(input)) // ends with the turn or the process; turns counts it
 }
 
-// occupy makes t the thread's turn and runs it. What ran is interrupted, and run
-// waits for its end.
+// occupy makes t the thread's turn and runs it. A turn that ran is interrupted, and run waits for that turn's end.
 func (t *mockTurn) occupy(preview string, run func()) {
 	m, th := t.m, t.th
 	m.mu.Lock()
@@ -146,8 +145,7 @@ func (t *mockTurn) occupy(preview string, run func()) {
 	})
 }
 
-// threadCompact is a turn without a prompt; the compact_prompt of the thread's
-// configuration says what it does.
+// threadCompact is a turn without a prompt, which does what the compact_prompt of the thread's configuration says.
 func (m *mockServer) threadCompact(msg *message) {
 	th := m.loaded(msg)
 	if th == nil {
@@ -206,8 +204,8 @@ func mockText(input json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// steer queues an input, and answers before anything can come of it; false if the
-// turn takes none any more.
+// steer queues an input, and calls answer before anything can come of the input; false if the turn takes no input any
+// more.
 func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
@@ -244,7 +242,7 @@ func (m *mockServer) turnInterrupt(msg *message) {
 	}
 }
 
-// interruptLocked stops the turn; its goroutine answers id as it ends.
+// interruptLocked stops the turn. The turn's goroutine answers the request id as the turn ends.
 func (t *mockTurn) interruptLocked(id json.RawMessage) {
 	if id != nil {
 		t.answer = append(t.answer, slices.Clone(id))
@@ -301,8 +299,8 @@ func (t *mockTurn) steered() bool {
 // mockStep is one directive of a prompt.
 type mockStep struct{ word, arg string }
 
-// mockSteps are a text's directives. Lines that begin with none, such as a
-// context block before them, don't count, nor what was said in the past.
+// mockSteps are a text's directives. Lines that begin with no directive, such as those of a context block, don't count,
+// nor those of a previous session.
 func (t *mockTurn) mockSteps(text string) []mockStep {
 	var steps []mockStep
 	past := false
@@ -319,8 +317,7 @@ func (t *mockTurn) mockSteps(text string) []mockStep {
 	return steps
 }
 
-// steps are a prompt's directives; one without any is answered by saying what it
-// was and what the mock is.
+// steps are a prompt's directives. A prompt without any is answered with what it was and what the mock is.
 func (t *mockTurn) steps(prompt string) []mockStep {
 	if steps := t.mockSteps(prompt); steps != nil {
 		return steps
@@ -371,8 +368,8 @@ func (t *mockTurn) check() mockEnd {
 	}
 }
 
-// wait waits for ready, an interrupt or the end of the process; for a steer
-// too where the model's stream can be preempted.
+// wait waits for ready, an interrupt or the end of the process; with stream, where a steer cuts the model's stream off,
+// also for a steer.
 func (t *mockTurn) wait(ready <-chan struct{}, stream bool) mockEnd {
 	wake := t.wake
 	if !stream || t.m.patient {
@@ -402,7 +399,7 @@ func (t *mockTurn) pause(d time.Duration, stream bool) mockEnd {
 	return t.wait(over, stream)
 }
 
-// finish ends the turn; false if a steer has come that must be heard first.
+// finish ends the turn; false if a steer has come that the turn must hear first.
 func (t *mockTurn) finish(end mockEnd) bool {
 	m, th := t.m, t.th
 	m.mu.Lock()
@@ -448,7 +445,7 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	return true
 }
 
-// close ends a turn that nobody steers.
+// close ends a turn that takes no steers: those that came are dropped.
 func (t *mockTurn) close(end mockEnd) {
 	if end == gone {
 		return
@@ -477,3 +474,175 @@ func mockTurnView(id, status string, items []json.RawMessage, err any) map[strin
 	return map[string]any{"id": id, "items": items, "status": status, "error": err, "rootTurnId": id,
 		"itemsView": "notLoaded", "startedAt": nil, "completedAt": nil, "durationMs": nil}
 }
+
+// tell sends a notification with threadId and turnId put in.
+func (t *mockTurn) tell(method string, params map[string]any) {
+	params["threadId"] = t.th.ID
+	if params["turn"] == nil && params["status"] == nil && params["readState"] == nil {
+		params["turnId"] = t.id
+	}
+	t.m.tell(t.th, method, params)
+}
+
+func (t *mockTurn) setStatus(kind string, flags ...string) {
+	status := map[string]any{"type": kind}
+	if kind == "active" {
+		status["activeFlags"] = append([]string{}, flags...)
+	}
+	t.m.setStatus(t.th, status)
+}
+
+// item makes an item with the fields that every item of its type has.
+func (t *mockTurn) item(kind, id string, fields map[string]any) map[string]any {
+	it := map[string]any{"type": kind, "id": id, "startedAtMs": nil, "completedAtMs": nil}
+	switch kind {
+	case "agentMessage":
+		for _, k := range []string{"phase", "memoryCitation", "delivery", "questions", "moderation"} {
+			it[k] = nil
+		}
+	case "userMessage":
+		it["clientId"] = nil
+	case "commandExecution":
+		it["pluginId"], it["scriptPath"] = nil, nil
+	}
+	maps.Copy(it, fields)
+	return it
+}
+
+func (t *mockTurn) started(it map[string]any) {
+	now := time.Now().UnixMilli()
+	it["startedAtMs"], t.shown = now, it
+	t.tell("item/started", map[string]any{"item": it, "startedAtMs": now})
+}
+
+func (t *mockTurn) completed(it map[string]any) {
+	now := time.Now().UnixMilli()
+	it["completedAtMs"] = now
+	raw := toJSON(it)
+	t.m.mu.Lock()
+	t.rec.Items = append(t.rec.Items, raw)
+	t.m.mu.Unlock()
+	t.tell("item/completed", map[string]any{"item": it, "completedAtMs": now, "contentTokenCount": nil})
+}
+
+func (t *mockTurn) userMessage(input json.RawMessage) {
+	var parts []map[string]any
+	_ = json.Unmarshal(input, &parts) // m.input has seen that it is an array
+	content := []any{}
+	for _, p := range parts {
+		if p["type"] == "text" && p["text_elements"] == nil {
+			p["text_elements"] = []any{}
+		}
+		if p["type"] != "text" && p["detail"] == nil {
+			p["detail"] = nil
+		}
+		content = append(content, p)
+	}
+	it := t.item("userMessage", newMockID(), map[string]any{"content": content})
+	t.started(it)
+	t.completed(it)
+}
+
+// counts adds one model request to the thread's tokens and shows them.
+func (t *mockTurn) counts() {
+	t.m.mu.Lock()
+	t.th.totalIn += t.usage
+	t.th.total += t.usage + 20
+	t.m.mu.Unlock()
+	t.showCounts(t.usage)
+}
+
+func (t *mockTurn) showCounts(in int) {
+	t.m.mu.Lock()
+	totalIn, total := t.th.totalIn, t.th.total
+	t.m.mu.Unlock()
+	use := func(in, all int) map[string]any {
+		return map[string]any{"totalTokens": all, "inputTokens": in, "cachedInputTokens": 0, "outputTokens": all - in,
+			"reasoningOutputTokens": 0, "cacheWriteInputTokens": 0}
+	}
+	if in == 0 {
+		in = t.usage
+	}
+	t.tell("thread/tokenUsage/updated", map[string]any{"tokenUsage": map[string]any{"total": use(totalIn, total),
+		"last": use(in, in+20), "modelContextWindow": 258400}})
+	t.m.notify("account/rateLimits/updated", map[string]any{"rateLimits": map[string]any{"limitId": "codex",
+		"limitName": nil, "primary": nil, "secondary": nil, "credits": nil, "planType": nil}})
+}
+
+// mockPieces cuts a text into n deltas; 0: into a few.
+func mockPieces(text string, n int) []string {
+	runes := []rune(text)
+	if n == 0 {
+		n = min(6, max(3, (len(runes)+39)/40))
+	}
+	var pieces []string
+	for piece := range slices.Chunk(runes, max(1, (len(runes)+n-1)/n)) {
+		pieces = append(pieces, string(piece))
+	}
+	return pieces
+}
+
+// say is the model's answer: item, deltas, item, counts.
+func (t *mockTurn) say(text string, phase any) mockEnd {
+	it := t.messageBegin(phase)
+	for _, p := range mockPieces(text, 0) {
+		t.delta(it, p)
+	}
+	t.messageEnd(it, text)
+	return goOn
+}
+
+func (t *mockTurn) messageBegin(phase any) map[string]any {
+	it := t.item("agentMessage", t.m.newID("msg"), map[string]any{"text": "", "phase": phase})
+	t.started(it)
+	return it
+}
+
+func (t *mockTurn) delta(it map[string]any, piece string) {
+	t.tell("item/agentMessage/delta", map[string]any{"itemId": it["id"], "delta": piece})
+}
+
+func (t *mockTurn) messageEnd(it map[string]any, text string) {
+	it["text"] = text
+	t.final, t.toolLast, t.said = toJSON(it), false, true
+	t.completed(it)
+	t.counts()
+}
+
+// reason is a thought: item, delta, item.
+func (t *mockTurn) reason(text string) mockEnd {
+	it := t.item("reasoning", t.m.newID("rs"), map[string]any{"summary": []string{}, "content": []string{}})
+	t.started(it)
+	t.tell("item/reasoning/summaryPartAdded", map[string]any{"itemId": it["id"], "summaryIndex": 0})
+	t.tell("item/reasoning/summaryTextDelta", map[string]any{"itemId": it["id"], "delta": text, "summaryIndex": 0})
+	it["summary"] = []string{text}
+	t.completed(it)
+	return goOn
+}
+
+// fail shows an error and ends the turn. info is its kind in Codex's words.
+func (t *mockTurn) fail(message string, info any) mockEnd {
+	t.err = mockError(message, info, nil)
+	t.setStatus("systemError")
+	t.tell("error", map[string]any{"error": t.err, "willRetry": false})
+	return failed
+}
+
+func mockError(message string, info, details any) map[string]any {
+	return map[string]any{"message": message, "codexErrorInfo": info, "additionalDetails": details, "misalignment": nil}
+}
+
+// toolAnswered tells the model what a tool answered: one more model request.
+func (t *mockTurn) toolAnswered(text string) mockEnd {
+	t.last, t.toolLast = text, true
+	t.counts()
+	return goOn
+}
+
+// outputDelta shows output of a command as it comes.
+func (t *mockTurn) outputDelta(id, text string) {
+	t.tell("item/commandExecution/outputDelta", map[string]any{"itemId": id, "delta": text})
+}
+
+// diff shows what the turn has changed. The real Codex shows it more than once too.
+func (t *mockTurn) diff() { t.tell("turn/diff/updated", map[string]any{"diff": t.patch}) }

@@ -1,10 +1,9 @@
 package main
 
-// mock_work.go owns what the mock Codex's model does: the directives that a line of
-// a prompt can begin with. Shell commands really run, patches are really made, and
-// the client is asked first, by policy. They run on the turn's goroutine. A wait
-// must go through mockTurn.wait, or an interrupt would find nobody; no shell may be
-// left that killShells can't find.
+// mock_work.go owns what the mock Codex's model does: the directives that a line of a prompt can begin with. Shell
+// commands really run, patches are really made, and the client is asked first, by policy. mock_turn.go calls them on the
+// turn's goroutine. A wait must go through mockTurn.wait, or no interrupt would end it; no shell may run that killShells
+// can't find.
 
 import (
 	"encoding/json"
@@ -22,15 +21,13 @@ import (
 // mockDirectives are the directives that ship.
 func mockDirectives() map[string]mockDirective {
 	return map[string]mockDirective{
-		"SAY":        func(t *mockTurn, text string) mockEnd { return t.say(text, nil) },
-		"SLOW":       slowDirective,
-		"REASON":     (*mockTurn).reason,
-		"SHELL":      func(t *mockTurn, line string) mockEnd { return t.shell(line, false, false) },
-		"SHELLESC":   func(t *mockTurn, line string) mockEnd { return t.shell(line, true, false) },
-		"BACKGROUND": func(t *mockTurn, line string) mockEnd { return t.shell(line, false, true) },
-		"PATCH":      patchDirective,
-		"TOOL":       toolDirective,
-		"HANG":       func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
+		"SAY":      func(t *mockTurn, text string) mockEnd { return t.say(text, nil) },
+		"SLOW":     slowDirective,
+		"REASON":   (*mockTurn).reason,
+		"SHELL":    func(t *mockTurn, line string) mockEnd { return t.shell(line, false, false) },
+		"SHELLESC": func(t *mockTurn, line string) mockEnd { return t.shell(line, true, false) },
+		"PATCH":    patchDirective,
+		"HANG":     func(t *mockTurn, _ string) mockEnd { return t.wait(nil, true) },
 	}
 }
 
@@ -52,8 +49,8 @@ func slowDirective(t *mockTurn, arg string) mockEnd {
 	return goOn
 }
 
-// ask sends a request and waits for its answer; nobody answers a second time.
-// The thread's status shows flag meanwhile.
+// ask sends a request and waits for its answer. flag is what the thread's status shows meanwhile; "" for a request that
+// the status doesn't show.
 func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.RawMessage, mockEnd) {
 	params["threadId"], params["turnId"] = t.th.ID, t.id
 	if t.m.told != nil {
@@ -89,8 +86,8 @@ func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.
 	return result, goOn
 }
 
-// mockDecision reads an approval's answer: accept, acceptForSession, decline,
-// cancel, or failed for everything else, which never approves.
+// mockDecision reads an approval's answer: accept, acceptForSession, decline, cancel, or for everything else failed, which
+// never approves.
 func mockDecision(result json.RawMessage) string {
 	d := rawField(result, "decision")
 	if w, ok := rawString(d); ok && slices.Contains([]string{"accept", "acceptForSession", "decline", "cancel"}, w) {
@@ -113,8 +110,7 @@ func (h *mockHome) keepRule(rule json.RawMessage) {
 	}
 }
 
-// mustAsk says whether a command needs the client's word, and whether it is
-// refused without asking.
+// mustAsk tells whether a command needs the client's approval, and whether it is refused without asking.
 func (t *mockTurn) mustAsk(line string, escalate bool) (ask, refused bool) {
 	t.m.mu.Lock()
 	allowed := t.th.allowed[line]
@@ -136,7 +132,7 @@ func (t *mockTurn) mustAsk(line string, escalate bool) (ask, refused bool) {
 	return beyond, false
 }
 
-// mockShell is one running command. Its goroutine waits for its end.
+// mockShell is one running command. A goroutine of its own waits for its end.
 type mockShell struct {
 	turn  *mockTurn
 	item  map[string]any
@@ -146,9 +142,9 @@ type mockShell struct {
 
 	mu   sync.Mutex // guards the fields below
 	out  []byte
-	late bool // the turn waits no more: the item completes by itself
-	over bool
-	told bool // its item was completed, by the turn or by itself
+	late bool // the turn waits no more, so the command's own goroutine completes its item
+	over bool // the process has ended
+	told bool // the item was completed
 	code int
 }
 
@@ -189,8 +185,7 @@ func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 	return t.runShell(it, line, !ask || late, background)
 }
 
-// askCommand asks for a command. It leaves a status other than inProgress in
-// the item when the command must not run.
+// askCommand asks for a command. It leaves a status other than inProgress in the item when the command must not run.
 func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) mockEnd {
 	amend := []string{"/bin/bash", "-lc", line}
 	if !strings.ContainsAny(line, "><|;&$`'\"") {
@@ -238,8 +233,8 @@ func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) moc
 	return goOn
 }
 
-// runShell starts the command and waits for it, unless it is a background
-// one. show says that the item hasn't been started yet.
+// runShell starts the command and waits for its end, unless it is a background command. show says that the item hasn't
+// been shown as started yet.
 func (t *mockTurn) runShell(it map[string]any, line string, show, background bool) mockEnd {
 	m := t.m
 	s := &mockShell{turn: t, item: it, begun: time.Now(), ended: make(chan struct{}), late: background}
@@ -308,7 +303,7 @@ func (t *mockTurn) shellItem(s *mockShell) {
 	out, code, told := string(s.out), s.code, s.told
 	s.told = true
 	s.mu.Unlock()
-	if told { // it was killed while its turn waited for it
+	if told { // the command was killed while its turn waited for it
 		return
 	}
 	it := s.item
@@ -411,8 +406,8 @@ func (t *mockTurn) patchFile(c mockChange) mockEnd {
 	return goOn
 }
 
-// askPatch asks for a patch. It leaves a status other than inProgress in the
-// item when the patch must not be applied. A cancelled one has no item/completed.
+// askPatch asks for a patch. It leaves a status other than inProgress in the item when the patch must not be applied. A
+// patch whose approval is cancelled gets no item/completed.
 func (t *mockTurn) askPatch(it map[string]any) mockEnd {
 	t.setStatus("active", "waitingOnApproval")
 	result, end := t.ask("item/fileChange/requestApproval", map[string]any{"itemId": it["id"], "reason": nil,
@@ -435,45 +430,4 @@ func (t *mockTurn) askPatch(it map[string]any) mockEnd {
 		return interrupted
 	}
 	return goOn
-}
-
-// toolDirective calls one of the thread's dynamicTools: TOOL name {json}.
-func toolDirective(t *mockTurn, arg string) mockEnd {
-	name, args, _ := strings.Cut(arg, " ")
-	if args == "" || !validJSON([]byte(args)) {
-		args = "{}"
-	}
-	if !slices.ContainsFunc(t.th.Tools, func(tool json.RawMessage) bool { return stringField(tool, "name") == name }) { // fixed at birth
-		return t.toolAnswered("unsupported call: " + name)
-	}
-	call := t.m.newID("call")
-	it := t.item("dynamicToolCall", call, map[string]any{"namespace": nil, "tool": name,
-		"arguments": json.RawMessage(args), "status": "inProgress", "contentItems": nil, "success": nil, "durationMs": nil})
-	t.started(it)
-	result, end := t.ask("item/tool/call", map[string]any{"callId": call, "tool": name,
-		"arguments": json.RawMessage(args), "namespace": nil}, "")
-	said, success := "dynamic tool request failed", false
-	if result != nil {
-		var items []json.RawMessage
-		said = "dynamic tool response was invalid"
-		if json.Unmarshal(rawField(result, "contentItems"), &items) == nil && rawField(result, "success") != nil {
-			said, success = "", string(rawField(result, "success")) == "true"
-			for _, c := range items {
-				said += stringField(c, "text")
-			}
-			it["contentItems"] = items
-		}
-	}
-	if end == gone {
-		return end
-	}
-	it["status"], it["success"], it["durationMs"] = "completed", success, 1
-	if !success {
-		it["status"] = "failed"
-	}
-	t.completed(it) // before the interrupt's answer, as measured
-	if end != goOn {
-		return end
-	}
-	return t.toolAnswered(said)
 }
