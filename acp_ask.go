@@ -86,7 +86,8 @@ func (t *acpAsks) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	o, client := &acpAsk{s: s, a: a, q: q}, t.f.client()
 	if secretAsked(&q) {
 		s.enc.announce(a, &o.q)
-		s.enc.decide(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; give the agent the secret another way, as in a file or a variable of its environment")
+		s.enc.decide(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; "+
+			"give the agent the secret another way, as in a file or a variable of its environment")
 		t.f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
@@ -96,7 +97,8 @@ func (t *acpAsks) askQuestion(s *acpSession, a agentRef, q approval) bool {
 	case page != "" && client.urlElicitation:
 		request.Mode, request.URL, request.ID = "url", page, q.id
 	case client.formElicitation:
-		request.Mode, request.Schema = "form", questionForm(&q)
+		request.Mode = "form"
+		request.Schema = questionForm(&q, formRules{required: true, checkbox: true, noHints: true})
 	default:
 		return false
 	}
@@ -117,7 +119,8 @@ func (t *acpAsks) send(o *acpAsk, method string, params any, read func(json.RawM
 			return // withdrawn, or the client is gone: then the hub denies all
 		}
 		if err != nil {
-			t.conclude(o, acpVerdict{words: "the client answered with an error, which counts as no: " + clip(err.Error(), 300), by: decider{byError, clip(err.Error(), 300)}})
+			why := clip(err.Error(), 300)
+			t.conclude(o, acpVerdict{words: "the client answered with an error, which counts as no: " + why, by: decider{byError, why}})
 			return
 		}
 		t.conclude(o, read(result))
@@ -131,7 +134,8 @@ func (t *acpAsks) conclude(o *acpAsk, v acpVerdict) {
 		v.by.who = byUser
 	}
 	d := o.q.settle(v.d, v.by)
-	t.f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id, "decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
+	t.f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id,
+		"decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decide(&o.q, d, v.words)
 	if !v.stop {
 		t.f.decide(o.q.id, v.by, d, v.answers)
@@ -175,15 +179,19 @@ type acpPermission struct {
 // it, since clients take the first of a kind for their own no.
 func permissionOptions(q *approval) []acpPermission {
 	options := []acpPermission{{"allow_once", "Allow once", "allow_once", acpVerdict{d: approve}}}
+	add := func(id, name, kind string, v acpVerdict) { options = append(options, acpPermission{id, name, kind, v}) }
 	if q.forSession {
-		options = append(options, acpPermission{"allow_always", "Allow for this session", "allow_always", acpVerdict{d: approveForSession}})
+		add("allow_always", "Allow for this session", "allow_always", acpVerdict{d: approveForSession})
 	}
 	if rule := ruleText(q); rule != "" { // only where the user turned allow_rules on
-		options = append(options, acpPermission{"allow_rule", fmt.Sprintf("Always allow commands that begin with `%s`, in every session", clip(rule, 100)), "allow_always", acpVerdict{d: approveAlways}})
+		name := fmt.Sprintf("Always allow commands that begin with `%s`, in every session", clip(rule, 100))
+		add("allow_rule", name, "allow_always", acpVerdict{d: approveAlways})
 	}
-	return append(options,
-		acpPermission{"reject_once", "Reject and go on", "reject_once", acpVerdict{words: "rejected by the user; the agent was told and goes on"}},
-		acpPermission{"reject_always", "Reject and stop the turn", "reject_always", acpVerdict{stop: true, words: "rejected by the user, who stopped the turn"}})
+	add("reject_once", "Reject and go on", "reject_once",
+		acpVerdict{words: "rejected by the user; the agent was told and goes on"})
+	add("reject_always", "Reject and stop the turn", "reject_always",
+		acpVerdict{stop: true, words: "rejected by the user, who stopped the turn"})
+	return options
 }
 
 // readPermission reads the client's answer. Nothing but an option that was
@@ -200,9 +208,14 @@ func readPermission(result json.RawMessage, offered []acpPermission) acpVerdict 
 				return o.verdict
 			}
 		}
-		return acpVerdict{words: fmt.Sprintf("the client chose %q, which was not offered, so it counts as no", clip(id, 100)), by: decider{who: byUnclear}}
+		return unclear("the client chose %q, which was not offered, so it counts as no", clip(id, 100))
 	}
-	return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200)), by: decider{who: byUnclear}}
+	return unclear("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200))
+}
+
+// unclear is the no of an answer that says nothing else clearly.
+func unclear(format string, args ...any) acpVerdict {
+	return acpVerdict{words: fmt.Sprintf(format, args...), by: decider{who: byUnclear}}
 }
 
 // acpElicitation is the request. A form has a schema, a page an id and a URL.
@@ -254,52 +267,6 @@ func questionMessage(q *approval) string {
 	return strings.Join(lines, "\n")
 }
 
-// yesNo reports a question that is a checkbox.
-func (q *question) yesNo() bool {
-	return !q.several && !q.other && len(q.options) == 2 && q.options[0] == "true" && q.options[1] == "false"
-}
-
-// questionForm is the schema: what must be answered is required, a choice is an
-// enum, several are an array, and an answer beside the options has a field of
-// its own.
-func questionForm(q *approval) json.RawMessage {
-	b := []byte(`{"type":"object","properties":{`)
-	var required []string
-	for i, each := range q.questions {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, each.id), ':')
-		field := map[string]any{"type": "string", "description": each.text}
-		if each.header != "" {
-			field["title"] = each.header
-		}
-		switch {
-		case each.yesNo():
-			field["type"] = "boolean"
-		case each.several && len(each.options) > 0:
-			field["type"] = "array"
-			field["items"] = map[string]any{"type": "string", "enum": each.options}
-		case len(each.options) > 0:
-			field["enum"] = each.options
-		case each.several:
-			field["description"] = each.text + " (several may be given, separated by commas)"
-		}
-		b = append(b, toJSON(field)...)
-		if each.other && len(each.options) > 0 {
-			b = append(append(appendJSONString(append(b, ','), each.id+otherField), ':'),
-				toJSON(map[string]any{"type": "string", "description": otherHint})...)
-		} else if !each.optional {
-			required = append(required, each.id)
-		}
-	}
-	b = append(b, '}')
-	if len(required) > 0 {
-		b = append(append(b, `,"required":`...), toJSON(required)...)
-	}
-	return append(b, '}')
-}
-
 // readForm reads what came back. A yes needs every answer that the form
 // required; one that it didn't offer makes it a no.
 func readForm(result json.RawMessage, q *approval) acpVerdict {
@@ -310,19 +277,21 @@ func readForm(result json.RawMessage, q *approval) acpVerdict {
 	case "cancel":
 		return acpVerdict{words: "the user closed the question", by: decider{who: byDismissal}}
 	default:
-		return acpVerdict{words: fmt.Sprintf("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200)), by: decider{who: byUnclear}}
+		return unclear("the client's answer can't be read, so it counts as no: %s", clip(string(result), 200))
 	}
 	answers := map[string][]string{}
 	for _, each := range q.questions {
 		given, ok := formAnswer(&each, rawField(result, "content", each.id))
 		if !ok {
-			return acpVerdict{words: fmt.Sprintf("the answer to %q is none of those that were offered, so it counts as no", clip(each.text, 100)), by: decider{who: byUnclear}}
+			return unclear("the answer to %q is none of those that were offered, so it counts as no", clip(each.text, 100))
 		}
-		if other := strings.TrimSpace(stringField(result, "content", each.id+otherField)); each.other && len(each.options) > 0 && other != "" {
-			given = append(given, other)
+		if each.other && len(each.options) > 0 {
+			if other := strings.TrimSpace(stringField(result, "content", each.id+otherField)); other != "" {
+				given = append(given, other)
+			}
 		}
 		if len(given) == 0 && !each.optional {
-			return acpVerdict{words: fmt.Sprintf("%q has no answer, so it counts as no", clip(each.text, 100)), by: decider{who: byUnclear}}
+			return unclear("%q has no answer, so it counts as no", clip(each.text, 100))
 		}
 		if len(given) > 0 {
 			answers[each.id] = given

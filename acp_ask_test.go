@@ -510,22 +510,22 @@ func TestACPQuestionForm(t *testing.T) {
 		want string
 	}{
 		{"text", formAsk(question{id: "a", header: "H", text: "Why?"}),
-			`{"type":"object","properties":{"a":{"description":"Why?","title":"H","type":"string"}},"required":["a"]}`},
+			`{"type":"object","properties":{"a":{"type":"string","title":"H","description":"Why?"}},"required":["a"]}`},
 		{"optional", formAsk(question{id: "a", text: "Why?", optional: true}),
-			`{"type":"object","properties":{"a":{"description":"Why?","type":"string"}}}`},
+			`{"type":"object","properties":{"a":{"type":"string","description":"Why?"}}}`},
 		{"choice", formAsk(question{id: "a", text: "Which?", options: []string{"x", "y"}}),
-			`{"type":"object","properties":{"a":{"description":"Which?","enum":["x","y"],"type":"string"}},"required":["a"]}`},
+			`{"type":"object","properties":{"a":{"type":"string","description":"Which?","enum":["x","y"]}},"required":["a"]}`},
 		{"choice or words", formAsk(question{id: "a", text: "Which?", options: []string{"x", "y"}, other: true}),
-			`{"type":"object","properties":{"a":{"description":"Which?","enum":["x","y"],"type":"string"},"a_other":{"description":"or an answer in words of your own","type":"string"}}}`},
+			`{"type":"object","properties":{"a":{"type":"string","description":"Which?","enum":["x","y"]},"a_other":{"type":"string","description":"or an answer in words of your own"}}}`},
 		{"several", formAsk(question{id: "a", text: "Which?", options: []string{"x", "y"}, several: true}),
-			`{"type":"object","properties":{"a":{"description":"Which?","items":{"enum":["x","y"],"type":"string"},"type":"array"}},"required":["a"]}`},
+			`{"type":"object","properties":{"a":{"type":"array","description":"Which?","items":{"type":"string","enum":["x","y"]}}},"required":["a"]}`},
 		{"yes or no", formAsk(question{id: "a", text: "Sure?", options: []string{"true", "false"}}),
-			`{"type":"object","properties":{"a":{"description":"Sure?","type":"boolean"}},"required":["a"]}`},
+			`{"type":"object","properties":{"a":{"type":"boolean","description":"Sure?"}},"required":["a"]}`},
 		{"in their order", formAsk(question{id: "z", text: "1", optional: true}, question{id: "b", text: "2", optional: true}),
-			`{"type":"object","properties":{"z":{"description":"1","type":"string"},"b":{"description":"2","type":"string"}}}`},
+			`{"type":"object","properties":{"z":{"type":"string","description":"1"},"b":{"type":"string","description":"2"}}}`},
 		{"nothing to fill in", formAsk(), `{"type":"object","properties":{}}`},
 	} {
-		if got := string(questionForm(tt.q)); got != tt.want {
+		if got := string(questionForm(tt.q, formRules{required: true, checkbox: true, noHints: true})); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
 		}
 	}

@@ -252,11 +252,11 @@ func (q *approval) lasts() bool {
 	return q.kind != askQuestion && (q.forSession || len(q.rule) > 0)
 }
 
-// askSchema is empty for an approval for which accept says it all. The fields of questions aren't required: Claude Code can't pass
-// over a required choice.
+// askSchema is the form that goes with an elicitation, empty for an approval for
+// which accept says it all.
 func askSchema(q *approval) json.RawMessage {
-	b := []byte(`{"type":"object","properties":{`)
 	if q.lasts() {
+		b := []byte(`{"type":"object","properties":{`)
 		what, words := "once", []string{"once"}
 		if q.forSession {
 			what, words = what+"; session: this agent isn't asked again", append(words, "session")
@@ -267,37 +267,78 @@ func askSchema(q *approval) json.RawMessage {
 		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), what)
 		return append(append(append(b, `,"enum":`...), toJSON(words)...), `,"default":"once"}}}`...)
 	}
-	for i, each := range q.questions {
-		if i > 0 {
+	return questionForm(q, formRules{})
+}
+
+// formRules are what the forms of the two protocols don't have alike. Without them
+// no field is required, since Claude Code's dialog can't pass over a required choice.
+type formRules struct {
+	required bool // a question that needs an answer has a required field
+	checkbox bool // a question for yes or no is a checkbox
+	noHints  bool // a list says by itself that several may be chosen
+}
+
+// formField is one field of a form.
+type formField struct {
+	Type  string     `json:"type"`
+	Title string     `json:"title,omitempty"`
+	Text  string     `json:"description"`
+	Items *formItems `json:"items,omitempty"`
+	Enum  []string   `json:"enum,omitempty"`
+}
+
+// formItems are what a field for several choices offers.
+type formItems struct {
+	Type string   `json:"type"`
+	Enum []string `json:"enum"`
+}
+
+// questionForm is the form for questions: a choice is an enum, several are a list,
+// and an answer beside the options has a field of its own.
+func questionForm(q *approval, rules formRules) json.RawMessage {
+	b := []byte(`{"type":"object","properties":{`)
+	add := func(id string, f formField) {
+		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
-		list := each.several && !each.flat && len(each.options) > 0
-		kind := `:{"type":"string"`
-		if list {
-			kind = `:{"type":"array"`
-		}
-		b = append(appendJSONString(b, each.id), kind...)
-		if each.header != "" {
-			b = appendJSONString(append(b, `,"title":`...), each.header)
-		}
-		text := each.text + each.hint()
-		if each.several && !list && len(each.options) > 0 { // an enum would forbid a second choice
-			text += ": " + strings.Join(each.options, ", ")
-		}
-		b = appendJSONString(append(b, `,"description":`...), text)
-		switch {
-		case list:
-			b = append(append(append(b, `,"items":{"type":"string","enum":`...), toJSON(each.options)...), '}')
-		case len(each.options) > 0 && !each.several:
-			b = append(append(b, `,"enum":`...), toJSON(each.options)...)
-		}
-		if each.other && len(each.options) > 0 {
-			b = appendJSONString(append(b, '}', ','), each.id+otherField)
-			b = appendJSONString(append(b, `:{"type":"string","description":`...), otherHint)
-		}
-		b = append(b, '}')
+		b = append(append(appendJSONString(b, id), ':'), toJSON(f)...)
 	}
-	return append(b, `}}`...)
+	var required []string
+	for _, each := range q.questions {
+		f := formField{Type: "string", Title: each.header, Text: each.text}
+		if !rules.noHints {
+			f.Text += each.hint()
+		}
+		choice := len(each.options) > 0
+		switch {
+		case rules.checkbox && each.yesNo():
+			f.Type = "boolean"
+		case choice && each.several && !each.flat:
+			f.Type, f.Items = "array", &formItems{Type: "string", Enum: each.options}
+		case choice && each.several: // an enum would forbid a second choice
+			f.Text += ": " + strings.Join(each.options, ", ")
+		case choice:
+			f.Enum = each.options
+		case each.several && rules.noHints:
+			f.Text += " (several may be given, separated by commas)"
+		}
+		add(each.id, f)
+		if each.other && choice {
+			add(each.id+otherField, formField{Type: "string", Text: otherHint})
+		} else if !each.optional {
+			required = append(required, each.id)
+		}
+	}
+	b = append(b, '}')
+	if rules.required && len(required) > 0 {
+		b = append(append(b, `,"required":`...), toJSON(required)...)
+	}
+	return append(b, '}')
+}
+
+// yesNo reports a question for yes or no.
+func (q *question) yesNo() bool {
+	return !q.several && !q.other && len(q.options) == 2 && q.options[0] == "true" && q.options[1] == "false"
 }
 
 // readAnswer understands {"action":…,"content":…} and {"decision":…}, alone
