@@ -232,14 +232,17 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 	}
 	caps := rawField(params, "clientCapabilities")
 	has := func(path ...string) bool { return rawKind(rawField(caps, path...)) == '{' }
-	who := &acpClient{name: stringField(params, "clientInfo", "name"), version: stringField(params, "clientInfo", "version"),
+	who := &acpClient{
+		name:            stringField(params, "clientInfo", "name"),
+		version:         stringField(params, "clientInfo", "version"),
 		notices:         has("session", "notices"),
 		formElicitation: has("elicitation", "form"),
 		urlElicitation:  has("elicitation", "url"),
 		terminalAuth:    rawKind(rawField(caps, "auth", "terminal")) == 't',
 	}
 	f.hello.Store(who)
-	f.Log.Info("client connected", "client", who.name, "client_version", who.version, "asked", asked, "protocol", acpVersion)
+	f.Log.Info("client connected", "client", who.name, "client_version", who.version, "asked", asked,
+		"protocol", acpVersion)
 	if !f.answer(c, struct {
 		Version      int            `json:"protocolVersion"`
 		Capabilities any            `json:"agentCapabilities"`
@@ -294,7 +297,8 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 	}
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
 		f.Log.Debug("answered", "request", string(c.id), "method", c.method, "sessionId",
-			cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+			cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil,
+			"latency_ms", time.Since(c.since).Milliseconds())
 	}
 	f.p.write(f.p.response(c.id, raw, e), false)
 	if c.prompt != nil {
@@ -448,7 +452,8 @@ func paramDir(params json.RawMessage) (string, *rpcError) {
 // noSession refuses an id that no open session has.
 func noSession(id string) *rpcError {
 	return &rpcError{Code: codeSessionNotFound, Data: toJSON(map[string]any{"sessionId": id}), Message: fmt.Sprintf(
-		"no session %q is open here: session/load or session/resume opens an earlier one, session/new makes one", shortName(id))}
+		"no session %q is open here: session/load or session/resume opens an earlier one, session/new makes one",
+		shortName(id))}
 }
 
 // errACPClosing refuses what comes while we shut down.
@@ -480,7 +485,8 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 		// The child's own -32602 is about what the client sent (a prompt over
 		// 1 MiB characters, from 0.148 on); what it refuses otherwise isn't.
 		tooLong := stringField(e.Data, "child_error", "data", "input_error_code") == "input_too_large"
-		if stringField(e.Data, "error_source") != "child" || tooLong || string(rawField(e.Data, "child_error", "code")) == "-32602" {
+		ours := stringField(e.Data, "error_source") != "child"
+		if ours || tooLong || string(rawField(e.Data, "child_error", "code")) == "-32602" {
 			out.Code = codeInvalidParams
 		}
 		if tooLong {

@@ -24,11 +24,13 @@ const mcpWait = 30 * time.Second
 // availableCommands is the update that tells them.
 func availableCommands() json.RawMessage {
 	return json.RawMessage(`{"sessionUpdate":"available_commands_update","availableCommands":[` +
-		`{"name":"review","description":"Review the uncommitted changes, or what you name","input":{"hint":"what to review (optional)"}},` +
+		`{"name":"review","description":"Review the uncommitted changes, or what you name",` +
+		`"input":{"hint":"what to review (optional)"}},` +
 		`{"name":"compact","description":"Shorten the conversation's history to free context"},` +
 		`{"name":"status","description":"Show who the agent is, what it runs with, its context and its mail"},` +
 		`{"name":"mcp","description":"List the MCP servers and how they are"},` +
-		`{"name":"init","description":"Write an AGENTS.md that tells agents about this project","input":{"hint":"what it should heed (optional)"}}]}`)
+		`{"name":"init","description":"Write an AGENTS.md that tells agents about this project",` +
+		`"input":{"hint":"what it should heed (optional)"}}]}`)
 }
 
 // splitCommand reads "/word the rest". false: the text begins with no command.
@@ -143,7 +145,8 @@ func statusText(s *acpSession) string {
 	u := s.usage
 	s.mu.Unlock()
 	if u.ContextWindow > 0 {
-		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow), u.Last*100/u.ContextWindow)
+		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow),
+			u.Last*100/u.ContextWindow)
 	}
 	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), counted(me.Turns, "turn"))
 	switch {

@@ -1,23 +1,35 @@
 package main
 
-// acp_content.go owns what a prompt's content blocks become for Codex: text in
-// one piece, with files and links wrapped so that nothing in them can be taken
-// for the user's own words, and images as parts of their own. acp_prompt.go
-// calls it. A block that can't be passed on is refused with its number and what
-// to do; it must never be left out silently.
+// acp_content.go owns content blocks both ways. A prompt's blocks become text in
+// one piece for Codex, with files and links wrapped so that nothing in them can be
+// taken for the user's own words, and images as parts of their own; acp_prompt.go
+// calls readPrompt. What an item brings becomes blocks that any client takes. A
+// prompt's block that can't be passed on is refused with its number and what to
+// do, never left out silently; no block goes out that the schema doesn't know, nor
+// JSON that a strict parser refuses, nor more of a text than a client shows.
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"unicode/utf8"
+)
+
+const (
+	// maxACPText is how many bytes of text one tool call shows; a client's stream
+	// takes 32 MiB a line, its user far less.
+	maxACPText = 64 << 10
+	// acpHalf of them are kept of each end, with room for the line between them.
+	acpHalf = maxACPText/2 - 128
 )
 
 // resourceOpens begins whatever stands around a resource.
@@ -191,7 +203,7 @@ func readImage(raw json.RawMessage) (part *promptPart, why string) {
 	if !strings.HasPrefix(mime, "image/") || strings.ContainsAny(mime, ",; ") {
 		return nil, fmt.Sprintf(".mimeType %q is none of an image, such as image/png", shortName(mime))
 	}
-	if n, err := base64.StdEncoding.Decode(make([]byte, base64.StdEncoding.DecodedLen(len(data))), []byte(data)); err != nil || n == 0 {
+	if image, err := base64.StdEncoding.DecodeString(data); err != nil || len(image) == 0 {
 		return nil, ".data is not valid base64"
 	}
 	return &promptPart{kind: "image", url: "data:" + mime + ";base64," + data}, ""
@@ -317,4 +329,222 @@ func blockMarker(blocks []acpBlock) string {
 		}
 		sum.Write([]byte("again"))
 	}
+}
+
+// toolBlocks turns what an MCP or dynamic tool answered into content: their
+// blocks are the client's own, if they are what they say.
+func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
+	left, media := maxACPText, maxDiffs
+	eachElement(list, func(part json.RawMessage) {
+		block := part
+		has := func(keys ...string) bool {
+			for _, k := range keys {
+				if rawKind(rawField(part, k)) != '"' {
+					return false
+				}
+			}
+			return true
+		}
+		switch kind := stringField(part, "type"); {
+		case (kind == "text" || kind == "inputText") && has("text"):
+			s := stringField(part, "text")
+			if len(s) > left {
+				s = cappedText(s)
+			}
+			if left -= len(s); left < -maxACPText {
+				return
+			}
+			block = acpTextBlock(s)
+		case (kind == "image" || kind == "audio") && has("data", "mimeType"):
+			block = toJSON(map[string]string{"type": kind, "data": stringField(part, "data"),
+				"mimeType": stringField(part, "mimeType")})
+		case kind == "inputImage" && has("imageUrl"):
+			block = acpImageBlock(stringField(part, "imageUrl"))
+		case kind == "resource_link" && has("name", "uri"):
+			block = toJSON(map[string]string{"type": kind, "name": stringField(part, "name"), "uri": stringField(part, "uri")})
+		case kind == "resource" && rawKind(rawField(part, "resource", "uri")) == '"':
+			res := map[string]string{"uri": stringField(part, "resource", "uri")}
+			for _, k := range []string{"text", "blob", "mimeType"} {
+				if v, ok := rawString(rawField(part, "resource", k)); ok {
+					res[k] = v
+				}
+			}
+			if _, ok := res["text"]; !ok && res["blob"] == "" {
+				return
+			}
+			block = toJSON(map[string]any{"type": kind, "resource": res})
+		default:
+			return // in the raw output
+		}
+		if media < len(block) {
+			block = acpTextBlock(fmt.Sprintf("[%s of %d bytes left out]", stringField(part, "type"), len(part)))
+		}
+		media -= len(block)
+		out = append(out, contentOf(block))
+	})
+	return out
+}
+
+// acpImageBlock is an image as ACP has it: the bytes of a data URL, else a link.
+func acpImageBlock(address string) json.RawMessage {
+	if head, data, ok := strings.Cut(address, ";base64,"); ok && strings.HasPrefix(head, "data:") {
+		mime, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
+		return toJSON(map[string]string{"type": "image", "data": data, "mimeType": cmp.Or(mime, "image/png")})
+	}
+	return acpLinkBlock(address)
+}
+
+func acpLinkBlock(address string) json.RawMessage {
+	name := address
+	if u, err := url.Parse(address); err == nil && path.Base(u.Path) != "/" && path.Base(u.Path) != "." {
+		name = path.Base(u.Path)
+	}
+	return toJSON(map[string]string{"type": "resource_link", "name": clipChars(name, 200), "uri": address})
+}
+
+func acpFileURL(file string) string {
+	file = filepath.ToSlash(file)
+	return (&url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(file, "/")}).String() // C:/a too
+}
+
+func acpTextBlock(s string) json.RawMessage {
+	b := appendJSONString(append(make([]byte, 0, len(s)+len(s)/8+64), `{"type":"text","text":`...), s)
+	return append(b, '}')
+}
+
+// contentOf makes a block content of a tool call.
+func contentOf(block json.RawMessage) json.RawMessage {
+	b := append(make([]byte, 0, len(block)+64), `{"type":"content","content":`...)
+	return append(append(b, block...), '}')
+}
+
+func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
+
+// fenced makes a code block of output: clients render a text block as Markdown,
+// which would join its lines and eat its stars. The fence is longer than any in
+// the text, so that nothing in it can end the block.
+func fenced(s string) string {
+	ticks, waves := longestRun(s, '`'), longestRun(s, '~')
+	fence := strings.Repeat("`", max(3, ticks+1))
+	if ticks > 2 && waves < ticks {
+		fence = strings.Repeat("~", max(3, waves+1))
+	}
+	if !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return fence + "\n" + s + fence
+}
+
+func longestRun(s string, c byte) (longest int) {
+	for run, i := 0, 0; i < len(s); i++ {
+		if s[i] != c {
+			run = 0
+			continue
+		}
+		run++
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// clientJSON makes any JSON fit for every client's parser: some refuse half of
+// a surrogate pair. What is too long is told by its beginning.
+func clientJSON(raw json.RawMessage) json.RawMessage {
+	switch {
+	case isNull(raw):
+		return nil
+	case len(raw) > maxACPText:
+		return toJSON(struct {
+			Truncated bool   `json:"truncated"`
+			Bytes     int    `json:"bytes"`
+			Start     string `json:"start"`
+		}{true, len(raw), clipUTF8(string(raw), 4<<10)})
+	case cleanJSON(raw) && json.Valid(raw):
+		return raw
+	}
+	var v any
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return toJSON(string(raw))
+	}
+	return toJSON(v)
+}
+
+// cleanJSON reports raw JSON, or the inside of a string, that needs no second
+// look: valid UTF-8 without escaped surrogates. A pair is one too; it is rare.
+func cleanJSON(raw []byte) bool {
+	if !utf8.Valid(raw) {
+		return false
+	}
+	for i := 0; ; i += 2 {
+		next := bytes.IndexByte(raw[i:], '\\')
+		if next < 0 || i+next+1 >= len(raw) {
+			return true
+		}
+		i += next
+		if raw[i+1] == 'u' && i+3 < len(raw) && raw[i+2]|0x20 == 'd' && raw[i+3] >= '8' {
+			return false
+		}
+	}
+}
+
+// acpOutput is what a command has printed so far: all of it as long as it may
+// be shown, then its two ends.
+type acpOutput struct {
+	head  []byte
+	tail  []byte // the last acpHalf bytes of it count
+	total int
+}
+
+func (o *acpOutput) add(s string) {
+	o.total += len(s)
+	if n := min(acpHalf-len(o.head), len(s)); n > 0 {
+		o.head = append(o.head, s[:n]...)
+		s = s[n:]
+	}
+	if len(s) > acpHalf {
+		s = s[len(s)-acpHalf:]
+	}
+	o.tail = append(o.tail, s...)
+	if len(o.tail) > 2*acpHalf {
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-acpHalf:]...)
+	}
+}
+
+// text is what is shown of an output.
+func (o *acpOutput) text() string {
+	tail := o.tail
+	if len(tail) > acpHalf {
+		tail = tail[len(tail)-acpHalf:]
+	}
+	if o.total == len(o.head)+len(tail) {
+		return string(o.head) + string(tail)
+	}
+	return acpEnds(string(o.head), string(tail), o.total)
+}
+
+// cappedText is what is shown of a text that is there as a whole.
+func cappedText(s string) string {
+	if len(s) <= 2*acpHalf {
+		return s
+	}
+	return acpEnds(s[:acpHalf], s[len(s)-acpHalf:], len(s))
+}
+
+// acpEnds joins the ends of a text of total bytes, cutting no character in two.
+func acpEnds(head, tail string, total int) string {
+	for n := 1; n < utf8.UTFMax && n <= len(head); n++ {
+		if i := len(head) - n; utf8.RuneStart(head[i]) {
+			if !utf8.FullRuneInString(head[i:]) {
+				head = head[:i]
+			}
+			break
+		}
+	}
+	for n := 0; n < utf8.UTFMax && tail != "" && !utf8.RuneStart(tail[0]); n++ {
+		tail = tail[1:]
+	}
+	left := total - len(head) - len(tail)
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", strings.TrimSuffix(head, "\n"), left, tail)
 }

@@ -76,7 +76,7 @@ func itemKind(word string) acpItemKind {
 	case "commandExecution":
 		return acpItemKind{face: commandFace, end: commandEnd, left: "It was still running when the turn ended."}
 	case "fileChange":
-		return acpItemKind{face: (*acpNames).patchFace, end: patchEnd, failed: "The patch could not be applied.", byFiles: true}
+		return acpItemKind{face: (*acpNames).patchFace, end: patchEnd, byFiles: true, failed: "The patch could not be applied."}
 	case "mcpToolCall":
 		return acpItemKind{face: mcpFace, end: toolEnd, askedByTool: true}
 	case "dynamicToolCall":
@@ -126,7 +126,8 @@ func dynamicFace(_ *acpNames, i *acpItem) acpFace {
 
 func (n *acpNames) imageFace(i *acpItem) acpFace {
 	file := n.absolute(cmp.Or(i.path, i.text), i.cwd)
-	f := acpFace{title: "View image " + n.short(file), name: "view_image", kind: "read", input: toJSON(map[string]string{"path": file})}
+	f := acpFace{title: "View image " + n.short(file), name: "view_image", kind: "read",
+		input: toJSON(map[string]string{"path": file})}
 	if filepath.IsAbs(file) {
 		f.places = []acpLocation{{Path: file}}
 	}
@@ -252,7 +253,8 @@ func (n *acpNames) patchFace(i *acpItem) acpFace {
 	}
 	f.content = p.blocks
 	if p.left > 0 {
-		f.content = append(f.content, callText(fmt.Sprintf("%d more files are changed that are too long to be shown.", p.left)))
+		left := fmt.Sprintf("%d more files are changed that are too long to be shown.", p.left)
+		f.content = append(f.content, callText(left))
 	}
 	f.input = patchInput(i.files, size <= maxACPText/2)
 	return f
@@ -283,7 +285,8 @@ func mcpFace(_ *acpNames, i *acpItem) acpFace {
 	if args := clientJSON(i.arguments); args != nil {
 		in["arguments"] = args
 	}
-	return acpFace{title: i.server + "." + i.tool, name: "mcp__" + i.server + "__" + i.tool, kind: toolKind(i.tool), input: toJSON(in)}
+	return acpFace{title: i.server + "." + i.tool, name: "mcp__" + i.server + "__" + i.tool, kind: toolKind(i.tool),
+		input: toJSON(in)}
 }
 
 // toolKind guesses by the tool's first word; "other" is never wrong.
@@ -441,7 +444,8 @@ func (n *acpNames) collabEnd(i *acpItem) (content []json.RawMessage, output json
 // before it tells of the item, and permissions have none.
 func (n *acpNames) askFace(thread string, q *approval) acpFace {
 	f := acpFace{title: q.action, kind: "other"}
-	i := acpItem{itemBody: &itemBody{command: q.command, cwd: q.cwd, files: q.files, server: q.server, tool: q.tool, arguments: q.arguments}}
+	i := acpItem{itemBody: &itemBody{command: q.command, cwd: q.cwd, files: q.files,
+		server: q.server, tool: q.tool, arguments: q.arguments}}
 	switch {
 	case q.kind == askCommand && q.command != "":
 		f = commandFace(n, &i)

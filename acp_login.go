@@ -56,7 +56,8 @@ func (l *acpLogins) methods() []any {
 		key += "; neither is set now"
 	}
 	all := []any{
-		method{ID: authChatGPT, Name: "Log in with ChatGPT", Description: "Opens a page in your browser and uses your ChatGPT plan"},
+		method{ID: authChatGPT, Name: "Log in with ChatGPT",
+			Description: "Opens a page in your browser and uses your ChatGPT plan"},
 		method{ID: authAPIKey, Name: "Use an OpenAI API key", Description: key},
 	}
 	if l.f.client().terminalAuth {

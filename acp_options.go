@@ -79,6 +79,14 @@ type optionValue struct {
 	Text  string `json:"description,omitempty"`
 }
 
+func newOption(id, name, text, current string) configOption {
+	return configOption{ID: id, Name: name, Text: text, Category: id, Type: "select", Current: current}
+}
+
+func (o *configOption) add(value, name, text string) {
+	o.Options = append(o.Options, optionValue{value, name, text})
+}
+
 // has reports whether a value may be chosen.
 func (o *configOption) has(value string) bool {
 	return slices.ContainsFunc(o.Options, func(v optionValue) bool { return v.Value == value })
@@ -110,42 +118,42 @@ type modeInfo struct {
 // there, without a model no thought level.
 func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	modes, current := offeredModes(set)
-	mode := configOption{ID: optionMode, Name: "Mode", Text: "What the agent may do, and what it asks about", Category: optionMode, Type: "select", Current: current}
+	mode := newOption(optionMode, "Mode", "What the agent may do, and what it asks about", current)
 	for _, m := range modes {
-		mode.Options = append(mode.Options, optionValue{m.id, m.name, m.description})
+		mode.add(m.id, m.name, m.description)
 	}
 	options := []configOption{mode}
 
 	is := findModel(models, set.Model)
-	model := configOption{ID: optionModel, Name: "Model", Category: optionModel, Type: "select", Current: set.Model}
+	model := newOption(optionModel, "Model", "", set.Model)
 	if model.Current == "" && is != nil {
 		model.Current = is.word()
 	}
 	for i := range models {
 		if m := &models[i]; !m.Hidden || m.word() == model.Current {
-			model.Options = append(model.Options, optionValue{m.word(), cmp.Or(m.Name, m.word()), m.Description})
+			model.add(m.word(), cmp.Or(m.Name, m.word()), m.Description)
 		}
 	}
 	if model.Current == "" {
 		return options
 	}
 	if !model.has(model.Current) {
-		model.Options = append(model.Options, optionValue{Value: model.Current, Name: model.Current})
+		model.add(model.Current, model.Current, "")
 	}
 	options = append(options, model)
 
-	effort := configOption{ID: optionEffort, Name: "Thought level", Text: "How long the model thinks", Category: optionEffort, Type: "select", Current: set.Effort}
+	effort := newOption(optionEffort, "Thought level", "How long the model thinks", set.Effort)
 	if is != nil {
 		effort.Current = cmp.Or(set.Effort, is.DefaultEffort)
 		for _, e := range is.Efforts {
-			effort.Options = append(effort.Options, optionValue{e.Effort, effortName(e.Effort), e.Description})
+			effort.add(e.Effort, effortName(e.Effort), e.Description)
 		}
 	}
 	if effort.Current == "" {
 		return options
 	}
 	if !effort.has(effort.Current) { // a configuration may name one that Codex doesn't list
-		effort.Options = append(effort.Options, optionValue{Value: effort.Current, Name: effortName(effort.Current)})
+		effort.add(effort.Current, effortName(effort.Current), "")
 	}
 	return append(options, effort)
 }
@@ -178,10 +186,12 @@ func readChange(set *sessionSettings, models []acpModel, id, value string) (sett
 		for _, o := range options {
 			ids = append(ids, o.ID)
 		}
-		return settingsChange{}, badParams("configId %q is none of this session's options: %s", clip(id, 100), strings.Join(ids, ", "))
+		return settingsChange{}, badParams("configId %q is none of this session's options: %s", clip(id, 100),
+			strings.Join(ids, ", "))
 	}
 	if !options[i].has(value) {
-		return settingsChange{}, badParams("value %q is none of those that %s can have: %s", clip(value, 100), id, options[i].values())
+		return settingsChange{}, badParams("value %q is none of those that %s can have: %s", clip(value, 100), id,
+			options[i].values())
 	}
 	switch id {
 	case optionMode:

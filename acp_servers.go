@@ -288,7 +288,8 @@ func (t *acpServers) heard(name, status, why string) bool {
 		return false
 	}
 	s.told = true
-	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed", clipChars(cmp.Or(why, "Codex gave no reason"), 2000))
+	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
+	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed", text)
 	return true
 }
 

@@ -71,7 +71,8 @@ func newACPSession(f *acpFront, id, cwd string, roots []string) *acpSession {
 
 // open has the hub open the session, without a turn. before is the same session
 // as it was open until now, nil if it wasn't.
-func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
+func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.RawMessage, before *acpSession) (
+	turnResult, *rpcError) {
 	f := s.f
 	var taken []string
 	if rawKind(servers) == '[' && string(servers) != "[]" {
@@ -177,7 +178,7 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 // replay tells the session's past, as fast as the client reads.
 func (s *acpSession) replay(ctx context.Context) *rpcError {
 	p := s.f.p
-	enc := newACPEncoder(acpEncoding{Cwd: s.cwd, Notices: s.f.client().notices, Replay: true, Crowded: func() bool { return false },
+	enc := newACPEncoder(acpEncoding{Cwd: s.cwd, Notices: s.f.client().notices, Replay: true,
 		Send: func(update []byte) bool {
 			for p.queued() > replayRoom && ctx.Err() == nil {
 				p.flush(time.Second)
@@ -437,9 +438,10 @@ func (s *acpSession) mute() {
 	s.mu.Unlock()
 	s.f.Log.Warn("the client doesn't read its updates", "sessionId", s.id, "waiting_mib", waits)
 	if running != nil {
-		s.f.answer(running.c, nil, &rpcError{Code: codeInternal, Data: toJSON(map[string]any{"turn_status": "running"}), Message: fmt.Sprintf(
-			"the client has let %d MiB of updates wait, so this turn is shown no further: it goes on by itself, "+
-				"and session/load tells all of it", waits)})
+		words := fmt.Sprintf("the client has let %d MiB of updates wait, so this turn is shown no further: "+
+			"it goes on by itself, and session/load tells all of it", waits)
+		data := toJSON(map[string]any{"turn_status": "running"})
+		s.f.answer(running.c, nil, &rpcError{Code: codeInternal, Message: words, Data: data})
 	}
 }
 
