@@ -56,15 +56,15 @@ func readPrompt(raw json.RawMessage) (text string, parts []promptPart, e *rpcErr
 		return "", nil, badParams("prompt must be an array of content blocks, not %s", kindWord(raw))
 	}
 	var blocks []acpBlock
-	n := 0
 	eachElement(raw, func(el json.RawMessage) {
-		if e == nil {
-			var b acpBlock
-			if b, e = readBlock(n, el); e == nil {
-				blocks = append(blocks, b)
-			}
+		if e != nil {
+			return
 		}
-		n++
+		b, why := readBlock(el)
+		if why != "" {
+			e = badParams("prompt[%d]%s", len(blocks), why)
+		}
+		blocks = append(blocks, b)
 	})
 	if e != nil {
 		return "", nil, e
@@ -76,115 +76,109 @@ func readPrompt(raw json.RawMessage) (text string, parts []promptPart, e *rpcErr
 	return text, parts, nil
 }
 
-func readBlock(n int, raw json.RawMessage) (acpBlock, *rpcError) {
-	bad := func(format string, args ...any) (acpBlock, *rpcError) {
-		return acpBlock{}, badParams("prompt[%d]%s", n, fmt.Sprintf(format, args...))
-	}
+// readBlock reads one block. why is what is wrong with it, "" for nothing, as it
+// goes on behind the block's number.
+func readBlock(raw json.RawMessage) (b acpBlock, why string) {
 	if rawKind(raw) != '{' {
-		return bad(" must be a content block, an object with a type, not %s", kindWord(raw))
+		return b, " must be a content block, an object with a type, not " + kindWord(raw)
 	}
-	kind, ok := rawString(rawField(raw, "type"))
-	if !ok {
-		return bad(".type must be a string, not %s", kindWord(rawField(raw, "type")))
+	kind, why := blockText(raw, "type", true)
+	if why != "" {
+		return b, why
 	}
 	switch kind {
 	case "text":
-		text, ok := rawString(rawField(raw, "text"))
-		if !ok {
-			return bad(".text must be a string, not %s", kindWord(rawField(raw, "text")))
-		}
-		return acpBlock{text: text}, nil
+		b.text, why = blockText(raw, "text", true)
 	case "image":
-		part, why := readImage(raw)
-		if why != "" {
-			return bad("%s", why)
-		}
-		return acpBlock{image: part}, nil
+		b.image, why = readImage(raw)
 	case "audio":
-		return bad(" is audio, which Codex doesn't take: send it as text")
+		why = " is audio, which Codex doesn't take: send it as text"
 	case "resource_link":
-		b := acpBlock{link: true}
+		b.link = true
 		for _, name := range []string{"uri", "name", "title", "description", "mimeType"} {
-			val := rawField(raw, name)
-			text, ok := rawString(val)
 			must := name == "uri" || name == "name"
-			if !ok && (must || !isNull(val)) {
-				return bad(".%s must be a string, not %s", name, kindWord(val))
+			text, why := blockText(raw, name, must)
+			if why != "" {
+				return b, why
 			}
-			if ok && (text != "" || must) {
-				b.attrs = append(b.attrs, acpAttr{attrName(name), text})
+			if name == "mimeType" {
+				name = "mime"
+			}
+			if text != "" || must {
+				b.attrs = append(b.attrs, acpAttr{name, text})
 			}
 		}
 		if size := rawField(raw, "size"); rawKind(size) == '0' {
 			b.attrs = append(b.attrs, acpAttr{"size", string(size)})
 		}
-		return b, nil
 	case "resource":
-		return readResource(n, rawField(raw, "resource"))
+		if b, why = readResource(rawField(raw, "resource")); why != "" {
+			why = ".resource" + why
+		}
+	default:
+		why = fmt.Sprintf(".type %q is none of text, image, resource_link, resource", shortName(kind))
 	}
-	return bad(".type %q is none of text, image, resource_link, resource", shortName(kind))
+	return b, why
 }
 
-func attrName(field string) string {
-	if field == "mimeType" {
-		return "mime"
+// blockText reads a string of a block; must: it can't be missing.
+func blockText(raw json.RawMessage, name string, must bool) (text, why string) {
+	val := rawField(raw, name)
+	text, ok := rawString(val)
+	if !ok && (must || !isNull(val)) {
+		return "", fmt.Sprintf(".%s must be a string, not %s", name, kindWord(val))
 	}
-	return field
+	return text, ""
 }
 
 // readResource reads what is embedded: text, or bytes that may be an image or
 // text after all.
-func readResource(n int, raw json.RawMessage) (acpBlock, *rpcError) {
-	bad := func(format string, args ...any) (acpBlock, *rpcError) {
-		return acpBlock{}, badParams("prompt[%d].resource%s", n, fmt.Sprintf(format, args...))
-	}
+func readResource(raw json.RawMessage) (b acpBlock, why string) {
 	if rawKind(raw) != '{' {
-		return bad(" must be an object with uri and text or blob, not %s", kindWord(raw))
+		return b, " must be an object with uri and text or blob, not " + kindWord(raw)
 	}
-	uri, ok := rawString(rawField(raw, "uri"))
-	if !ok {
-		return bad(".uri must be a string, not %s", kindWord(rawField(raw, "uri")))
+	uri, why := blockText(raw, "uri", true)
+	if why != "" {
+		return b, why
 	}
-	mime, ok := rawString(rawField(raw, "mimeType"))
-	if val := rawField(raw, "mimeType"); !ok && !isNull(val) {
-		return bad(".mimeType must be a string, not %s", kindWord(val))
+	mime, why := blockText(raw, "mimeType", false)
+	if why != "" {
+		return b, why
 	}
-	b := acpBlock{attrs: []acpAttr{{"uri", uri}}}
+	b.attrs = []acpAttr{{"uri", uri}}
 	if mime != "" {
 		b.attrs = append(b.attrs, acpAttr{"mime", mime})
 	}
-	if text, ok := rawString(rawField(raw, "text")); ok {
-		b.body = text
-		return b, nil
-	} else if val := rawField(raw, "text"); !isNull(val) {
-		return bad(".text must be a string, not %s", kindWord(val))
+	if b.body, why = blockText(raw, "text", false); why != "" || !isNull(rawField(raw, "text")) {
+		return b, why
 	}
 	blob, ok := rawString(rawField(raw, "blob"))
 	if !ok {
-		return bad(" must have text or blob, a string")
+		return b, " must have text or blob, a string"
 	}
 	data, err := base64.StdEncoding.DecodeString(blob)
 	switch {
 	case err != nil:
-		return bad(".blob is not valid base64: %v", err)
+		return b, fmt.Sprintf(".blob is not valid base64: %v", err)
 	case strings.HasPrefix(mime, "image/"):
-		return acpBlock{image: &promptPart{kind: "image", url: "data:" + mime + ";base64," + blob}}, nil
+		return acpBlock{image: &promptPart{kind: "image", url: "data:" + mime + ";base64," + blob}}, ""
 	case utf8.Valid(data) && bytes.IndexByte(data, 0) < 0:
 		b.body = string(data)
 	default:
 		b.body = fmt.Sprintf("(%d bytes that are no text: not shown here, open the uri)", len(data))
 	}
-	return b, nil
+	return b, ""
 }
 
 // readImage reads an image: its data, else where it is. why says what is wrong.
 func readImage(raw json.RawMessage) (part *promptPart, why string) {
-	for _, name := range []string{"data", "mimeType", "uri"} {
-		if val := rawField(raw, name); rawKind(val) != '"' && !isNull(val) {
-			return nil, fmt.Sprintf(".%s must be a string, not %s", name, kindWord(val))
+	var texts [3]string
+	for i, name := range []string{"data", "mimeType", "uri"} {
+		if texts[i], why = blockText(raw, name, false); why != "" {
+			return nil, why
 		}
 	}
-	data, mime, uri := stringField(raw, "data"), stringField(raw, "mimeType"), stringField(raw, "uri")
+	data, mime, uri := texts[0], texts[1], texts[2]
 	if data == "" {
 		switch {
 		case uri == "":
