@@ -1,15 +1,16 @@
 package main
 
-// proxy_client_test.go is the MCP client that the real-Codex suite and the benchmarks
-// drive the program with: handshake, tool calls in flight at once, notifications,
-// the server's own requests, cancellation. It dispatches on the reading goroutine
-// and keeps an answer that nobody waits for as a stray, so that a late answer is
-// never overlooked. It also speaks to a codex app-server, whose messages differ
-// only in names.
+// proxy_client_test.go owns the client that tests in Go drive a peer with, a
+// process or a pipe of proxy_process_test.go: requests in flight at once,
+// notifications, the server's own requests, cancellation. It dispatches on the
+// reading goroutine and keeps an answer that nobody waits for as a stray, so that a
+// late or a second answer is never overlooked. It knows MCP's tool calls; with ACP
+// (acp_client_test.go) and with a codex app-server it speaks by request and notify.
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,35 +38,51 @@ type wireFault struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// testClient is a client of one started process.
+// testClient is a client of one peer. The hooks are set before anything is sent.
 type testClient struct {
 	*livePeer
 	tb testing.TB
 
-	tap func(ours bool, raw []byte) // told of every record, before anything is sent; nil: nobody is
+	tap    func(ours bool, raw []byte)             // hook: every record, before it is sent or looked at
+	heard  func(m wireMessage, about *pendingCall) // hook: every message, with the call it answers, on the reading goroutine
+	mayEnd bool                                    // the peer is killed at any moment: writing to it may fail
 
 	mu      sync.Mutex // guards the fields below
 	lastID  int
-	calls   map[string]chan wireMessage // by raw id, until answered
-	notes   []wireMessage               // notifications, in order
-	asks    []wireMessage               // the server's requests not yet taken
-	strays  []string                    // answers nobody waits for, and what is no message
-	changed chan struct{}               // closed and replaced when notes, asks or strays grow
+	calls   map[string]*pendingCall // by raw id, until answered
+	notes   []wireMessage           // notifications, in order
+	asks    []wireMessage           // the server's requests not yet taken
+	strays  []string                // answers nobody waits for, and what is no message
+	changed chan struct{}           // closed and replaced when notes, asks or strays grow
+}
+
+func newTestClient(tb testing.TB) *testClient {
+	return &testClient{tb: tb, calls: map[string]*pendingCall{}, changed: make(chan struct{})}
 }
 
 // startClient starts the process; it is stopped with the test.
 func startClient(tb testing.TB, cfg peerConfig) *testClient {
 	tb.Helper()
-	c := &testClient{tb: tb, calls: map[string]chan wireMessage{}, changed: make(chan struct{})}
-	cfg.onRecord = c.dispatch
-	cfg.limit = waitLimit(tb)
+	c := newTestClient(tb)
+	c.startProcess(cfg)
+	return c
+}
+
+// startProcess is startClient for a client that has its hooks.
+func (c *testClient) startProcess(cfg peerConfig) {
+	c.tb.Helper()
+	cfg.onRecord, cfg.limit = c.dispatch, waitLimit(c.tb)
 	live, err := startPeer(cfg)
 	if err != nil {
-		tb.Fatal(err)
+		c.tb.Fatal(err)
 	}
 	c.livePeer = live
-	tb.Cleanup(live.stop)
-	return c
+	c.tb.Cleanup(live.stop)
+}
+
+// servePipe has serve, which runs in this process, be the peer.
+func (c *testClient) servePipe(name string, serve func(in io.Reader, out io.Writer)) {
+	c.livePeer = startPipe(peerConfig{name: name, limit: waitLimit(c.tb), onRecord: c.dispatch}, serve)
 }
 
 // dispatch runs on the reading goroutine, in the order of the records.
@@ -75,15 +92,25 @@ func (c *testClient) dispatch(raw []byte) {
 	if c.tap != nil {
 		c.tap(false, raw)
 	}
+	var call *pendingCall
+	if err == nil && m.Method == "" {
+		c.mu.Lock()
+		call = c.calls[string(m.ID)]
+		delete(c.calls, string(m.ID))
+		c.mu.Unlock()
+	}
+	if c.heard != nil && err == nil {
+		c.heard(m, call)
+	}
+	if call != nil {
+		call.answer <- m // has room
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
 		c.strays = append(c.strays, fmt.Sprintf("no JSON (%v): %s", err, clipText(string(raw), 300)))
-	case m.Method == "" && c.calls[string(m.ID)] != nil:
-		c.calls[string(m.ID)] <- m // has room
-		delete(c.calls, string(m.ID))
-		return
 	case m.Method == "":
 		c.strays = append(c.strays, "answer to nobody: "+clipText(string(raw), 300))
 	case m.ID != nil:
@@ -100,16 +127,23 @@ type pendingCall struct {
 	c      *testClient
 	id     json.RawMessage
 	what   string
+	about  any // what the test knows of the call
 	answer chan wireMessage
 }
 
 // start sends a request. The id is a number of ours.
 func (c *testClient) start(method string, params any) *pendingCall {
 	c.tb.Helper()
+	return c.startAbout(nil, method, params)
+}
+
+// startAbout is start for a client whose hook wants to know what it asked.
+func (c *testClient) startAbout(about any, method string, params any) *pendingCall {
+	c.tb.Helper()
 	c.mu.Lock()
 	c.lastID++
-	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, answer: make(chan wireMessage, 1)}
-	c.calls[string(p.id)] = p.answer
+	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, about: about, answer: make(chan wireMessage, 1)}
+	c.calls[string(p.id)] = p
 	c.mu.Unlock()
 	c.send(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
 	return p
@@ -121,7 +155,7 @@ func (c *testClient) send(v any) {
 	if c.tap != nil {
 		c.tap(true, rec)
 	}
-	if err := c.write(rec); err != nil {
+	if err := c.write(rec); err != nil && !c.mayEnd {
 		c.tb.Fatalf("%v%s", err, c.told())
 	}
 }
@@ -134,18 +168,28 @@ func (c *testClient) notify(method string, params any) {
 // wait waits for the answer, whatever it is.
 func (p *pendingCall) wait() wireMessage {
 	p.c.tb.Helper()
+	m, ok := p.waitOrEnd()
+	if !ok {
+		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, p.c.howEnded(), p.what, p.c.told())
+	}
+	return m
+}
+
+// waitOrEnd waits for the answer, or for the end of a peer that gave none.
+func (p *pendingCall) waitOrEnd() (m wireMessage, answered bool) {
+	p.c.tb.Helper()
 	timer := time.NewTimer(p.c.limit)
 	defer timer.Stop()
 	select {
 	case m := <-p.answer:
-		return m
+		return m, true
 	case <-p.c.exited:
 		select {
 		case m := <-p.answer: // its last words
-			return m
+			return m, true
 		default:
+			return wireMessage{}, false
 		}
-		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, exitReason(p.c.cmd.ProcessState), p.what, p.c.told())
 	case <-timer.C:
 		p.c.tb.Fatalf("waited %v: no answer to %s%s", p.c.limit, p.what, p.c.told())
 	}
@@ -234,6 +278,21 @@ func (p *pendingCall) tool() callResult {
 	return res
 }
 
+// structured decodes the structuredContent of a tool's result, which must be no error.
+func structured(p *pendingCall, into any) {
+	p.c.tb.Helper()
+	res := p.tool()
+	if res.IsError {
+		p.c.tb.Fatalf("%s: %s", p.what, res.raw)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(rawField(res.raw, "structuredContent"), into); err != nil {
+		p.c.tb.Fatalf("%s: %v in %s", p.what, err, res.raw)
+	}
+}
+
 // turn waits for a turn that ran well.
 func (p *pendingCall) turn() turnReply {
 	p.c.tb.Helper()
@@ -311,7 +370,7 @@ func (c *testClient) await(what string, ok func() bool) {
 			return
 		}
 		if ended {
-			c.tb.Fatalf("%s ended (%s) while the test waited for %s%s", c.name, exitReason(c.cmd.ProcessState), what, c.told())
+			c.tb.Fatalf("%s ended (%s) while the test waited for %s%s", c.name, c.howEnded(), what, c.told())
 		}
 		select {
 		case <-changed:
@@ -340,8 +399,8 @@ func (c *testClient) finish() {
 	if err := c.waitExit(c.limit); err != nil {
 		c.tb.Fatalf("%v%s", err, c.told())
 	}
-	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
-		c.tb.Errorf("%s ended with %s, want code 0%s", c.name, exitReason(c.cmd.ProcessState), c.told())
+	if c.cmd != nil && c.cmd.ProcessState.ExitCode() != 0 {
+		c.tb.Errorf("%s ended with %s, want code 0%s", c.name, c.howEnded(), c.told())
 	}
 	if err := c.waitAllGone(c.limit); err != nil {
 		c.tb.Error(err)

@@ -84,7 +84,7 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			var changed <-chan struct{}
 			if e, changed = p.entry(at); e == nil {
 				if ended {
-					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, exitReason(p.cmd.ProcessState), p.readErr, compact(pattern), p.context())
+					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr, compact(pattern), p.context())
 				}
 				select {
 				case <-changed:

@@ -5,20 +5,29 @@ package main
 // than a hundred proxies, each killed at a point that a seeded generator picks
 // by counting records and requests, never by time. The next proxy must know
 // every agent, have its identity and thread to give, and its last answer. The
-// client here keeps the ledger of what it was told; proxy_killplay_test.go plays its
-// part.
+// client keeps the ledger of what it was told, and its reading goroutine kills, so
+// that a kill comes between two records.
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// silence is a command whose approval the client never answers.
+const silence = "echo silence"
 
 // kills is how many proxies die in one run of the test, for each backend.
 const (
@@ -120,19 +129,23 @@ func TestKillLeavesNoMember(t *testing.T) {
 
 // killGame is a state directory and what its clients were told.
 type killGame struct {
-	t      *testing.T
+	t    *testing.T
+	bin  string
+	args []string
+	env  []string
+	root string // agent-sessions
+	cwd  string
+
+	mu     sync.Mutex // guards the fields below and everything in a killAgent, against the reading goroutine
 	rnd    *rand.Rand
-	bin    string
-	args   []string
-	env    []string
-	root   string // agent-sessions
-	cwd    string
 	agents map[string]*killAgent
 	order  []*killAgent // as they came
 	words  int
 
-	answers, cut int      // for the log
-	said         []string // the end of the conversations, for a failure
+	answers, cut int // for the log
+
+	saying sync.Mutex // guards said
+	said   []string   // the end of the conversations, for a failure
 }
 
 // killAgent is what the client knows of one agent, over all lives.
@@ -198,7 +211,12 @@ func (g *killGame) live(n int) {
 	if err := c.waitAllGone(c.limit); err != nil {
 		g.t.Errorf("life %d: %v", n, err)
 	}
-	c.settle()
+	c.noStrays()
+	for _, call := range c.turns {
+		if !call.got {
+			g.cut++
+		}
+	}
 }
 
 // lastLife looks once more, at every agent, and ends as a client does.
@@ -277,7 +295,7 @@ func (g *killGame) recovered(c *killClient) {
 			Here   bool   `json:"open_here"`
 		} `json:"sessions"`
 	}
-	c.wait(c.tool("agent_sessions", map[string]any{"limit": 1000}, nil)).structured(&list)
+	c.wait(c.ask("agent_sessions", map[string]any{"limit": 1000}, killCall{})).structured(&list)
 	told := map[string]string{}
 	for _, s := range list.Sessions {
 		told[s.ID] = s.Status
@@ -308,7 +326,7 @@ func (g *killGame) backgroundTold(c *killClient, a *killAgent) {
 	a.later = slices.DeleteFunc(a.later, func(l laterTurn) bool { return len(a.turns)-l.asked >= maxKeptTurns/2 }) // the last twenty turns of all are kept
 	for _, l := range a.later {
 		handle := l.id
-		m := c.wait(c.tool("agent_wait", map[string]any{"agent_id": a.id, "turn_id": handle, "timeout_secs": 0}, nil))
+		m := c.wait(c.ask("agent_wait", map[string]any{"agent_id": a.id, "turn_id": handle, "timeout_secs": 0}, killCall{}))
 		var told struct {
 			Agents []struct {
 				Turns []turnReply `json:"turns"`
@@ -332,7 +350,7 @@ func (g *killGame) backgroundTold(c *killClient, a *killAgent) {
 func (g *killGame) goesOn(c *killClient, a *killAgent) {
 	g.t.Helper()
 	if !a.closed {
-		m := c.wait(c.reply(a, "SAY "+g.word()))
+		m := c.wait(c.replyTo(a, "SAY "+g.word()))
 		if m.Error == nil {
 			g.makeRoom(c, a)
 			return
@@ -340,7 +358,7 @@ func (g *killGame) goesOn(c *killClient, a *killAgent) {
 		if m.Error.Code != codeSessionClosed || !a.closing {
 			g.t.Fatalf("%s: a reply to %s: error %d: %s", c.name, a.id, m.Error.Code, m.Error.Message)
 		}
-	} else if m := c.wait(c.tool("codex-reply", map[string]any{"agent_id": a.id, "prompt": "SAY never"}, nil)); m.Error == nil || m.Error.Code != codeSessionClosed {
+	} else if m := c.wait(c.ask("codex-reply", map[string]any{"agent_id": a.id, "prompt": "SAY never"}, killCall{})); m.Error == nil || m.Error.Code != codeSessionClosed {
 		g.t.Fatalf("%s: a reply to %s, which is closed, was answered %s", c.name, a.id, m.Result)
 	}
 	if m := c.wait(c.revive(a, "SAY "+g.word())); m.Error != nil {
@@ -364,4 +382,338 @@ func (g *killGame) makeRoom(c *killClient, a *killAgent) {
 func (g *killGame) word() string {
 	g.words++
 	return "word-" + strconv.Itoa(g.words)
+}
+
+// killClient is the client of one proxy that is to die.
+type killClient struct {
+	*testClient
+	g     *killGame
+	turns []*killCall // the calls that ask for a turn
+
+	// Guarded by the game's lock.
+	records int // read
+	writes  int // requests and answers written
+	dieAt   int // records after which the proxy dies, 0 for never
+	dieSent int // writes after which it dies, 0 for never
+	dead    bool
+}
+
+// killCall is what a request asked for.
+type killCall struct {
+	*pendingCall
+	agent   *killAgent // nil: it is new, or the call isn't about one
+	turn    *killTurn  // nil: none
+	close   bool
+	revives int // of a close: the agent's when it was asked for; a later one wins
+	got     bool
+}
+
+// structured decodes an answer's structured content.
+func (m wireMessage) structured(into any) {
+	_ = json.Unmarshal(rawField(m.Result, "structuredContent"), into)
+}
+
+func (g *killGame) startClient(name string) *killClient {
+	g.t.Helper()
+	c := &killClient{testClient: newTestClient(g.t), g: g}
+	c.heard, c.mayEnd = c.note, true
+	c.tap = func(ours bool, raw []byte) {
+		if !bytes.Contains(raw, []byte(`"method":"codex/event"`)) {
+			g.keep(map[bool]string{true: "< ", false: "> "}[ours] + clipText(string(raw), 300))
+		}
+	}
+	c.startProcess(peerConfig{name: name, path: g.bin, args: g.args, env: g.env, dir: g.cwd})
+	c.initialize("2025-06-18", askable())
+	return c
+}
+
+// note takes in one message, and kills if it was the one.
+func (c *killClient) note(m wireMessage, call *pendingCall) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	c.records++
+	if c.records == c.dieAt {
+		c.killLocked()
+	}
+	switch {
+	case m.Method == "elicitation/create":
+		c.meetLocked(stringField(m.Params, "agent_id"))
+		switch {
+		case strings.Contains(string(m.Params), silence): // never answered
+			return
+		case c.g.rnd.IntN(3) == 0:
+			c.reply(m, map[string]any{"action": "decline"})
+		default:
+			c.reply(m, map[string]any{"action": "accept", "content": map[string]any{}})
+		}
+		c.wroteLocked()
+	case m.Method != "":
+		c.meetLocked(stringField(m.Params, "_meta", "agent_id"))
+	case call != nil && call.about != nil:
+		c.answerLocked(m, call.about.(*killCall))
+	}
+}
+
+// meetLocked notes an agent that the client has heard of.
+func (c *killClient) meetLocked(id string) *killAgent {
+	if id == "" {
+		return nil
+	}
+	a := c.g.agents[id]
+	if a == nil {
+		a = &killAgent{id: id}
+		c.g.agents[id] = a
+		c.g.order = append(c.g.order, a)
+	}
+	a.touched = true
+	return a
+}
+
+func (c *killClient) answerLocked(m wireMessage, call *killCall) {
+	call.got = true
+	if m.Error != nil {
+		return
+	}
+	var r turnReply
+	m.structured(&r)
+	a := call.agent
+	switch {
+	case call.turn != nil && call.turn.later:
+		a.later = append(a.later, laterTurn{r.TurnID, len(a.turns)})
+	case call.turn != nil:
+		if a == nil {
+			a = c.meetLocked(r.AgentID)
+			a.turns = slices.Insert(a.turns, 0, call.turn) // its first, whatever was asked since its events told of it
+		}
+		a.named = a.named || strings.HasPrefix(r.Identity, "word-")
+		call.turn.status = r.TurnStatus
+		c.g.answers++
+		a.ended++
+		if r.TurnStatus != "completed" {
+			c.g.cut++
+		} else if r.Content != call.turn.word {
+			c.tb.Errorf("%s: %s was answered %q, want %q", c.name, r.AgentID, r.Content, call.turn.word)
+		}
+	case call.close && a.revives == call.revives:
+		a.closed, a.closing, a.stuck = true, false, false
+	}
+}
+
+// killLocked kills the proxy, and nothing but it: what it started has to end by
+// itself.
+func (c *killClient) killLocked() {
+	if !c.dead {
+		c.dead = true
+		c.g.keep("killed " + c.name)
+		_ = c.cmd.Process.Kill()
+	}
+}
+
+func (c *killClient) kill() {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	c.killLocked()
+}
+
+// armKill picks the point: after so many records from now, or right after so
+// many requests.
+func (c *killClient) armKill() {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if c.g.rnd.IntN(3) == 0 {
+		c.dieSent = c.writes + 1 + c.g.rnd.IntN(12)
+		return
+	}
+	c.dieAt = c.records + 1 + c.g.rnd.IntN(70)
+}
+
+func (c *killClient) wroteLocked() {
+	if c.writes++; c.writes == c.dieSent {
+		c.killLocked()
+	}
+}
+
+// ask calls a tool.
+func (c *killClient) ask(name string, args map[string]any, about killCall) *killCall {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	call := &about
+	if a := call.agent; a != nil {
+		a.touched = true
+		if call.turn != nil {
+			a.turns = append(a.turns, call.turn)
+		}
+		if call.close {
+			a.closing, call.revives = true, a.revives
+		}
+	}
+	if call.turn != nil {
+		c.turns = append(c.turns, call)
+	}
+	call.pendingCall = c.startAbout(call, "tools/call", map[string]any{"name": name, "arguments": args})
+	c.wroteLocked()
+	return call
+}
+
+func (c *killClient) begin(prompt string, named string) *killCall {
+	args := map[string]any{"prompt": prompt}
+	if named != "" {
+		args["identity"] = named
+	}
+	return c.ask("codex", args, killCall{turn: &killTurn{word: lastWord(prompt)}})
+}
+
+func (c *killClient) replyTo(a *killAgent, prompt string) *killCall {
+	return c.ask("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt}, killCall{agent: a, turn: &killTurn{word: lastWord(prompt)}})
+}
+
+func (c *killClient) later(a *killAgent, prompt string) *killCall {
+	return c.ask("codex-reply", map[string]any{"agent_id": a.id, "prompt": prompt, "background": true}, killCall{agent: a, turn: &killTurn{word: lastWord(prompt), later: true}})
+}
+
+func (c *killClient) revive(a *killAgent, prompt string) *killCall {
+	c.g.mu.Lock()
+	a.closed, a.closing = false, true // it may stay closed if nobody comes to it
+	a.revives++
+	c.g.mu.Unlock()
+	return c.ask("codex", map[string]any{"agent_id": a.id, "prompt": prompt, "tag": prompt}, killCall{agent: a, turn: &killTurn{word: lastWord(prompt)}})
+}
+
+func (c *killClient) closeAgent(a *killAgent) *killCall {
+	return c.ask("agent_close", map[string]any{"agent_id": a.id}, killCall{agent: a, close: true})
+}
+
+// giveUp cancels a call, which may be answered all the same.
+func (c *killClient) giveUp(call *killCall) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	c.notify("notifications/cancelled", map[string]any{"requestId": call.id})
+	c.wroteLocked()
+}
+
+// wait waits for an answer; there is none from a proxy that was killed.
+func (c *killClient) wait(call *killCall) wireMessage {
+	c.tb.Helper()
+	m, ok := call.waitOrEnd()
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	if !ok && !c.dead {
+		c.tb.Fatalf("%s ended by itself (%s)%s", c.name, c.howEnded(), c.told())
+	}
+	if !ok {
+		return wireMessage{Error: &wireFault{Message: "killed"}}
+	}
+	return m
+}
+
+// play does random things until the proxy is dead or there is nothing more to
+// do.
+func (c *killClient) play() {
+	g := c.g
+	var hanging []*killCall
+	for range 8 + c.intN(16) {
+		if c.isDead() {
+			return
+		}
+		word := g.word()
+		a := c.pick()
+		var call *killCall
+		mayWait := true
+		switch n := c.intN(20); {
+		case a == nil || n < 3:
+			named := ""
+			if c.intN(3) == 0 {
+				named = word
+			}
+			call = c.begin("SAY "+word, named)
+		case n < 8:
+			call = c.replyTo(a, "SAY "+word)
+			mayWait = !c.isStuck(a)
+		case n < 10: // its acceptance waits for no turn
+			call = c.later(a, "SAY "+word)
+		case n < 13: // the client's answer may be no, or never come
+			what := "true"
+			if c.intN(3) == 0 {
+				what = silence
+				c.stick(a)
+			}
+			call = c.replyTo(a, "SHELLESC "+what+"\nSAY "+word)
+			mayWait = !c.isStuck(a)
+		case n < 14:
+			call = c.replyTo(a, "BACKGROUND exec sleep 1000\nSAY "+word)
+			mayWait = !c.isStuck(a)
+		case n < 16:
+			hanging = append(hanging, c.replyTo(a, []string{"HANG", "SHELL exec sleep 1000"}[c.intN(2)]+"\nSAY "+word))
+			c.stick(a)
+			mayWait = false
+		case n < 17:
+			if len(hanging) > 0 {
+				c.giveUp(hanging[0])
+				hanging = hanging[1:]
+			}
+			continue
+		case n < 19:
+			call = c.closeAgent(a)
+		default:
+			call = c.revive(a, "SAY "+word)
+			mayWait = !c.isStuck(a)
+		}
+		if call != nil && mayWait && c.intN(3) > 0 {
+			c.wait(call)
+		}
+	}
+	if c.intN(2) == 0 {
+		c.hangup() // dies on its way out
+	}
+}
+
+// intN is the generator for who doesn't hold the lock.
+func (c *killClient) intN(n int) int {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return c.g.rnd.IntN(n)
+}
+
+// pick is one of the newest agents, nil if there is none.
+func (c *killClient) pick() *killAgent {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	newest := c.g.order[max(0, len(c.g.order)-6):]
+	if len(newest) == 0 {
+		return nil
+	}
+	return newest[c.g.rnd.IntN(len(newest))]
+}
+
+func (c *killClient) isStuck(a *killAgent) bool {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return a.stuck
+}
+
+// stick notes that an agent was asked for something that ends by itself never.
+func (c *killClient) stick(a *killAgent) {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	a.stuck = true
+}
+
+func (c *killClient) isDead() bool {
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return c.dead
+}
+
+// lastWord is what a prompt has the agent say at its end.
+func lastWord(prompt string) string {
+	return prompt[strings.LastIndex(prompt, " ")+1:]
+}
+
+// keep keeps the end of what was said, for a failure's message. Client and reading goroutine call it, with the game's
+// lock or without.
+func (g *killGame) keep(line string) {
+	g.saying.Lock()
+	defer g.saying.Unlock()
+	g.said = append(g.said, line)
+	g.said = g.said[max(0, len(g.said)-80):]
 }

@@ -116,20 +116,6 @@ func aConversation(l *codexLab) {
 	l.finish(c)
 }
 
-// structured decodes a result's structuredContent.
-func structured(p *pendingCall, into any) {
-	p.c.tb.Helper()
-	res := p.tool()
-	var body struct{ StructuredContent json.RawMessage }
-	err := json.Unmarshal(res.raw, &body)
-	if err == nil && into != nil {
-		err = json.Unmarshal(body.StructuredContent, into)
-	}
-	if err != nil || res.IsError {
-		p.c.tb.Fatalf("%s: %v in %s", p.what, err, res.raw)
-	}
-}
-
 func contextReachesTheModel(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	r := c.call("codex", map[string]any{"prompt": "ECHO_INSTRUCTIONS", "identity": "Scout",

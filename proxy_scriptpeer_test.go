@@ -323,7 +323,7 @@ func scriptSignal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	// A number out of a record: make sure that it is one of ours.
 	for _, p := range stateOf(ts).peers {
-		if slices.Contains(markedProcesses(p.marker), pid) {
+		if slices.Contains(p.leftovers(), pid) {
 			sig, err := signalByName(args[1])
 			ts.Check(err)
 			proc, err := os.FindProcess(pid)
@@ -344,7 +344,7 @@ func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		return
 	}
-	reason := exitReason(p.cmd.ProcessState)
+	reason := p.howEnded()
 	if code, err := strconv.Atoi(args[1]); err == nil {
 		if got := p.cmd.ProcessState.ExitCode(); got != code {
 			ts.Fatalf("%s ended with %s, want code %d%s", p.name, reason, code, p.context())
@@ -383,7 +383,7 @@ func scriptNoproc(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	p := peerOf(ts, args[0])
 	if neg {
-		if len(markedProcesses(p.marker)) == 0 {
+		if len(p.leftovers()) == 0 {
 			ts.Fatalf("no process of %s is left", p.name)
 		}
 	} else if err := p.waitAllGone(p.state.limit); err != nil {

@@ -1,10 +1,12 @@
 package main
 
-// proxy_livepeer_test.go owns a live process that talks in records on stdio: its
-// start in a group of its own, framing, stderr, signals, exit and clean-up. The
-// script commands (proxy_scriptpeer_test.go) and the Go client (proxy_client_test.go) stand
-// on it. It knows nothing of JSON-RPC, and its framing is written anew on
-// purpose: a test must not judge wire_frame.go by wire_frame.go.
+// proxy_process_test.go owns the rig that tests talk to: a peer that speaks in
+// records, which is a process on stdio (startPeer) or, where goroutines are to be
+// counted, a function of this process over pipes (startPipe). Script commands
+// (proxy_scriptpeer_test.go) and the client of proxy_client_test.go stand on it. Every
+// process carries a marker in its environment that all it starts inherit, whatever
+// session, group or parent they move to: so clean-up finds what a test left. The
+// framing is written anew on purpose: a test must not judge wire_frame.go by wire_frame.go.
 
 import (
 	"bufio"
@@ -15,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,24 +38,26 @@ type peerConfig struct {
 	onRecord func([]byte)  // each record of stdout, in order, on the reading goroutine
 }
 
-// livePeer is one started process. Its methods may be called from any goroutine.
+// livePeer is one started peer. Its methods may be called from any goroutine.
 type livePeer struct {
 	peerConfig
-	marker string // in the environment of it and of all it starts
+	stdin   io.WriteCloser
+	stdout  *io.PipeReader
+	writing sync.Mutex    // keeps records whole
+	exited  chan struct{} // closed when the peer has ended and its output was read to the end
+	readErr error         // why reading ended early; valid once exited is closed
+
+	// The process; all empty over a pipe.
+	marker string // in the environment of the process and of all that it starts
 	cmd    *exec.Cmd
 	group  *procGroup
-	stdin  io.WriteCloser
-	stdout *io.PipeReader
 	stderr peerLog
-
-	writing sync.Mutex    // keeps records whole
-	exited  chan struct{} // closed when it is reaped and stdout was read to its end
-	readErr error         // why reading ended early; valid once exited is closed
 
 	mu   sync.Mutex    // guards the field below
 	hold chan struct{} // not nil while reading is paused; closed to go on
 }
 
+// startPeer starts a process.
 func startPeer(cfg peerConfig) (*livePeer, error) {
 	p := &livePeer{peerConfig: cfg, marker: rand.Text(), exited: make(chan struct{})}
 	p.cmd = exec.Command(cfg.path, cfg.args...)
@@ -76,12 +81,7 @@ func startPeer(cfg peerConfig) (*livePeer, error) {
 		_ = p.cmd.Wait()
 		return nil, err
 	}
-	read := make(chan struct{})
-	go func() { // ends with stdout; waited for below
-		defer close(read)
-		p.readErr = p.readAll(bufio.NewReaderSize(pr, 1<<16))
-		pr.CloseWithError(p.readErr) // what comes after a broken frame must not block its writer
-	}()
+	read := p.startReading()
 	go func() { // ends with the process; waited for by stop
 		_ = p.cmd.Wait() // how it ended is in ProcessState
 		_ = p.group.close()
@@ -90,6 +90,34 @@ func startPeer(cfg peerConfig) (*livePeer, error) {
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// startPipe runs serve in this process as the peer, until serve returns.
+func startPipe(cfg peerConfig, serve func(in io.Reader, out io.Writer)) *livePeer {
+	p := &livePeer{peerConfig: cfg, exited: make(chan struct{})}
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	p.stdin, p.stdout = stdin, stdout
+	read := p.startReading()
+	go func() { // ends with serve, which the end of its input ends; waited for by stop
+		serve(in, out)
+		in.Close()
+		out.Close()
+		<-read
+		close(p.exited)
+	}()
+	return p
+}
+
+// startReading reads stdout to its end in a goroutine of its own.
+func (p *livePeer) startReading() (done chan struct{}) {
+	done = make(chan struct{})
+	go func() { // ends with stdout; the caller waits for done
+		defer close(done)
+		p.readErr = p.readAll(bufio.NewReaderSize(p.stdout, 1<<16))
+		p.stdout.CloseWithError(p.readErr) // what comes after a broken frame must not block its writer
+	}()
+	return done
 }
 
 func (p *livePeer) readAll(r *bufio.Reader) error {
@@ -185,6 +213,14 @@ func signalByName(name string) (os.Signal, error) {
 	return nil, fmt.Errorf("unknown signal %q; known: INT TERM KILL HUP QUIT PIPE", name)
 }
 
+// howEnded says how a peer that has ended did.
+func (p *livePeer) howEnded() string {
+	if p.cmd == nil {
+		return "end of the pipe"
+	}
+	return exitReason(p.cmd.ProcessState)
+}
+
 // waitExit waits until the process is reaped and its output read.
 func (p *livePeer) waitExit(limit time.Duration) error {
 	timer := time.NewTimer(limit)
@@ -214,26 +250,34 @@ func (p *livePeer) waitAllGone(limit time.Duration) error {
 		return err
 	}
 	var left []int
-	if !poll(limit, func() bool { left = markedProcesses(p.marker); return len(left) == 0 }) {
+	if !poll(limit, func() bool { left = p.leftovers(); return len(left) == 0 }) {
 		err = errors.Join(err, fmt.Errorf("%s is gone, but left running:%s", p.name, describeProcesses(left)))
 	}
 	return err
 }
 
-// stop kills what is left of it, by pid and by its own group, and waits.
+// stop kills what is left of a process, by pid and by its own group, and waits. Over a pipe it hangs up and waits.
 func (p *livePeer) stop() {
-	if !p.gone() {
+	if p.cmd != nil && !p.gone() {
 		_ = p.group.kill()
 	}
 	p.hangup()
 	p.stdout.CloseWithError(io.ErrClosedPipe)
 	p.resumeReading() // a paused reader would keep Wait from its end
 	<-p.exited        // at most WaitDelay
-	for _, pid := range markedProcesses(p.marker) {
+	for _, pid := range p.leftovers() {
 		if proc, err := os.FindProcess(pid); err == nil {
 			_ = proc.Kill()
 		}
 	}
+}
+
+// leftovers are the living processes of the peer: itself, and what it started.
+func (p *livePeer) leftovers() []int {
+	if p.cmd == nil {
+		return nil
+	}
+	return markedProcesses(p.marker)
 }
 
 // errHalfRecord is output that ends in the middle of a line: what a process leaves that exits while it writes.
@@ -330,4 +374,110 @@ func (b *peerLog) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// markerVar names the environment variable that holds a peer's marker.
+const markerVar = "ATM_TEST_PEER"
+
+// hasProcFS tells whether processes can be looked for: elsewhere than on Linux none is found, and a test that needs them
+// skips by needProcFS.
+func hasProcFS() bool {
+	_, err := os.Stat("/proc/self/environ")
+	return err == nil
+}
+
+func needProcFS(tb testing.TB) {
+	tb.Helper()
+	if !hasProcFS() {
+		tb.Skip("looks for processes in /proc, which this system hasn't")
+	}
+}
+
+// markedProcesses returns the living processes that inherited the marker.
+func markedProcesses(marker string) []int {
+	want := []byte(markerVar + "=" + marker)
+	var found []int
+	for _, pid := range allProcesses() {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			continue // gone, or not ours to look at
+		}
+		for _, v := range bytes.Split(env, []byte{0}) {
+			if bytes.Equal(v, want) && processAlive(pid) {
+				found = append(found, pid)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// childProcesses returns the living direct children of pid.
+func childProcesses(pid int) []int {
+	var found []int
+	for _, p := range allProcesses() {
+		if state, parent := processStat(p); parent == pid && state != 'Z' && state != 'X' {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func allProcesses() []int {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, d := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// processAlive is false for a zombie too: it runs nothing any more.
+func processAlive(pid int) bool {
+	state, _ := processStat(pid)
+	return state != 0 && state != 'Z' && state != 'X'
+}
+
+// processStat returns the state letter and the parent, zeros for nobody.
+func processStat(pid int) (state byte, parent int) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0
+	}
+	// The command's name may hold spaces and parentheses; the last one ends it.
+	_, rest, ok := strings.Cut(string(data[max(0, bytes.LastIndexByte(data, ')')):]), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 2 {
+		return 0, 0
+	}
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0][0], parent
+}
+
+// describeProcesses lists command lines for a failure's message.
+func describeProcesses(pids []int) string {
+	var b strings.Builder
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), 160))
+	}
+	return b.String()
+}
+
+func TestProcessesOfOurOwn(t *testing.T) {
+	needProcFS(t)
+	if !processAlive(os.Getpid()) {
+		t.Error("we are said to be dead")
+	}
+	if _, parent := processStat(os.Getpid()); parent != os.Getppid() {
+		t.Errorf("parent = %d, want %d", parent, os.Getppid())
+	}
+	if got := markedProcesses("nobody has this marker"); len(got) != 0 {
+		t.Errorf("processes with a marker nobody has: %s", describeProcesses(got))
+	}
 }
