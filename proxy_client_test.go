@@ -45,6 +45,7 @@ type testClient struct {
 
 	tap    func(ours bool, raw []byte)             // hook: every record, before it is sent or looked at
 	heard  func(m wireMessage, about *pendingCall) // hook: every message, with the call it answers, on the reading goroutine
+	skip   func(raw []byte) bool                   // hook: a record that is not looked at and not kept
 	mayEnd bool                                    // the peer is killed at any moment: writing to it may fail
 
 	mu      sync.Mutex // guards the fields below
@@ -80,13 +81,16 @@ func (c *testClient) startProcess(cfg peerConfig) {
 	c.tb.Cleanup(live.stop)
 }
 
-// servePipe has serve, which runs in this process, be the peer.
+// servePipe has serve, which runs in this process, be the peer. The test hangs up and waits for the exit.
 func (c *testClient) servePipe(name string, serve func(in io.Reader, out io.Writer)) {
 	c.livePeer = startPipe(peerConfig{name: name, limit: waitLimit(c.tb), onRecord: c.dispatch}, serve)
 }
 
 // dispatch runs on the reading goroutine, in the order of the records.
 func (c *testClient) dispatch(raw []byte) {
+	if c.skip != nil && c.skip(raw) {
+		return
+	}
 	var m wireMessage
 	err := json.Unmarshal(raw, &m)
 	if c.tap != nil {

@@ -5,14 +5,25 @@ package main
 // afterwards: whatever was asked was answered once, nothing is held, busy or
 // running any more, files are whole, and the process is as small as it was.
 // All of it runs in this process, front, hub, driver and mock Codex over pipes,
-// so that goroutines can be counted. proxy_soakrig_test.go has the client.
+// so that goroutines can be counted. Its client is that of proxy_client_test.go.
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -165,9 +176,9 @@ func (s *soak) quiesce() {
 			s.waitFor(s.tool("agent_interrupt", map[string]any{"agent_id": v.ID}), s.limit, nil)
 		}
 		s.answerAll()
-		return s.open() == 0 && len(s.busy()) == 0
+		return len(s.unanswered()) == 0 && len(s.busy()) == 0
 	}) {
-		s.t.Fatalf("after %v %d requests have no answer: %s\nand %s", s.limit, s.open(), s.openOnes(), toJSON(s.busy()))
+		s.t.Fatalf("after %v these have no answer: %s\nand %s", s.limit, strings.Join(s.unanswered(), "\n\t"), toJSON(s.busy()))
 	}
 	var closed []*soakCall
 	for _, v := range s.sessions() { // also those whose first turn died with the child: nobody was told of them
@@ -184,7 +195,7 @@ func (s *soak) quiesce() {
 			s.t.Errorf("identity %s of %s, which is closed, is held by process %d", v.Identity, v.ID, pid)
 		}
 	}
-	status := rawField(s.answer("agent_status", map[string]any{}), "structuredContent")
+	status := s.ask("agent_status", map[string]any{})
 	if names := rawField(status, "identities"); string(names) != "{}" {
 		s.t.Errorf("every agent is closed, and these names are in use: %s", names)
 	}
@@ -204,7 +215,7 @@ type soakSession struct {
 func (s *soak) sessions() []soakSession {
 	s.t.Helper()
 	var list struct{ Sessions []soakSession }
-	if err := json.Unmarshal(rawField(s.answer("agent_sessions", map[string]any{"limit": 1000}), "structuredContent"), &list); err != nil {
+	if err := json.Unmarshal(s.ask("agent_sessions", map[string]any{"limit": 1000}), &list); err != nil {
 		s.t.Fatal(err)
 	}
 	return list.Sessions
@@ -267,4 +278,388 @@ func (b *soakBook) forget(rnd *rand.Rand) {
 	defer b.mu.Unlock()
 	rnd.Shuffle(len(b.agents), func(i, j int) { b.agents[i], b.agents[j] = b.agents[j], b.agents[i] })
 	b.agents = b.agents[:len(b.agents)/2]
+}
+
+// soak is one proxy and its client.
+type soak struct {
+	*testClient
+	t     *testing.T
+	rnd   *rand.Rand
+	known *soakBook
+	root  string // agent-sessions
+	hub   *hub
+	long  bool // there is time for what takes ten seconds
+	words atomic.Int64
+
+	holds   sync.Mutex // guards the fields below
+	asked   []*soakCall
+	hanging []*soakCall
+	late    []wireMessage // approvals that may be answered later
+	child   func()        // kills it
+}
+
+// soakCall is one request.
+type soakCall struct {
+	*pendingCall
+	prompt    string        // "SAY w": what the agent must say, if it completes
+	done      chan struct{} // closed with the answer
+	result    json.RawMessage
+	cancelled bool // guarded by holds
+}
+
+// newSoak starts a proxy on the state that the ones before it left.
+func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.Rand) *soak {
+	t.Helper()
+	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS": strconv.Itoa(soakOpen),
+		"ATM_AGENT_MCP_APPROVAL_TIMEOUT_SECS": "1", "ATM_AGENT_MCP_RESTART_CHILD": strconv.FormatBool(restart)}
+	cfg, err := loadConfig(func(name string) string { return env[name] }, dir, flagValues{})
+	if err != nil || len(cfg.warnings) > 0 {
+		t.Fatal(err, cfg.warnings)
+	}
+	s := &soak{testClient: newTestClient(t), t: t, rnd: rnd, known: known, root: cfg.sessionsRoot}
+	s.heard = s.note
+	s.skip = func(raw []byte) bool { // there are too many to keep
+		return bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"codex/event"`)) || bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"notifications/`))
+	}
+	h, audit := newProxyHub(cfg, quietLog(), nil)
+	s.hub = h
+	h.child.spawn = s.spawn
+	s.servePipe("serve", func(in io.Reader, out io.Writer) {
+		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
+			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
+			interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+		h.front = front
+		h.start()
+		_ = front.run() // until the client closes its side
+		h.settle(cfg.shutdownGrace)
+		front.flush(time.Second)
+		h.stop(cfg.shutdownGrace)
+		front.shutdown(time.Second)
+		audit.close()
+	})
+	s.initialize("2025-11-25", askable())
+	return s
+}
+
+// spawn starts a mock Codex that killChild can take away at any moment.
+func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, error) {
+	stdin, toChild := io.Pipe()
+	fromChild, stdout := io.Pipe()
+	go func() { // ends with its stdin
+		runCodex(context.Background(), []string{"app-server"}, stdin, stdout, io.Discard)
+		stdout.Close()
+		stdin.Close()
+	}()
+	s.holds.Lock()
+	s.child = func() {
+		stdout.CloseWithError(io.EOF)
+		stdin.CloseWithError(io.ErrClosedPipe)
+		toChild.Close()
+	}
+	s.holds.Unlock()
+	a := newAppServer(fromChild, toChild, nil, appServerOptions{linkOptions: linkOptions{OnGone: gone}})
+	if err := a.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (s *soak) killChild() {
+	s.holds.Lock()
+	kill := s.child
+	s.child = nil
+	s.holds.Unlock()
+	if kill != nil {
+		kill()
+		s.known.mu.Lock()
+		s.known.deaths++
+		s.known.mu.Unlock()
+	}
+}
+
+// note takes in what is asked and answered, on the reading goroutine.
+func (s *soak) note(m wireMessage, call *pendingCall) {
+	if m.Method == "elicitation/create" {
+		s.known.mu.Lock()
+		s.known.approvals++
+		s.known.mu.Unlock()
+		s.holds.Lock()
+		s.late = append(s.late, m)
+		s.holds.Unlock()
+		return
+	}
+	if call == nil || call.about == nil {
+		return
+	}
+	c := call.about.(*soakCall)
+	c.result = m.Result
+	if id := stringField(m.Result, "structuredContent", "agent_id"); id != "" {
+		s.known.add(id)
+	}
+	prompt, says := strings.CutPrefix(c.prompt, "SAY ")
+	if content := stringField(m.Result, "structuredContent", "content"); says && stringField(m.Result, "structuredContent", "turn_status") == "completed" && content != prompt {
+		s.t.Errorf("%s was answered %q", c.prompt, content)
+	}
+	close(c.done)
+}
+
+func (s *soak) tool(name string, args map[string]any) *soakCall {
+	return s.request("tools/call", map[string]any{"name": name, "arguments": args})
+}
+
+func (s *soak) request(method string, params any) *soakCall {
+	c := &soakCall{prompt: stringField(toJSON(params), "arguments", "prompt"), done: make(chan struct{})}
+	s.holds.Lock()
+	defer s.holds.Unlock() // over the start: whoever finds the call among those asked finds it whole
+	c.pendingCall = s.startAbout(c, method, params)
+	c.what = method + " " + compact(params)
+	s.asked = append(s.asked, c)
+	return c
+}
+
+// ask waits for a tool's structured content, which there must be.
+func (s *soak) ask(name string, args map[string]any) json.RawMessage {
+	s.t.Helper()
+	c := s.tool(name, args)
+	s.waitFor(c, s.limit, nil)
+	if c.isOpen() {
+		s.t.Fatalf("no answer to %s within %v", c.what, s.limit)
+	}
+	return rawField(c.result, "structuredContent")
+}
+
+// isOpen tells whether the call has no answer yet.
+func (c *soakCall) isOpen() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// waitFor waits for an answer so long, or until over. Open approvals that it
+// shows are given.
+func (s *soak) waitFor(c *soakCall, limit time.Duration, over <-chan struct{}) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-over:
+		return
+	case <-timer.C:
+		return // quiesce tells of what is never answered
+	}
+	eachElement(rawField(c.result, "structuredContent", "agents"), func(a json.RawMessage) {
+		eachElement(rawField(a, "pending_approvals"), func(p json.RawMessage) {
+			s.tool("agent_approve", map[string]any{"agent_id": stringField(a, "agent_id"), "approval_id": stringField(p, "approval_id"),
+				"action": stringField(p, "action"), "decision": "approve"})
+		})
+	})
+}
+
+// stuck keeps a call that ends by a cancel only.
+func (s *soak) stuck(c *soakCall) {
+	s.holds.Lock()
+	s.hanging = append(s.hanging, c)
+	s.holds.Unlock()
+}
+
+func (s *soak) cancelOne(rnd *rand.Rand) {
+	s.holds.Lock()
+	if len(s.hanging) == 0 {
+		s.holds.Unlock()
+		return
+	}
+	i := rnd.IntN(len(s.hanging))
+	c := s.hanging[i]
+	s.hanging = append(s.hanging[:i], s.hanging[i+1:]...)
+	c.cancelled = true
+	s.holds.Unlock()
+	s.notify("notifications/cancelled", map[string]any{"requestId": c.id, "reason": "soak"})
+}
+
+// answerOne answers an approval: yes, no or nonsense. One that isn't picked in
+// time is declined by the timer; an answer after that is a late one.
+func (s *soak) answerOne(rnd *rand.Rand) {
+	s.holds.Lock()
+	if len(s.late) == 0 {
+		s.holds.Unlock()
+		return
+	}
+	i := rnd.IntN(len(s.late))
+	ask := s.late[i]
+	s.late = append(s.late[:i], s.late[i+1:]...)
+	s.holds.Unlock()
+	s.decide(ask, rnd.IntN(4))
+}
+
+func (s *soak) decide(ask wireMessage, how int) {
+	result := []string{`{"action":"accept","content":{}}`, `{"action":"decline"}`, `{"action":"cancel"}`, `{"nonsense":[1]}`}[how]
+	s.reply(ask, json.RawMessage(result))
+}
+
+// answerAll answers what is still asked.
+func (s *soak) answerAll() {
+	s.holds.Lock()
+	late := s.late
+	s.late = nil
+	s.holds.Unlock()
+	for _, ask := range late {
+		s.decide(ask, 1)
+	}
+}
+
+// unanswered are the requests that want an answer still.
+func (s *soak) unanswered() (what []string) {
+	s.holds.Lock()
+	defer s.holds.Unlock()
+	for _, c := range s.asked {
+		if c.isOpen() && !c.cancelled {
+			what = append(what, c.what)
+		}
+	}
+	return what
+}
+
+// end hangs up and takes everything down. Then the ledger must be even.
+func (s *soak) end() {
+	s.t.Helper()
+	s.hangup()
+	if err := s.waitExit(s.limit); err != nil {
+		s.t.Error(err)
+	}
+	s.noStrays() // a second answer is one
+	s.holds.Lock()
+	defer s.holds.Unlock()
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	for _, c := range s.asked {
+		s.known.asked++
+		switch {
+		case c.cancelled:
+			s.known.cancelled++
+		case c.isOpen():
+			s.t.Errorf("%s was never answered", c.what)
+		}
+		if !c.isOpen() {
+			s.known.answered++
+		}
+	}
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if n := len(s.hub.live) + len(s.hub.threads) + len(s.hub.names) + len(s.hub.waiters) + len(s.hub.asks) + len(s.hub.lookups); n != 0 {
+		s.t.Errorf("the hub still keeps %d live, %d threads, %d names, %d waiters, %d asks, %d look-ups", len(s.hub.live), len(s.hub.threads),
+			len(s.hub.names), len(s.hub.waiters), len(s.hub.asks), len(s.hub.lookups))
+	}
+	if n := s.hub.waiting.Load(); n != 0 {
+		s.t.Errorf("%d bytes of letters are counted that nobody will take", n)
+	}
+}
+
+// checkFiles reads everything that was written: whole, and nothing beside it.
+func (s *soak) checkFiles() {
+	s.t.Helper()
+	err := filepath.WalkDir(s.root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name := e.Name()
+		data, err := os.ReadFile(path)
+		switch {
+		case err != nil:
+			s.t.Error(err)
+		case strings.HasPrefix(name, tempPrefix) || strings.Contains(name, ".corrupt-"):
+			s.t.Errorf("%s was left", path)
+		case strings.HasSuffix(name, ".jsonl"):
+			for _, line := range bytes.Split(bytes.TrimSpace(data), []byte{'\n'}) {
+				if len(line) > 0 && !json.Valid(line) {
+					s.t.Errorf("%s: %q is no JSON", path, line)
+				}
+			}
+		case strings.HasSuffix(name, ".json"):
+			if !json.Valid(data) {
+				s.t.Errorf("%s is no JSON: %q", path, clipText(string(data), 300))
+			}
+		}
+		if filepath.Base(filepath.Dir(path)) == ".records" && strings.HasSuffix(name, ".json") {
+			if rec, err := decodeRecord(data, agentOfFile(name)); err != nil || rec.Status == statusBusy || rec.Status == statusIdle {
+				s.t.Errorf("%s after the end: %v, %s", path, err, clipText(string(data), 300))
+			}
+		}
+		if name == "registry.json" && len(rawField(data, "sessions")) > 2 {
+			s.t.Errorf("%s lists sessions, and none is open: %s", path, data)
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+// footprint is what this process holds.
+type footprint struct {
+	goroutines, files int
+	heap              uint64
+	children          map[int]bool
+}
+
+// takeFootprint counts. What is made once and stays, os/signal's goroutine and the files that the runtime polls with, is
+// made before.
+func takeFootprint() footprint {
+	early := make(chan os.Signal, 1)
+	signal.Notify(early, syscall.SIGHUP)
+	signal.Stop(early)
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
+	f := footprint{children: map[int]bool{}}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	f.goroutines, f.files, f.heap = runtime.NumGoroutine(), openFiles(), m.HeapAlloc
+	for _, pid := range childProcesses(os.Getpid()) {
+		f.children[pid] = true
+	}
+	return f
+}
+
+// openFiles is 0 where there is no /proc.
+func openFiles() int {
+	list, _ := os.ReadDir("/proc/self/fd")
+	return len(list)
+}
+
+// compare wants everything back to what it was, soon.
+func (f footprint) compare(t *testing.T) {
+	t.Helper()
+	limit := waitLimit(t)
+	if !poll(limit, func() bool { return runtime.NumGoroutine() <= f.goroutines }) {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		t.Errorf("%d goroutines were %d before:\n%s", runtime.NumGoroutine(), f.goroutines, stacks)
+	}
+	if !poll(limit, func() bool { return openFiles() <= f.files }) {
+		t.Errorf("%d open files were %d before", openFiles(), f.files)
+	}
+	var left []int
+	if !poll(limit, func() bool {
+		left = nil
+		for _, pid := range childProcesses(os.Getpid()) {
+			if !f.children[pid] {
+				left = append(left, pid)
+			}
+		}
+		return len(left) == 0
+	}) {
+		t.Errorf("left running:%s", describeProcesses(left))
+	}
+	const room = 24 << 20
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapAlloc > f.heap+room {
+		t.Errorf("the heap has %d KiB and had %d", m.HeapAlloc>>10, f.heap>>10)
+	}
 }
