@@ -503,21 +503,23 @@ func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 
 // A shownSetting is one line of the config command.
 type shownSetting struct {
-	key   string
-	value any // string, bool or int
-	from  origin
+	Key   string `json:"key"`
+	Value any    `json:"value"` // string, bool or int
+	From  string `json:"from"`
+	Layer string `json:"layer"` // default, global, project, named, variable, flag
 }
 
 // list returns every setting with where it came from, the roles' and the agents' after the plain ones.
-func (c *config) list() []shownSetting {
-	var all []shownSetting
+func (c *config) list() (all []shownSetting) {
+	show := func(key string, value any, from origin) {
+		all = append(all, shownSetting{key, value, from.String(), from.layer.String()})
+	}
 	for _, s := range settings() {
-		v := s.shown(s.field(c))
-		all = append(all, shownSetting{s.name, v, c.origin[s.name]})
+		show(s.name, s.shown(s.field(c)), c.origin[s.name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
-		all = append(all, shownSetting{key, c.perThreadAutoMail[name], c.origin[key]})
+		show(key, c.perThreadAutoMail[name], c.origin[key])
 	}
 	for _, t := range []struct {
 		name string
@@ -525,15 +527,15 @@ func (c *config) list() []shownSetting {
 	}{{"aliases", c.aliases}, {"roles", c.atmRoles}} {
 		for _, name := range slices.Sorted(maps.Keys(t.of)) {
 			key := "[" + t.name + "]." + name
-			all = append(all, shownSetting{key, t.of[name], c.origin[key]})
+			show(key, t.of[name], c.origin[key])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		r := c.roles[name]
 		for _, s := range roleSettings() {
-			if o, ok := c.origin["roles."+name+"."+s.name]; ok {
-				v := s.shown(s.field(&r))
-				all = append(all, shownSetting{"roles." + name + "." + s.name, v, o})
+			key := "roles." + name + "." + s.name
+			if o, ok := c.origin[key]; ok {
+				show(key, s.shown(s.field(&r)), o)
 			}
 		}
 	}

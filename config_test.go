@@ -1,7 +1,7 @@
 package main
 
-// config_test.go holds the configuration as a whole: defaults, which layer wins,
-// ceilings that a mistake may not lift, roles, and the example of the design.
+// config_test.go holds the configuration as a whole: defaults, which layer wins and what every value's origin is, the
+// files and what a mistake in them costs, ceilings that no mistake may lift, roles, and the example of the design.
 
 import (
 	"crypto/sha256"
@@ -11,7 +11,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -118,7 +119,7 @@ func (w *configWorld) wantWarnings(c *config, want ...string) {
 func shownOf(t *testing.T, c *config, key string) shownSetting {
 	t.Helper()
 	for _, s := range c.list() {
-		if s.key == key {
+		if s.Key == key {
 			return s
 		}
 	}
@@ -133,9 +134,9 @@ func TestConfigDefaults(t *testing.T) {
 	want := `codex_bin=codex backend=auto identity=codex role= model= fast_model= fast=false reasoning_effort= sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_instructions_file= subagents=false request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file= allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000 idle_timeout_ms=300000 client_identity= acp_mail=prompt`
 	var got []string
 	for _, s := range c.list() {
-		got = append(got, fmt.Sprintf("%s=%v", s.key, s.value))
-		if s.from.String() != "default" {
-			t.Errorf("%s comes from %s", s.key, s.from)
+		got = append(got, fmt.Sprintf("%s=%v", s.Key, s.Value))
+		if s.From != "default" {
+			t.Errorf("%s comes from %s", s.Key, s.From)
 		}
 	}
 	if strings.Join(got, " ") != want {
@@ -182,28 +183,12 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 	}
 }
 
-func TestConfigFlagsBeatEverything(t *testing.T) {
+// What only --identity says, and against what the paths of flags are resolved.
+func TestConfigFlags(t *testing.T) {
 	w := newConfigWorld(t)
-	for _, s := range settings() {
-		if s.name != "max_sandbox" && s.name != "readonly" { // a bad ceiling closes, see TestConfigCeilingFailsClosed
-			w.env[s.variable()] = "x" // even a bad variable
-		}
-	}
-	w.project(pluginHead + "fast_model = 'f'\n[plugins.atm-agent-mcp.roles.r]\nmodel = 'o3'\n")
-	c := w.load(flagValues{
-		"identity": "Ann", "role": "r", "model": "m", "sandbox": "danger-full-access", "approval-policy": "on-failure",
-		"backend": "app-server", "codex-bin": "./bin/codex", "team": "crew", "log-level": "trace", "log-file": "~/log",
-		"fast": "true", "subagents": "true", "readonly": "false", "restart-child": "true", "timeout": "7",
-	})
-	got := []any{c.identity, c.identityExplicit, c.defaultRole, c.model, c.sandbox, c.approvalPolicy, c.backend, c.codexBin, c.team, c.teamFrom, c.logLevel, c.logFile, c.fast, c.subagents, c.readonly, c.restartChild, c.requestTimeout}
-	want := []any{"Ann", true, "r", "m", "danger-full-access", "on-request", "app-server", filepath.Join(w.in, "bin", "codex"), "crew", "--team", "trace", filepath.Join(w.home, "log"), true, true, false, true, 7 * time.Second}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
-	for _, s := range settings() {
-		if o := c.origin[s.name]; s.flag != "" && o.String() != "--"+s.flag {
-			t.Errorf("%s comes from %s, want --%s", s.name, o, s.flag)
-		}
+	c := w.quiet(flagValues{"identity": "Ann", "codex-bin": "./bin/codex", "log-file": "~/log"})
+	if !c.identityExplicit || c.codexBin != filepath.Join(w.in, "bin", "codex") || c.logFile != filepath.Join(w.home, "log") {
+		t.Errorf("got %v %q %q", c.identityExplicit, c.codexBin, c.logFile)
 	}
 }
 
@@ -353,7 +338,7 @@ func TestConfigRoles(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	for key, want := range map[string]string{"model": p + ":4", "sandbox": g + ":5"} {
-		if got := shownOf(t, c, "roles.worker."+key).from.String(); got != want {
+		if got := shownOf(t, c, "roles.worker."+key).From; got != want {
 			t.Errorf("%s comes from %s, want %s", key, got, want)
 		}
 	}
@@ -364,8 +349,8 @@ func TestConfigRoles(t *testing.T) {
 		t.Errorf("got %v %v", c.atmRoles, c.aliases)
 	}
 	for key, line := range map[string]string{"[roles].lead": ":10", "[aliases].arch": ":12"} {
-		if s := shownOf(t, c, key); s.value != "arch-ctm" || s.from.String() != p+line {
-			t.Errorf("%s is shown as %v from %s", key, s.value, s.from)
+		if s := shownOf(t, c, key); s.Value != "arch-ctm" || s.From != p+line {
+			t.Errorf("%s is shown as %v from %s", key, s.Value, s.From)
 		}
 	}
 	c = w.load(flagValues{"role": "worker"})
@@ -448,5 +433,352 @@ func TestConfigTeamLayers(t *testing.T) {
 	w.wantWarnings(c, p+`:2:16: core.default_team: team name "../x" is a path`)
 	if c.team != "session-e9a98a05" {
 		t.Errorf("team %q", c.team)
+	}
+}
+
+// Design rule: one bad value never resets the others, and every bad one is told with its place.
+func TestConfigBadValuesStandAlone(t *testing.T) {
+	w := newConfigWorld(t)
+	g := w.global(pluginHead + "sandbox = 'read-only'\nmax_concurrent_threads = 3\nmodel = 'global'\n")
+	p := w.project(pluginHead + "sandbox = 'readOnly'\n  max_concurrent_threads = \"many\"\nmodel = 'mine'\nrequest_timeout_secs = 9_999_999\nmodle = 1\nroles = 3\n" +
+		"persist_threads = false\n")
+	w.env["ATM_AGENT_MCP_LOG_LEVEL"] = "loud"
+	w.env["ATM_AGENT_MCP_TURN_LIMIT_SECS"] = "99999999999999999999"
+	w.env["ATM_AGENT_MCP_AUTO_MAIL"] = "jein"
+	w.env["ATM_AGENT_MCP_IDLE_TIMEOUT_MS"] = "5s"
+	w.env["ATM_TEAM"] = "../up"
+	w.env["ATM_IDENTITY"] = "a b"
+	c := w.load(flagValues{})
+	w.wantWarnings(c,
+		p+`:2:11: sandbox: "readOnly" is written "read-only"`,
+		p+`:3:28: max_concurrent_threads: wants an integer, not a string`,
+		p+`:5:24: request_timeout_secs: 9999999 is out of range: 1 to 604800`,
+		p+`:6:1: unknown key "modle"; did you mean "model"?`,
+		p+`:7:9: roles wants a table, not an integer`,
+		`ATM_AGENT_MCP_TURN_LIMIT_SECS: 9223372036854775807 is out of range`,
+		`ATM_AGENT_MCP_LOG_LEVEL: "loud" is no log level (there are error, warn, info, debug, trace)`,
+		`ATM_AGENT_MCP_AUTO_MAIL: wants true or false, not "jein"`,
+		`ATM_AGENT_MCP_IDLE_TIMEOUT_MS: wants a whole number, not "5s"`,
+		`ATM_IDENTITY: identity "a b" is no name`,
+		`ATM_TEAM: team name "../up" is a path`,
+	)
+	if c.sandbox != "read-only" || c.maxConcurrentThreads != 3 || c.model != "mine" || c.requestTimeout != 300*time.Second || c.persistThreads {
+		t.Errorf("got %q %d %q %v %v", c.sandbox, c.maxConcurrentThreads, c.model, c.requestTimeout, c.persistThreads)
+	}
+	if got := c.origin["sandbox"].String(); got != g+":2" {
+		t.Errorf("sandbox comes from %s", got)
+	}
+}
+
+func TestConfigBadFileIsLeftOut(t *testing.T) {
+	w := newConfigWorld(t)
+	w.global(pluginHead + "model = 'global'\n")
+	p := w.project(pluginHead + "model = mine\n")
+	c := w.load(flagValues{})
+	w.wantWarnings(c, p+`:2:9: "mine" is no value: text is written in quotes`)
+	if c.model != "global" {
+		t.Errorf("model %q", c.model)
+	}
+	for name, text := range map[string]string{"plugins = 1\n": "1:11: plugins wants a table", "plugins.atm-agent-mcp = 'x'\n": "plugins.atm-agent-mcp wants a table, not a string",
+		"[plugins.atm_agent_mcp]\nmodel = 'x'\n": "2:1: model has no effect here: settings stand in the table [plugins.atm-agent-mcp]"} {
+		w.project(name)
+		w.wantWarnings(w.load(flagValues{}), text)
+	}
+	if err := os.Remove(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(p, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const closed = "max_sandbox could not be read, so agents are read-only" // it may have been in there
+	w.wantWarnings(w.load(flagValues{}), ".atm.toml: not a regular file", closed)
+	if err := os.Remove(p); err != nil {
+		t.Fatal(err)
+	}
+	w.project(strings.Repeat("#\n", maxConfigSize/2+1))
+	w.wantWarnings(w.load(flagValues{}), "over 1048576 bytes", closed)
+	w.project("# \xff\n")
+	w.wantWarnings(w.load(flagValues{}), p+":1:3: byte 0xFF is not UTF-8")
+}
+
+// The file of --config or ATM_CONFIG is strict, and the nearest .atm.toml is looked for from its directory.
+func TestConfigNamedFile(t *testing.T) {
+	w := newConfigWorld(t)
+	w.project(pluginHead + "model = 'project'\nlog_level = 'debug'\n")
+	other := filepath.Join(w.home, "other")
+	w.write(filepath.Join(other, ".atm.toml"), pluginHead+"model = 'beside'\nsandbox = 'read-only'\n")
+	named := w.write(filepath.Join(other, "my.toml"), pluginHead+"model = 'named'\nbase_prompt_file = 'p.md'\n")
+	c := w.quiet(flagValues{"config": named})
+	if c.model != "named" || c.sandbox != "read-only" || c.logLevel != "info" || c.basePromptFile != filepath.Join(other, "p.md") {
+		t.Errorf("got %q %q %q %q", c.model, c.sandbox, c.logLevel, c.basePromptFile)
+	}
+	w.env["ATM_CONFIG"] = "~/other/my.toml"
+	w.env["ATM_AGENT_MCP_MODEL"] = "variable"
+	if c = w.quiet(flagValues{}); c.model != "variable" || c.sandbox != "read-only" {
+		t.Errorf("got %q %q", c.model, c.sandbox)
+	}
+	delete(w.env, "ATM_AGENT_MCP_MODEL")
+	for text, want := range map[string]string{
+		pluginHead + "model = 7\n":              "my.toml:2:9: model: wants a string, not an integer",
+		"x":                                     "my.toml:1:2: ",
+		"[core]\nidentity = ''\n":               "my.toml:2:12: core.identity: an identity can't be empty",
+		pluginHead + "roles.r.sandbox = 'rw'\n": "my.toml:2:19: roles.r.sandbox: ",
+		pluginHead + "roles.r = 1\n":            "my.toml:2:11: roles.r: wants a table",
+		pluginHead + "role = 'nobody'\n":        `my.toml:2: role: no role "nobody": none is configured`,
+		pluginHead + "fast = true\n":            "there is no fast model",
+		pluginHead + "per_thread_auto_mail.a = 1\nroles.r.model = 'a b'\n": "per_thread_auto_mail.a: wants a boolean",
+	} {
+		w.write(named, text)
+		if _, err := w.try(flagValues{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want …%s…", text, err, want)
+		}
+	}
+	for _, missing := range []string{"", "gone.toml"} {
+		if _, err := w.try(flagValues{"config": missing}); err == nil || !strings.HasPrefix(err.Error(), "--config: ") {
+			t.Errorf("--config %q: %v", missing, err)
+		}
+	}
+}
+
+func TestConfigWalkUp(t *testing.T) {
+	w := newConfigWorld(t)
+	above := w.write(filepath.Join(filepath.Dir(w.repo), ".atm.toml"), pluginHead+"model = 'above'\n")
+	if c := w.quiet(flagValues{}); c.model != "" || len(c.files) != 0 {
+		t.Errorf("went past .git: %q", c.files)
+	}
+	p := w.project(pluginHead + "model = 'repo'\n")
+	if c := w.quiet(flagValues{}); c.model != "repo" || !slices.Equal(c.files, []string{p}) {
+		t.Errorf("model %q from %q", c.model, c.files)
+	}
+	w.write(filepath.Join(w.repo, "src", ".atm.toml"), pluginHead+"sandbox = 'read-only'\n")
+	if c := w.quiet(flagValues{}); c.model != "" || c.sandbox != "read-only" {
+		t.Error("more than the nearest file was read")
+	}
+	for _, path := range []string{filepath.Join(w.repo, "src", ".atm.toml"), p, filepath.Join(w.repo, ".git")} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := w.quiet(flagValues{}); c.model != "" {
+		t.Errorf("outside a repository %s is anybody's", above)
+	}
+	w.write(filepath.Join(w.in, ".atm.toml"), pluginHead+"model = 'here'\n")
+	if c := w.quiet(flagValues{}); c.model != "here" {
+		t.Error("outside a repository the working directory's own file should be read")
+	}
+	if err := os.Remove(filepath.Join(w.in, ".atm.toml")); err != nil {
+		t.Fatal(err)
+	}
+	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
+	if c := w.quiet(flagValues{}); c.model != "" {
+		t.Error("a .git file should stop the search as a directory does")
+	}
+}
+
+func TestConfigPathsAreRelativeToWhereTheyAreWritten(t *testing.T) {
+	w := newConfigWorld(t)
+	w.project(pluginHead + "base_prompt_file = 'prompts/a.md'\nextra_instructions_file = '~/b.md'\ncodex_bin = 'bin/codex'\n")
+	w.env["ATM_AGENT_MCP_LOG_FILE"] = "log.txt"
+	c := w.quiet(flagValues{})
+	got := []string{c.basePromptFile, c.extraInstructionsFile, c.codexBin, c.logFile}
+	want := []string{filepath.Join(w.repo, "prompts", "a.md"), filepath.Join(w.home, "b.md"), filepath.Join(w.repo, "bin", "codex"), filepath.Join(w.in, "log.txt")}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	w.global(pluginHead + "base_prompt_file = '/g.md'\ncodex_bin = 'codex-g'\n")
+	w.project(pluginHead + "base_prompt_file = ''\n") // proxy-design.md: empty = use bundled
+	if c = w.quiet(flagValues{}); c.basePromptFile != "" || c.codexBin != "codex-g" {
+		t.Errorf("got %q %q", c.basePromptFile, c.codexBin)
+	}
+}
+
+// sampleValues holds, for every key, three good values in TOML, told apart by layer, and a bad one.
+func sampleValues() map[string][4]string {
+	numbers := [4]string{"2000", "3000", "4000", "-1"}
+	flags := [4]string{"true", "false", "true", `"perhaps"`}
+	return map[string][4]string{
+		"codex_bin":               {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
+		"backend":                 {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
+		"identity":                {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
+		"role":                    {`"r1"`, `"r2"`, `"r3"`, "7"},
+		"model":                   {`"m1"`, `"m2"`, `"m3"`, "7"},
+		"fast_model":              {`"m1"`, `"m2"`, `"m3"`, `" m"`},
+		"reasoning_effort":        {`"low"`, `"high"`, `"none"`, `"High!"`},
+		"sandbox":                 {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"workspaceWrite"`},
+		"approval_policy":         {`"never"`, `"untrusted"`, `"on-request"`, `"onRequest"`},
+		"max_sandbox":             {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"none"`},
+		"base_prompt_file":        {`"/p/1"`, `"/p/2"`, `"/p/3"`, "true"},
+		"extra_instructions_file": {`"/p/1"`, `"/p/2"`, `"/p/3"`, `"a\nb"`},
+		"log_file":                {`"/p/1"`, `"/p/2"`, `"/p/3"`, "1.5"},
+		"log_level":               {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
+		"forward_events":          {`"on"`, `"off"`, `"auto"`, "true"},
+		"client_identity":         {`"me"`, `"you"`, `"them"`, `"@"`},
+		"acp_mail":                {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
+		"max_concurrent_threads":  {"1", "20", "30", "0"},
+		"max_mail_messages":       {"1", "20", "30", "1979-05-27"},
+		"shutdown_grace_secs":     {"0", "20", "30", "301"},
+		"request_timeout_secs":    numbers, "turn_limit_secs": numbers, "approval_timeout_secs": numbers,
+		"max_answer_bytes": numbers, "max_mail_message_length": numbers, "mail_poll_interval_ms": numbers, "idle_timeout_ms": numbers,
+		"fast": flags, "readonly": flags, "subagents": flags, "persist_threads": flags, "restart_child": flags,
+		"allow_rules": flags, "auto_mail": flags,
+	}
+}
+
+// For every key: each layer beats the next lower one, a bad value falls to it with a warning, and the origin is
+// named. What depends on other keys (--fast, --readonly) has tests of its own.
+func TestConfigProvenance(t *testing.T) {
+	samples := sampleValues()
+	for _, s := range settings() {
+		v, ok := samples[s.name]
+		if !ok {
+			t.Errorf("no sample for %s", s.name)
+			continue
+		}
+		if s.name == "max_sandbox" || s.name == "readonly" {
+			continue // no layer replaces another's: TestCeilingsCombine
+		}
+		t.Run(s.name, func(t *testing.T) {
+			w := newConfigWorld(t)
+			roles := "[plugins.atm-agent-mcp.roles]\nr1 = {}\nr2 = {}\nr3 = {}\n"
+			want := func(fl flagValues, sample, from string, warnings int) {
+				t.Helper()
+				c := w.load(fl)
+				text, err := strconv.Unquote(sample)
+				if err != nil {
+					text = sample
+				}
+				got := shownOf(t, c, s.name)
+				if fmt.Sprint(got.Value) != text || got.From != from {
+					t.Errorf("got %v from %s, want %s from %s", got.Value, got.From, text, from)
+				}
+				if len(c.warnings) != warnings {
+					t.Errorf("warnings %q, want %d", c.warnings, warnings)
+				}
+			}
+			// fast has no effect without a model to go to, which is not what is tested here.
+			fast := ""
+			if s.name == "fast" {
+				fast = "fast_model = 'f'\n"
+			}
+			g := w.global(pluginHead + s.name + " = " + v[0] + "\n" + fast + roles)
+			want(flagValues{}, v[0], g+":2", 0)
+			p := w.project(pluginHead + "\n" + s.name + " = " + v[1] + "\n")
+			want(flagValues{}, v[1], p+":3", 0)
+			w.project(pluginHead + s.name + " = " + v[3] + "\n")
+			want(flagValues{}, v[0], g+":2", 1)
+			w.project(pluginHead + s.name + " = " + v[1] + "\n")
+			name := "ATM_AGENT_MCP_" + strings.ToUpper(s.name)
+			w.env[name] = " " + strings.Trim(v[2], `"`) + " "
+			want(flagValues{}, strings.Trim(v[2], `"`), name, 0)
+			w.env[name] = "  "
+			want(flagValues{}, v[1], p+":2", 0)
+			// Some samples are bad only as TOML: text in a variable has no kind, and blanks around it don't count.
+			bad := strings.Trim(v[3], `"`)
+			_, isText := s.field(defaultConfig()).(*string)
+			if (!isText || bad != v[3]) && bad != "" && strings.TrimSpace(bad) == bad && !strings.Contains(bad, `\n`) {
+				w.env[name] = bad
+				want(flagValues{}, v[1], p+":2", 1)
+			}
+			named := w.write(filepath.Join(w.repo, "named.toml"), pluginHead+s.name+" = "+v[2]+"\n")
+			delete(w.env, name)
+			want(flagValues{"config": named}, v[2], named+":2", 0)
+			if s.flag != "" {
+				want(flagValues{"config": named, s.flag: strings.Trim(v[0], `"`)}, v[0], "--"+s.flag, 0)
+			}
+		})
+	}
+	if len(samples) != len(settings()) {
+		t.Errorf("%d samples for %d settings", len(samples), len(settings()))
+	}
+}
+
+func TestConfigAliases(t *testing.T) {
+	w := newConfigWorld(t)
+	p := w.project(pluginHead + "default_identity = 'arch'\nmax_messages = 3\nmax_message_length = 99\n")
+	c := w.quiet(flagValues{})
+	if c.identity != "arch" || c.identityExplicit || c.maxMailMessages != 3 || c.maxMailMessageLength != 99 || c.origin["identity"].String() != p+":2" {
+		t.Errorf("got %q %v %d %d from %s", c.identity, c.identityExplicit, c.maxMailMessages, c.maxMailMessageLength, c.origin["identity"])
+	}
+	w.project(pluginHead + "default_identity = 'old'\nidentity = 'new'\n")
+	c = w.load(flagValues{})
+	w.wantWarnings(c, p+":2:1: default_identity is the older name of identity")
+	if c.identity != "new" {
+		t.Errorf("identity %q", c.identity)
+	}
+	w.project(pluginHead)
+	w.env["ATM_AGENT_MCP_DEFAULT_IDENTITY"] = "old-v"
+	if c = w.quiet(flagValues{}); c.identity != "old-v" || c.identityExplicit {
+		t.Errorf("identity %q, explicit %v", c.identity, c.identityExplicit)
+	}
+	w.env["ATM_AGENT_MCP_IDENTITY"] = "new-v"
+	if c = w.quiet(flagValues{}); c.identity != "new-v" || c.identityExplicit {
+		t.Errorf("identity %q, explicit %v", c.identity, c.identityExplicit)
+	}
+}
+
+func TestConfigPerThreadAutoMail(t *testing.T) {
+	w := newConfigWorld(t)
+	w.project(pluginHead + "per_thread_auto_mail = { 'codex:ab' = false, worker = 3 }\n")
+	c := w.load(flagValues{})
+	w.wantWarnings(c, "per_thread_auto_mail.worker: wants a boolean, not an integer")
+	if v, ok := c.perThreadAutoMail["codex:ab"]; !ok || v || len(c.perThreadAutoMail) != 1 {
+		t.Errorf("got %v", c.perThreadAutoMail)
+	}
+	if got := shownOf(t, c, "per_thread_auto_mail.codex:ab").Value; got != false {
+		t.Errorf("shown as %v", got)
+	}
+}
+
+// Every flag of the table has a field in flagValues, and nothing can be set that isn't shown.
+func TestConfigSettingsTable(t *testing.T) {
+	c := defaultConfig()
+	seen := map[string]bool{}
+	for _, s := range settings() {
+		for _, name := range []string{s.name, s.alias} {
+			if name != "" && seen[name] {
+				t.Errorf("%s stands twice", name)
+			}
+			seen[name] = true
+		}
+		s.shown(s.field(c))
+		if _, number := s.field(c).(*int); number && s.max == 0 {
+			t.Errorf("%s has no range", s.name)
+		}
+		if d, duration := s.field(c).(*time.Duration); duration && (s.max == 0 || s.unit == 0 || *d%s.unit != 0) {
+			t.Errorf("%s has no range or unit", s.name)
+		}
+		if _, text := s.field(c).(*string); text && s.check == nil {
+			t.Errorf("%s is not checked", s.name)
+		}
+	}
+}
+
+func TestNormalizeWords(t *testing.T) {
+	for word, want := range map[string]string{"on-request": "on-request", "never": "never", "untrusted": "untrusted", "on-failure": "on-request"} {
+		if got, err := normalizePolicy(word); err != nil || got != want {
+			t.Errorf("policy %q: %q, %v", word, got, err)
+		}
+	}
+	for word, want := range map[string]string{
+		"onRequest": `is written "on-request"`, "on_request": `is written "on-request"`, "NEVER": `is written "never"`,
+		"onFailure": `is written "on-failure"`, "unlessTrusted": `is written "untrusted"`, "nevr": `did you mean "never"?`,
+		"": "is no approval policy (there are untrusted, on-request, never)", "granular": "is no approval policy",
+	} {
+		if got, err := normalizePolicy(word); err == nil || !strings.Contains(err.Error(), want) || got != "" {
+			t.Errorf("policy %q: %q, %v, want …%s…", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"read-only", "workspace-write", "danger-full-access"} {
+		if got, err := normalizeSandbox(word); err != nil || got != word {
+			t.Errorf("sandbox %q: %q, %v", word, got, err)
+		}
+	}
+	for word, want := range map[string]string{
+		"readOnly": `is written "read-only"`, "workspaceWrite": `is written "workspace-write"`, "dangerFullAccess": `is written "danger-full-access"`,
+		"read_only": `is written "read-only"`, "": "is no sandbox mode", "externalSandbox": "is no sandbox mode", "read-olny": `did you mean "read-only"?`,
+	} {
+		if got, err := normalizeSandbox(word); err == nil || !strings.Contains(err.Error(), want) || got != "" {
+			t.Errorf("sandbox %q: %q, %v, want …%s…", word, got, err, want)
+		}
 	}
 }

@@ -125,7 +125,7 @@ type configView struct {
 	Launch      configLaunch     `json:"launch"`
 	Directories configDirs       `json:"directories"`
 	Files       []string         `json:"files"` // those that were read, lowest layer first
-	Settings    []configSetting  `json:"settings"`
+	Settings    []shownSetting   `json:"settings"`
 	Ignored     []ignoredSetting `json:"ignored"`
 	Roles       []configRole     `json:"roles"`
 	Warnings    []string         `json:"warnings"`
@@ -152,13 +152,6 @@ type configDirs struct {
 	Sessions string `json:"sessions"`
 }
 
-type configSetting struct {
-	Key   string `json:"key"`
-	Value any    `json:"value"`
-	From  string `json:"from"`
-	Layer string `json:"layer"` // default, global, project, named, variable, flag
-}
-
 // configRole is a role with all that it inherits.
 type configRole struct {
 	Name           string `json:"name"`
@@ -178,12 +171,10 @@ func newConfigView(cfg *config) configView {
 		Launch:      configLaunch{cfg.cwd, repo.Root, repo.Name, repo.Branch, repo.Head},
 		Directories: configDirs{cfg.atmHome, cfg.teamsRoot, cfg.sessionsRoot},
 		Files:       append([]string{}, cfg.files...),
+		Settings:    cfg.list(),
 		Roles:       []configRole{},
 		Ignored:     append([]ignoredSetting{}, cfg.ignored...),
 		Warnings:    append([]string{}, cfg.warnings...),
-	}
-	for _, s := range cfg.list() {
-		v.Settings = append(v.Settings, configSetting{s.key, s.value, s.from.String(), s.from.layer.String()})
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.roles)) {
 		r, err := cfg.role(name)

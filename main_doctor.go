@@ -23,6 +23,16 @@ import (
 	"time"
 )
 
+// doctor makes findings, and shows those of a check as soon as it is made: codex may take a while.
+type doctor struct {
+	cfg   *config       // nil until the configuration was looked at
+	flags flagValues    // as serve would be given them
+	wait  time.Duration // how long codex may take to start, and to answer
+	check string        // the name that the next findings have
+	found []finding
+	show  func(finding)
+}
+
 // A finding is one line of the report.
 type finding struct {
 	Check  string `json:"check"`
@@ -39,16 +49,6 @@ const (
 
 // checkLimit is how long a look at files may take; they take milliseconds.
 const checkLimit = 10 * time.Second
-
-// doctor makes findings and shows them as they come: codex may take a while.
-type doctor struct {
-	cfg   *config       // nil until the configuration was looked at
-	flags flagValues    // as serve would be given them
-	wait  time.Duration // how long codex may take to start, and to answer
-	check string        // the name that the next findings have
-	found []finding
-	show  func(finding)
-}
 
 func (d *doctor) ok(format string, args ...any) { d.add(findingOK, fmt.Sprintf(format, args...), "") }
 func (d *doctor) warn(text, hint string)        { d.add(findingWarning, text, hint) }
@@ -147,37 +147,29 @@ func (d *doctor) examine(ctx context.Context) error {
 	return nil
 }
 
-// within makes a check that reads files. Nothing ends a read of a file system
-// that doesn't answer, so a check that takes longer is left behind until the
-// process ends, and what it still finds is not told: false.
+// within makes a check that reads files, and tells what it found. Nothing ends a read of a file system that doesn't
+// answer, so a check that takes longer than its limit is left behind until the process ends, and within is false.
 func (d *doctor) within(c doctorCheck) bool {
-	found, done, left := make(chan finding), make(chan struct{}), make(chan struct{})
-	defer close(left)
-	part := &doctor{cfg: d.cfg, flags: d.flags, wait: d.wait, check: c.name, show: func(f finding) {
-		select {
-		case found <- f:
-		case <-left:
-		}
-	}}
+	part := &doctor{cfg: d.cfg, flags: d.flags, wait: d.wait, check: c.name, show: func(finding) {}}
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.look(part)
 	}()
 	timer := time.NewTimer(c.limit)
 	defer timer.Stop()
-	for {
-		select {
-		case f := <-found:
+	select {
+	case <-done:
+		d.cfg = part.cfg
+		for _, f := range part.found {
 			d.tell(f)
-		case <-done:
-			d.cfg = part.cfg
-			return true
-		case <-timer.C:
-			d.check = c.name
-			d.fail(fmt.Sprintf("not known: a file system did not answer within %v", c.limit),
-				"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system may be gone")
-			return false
 		}
+		return true
+	case <-timer.C:
+		d.check = c.name
+		d.fail(fmt.Sprintf("not known: a file system did not answer within %v", c.limit),
+			"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system may be gone")
+		return false
 	}
 }
 
