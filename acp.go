@@ -300,7 +300,7 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 			cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil,
 			"latency_ms", time.Since(c.since).Milliseconds())
 	}
-	f.p.write(f.p.response(c.id, raw, e), false)
+	f.p.put(f.p.response(c.id, raw, e), keepAlways)
 	if c.prompt != nil {
 		c.prompt.s.queue.promptAnswered(c.prompt)
 	}

@@ -162,7 +162,7 @@ func (t *acpAsks) withdraw(ask, why string) {
 		return
 	}
 	t.f.p.abandon(o.call)
-	t.f.p.notify("$/cancel_request", map[string]any{"requestId": o.call}, false)
+	t.f.p.notify("$/cancel_request", map[string]any{"requestId": o.call})
 	o.s.enc.decide(&o.q, deny, why)
 }
 

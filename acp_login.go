@@ -192,7 +192,7 @@ func (l *acpLogins) byPage(ctx context.Context, c *acpCall) *rpcError {
 				return l.required("the login did not succeed: " + cmp.Or(end.err, "Codex gave no reason"))
 			default:
 				if l.f.client().urlElicitation {
-					l.f.p.notify("elicitation/complete", map[string]any{"elicitationId": id}, false)
+					l.f.p.notify("elicitation/complete", map[string]any{"elicitationId": id})
 				}
 				return nil
 			}

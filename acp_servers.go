@@ -184,7 +184,7 @@ func codexServerName(own string, used map[string]bool) string {
 			b.WriteByte('_')
 		}
 	}
-	name := clipBytes(b.String(), 60)
+	name := clipUTF8(b.String(), 60)
 	if name != own {
 		name = strings.TrimRight(name, "_")
 	}

@@ -98,7 +98,7 @@ func (a *appServer) initialize(ctx context.Context) error {
 	a.inf.version = versionOf(stringField(res, "userAgent"))
 	a.inf.clientTools = a.inf.atLeast(104)
 	a.mu.Unlock()
-	a.peer.notify("initialized", nil, false)
+	a.peer.notify("initialized", nil)
 	return nil
 }
 

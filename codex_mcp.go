@@ -97,7 +97,7 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 	if err != nil {
 		return m.failHandshake(ctx, err)
 	}
-	m.peer.notify("notifications/initialized", nil, false)
+	m.peer.notify("notifications/initialized", nil)
 	list, err := m.ask(ctx, "tools/list", map[string]any{}, m.opts.InitLimit)
 	schema := readMCPSchema(list)
 	if err == nil && !(schema.codex && schema.reply) {
@@ -286,7 +286,7 @@ func (m *mcpServer) cancel(th *mcpThread, run *mcpTurn, tries int) {
 	}
 	run.timer = time.AfterFunc(m.o.CancelPause, func() { m.cancel(th, run, tries-1) })
 	m.mu.Unlock()
-	m.peer.notify("notifications/cancelled", map[string]any{"requestId": run.call, "reason": "interrupted"}, false)
+	m.peer.notify("notifications/cancelled", map[string]any{"requestId": run.call, "reason": "interrupted"})
 }
 
 // unload lets go of a thread. Codex keeps it while it lives, so that it can be

@@ -61,7 +61,7 @@ func TestRecipient(t *testing.T) {
 		"../../x":                 `unknown recipient "../../x"`,
 		"a\x00b":                  `unknown recipient "a\x00b"`,
 		"x@a\x00":                 `character that can't be printed`,
-		strings.Repeat("x", 5000): `unknown recipient "` + strings.Repeat("x", 40) + `…"; members`,
+		strings.Repeat("x", 5000): `unknown recipient "` + strings.Repeat("x", 39) + `…"; members`,
 	} {
 		r, err := b.recipient(to, "codex", live)
 		if err != nil {

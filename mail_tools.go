@@ -387,7 +387,7 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	want := mailFilter{All: c.args.yes("all"), From: strings.TrimSpace(c.args.str("from")), Limit: int(c.args.num("limit"))}
 	if c.args.has("since") {
 		if want.Since = parseMailTime(c.args.str("since")); want.Since.IsZero() {
-			return nil, "", badParams("argument \"since\" of tool atm_read must be a time such as 2026-11-21T09:17:30Z, not %q", shorten(c.args.str("since"), 80))
+			return nil, "", badParams("argument \"since\" of tool atm_read must be a time such as 2026-11-21T09:17:30Z, not %q", clipChars(c.args.str("since"), 80))
 		}
 	}
 	owner, e := c.inbox()

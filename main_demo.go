@@ -108,7 +108,7 @@ func (d *demoClient) talk(project string) error {
 		"capabilities": map[string]any{"elicitation": map[string]any{}}, "clientInfo": map[string]any{"name": "demo", "version": version()}}); err != nil {
 		return err
 	}
-	d.peer.notify("notifications/initialized", nil, false)
+	d.peer.notify("notifications/initialized", nil)
 
 	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command outside its sandbox, so the client is asked.")
 	res, err := d.tool("codex", map[string]any{"identity": "scout", "cwd": project,

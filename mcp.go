@@ -394,7 +394,7 @@ func (c *mcpCall) send(result json.RawMessage, e *rpcError) {
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
 		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
 	}
-	f.p.write(f.p.response(c.id, result, e), false)
+	f.p.put(f.p.response(c.id, result, e), keepAlways)
 }
 
 // showProgress begins the progress of a call whose client gave a token.

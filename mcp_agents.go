@@ -325,7 +325,7 @@ func readAnswers(raw json.RawMessage) (map[string][]string, *rpcError) {
 		if s, ok := rawString(val); ok {
 			list = []string{s}
 		} else if rawKind(val) != '[' || json.Unmarshal(val, &list) != nil || len(list) == 0 || slices.Contains(list, "") {
-			e = badParams("argument \"answers\" of tool agent_approve: the answer to %q must be a string or an array of strings, not %s", id, shorten(string(val), 80))
+			e = badParams("argument \"answers\" of tool agent_approve: the answer to %q must be a string or an array of strings, not %s", id, clipChars(string(val), 80))
 			return false
 		}
 		if out == nil {
@@ -365,7 +365,7 @@ func decideApproval(c *mcpCall, a toolArgs) *rpcError {
 			done = "denied"
 		}
 		c.end(e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
-			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, shorten(oneLine(q.Action), 200), agentID))
+			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, clipChars(oneLine(q.Action), 200), agentID))
 	})
 	return nil
 }

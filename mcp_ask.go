@@ -324,5 +324,5 @@ func (f *mcpFront) askGone(_ agentRef, ask, why string) {
 		return
 	}
 	f.p.abandon(open.call)
-	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why}, false)
+	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why})
 }

@@ -257,7 +257,7 @@ func listenTo(c *mcpCall, params json.RawMessage) {
 	c.f.p.notify("notifications/subscriptions/acknowledged", map[string]any{
 		"_meta":         map[string]json.RawMessage{metaPrefix + "subscriptionId": c.id},
 		"notifications": agreed,
-	}, false)
+	})
 	if closing {
 		endListen(c)
 	}

@@ -153,7 +153,7 @@ func activityOf(a agentRef, e *event) string {
 	if text != "" && e.thread != "" && a.Thread != "" && e.thread != a.Thread {
 		return "a subagent is " + text
 	}
-	return shorten(text, progressWords)
+	return clipChars(text, progressWords)
 }
 
 func doing(e *event) string {
@@ -177,7 +177,7 @@ func doing(e *event) string {
 			return e.phase
 		}
 		if e.retry {
-			return "retrying: " + oneLine(shorten(e.text, 400))
+			return "retrying: " + oneLine(clipChars(e.text, 400))
 		}
 	case evAsk:
 		if e.ask == nil {
@@ -235,7 +235,7 @@ func doingItem(b *itemBody, started bool) string {
 }
 
 // quoted shows a command on one line.
-func quoted(s string) string { return "`" + shorten(oneLine(shorten(s, 400)), 80) + "`" }
+func quoted(s string) string { return "`" + clipChars(oneLine(clipChars(s, 400)), 80) + "`" }
 
 // fromChild reports whether the event is one of the child's own words. The
 // drivers also make events of answers to our calls, which have no method, and of

@@ -284,7 +284,7 @@ func aboutFailure(r *turnResult) string {
 	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
 		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, r.AgentID)
 	for _, d := range r.Declined {
-		fmt.Fprintf(&b, " Declined (%s): %s.", d.Reason, shorten(d.Action, 200))
+		fmt.Fprintf(&b, " Declined (%s): %s.", d.Reason, clipChars(d.Action, 200))
 	}
 	for _, n := range r.Notes {
 		b.WriteString(" " + n)
@@ -388,16 +388,16 @@ func internalError(e *rpcError) *rpcError {
 func taskTurn(c *mcpCall, id string) (keptTurn, *rpcError) {
 	agentID, turnID, _ := strings.Cut(id, "/")
 	if agentID == "" || turnID == "" {
-		return keptTurn{}, badParams("there is no task %s", shorten(id, 100))
+		return keptTurn{}, badParams("there is no task %s", clipChars(id, 100))
 	}
 	k, e := c.f.turn(agentID, turnID)
 	switch {
 	case e != nil && e.Code == codeSessionNotFound:
-		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s", shorten(id, 100), maxKeptTurns, e.Message)
+		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s", clipChars(id, 100), maxKeptTurns, e.Message)
 	case e != nil:
 		return k, internalError(e)
 	case !k.Task:
-		return k, badParams("%s is a turn and no task: agent_wait tells its result", shorten(id, 100))
+		return k, badParams("%s is a turn and no task: agent_wait tells its result", clipChars(id, 100))
 	}
 	return k, nil
 }
@@ -420,7 +420,7 @@ func taskNow(c *mcpCall, k *keptTurn) json.RawMessage {
 		}
 	case len(k.Pending) > 0:
 		p := &k.Pending[0]
-		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID, shorten(oneLine(p.Action), 200), k.AgentID)
+		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID, clipChars(oneLine(p.Action), 200), k.AgentID)
 	case k.Activity != "":
 		t.Message = k.Activity
 	case k.Status == "queued":

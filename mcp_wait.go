@@ -146,7 +146,7 @@ func doings(live []sessionView, refs []string) string {
 			}
 		}
 	}
-	return shorten(strings.Join(said, "; "), 3*progressWords)
+	return clipChars(strings.Join(said, "; "), 3*progressWords)
 }
 
 func doingNow(v *sessionView) string {
@@ -393,7 +393,7 @@ func (a *agentShown) text() string {
 			b.WriteString(":\n" + content)
 		}
 		for _, d := range t.Declined {
-			fmt.Fprintf(&b, "\n(Declined (%s): %s)", d.Reason, shorten(d.Action, 200))
+			fmt.Fprintf(&b, "\n(Declined (%s): %s)", d.Reason, clipChars(d.Action, 200))
 		}
 		for _, n := range t.Notes {
 			b.WriteString("\n(" + n + ")")

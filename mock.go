@@ -375,7 +375,7 @@ func (m *mockServer) send(method string, params map[string]any) {
 	if !m.early {
 		b = strconv.AppendInt(append(b, `,"emittedAtMs":`...), time.Now().UnixMilli(), 10)
 	}
-	m.peer.write(append(b, '}'), false)
+	m.peer.put(append(b, '}'), keepAlways)
 }
 
 // newID makes an id for an item or a call.

@@ -350,7 +350,7 @@ func (x *testMock) floodDirective(t *mockTurn, arg string) mockEnd {
 		}
 		chunk = append(append(append(chunk, head...), num...), tail...)
 		if len(chunk)+len(rec)+64 > chunkSize || i == n-1 {
-			t.m.peer.write(chunk, false) // the newline between two records is the frame's
+			t.m.peer.put(chunk, keepAlways) // the newline between two records is the frame's
 			chunk = chunk[:0]
 			for t.m.peer.queued() > 4<<20 {
 				if end := t.wait(x.out.written, true); end != goOn {

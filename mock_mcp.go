@@ -233,7 +233,7 @@ func (m *mockServer) pumpLocked(thread string, q *mockQueue) {
 		i := rand.IntN(len(q.readers))
 		call := q.readers[i]
 		m.peer.notify("codex/event", map[string]any{"_meta": map[string]any{"requestId": call, "threadId": thread},
-			"id": e.turn, "msg": e.fields}, false)
+			"id": e.turn, "msg": e.fields})
 		switch text, _ := e.fields["message"].(string); e.kind {
 		case "error":
 			m.mcpAnswer(call, thread, text, true)

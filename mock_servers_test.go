@@ -282,7 +282,7 @@ func (s *mockToolServer) greet(m *mockServer, limit time.Duration) error {
 		return err
 	}
 	s.info = rawField(result, "serverInfo")
-	s.peer.notify("notifications/initialized", nil, false)
+	s.peer.notify("notifications/initialized", nil)
 	if err := ask("tools/list", map[string]any{}); err != nil {
 		return err
 	}

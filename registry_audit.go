@@ -309,8 +309,8 @@ func (e auditEntry) clip() auditEntry {
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
-	e.Summary = clipBytes(e.Summary, auditSummaryChars*auditClipFactor)
-	e.Decision = clipBytes(e.Decision, auditSummaryChars*auditClipFactor)
-	e.Detail = clipBytes(e.Detail, auditDetailChars*auditClipFactor)
+	e.Summary = clipUTF8(e.Summary, auditSummaryChars*auditClipFactor)
+	e.Decision = clipUTF8(e.Decision, auditSummaryChars*auditClipFactor)
+	e.Detail = clipUTF8(e.Detail, auditDetailChars*auditClipFactor)
 	return e
 }

@@ -297,7 +297,7 @@ func TestWorldReviveWhileClosing(t *testing.T) {
 		again := w.tool("codex", "agent_id", agent, "model", "gpt-5.5", "prompt", "SAY and again")
 		gone := w.tool("codex", "agent_id", agent, "prompt", "SAY cancelled")
 		synctest.Wait()
-		w.calls.notify("notifications/cancelled", map[string]any{"requestId": gone.id}, false)
+		w.calls.notify("notifications/cancelled", map[string]any{"requestId": gone.id})
 		closedAs(t, closing)
 		for _, c := range []*worldCall{back, again} {
 			if at := c.wait().at - from; at < 4*time.Second || at > 5*time.Second {

@@ -96,7 +96,7 @@ func TestWorldResultOfADetachedCaller(t *testing.T) {
 			call := w.tool("codex-reply", "agent_id", agent, "prompt", "SLOW 2 the late answer")
 			synctest.Wait()
 			if reason != "" {
-				w.calls.notify("notifications/cancelled", map[string]any{"requestId": call.id, "reason": reason}, false)
+				w.calls.notify("notifications/cancelled", map[string]any{"requestId": call.id, "reason": reason})
 			}
 			w.tool("agent_wait", "agent_id", agent).ok(t)
 			turns, err := w.hub.reg.journals.turns(agent)

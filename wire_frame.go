@@ -47,10 +47,9 @@ var errBadHeader = errors.New("frame header has no valid Content-Length")
 // frameReader cuts a stream into records.
 type frameReader struct {
 	r     *bufio.Reader
-	limit int
-	mode  framing
-	begun bool
-	shown atomic.Int32 // mode, for the writing side
+	limit int          // bytes of the largest record that is read
+	mode  atomic.Int32 // the framing; the reading goroutine changes it, once
+	begun bool         // the stream's first bytes were looked at
 	slab  []byte       // room for the next short records
 }
 
@@ -66,17 +65,12 @@ const (
 // framingNewline, the only framing Codex speaks (FR-1.2).
 func newFrameReader(r io.Reader, limit int, mode framing) *frameReader {
 	f := &frameReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
-	f.setMode(mode)
+	f.mode.Store(int32(mode))
 	return f
 }
 
-func (f *frameReader) setMode(m framing) {
-	f.mode = m
-	f.shown.Store(int32(m))
-}
-
 // seen is the framing the stream turned out to have. Any goroutine may ask.
-func (f *frameReader) seen() framing { return framing(f.shown.Load()) }
+func (f *frameReader) seen() framing { return framing(f.mode.Load()) }
 
 // drained reports that the next read will ask the stream.
 func (f *frameReader) drained() bool { return f.r.Buffered() == 0 }
@@ -92,7 +86,7 @@ func (f *frameReader) read() ([]byte, error) {
 		}
 	}
 	for {
-		if f.mode == framingHeader {
+		if f.seen() == framingHeader {
 			return f.readHeaderFrame()
 		}
 		line, err := f.readLine(f.limit)
@@ -103,12 +97,12 @@ func (f *frameReader) read() ([]byte, error) {
 		if len(rec) == 0 {
 			continue // blank lines separate records and mean nothing
 		}
-		if f.mode == framingUnknown {
+		if f.seen() == framingUnknown {
 			if looksLikeHeader(rec) {
-				f.setMode(framingHeader)
+				f.mode.Store(int32(framingHeader))
 				return f.readHeaderFrom(string(rec))
 			}
-			f.setMode(framingNewline)
+			f.mode.Store(int32(framingNewline))
 		}
 		return rec, nil
 	}
@@ -133,45 +127,44 @@ func looksLikeHeader(line []byte) bool {
 // counts. Past limit the rest of the line is skipped, holding no more than
 // the buffer in memory.
 func (f *frameReader) readLine(limit int) ([]byte, error) {
-	var line, head []byte
-	tooLong := false
+	var line []byte
+	var long *recordTooLong
 	for {
 		part, err := f.r.ReadSlice('\n')
-		if !tooLong {
-			if len(line)+len(part) > limit+2 { // the line end doesn't count
-				tooLong, head = true, headOf(line, part)
-				line = nil
-			} else if line == nil {
-				line = f.keep(part)
-			} else {
-				line = append(line, part...)
+		switch {
+		case long != nil:
+		case len(line)+len(part) > limit+2: // the line end doesn't count
+			if line == nil {
+				line = part
 			}
+			long, line = newTooLong(limit, line), nil
+		case line == nil:
+			line = f.keep(part)
+		default:
+			line = append(line, part...)
 		}
 		switch {
 		case err == bufio.ErrBufferFull:
 			continue
-		case err == io.EOF && (len(line) > 0 || tooLong):
+		case err == io.EOF && (len(line) > 0 || long != nil):
 		case err != nil:
 			return nil, err
 		}
 		line = bytes.TrimRight(line, "\r\n")
-		if tooLong {
-			return nil, &recordTooLong{limit, head}
+		if long == nil && len(line) > limit {
+			long = newTooLong(limit, line)
 		}
-		if len(line) > limit {
-			return nil, &recordTooLong{limit, headOf(line, nil)}
+		if long != nil {
+			return nil, long
 		}
 		return line, nil
 	}
 }
 
-// headOf is how a record begins that is let go: who sent it may be told by its id.
-func headOf(line, part []byte) []byte {
+// newTooLong keeps how a record begins that is let go: its id may tell who sent it.
+func newTooLong(limit int, line []byte) *recordTooLong {
 	const most = 256
-	if len(line) == 0 {
-		line = part
-	}
-	return bytes.Clone(line[:min(most, len(line))])
+	return &recordTooLong{limit, bytes.Clone(line[:min(most, len(line))])}
 }
 
 // keep copies a part of the buffer.

@@ -1,14 +1,19 @@
 package main
 
-// wire_message.go owns one JSON-RPC message, read from a record with its ids as they
-// came, and the error that may be in it with the one table of codes. wire_peer.go
-// sends and receives messages; whoever refuses something makes an error here.
-// It must never rewrite what it doesn't route on.
+// wire_message.go owns one JSON-RPC message: its reading from a record with its ids as they came, the error that may be
+// in it with the one table of codes, and what the log tells of it (NFR-5): at debug one line a message, its method and
+// its ids; at trace the message itself, without what looks like a credential.
+// wire_peer.go sends and receives messages; whoever refuses something makes an error here.
+// It must never rewrite what it doesn't route on, nor log params or results at debug: prompts are in there.
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"strings"
 )
 
 // The codes of JSON-RPC, MCP and NFR-6: the only table of them.
@@ -37,25 +42,10 @@ const (
 // codeName is the NFR-6 name that an error's message begins with, "" for the
 // codes that JSON-RPC owns.
 func codeName(code int) string {
-	switch code {
-	case codeIdentityConflict:
-		return "IDENTITY_CONFLICT"
-	case codeSessionNotFound:
-		return "SESSION_NOT_FOUND"
-	case codeSessionClosed:
-		return "SESSION_CLOSED"
-	case codeMaxSessions:
-		return "MAX_SESSIONS_EXCEEDED"
-	case codeChildDead:
-		return "CHILD_PROCESS_DEAD"
-	case codeTimeout:
-		return "REQUEST_TIMEOUT"
-	case codeInvalidSession:
-		return "INVALID_SESSION_PARAMS"
-	case codeAgentFile:
-		return "AGENT_FILE_NOT_FOUND"
-	case codeIdentityRequired:
-		return "IDENTITY_REQUIRED"
+	names := [...]string{"IDENTITY_CONFLICT", "SESSION_NOT_FOUND", "SESSION_CLOSED", "MAX_SESSIONS_EXCEEDED", "CHILD_PROCESS_DEAD",
+		"REQUEST_TIMEOUT", "INVALID_SESSION_PARAMS", "AGENT_FILE_NOT_FOUND", "IDENTITY_REQUIRED"}
+	if i := codeIdentityConflict - code; i >= 0 && i < len(names) {
+		return names[i]
 	}
 	return ""
 }
@@ -197,4 +187,104 @@ func idKey(id json.RawMessage) string {
 
 func noMethod(what string) *rpcError {
 	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
+}
+
+// maxFrameLogged cuts a record at trace. It is cut behind its redaction, so that no
+// secret is cut in half and missed.
+const maxFrameLogged = 4096
+
+var errNotJSON = errors.New("not JSON")
+
+// traceOf is the peers' trace hook for the traffic with a side, nil where the log wants none.
+func traceOf(log *slog.Logger, side string) func(dir string, rec []byte) {
+	ctx := context.Background()
+	if !log.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	whole := log.Enabled(ctx, levelTrace)
+	return func(dir string, rec []byte) {
+		var m message
+		err := errNotJSON
+		if validJSON(rec) {
+			m, err = parseMessage(rec)
+		}
+		if whole && !isDelta(&m) {
+			log.Log(ctx, levelTrace, "frame", "side", side, "dir", dir, "record", clipUTF8(redact(string(rec)), maxFrameLogged))
+		}
+		if err != nil {
+			log.Debug("not a message", "side", side, "dir", dir, "bytes", len(rec))
+			return
+		}
+		if !isDelta(&m) {
+			log.Debug("message", messageAttrs(side, dir, &m, len(rec))...)
+		} else if whole { // at debug it would be a line for each word of an answer
+			log.Log(ctx, levelTrace, "piece", messageAttrs(side, dir, &m, len(rec))...)
+		}
+	}
+}
+
+// isDelta: the message carries a piece of a text. Such a record is never told, since a
+// secret that is cut over several of them can't be recognized; the whole text follows.
+func isDelta(m *message) bool {
+	word := m.method
+	switch word {
+	case "codex/event":
+		word = stringField(m.params, "msg", "type")
+	case "session/update":
+		word = stringField(m.params, "update", "sessionUpdate")
+	}
+	word = strings.ToLower(word)
+	return strings.HasSuffix(word, "delta") || strings.HasSuffix(word, "_chunk")
+}
+
+// messageAttrs names a message and what it is about.
+func messageAttrs(side, dir string, m *message, size int) []any {
+	attrs := []any{"side", side, "dir", dir, "bytes", size}
+	add := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, key, clip(value, 200))
+		}
+	}
+	add("method", m.method)
+	if m.id != nil {
+		add("request", string(m.id))
+	}
+	if m.err != nil {
+		attrs = append(attrs, "code", m.err.Code)
+	}
+	if m.method == "tools/call" {
+		add("tool", stringField(m.params, "name"))
+		add("agent", stringField(m.params, "arguments", "agent_id"))
+	}
+	thread := stringField(m.params, "threadId")
+	if m.method == "thread/started" {
+		thread = stringField(m.params, "thread", "id")
+	}
+	switch side {
+	case "client":
+		add("sessionId", cmp.Or(stringField(m.params, "sessionId"), stringField(m.result, "sessionId"))) // ACP's words
+		add("toolCallId", cmp.Or(stringField(m.params, "update", "toolCallId"), stringField(m.params, "toolCall", "toolCallId"), stringField(m.params, "toolCallId")))
+		// Over MCP what we forward says whose it is beside the event, and a turn's result in its structured part.
+		about := []string{"_meta"}
+		from := m.params
+		if m.method == "" {
+			about, from = []string{"structuredContent"}, m.result
+		}
+		add("agent", stringField(from, append(about, "agent_id")...))
+		thread = cmp.Or(thread, stringField(from, append(about, "threadId")...))
+		add("turn", stringField(from, append(about, "turn_id")...))
+	case "codex": // mcp-server's events say it so
+		thread = cmp.Or(thread, stringField(m.params, "_meta", "threadId"))
+	}
+	if m.method == "codex/event" {
+		add("event", stringField(m.params, "msg", "type"))
+	}
+	add("thread", thread)
+	if add("turn", stringField(m.params, "turnId")); m.method == "turn/started" || m.method == "turn/completed" {
+		add("turn", stringField(m.params, "turn", "id"))
+	}
+	if add("item", stringField(m.params, "itemId")); strings.HasPrefix(m.method, "item/") {
+		add("item", stringField(m.params, "item", "id"))
+	}
+	return attrs
 }

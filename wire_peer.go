@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,10 +29,10 @@ var (
 // call is one request of ours.
 type call struct {
 	id    int64
-	rec   []byte
+	rec   []byte // the finished record, until it is sent
 	done  func(result json.RawMessage, err error)
-	timer *time.Timer
-	sent  bool
+	timer *time.Timer // ends the call without an answer; nil: it has no limit
+	sent  bool        // it took one of the maxInFlight places
 }
 
 // peerOptions are fixed at birth.
@@ -53,14 +54,14 @@ type peer struct {
 	peerOptions
 	fr   *frameReader
 	out  *outbox
-	note message // the reading goroutine's: the last notification
+	note message // owned by run: the last notification
 
-	mu      sync.Mutex // guards the fields below
-	nextID  int64
-	open    map[int64]*call
-	waiting []*call // not sent yet, in order
-	sentN   int
-	gone    error
+	mu      sync.Mutex      // guards the fields below
+	nextID  int64           // the id that was given to a call last
+	open    map[int64]*call // the calls without an answer, sent or not
+	waiting []*call         // those of them that are not sent yet, in order
+	sentN   int             // how many of them are sent
+	gone    error           // why later calls fail; nil while the other side is there
 }
 
 // newPeer starts the writing goroutine, which ends with closeOut. The owner
@@ -239,7 +240,7 @@ func (p *peer) callAs(id int64, method string, params any, timeout time.Duration
 func (p *peer) sendLocked(c *call) {
 	c.sent = true
 	p.sentN++
-	p.write(c.rec, false)
+	p.put(c.rec, keepAlways)
 	c.rec = nil
 }
 
@@ -270,12 +271,7 @@ func (p *peer) retire(id int64) *call {
 		c.timer.Stop()
 	}
 	if !c.sent {
-		for i, w := range p.waiting {
-			if w == c {
-				p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
-				break
-			}
-		}
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *call) bool { return w == c })
 		return c
 	}
 	p.sentN--
@@ -304,15 +300,12 @@ func (p *peer) fail(err error) {
 	}
 }
 
-// notify sends a notification. A droppable one is dropped, and false
-// returned, when the budget of waiting bytes is used up.
-func (p *peer) notify(method string, params any, droppable bool) bool {
-	return p.write(p.request(nil, method, params), droppable)
-}
+// notify sends a notification that is not dropped.
+func (p *peer) notify(method string, params any) { p.put(p.request(nil, method, params), keepAlways) }
 
 // reply answers a request.
 func (p *peer) reply(id json.RawMessage, result any) {
-	p.write(p.response(id, toJSON(result), nil), false)
+	p.put(p.response(id, toJSON(result), nil), keepAlways)
 }
 
 // replyError answers a request with an error; a nil id leaves the id out, as
@@ -322,45 +315,37 @@ func (p *peer) replyError(id json.RawMessage, e *rpcError) {
 	if id == nil && p.nullID {
 		id = json.RawMessage("null")
 	}
-	p.write(p.response(id, nil, e), false)
+	p.put(p.response(id, nil, e), keepAlways)
 }
 
 // request builds a request, or with a nil id a notification.
 func (p *peer) request(id []byte, method string, params any) []byte {
-	b := append(make([]byte, 0, 256), '{')
-	if !p.noVersion {
-		b = append(b, `"jsonrpc":"2.0",`...)
-	}
-	if id != nil {
-		b = append(append(append(b, `"id":`...), id...), ',')
-	}
-	b = appendJSONString(append(b, `"method":`...), method)
+	b := appendJSONString(append(p.head(256, id), `"method":`...), method)
 	if params != nil {
 		b = append(append(b, `,"params":`...), toJSON(params)...)
 	}
 	return append(b, '}')
 }
 
+// response builds the answer to a request: its result or, where e is given, an error.
 func (p *peer) response(id, result json.RawMessage, e *rpcError) []byte {
-	b := append(make([]byte, 0, len(result)+64), '{')
-	if !p.noVersion {
-		b = append(b, `"jsonrpc":"2.0",`...)
-	}
-	if id != nil {
-		b = append(append(append(b, `"id":`...), id...), ',')
-	}
+	b := p.head(len(result)+64, id)
 	if e != nil {
 		return append(append(append(b, `"error":`...), toJSON(e)...), '}')
 	}
 	return append(append(append(b, `"result":`...), result...), '}')
 }
 
-// write queues one finished record.
-func (p *peer) write(rec []byte, droppable bool) bool {
-	if droppable {
-		return p.put(rec, dropFirst)
+// head begins a message: its version and its id, if it has them.
+func (p *peer) head(room int, id []byte) []byte {
+	b := append(make([]byte, 0, room), '{')
+	if !p.noVersion {
+		b = append(b, `"jsonrpc":"2.0",`...)
 	}
-	return p.put(rec, keepAlways)
+	if id != nil {
+		b = append(append(append(b, `"id":`...), id...), ',')
+	}
+	return b
 }
 
 // put queues one finished record; false: it was dropped.

@@ -1,18 +1,19 @@
 package main
 
-// wire_text.go owns the cutting of texts that may be too long for where they go:
-// records, log lines, messages, tables; and the word that a mistyped one most
-// likely means. Everybody may call it. It must never leave half a character
-// where the result is shown or encoded as JSON.
+// wire_text.go owns the texts that are shown or logged: cutting what may be too long for where it goes, writing out what
+// can't be seen, and finding the word that a mistyped one most likely means. Everybody may call it.
+// It must never leave half a character where a result is shown or encoded as JSON.
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// clip cuts s to at most n characters on one line.
+// clip cuts s to its first line and at most n characters.
 func clip(s string, n int) string {
 	if i := strings.IndexAny(s, "\r\n"); i >= 0 {
 		s = s[:i] + " …"
@@ -20,7 +21,7 @@ func clip(s string, n int) string {
 	return clipChars(s, n)
 }
 
-// clipChars cuts to n characters, the last of which tells that it was cut.
+// clipChars cuts s to at most n characters, the last of which tells that s was cut.
 func clipChars(s string, n int) string {
 	if len(s) <= n || utf8.RuneCountInString(s) <= n {
 		return s
@@ -33,24 +34,17 @@ func clipChars(s string, n int) string {
 	return s[:i] + "…"
 }
 
-// clipUTF8 cuts to at most n bytes without cutting a character in two. Like
-// clipBytes it clones: a digest must not keep an answer of megabytes alive.
+// clipUTF8 cuts s to at most n bytes without cutting a character in two. It clones the rest: a substring would keep a
+// prompt or an answer of megabytes alive.
 func clipUTF8(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
+	for range utf8.UTFMax - 1 { // what has no beginning of a character in so many bytes is no UTF-8, and is cut anywhere
+		if n == 0 || utf8.RuneStart(s[n]) {
+			break
+		}
 		n--
-	}
-	return strings.Clone(s[:n])
-}
-
-// clipBytes cuts to n bytes, whatever character that hits: for what is cut again
-// or only logged. It clones, since a substring would keep all of a 60 KB prompt
-// alive as long as the rest.
-func clipBytes(s string, n int) string {
-	if len(s) <= n {
-		return s
 	}
 	return strings.Clone(s[:n])
 }
@@ -71,32 +65,11 @@ func cutMiddle(s string, limit int) string {
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", s[:head], tail-head, s[tail:])
 }
 
-// shorten keeps the first n characters of s, and tells if that is not all. What
-// comes from others may be no UTF-8, which JSON can't hold.
-func shorten(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	for i := range s {
-		if n == 0 {
-			return s[:i] + "…"
-		}
-		n--
-	}
-	return s
-}
-
 // oneLine has one blank for each run of white space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // cutName shortens a name for an error message.
-func cutName(s string) string {
-	const most = 40
-	for i := range s {
-		if i >= most {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
+func cutName(s string) string { return clipChars(s, 40) }
 
 // nearest returns the word of a list that a mistyped word most likely means, "" when none is near.
 func nearest(word string, of []string) string {
@@ -170,4 +143,28 @@ func counted(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// quoteFact is a JSON string on one line, in which nothing can look like a tag, a line's end or another character than
+// it is; null for nil (FR-2.4).
+func quoteFact(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	text, err := json.Marshal(*s)
+	if err != nil {
+		return "null" // a string can always be marshalled
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		switch high, low := utf16.EncodeRune(r); {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case high != utf8.RuneError:
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
 }

@@ -1,6 +1,6 @@
 package main
 
-// wire_log_test.go holds what the log tells of the wire to NFR-5: ids and times
+// wire_message_test.go holds what the log tells of the wire to NFR-5: ids and times
 // at debug, whole messages at trace, and what it never tells, at whatever
 // level.
 

@@ -1,6 +1,6 @@
 package main
 
-// wire_scan_test.go holds the reader of raw JSON against encoding/json: it accepts and
+// wire_json_test.go holds the reader of raw JSON against encoding/json: it accepts and
 // finds the same (fuzzed), and what it writes is valid UTF-8.
 
 import (
