@@ -131,12 +131,12 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 	case <-ctx.Done():
 	}
 	p.h.endsBy = why
-	p.h.book.auditShutdown(why)
+	p.h.ledger.auditShutdown(why)
 	down := make(chan struct{})    // everything is written and reaped
 	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
 	go func() {
 		defer close(down)
-		p.h.settle(p.grace)
+		p.h.beginStop(p.grace)
 		flush(p.flush)
 		close(settled)
 		p.h.stop(p.grace)
@@ -170,7 +170,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.sessions, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
+		sessions: h.agents.list, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
 		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
@@ -190,8 +190,8 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front = newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
 		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
-		newAgentID: h.newAgentID, clientSessions: h.clientSessions, clientSession: h.clientSession, settings: h.settings, retune: h.retune,
-		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.catalog, account: h.account})
+		newAgentID: h.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.settings, retune: h.retune,
+		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.child.catalog, account: h.child.account})
 	h.front = front
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
@@ -213,8 +213,8 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace, nil)
 	if !cfg.teamless {
-		h.agentTool, h.agentSpecs = h.runAgentTool, agentToolSpecs()
-		h.toolServer = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
+		h.tools.run, h.tools.specs = h.runAgentTool, agentToolSpecs()
+		h.tools.server = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
 	}
 	return h, audit
 }

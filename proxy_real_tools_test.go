@@ -75,7 +75,7 @@ func TestCodexAgentTools(t *testing.T) {
 						if err := os.WriteFile(script, []byte(argsServer), 0o700); err != nil {
 							t.Fatal(err)
 						}
-						w.hub.toolServer.Command = script
+						w.hub.tools.server.Command = script
 						called := func(r json.RawMessage, identity, id string) {
 							t.Helper()
 							if got := stringField(r, "structuredContent", "content"); !strings.Contains(got, "tools --team default --identity "+identity+" --agent "+id+" ATM_HOME="+l.home) {
@@ -126,7 +126,7 @@ func (l *codexLab) inProcess(settings map[string]string, f func(w *world)) {
 		return codexSpawner(cfg, w.hub.log, nil, nil)(ctx, gone)
 	}
 	defer down()
-	w.hub.agentTool, w.hub.agentSpecs = nil, nil // until the test gives them
+	w.hub.tools.run, w.hub.tools.specs = nil, nil // until the test gives them
 	w.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"world","version":"1"}}`).ok(t)
 	f(w)
 }

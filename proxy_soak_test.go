@@ -326,7 +326,7 @@ func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.
 	h.child.spawn = s.spawn
 	s.servePipe("serve", func(in io.Reader, out io.Writer) {
 		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
+			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
 			interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
 		h.front = front
 		h.start()
@@ -546,13 +546,12 @@ func (s *soak) end() {
 			s.known.answered++
 		}
 	}
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	if n := len(s.hub.live) + len(s.hub.threads) + len(s.hub.names) + len(s.hub.waiters) + len(s.hub.asks) + len(s.hub.lookups); n != 0 {
-		s.t.Errorf("the hub still keeps %d live, %d threads, %d names, %d waiters, %d asks, %d look-ups", len(s.hub.live), len(s.hub.threads),
-			len(s.hub.names), len(s.hub.waiters), len(s.hub.asks), len(s.hub.lookups))
+	t, w := s.hub.table, s.hub.waiters
+	if n := len(t.agents) + len(t.threads) + len(t.names) + len(t.lines) + len(w.turns) + len(w.asks); n != 0 {
+		s.t.Errorf("the hub still keeps %d agents, %d threads, %d names, %d lines, %d waiters, %d asks", len(t.agents), len(t.threads),
+			len(t.names), len(t.lines), len(w.turns), len(w.asks))
 	}
-	if n := s.hub.waiting.Load(); n != 0 {
+	if n := s.hub.letters.Load(); n != 0 {
 		s.t.Errorf("%d bytes of letters are counted that nobody will take", n)
 	}
 }

@@ -1,26 +1,29 @@
 package main
 
-// session.go owns the session: one goroutine that owns its state, fed through
-// its postbox by the child's events, the fronts and timers. The hub makes it,
-// hands it its thread's opening and forgets it when it ends. It must never
-// wait for the child, a client or another session; what takes time runs in
-// the hub's goroutines and comes back as a letter.
+// session.go owns the session: one goroutine that owns its state, fed through its postbox by the child's events, the
+// fronts and timers; and the opening of its thread. The hub makes it, hands it its place and forgets it when it ends.
+// The session must never wait for the child, a client or another session; what takes time runs in the hub's goroutines
+// and comes back as a letter.
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 )
 
-// Whoever has our lock on a thread owns it, but another Codex may hold on to it
-// for a moment: 0.169 unloads a thread a second after it was let go, and one
-// whose proxy was killed ends by EOF, not at once. So long a resume waits.
+// Whoever has our lock on a thread owns it, but another Codex may hold on to it for a moment: 0.169 unloads a thread a
+// second after it was let go, and one whose proxy was killed ends by EOF, not at once. So long a resume waits.
 const (
 	heldTries = 25
 	heldPause = 200 * time.Millisecond
 )
+
+// memberLimit is how long a session's first answer waits until it is a member.
+const memberLimit = 2 * time.Second
 
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
@@ -44,7 +47,7 @@ type agentRef struct {
 	Identity string
 }
 
-// session is one named Codex agent while it is open here.
+// session is one named Codex agent while it is open here. It holds the parts that do its work, each in its file.
 type session struct {
 	// fixed at birth
 	h       *hub
@@ -52,122 +55,116 @@ type session struct {
 	wanted  string // the identity that was asked for, "" for any
 	log     *slog.Logger
 	box     *postbox
-	ended   chan struct{} // closed when the loop has ended
-	shown   atomic.Pointer[sessionView]
+	ended   chan struct{}               // closed when the loop has ended
+	shown   atomic.Pointer[sessionView] // what others may read of the session; publish renews it
 	ref     atomic.Pointer[agentRef]
 
 	// the loop's own
 	m       turnMachine
-	opening bool   // the hub prepares, or the child opens, the thread
-	startup string // what that waits for, in words: "" once there is a place
-	place   *opening
-	thread  string
-	unnamed bool // thread is the driver's name for it: Codex gives its own with the first turn
-	op      opID // the open or turn command whose outcome is awaited
-	ops     opID
-	asks    askBook
-	repo    repoCache
-	told    contextFacts // what the agent knows of its surroundings
-	resume  string       // block in front of the next prompt: the past, where Codex lost it
-	notes   []string     // for the next result
-	openErr *rpcError    // why it could not be opened
-	held    int          // how often another Codex still had the thread
-	tokens  int64
-	dropped int64 // events the front did not take
-	lastErr string
-	clock   turnClock
-	closers []func(closeResult, *rpcError)
-	settled func()   // once nobody waits for a turn's answer any more, as the proxy stops
-	after   []func() // answers that wait until identity and thread are free
-	unseen  bool     // a turn was kept since the last publish
-	keeps   []func() // what is kept of them, before the session is seen to have ended
-	free    bool     // they are
-	stopped bool     // a turn was cut short by the end
+	place   *opening // nil until the hub has it ready
+	opening bool     // the hub prepares, or the child opens, the thread
+	startup string   // what the opening waits for, in words: "" once there is a place
+	thread  string   // "" until the child has opened one
+	unnamed bool     // thread is the driver's name for it: Codex gives its own with the first turn
+	op      opID     // the open or turn command whose outcome is awaited
+	ops     opID     // the newest command
+	openErr *rpcError
+	held    int      // how often another Codex still had the thread
+	notes   []string // for the next result
+	tokens  int64    // used by the thread, as Codex counts them
+	dropped int64    // events the front did not take
+	lastErr string   // of the last turn that failed
 
-	closedBy string // the correlation of agent_close
-
-	calls  agentCalls
-	acting actingTurn // the newest turn, for the tools the agent calls
-
-	mail   mailPump
-	client clientPart
-
-	joining    bool                // it is to be a member, and isn't known to be one or not to become one
-	unanswered []func(note string) // answers that wait for that
-
-	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
+	turns   turnRunner
+	asks    sessionAsks
+	tools   ownTools
+	mail    mailPump
+	client  clientPart
+	member  memberWait
+	closing sessionClosing
 }
 
-// newSession starts the loop of a session that the hub is about to open.
+// newSession makes a session that the hub is about to open; the hub starts its loop.
 func newSession(h *hub, agentID, wanted string) *session {
-	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID), box: newPostbox(&h.waiting),
-		ended: make(chan struct{}), opening: true, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
+	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID), box: newPostbox(&h.letters),
+		ended: make(chan struct{}), opening: true}
+	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
+	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: statusBusy, Team: h.cfg.team,
 		StartedAt: time.Now(), LastActive: time.Now(), Activity: "opening", Mine: true})
-	go s.loop()
 	return s
 }
 
 // submit queues a turn. false: the session has ended, ask the hub again.
 func (s *session) submit(req turnRequest, w waiterID) bool {
-	return s.box.post(func() {
-		if !s.h.waits(w) {
-			s.carry([]effect{{kind: effFinish, turn: &turn{req: req}, finish: finishDropped}}) // cancelled on its way here
-			return
-		}
-		if s.m.ending == endClose && req.mode == modeRevive { // it is being closed: opened again once it is
-			if s.free {
-				s.h.resubmit(req, w)
-				return
-			}
-			s.after = append(s.after, func() { s.h.resubmit(req, w) })
-			return
-		}
+	return s.box.do(func() {
 		t := &turn{req: req, waiter: w, asked: time.Now()}
-		if !req.run && s.m.phase != phaseOpening && s.m.ending == endNone {
-			s.rebind(t)
+		switch {
+		case !s.h.waiters.waits(w): // cancelled on its way here
+			s.carry([]effect{{kind: effFinish, turn: t, finish: finishDropped}})
+			return
+		case s.m.ending == endClose && req.mode == modeRevive && s.closing.freed:
+			s.h.resubmit(req, w)
+			return
+		case s.m.ending == endClose && req.mode == modeRevive: // it is being closed: opened again once it is
+			s.closing.hold(heldAnswer{t: t, w: w, again: true})
+			return
+		case !req.run && s.m.phase != phaseOpening && s.m.ending == endNone: // codex {agent_id} without a prompt
+			s.carry([]effect{{kind: effFinish, turn: t, finish: finishRebound}})
 			return
 		}
-		s.boundOpening(t)
+		s.turns.limitOpening(t)
 		if req.run {
 			s.h.kept.asked(s.agentID)
-			s.byCaller = req.background
-			s.mailResumes()
+			s.asks.byCaller = req.background
+			s.mail.resume()
 		}
 		s.carry(s.m.submit(t))
-		s.accept(t)
+		s.turns.accept(t)
 	})
 }
 
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) {
-	s.box.post(func() {
+	s.box.do(func() {
 		s.carry(s.m.cancel(w))
-		s.abandon()
+		s.turns.abandon()
 	})
 }
 
 // detach has the result of a waiter's turn kept as that of a background turn is.
-func (s *session) detach(w waiterID) { s.box.post(func() { s.m.detach(w) }) }
+func (s *session) detach(w waiterID) { s.box.do(func() { s.m.detach(w) }) }
 
-// end asks the session to end; done is called once it has. false: it had
-// ended before.
-func (s *session) end(why ending, correlation string, done func(closeResult, *rpcError)) bool {
-	return s.box.post(func() {
-		s.closedBy = cmp.Or(s.closedBy, correlation)
+// end asks the session to end; done, nil for nobody, is called once it has. false: it had ended before.
+func (s *session) end(why ending, correlation string, done func(closeResult)) bool {
+	return s.box.do(func() {
+		e := &s.closing
+		e.askedBy = cmp.Or(e.askedBy, correlation)
 		if done != nil {
-			s.closers = append(s.closers, done)
+			e.waiting = append(e.waiting, done)
 		}
 		if why != endPark {
-			s.denyAll(decider{byNobody, "before the session was closed"}) // FR-18.5: before anything else
+			s.asks.denyAll(decider{byNobody, "before the session was closed"}) // FR-18.5: before anything else
 		}
-		s.windUp(why, closingLimit)
+		e.begin(why, closingLimit)
 		if s.m.ending == endNone && done != nil { // parking refused: it is busy again
-			s.closers = s.closers[:len(s.closers)-1]
-			done(closeResult{AgentID: s.agentID, Status: statusBusy}, nil)
+			e.waiting = e.waiting[:len(e.waiting)-1]
+			done(closeResult{AgentID: s.agentID, Status: statusBusy})
 		}
 	})
+}
+
+// shutdown ends the session as the proxy stops; see sessionClosing.shutdown. false: it had ended before.
+func (s *session) shutdown(grace time.Duration, answered func()) bool {
+	return s.box.do(func() { s.closing.shutdown(grace, answered) })
+}
+
+// endUnwanted ends a session that has no place yet and that nobody wants any more.
+func (s *session) endUnwanted() {
+	if s.place == nil && len(s.m.queue) == 0 {
+		s.carry(s.m.end(endFailed))
+	}
 }
 
 // loop is the session's one goroutine.
@@ -184,19 +181,19 @@ func (s *session) loop() {
 				e := &letters[i].ev
 				told = told || e.kind != evDelta || s.retrying()
 				e.more = i+1 < len(letters) && letters[i+1].ev.kind == evDelta
-				s.take(e, now)
+				s.handle(e, now)
 			}
 			if s.m.phase == phaseOver {
 				s.leave(letters[i+1:])
 				return
 			}
 		}
-		s.yieldMail()
+		s.mail.giveWay()
 		s.advance()
-		s.fetchMail()
+		s.mail.fetch()
 		if s.m.phase == phaseOpening && !s.opening && len(s.m.queue) > 0 {
 			s.opening = true
-			s.h.goWork(func() { s.h.opener.reopen(s) })
+			s.h.work.start(func() { s.reopened(s.h.child.ready()) })
 		}
 		if told || s.dropped+s.box.lost() != s.shown.Load().Dropped {
 			s.publish()
@@ -205,14 +202,19 @@ func (s *session) loop() {
 	s.leave(nil)
 }
 
-// retrying reports that the child's last word was of a retry, which its next
-// delta takes back.
+// advance starts the next turn, unless it has to wait for what it runs with.
+func (s *session) advance() {
+	if !s.mail.delaysTurn() && !s.client.deciding {
+		s.carry(s.m.advance())
+	}
+}
+
+// retrying reports that the child's last word was of a retry, which its next delta takes back.
 func (s *session) retrying() bool {
 	return s.m.cur != nil && s.m.cur.run != nil && s.m.cur.run.retry != ""
 }
 
-// leave runs what was posted before the postbox closed: every turn in there
-// gets its answer, or goes back to the hub.
+// leave runs what was posted before the postbox closed: every turn in there gets its answer, or goes back to the hub.
 func (s *session) leave(rest []letter) {
 	s.publish()
 	rest = append(rest, s.box.close()...)
@@ -220,27 +222,27 @@ func (s *session) leave(rest []letter) {
 		if rest[i].do != nil {
 			rest[i].do()
 		} else if s.place != nil {
-			late(s.place.be, &rest[i].ev)
+			undo(s.place.be, &rest[i].ev)
 		}
 	}
-	for _, done := range s.closers { // asked to close while it ended otherwise
-		done(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: statusClosed, Already: true}, nil)
+	for _, done := range s.closing.waiting { // asked to close while it ended otherwise
+		done(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: statusClosed, Already: true})
 	}
 	close(s.ended)
 }
 
-// sink is what the child's events go into, on the reading goroutine. What a
-// session that has ended can't take is undone: a thread that opens too late
-// is let go, an approval declined.
+// sink is what the child's events go into, on the reading goroutine.
 func (s *session) sink(be backend) func(event) {
 	return func(e event) {
 		if !s.box.event(e) {
-			late(be, &e)
+			undo(be, &e)
 		}
 	}
 }
 
-func late(be backend, e *event) {
+// undo is done about an event that its session, which has ended, can't take: a thread that opens too late is let go, an
+// approval declined, a tool's call refused.
+func undo(be backend, e *event) {
 	switch {
 	case e.kind == evOpened:
 		be.do(0, e.thread, command{kind: cmdUnload})
@@ -251,45 +253,70 @@ func late(be backend, e *event) {
 	}
 }
 
-// prepared takes the hub's preparation: lease, thread lock, child and policy
-// are there, or an error is. false: the session has ended, p is still the
-// caller's.
-func (s *session) prepared(p *opening) bool {
-	return s.box.post(func() {
-		if s.m.phase == phaseOver {
-			p.release()
-			s.h.forget(s) // its name may have been entered after over took it out
-			return
+// carry carries effects out, in order.
+func (s *session) carry(effects []effect) {
+	for _, e := range effects {
+		switch e.kind {
+		case effStart:
+			s.turns.start(e.turn)
+		case effInterrupt:
+			s.turns.interrupt(e.turn)
+		case effFinish:
+			s.turns.finish(e.turn, e.finish)
+		case effEnd:
+			s.closing.finish(e.end)
 		}
-		if p.err != nil {
-			p.release()
-			s.openErr = p.err
-			s.carry(s.m.end(endFailed))
-			return
-		}
-		s.place, s.joining = p, !p.rec.Implied
-		s.placed()
-		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
-		s.told, s.resume = p.told, p.resume
-		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
-		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink(p.be))
-		for _, t := range s.m.queue {
-			s.accept(t)
-		}
-	})
+	}
 }
 
 func (s *session) nextOp() opID { s.ops++; return s.ops }
 
-// take handles one event of the child.
-func (s *session) take(e *event, now time.Time) {
+// prepared takes the hub's preparation: lease, thread lock, child and policy are there, or an error is. false: the
+// session has ended, p is still the caller's.
+func (s *session) prepared(p *opening) bool {
+	return s.box.do(func() {
+		if s.m.phase == phaseOver {
+			p.release()
+			s.h.forget(s) // its name may have been entered after its end took it out
+			return
+		}
+		if p.err != nil {
+			p.release()
+			s.failOpening(p.err)
+			return
+		}
+		s.place, s.member.joining = p, !p.rec.Implied
+		s.client.placed()
+		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
+		s.turns.told = p.told
+		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
+		s.openThread()
+		for _, t := range s.m.queue {
+			s.turns.accept(t)
+		}
+	})
+}
+
+// openThread asks the child for the session's thread.
+func (s *session) openThread() {
+	s.op = s.nextOp()
+	s.place.be.open(s.op, s.place.spec, s.sink(s.place.be))
+}
+
+// failOpening ends a session that can't be opened.
+func (s *session) failOpening(err *rpcError) {
+	s.openErr = err
+	s.carry(s.m.end(endFailed))
+}
+
+// handle handles one event of the child.
+func (s *session) handle(e *event, now time.Time) {
 	cur := s.m.cur
 	if cur != nil && cur.run != nil {
-		cur.run.take(e, now)
+		cur.run.note(e, now)
 	}
 	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" { // as good as turn/start's answer, which may be lost
-		s.mailTaken(cur, e.turn)
+		s.mail.acknowledge(cur, e.turn)
 	}
 	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
 		s.tell(e, cur)
@@ -309,14 +336,14 @@ func (s *session) take(e *event, now time.Time) {
 		} else if e.op == s.op && cur != nil {
 			cur.run.err = e.err
 			s.carry(s.m.refused(e.unknown))
-			s.abandon()
+			s.turns.abandon()
 		}
 	case evStarted:
 		if e.op == s.op {
 			if cur != nil {
 				s.log.Debug("turn started", "turn", e.turn, "thread", s.thread, "correlation", cur.req.correlation)
 			}
-			s.mailTaken(cur, e.turn)
+			s.mail.acknowledge(cur, e.turn)
 			s.carry(s.m.started(e.turn))
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
@@ -325,7 +352,7 @@ func (s *session) take(e *event, now time.Time) {
 	case evEnded:
 		if e.thread == s.thread {
 			if s.m.adrift && e.turn != "" { // the start that had no answer ran all the same
-				s.mailTaken(cur, e.turn)
+				s.mail.acknowledge(cur, e.turn)
 			}
 			s.carry(s.m.ended(e.turn))
 			if e.spent {
@@ -337,13 +364,13 @@ func (s *session) take(e *event, now time.Time) {
 			s.tokens = e.usage.Total
 		}
 	case evAsk:
-		s.asked(e.ask)
+		s.asks.put(e.ask)
 	case evAskGone:
-		s.withdrawn(e.ask.id)
+		s.asks.withdraw(e.ask.id)
 	case evGone:
 		s.childGone(e.err)
 	case evTool:
-		s.called(e)
+		s.tools.add(e)
 	case evItem, evDelta, evPlan, evNotice, evServer, evRaw:
 	}
 }
@@ -359,8 +386,8 @@ func (s *session) tell(e *event, cur *turn) {
 	}
 }
 
-// startsChild tells whoever waits that Codex itself has to be started first,
-// which may take seconds (npm's Node shim on a cold disk).
+// startsChild tells whoever waits that Codex itself has to be started first, which may take seconds (npm's Node shim on
+// a cold disk).
 func (s *session) startsChild() {
 	if s.place != nil {
 		return
@@ -372,8 +399,7 @@ func (s *session) startsChild() {
 	s.publish()
 }
 
-// threadOpened: the child has the thread. A new one is locked and recorded
-// before its first turn can be answered.
+// threadOpened: the child has the thread. A new one is locked and recorded before its first turn can be answered.
 func (s *session) threadOpened(e *event) {
 	p := s.place
 	s.opening, s.thread = false, e.thread
@@ -385,19 +411,21 @@ func (s *session) threadOpened(e *event) {
 	}
 	p.rec.Status, p.rec.Interrupted = statusIdle, false
 	s.m.opened()
-	s.openMail()
+	s.mail.join()
 	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived && !p.born {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it
 		return
 	}
-	if s.showSettings(); p.client {
-		s.born()
+	if s.client.showSettings(); p.client {
+		s.client.keep()
 		s.advance()
 	} else {
 		s.advance()
-		s.h.book.save(&p.rec) // kill -9 after this loses neither thread nor session
+		s.h.ledger.save(&p.rec) // kill -9 after this loses neither thread nor session
 	}
-	s.h.post.opened(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()}, !p.rec.Implied && !s.h.cfg.teamless)
+	if !p.rec.Implied && !s.h.cfg.teamless { // else it joins when it first uses mail
+		s.h.team.join(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()})
+	}
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
 }
 
@@ -406,29 +434,28 @@ func (s *session) threadNamed(e *event) {
 	s.thread, s.unnamed = e.thread, false
 	if e.opened != nil {
 		s.place.model, s.place.effort = e.opened.model, e.opened.effort
-		s.showSettings()
+		s.client.showSettings()
 	}
 	if cur := s.m.cur; cur != nil && cur.run != nil {
 		cur.run.thread = s.thread
 	}
 	if s.bind() {
-		s.h.book.save(&s.place.rec)
+		s.h.ledger.save(&s.place.rec)
 	}
 }
 
-// bind makes the thread this session's: its lock, its record, who is asked
-// about it. false: it can't be had, and the session has ended.
+// bind makes the thread this session's: its lock, its record, who is asked about it. false: it can't be had, and the
+// session has ended.
 func (s *session) bind() bool {
 	p := s.place
 	if s.thread != p.rec.BackendID || p.tlock == nil {
 		if err := s.h.opener.bindThread(p, s.agentID, s.thread); err != nil {
-			s.openErr = err
-			s.carry(s.m.end(endFailed))
+			s.failOpening(err)
 			return false
 		}
 	}
 	s.ref.Store(&agentRef{AgentID: s.agentID, Thread: s.thread, Identity: p.rec.Identity})
-	s.h.threadOf(s, s.thread)
+	s.h.table.enterThread(s, s.thread)
 	return true
 }
 
@@ -440,74 +467,45 @@ func (s *session) threadID() string {
 	return s.thread
 }
 
-// openRefused: the child has no such thread, or won't make one. A history
-// that is gone is replaced by what we know of it ourselves (FR-6).
+// openRefused: the child has no such thread, or won't make one. A history that is gone is replaced by what we know of it
+// ourselves (FR-6).
 func (s *session) openRefused(err *backendError) {
 	p := s.place
-	if err.Missing && p.spec.Thread != "" && p.adopted {
-		s.openErr = proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread of that id; agent_sessions lists what there is", p.spec.Thread))
-		s.carry(s.m.end(endFailed))
-		return
-	}
-	if err.Missing && p.spec.Thread != "" {
+	switch {
+	case err.Missing && p.spec.Thread != "" && p.adopted:
+		s.failOpening(proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread of that id; agent_sessions lists what there is", p.spec.Thread)))
+	case err.Missing && p.spec.Thread != "":
 		why := "Codex's own history of thread " + p.spec.Thread + " is gone"
 		if err.Code == 0 { // the driver's words: it didn't even ask
 			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
 		}
 		if p.rec.Turns > 0 { // else there is nothing to lose: Codex keeps no thread that was never prompted
-			of := s.takePast(why)
+			of := s.turns.takePast(why)
 			s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
 		}
 		p.spec.Thread = ""
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh
-		s.op = s.nextOp()
-		p.be.open(s.op, p.spec, s.sink(p.be))
-		return
-	}
-	if err.Held && p.spec.Thread != "" && s.held < heldTries {
+		s.openThread()
+	case err.Held && p.spec.Thread != "" && s.held < heldTries:
 		s.held++
 		op := s.op
-		time.AfterFunc(heldPause, func() { s.box.post(func() { s.openAgain(op) }) })
-		return
-	}
-	s.openErr = childError("open the thread", err)
-	s.carry(s.m.end(endFailed))
-}
-
-// openAgain asks once more for a thread that another Codex had not let go yet,
-// unless the child of that open is gone and the next one is asked already.
-func (s *session) openAgain(op opID) {
-	if s.m.phase == phaseOpening && s.opening && s.op == op {
-		s.op = s.nextOp()
-		s.place.be.open(s.op, s.place.spec, s.sink(s.place.be))
-	}
-}
-
-// rebind answers codex {agent_id} without a prompt for a session that is open.
-func (s *session) rebind(t *turn) {
-	s.carry([]effect{{kind: effFinish, turn: t, finish: finishRebound}})
-}
-
-// carry carries effects out, in order.
-func (s *session) carry(effects []effect) {
-	for _, e := range effects {
-		switch e.kind {
-		case effStart:
-			s.start(e.turn)
-		case effInterrupt:
-			s.interrupt(e.turn)
-		case effFinish:
-			s.finish(e.turn, e.finish)
-		case effEnd:
-			s.over(e.end)
-		}
+		time.AfterFunc(heldPause, func() {
+			s.box.do(func() {
+				// Unless the child of that open is gone and the next one is asked already.
+				if s.m.phase == phaseOpening && s.opening && s.op == op {
+					s.openThread()
+				}
+			})
+		})
+	default:
+		s.failOpening(childError("open the thread", err))
 	}
 }
 
 // reopened takes the next child after the last one died (restart_child).
 func (s *session) reopened(be backend, err *rpcError) {
-	s.box.post(func() {
+	s.box.do(func() {
 		if s.m.phase == phaseOver {
 			return
 		}
@@ -520,7 +518,133 @@ func (s *session) reopened(be backend, err *rpcError) {
 		if s.unnamed {
 			s.place.spec.Thread = s.place.rec.BackendID
 		}
-		s.op = s.nextOp()
-		be.open(s.op, s.place.spec, s.sink(be))
+		s.openThread()
 	})
+}
+
+// childGone ends the session with its child, or waits for the next one.
+func (s *session) childGone(err *backendError) {
+	for _, id := range s.asks.ids() {
+		s.asks.take(id)
+		s.h.waiters.takeAsk(id)
+		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
+	}
+	s.tools.waiting = nil // nobody is left to be answered
+	s.openErr = childError("run the turn", err)
+	if err != nil && err.Death != nil {
+		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
+	}
+	switch {
+	case s.h.cfg.restartChild && s.thread != "":
+		s.opening = false
+		s.carry(s.m.lost())
+	case s.opening: // the thread never came to be
+		s.carry(s.m.end(endFailed))
+	default:
+		s.carry(s.m.end(endGone))
+	}
+}
+
+// memberWait is a session's answers while it becomes a member of its team: whoever knows its name may have teammates
+// write to it.
+type memberWait struct {
+	s       *session
+	joining bool // the session is to be a member, and isn't known to be one or not to become one
+	held    []heldAnswer
+}
+
+// answer gives a waiter its result, the first ones once the session is a member, if it is to be one.
+func (m *memberWait) answer(w waiterID, r turnResult) {
+	if !m.joining || w == 0 {
+		m.s.h.answer(w, r)
+		return
+	}
+	if len(m.held) == 0 {
+		time.AfterFunc(memberLimit, func() { m.s.box.do(func() { m.settled(context.DeadlineExceeded) }) })
+	}
+	m.held = append(m.held, heldAnswer{w: w, result: r})
+}
+
+// settled lets the answers go that waited for the session to become a member; err says why it is none.
+func (m *memberWait) settled(err error) {
+	s, note, held := m.s, "", m.held
+	switch {
+	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
+	case errors.Is(err, context.DeadlineExceeded):
+		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and atm can't write to it", s.place.identity(), s.h.cfg.team)
+	case err != nil:
+		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v", s.place.identity(), s.h.cfg.team, err)
+	}
+	if note != "" && m.joining && len(held) == 0 {
+		s.notes = append(s.notes, note)
+	}
+	m.joining, m.held = false, nil
+	for _, a := range held {
+		if note != "" {
+			a.result.Notes = append(a.result.Notes, note)
+		}
+		s.h.answer(a.w, a.result)
+	}
+}
+
+// takeNotes are what the next answer is to say.
+func (s *session) takeNotes() []string {
+	notes := s.notes
+	s.notes = nil
+	return notes
+}
+
+// newResult is what every result of a turn says of its session.
+func (s *session) newResult(t *turn) turnResult {
+	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(), Team: s.h.cfg.team,
+		Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval()}
+}
+
+// status is the session's word as a result tells it.
+func (s *session) status() string {
+	switch {
+	case s.m.ending != endNone:
+		return cmp.Or(s.m.ending.status(), statusClosed)
+	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
+		return statusBusy
+	}
+	return statusIdle
+}
+
+// publish renews what others may read of this session.
+func (s *session) publish() {
+	old := s.shown.Load()
+	v := sessionView{AgentID: s.agentID, Backend: "codex", Team: s.h.cfg.team, LastActive: old.LastActive, StartedAt: old.StartedAt}
+	if p := s.place; p != nil {
+		v = newView(&p.rec)
+		v.Resumable = s.h.cfg.persistThreads
+		v.PendingMail, v.AutoMail, v.barred = s.mail.pending(), s.mail.word(), s.mail.refused != ""
+	} else {
+		v.Activity, v.opening = cmp.Or(s.startup, "opening"), true
+	}
+	v.BackendID, v.Status, v.Queued, v.Mine, v.Interrupted = s.threadID(), s.status(), len(s.m.queue), true, s.closing.cut
+	v.Dropped, v.Tokens, v.LastError = s.dropped+s.box.lost(), s.tokens, s.lastErr
+	if t := s.m.cur; t != nil && t.run != nil {
+		v.Activity, v.Source = t.run.activity(), t.req.source.String()
+		if t.req.source == sourceSummary {
+			v.Activity = "writing its summary"
+		}
+	}
+	for _, id := range s.asks.ids() {
+		p := s.asks.pending[id]
+		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval})
+		v.Activity = "waiting for approval of " + clip(p.action, 120)
+	}
+	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 && (old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
+		s.h.kept.stamp(func(seq int64) { v.mailSeq = seq; s.shown.Store(&v) })
+	} else {
+		s.shown.Store(&v)
+	}
+	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
+		s.h.kept.poke()
+	}
+	if s.turns.unseen {
+		s.turns.unseen = false
+		s.h.kept.seen(s.agentID)
+	}
 }

@@ -1,65 +1,71 @@
 package main
 
-// session_asks.go owns the approvals of one session: who is asked, what is
-// declined at once, and the one decision (FR-18). It runs on the session's own
-// goroutine, which never waits for the audit log: a decision is audited, then
-// sent to the child, beside it.
+// session_asks.go owns the approvals of one session: who is asked, what is declined at once, and the one decision
+// (FR-18). It runs on the session's own goroutine, which never waits for the audit log: a decision is audited, then
+// sent to the child, beside the loop. Every approval gets exactly one answer.
 
 import (
 	"fmt"
 	"strings"
 )
 
-// asked handles an approval: to the front, or declined at once.
-func (s *session) asked(q *approval) {
+// sessionAsks are the approvals of one session.
+type sessionAsks struct {
+	askBook
+	s        *session
+	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
+}
+
+// put handles an approval: to the front, or declined at once.
+func (a *sessionAsks) put(q *approval) {
 	if q == nil {
 		return
 	}
-	if !s.h.cfg.allowRules {
+	if !a.s.h.cfg.allowRules {
 		q.rule = nil // a rule that outlives the session is the user's to allow first
 	}
-	s.asks.add(*q, s.h.cfg.approvalTimeout, func() {
-		s.box.post(func() {
-			late := decider{byNobody, "within " + s.h.cfg.approvalTimeout.String() + " (approval_timeout_secs)"}
-			if s.decide(q.id, late, deny, nil) {
-				s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
-				s.h.front.askGone(*s.ref.Load(), q.id, late.words(deny))
+	a.add(*q, a.s.h.cfg.approvalTimeout, func() {
+		a.s.box.do(func() {
+			late := decider{byNobody, "within " + a.s.h.cfg.approvalTimeout.String() + " (approval_timeout_secs)"}
+			if a.decide(q.id, late, deny, nil) {
+				a.s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+				a.s.h.front.askGone(*a.s.ref.Load(), q.id, late.words(deny))
 			}
 		})
 	})
-	s.asks.pending[q.id].correlation = s.acting.correlation
+	a.pending[q.id].correlation = a.s.tools.acting.correlation
 	var w waiterID // a subagent may ask after the turn that spawned it: then nobody's request is behind it
 	var why decider
 	switch {
 	case q.kind == askUnknown:
 		why = decider{byUs, "this kind of request is not known here"}
-	case s.m.ending != endNone:
+	case a.s.m.ending != endNone:
 		why = decider{byPolicy, "a session that ends is given nothing more"} // its summary neither
-	case s.m.cur == nil && q.thread == s.thread:
+	case a.s.m.cur == nil && q.thread == a.s.thread:
 		why = decider{byUs, "it was asked while no turn was running"}
-	case s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
+	case a.s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
 		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"} // an approved command leaves the sandbox
-	case s.m.cur != nil:
-		w = s.m.cur.waiter
+	case a.s.m.cur != nil:
+		w = a.s.m.cur.waiter
 	}
 	if why != (decider{}) {
-		s.decide(q.id, why, deny, nil)
+		a.decide(q.id, why, deny, nil)
 		return
 	}
-	s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
-	s.h.askOpen(q.id, s)
-	s.publish() // whoever asks for the status next sees what the client is asked
-	if cur := s.m.cur; cur != nil && cur.req.background || cur == nil && s.byCaller {
+	a.s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+	a.s.h.waiters.addAsk(q.id, a.s)
+	a.s.publish() // whoever asks for the status next sees what the client is asked
+	if cur := a.s.m.cur; cur != nil && cur.req.background || cur == nil && a.byCaller {
 		return // agent_wait shows it, agent_approve decides it, or the timer does
 	}
-	if !s.h.front.ask(*s.ref.Load(), w, *q) {
-		s.decide(q.id, decider{byNoWay, s.unasked()}, deny, nil)
+	if !a.s.h.front.ask(*a.s.ref.Load(), w, *q) {
+		a.decide(q.id, decider{byNoWay, a.noAsker()}, deny, nil)
 	}
 }
 
-// unasked says why the front could put an approval to nobody.
-func (s *session) unasked() string {
-	switch cur := s.m.cur; {
+// noAsker says why the front could put an approval to nobody.
+func (a *sessionAsks) noAsker() string {
+	switch cur := a.s.m.cur; {
 	case cur != nil && cur.req.source == sourceMail:
 		return "mail began this turn, so no call waits for it and nobody watches"
 	case cur == nil || cur.waiter == 0:
@@ -69,101 +75,101 @@ func (s *session) unasked() string {
 }
 
 // decide answers an approval; false when it was decided before.
-func (s *session) decide(id string, by decider, d decision, answers map[string][]string) bool {
-	p := s.settleAsk(id, by, &d)
+func (a *sessionAsks) decide(id string, by decider, d decision, answers map[string][]string) bool {
+	p := a.takeDecided(id, by, &d)
 	if p == nil {
 		return false
 	}
-	s.tellAudited(p, by, d, answers)
+	a.tellAudited(p, by, d, answers)
 	return true
 }
 
 // tellAudited has the child hear a decision when its audit line is on disk.
 // Neither the session nor what it sends meanwhile waits for that disk, so an
 // interrupt may come before the no to what its turn asked.
-func (s *session) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
-	line, v := s.h.book.decisionLine(s, p, by, d), s.asks.settle(p, d)
+func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
+	line, v := a.s.h.ledger.decisionLine(a.s, p, by, d), a.settle(p, d)
 	c := command{kind: cmdAnswer, ask: p.id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"}
-	thread := s.thread
+	thread := a.s.thread
 	var be backend
-	if s.place != nil {
-		be = s.place.be
+	if a.s.place != nil {
+		be = a.s.place.be
 	}
-	s.h.goWork(func() {
-		s.h.book.auditNow(line)
+	a.s.h.work.start(func() {
+		a.s.h.ledger.auditNow(line)
 		if !v.sent.Swap(true) && be != nil {
 			be.do(0, thread, c)
 		}
 		close(v.done)
-		s.box.post(func() {
-			s.asks.settled(v)
-			s.alive()
+		a.s.box.do(func() {
+			a.settled(v)
+			a.s.turns.alive()
 		})
 	})
 }
 
 // overrule declines what was approved and not sent yet.
-func (s *session) overrule(why decider, own bool) {
-	for _, v := range s.asks.settling {
-		if v.says != deny && (!own || v.ask.thread == s.thread) && !v.sent.Swap(true) {
-			s.noteDeclined(v.ask, why)
-			s.tellAudited(v.ask, why, deny, nil)
+func (a *sessionAsks) overrule(why decider, own bool) {
+	for _, v := range a.settling {
+		if v.says != deny && (!own || v.ask.thread == a.s.thread) && !v.sent.Swap(true) {
+			a.noteDeclined(v.ask, why)
+			a.tellAudited(v.ask, why, deny, nil)
 		}
 	}
 }
 
 // withdrawn: the child wants no answer any more.
-func (s *session) withdrawn(id string) {
-	if v := s.asks.settling[id]; v != nil {
+func (a *sessionAsks) withdraw(id string) {
+	if v := a.settling[id]; v != nil {
 		v.sent.Store(true)
-		s.asks.settled(v)
+		a.settled(v)
 	}
-	if s.asks.take(id) != nil {
-		s.h.askDone(id)
-		s.h.front.askGone(*s.ref.Load(), id, "Codex withdrew it")
-		s.alive()
+	if a.take(id) != nil {
+		a.s.h.waiters.takeAsk(id)
+		a.s.h.front.askGone(*a.s.ref.Load(), id, "Codex withdrew it")
+		a.s.turns.alive()
 	}
 }
 
 // awaitDecisions returns when the child has heard every decision (FR-18.5). It
 // is for the session's end, which waits for its record's disk as well.
-func (s *session) awaitDecisions() {
-	for _, v := range s.asks.settling {
+func (a *sessionAsks) awaitDecisions() {
+	for _, v := range a.settling {
 		<-v.done
 	}
 }
 
-// settleAsk takes an approval for its one decision, which it makes one that the
+// takeDecided takes an approval for its one decision, which it makes one that the
 // approval can have; nil when somebody else has decided it.
-func (s *session) settleAsk(id string, by decider, d *decision) *pendingAsk {
-	p := s.asks.take(id)
+func (a *sessionAsks) takeDecided(id string, by decider, d *decision) *pendingAsk {
+	p := a.take(id)
 	if p == nil {
 		return nil
 	}
-	s.h.askDone(id)
+	a.s.h.waiters.takeAsk(id)
 	*d = p.settle(*d, by)
 	if *d == deny {
-		s.noteDeclined(p, by)
+		a.noteDeclined(p, by)
 	}
-	s.alive()
+	a.s.turns.alive()
 	return p
 }
 
 // noteDeclined keeps for the turn's result what was not done.
-func (s *session) noteDeclined(p *pendingAsk, by decider) {
-	if s.m.cur != nil && s.m.cur.run != nil && len(s.m.cur.run.declined) < maxNotices {
-		s.m.cur.run.declined = append(s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by.words(deny)})
+func (a *sessionAsks) noteDeclined(p *pendingAsk, by decider) {
+	if a.s.m.cur != nil && a.s.m.cur.run != nil && len(a.s.m.cur.run.declined) < maxNotices {
+		a.s.m.cur.run.declined = append(a.s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by.words(deny)})
 	}
 }
 
 // approve decides what a caller has read and repeats, and tells what its word
 // came to: a yes for the session is a yes for once where Codex can't keep it.
-func (s *session) approve(q approveQuery) (decision, *rpcError) {
-	p := s.asks.pending[q.Ask]
+func (a *sessionAsks) approve(q approveQuery) (decision, *rpcError) {
+	p := a.pending[q.Ask]
 	if p == nil {
-		return deny, notPending(s.agentID, q.Ask)
+		return deny, notPending(a.s.agentID, q.Ask)
 	}
-	id := []any{"agent_id", s.agentID, "approval_id", q.Ask}
+	id := []any{"agent_id", a.s.agentID, "approval_id", q.Ask}
 	if strings.TrimSpace(p.action) != strings.TrimSpace(q.Action) {
 		return deny, proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
 	}
@@ -175,24 +181,24 @@ func (s *session) approve(q approveQuery) (decision, *rpcError) {
 		}
 	}
 	as := p.settle(q.Decision, q.By)
-	s.decide(q.Ask, q.By, q.Decision, q.Answers)
-	s.h.front.askGone(*s.ref.Load(), q.Ask, q.By.words(as))
-	s.publish()
+	a.decide(q.Ask, q.By, q.Decision, q.Answers)
+	a.s.h.front.askGone(*a.s.ref.Load(), q.Ask, q.By.words(as))
+	a.s.publish()
 	return as, nil
 }
 
 // denyAll declines whatever is pending.
-func (s *session) denyAll(why decider) { s.denyEach(why, false) }
+func (a *sessionAsks) denyAll(why decider) { a.deny(why, false) }
 
 // denyOwn declines what the ended turn itself still asks; a subagent's
 // approval outlives it.
-func (s *session) denyOwn(why decider) { s.denyEach(why, true) }
+func (a *sessionAsks) denyOwn(why decider) { a.deny(why, true) }
 
-func (s *session) denyEach(why decider, own bool) {
-	s.overrule(why, own)
-	for _, id := range s.asks.ids() {
-		if (!own || s.asks.pending[id].thread == s.thread) && s.decide(id, why, deny, nil) {
-			s.h.front.askGone(*s.ref.Load(), id, why.words(deny))
+func (a *sessionAsks) deny(why decider, own bool) {
+	a.overrule(why, own)
+	for _, id := range a.ids() {
+		if (!own || a.pending[id].thread == a.s.thread) && a.decide(id, why, deny, nil) {
+			a.s.h.front.askGone(*a.s.ref.Load(), id, why.words(deny))
 		}
 	}
 }

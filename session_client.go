@@ -1,38 +1,256 @@
 package main
 
-// session_client.go owns what a session does for a client that has a name of its
-// own for it (ACP): it is kept from its birth, what a person chooses for it is
-// decided anew while it is open, and its title is kept. It runs on the session's
-// own goroutine; session_hubclient.go asks for it. What reads the child's configuration
-// runs in the hub's goroutines: turns wait for it, the loop never does.
+// session_client.go owns what is done for a client that has a name of its own for each session (ACP): which agent is
+// behind a name, what a session was opened with, what a person chooses for it while it is open or kept, its title, its
+// past. The ACP front calls it through the hub; a session's part runs on the session's goroutine. What reads the
+// child's configuration runs in the hub's goroutines: turns wait for it, the loop must never.
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// clientPart is a session's part of that.
-type clientPart struct {
-	settings atomic.Pointer[sessionSettings] // published, nil until the thread is open
-	shape    atomic.Pointer[sessionShape]    // published
-
-	tunes    []tune
-	tuning   bool   // the first choice is being decided: no turn starts
-	title    string // before there is a place
-	unsummed bool   // its end asks for no summary
+// clientSession is a session that a client has its own id for, as it is kept.
+type clientSession struct {
+	Session string // the client's id
+	AgentID string
+	Cwd     string
+	Roots   []string
+	Title   string
+	Updated time.Time
+	Turns   int
+	Status  string
 }
 
-// tune is a choice that waits. done is called once, never on the loop.
-type tune struct {
+// clientNames remembers which agent is behind a client's id.
+type clientNames struct {
+	agents *agentDirectory
+
+	mu  sync.Mutex        // guards the field below
+	ids map[string]string // agent_id by the client's id
+}
+
+func (n *clientNames) put(session, agentID string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ids[session] = agentID
+}
+
+func (n *clientNames) get(session string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ids[session]
+}
+
+// list tells the team's sessions that a client has ids for, newest first, other processes' too. It reads the disk.
+func (n *clientNames) list() ([]clientSession, error) {
+	<-n.agents.marked // else a session of a process that just died may look busy
+	recs, err := n.agents.ledger.records(0)
+	var out []clientSession
+	for i := range recs {
+		if rec := n.agents.ledger.newest(&recs[i]); rec.ClientSession != "" {
+			n.put(rec.ClientSession, rec.AgentID)
+			out = append(out, n.view(rec))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b clientSession) int { return b.Updated.Compare(a.Updated) })
+	if err != nil {
+		return out, fmt.Errorf("listing sessions: %w", err)
+	}
+	return out, nil
+}
+
+// find is the session of a client's id. It may read the disk.
+func (n *clientNames) find(session string) (clientSession, *rpcError) {
+	for range 2 {
+		if id := n.get(session); id != "" {
+			if rec := n.agents.ledger.record(id); rec != nil && rec.ClientSession == session {
+				return n.view(n.agents.ledger.newest(rec)), nil
+			}
+		}
+		if _, err := n.list(); err != nil { // another process may have made it
+			n.agents.log.Warn("records could not be listed", "err", err)
+		}
+	}
+	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)), "session_id", clip(session, 200))
+}
+
+func (n *clientNames) view(rec *record) clientSession {
+	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots, Title: rec.Title,
+		Updated: rec.LastActive, Turns: rec.Turns}
+	if v.Updated.IsZero() {
+		v.Updated = rec.StartedAt
+	}
+	if s := n.agents.table.agent(rec.AgentID); s != nil {
+		v.Status = s.shown.Load().Status
+	} else {
+		v.Status, _, _ = n.agents.reg.told(rec)
+	}
+	return v
+}
+
+// newAgentID is an id for turnRequest.agentID. It may look at the disk.
+func (h *hub) newAgentID() string { return h.reg.newAgentID() }
+
+// settings is what the next turn of an open session runs with; nil: it isn't open here, or not yet.
+func (h *hub) settings(agentID string) *sessionSettings {
+	s := h.table.agent(agentID)
+	if s == nil {
+		return nil
+	}
+	v := s.client.settings.Load()
+	if v == nil {
+		return nil
+	}
+	out := *v
+	out.Notes = slices.Clone(v.Notes)
+	return &out
+}
+
+// retune changes what the turns after the running one run with, and keeps it: also those that are submitted while it
+// is being decided. done is called once, from another goroutine.
+func (h *hub) retune(agentID string, change settingsChange, done func(sessionSettings, *rpcError)) {
+	if err := change.check(); err != nil {
+		h.work.start(func() { done(sessionSettings{}, err) })
+		return
+	}
+	h.choose(agentID, choice{change, done})
+}
+
+func (h *hub) choose(agentID string, c choice) {
+	h.onLoop(agentID, func(s *session) { s.client.add(c) }, func(string) { h.chooseStored(agentID, c) })
+}
+
+// chooseStored keeps a choice for a session that isn't open here. It waits for the child.
+func (h *hub) chooseStored(agentID string, c choice) {
+	fail := func(err *rpcError) { c.done(sessionSettings{}, err) }
+	rec := h.ledger.record(agentID)
+	if rec == nil {
+		fail(h.agents.unknown(agentID))
+		return
+	}
+	be, err := h.child.ready()
+	if err != nil {
+		fail(err)
+		return
+	}
+	next := (&opening{rec: *rec, be: be, revived: true, client: true}).withChoice(c.change)
+	if err := h.opener.decideAnew(next); err != nil {
+		fail(err)
+		return
+	}
+	switch err := h.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) }); {
+	case err == nil:
+		h.ledger.auditChoice(&next.rec, next.settings())
+		c.done(next.settings(), nil)
+	case h.table.agent(agentID) != nil: // opened meanwhile
+		h.choose(agentID, c)
+	default:
+		fail(err)
+	}
+}
+
+// setTitle keeps what a session is called.
+func (h *hub) setTitle(agentID, title string) {
+	title = clipUTF8(strings.TrimSpace(title), maxTitle)
+	h.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
+		if err := h.agents.change(agentID, func(r *record) { r.Title = title }); err != nil {
+			h.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
+		}
+	})
+}
+
+// history tells the past turns of a session's thread: none where it was never prompted. It waits for the child, and
+// for each.
+func (h *hub) history(ctx context.Context, agentID string, each func(*event) error) *rpcError {
+	v := h.agents.view(agentID)
+	if !v.Mine && h.ledger.record(agentID) == nil {
+		return h.agents.unknown(agentID)
+	}
+	if v.BackendID == "" || v.Turns == 0 {
+		return nil
+	}
+	be, err := h.child.readyWithin(ctx)
+	if err != nil {
+		return err
+	}
+	return refusal("read the history of thread "+v.BackendID, be.history(ctx, v.BackendID, each))
+}
+
+// sessionSettings is what the next turn of a session runs with, and what else it could: copies, for who lets a person
+// choose.
+type sessionSettings struct {
+	Model, Effort     string // as chosen, else as Codex opened the thread with; "" where nobody said
+	Sandbox, Approval string
+	// What they would be if nobody had chosen them for this session.
+	BaseSandbox, BaseApproval string
+	MaxSandbox                string   // the ceiling
+	Notes                     []string // why they aren't what was chosen, a sentence each
+}
+
+// settingsChange is what a person chose; nil leaves as it is, "" goes back to what it is without a choice.
+type settingsChange struct {
+	Model, Effort     *string
+	Sandbox, Approval *string
+}
+
+// into puts a choice where it is kept.
+func (c settingsChange) into(r *recordSettings) {
+	for _, f := range []struct {
+		into *string
+		from *string
+	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.ApprovalPolicy, c.Approval}} {
+		if f.from != nil {
+			*f.into = *f.from
+		}
+	}
+}
+
+// check finds a word that no turn could carry.
+func (c settingsChange) check() *rpcError {
+	for _, f := range []struct {
+		word  *string
+		check func(string) (string, error)
+	}{{c.Model, checkLine}, {c.Effort, checkEffort}, {c.Sandbox, normalizeSandbox}, {c.Approval, normalizePolicy}} {
+		if f.word == nil || *f.word == "" {
+			continue
+		}
+		if word, err := f.check(*f.word); err != nil {
+			return proxyError(codeInvalidSession, errorText(err))
+		} else if word != *f.word {
+			return proxyError(codeInvalidSession, fmt.Sprintf("%q is written %q", *f.word, word))
+		}
+	}
+	return nil
+}
+
+// choice is a change that a person made and that is not decided yet. done is called once, never on the loop.
+type choice struct {
 	change settingsChange
 	done   func(sessionSettings, *rpcError)
 }
 
-// sessionShape is what a client's session was opened with, and can't change
-// while it is open.
+// clientPart is what a session knows of such a client. All but the published fields are its loop's.
+type clientPart struct {
+	s        *session
+	settings atomic.Pointer[sessionSettings] // published; nil until the thread is open
+	shape    atomic.Pointer[sessionShape]    // published as the session is made
+
+	choices  []choice // that wait, oldest first
+	deciding bool     // a choice is being decided: no turn starts
+	title    string   // a title that came before the session had a place
+	unsummed bool     // the session's end asks for no summary
+}
+
+// sessionShape is what a client's session was opened with, and can't change while it is open.
 type sessionShape struct {
 	named   bool // the client has a name of its own for it
 	cwd     string
@@ -40,8 +258,8 @@ type sessionShape struct {
 	servers json.RawMessage
 }
 
-// shaped notes what a session is opened with.
-func (c *clientPart) shaped(req *turnRequest, rec *record) {
+// setShape notes what a session is opened with.
+func (c *clientPart) setShape(req *turnRequest, rec *record) {
 	shape := &sessionShape{cwd: req.cwd, servers: someServers(req.servers)}
 	if rec != nil && shape.cwd == "" {
 		shape.cwd = rec.CWD
@@ -60,8 +278,8 @@ func (c *clientPart) named() bool {
 	return shape != nil && shape.named
 }
 
-// fits reports a request that asks of an open session nothing but what it has:
-// a client says all it knows of a session with every call.
+// fits reports a request that asks of an open session nothing but what it has: a client says all it knows of a session
+// with every call.
 func (c *clientPart) fits(req *turnRequest) bool {
 	shape, rest := c.shape.Load(), *req
 	rest.cwd, rest.servers, rest.client = "", nil, nil
@@ -82,116 +300,99 @@ func someServers(raw json.RawMessage) json.RawMessage {
 }
 
 // placed goes on with what waited for the session's place.
-func (s *session) placed() {
-	c := &s.client
+func (c *clientPart) placed() {
 	if c.title != "" {
-		s.place.rec.Title = c.title
+		c.s.place.rec.Title = c.title
 	}
-	if name := s.place.rec.ClientSession; name != "" {
-		s.log = s.log.With("sessionId", name)
+	if name := c.s.place.rec.ClientSession; name != "" {
+		c.s.log = c.s.log.With("sessionId", name)
 	}
-	s.nextTune()
+	c.decideNext()
 }
 
-// born puts a client's session on disk before its client is told of it: it may
-// ask for it after a restart, never having prompted it.
-func (s *session) born() {
-	p := s.place
-	s.h.book.save(&p.rec)
-	s.h.clients.put(p.rec.ClientSession, s.agentID)
+// keep puts the client's session on disk before the client is told of it: it may ask for the session after a restart,
+// never having prompted it.
+func (c *clientPart) keep() {
+	p := c.s.place
+	c.s.h.ledger.save(&p.rec)
+	c.s.h.clients.put(p.rec.ClientSession, c.s.agentID)
 	p.born = true
 }
 
-// advance starts the next turn, unless it has to wait for what it runs with.
-func (s *session) advance() {
-	if !s.offerMail() && !s.client.tuning {
-		s.carry(s.m.advance())
-	}
-}
-
 // showSettings publishes what the next turn runs with.
-func (s *session) showSettings() {
-	v := s.place.settings()
-	s.client.settings.Store(&v)
+func (c *clientPart) showSettings() {
+	v := c.s.place.settings()
+	c.settings.Store(&v)
 }
 
-// retune takes a choice. false: the session has ended.
-func (s *session) retune(t tune) bool {
-	return s.box.post(func() {
-		if s.free {
-			s.h.retuneLater(s.agentID, t)
-			return
-		}
-		s.client.tunes = append(s.client.tunes, t)
-		s.nextTune()
-	})
+// add takes a choice.
+func (c *clientPart) add(next choice) {
+	c.choices = append(c.choices, next)
+	c.decideNext()
 }
 
-// nextTune has the oldest choice decided, unless one is or there is no place yet.
-func (s *session) nextTune() {
-	c := &s.client
-	if c.tuning || len(c.tunes) == 0 || s.place == nil || s.m.phase == phaseOver {
+// decideNext has the oldest choice decided, unless one is or there is no place yet.
+func (c *clientPart) decideNext() {
+	s := c.s
+	if c.deciding || len(c.choices) == 0 || s.place == nil || s.m.phase == phaseOver {
 		return
 	}
-	c.tuning = true
-	t, was := c.tunes[0], s.place
-	c.tunes = slices.Delete(c.tunes, 0, 1)
-	next := was.retuned(t.change)
-	s.h.goWork(func() {
-		err := s.h.opener.retune(next)
-		if !s.box.post(func() { s.tuned(t, next, err) }) {
-			s.h.retuneLater(s.agentID, t)
+	c.deciding = true
+	oldest := c.choices[0]
+	c.choices = slices.Delete(c.choices, 0, 1)
+	next := s.place.withChoice(oldest.change)
+	s.h.work.start(func() {
+		err := s.h.opener.decideAnew(next)
+		if !s.box.do(func() { c.decided(oldest, next, err) }) {
+			s.h.choose(s.agentID, oldest)
 		}
 	})
 }
 
-// tuned takes over what a choice came to; it is on disk before it is answered.
-func (s *session) tuned(t tune, next *opening, err *rpcError) {
-	s.client.tuning = false
-	if s.free {
-		s.h.retuneLater(s.agentID, t)
+// decided takes over what a choice came to; it is on disk before it is answered.
+func (c *clientPart) decided(made choice, next *opening, err *rpcError) {
+	s := c.s
+	c.deciding = false
+	if s.m.phase == phaseOver {
+		s.h.choose(s.agentID, made)
 		return
 	}
 	if err == nil {
-		s.place.retune(next)
+		s.place.takeOver(next)
 		if s.thread != "" {
-			s.showSettings()
+			c.showSettings()
 		}
 		if s.thread != "" || s.place.revived && !s.place.adopted {
-			s.h.book.save(&s.place.rec)
+			s.h.ledger.save(&s.place.rec)
 		}
-		s.h.book.auditChoice(&s.place.rec, s.place.settings())
+		s.h.ledger.auditChoice(&s.place.rec, s.place.settings())
 	}
 	v := s.place.settings()
-	s.h.goWork(func() { t.done(v, err) })
-	s.nextTune()
+	s.h.work.start(func() { made.done(v, err) })
+	c.decideNext()
 }
 
-// setTitle keeps what the session is called. false: it has ended.
-func (s *session) setTitle(title string) bool {
-	return s.box.post(func() {
-		switch {
-		case s.free:
-			s.h.goWork(func() { s.h.titleRecord(s.agentID, title) })
-		case s.place == nil:
-			s.client.title = title
-		case s.place.rec.Title != title:
-			s.place.rec.Title = title
-			if s.thread != "" {
-				s.h.book.save(&s.place.rec)
-			}
+// setTitle keeps what the session is called.
+func (c *clientPart) setTitle(title string) {
+	p := c.s.place
+	switch {
+	case p == nil:
+		c.title = title
+	case p.rec.Title != title:
+		p.rec.Title = title
+		if c.s.thread != "" {
+			c.s.h.ledger.save(&p.rec)
 		}
-	})
+	}
 }
 
-// clientLeft hands what waits to the record, once it is free.
-func (s *session) clientLeft() {
-	c := &s.client
-	for _, t := range c.tunes {
-		s.h.retuneLater(s.agentID, t)
+// ended hands what waits to the record, which is free by then.
+func (c *clientPart) ended() {
+	for _, waiting := range c.choices {
+		c.s.h.choose(c.s.agentID, waiting)
 	}
-	if s.place == nil && c.title != "" {
-		s.h.goWork(func() { s.h.titleRecord(s.agentID, c.title) })
+	if c.s.place == nil && c.title != "" {
+		c.s.h.setTitle(c.s.agentID, c.title)
 	}
-	c.tunes = nil
+	c.choices = nil
 }

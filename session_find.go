@@ -1,66 +1,155 @@
 package main
 
-// session_find.go owns how an agent is found: by its agent_id, its threadId, or the
-// name that it has while it is open; here, or in what is kept. Every tool's
-// reference comes this way, and the error that tells what there is instead. It
-// must never take a name for an agent that isn't open: names go from one to the
-// next.
+// session_find.go owns how an agent is found, by its agent_id, its threadId or the name that it has while it is open,
+// here or in what is kept; and how the record of one that isn't open is changed. The hub and the team's side of the
+// hub ask; most of it reads the disk. It must never take a name for an agent that isn't open (names go from one to the
+// next; only agent_close means the last that had one), nor write a record that a session may be writing.
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"sort"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
-// findLocked is the open session that a reference of any tool means: an agent_id,
-// a threadId or a name, which may be one that is just being taken.
-func (h *hub) findLocked(ref string) *session {
-	if s := cmp.Or(h.live[ref], h.threads[ref], h.names[strings.ToLower(ref)]); s != nil || ref == "" {
-		return s
-	}
-	for _, s := range h.live {
-		if strings.EqualFold(s.wanted, ref) && s.shown.Load().Identity == "" {
-			return s
-		}
-	}
-	return nil
+// agentDirectory is every agent of the team: those that are open here, and those that are kept.
+type agentDirectory struct {
+	cfg    *config
+	log    *slog.Logger
+	reg    *registry
+	ledger *ledger
+	kept   *keptTurns
+	table  *sessionTable
+	mail   *mailroom
+	marked chan struct{} // closed when the sessions of dead processes are marked
 }
 
-// find is the session that a reference means, where it is open here, and its
-// agent_id; else that of one which is kept. A name is only an open agent's, or of
-// one that another instance has open. It may read the disk.
-func (h *hub) find(ref string) (*session, string, *rpcError) {
-	h.mu.Lock()
-	s := h.findLocked(ref)
-	h.mu.Unlock()
-	if s != nil {
+// markDead marks what dead processes left open. Until then such a session may look as if it worked.
+func (d *agentDirectory) markDead() {
+	n := d.reg.markStale()
+	d.reg.markIndexes()
+	if close(d.marked); n > 0 {
+		d.log.Warn("sessions of dead processes marked stale", "sessions", n)
+	}
+}
+
+// find is the session that a reference means, where it is open here, and its agent_id; else the agent_id of one that
+// is kept. A name is only an open agent's.
+func (d *agentDirectory) find(ref string) (*session, string, *rpcError) {
+	if s := d.table.find(ref); s != nil {
 		return s, s.agentID, nil
 	}
-	<-h.marked // else a turn of a process that just died may look as if it ran
-	agentID := ref
-	if !validAgentID(ref) {
-		agentID, _ = h.reg.agentOfThread(ref)
-	}
-	if h.book.record(agentID) == nil && !h.kept.has(agentID) {
-		return nil, "", h.unknown(ref)
+	<-d.marked
+	agentID := d.agentID(ref)
+	if d.ledger.record(agentID) == nil && !d.kept.has(agentID) {
+		return nil, "", d.unknown(ref)
 	}
 	return nil, agentID, nil
 }
 
-// lookUp finds the record of an agent_id or threadId. A thread that only
-// Codex knows gets a new record. It reads the disk.
-func (h *hub) lookUp(ref string) (*record, *rpcError) {
-	agentID := ref
-	if !validAgentID(ref) {
-		agentID, _ = h.reg.agentOfThread(ref)
+// agentID is the agent that an agent_id or a threadId means, "" where a thread is no agent's.
+func (d *agentDirectory) agentID(ref string) string {
+	if validAgentID(ref) {
+		return ref
 	}
-	if rec := h.book.record(agentID); rec != nil {
+	id, _ := d.reg.agentOfThread(ref)
+	return id
+}
+
+// record is the kept record of an agent_id or threadId. A thread that only Codex knows, from before or from another
+// client, gets a new record, which has no status yet.
+func (d *agentDirectory) record(ref string) (*record, *rpcError) {
+	if rec := d.ledger.record(d.agentID(ref)); rec != nil {
 		return rec, nil
 	}
-	if looksLikeThread(ref) { // known to Codex alone, from before or another client
-		return &record{AgentID: h.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: h.cfg.team}, nil
+	if looksLikeThread(ref) {
+		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team}, nil
 	}
-	return nil, h.unknown(ref)
+	return nil, d.unknown(ref)
+}
+
+// view is how an agent stands, open here or not.
+func (d *agentDirectory) view(agentID string) sessionView {
+	if s := d.table.agent(agentID); s != nil {
+		return *s.shown.Load()
+	}
+	if rec := d.ledger.record(agentID); rec != nil {
+		return d.viewOf(rec)
+	}
+	return sessionView{AgentID: agentID, Backend: "codex", Team: d.cfg.team, Status: statusClosed}
+}
+
+// viewOf is an agent that isn't open here.
+func (d *agentDirectory) viewOf(r *record) sessionView {
+	v := newView(r)
+	v.Resumable = r.BackendID != ""
+	v.Status, v.Interrupted, v.pid = d.reg.told(r)
+	if v.Status == statusParked { // it comes back by its next reply, and so does its mail
+		v.PendingMail, v.AutoMail = d.mail.waitingFor(r.Identity), onOff(autoMailOf(d.cfg, r))
+	}
+	return v
+}
+
+// closedView is how the agent of a call stands that only an open session could serve. The error says who has the
+// agent, where another process does.
+func (d *agentDirectory) closedView(ref string) (sessionView, *rpcError) {
+	_, agentID, err := d.find(ref)
+	if err != nil {
+		return sessionView{}, err
+	}
+	v := d.view(agentID)
+	return v, elsewhere(&v)
+}
+
+// elsewhere is who must be asked about an agent that another process has open, nil where none has.
+func elsewhere(v *sessionView) *rpcError {
+	if v.Mine || v.pid == 0 || v.pid == os.Getpid() {
+		return nil
+	}
+	return heldError(&leaseHeld{identity: v.Identity, agentID: v.AgentID, pid: v.pid}, v.AgentID, v.Identity, "")
+}
+
+// list tells the agents that are open here and the team's others, the limit newest of them, or all for 0.
+func (d *agentDirectory) list(limit int) []sessionView {
+	out := []sessionView{}
+	open := map[string]bool{}
+	for _, s := range d.table.all() {
+		if v := s.shown.Load(); v.Identity != "" {
+			out = append(out, *v)
+			open[v.AgentID] = true
+		}
+	}
+	<-d.marked
+	recs, err := d.ledger.records(limit)
+	if err != nil {
+		d.log.Warn("records could not be listed", "err", err)
+	}
+	for _, r := range recs {
+		if !open[r.AgentID] {
+			out = append(out, d.viewOf(&r))
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
+	if limit > 0 && len(out) > limit {
+		out = out[:limit]
+	}
+	return out
+}
+
+// named is the newest agent of that name, one that isn't closed first; nil for none.
+func (d *agentDirectory) named(name string) *sessionView {
+	var found *sessionView
+	for _, v := range d.list(0) {
+		if strings.EqualFold(v.Identity, name) && (found == nil || found.Status == statusClosed && v.Status != statusClosed) {
+			found = &v
+		}
+	}
+	return found
 }
 
 // isName tells an agent's name from the ids.
@@ -71,30 +160,19 @@ func looksLikeThread(s string) bool {
 	return len(s) == 36 && strings.Count(s, "-") == 4 && validThreadID(s)
 }
 
-// named is the newest kept session of that name, one that isn't closed first.
-func (h *hub) named(name string) *sessionView {
-	var found *sessionView
-	for _, v := range h.sessions(0) {
-		if strings.EqualFold(v.Identity, name) && (found == nil || found.Status == statusClosed && v.Status != statusClosed) {
-			found = &v
-		}
-	}
-	return found
-}
-
 // namesTold is how many names an error tells.
 const namesTold = 8
 
-// unknown says that a reference means no session, and what there is instead: how
-// an agent of that name is resumed, the nearest, or who is open.
-func (h *hub) unknown(ref string) *rpcError {
+// unknown says that a reference means no session, and what there is instead: how an agent of that name is resumed, the
+// nearest, or who is open.
+func (d *agentDirectory) unknown(ref string) *rpcError {
 	said := func(format string, args ...any) *rpcError {
 		return proxyError(codeSessionNotFound, fmt.Sprintf(format, args...)+". agent_sessions lists them, codex {prompt} starts a new one", "agent_id", ref)
 	}
 	what := fmt.Sprintf("no session has the id %q", cutName(ref))
 	if isName(ref) {
 		what = fmt.Sprintf("no agent that is open here has the id or name %q", ref)
-		switch v := h.named(ref); {
+		switch v := d.named(ref); {
 		case v == nil:
 		case elsewhere(v) != nil:
 			return said("%s: agent %s has that name in another process (pid %d), which alone can be asked", what, v.AgentID, v.pid)
@@ -104,7 +182,7 @@ func (h *hub) unknown(ref string) *rpcError {
 		}
 	}
 	var known, names []string
-	for _, v := range h.sessions(50) {
+	for _, v := range d.list(50) {
 		known = append(known, v.AgentID)
 		if v.Mine {
 			known, names = append(known, v.Identity), append(names, v.Identity)
@@ -122,4 +200,179 @@ func (h *hub) unknown(ref string) *rpcError {
 		return said("%s; open are %s and %d more", what, strings.Join(names[:namesTold], ", "), more)
 	}
 	return said("%s; open are %s", what, strings.Join(names, ", "))
+}
+
+// change changes the record of an agent that nobody has open, while it holds what a session would: so that nobody
+// opens the agent meanwhile. It waits for whoever only looks.
+func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
+	for until := time.Now().Add(25 * lockPause); ; time.Sleep(lockPause) {
+		rec := d.ledger.record(agentID)
+		if rec == nil {
+			return d.unknown(agentID)
+		}
+		release, gone := d.reg.holdIfGone(agentID, rec.Identity, rec.BackendID)
+		if !gone && time.Now().Before(until) {
+			continue
+		}
+		if gone {
+			defer release()
+		} else if !d.reg.holds(rec.Identity, agentID) || d.table.agent(agentID) != nil {
+			_, pid, _ := d.reg.holder(rec.Identity)
+			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}, agentID, rec.Identity, "")
+		} // else the opening of a session that was just ended holds it, and writes nothing
+		now := d.ledger.record(agentID) // nobody else writes it any more
+		if now == nil {
+			return d.unknown(agentID)
+		}
+		do(now)
+		if err := d.ledger.put(now); err != nil {
+			return proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", agentID)
+		}
+		return nil
+	}
+}
+
+// close closes an agent that isn't open here.
+func (d *agentDirectory) close(ref, correlation string) (closeResult, *rpcError) {
+	if isName(ref) {
+		if v := d.named(ref); v != nil {
+			ref = v.AgentID
+		}
+	}
+	rec, err := d.record(ref)
+	if err == nil && rec.Status == "" {
+		err = d.unknown(ref)
+	}
+	if err != nil {
+		return closeResult{}, err
+	}
+	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: statusClosed, Already: rec.Status == statusClosed}
+	if res.Already {
+		return res, nil
+	}
+	if err := d.change(rec.AgentID, func(r *record) { r.Status, r.LastActive = statusClosed, time.Now().UTC() }); err != nil {
+		return closeResult{}, err
+	}
+	d.ledger.auditClose(rec.AgentID, rec.Identity, rec.BackendID, statusClosed, correlation)
+	return res, nil
+}
+
+// setMail turns auto-mail on or off for an agent that isn't open here.
+func (d *agentDirectory) setMail(ref string, auto bool) (sessionView, *rpcError) {
+	_, agentID, err := d.find(ref)
+	if err != nil {
+		return sessionView{}, err
+	}
+	var rec record
+	if err := d.change(agentID, func(r *record) {
+		r.AutoMail = &auto
+		rec = *r
+	}); err != nil {
+		return sessionView{}, err
+	}
+	d.ledger.auditMail(agentID, rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
+	v := d.viewOf(&rec)
+	v.AutoMail = onOff(auto) // what it reopens with
+	return v, nil
+}
+
+// resumption is the session of `serve --resume` (FR-6.1, FR-6.2), which the first call for a new agent continues.
+type resumption struct {
+	open  atomic.Bool   // no call has taken it yet
+	found chan struct{} // closed when the look-up has ended
+
+	// set before found is closed
+	rec *record
+	err *rpcError
+}
+
+// find looks up what --resume means, by agent_id, threadId or identity, or the most recent session of our own identity
+// for "". Where that is nothing it says so: whoever started us may be looking, and no call can tell them yet.
+func (r *resumption) find(agents *agentDirectory, ref string) {
+	defer close(r.found)
+	if validAgentID(ref) || looksLikeThread(ref) {
+		r.rec, r.err = agents.record(ref)
+	} else {
+		r.rec, r.err = agents.newestOf(ref)
+	}
+	if r.err != nil {
+		agents.log.Error("nothing to resume", "err", r.err.Message)
+	}
+}
+
+// newestOf is the record of the newest session of an identity, of our own for "".
+func (d *agentDirectory) newestOf(identity string) (*record, *rpcError) {
+	if identity == "" {
+		identity = d.cfg.identity
+	}
+	recs, err := d.ledger.records(0) // newest first
+	if err != nil {
+		d.log.Warn("records could not be listed", "err", err)
+	}
+	for i := range recs {
+		if strings.EqualFold(recs[i].Identity, identity) {
+			return &recs[i], nil
+		}
+	}
+	return nil, proxyError(codeSessionNotFound, fmt.Sprintf("--resume: team %q has no session of identity %q; atm-agent-mcp sessions lists what there is, and the next codex call starts a new one", d.cfg.team, identity), "identity", identity)
+}
+
+// takes reports a call for a new agent that may be the one that continues the session: the first that asks for no
+// other identity, an agent file's name included. Only into tells of one that asks for an identity.
+func (r *resumption) takes(req *turnRequest) bool {
+	return req.client == nil && r.open.Load() && (cmp.Or(req.identity, req.implied) != "" || r.open.CompareAndSwap(true, false))
+}
+
+// into makes of such a call what codex {agent_id} would be, or leaves it as it is where it is meant for somebody else.
+// It waits for the look-up.
+func (r *resumption) into(req *turnRequest) *rpcError {
+	<-r.found
+	if name := cmp.Or(req.identity, req.implied); name != "" && (r.rec == nil || !strings.EqualFold(name, r.rec.Identity) || !r.open.CompareAndSwap(true, false)) {
+		return nil
+	}
+	if r.err != nil {
+		return r.err
+	}
+	req.mode, req.ref = modeRevive, r.rec.AgentID
+	note := fmt.Sprintf("serve --resume: this continues session %s (identity %q, last active %s); the next codex call without agent_id starts a new agent",
+		r.rec.AgentID, r.rec.Identity, r.rec.LastActive.UTC().Format(time.RFC3339))
+	if r.rec.Status == "" { // a thread that only Codex knows
+		req.ref = r.rec.BackendID
+		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID, r.rec.AgentID)
+	}
+	req.notes = append(req.notes, note)
+	return nil
+}
+
+// heldError says who holds an identity or a thread, and a free name if there is one.
+func heldError(err error, agentID, identity, free string) *rpcError {
+	var name *leaseHeld
+	if errors.As(err, &name) {
+		msg := name.Error()
+		switch {
+		case name.agentID == agentID && agentID != "":
+			msg += "; continue it from there, or close it there first"
+		case free != "" && name.agentID == "":
+			msg += fmt.Sprintf("; identity %q is free", free)
+		case free != "":
+			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}", free, name.agentID)
+		}
+		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity, "pid", name.pid)
+	}
+	var member *memberTaken
+	if errors.As(err, &member) {
+		msg := fmt.Sprintf("identity %q can't be an agent's: %s", identity, member.who())
+		switch {
+		case free != "" && agentID != "":
+			msg += fmt.Sprintf("; identity %q is free: codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", free, agentID, free)
+		case free != "":
+			msg += fmt.Sprintf("; identity %q is free", free)
+		}
+		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type", member.agentType)
+	}
+	var thread *threadHeld
+	if errors.As(err, &thread) {
+		return proxyError(codeIdentityConflict, thread.Error()+"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid", thread.pid)
+	}
+	return proxyError(codeInvalidSession, errorText(err), "identity", identity)
 }

@@ -1,323 +1,311 @@
 package main
 
-// session_hub.go owns the table of sessions and who waits for which turn. A front
-// talks to nothing else. It hands out pointers and never calls a session under
-// its lock; session_opener.go makes sessions ready, session_slot.go has the one child.
-// Nothing in it waits on a client or on the child, except where a comment says
-// so.
+// session_hub.go owns the way of every call to the agent that it is about: a turn on its way to a session's queue, a
+// decision, an interrupt, a cancel. The fronts call it; what it finds agents in is session_table.go and
+// session_find.go, what makes a session ready session_opener.go. The hub holds these parts and hands out pointers. It
+// must never call a session under a lock, nor wait for a client or the child on a caller's goroutine.
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// hub is the only thing a front talks to. Its methods may be called from any
-// goroutine and don't block, except where they say so.
+// hub is the only thing a front talks to. Its methods may be called from any goroutine and don't block, except where
+// they say so. What is told "once, from another goroutine" never comes before the method has returned.
 type hub struct {
 	// fixed at birth
 	cfg     *config
 	log     *slog.Logger
 	reg     *registry
-	front   front
-	child   childSlot
-	book    *ledger
-	kept    *keptTurns
-	post    *post
-	clients clientIndex
-	opener  opener
-	resume  resumption
-	mail    mailroom
+	front   front // set by the composition root before the first call
 	started time.Time
-	// The tools of the agents themselves, set by the composition root: without
-	// agentTool agents have none and are told of none.
-	agentTool  agentToolFunc
-	agentSpecs []clientTool
-	toolServer toolServerEntry
-	notesTold  atomic.Bool    // cfg.notes were handed to a session
-	tellsMail  bool           // the front tells the client of its own mail; set by the composition root
-	waiting    atomic.Int64   // bytes in all sessions' postboxes
-	marked     chan struct{}  // closed when sessions of dead processes are marked
-	work       sync.WaitGroup // opening and reopening sessions, look-ups
-	life       context.Context
-	endLife    context.CancelFunc
-	endsBy     string // why everything ends: set before settle
 
-	mu       sync.Mutex            // guards the fields below
-	live     map[string]*session   // by agent_id
-	threads  map[string]*session   // by threadId
-	names    map[string]*session   // by lower-case identity
-	waiters  map[waiterID]*session // nil while it is being routed
-	asks     map[string]*session
-	lookups  map[string][]lookup // by the id asked for, oldest first
-	reserved *lease              // --identity, until the first session takes it
-	stopped  bool                // work is no longer waited for
+	child   childSlot
+	ledger  *ledger
+	kept    *keptTurns
+	table   *sessionTable
+	waiters *waiterTable
+	agents  *agentDirectory
+	clients clientNames
+	team    *teamAgents
+	mail    mailroom
+	tools   agentToolSet
+	names   *identities
+	opener  *opener
+	resume  resumption
+	work    workGroup
+	waits   openWaits
 
-	waitCalls int           // open agent_wait calls, which end with life
-	waitsOver chan struct{} // closed when there is none left
-	leaving   []*session    // those that were open when settle began
-	until     time.Time     // when the grace is over, zero until settle
+	tellsMail bool            // the front tells the client of its own mail; set by the composition root
+	notesTold atomic.Bool     // cfg.notes were handed to a session
+	letters   atomic.Int64    // bytes that wait in the postboxes of all sessions
+	life      context.Context // ends with beginStop: work that waits gives up
+	endLife   context.CancelFunc
+	endsBy    string // why everything ends: set before beginStop
+
+	leaving []*session // the sessions that were open when beginStop began, for stop
+	until   time.Time  // when the grace of beginStop is over, zero until then
 }
 
-// newHub makes the hub; the composition root sets front and the
-// child's spawn before the first call.
+// newHub makes the hub; the composition root sets front, the child's spawn and the agents' tools before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
-	h := &hub{cfg: cfg, log: log, reg: reg, book: newLedger(cfg, log, reg, audit), started: time.Now(), endsBy: "asked to stop",
-		live: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
-		waiters: map[waiterID]*session{}, asks: map[string]*session{}, lookups: map[string][]lookup{}}
-	h.kept = newKeptTurns(reg, log)
-	h.post = newPost(h)
-	h.mail.init(h)
-	h.child.restart, h.child.log = cfg.restartChild, log
-	h.opener.h, h.opener.tried, h.marked = h, make(chan struct{}), make(chan struct{})
+	h := &hub{cfg: cfg, log: log, reg: reg, started: time.Now(), endsBy: "asked to stop", ledger: newLedger(cfg, log, reg, audit),
+		kept: newKeptTurns(reg, log), table: newSessionTable(), waiters: newWaiterTable()}
 	h.life, h.endLife = context.WithCancel(context.Background())
+	h.child = childSlot{restart: cfg.restartChild, log: log, life: h.life, work: &h.work}
+	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table, mail: &h.mail, marked: make(chan struct{})}
+	h.clients = clientNames{agents: h.agents, ids: map[string]string{}}
+	h.team = newTeamAgents(h)
+	h.mail.init(h)
+	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, team: h.team, life: h.life, tried: make(chan struct{})}
+	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools, life: h.life}
 	return h
 }
 
-// submit runs one turn (or rebinds). The waiter gets exactly one result by
-// front.done, errors included, unless it is cancelled first. Two submits for
-// one agent keep their order.
+// start begins what serve needs beside calls: the lease of --identity, the marking of sessions whose process died,
+// the look-up of --resume. None of them delays the first answer.
+func (h *hub) start() {
+	h.names.reserve(&h.work)
+	if h.cfg.clientIdentity != "" && h.tellsMail {
+		h.mail.joinClient(h.cfg.clientIdentity)
+	}
+	h.work.start(func() {
+		h.agents.markDead()
+		if !h.cfg.teamless {
+			h.team.file.tidy()
+			h.team.sweep(sweepTries)
+		}
+	})
+	if h.cfg.resume != nil {
+		h.resume.found = make(chan struct{})
+		h.resume.open.Store(true)
+		h.work.start(func() { h.resume.find(h.agents, *h.cfg.resume) })
+	}
+}
+
+// submit runs one turn, or rebinds an agent. The waiter gets exactly one result by front.done, errors included, unless
+// it is cancelled first. Turns for one agent are queued in the order in which they were submitted.
 func (h *hub) submit(req turnRequest, w waiterID) {
 	if req.background && req.handle == "" {
 		req.handle = newTurnHandle()
 	}
-	h.mu.Lock()
-	if w != 0 {
-		h.waiters[w] = nil
+	h.waiters.add(w)
+	h.findOrOpen(req, w)
+}
+
+// findOrOpen has a turn's session take the turn: the one that is open, or one that it opens.
+func (h *hub) findOrOpen(req turnRequest, w waiterID) {
+	err := h.child.refusal()
+	switch {
+	case err != nil:
+		h.answer(w, turnResult{err: err})
+	case req.mode == modeNew && req.notify != "":
+		h.work.start(func() {
+			if h.mayNotify(req, w) {
+				h.openNew(req, w)
+			}
+		})
+	case req.mode == modeNew:
+		h.openNew(req, w)
+	default:
+		h.withAgent(req.ref, agentCall{
+			open:   func(s *session, mayWait bool) reception { return h.handTurn(s, req, w, mayWait) },
+			stored: func(ref string) { h.openStored(ref, req, w) },
+		})
 	}
-	h.mu.Unlock()
-	if req.notify != "" {
-		h.goWork(func() { // a name that can't be mailed is a mistake of this call
-			if err := h.post.reachable(req.identity, req.notify); err != nil {
-				h.answered(w, turnResult{err: err})
+}
+
+// withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
+// where the agent is open and nothing waits in its line, else from that line's goroutine.
+func (h *hub) withAgent(ref string, c agentCall) {
+	s, line, serve := h.table.meet(ref, c)
+	if s != nil {
+		if c.open(s, false) == received {
+			return
+		}
+		serve = h.table.join(line, c)
+	}
+	if serve {
+		h.work.start(func() { h.serveLine(line) })
+	}
+}
+
+// serveLine hands over the calls of one line until it is empty. It waits for what they wait for.
+func (h *hub) serveLine(line string) {
+	for {
+		c, s, ok := h.table.next(line)
+		if !ok {
+			return
+		}
+		if s == nil || c.open(s, true) != received {
+			c.stored(line)
+		}
+	}
+}
+
+// onLoop has the loop of an agent's session run do, behind the calls on the agent that came before; where the agent
+// isn't open here, stored serves the call in a goroutine that may wait.
+func (h *hub) onLoop(ref string, do func(*session), stored func(ref string)) {
+	c := agentCall{stored: stored}
+	c.open = func(s *session, _ bool) reception {
+		if s.box.do(func() {
+			if s.m.phase == phaseOver { // it has ended since: the record may be another's by now
+				h.withAgent(s.agentID, c)
 				return
 			}
-			h.routeFirst(req, w)
-		})
-		return
-	}
-	h.routeFirst(req, w)
-}
-
-// routeFirst routes a request that may be the one that continues a session.
-func (h *hub) routeFirst(req turnRequest, w waiterID) {
-	if !h.resumes(req, w) {
-		h.route(req, w)
-	}
-}
-
-// route finds or makes the session of a request. It reads no file: what must
-// look a record up goes on in its own goroutine.
-func (h *hub) route(req turnRequest, w waiterID) {
-	var agentID string
-	if req.mode == modeNew {
-		if agentID = req.agentID; agentID == "" {
-			agentID = h.reg.newAgentID()
+			do(s)
+		}) {
+			return received
 		}
+		return missed
 	}
-	if err := h.child.refusal(); err != nil {
-		h.answered(w, turnResult{err: err})
-		return
-	}
-	h.mu.Lock()
-	if req.mode == modeNew {
-		if h.live[agentID] != nil {
-			h.mu.Unlock()
-			h.answered(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", agentID), "agent_id", agentID)})
-			return
-		}
-		s := h.addLocked(agentID, req.identity)
-		h.mu.Unlock()
-		h.openWith(s, req, w, nil)
-		return
-	}
-	s := h.findLocked(req.ref)
-	if s != nil {
-		req.ref = s.agentID // whatever it was called by, calls for it stand in one line
-	}
-	if s != nil && !h.lookingLocked(req.ref) && (!req.reshapes() || s.client.fits(&req)) {
-		h.mu.Unlock()
-		h.give(s, req, w)
-		return
-	}
-	h.lookUpLocked(req.ref, lookup{req: req, w: w})
-	h.mu.Unlock()
+	h.withAgent(ref, c)
 }
 
-// lookup is a turn, a close or another order whose session must first be looked
-// up on disk.
-type lookup struct {
-	req   turnRequest
-	w     waiterID
-	close func(closeResult, *rpcError) // nil: a turn
-	leave bool                         // the close asks for no summary
-	order func(*session)               // nil: a turn or a close; nil is handed in where it isn't open here
-
-	correlation string // of a close
-}
-
-func (h *hub) lookingLocked(ref string) bool {
-	_, looking := h.lookups[ref]
-	return looking
-}
-
-// lookUpLocked has a look-up done behind those for the same id.
-func (h *hub) lookUpLocked(ref string, l lookup) {
-	looking := h.lookingLocked(ref)
-	h.lookups[ref] = append(h.lookups[ref], l)
-	if !looking {
-		h.goWorkLocked(func() { h.lookAll(ref) })
+// handTurn hands a turn to an open session. One that asks for other settings than the session has sets the session
+// aside first: its record opens it anew.
+func (h *hub) handTurn(s *session, req turnRequest, w waiterID, mayWait bool) reception {
+	anew := req.reshapes() && !s.client.fits(&req)
+	switch {
+	case (anew || req.notify != "") && !mayWait:
+		return mustWait
+	case !h.mayNotify(req, w):
+		return received
+	case !anew:
+		return h.queueTurn(s, req, w)
 	}
-}
-
-// lookAll routes the turns for one id in the order they came.
-func (h *hub) lookAll(ref string) {
-	for {
-		h.mu.Lock()
-		queue := h.lookups[ref]
-		if len(queue) == 0 {
-			delete(h.lookups, ref)
-			h.mu.Unlock()
-			return
-		}
-		next := queue[0]
-		h.lookups[ref] = queue[1:]
-		s := h.findLocked(ref)
-		h.mu.Unlock()
-		if next.order != nil {
-			next.order(s)
-			continue
-		}
-		if next.close != nil {
-			if s == nil || !h.endFor(s, next.leave, next.correlation, next.close) {
-				next.close(h.closeRecord(ref, next.correlation))
-			}
-			continue
-		}
-		if s != nil && next.req.reshapes() && !s.client.fits(&next.req) {
-			err := h.opener.vet(s.agentID, next.req)
-			if err == nil {
-				err = h.setAside(s)
-			}
-			if err != nil {
-				h.answered(next.w, turnResult{err: err})
-				continue
-			}
-		}
-		h.revive(next.req, next.w)
+	err := h.opener.vet(s.agentID, req)
+	if err == nil {
+		err = h.setAside(s)
 	}
+	if err != nil {
+		h.answer(w, turnResult{err: err})
+		return received
+	}
+	return missed
 }
 
-// setAside parks an open session so that it is opened anew with other
-// settings. It waits for that.
+// queueTurn puts a turn into the session's queue, unless its waiter has cancelled it.
+func (h *hub) queueTurn(s *session, req turnRequest, w waiterID) reception {
+	if !h.waiters.assign(w, s) || s.submit(req, w) {
+		return received
+	}
+	return missed
+}
+
+// resubmit looks for the session of a turn again, since the one that had the turn was parked or closed under it.
+func (h *hub) resubmit(req turnRequest, w waiterID) {
+	h.work.start(func() { h.findOrOpen(req, w) })
+}
+
+// setAside parks an open session so that it is opened anew with other settings. It waits for that.
 func (h *hub) setAside(s *session) *rpcError {
-	done := make(chan closeResult, 1)
-	if s.end(endPark, "", func(r closeResult, _ *rpcError) { done <- r }) && (<-done).Status == statusBusy {
+	parked := make(chan closeResult, 1)
+	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
 		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
 	}
 	return nil
 }
 
-// goWork runs f in a goroutine of the hub's, waited for by stop.
-func (h *hub) goWork(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.goWorkLocked(f)
+// mayNotify refuses a turn whose result is to be mailed to nobody: that is a mistake of the call. It reads the disk.
+func (h *hub) mayNotify(req turnRequest, w waiterID) bool {
+	if req.notify == "" {
+		return true
+	}
+	err := h.team.reachable(req.identity, req.notify)
+	if err != nil {
+		h.answer(w, turnResult{err: err})
+	}
+	return err == nil
 }
 
-func (h *hub) goWorkLocked(f func()) {
-	if h.stopped { // the child refuses everything by now: f only answers
-		go f()
+// openNew opens a new agent for a turn, or the one of --resume.
+func (h *hub) openNew(req turnRequest, w waiterID) {
+	if h.resume.takes(&req) {
+		h.work.start(func() {
+			if err := h.resume.into(&req); err != nil {
+				h.answer(w, turnResult{err: err})
+			} else if req.mode != modeNew {
+				h.findOrOpen(req, w)
+			} else {
+				h.enterNew(req, w)
+			}
+		})
 		return
 	}
-	h.work.Add(1)
-	go func() {
-		defer h.work.Done()
-		f()
-	}()
+	h.enterNew(req, w)
 }
 
-// addLocked makes a session, which is to have the given name unless "", and puts
-// it into the table.
-func (h *hub) addLocked(agentID, name string) *session {
-	s := newSession(h, agentID, name)
-	h.live[agentID] = s
-	return s
-}
-
-// give hands a turn to a session, unless its asker has cancelled it. A
-// session that has just ended sends it back to be looked up again. false: it
-// was cancelled.
-func (h *hub) give(s *session, req turnRequest, w waiterID) bool {
-	h.mu.Lock()
-	if _, waits := h.waiters[w]; w != 0 && !waits {
-		h.mu.Unlock()
-		return false
+// enterNew makes the session of a new agent.
+func (h *hub) enterNew(req turnRequest, w waiterID) {
+	if req.agentID == "" {
+		req.agentID = h.reg.newAgentID()
 	}
-	if w != 0 {
-		h.waiters[w] = s
+	s := newSession(h, req.agentID, req.identity)
+	if h.table.enter(s, "") != nil {
+		h.answer(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", req.agentID), "agent_id", req.agentID)})
+		return
 	}
-	h.mu.Unlock()
-	if !s.submit(req, w) {
-		h.resubmit(req, w)
-	}
-	return true
+	h.open(s, req, w, nil)
 }
 
-// resubmit routes a turn again whose session was parked under it.
-func (h *hub) resubmit(req turnRequest, w waiterID) {
-	h.goWork(func() { h.route(req, w) })
-}
-
-// revive looks up a session that isn't open here and opens it.
-func (h *hub) revive(req turnRequest, w waiterID) {
-	rec, err := h.lookUp(req.ref)
+// openStored opens an agent that isn't open here, by its record. It reads the disk.
+func (h *hub) openStored(ref string, req turnRequest, w waiterID) {
+	if !h.mayNotify(req, w) {
+		return
+	}
+	rec, err := h.agents.record(ref)
 	if err == nil && req.mode == modeReply {
 		err = replyRefusal(rec)
 	}
+	err = cmp.Or(err, h.child.refusal())
 	if err != nil {
-		h.answered(w, turnResult{err: err})
+		h.answer(w, turnResult{err: err})
 		return
 	}
-	if err := h.child.refusal(); err != nil {
-		h.answered(w, turnResult{err: err})
-		return
+	s := newSession(h, rec.AgentID, cmp.Or(req.identity, rec.Identity))
+	if was := h.table.enter(s, rec.BackendID); was == nil {
+		h.open(s, req, w, rec)
+	} else if h.queueTurn(was, req, w) == missed { // somebody else's call was quicker, and its session has ended since
+		h.resubmit(req, w)
 	}
-	h.mu.Lock()
-	s := h.findLocked(rec.AgentID)
-	if s == nil {
-		s = h.findLocked(rec.BackendID)
-	}
-	if s != nil { // somebody else's call was quicker
-		h.mu.Unlock()
-		h.give(s, req, w)
-		return
-	}
-	s = h.addLocked(rec.AgentID, cmp.Or(req.identity, rec.Identity))
-	if rec.BackendID != "" {
-		h.threads[rec.BackendID] = s
-	}
-	h.mu.Unlock()
-	h.openWith(s, req, w, rec)
 }
 
-// openWith gives a new session its first turn and then its place: in this
-// order, so that a place that can't be had still answers the turn.
-func (h *hub) openWith(s *session, req turnRequest, w waiterID, rec *record) {
-	s.client.shaped(&req, rec)
-	if !h.give(s, req, w) {
-		s.end(endFailed, "", nil) // cancelled before it began
+// open gives a new session its first turn and then its place: in this order, so that a place that can't be had still
+// answers the turn. rec is the agent's record, nil for a new agent.
+func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
+	s.client.setShape(&req, rec)
+	go s.loop()
+	if !h.waiters.assign(w, s) { // cancelled before it began
+		s.end(endFailed, "", nil)
 		return
 	}
-	h.goWork(func() { h.opener.prepare(s, req, rec) })
+	if !s.submit(req, w) {
+		h.resubmit(req, w)
+	}
+	h.work.start(func() {
+		p := h.opener.prepare(s, req, rec)
+		if !s.prepared(p) { // it had ended; its name was entered after that
+			p.release()
+			h.forget(s)
+		}
+	})
 }
 
-// replyRefusal is why codex-reply can't revive a session, nil if it can.
+// forget takes an ended session out of the table; look-ups go to its record.
+func (h *hub) forget(s *session) {
+	h.table.remove(s)
+	h.ledger.leave(s.agentID)
+	h.kept.forget(s.agentID)
+	h.kept.poke()
+}
+
+// replyRefusal is why codex-reply can't open a session again, nil if it can.
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
 	case statusClosed:
@@ -328,203 +316,100 @@ func replyRefusal(rec *record) *rpcError {
 	return nil
 }
 
-// closedError refuses a turn of a session that takes none until codex has
-// opened it again; verb is what that does to it.
+// closedError refuses a turn of a session that takes none until codex has opened it again; verb is what that does to it.
 func closedError(agentID, what, verb string) *rpcError {
 	return proxyAdvice(codeSessionClosed, remedyReopen, what,
 		fmt.Sprintf("; call codex with {\"agent_id\": %q, \"prompt\": …} to %s it", agentID, verb), "agent_id", agentID)
 }
 
-// cancel retires a waiter: it gets no result any more. A queued turn is never
-// run, a running one is interrupted. With detach only the front has forgotten
-// the waiter, since the client itself timed out: the turn goes on, and what it
-// brings is kept in the session.
-func (h *hub) cancel(w waiterID, detach bool) {
-	h.mu.Lock()
-	s := h.waiters[w]
-	if !detach {
-		delete(h.waiters, w)
-	}
-	h.mu.Unlock()
-	switch {
-	case s == nil:
-	case detach:
-		s.detach(w)
-	default:
-		s.cancel(w)
-	}
-}
-
-// waits reports whether a turn is still wanted; 0 is always.
-func (h *hub) waits(w waiterID) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, ok := h.waiters[w]
-	return ok || w == 0
-}
-
-// answered gives a waiter its result. The table is what makes it exactly once.
-func (h *hub) answered(w waiterID, r turnResult) {
-	h.mu.Lock()
-	_, ok := h.waiters[w]
-	delete(h.waiters, w)
-	h.mu.Unlock()
-	if ok && w != 0 {
+// answer gives a waiter its result. The table of waiters is what makes it exactly once.
+func (h *hub) answer(w waiterID, r turnResult) {
+	if _, waited := h.waiters.retire(w); waited && w != 0 {
 		h.front.done(w, r)
 	}
 }
 
-// decide answers an approval that front.ask put; by says who. false: it was
-// already decided or withdrawn.
+// cancel retires a waiter: it gets no result any more. A queued turn is never run, a running one is interrupted. With
+// detach only the front has forgotten the waiter, since the client itself timed out: the turn goes on, and what it
+// brings is kept in the session.
+func (h *hub) cancel(w waiterID, detach bool) {
+	if detach {
+		if s := h.waiters.session(w); s != nil {
+			s.detach(w)
+		}
+		return
+	}
+	if s, _ := h.waiters.retire(w); s != nil {
+		s.cancel(w)
+	}
+}
+
+// decide answers an approval that front.ask put; by says who. false: it was already decided or withdrawn.
 func (h *hub) decide(ask string, by decider, d decision, answers map[string][]string) bool {
-	h.mu.Lock()
-	s := h.asks[ask]
-	delete(h.asks, ask)
-	h.mu.Unlock()
-	return s != nil && s.box.post(func() { s.decide(ask, by, d, answers) })
+	s := h.waiters.takeAsk(ask)
+	return s != nil && s.box.do(func() { s.asks.decide(ask, by, d, answers) })
 }
 
-// askOpen and askDone keep the way from an approval to its session.
-func (h *hub) askOpen(id string, s *session) {
-	h.mu.Lock()
-	h.asks[id] = s
-	h.mu.Unlock()
-}
-
-func (h *hub) askDone(id string) {
-	h.mu.Lock()
-	delete(h.asks, id)
-	h.mu.Unlock()
-}
-
-// threadOf and forget keep the table in step with a session's life.
-func (h *hub) threadOf(s *session, thread string) {
-	h.mu.Lock()
-	h.threads[thread] = s
-	h.mu.Unlock()
-}
-
-// holds reports whether a session is still in the table.
-func (h *hub) holds(s *session) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.live[s.agentID] == s
-}
-
-// forget takes a session out of the table; look-ups go to its record.
-func (h *hub) forget(s *session) {
-	h.mu.Lock()
-	for key, other := range h.threads {
-		if other == s {
-			delete(h.threads, key)
-		}
-	}
-	for key, other := range h.names {
-		if other == s {
-			delete(h.names, key)
-		}
-	}
-	if h.live[s.agentID] == s {
-		delete(h.live, s.agentID)
-	}
-	h.mu.Unlock()
-	h.book.leave(s.agentID)
-	h.kept.forget(s.agentID)
-	h.kept.poke()
-}
-
-// sessions lists what is open here and the team's other sessions, newest
-// first. It reads records from disk and may wait for them.
-func (h *hub) sessions(limit int) []sessionView {
-	h.mu.Lock()
-	out := make([]sessionView, 0, len(h.live))
-	open := map[string]bool{}
-	for id, s := range h.live {
-		if v := s.shown.Load(); v.Identity != "" {
-			out = append(out, *v)
-			open[id] = true
-		}
-	}
-	h.mu.Unlock()
-	<-h.marked // else a session of a process that just died may look busy
-	recs, err := h.book.records(limit)
-	if err != nil {
-		h.log.Warn("records could not be listed", "err", err)
-	}
-	for _, r := range recs {
-		if open[r.AgentID] {
-			continue
-		}
-		out = append(out, h.viewOfRecord(&r))
-	}
-	sort.SliceStable(out, func(i, j int) bool { return out[i].LastActive.After(out[j].LastActive) })
-	if limit > 0 && len(out) > limit {
-		out = out[:limit]
-	}
-	return out
-}
-
-// viewOfRecord is a session that isn't open here.
-func (h *hub) viewOfRecord(r *record) sessionView {
-	v := sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive,
-		StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, Resumable: r.BackendID != ""}
-	v.Status, v.Interrupted, v.pid = h.reg.told(r)
-	if v.Status == statusParked { // it comes back by its next reply, and so does its mail
-		v.PendingMail, v.AutoMail = h.mail.waitingFor(r.Identity), onOff(h.autoMail(r))
-	}
-	return v
-}
-
-// status tells the whole proxy. It reads no disk.
-func (h *hub) status() statusView {
-	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.book.unsaved(), Uptime: time.Since(h.started), Identities: map[string]string{}}
-	h.child.show(&v)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.names {
-		if view := s.shown.Load(); view.Identity != "" {
-			v.Identities[view.Identity] = view.AgentID
-		}
-	}
-	v.Sessions = len(h.names)
-	for _, s := range h.live {
-		view := *s.shown.Load()
-		v.Agents = append(v.Agents, view)
-		if view.PendingMail != nil {
-			sum := *view.PendingMail
-			if v.PendingMail != nil {
-				sum += *v.PendingMail
-			}
-			v.PendingMail = &sum
-		}
-	}
-	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
-	v.EventBytes, v.EventBytesLimit = h.waiting.Load(), maxWaitingBytes
-	return v
-}
-
-// start begins what serve needs beside calls: the lease of --identity and the
-// marking of sessions whose process died. Neither delays the first answer.
-func (h *hub) start() {
-	h.opener.reserve()
-	if h.cfg.clientIdentity != "" && h.tellsMail {
-		h.mail.joinClient(h.cfg.clientIdentity)
-	}
-	h.goWork(func() {
-		n := h.reg.markStale()
-		h.reg.markIndexes()
-		if close(h.marked); n > 0 {
-			h.log.Warn("sessions of dead processes marked stale", "sessions", n)
-		}
-		if !h.cfg.teamless {
-			h.post.file.tidy()
-			h.post.sweep(sweepTries)
-		}
+// interrupt stops a turn and keeps its session: what runs, or the turn of that name, queued or running. done is called
+// once, from another goroutine, when it has stopped; where there was nothing to stop, the result says so.
+func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
+	h.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }, func(ref string) {
+		v, err := h.agents.closedView(ref)
+		done(interruptResult{AgentID: v.AgentID, Identity: v.Identity}, err)
 	})
-	if h.cfg.resume != nil {
-		h.resume.found = make(chan struct{})
-		h.resume.open.Store(true)
-		h.goWork(h.findResumed)
+}
+
+// approve decides a pending approval for a caller that repeats what it decides, and tells once, from another
+// goroutine, what that came to. The first decision wins; a later one is told so.
+func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
+	h.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
+		v, err := h.agents.closedView(ref)
+		done(deny, cmp.Or(err, notPending(v.AgentID, q.Ask)))
+	})
+}
+
+func notPending(agentID, ask string) *rpcError {
+	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id", ask)
+}
+
+// setMail turns auto-mail on or off for one session; it is kept in its record. auto true also resumes what the runaway
+// guard has paused. done is called once, from another goroutine.
+func (h *hub) setMail(ref string, auto bool, done func(sessionView, *rpcError)) {
+	h.onLoop(ref, func(s *session) { done(s.mail.set(auto), nil) }, func(ref string) {
+		done(h.agents.setMail(ref, auto))
+	})
+}
+
+// firstNotes are what the first session's first result is to say of the configuration, nil for every later session.
+func (h *hub) firstNotes() []string {
+	if len(h.cfg.notes) == 0 || !h.notesTold.CompareAndSwap(false, true) {
+		return nil
 	}
+	return h.cfg.notes
+}
+
+// workGroup are the goroutines of the hub: what waits for files, the child or a session runs in one of them.
+type workGroup struct {
+	mu      sync.Mutex // guards the fields below
+	stopped bool       // work is no longer waited for
+	running sync.WaitGroup
+}
+
+// start runs f in a goroutine that wait waits for.
+func (g *workGroup) start(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stopped { // the child refuses everything by now: f only answers
+		go f()
+		return
+	}
+	g.running.Go(f)
+}
+
+// wait waits for all that was started before it.
+func (g *workGroup) wait() {
+	g.mu.Lock()
+	g.stopped = true
+	g.mu.Unlock()
+	g.running.Wait()
 }

@@ -168,6 +168,15 @@ func (l *ledger) save(rec *record) {
 	l.openLocked(rec)
 }
 
+// put writes the record of a session that nobody has open.
+func (l *ledger) put(rec *record) error {
+	if l.remembered(rec.AgentID) != nil {
+		l.save(rec)
+		return nil
+	}
+	return l.reg.save(*rec)
+}
+
 // noteTurn has the start or the end of a turn outlive us, and the index follow;
 // see noted where the turn's result is written with it.
 func (l *ledger) noteTurn(rec *record) { l.noted(rec, l.reg.noteTurn(rec.AgentID, rec, nil)) }
@@ -301,11 +310,7 @@ func (l *ledger) auditNow(e auditEntry) {
 	}
 }
 
-// auditEnd notes the end of a session.
-func (l *ledger) auditEnd(s *session, why ending) {
-	l.auditClose(s.agentID, s.place.identity(), s.thread, why.String(), s.closedBy)
-}
-
+// auditClose notes the end of a session.
 func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
 	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
 }

@@ -132,15 +132,15 @@ type effect struct {
 
 // turn is one queued or running turn.
 type turn struct {
-	req    turnRequest
-	waiter waiterID // 0: nobody (any more)
-	offer  string   // the mail of req.mail, in front of a client's prompt
-	id     string   // Codex's name for it, "" until acknowledged
-	stop   stopReason
-	over   overrun     // the limit that ended it
-	run    *turnRun    // what the session gathers while it runs
-	limit  *time.Timer // timeout_secs, while Codex isn't ready
-	accept *time.Timer // until a background turn is accepted at the latest
+	req      turnRequest
+	waiter   waiterID // 0: nobody (any more)
+	mailText string   // the mail of req.mail, in front of a client's prompt
+	id       string   // Codex's name for it, "" until acknowledged
+	stop     stopReason
+	over     overrun     // the limit that ended it
+	run      *turnRun    // what the session gathers while it runs
+	limit    *time.Timer // timeout_secs, while Codex isn't ready
+	accept   *time.Timer // until a background turn is accepted at the latest
 
 	accepted bool // the caller of a background turn has its name
 	kept     bool // its result is

@@ -1,30 +1,30 @@
 package main
 
-// session_mail.go owns what a session does about its mail: when it is fetched,
-// delivered and acknowledged, and when that pauses. It runs on the session's own
-// goroutine; files are the mailroom's. A message is acknowledged when Codex has
-// taken the turn that carries it, never before, and never delivered after.
+// session_mail.go owns what a session does about its mail: when mail is fetched, delivered and acknowledged, and when
+// that pauses. It runs on the session's own goroutine; files are the mailroom's. A message is acknowledged when Codex
+// has taken the turn that carries the message, never before, and never delivered after. In an editor a turn that nobody
+// asked for surprises, so there (acp_mail = "prompt") mail starts no turn: the next prompt takes what is unread along,
+// by the same rules, and waits for the inbox for mailWaitLimit at most.
 //
 //	idle ──mail, nothing runs or waits──▶ fetching ──▶ queued ──▶ running ──▶ idle
 //
-// idle: no mail is under way. dirty says that there may be some; it is looked
-// for when no turn runs or waits, auto-mail is on, not paused, and no backoff runs.
-// fetching: the hub's goroutine reads the inbox. Whatever comes meanwhile goes
-// first: then what was fetched is dropped, and fetched again later.
-// queued: a mail turn waits in the machine, behind every client's turn. If one
-// comes before it starts, it is dropped likewise; close, park and shutdown drop it
-// for good. Its messages are unread all the time.
-// running: Codex has been sent the turn. With evStarted its messages are
-// acknowledged: remembered at once, marked read soon (mailroom.mark). If the turn
-// ends without it (refused, the child died, nothing ran after all), they are
-// delivered again after a backoff. A start without an answer is interrupted by the
-// machine and only over when Codex has said what became of it: the end of a turn
-// with a name means that it ran, which acknowledges; without a name it did not.
-// Where Codex says nothing the session is broken, and gets no mail.
+// idle: no mail is under way. dirty says that there may be some; the pump looks when no turn runs or waits, auto-mail
+// is on and not paused, and no backoff runs.
+// fetching: the hub's goroutine reads the inbox. Turns that come meanwhile go first: then what was fetched is dropped,
+// and fetched again later.
+// queued: a mail turn waits in the machine, behind every client's turn. If one of those comes before the mail turn
+// starts, the mail turn is dropped likewise; close, park and shutdown drop it for good. Its messages stay unread.
+// running: Codex has been sent the turn. With evStarted its messages are acknowledged: remembered at once, marked read
+// soon (mailroom.mark). If the turn ends without evStarted (refused, the child died, nothing ran after all), they are
+// delivered again after a backoff. A start without an answer is interrupted by the machine and only over when Codex has
+// said what became of it: the end of a turn with a name means that it ran, which acknowledges; without a name it did
+// not. Where Codex says nothing the session is broken, and gets no mail.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +33,7 @@ const (
 	mailHourLimit  = 30 // mail turns in an hour
 	mailRetryFirst = 5 * time.Second
 	mailRetryMost  = 5 * time.Minute
+	mailWaitLimit  = 2 * time.Second // how long a prompt waits for an inbox to be read
 )
 
 // pumpState is where a session stands with its mail; see above.
@@ -47,55 +48,55 @@ const (
 
 // mailPump is the session's part of the mail.
 type mailPump struct {
-	state   pumpState
-	turn    *turn // queued or running
-	joined  bool  // the mailroom looks after the inbox
-	asked   *bool // agent_mail's word before there was a record
-	unread  int   // as last counted, -1: there is no team
-	dirty   bool
-	refused string // why the inbox isn't delivered from
-	strange string // whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
-	offer   mailOffer
-	paused  string // why nothing is delivered until a client's turn or agent_mail
-	row     int    // mail turns since the last client turn
-	hour    []time.Time
-	fails   int
-	retry   *time.Timer // the backoff, while it runs
+	s        *session
+	state    pumpState
+	turn     *turn       // that carries mail: queued or running
+	waits    *turn       // the prompt that waits for a fetch, nil for none
+	looked   bool        // the inbox was read for a prompt once since the session opened
+	joined   bool        // the mailroom looks after the inbox
+	asked    *bool       // agent_mail's word before there was a record
+	unread   int         // messages, as last counted; -1: there is no team
+	dirty    bool        // there may be mail that was not looked for
+	refused  string      // why the inbox isn't delivered from
+	conflict string      // whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
+	paused   string      // why nothing is delivered until a client's turn or agent_mail
+	row      int         // mail turns since the last client turn
+	hour     []time.Time // when the mail turns of the last hour started
+	fails    int         // deliveries in a row that came to nothing
+	retry    *time.Timer // the backoff, while it runs
 }
 
-// openMail has the mailroom look after the inbox, once the session is open.
-func (s *session) openMail() {
-	p := &s.mail
+// join has the mailroom look after the inbox, once the session is open.
+func (p *mailPump) join() {
 	if p.joined {
 		return
 	}
-	if p.unread = -1; s.h.cfg.teamless {
+	if p.unread = -1; p.s.h.cfg.teamless {
 		return
 	}
 	p.joined = true
 	if p.asked != nil {
-		s.place.rec.AutoMail = p.asked
+		p.s.place.rec.AutoMail = p.asked
 	}
-	s.h.mail.join(s, s.place.rec.Identity)
+	p.s.h.mail.join(p.s, p.s.place.rec.Identity)
 }
 
-// closeMail ends that with the session.
-func (s *session) closeMail() {
-	if p := &s.mail; p.joined {
-		s.h.mail.leave(s, s.place.rec.Identity)
-		p.rest()
+// leave ends that with the session.
+func (p *mailPump) leave() {
+	if p.joined {
+		p.s.h.mail.leave(p.s, p.s.place.rec.Identity)
+		p.stopRetry()
 	}
 }
 
-// rest ends the backoff.
-func (p *mailPump) rest() {
+func (p *mailPump) stopRetry() {
 	if p.retry != nil {
 		p.retry.Stop()
 		p.retry = nil
 	}
 }
 
-// pending is what views tell: nil without a team.
+// pending is what views tell of unread mail: nil without a team.
 func (p *mailPump) pending() *int {
 	if !p.joined || p.unread < 0 {
 		return nil
@@ -106,19 +107,33 @@ func (p *mailPump) pending() *int {
 
 func samePending(a, b *int) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// autoMailWord is what views tell of auto-mail.
-func (s *session) autoMailWord() string {
-	p := &s.mail
-	switch on := s.h.autoMail(&s.place.rec); {
-	case on && p.strange != "":
-		return "paused: " + p.strange
-	case on && p.paused != "":
-		return "paused: " + p.paused
-	case on && p.refused != "":
-		return "paused: " + p.refused
-	default:
-		return onOff(on)
+// auto reports whether mail is delivered at all.
+func (p *mailPump) auto() bool { return autoMailOf(p.s.h.cfg, &p.s.place.rec) }
+
+// autoMailOf reports whether mail starts turns in a session: agent_mail's word for it, per_thread_auto_mail's for its
+// identity, its role's, or auto_mail.
+func autoMailOf(cfg *config, rec *record) bool {
+	if rec.AutoMail != nil {
+		return *rec.AutoMail
 	}
+	for name, on := range cfg.perThreadAutoMail {
+		if strings.EqualFold(name, rec.Identity) {
+			return on
+		}
+	}
+	if r, err := cfg.role(rec.Role); err == nil {
+		return r.autoMail
+	}
+	return cfg.autoMail
+}
+
+// word is what views tell of auto-mail.
+func (p *mailPump) word() string {
+	on := p.auto()
+	if why := cmp.Or(p.conflict, p.paused, p.refused); on && why != "" {
+		return "paused: " + why
+	}
+	return onOff(on)
 }
 
 func onOff(on bool) string {
@@ -128,124 +143,181 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// automaticMail reports a running turn that delivers nothing but what nobody
-// wrote: what is sent from it is automatic too, and never answered so.
-func (s *session) automaticMail() bool {
-	t := s.m.cur
+// automatic reports a running turn that delivers nothing but what nobody wrote: what is sent from it is automatic too,
+// and never answered so.
+func (p *mailPump) automatic() bool {
+	t := p.s.m.cur
 	return t != nil && t.req.source == sourceMail && t.req.mail != nil && t.req.mail.automatic
 }
 
-// mailCounted is the mailroom's word of what is unread; fresh: there was a change;
-// strange: whose name the agent's has become too.
-func (s *session) mailCounted(unread int, fresh bool, strange string) {
-	p := &s.mail
+// counted is the mailroom's word of what is unread; changed: something came since the last count; conflict: whose name
+// the agent's has become too.
+func (p *mailPump) counted(unread int, changed bool, conflict string) {
+	s := p.s
 	p.unread = unread
-	p.dirty = p.dirty || fresh || p.refused != ""
-	if strange == p.strange {
+	p.dirty = p.dirty || changed || p.refused != ""
+	if conflict == p.conflict {
 		return
 	}
-	p.strange = strange
+	p.conflict = conflict
 	identity := s.place.rec.Identity
-	if strange == "" {
+	if conflict == "" {
 		p.dirty = true
 		s.log.Info("the agent has its name for itself again, and so its mail", "identity", identity)
-		s.h.book.auditMail(s.agentID, identity, "identity_conflict", "", "resolved", "")
-		s.h.post.enrol(s.agentID, false)
+		s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "resolved", "")
+		s.h.team.enrol(s.agentID, false)
 		return
 	}
-	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why", strange)
-	s.h.book.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", strange)
-	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, strange, s.agentID))
+	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why", conflict)
+	s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", conflict)
+	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, conflict, s.agentID))
 }
 
 // quiet reports that nothing runs or waits and a turn could start.
-func (s *session) quiet() bool {
+func (p *mailPump) quiet() bool {
+	s := p.s
 	return s.place != nil && s.thread != "" && s.m.ending == endNone && s.m.cur == nil && len(s.m.queue) == 0 &&
 		(s.m.phase == phaseIdle || s.m.phase == phaseOpening && !s.opening)
 }
 
-// fetchMail begins a fetch if there is any reason to. The loop calls it after
-// everything that had come was taken in.
-func (s *session) fetchMail() {
-	p := &s.mail
-	if s.offersMail() || p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil || !s.quiet() || !s.h.autoMail(&s.place.rec) {
+// withPrompts reports a session whose mail goes with its client's prompts.
+func (p *mailPump) withPrompts() bool {
+	return p.s.place != nil && p.s.place.client && p.s.h.cfg.acpMail == "prompt"
+}
+
+// fetch begins a fetch if there is any reason to. The loop calls it after everything that had come was taken in.
+func (p *mailPump) fetch() {
+	if p.withPrompts() || p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil || !p.quiet() || !p.auto() {
 		return
 	}
+	s := p.s
 	p.dirty, p.state = false, pumpFetching
 	identity := s.place.rec.Identity
-	s.h.goWork(func() {
+	s.h.work.start(func() {
 		got := s.h.mail.fetch(s.agentID, identity)
-		s.box.post(func() { s.mailFetched(got) })
+		s.box.do(func() { p.fetched(got) })
 	})
 }
 
-// mailFetched makes a turn of what was fetched, if nothing came meanwhile.
-func (s *session) mailFetched(got mailFetch) {
-	p := &s.mail
-	if !s.fetched(got) {
+// fetched makes a turn of what was fetched, if nothing came meanwhile.
+func (p *mailPump) fetched(got mailFetch) {
+	if !p.endFetch(got) {
 		return
 	}
-	if !s.quiet() || !s.h.autoMail(&s.place.rec) {
+	if !p.quiet() || !p.auto() {
 		p.dirty = true
 		return
 	}
 	now := time.Now()
 	if why := p.runaway(now); why != "" {
 		p.dirty = true
-		s.pauseMail(why, got.last)
+		p.pause(why, got.last)
 		return
 	}
 	p.state = pumpQueued
-	p.turn = &turn{asked: now, req: turnRequest{mode: modeReply, source: sourceMail, ref: s.agentID, prompt: got.prompt, run: true,
+	p.turn = &turn{asked: now, req: turnRequest{mode: modeReply, source: sourceMail, ref: p.s.agentID, prompt: got.prompt, run: true,
 		mail: got.turn, correlation: "mail-" + newMessageID()[:8]}}
-	s.byCaller = false
-	s.carry(s.m.submit(p.turn))
+	p.s.asks.byCaller = false
+	p.s.carry(p.s.m.submit(p.turn))
 }
 
-// fetched takes what a fetch came to; false: it brought nothing.
-func (s *session) fetched(got mailFetch) bool {
-	p := &s.mail
+// endFetch takes what a fetch came to; false: it brought nothing.
+func (p *mailPump) endFetch(got mailFetch) bool {
 	p.state = pumpIdle
 	was := p.refused
 	if p.refused = ""; got.refused { // looked at again by the poll, or when anything changes
 		if p.refused = got.err.Error(); p.refused != was { // not at every poll
-			s.log.Warn("mail is not delivered", "identity", s.place.rec.Identity, "err", got.err)
+			p.s.log.Warn("mail is not delivered", "identity", p.s.place.rec.Identity, "err", got.err)
 		}
 	} else if got.turn == nil && got.err != nil {
-		s.mailFails(got.err.Error())
+		p.retryLater(got.err.Error())
 	}
 	return got.turn != nil
 }
 
-// yieldMail gives way before the next turn starts: to a client's turn that came
-// while the mail waited, which may read the inbox itself.
-func (s *session) yieldMail() {
-	p := &s.mail
+// delaysTurn has the mail fetched that goes with the prompt which is about to start. true: that prompt waits for it.
+func (p *mailPump) delaysTurn() bool {
+	s := p.s
+	if p.waits != nil {
+		return slices.Contains(s.m.queue, p.waits)
+	}
+	if !p.withPrompts() || p.state != pumpIdle || !p.joined || p.retry != nil || s.m.phase != phaseIdle || s.m.ending != endNone || !p.auto() {
+		return false
+	}
+	at := slices.IndexFunc(s.m.queue, func(t *turn) bool { return t.req.run })
+	if at < 0 {
+		return false
+	}
+	t := s.m.queue[at]
+	if t.asksMail || t.req.source != sourceClient || t.req.action != actPrompt || p.unread <= 0 && p.looked {
+		return false
+	}
+	identity := s.place.rec.Identity
+	p.fetchFor(t, func() mailFetch { return s.h.mail.fetch(s.agentID, identity) })
+	return true
+}
+
+// fetchFor has a prompt wait for what fetch brings.
+func (p *mailPump) fetchFor(t *turn, fetch func() mailFetch) {
+	s := p.s
+	t.asksMail, p.looked = true, true
+	p.state, p.waits, p.dirty = pumpFetching, t, false
+	limit := time.AfterFunc(mailWaitLimit, func() {
+		s.box.do(func() {
+			if p.waits == t {
+				p.waits = nil
+				s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time", "identity", s.place.identity(), "limit", mailWaitLimit)
+			}
+		})
+	})
+	s.h.work.start(func() {
+		got := fetch()
+		limit.Stop()
+		s.box.do(func() { p.fetchedFor(t, got) })
+	})
+}
+
+// fetchedFor gives a prompt the mail that goes with it, if it still waits in the queue.
+func (p *mailPump) fetchedFor(t *turn, got mailFetch) {
+	if p.waits == t {
+		p.waits = nil
+	}
+	if p.endFetch(got) && p.s.m.ending == endNone && slices.Contains(p.s.m.queue, t) {
+		t.req.mail, t.mailText = got.turn, got.prompt
+		p.state, p.turn = pumpQueued, t
+	}
+}
+
+// giveWay follows a turn that carries mail before the next turn starts: a mail turn gives way to a client's turn that
+// came while it waited, which may read the inbox itself.
+func (p *mailPump) giveWay() {
 	if p.state != pumpQueued {
 		return
 	}
+	s := p.s
+	waits := slices.Contains(s.m.queue, p.turn)
 	switch {
 	case s.m.cur == p.turn:
 		p.state = pumpRunning
 	case p.turn.req.source != sourceMail: // a client's own turn, which takes the mail along
-		if !slices.Contains(s.m.queue, p.turn) {
+		if !waits {
 			p.state, p.turn = pumpIdle, nil
 		}
-	case !slices.Contains(s.m.queue, p.turn): // agent_interrupt took it
+	case !waits: // agent_interrupt took it
 		p.state, p.turn, p.dirty = pumpIdle, nil, true
-		s.mailFails("it was interrupted before it started")
-	case s.m.cur != nil || s.m.queue[0] != p.turn || !s.h.autoMail(&s.place.rec):
+		p.retryLater("it was interrupted before it started")
+	case s.m.cur != nil || s.m.queue[0] != p.turn || !p.auto():
 		s.m.drop(p.turn)
 		p.state, p.turn, p.dirty = pumpIdle, nil, true
 	}
 }
 
-// mailTaken: Codex has the turn. Only now are its messages acknowledged (FR-8.6).
-func (s *session) mailTaken(t *turn, id string) {
+// acknowledge: Codex has the turn. Only now are its messages acknowledged (FR-8.6).
+func (p *mailPump) acknowledge(t *turn, id string) {
 	if t == nil || t.req.mail == nil || t.req.mail.taken {
 		return
 	}
-	p, m, now := &s.mail, t.req.mail, time.Now()
+	s, m, now := p.s, t.req.mail, time.Now()
 	m.taken = true
 	p.fails = 0
 	if t.req.source == sourceMail {
@@ -254,37 +326,35 @@ func (s *session) mailTaken(t *turn, id string) {
 	}
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
-	s.h.post.usesMail(s.agentID)
+	s.h.team.usesMail(s.agentID)
 	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation", t.req.correlation)
 }
 
-// mailEnded: a mail turn has left the machine.
-func (s *session) mailEnded(t *turn, how finishKind) {
-	p := &s.mail
+// ended: a turn that carries mail has left the machine.
+func (p *mailPump) ended(t *turn, how finishKind) {
 	if p.turn != t {
 		return
 	}
 	p.state, p.turn, p.dirty = pumpIdle, nil, true
-	if !t.req.mail.taken && s.m.ending == endNone && t.req.source == sourceMail { // else the next prompt takes it
+	if !t.req.mail.taken && p.s.m.ending == endNone && t.req.source == sourceMail { // else the next prompt takes it
 		why := "Codex is gone"
 		if how == finishRefused {
 			why = t.run.err.Message
 		} else if how == finishEnded {
 			why = "Codex did not begin it"
 		}
-		s.mailFails(why)
+		p.retryLater(why)
 	}
 }
 
-// mailFails has what was not delivered tried again, later each time.
-func (s *session) mailFails(why string) {
-	p := &s.mail
+// retryLater has what was not delivered tried again, later each time.
+func (p *mailPump) retryLater(why string) {
 	pause := min(mailRetryFirst<<min(p.fails, 16), mailRetryMost)
 	p.fails++
-	p.rest()
+	p.stopRetry()
 	p.dirty = true
-	p.retry = time.AfterFunc(pause, func() { s.box.post(func() { p.retry = nil }) })
-	s.log.Warn("mail could not be delivered and is tried again", "identity", s.place.rec.Identity, "in", pause, "why", why)
+	p.retry = time.AfterFunc(pause, func() { p.s.box.do(func() { p.retry = nil }) })
+	p.s.log.Warn("mail could not be delivered and is tried again", "identity", p.s.place.rec.Identity, "in", pause, "why", why)
 }
 
 // runaway is why no further mail turn may start by itself, "" if one may.
@@ -305,44 +375,43 @@ func (p *mailPump) runaway(now time.Time) string {
 	return ""
 }
 
-// pauseMail stops deliveries: agents may be answering each other without end.
-// Whoever wrote last is told, once.
-func (s *session) pauseMail(why string, last mailMessage) {
-	s.mail.paused = why
+// pause stops deliveries: agents may be answering each other without end. Whoever wrote last is told, once.
+func (p *mailPump) pause(why string, last mailMessage) {
+	s := p.s
+	p.paused = why
 	identity := s.place.rec.Identity
 	s.log.Warn("auto-mail paused", "identity", identity, "why", why)
-	s.h.book.auditMail(s.agentID, identity, "auto_mail", last.From, "paused", why)
+	s.h.ledger.auditMail(s.agentID, identity, "auto_mail", last.From, "paused", why)
 	text := fmt.Sprintf("This is an automatic message. Mail to %s is not delivered for now: %s. Your message is kept in its inbox, unread, and will be delivered then. Don't answer this.", identity, why)
-	s.h.goWork(func() {
+	s.h.work.start(func() {
 		if err := s.h.mail.reply(identity, last, mailMessage{Text: text, Summary: "mail is paused"}); err != nil {
 			s.log.Info("the sender is not told that auto-mail is paused", "to", cutName(last.From), "err", err)
 		}
 	})
 }
 
-// mailResumes: a client asked for a turn, so somebody is in charge.
-func (s *session) mailResumes() {
-	p := &s.mail
+// resume: a client asked for a turn, so somebody is in charge.
+func (p *mailPump) resume() {
 	p.row = 0
 	if p.paused != "" {
 		p.paused, p.hour, p.dirty = "", nil, true
-		s.h.book.auditMail(s.agentID, s.place.identity(), "auto_mail", "", "resumed", "")
+		p.s.h.ledger.auditMail(p.s.agentID, p.s.place.identity(), "auto_mail", "", "resumed", "")
 	}
 }
 
-// setMail is agent_mail: auto-mail of this session, whatever else is configured.
-func (s *session) setMail(auto bool) sessionView {
-	p := &s.mail
+// set is agent_mail: auto-mail of this session, whatever else is configured.
+func (p *mailPump) set(auto bool) sessionView {
+	s := p.s
 	if s.place == nil {
 		p.asked = &auto
 	} else {
 		s.place.rec.AutoMail = &auto
-		s.h.book.save(&s.place.rec)
+		s.h.ledger.save(&s.place.rec)
 	}
-	s.h.book.auditMail(s.agentID, s.place.identity(), "auto_mail", "", onOff(auto), "by agent_mail")
+	s.h.ledger.auditMail(s.agentID, s.place.identity(), "auto_mail", "", onOff(auto), "by agent_mail")
 	if auto {
 		p.dirty = true
-		s.mailResumes()
+		p.resume()
 	}
 	s.publish()
 	return *s.shown.Load()

@@ -41,7 +41,7 @@ type mailFetch struct {
 // fetch takes the oldest unread messages for a turn. They stay unread, and are
 // taken again by the next fetch until they are acknowledged.
 func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
-	if err := r.h.post.mayAct(agentID, identity); err != nil {
+	if err := r.h.team.mayAct(agentID, identity); err != nil {
 		if errors.Is(err, errNoTeam) {
 			return mailFetch{} // it vanished: Claude Code removes its own as it exits
 		}
@@ -97,7 +97,7 @@ func addressed(msgs []mailMessage, own string) {
 // more there are. Frames are dealt with on the way.
 func (r *mailroom) news(sl *mailSlot, agentID, name string, want int) (msgs []mailMessage, more int, err error) {
 	for limit := want + r.known(sl); ; limit *= 4 {
-		all, rest, err := r.h.post.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Limit: limit})
+		all, rest, err := r.h.team.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Limit: limit})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -148,7 +148,7 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 			sl.giveLocked(m.Key, name).left = true
 			r.mu.Unlock()
 			r.h.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity", sl.identity, "kind", m.Kind, "from", m.From)
-			r.h.book.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
+			r.h.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
 		default:
 			kept = append(kept, m)
 		}
@@ -160,7 +160,7 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool {
 	switch m.Kind {
 	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse, mailSandboxResponse:
-		r.h.book.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
+		r.h.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
 		return true
 	case mailShutdownRequest:
 		if m.Frame == nil { // words about it
@@ -177,7 +177,7 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
-	if s := r.h.open(agentID); s != nil && s.client.named() {
+	if s := r.h.table.agent(agentID); s != nil && s.client.named() {
 		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
 	}
 	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
@@ -190,7 +190,7 @@ func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) 
 		told = "declined; not told to the sender: " + err.Error()
 	}
 	r.h.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
-	r.h.book.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+"; message_id: "+m.ID)
+	r.h.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+"; message_id: "+m.ID)
 	return true
 }
 
@@ -212,10 +212,10 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 	case strings.EqualFold(name, identity):
 		return fmt.Errorf("%w: it is the agent itself", errNoReply)
 	}
-	if err := r.h.post.mayAct("", identity); err != nil {
+	if err := r.h.team.mayAct("", identity); err != nil {
 		return err
 	}
-	members, err := r.h.post.file.list()
+	members, err := r.h.team.file.list()
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 			m.From, m.SourceTeam, m.Automatic = identity, r.h.cfg.team, true
 			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 			defer cancel()
-			_, _, err := r.h.post.boxes.send(ctx, r.h.cfg.team, mem.name, m)
+			_, _, err := r.h.team.boxes.send(ctx, r.h.cfg.team, mem.name, m)
 			return err
 		}
 	}

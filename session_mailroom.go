@@ -113,7 +113,7 @@ func (r *mailroom) attend(identity string, who func(*mailSlot)) {
 	r.activeLocked()
 	r.mu.Unlock()
 	if start {
-		r.h.goWork(r.run)
+		r.h.work.start(r.run)
 	}
 	nudge(r.wake)
 }
@@ -311,7 +311,7 @@ func (r *mailroom) lookInto(sl *mailSlot) {
 	if busy {
 		return
 	}
-	r.h.goWork(func() {
+	r.h.work.start(func() {
 		for r.count(sl) {
 		}
 	})
@@ -340,7 +340,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	unread := -1
 	for i, name := range names {
 		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
-		n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, name)
+		n, err := r.h.team.boxes.count(r.h.life, r.h.cfg.team, name)
 		if err != nil {
 			if !errors.Is(err, errNoTeam) {
 				r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
@@ -354,7 +354,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		return a == nil && b == nil || a != nil && b != nil && sameFile(a, b)
 	})
 	strange := ""
-	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.h.post.mayAct(s.agentID, sl.identity), &taken) {
+	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.h.team.mayAct(s.agentID, sl.identity), &taken) {
 		strange = taken.who()
 	}
 	r.mu.Lock()
@@ -366,10 +366,10 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	pending := sl.pendingLocked()
 	r.mu.Unlock()
 	if unread >= 0 {
-		r.h.post.teamSeen(s.agentID, back)
+		r.h.team.teamSeen(s.agentID, back)
 	}
 	if unread > 0 || unread != was || strange != known {
-		s.box.post(func() { s.mailCounted(pending, fresh, strange) })
+		s.box.do(func() { s.mail.counted(pending, fresh, strange) })
 	}
 	return true
 }
@@ -397,11 +397,11 @@ func (r *mailroom) recount(name string) {
 	if was != nil && (info == nil && was.info == nil || info != nil && was.info != nil && sameFile(info, was.info)) {
 		return
 	}
-	msgs, _, err := r.h.post.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Plain: r.h.post.isClient(name)})
+	msgs, _, err := r.h.team.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Plain: r.h.team.isClient(name)})
 	if err != nil && !errors.Is(err, errNoTeam) {
 		r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 	}
-	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.h.post.owns(name)}, info: info, keys: map[string]bool{}}
+	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.h.team.owns(name)}, info: info, keys: map[string]bool{}}
 	fresh := false
 	for _, m := range msgs {
 		now.keys[m.Key] = true
@@ -439,7 +439,7 @@ func (r *mailroom) box(name string) mailBox {
 
 // own is the client's own inbox, if it has one and no agent has its name.
 func (r *mailroom) own() mailBox {
-	if !r.h.post.isClient(r.h.cfg.clientIdentity) {
+	if !r.h.team.isClient(r.h.cfg.clientIdentity) {
 		return mailBox{}
 	}
 	return r.box(r.h.cfg.clientIdentity)
@@ -467,7 +467,7 @@ func (r *mailroom) spell() {
 // waitingFor is the unread mail of an identity without an open session, nil
 // where there is no team. It reads the disk.
 func (r *mailroom) waitingFor(identity string) *int {
-	n, err := r.h.post.boxes.count(r.h.life, r.h.cfg.team, identity)
+	n, err := r.h.team.boxes.count(r.h.life, r.h.cfg.team, identity)
 	if err != nil {
 		return nil
 	}
@@ -493,7 +493,7 @@ func (r *mailroom) acknowledge(identity, name string, keys []string) {
 	sl.marking = true
 	r.mu.Unlock()
 	if start {
-		r.h.goWork(func() { r.mark(sl) })
+		r.h.work.start(func() { r.mark(sl) })
 	}
 }
 
@@ -527,7 +527,7 @@ func (r *mailroom) mark(sl *mailSlot) {
 		for i, g := range batch {
 			keys[i] = g.key
 		}
-		_, err := r.h.post.boxes.markRead(ctx, r.h.cfg.team, name, keys)
+		_, err := r.h.team.boxes.markRead(ctx, r.h.cfg.team, name, keys)
 		if err == nil || errors.Is(err, errNoTeam) { // gone is as good as read
 			r.mu.Lock()
 			for _, g := range batch {

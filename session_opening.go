@@ -21,7 +21,6 @@ type opening struct {
 	spec    threadSpec
 	told    contextFacts
 	notes   []string // what the first result is to say
-	resume  string   // block for the next prompt
 	summary string   // what the session wrote as it last ended
 	fresh   string   // developer instructions for a new thread, where the old is gone
 	revived bool     // the session had a life before
@@ -49,17 +48,17 @@ func (p *opening) settings() sessionSettings {
 		BaseSandbox: p.base.Sandbox, BaseApproval: p.base.Approval, MaxSandbox: p.ceiling, Notes: p.policy.Notes}
 }
 
-// retuned is a copy that the settings can be decided anew with, off the
+// withChoice is a copy with a choice in it that the settings can be decided anew with, off the
 // session's goroutine: of what that needs nothing is changed in place.
-func (p *opening) retuned(c settingsChange) *opening {
+func (p *opening) withChoice(c settingsChange) *opening {
 	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals, client: p.client,
 		servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
 	c.into(&next.rec.Settings)
 	return next
 }
 
-// retune takes over what such a copy came to.
-func (p *opening) retune(next *opening) {
+// takeOver takes over what such a copy came to.
+func (p *opening) takeOver(next *opening) {
 	p.rec.Settings, p.policy, p.user, p.base = next.rec.Settings, next.policy, next.user, next.base
 	thread, tools := p.spec.Thread, p.spec.Tools
 	p.spec, p.fresh = next.spec, next.fresh
@@ -129,6 +128,24 @@ func deref[T any](p *T) (v T) {
 		v = *p
 	}
 	return v
+}
+
+// noteEarly notes a session as busy whose thread isn't there yet, but whose name is given out. false: it was before.
+func (p *opening) noteEarly() bool {
+	if p.early {
+		return false
+	}
+	p.early, p.before = true, p.rec.Status
+	p.rec.Status, p.rec.LastActive = statusBusy, time.Now().UTC()
+	return true
+}
+
+// undoEarly takes that back. false: there is nothing to take back.
+func (p *opening) undoEarly() bool {
+	if p.early {
+		p.rec.Status = cmp.Or(p.before, statusStale)
+	}
+	return p.early
 }
 
 // noteStart, noteEnd and noteOver keep the record in step with the turns.

@@ -48,14 +48,14 @@ func newPostbox(waiting *atomic.Int64) *postbox {
 // copies of them.
 func (l *letter) size() int { return letterSize + len(l.ev.raw) + len(l.ev.text) }
 
-// post hands do to the loop; false when the loop has ended.
-func (b *postbox) post(do func()) bool { return b.put(letter{do: do}) }
+// do has the loop run f; false when the loop has ended.
+func (b *postbox) do(f func()) bool { return b.add(letter{do: f}) }
 
 // event hands e to the loop, unless it may be dropped and too many wait;
 // false when the loop has ended.
-func (b *postbox) event(e event) bool { return b.put(letter{ev: e}) }
+func (b *postbox) event(e event) bool { return b.add(letter{ev: e}) }
 
-func (b *postbox) put(l letter) bool {
+func (b *postbox) add(l letter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

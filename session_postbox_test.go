@@ -33,7 +33,7 @@ func TestPostboxesShareOneBound(t *testing.T) {
 	if boxes[1].event(delta); lost() != 11 {
 		t.Fatal("room for more while what was taken is still in hand")
 	}
-	boxes[0].post(func() {})
+	boxes[0].do(func() {})
 	if old := got[0]; len(boxes[0].take(got)) != 1 || old.ev.raw == nil || got[0].ev.raw != nil {
 		t.Fatal("letters that are done with are kept")
 	}
@@ -47,7 +47,7 @@ func TestPostboxesShareOneBound(t *testing.T) {
 	if waiting.Load() != 0 {
 		t.Fatalf("%d bytes are counted in nobody's hand", waiting.Load())
 	}
-	if boxes[1].post(func() {}) {
+	if boxes[1].do(func() {}) {
 		t.Fatal("a closed postbox takes letters")
 	}
 }

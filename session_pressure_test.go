@@ -100,7 +100,7 @@ func TestWorldClientThatStopsReading(t *testing.T) {
 				t.Errorf("%s is %s while its client doesn't read, %d queued", a, v.Status, v.Queued)
 			}
 		}
-		if got := w.hub.book.record(quiet).Digest.LastAnswer; got != "still here" {
+		if got := w.hub.ledger.record(quiet).Digest.LastAnswer; got != "still here" {
 			t.Errorf("the quiet agent's last answer is %q: its turn waits for the flood's reader", got)
 		}
 		if n := w.hub.front.(*mcpFront).p.queued(); n > 16<<20 || n < 8<<20 {
@@ -149,7 +149,7 @@ func TestWorldClientThatNeverReads(t *testing.T) {
 		if got := w.view(agent); got.Status != statusIdle {
 			w.t.Errorf("status %s after the approval's time", got.Status)
 		}
-		if got := w.hub.book.record(agent).Digest.LastAnswer; got != "went on" {
+		if got := w.hub.ledger.record(agent).Digest.LastAnswer; got != "went on" {
 			w.t.Errorf("last answer %q", got)
 		}
 	})

@@ -47,8 +47,8 @@ func newTurnRun(thread string, now time.Time) *turnRun {
 	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}}
 }
 
-// take feeds one event of the thread tree.
-func (r *turnRun) take(e *event, now time.Time) {
+// note takes in one event of the thread tree.
+func (r *turnRun) note(e *event, now time.Time) {
 	if e.kind == evNotice && e.retry {
 		r.retry = e.text // no life: a network that never comes back ends by inactivity
 		return
@@ -67,7 +67,7 @@ func (r *turnRun) take(e *event, now time.Time) {
 			r.retry = ""
 		}
 	case evItem:
-		r.takeItem(e, own)
+		r.noteItem(e, own)
 	case evUsage:
 		if own {
 			r.usage = e.usage
@@ -96,7 +96,7 @@ func (r *turnRun) kept(text string) string {
 	return fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown]", shown, len(shown), len(text))
 }
 
-func (r *turnRun) takeItem(e *event, own bool) {
+func (r *turnRun) noteItem(e *event, own bool) {
 	if e.body == nil {
 		return
 	}
@@ -236,6 +236,14 @@ func (t *turn) status(how finishKind) string {
 
 // done reports a turn that the child completed.
 func (t *turn) done() bool { return t.run != nil && t.run.status == "completed" }
+
+// tellStopped answers who waits until the turn has stopped: whichever way it went, each of them once.
+func (t *turn) tellStopped() {
+	for _, stopped := range t.stoppers {
+		stopped()
+	}
+	t.stoppers = nil
+}
 
 // fill puts what the turn brought into its result.
 func (t *turn) fill(r *turnResult, how finishKind) {

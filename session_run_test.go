@@ -16,7 +16,7 @@ func TestTurnRunIsBounded(t *testing.T) {
 	now := time.Now()
 	run := newTurnRun("T", now)
 	item := func(phase, id, command string) {
-		run.take(&event{kind: evItem, thread: "T", phase: phase, item: id, body: &itemBody{kind: "commandExecution", command: command}}, now)
+		run.note(&event{kind: evItem, thread: "T", phase: phase, item: id, body: &itemBody{kind: "commandExecution", command: command}}, now)
 	}
 	item("started", "server", "npm start")
 	for i := range 10_000 {
@@ -62,12 +62,13 @@ func TestTurnCommand(t *testing.T) {
 		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
 		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
 	} {
-		s := &session{h: &hub{cfg: &config{}}, place: &opening{}, told: c.told, resume: c.resume}
-		got := s.turnCommand(&turn{req: c.req, offer: c.offer}, now)
+		s := &session{h: &hub{cfg: &config{}}, place: &opening{}}
+		r := &turnRunner{s: s, told: c.told, past: c.resume}
+		got := r.command(&turn{req: c.req, mailText: c.offer}, now)
 		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {
 			t.Errorf("%s: %+v, want %q", c.rule, got, c.want)
 		}
-		if stays := s.told == c.told && s.resume == c.resume && c.told != now; stays != c.stays {
+		if stays := r.told == c.told && r.past == c.resume && c.told != now; stays != c.stays {
 			t.Errorf("%s: the blocks stay: %v", c.rule, stays)
 		}
 	}
@@ -77,7 +78,7 @@ func TestTurnCommand(t *testing.T) {
 func TestTurnRunKeeps(t *testing.T) {
 	run := newTurnRun("T", time.Now())
 	run.most = 5
-	run.take(&event{kind: evItem, thread: "T", phase: "completed", body: &itemBody{kind: "agentMessage", text: "1234ä678"}}, time.Now())
+	run.note(&event{kind: evItem, thread: "T", phase: "completed", body: &itemBody{kind: "agentMessage", text: "1234ä678"}}, time.Now())
 	if want := "1234\n\n[answer cut: 4 of 9 bytes shown]"; run.answer != want || !run.answered {
 		t.Errorf("kept %q, want %q", run.answer, want)
 	}

@@ -1,10 +1,8 @@
 package main
 
-// session_tools.go owns the tools of the agent itself: which way a thread gets
-// them, and the calls that it makes of them. A call runs in the hub's
-// goroutines, one of an agent after the other, always as the session's own
-// identity, whatever its arguments claim. The session's loop calls it; it must
-// answer every call once, and never waits.
+// session_tools.go owns the tools of the agent itself: which way a thread gets them, and the calls that the agent makes of
+// them. A call runs in the hub's goroutines, one of an agent after the other, always as the session's own identity,
+// whatever its arguments claim. The session's loop calls it; it must answer every call once, and never waits.
 
 import (
 	"context"
@@ -113,14 +111,24 @@ func withToolServer(config json.RawMessage, user map[string]any, entry toolServe
 	return toJSON(merged), nil
 }
 
-// agentCalls are an agent's calls of its tools: one runs, the others wait.
-type agentCalls struct {
-	waiting []agentCall
-	stop    context.CancelFunc // of the one that runs, nil for none
+// agentToolSet is what agents have as tools of their own, set by the composition root. Without run agents have none and
+// are told of none.
+type agentToolSet struct {
+	run    agentToolFunc
+	specs  []clientTool
+	server toolServerEntry
 }
 
-// agentCall is one call, and the turn it was made in.
-type agentCall struct {
+// ownTools are the calls that one agent makes of its tools: one runs, the others wait. They are the loop's.
+type ownTools struct {
+	s       *session
+	waiting []ownToolCall
+	stop    context.CancelFunc // ends the call that runs, nil for none
+	acting  actingTurn         // the newest turn: what the agent calls belongs to it
+}
+
+// ownToolCall is one call, and the turn it was made in.
+type ownToolCall struct {
 	toolCall
 	be   backend
 	item string
@@ -130,87 +138,86 @@ type agentCall struct {
 // actingTurn is what an agent's calls are known by.
 type actingTurn struct {
 	correlation string
-	auto        bool // it delivers nothing but automatic mail
+	auto        bool // the turn delivers nothing but automatic mail
 }
 
-// open reports a call that has no answer yet.
-func (c *agentCalls) open() bool { return c.stop != nil || len(c.waiting) > 0 }
+// unanswered reports a call that has no answer yet.
+func (o *ownTools) unanswered() bool { return o.stop != nil || len(o.waiting) > 0 }
 
-// act has what the agent's tools do from now on belong to a turn. Its tool
-// servers, if it has such, are processes of Codex's: they read it in the lease.
-func (s *session) act(by actingTurn) {
-	s.acting = by
-	if s.place.rec.Tools != toolsServer || s.place.lease == nil {
-		return
-	}
-	if err := s.place.lease.mark(by.auto); err != nil {
-		s.log.Warn("what the agent sends may be marked wrongly as automatic or not", "err", err)
+// actFor has what the agent's tools do from now on belong to a turn. Its tool servers, if it has such, are processes of
+// Codex's: they read it in the lease.
+func (o *ownTools) actFor(by actingTurn) {
+	o.acting = by
+	if p := o.s.place; p.rec.Tools == toolsServer && p.lease != nil {
+		if err := p.lease.mark(by.auto); err != nil {
+			o.s.log.Warn("what the agent sends may be marked wrongly as automatic or not", "err", err)
+		}
 	}
 }
 
-// called takes a call of one of the agent's tools. A subagent may call after the
-// turn that began it: then it acts for the newest turn there was.
-func (s *session) called(e *event) {
+// add takes a call of one of the agent's tools. A subagent may call after the turn that began it: then it acts for the
+// newest turn there was.
+func (o *ownTools) add(e *event) {
 	if e.tool == nil {
 		return
 	}
-	c := agentCall{toolCall: *e.tool, be: s.place.be, item: e.item, by: s.acting}
-	known := slices.ContainsFunc(s.h.agentSpecs, func(t clientTool) bool { return t.Name == c.name })
+	c := ownToolCall{toolCall: *e.tool, be: o.s.place.be, item: e.item, by: o.acting}
+	set := &o.s.h.tools
+	known := slices.ContainsFunc(set.specs, func(t clientTool) bool { return t.Name == c.name })
 	switch {
-	case s.h.agentTool == nil || !known:
-		s.answerCall(c, fmt.Sprintf("there is no tool %q any more", clip(c.name, 100)), false)
-	case s.m.ending != endNone:
-		s.answerCall(c, "the session is ending, so "+c.name+" was not done", false)
-	case len(s.calls.waiting) >= maxAgentCalls:
-		s.answerCall(c, fmt.Sprintf("%d calls already wait, so %s was not done; call it again later", maxAgentCalls, c.name), false)
+	case set.run == nil || !known:
+		o.answer(c, fmt.Sprintf("there is no tool %q any more", clip(c.name, 100)), false)
+	case o.s.m.ending != endNone:
+		o.answer(c, "the session is ending, so "+c.name+" was not done", false)
+	case len(o.waiting) >= maxAgentCalls:
+		o.answer(c, fmt.Sprintf("%d calls already wait, so %s was not done; call it again later", maxAgentCalls, c.name), false)
 	default:
-		s.calls.waiting = append(s.calls.waiting, c)
-		s.nextCall()
+		o.waiting = append(o.waiting, c)
+		o.runNext()
 	}
 }
 
-// nextCall runs the oldest call that waits, unless one runs.
-func (s *session) nextCall() {
-	if s.calls.stop != nil || len(s.calls.waiting) == 0 {
+// runNext runs the oldest call that waits, unless one runs.
+func (o *ownTools) runNext() {
+	if o.stop != nil || len(o.waiting) == 0 {
 		return
 	}
-	c := s.calls.waiting[0]
-	s.calls.waiting = slices.Delete(s.calls.waiting, 0, 1)
+	s, c := o.s, o.waiting[0]
+	o.waiting = slices.Delete(o.waiting, 0, 1)
 	ctx, stop := context.WithTimeout(s.h.life, agentToolLimit)
-	s.calls.stop = stop
+	o.stop = stop
 	identity, thread := s.place.rec.Identity, s.thread
-	s.h.goWork(func() {
-		text, ok := s.h.agentTool(ctx, s.agentID, identity, c.by.correlation, c.by.auto, c.name, c.args)
+	s.h.work.start(func() {
+		text, ok := s.h.tools.run(ctx, s.agentID, identity, c.by.correlation, c.by.auto, c.name, c.args)
 		stop()
-		if !s.box.post(func() {
-			s.calls.stop = nil
-			s.answerCall(c, text, ok)
-			s.nextCall()
+		if !s.box.do(func() {
+			o.stop = nil
+			o.answer(c, text, ok)
+			o.runNext()
 		}) {
 			c.be.do(0, thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok}) // the driver knows whether anybody still waits
 		}
 	})
 }
 
-// answerCall gives the model what its call came to.
-func (s *session) answerCall(c agentCall, text string, ok bool) {
-	c.be.do(0, s.thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok})
-	if cur := s.m.cur; cur != nil && cur.run != nil {
+// answer gives the model what its call came to.
+func (o *ownTools) answer(c ownToolCall, text string, ok bool) {
+	c.be.do(0, o.s.thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok})
+	if cur := o.s.m.cur; cur != nil && cur.run != nil {
 		cur.run.closeItem(c.item)
 	}
-	s.alive()
+	o.s.turns.alive()
 }
 
-// dropCalls refuses what waits, as the session ends; what runs is told to stop
-// and answers for itself.
-func (s *session) dropCalls(why string) {
-	waiting := s.calls.waiting
-	s.calls.waiting = nil
+// refuseAll refuses what waits, as the session ends; what runs is told to stop and answers for itself.
+func (o *ownTools) refuseAll(why string) {
+	waiting := o.waiting
+	o.waiting = nil
 	for _, c := range waiting {
-		s.answerCall(c, why+", so "+c.name+" was not done", false)
+		o.answer(c, why+", so "+c.name+" was not done", false)
 	}
-	if s.calls.stop != nil {
-		s.calls.stop()
+	if o.stop != nil {
+		o.stop()
 	}
 }
 

@@ -1,66 +1,75 @@
 package main
 
-// session_turn.go owns how a session runs its turns: sending them, ending those
-// that take too long, answering their callers. These are the effects of the
-// turn machine, carried out on the session's own goroutine. Whoever is
-// answered may act at once, so what an answer says must be true before it is
-// given. session_asks.go has the approvals, session_end.go the session's end.
+// session_turn.go owns how a session runs its turns: sending them, ending those that take too long, answering and
+// keeping what they brought, accepting background turns. It carries out the effects of the turn machine on the session's
+// own goroutine. Whoever is answered may act at once, so what an answer says must be true before it is given; a
+// background turn is on disk before its name is given out, and no turn ends without a result.
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
-// start sends a turn to the child. What the turn doesn't depend on (record,
-// audit) is written behind it.
-func (s *session) start(t *turn) {
+// acceptLimit is how long a background call waits for its session's place, so that a name that is taken or a Codex that
+// won't start is an error of the call.
+const acceptLimit = time.Second
+
+// turnRunner runs the turns of one session. Its fields are the loop's.
+type turnRunner struct {
+	s      *session
+	clock  turnClock
+	repo   repoCache
+	told   contextFacts // what the agent knows of its surroundings
+	past   string       // block in front of the next prompt: the past, where Codex lost it
+	unseen bool         // a turn was kept since the last publish
+}
+
+// start sends a turn to the child. What the turn doesn't depend on (record, audit) is written behind it.
+func (r *turnRunner) start(t *turn) {
 	if t.req.source == sourceSummary {
-		s.startSummary(t)
+		r.s.closing.startSummary(t)
 		return
 	}
-	p, now := s.place, time.Now()
+	s, p, now := r.s, r.s.place, time.Now()
 	t.run = newTurnRun(s.thread, now)
 	if p.client {
 		t.run.most = s.h.cfg.maxAnswerBytes
 	}
-	s.act(actingTurn{t.req.correlation, s.automaticMail()})
+	s.tools.actFor(actingTurn{t.req.correlation, s.mail.automatic()})
 	if t.limit != nil {
 		t.limit.Stop()
 	}
-	facts := s.h.book.facts(&s.repo, p.rec.Identity, p.policy.Settings.Cwd)
+	facts := s.h.ledger.facts(&r.repo, p.rec.Identity, p.policy.Settings.Cwd)
 	s.op = s.nextOp()
-	p.be.do(s.op, s.thread, s.turnCommand(t, facts))
-	s.checkTime(t)
+	p.be.do(s.op, s.thread, r.command(t, facts))
+	r.checkTime(t)
 
-	p.noteStart(t, facts, s.told, now)
-	s.h.book.noteTurn(&p.rec)
-	s.h.book.auditTurn(s, t)
+	p.noteStart(t, facts, r.told, now)
+	s.h.ledger.noteTurn(&p.rec)
+	s.h.ledger.auditTurn(s, t)
 	s.h.mail.active()
 }
 
-// turnCommand is what the child is told to do for a turn. Blocks of ours stand in
-// front of what the user says; an action other than a prompt has no room for
-// any, so they wait for the next one that has.
-func (s *session) turnCommand(t *turn, facts contextFacts) command {
-	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts, settings: s.place.policy.Settings}
+// command is what the child is told to do for a turn. Blocks of ours stand in front of what the user says; an action
+// other than a prompt has no room for any, so they wait for the next one that has.
+func (r *turnRunner) command(t *turn, facts contextFacts) command {
+	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts, settings: r.s.place.policy.Settings}
 	if c.action != actPrompt {
 		return c
 	}
 	block := ""
-	if !s.h.cfg.teamless { // else a person's own branch is no news to anybody
-		block, _ = contextChange(s.told, facts)
+	if !r.s.h.cfg.teamless { // else a person's own branch is no news to anybody
+		block, _ = contextChange(r.told, facts)
 	}
-	if s.resume != "" {
-		block = strings.TrimSpace(withContext(s.resume, block))
+	if r.past != "" {
+		block = strings.TrimSpace(withContext(r.past, block))
 	}
-	if t.offer != "" {
-		block = strings.TrimSpace(withContext(block, t.offer))
+	if t.mailText != "" {
+		block = strings.TrimSpace(withContext(block, t.mailText))
 	}
-	s.told, s.resume = facts, ""
+	r.told, r.past = facts, ""
 	if c.parts != nil {
 		c.prompt = block
 	} else {
@@ -70,54 +79,56 @@ func (s *session) turnCommand(t *turn, facts contextFacts) command {
 }
 
 // checkTime ends a turn that has run or been silent for too long (FR-14).
-func (s *session) checkTime(t *turn) {
+func (r *turnRunner) checkTime(t *turn) {
+	s := r.s
 	if s.m.cur != t || s.m.phase == phaseStopping {
 		return
 	}
 	now := time.Now()
-	over, next := s.clock.overdue(t, len(s.asks.pending) > 0 || s.calls.open(), now)
+	over, next := r.clock.overdue(t, len(s.asks.pending) > 0 || s.tools.unanswered(), now)
 	if over.why == "" {
 		if !next.IsZero() {
-			s.clock.arm(next.Sub(now), func() { s.box.post(func() { s.checkTime(t) }) })
+			r.clock.arm(next.Sub(now), func() { s.box.do(func() { r.checkTime(t) }) })
 		}
 		return
 	}
 	t.over = over
 	s.log.Warn("turn timed out", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "why", over.why)
-	s.denyAll(decider{byNobody, "before the turn timed out"})
-	s.soon(t)
-	s.stopTurn(stopTimeout)
+	s.asks.denyAll(decider{byNobody, "before the turn timed out"})
+	r.answerWithin(t, answerLimit)
+	r.stop(stopTimeout)
 }
 
-// boundOpening answers a caller whose timeout_secs is over while its session
-// still waits for Codex: the turn has not begun and never will.
-func (s *session) boundOpening(t *turn) {
+// limitOpening answers a caller whose timeout_secs is over while its session still waits for Codex: the turn has not
+// begun and never will.
+func (r *turnRunner) limitOpening(t *turn) {
+	s := r.s
 	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
 		return
 	}
 	t.limit = time.AfterFunc(t.req.timeout, func() {
-		s.box.post(func() {
+		s.box.do(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
-				s.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout), "agent_id", s.agentID)})
-				s.lonely()
+				r.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout), "agent_id", s.agentID)})
+				s.endUnwanted()
 			}
 		})
 	})
 }
 
 // alive restarts the inactivity clock after an approval was decided.
-func (s *session) alive() {
-	if s.m.cur != nil && s.m.cur.run != nil {
-		s.m.cur.run.last = time.Now()
+func (r *turnRunner) alive() {
+	if cur := r.s.m.cur; cur != nil && cur.run != nil {
+		cur.run.last = time.Now()
 	}
 }
 
-// interrupt asks the child to stop the turn and what it left running, and
-// gives it confirmLimit to say so.
-func (s *session) interrupt(t *turn) {
+// interrupt asks the child to stop the turn and what it left running, and gives it confirmLimit to say so.
+func (r *turnRunner) interrupt(t *turn) {
+	s := r.s
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
-	s.clock.confirm(func() {
-		s.box.post(func() {
+	r.clock.confirm(func() {
+		s.box.do(func() {
 			if s.m.cur == t {
 				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
 				s.carry(s.m.giveUp())
@@ -126,200 +137,221 @@ func (s *session) interrupt(t *turn) {
 	})
 	if t.stop == stopUnknown {
 		t.over.why = "Codex did not acknowledge the turn in time, so it is not sent again"
-		s.soon(t)
+		r.answerWithin(t, answerLimit)
 	}
 }
 
-// soon answers a timed-out caller even where the child doesn't confirm.
-func (s *session) soon(t *turn) { s.within(t, answerLimit) }
-
-func (s *session) within(t *turn, d time.Duration) {
-	s.clock.soon(d, func() {
-		s.box.post(func() {
-			if s.m.cur == t {
-				s.answer(t, s.result(t, finishEnded))
+// answerWithin answers the caller of a stopped turn after d, even where the child doesn't confirm the stop.
+func (r *turnRunner) answerWithin(t *turn, d time.Duration) {
+	r.clock.soon(d, func() {
+		r.s.box.do(func() {
+			if r.s.m.cur == t {
+				r.answer(t, r.result(t, finishEnded))
 			}
 		})
 	})
 }
 
-// stopTurn ends the running turn early; see abandon for one whose thread has no
-// name yet.
-func (s *session) stopTurn(why stopReason) {
-	s.carry(s.m.stopTurn(why))
-	s.abandon()
+// stop ends the running turn early; see abandon for one whose thread has no name yet.
+func (r *turnRunner) stop(why stopReason) {
+	r.s.carry(r.s.m.stopTurn(why))
+	r.abandon()
 }
 
-// abandon lets go of a stopped turn, and of its thread, that Codex (mcp-server) has
-// not named: there is nothing to interrupt and nothing to lose, and Codex may
-// take any time to say more. The driver cancels whatever comes of the call.
-func (s *session) abandon() {
-	t := s.m.cur
+// abandon lets go of a stopped turn, and of its thread, that Codex (mcp-server) has not named: there is nothing to
+// interrupt and nothing to lose, and Codex may take any time to say more. The driver cancels whatever comes of the call.
+func (r *turnRunner) abandon() {
+	s, t := r.s, r.s.m.cur
 	if !s.unnamed || t == nil || t.id != "" || s.m.phase != phaseStopping || s.m.ending != endNone {
 		return
 	}
-	s.denyAll(decider{byNobody, "before the turn was stopped"})
+	s.asks.denyAll(decider{byNobody, "before the turn was stopped"})
 	s.place.be.do(0, s.thread, command{kind: cmdUnload})
 	s.carry(s.m.abandon())
-	s.takePast("the first turn was stopped before Codex had a thread for it")
+	r.takePast("the first turn was stopped before Codex had a thread for it")
 }
 
 // takePast has the next prompt say what is known of a thread that is gone.
-func (s *session) takePast(why string) (of string) {
-	s.resume, of = s.place.past()
-	s.notes = append(s.notes, why+"; the agent continues in a new thread with "+of)
+func (r *turnRunner) takePast(why string) (of string) {
+	r.past, of = r.s.place.past()
+	r.s.notes = append(r.s.notes, why+"; the agent continues in a new thread with "+of)
 	return of
 }
 
-// answer gives a turn's waiter its result, once. While the session ends, it
-// waits until identity and thread are free: whoever is answered may want them.
-func (s *session) answer(t *turn, r turnResult) {
+// accept answers the caller of a background turn once the session has a place, or after acceptLimit.
+func (r *turnRunner) accept(t *turn) {
+	s := r.s
+	if !t.req.background || t.accepted || !slices.Contains(s.m.queue, t) {
+		return
+	}
+	if s.place != nil || s.m.phase != phaseOpening {
+		r.acceptNow(t)
+	} else if t.accept == nil {
+		t.accept = time.AfterFunc(acceptLimit, func() {
+			s.box.do(func() {
+				if !t.accepted && slices.Contains(s.m.queue, t) {
+					r.acceptNow(t)
+				}
+			})
+		})
+	}
+}
+
+// acceptNow makes a queued background turn durable and gives out its name.
+func (r *turnRunner) acceptNow(t *turn) {
+	s := r.s
+	if t.accept != nil {
+		t.accept.Stop()
+	}
+	status := "queued"
+	if s.m.cur == nil && s.m.queue[0] == t {
+		status = "running" // as soon as there is a thread
+	}
+	k := keptTurn{AgentID: s.agentID, Identity: s.place.identity(), TurnID: t.req.handle, Source: t.req.source, Status: status,
+		Created: t.asked, Updated: time.Now(), Task: t.req.task}
+	if err := s.h.kept.begin(k); err != nil {
+		s.m.drop(t)
+		r.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept on disk: "+errorText(err)+"; or leave out background", "agent_id", s.agentID)})
+		s.endUnwanted()
+		return
+	}
+	if p := s.place; p != nil && s.m.phase == phaseOpening && p.noteEarly() { // its thread isn't there yet, but its name is given out
+		s.h.ledger.save(&p.rec)
+	}
+	t.accepted = true
 	w := t.waiter
+	t.waiter = 0
+	s.publish()
+	accepted := s.newResult(t)
+	accepted.Status, accepted.TurnStatus, accepted.Notes, accepted.asked = statusBusy, status, s.takeNotes(), t.asked
+	s.h.answer(w, accepted)
+}
+
+// answer gives a turn's waiter its result, once. While the session ends, the answer waits until identity and thread are
+// free: whoever is answered may want them.
+func (r *turnRunner) answer(t *turn, res turnResult) {
+	s, w := r.s, t.waiter
 	t.waiter = 0
 	if t.accept != nil {
 		t.accept.Stop()
 	}
-	if s.m.phase == phaseOver && !s.free {
-		s.keeps = append(s.keeps, func() { s.keep(t, &r, nil) })
-		s.after = append(s.after, func() { s.h.answered(w, r) })
+	if s.closing.pending() {
+		s.closing.hold(heldAnswer{t: t, w: w, result: res})
 		return
 	}
-	s.keep(t, &r, nil)
+	r.keep(t, &res, nil)
 	s.publish() // whoever asks for the status next sees what the answer says
-	s.answerMember(w, r)
-	s.settle()
+	s.member.answer(w, res)
+	s.closing.tellAnswered()
 }
 
-// memberLimit is how long a session's first answer waits until it is a member.
-const memberLimit = 2 * time.Second
-
-// answerMember answers, once the session is a member of its team if it is to be
-// one: whoever knows its name may have teammates write to it.
-func (s *session) answerMember(w waiterID, r turnResult) {
-	if !s.joining || w == 0 {
-		s.h.answered(w, r)
-		return
+// keep puts a turn's result where agent_wait and tasks find it, and what its end changes in the record on disk with it,
+// if rec is given. false: there is nothing to keep, and rec was not looked at.
+func (r *turnRunner) keep(t *turn, res *turnResult, rec *record) bool {
+	if t.kept || t.name() == "" || t.run == nil && !t.accepted || t.req.source == sourceSummary {
+		return false
 	}
-	if len(s.unanswered) == 0 {
-		time.AfterFunc(memberLimit, func() { s.box.post(func() { s.enrolled(context.DeadlineExceeded) }) })
-	}
-	s.unanswered = append(s.unanswered, func(note string) {
-		if note != "" {
-			r.Notes = append(r.Notes, note)
+	s := r.s
+	t.kept = true
+	kept := *res
+	kept.TurnID = t.name()
+	k := keptTurn{AgentID: s.agentID, Identity: res.Identity, TurnID: t.name(), Source: t.req.source, Status: res.TurnStatus, Created: t.asked,
+		Task: t.req.task, Stopped: t.stop == stopInterrupt || t.stop == stopCancel, Result: &kept}
+	if k.Status == "" {
+		k.Status = "failed"
+		if t.stop != stopNone {
+			k.Status = "interrupted"
 		}
-		s.h.answered(w, r)
-	})
+	}
+	err := s.h.kept.finish(k, rec)
+	if rec != nil {
+		s.h.ledger.noted(rec, err)
+	} else if err != nil {
+		s.h.ledger.warnUnsaved(err)
+	}
+	r.unseen = true
+	if t.req.notify != "" {
+		s.h.team.notify(s.agentID, k, t.req.notify, t.req.correlation)
+	}
+	return true
 }
 
-// enrolled lets the answers go that waited for the session to become a member;
-// err says why it is none.
-func (s *session) enrolled(err error) {
-	note, waited := "", s.unanswered
-	switch {
-	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
-	case errors.Is(err, context.DeadlineExceeded):
-		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and atm can't write to it", s.place.identity(), s.h.cfg.team)
-	case err != nil:
-		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v", s.place.identity(), s.h.cfg.team, err)
-	}
-	if note != "" && s.joining && len(waited) == 0 {
-		s.notes = append(s.notes, note)
-	}
-	s.joining, s.unanswered = false, nil
-	for _, answer := range waited {
-		answer(note)
-	}
-}
-
-// finish ends a turn: what a kill -9 must not lose goes to disk in one line, then
-// comes the answer.
-func (s *session) finish(t *turn, how finishKind) {
+// finish ends a turn: what a kill -9 must not lose goes to disk in one line, then comes the answer.
+func (r *turnRunner) finish(t *turn, how finishKind) {
+	s := r.s
 	if t.req.mail != nil {
-		s.mailEnded(t, how)
+		s.mail.ended(t, how)
 	}
-	if how == finishOver && s.m.ending == endPark && t.req.source != sourceMail { // parked while this was on its way here
+	switch {
+	case how == finishOver && s.m.ending == endPark && t.req.source != sourceMail: // parked while this was on its way here
 		t.req.mail = nil
 		s.h.resubmit(t.req, t.waiter)
 		return
-	}
-	if t.run == nil {
-		if how != finishDropped {
-			s.answer(t, s.result(t, how))
-		}
-		if how == finishDropped {
-			s.lonely()
-		}
+	case how == finishDropped:
+		s.endUnwanted()
+		return
+	case t.run == nil:
+		r.answer(t, r.result(t, how))
 		return
 	}
-	s.clock.stop()
-	s.denyOwn(decider{byNobody, "before the turn was over"})
+	r.clock.stop()
+	s.asks.denyOwn(decider{byNobody, "before the turn was over"})
 	if t.req.source == sourceSummary {
-		s.summed(t, how)
-		s.toldStopped(t)
+		s.closing.takeSummary(t, how)
+		t.tellStopped()
 		return
 	}
-	s.stopped = s.stopped || s.m.ending != endNone && !t.done()
+	s.closing.cut = s.closing.cut || s.m.ending != endNone && !t.done()
 	p := s.place
 	p.noteEnd(t, how, time.Now())
 	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
-		p.noteOver(s.m.ending, s.stopped, time.Now())
+		p.noteOver(s.m.ending, s.closing.cut, time.Now())
 	}
 	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
 		"latency_ms", time.Since(t.run.started).Milliseconds())
 	if how == finishRefused && s.unnamed {
-		s.takePast("Codex made no thread for the turn before")
+		r.takePast("Codex made no thread for the turn before")
 	}
 	if t.run.err != nil {
 		s.lastErr = clip(t.run.err.Message, 300)
 	}
-	r := s.result(t, how)
-	if s.m.phase == phaseOver && !s.free || !s.keep(t, &r, &p.rec) { // its result is kept later, or was when its caller was answered
-		s.h.book.noteTurn(&p.rec)
+	res := r.result(t, how)
+	if s.closing.pending() || !r.keep(t, &res, &p.rec) { // its result is kept later, or was when its caller was answered
+		s.h.ledger.noteTurn(&p.rec)
 	}
-	s.answer(t, r)
-	s.toldStopped(t)
+	r.answer(t, res)
+	t.tellStopped()
 	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
 }
 
-// toldStopped answers who waits until a turn has stopped: whichever way it went,
-// each of them once.
-func (s *session) toldStopped(t *turn) {
-	for _, stopped := range t.stoppers {
-		stopped()
-	}
-	t.stoppers = nil
-}
-
 // result builds what a turn's waiter gets.
-func (s *session) result(t *turn, how finishKind) turnResult {
-	r := turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(), Team: s.h.cfg.team,
-		Status: s.statusNow()}
-	if s.place != nil {
-		r.Sandbox, r.Approval = s.place.sandbox(), s.place.approval()
-	}
-	if r.err = s.failure(t, how); r.err != nil {
-		return r
+func (r *turnRunner) result(t *turn, how finishKind) turnResult {
+	s := r.s
+	res := s.newResult(t)
+	if res.err = r.failure(t, how); res.err != nil {
+		return res
 	}
 	if t.waiter != 0 || t.accepted { // else nobody would read them
-		r.Notes = s.takeNotes()
-		if lost := s.h.book.unsaved(); lost != "" {
-			r.Notes = append(r.Notes, lost)
+		res.Notes = s.takeNotes()
+		if lost := s.h.ledger.unsaved(); lost != "" {
+			res.Notes = append(res.Notes, lost)
 		}
 	}
 	if t.run != nil {
-		t.fill(&r, how)
-		r.Content = s.h.book.fit(r.Content, s.place, t.id)
+		t.fill(&res, how)
+		res.Content = s.h.ledger.fit(res.Content, s.place, t.id)
 	}
-	return r
+	return res
 }
 
-// failure is the error a turn ends with, nil when it has a result: a turn
-// that ran and failed or was interrupted has one.
-func (s *session) failure(t *turn, how finishKind) *rpcError {
+// failure is the error a turn ends with, nil when it has a result: a turn that ran and failed or was interrupted has one.
+func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
+	s := r.s
 	id := []any{"agent_id", s.agentID}
+	late := t.stop == stopTimeout || t.stop == stopUnknown
 	switch how {
 	case finishEnded:
-		if t.stop == stopTimeout || t.stop == stopUnknown {
+		if late {
 			return timeoutError(s.agentID, t)
 		}
 	case finishRefused:
@@ -339,68 +371,49 @@ func (s *session) failure(t *turn, how finishKind) *rpcError {
 		}
 		return proxyError(codeSessionClosed, "the session could not be opened", id...)
 	case finishBroken:
-		if t.stop == stopTimeout || t.stop == stopUnknown {
+		switch {
+		case late:
 			return timeoutError(s.agentID, t)
+		case s.m.ending != endClose && s.m.ending != endShutdown:
+			return closedError(s.agentID, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped", s.agentID, confirmLimit), "recover")
 		}
-		if s.m.ending == endClose || s.m.ending == endShutdown {
-			return nil
-		}
-		return closedError(s.agentID, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped", s.agentID, confirmLimit), "recover")
 	case finishRebound, finishDropped:
 	}
 	return nil
 }
 
-// statusNow is the session's word as a result tells it.
-func (s *session) statusNow() string {
-	switch {
-	case s.m.ending != endNone:
-		if w := s.m.ending.status(); w != "" {
-			return w
-		}
-		return statusClosed
-	case s.m.cur != nil || len(s.m.queue) > 0 || s.m.phase == phaseOpening && s.opening:
-		return statusBusy
+// interruptTurn stops the turn of that name, or what runs for "", and keeps the session. done is called once it has
+// stopped.
+func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
+	s := r.s
+	res := interruptResult{AgentID: s.agentID, Identity: s.place.identity()}
+	tell := func() {
+		res.Queued = len(s.m.queue)
+		s.publish()
+		done(res)
 	}
-	return statusIdle
-}
-
-// publish renews what others may read of this session.
-func (s *session) publish() {
-	v := sessionView{AgentID: s.agentID, Backend: "codex", BackendID: s.threadID(), Team: s.h.cfg.team, Status: s.statusNow(),
-		Queued: len(s.m.queue), Dropped: s.dropped + s.box.lost(), Tokens: s.tokens, LastError: s.lastErr, Mine: true,
-		Interrupted: s.stopped, LastActive: s.shown.Load().LastActive, StartedAt: s.shown.Load().StartedAt}
-	if p := s.place; p != nil {
-		r := &p.rec
-		v.Identity, v.AgentName, v.AgentSource, v.Tag, v.Role = r.Identity, r.AgentName, r.AgentSource, r.Tag, r.Role
-		v.Cwd, v.Turns, v.LastActive, v.StartedAt, v.implied = r.CWD, r.Turns, r.LastActive, r.StartedAt, r.Implied
-		v.Resumable = s.h.cfg.persistThreads
-		v.PendingMail, v.AutoMail, v.barred = s.mail.pending(), s.autoMailWord(), s.mail.refused != ""
-	} else {
-		v.Activity, v.opening = cmp.Or(s.startup, "opening"), true
-	}
-	if t := s.m.cur; t != nil && t.run != nil {
-		v.Activity, v.Source = t.run.activity(), t.req.source.String()
-		if t.req.source == sourceSummary {
-			v.Activity = "writing its summary"
+	for i, t := range s.m.queue {
+		if name != "" && t.name() == name || name == "" && i == 0 && s.m.cur == nil { // about to run, once its thread is open
+			s.m.drop(t)
+			res.Interrupted, res.TurnID = true, t.name()
+			t.stop = stopInterrupt
+			stopped := s.newResult(t)
+			stopped.Content, stopped.TurnStatus = t.stop.words(), "interrupted"
+			r.answer(t, stopped)
+			tell()
+			s.endUnwanted()
+			return
 		}
 	}
-	for _, id := range s.asks.ids() {
-		p := s.asks.pending[id]
-		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval})
-		v.Activity = "waiting for approval of " + clip(p.action, 120)
+	cur := s.m.cur
+	if cur == nil || name != "" && cur.name() != name && cur.id != name {
+		tell()
+		return
 	}
-	old := s.shown.Load()
-	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 && (old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
-		s.h.kept.stamp(func(seq int64) { v.mailSeq = seq; s.shown.Store(&v) })
-	} else {
-		s.shown.Store(&v)
-	}
-	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
-		s.h.kept.poke()
-	}
-	if s.unseen {
-		s.unseen = false
-		s.h.kept.seen(s.agentID)
-	}
+	res.Interrupted, res.TurnID = true, cur.name()
+	cur.stoppers = append(cur.stoppers, tell)
+	// The interrupt first: a turn that is only told no goes on, and may be through
+	// with its work before the interrupt comes.
+	r.stop(stopInterrupt)
+	s.asks.denyAll(decider{byNobody, "before the turn was interrupted"})
 }

@@ -5,7 +5,10 @@ package main
 // reader never waits for a session (invariant 3). The session publishes its own
 // after every transition; the hub adds up.
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // sessionView is a session as agent_sessions and agent_status tell it: a copy
 // that nobody changes.
@@ -147,44 +150,35 @@ type approveQuery struct {
 	Answers  map[string][]string // to questions
 }
 
-// sessionSettings is what the next turn of a session runs with, and what else
-// it could: copies, for who lets a person choose.
-type sessionSettings struct {
-	Model, Effort     string // as chosen, else as Codex opened the thread with; "" where nobody said
-	Sandbox, Approval string
-	// What they would be if nobody had chosen them for this session.
-	BaseSandbox, BaseApproval string
-	MaxSandbox                string   // the ceiling
-	Notes                     []string // why they aren't what was chosen, a sentence each
+// newView is what a record tells of a session; how the session stands is still to be said.
+func newView(r *record) sessionView {
+	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
+		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role,
+		Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
 }
 
-// settingsChange is what a person chose; nil leaves as it is, "" goes back to
-// what it is without a choice.
-type settingsChange struct {
-	Model, Effort     *string
-	Sandbox, Approval *string
-}
-
-// into puts a choice where it is kept.
-func (c settingsChange) into(r *recordSettings) {
-	for _, f := range []struct {
-		into *string
-		from *string
-	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.ApprovalPolicy, c.Approval}} {
-		if f.from != nil {
-			*f.into = *f.from
+// status tells the whole proxy. It reads no disk.
+func (h *hub) status() statusView {
+	leased := h.table.leased()
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(), Uptime: time.Since(h.started),
+		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes}
+	h.child.show(&v)
+	for _, s := range leased {
+		if view := s.shown.Load(); view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
 		}
 	}
-}
-
-// clientSession is a session that a client has its own id for, as it is kept.
-type clientSession struct {
-	Session string // the client's
-	AgentID string
-	Cwd     string
-	Roots   []string
-	Title   string
-	Updated time.Time
-	Turns   int
-	Status  string
+	for _, s := range h.table.all() {
+		view := *s.shown.Load()
+		v.Agents = append(v.Agents, view)
+		if view.PendingMail != nil {
+			sum := *view.PendingMail
+			if v.PendingMail != nil {
+				sum += *v.PendingMail
+			}
+			v.PendingMail = &sum
+		}
+	}
+	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
+	return v
 }

@@ -9,6 +9,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -18,11 +19,9 @@ import (
 // unknown agent is an error.
 func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
 	quit := make(chan struct{})
-	h.mu.Lock()
-	h.waitCalls++
-	h.mu.Unlock()
-	h.goWork(func() {
-		defer h.waitOver()
+	h.waits.begin()
+	h.work.start(func() {
+		defer h.waits.end()
 		w := &waiting{h: h, q: q}
 		if err := w.resolve(); err != nil {
 			done(waitResult{}, err)
@@ -38,25 +37,37 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 	return func() { close(quit) }
 }
 
-// waitOver counts an agent_wait out.
-func (h *hub) waitOver() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waitCalls--; h.waitCalls == 0 && h.waitsOver != nil {
-		close(h.waitsOver)
-		h.waitsOver = nil
+// openWaits counts the calls of agent_wait that are open.
+type openWaits struct {
+	mu   sync.Mutex // guards the fields below
+	open int
+	over chan struct{} // closed when the last one ends, nil while nobody waits for that
+}
+
+func (o *openWaits) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open++
+}
+
+func (o *openWaits) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open--; o.open == 0 && o.over != nil {
+		close(o.over)
+		o.over = nil
 	}
 }
 
-// allWaitsOver is closed when no agent_wait is open any more.
-func (h *hub) allWaitsOver() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// none is closed when no agent_wait is open any more.
+func (o *openWaits) none() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	over := make(chan struct{})
-	if h.waitCalls == 0 {
+	if o.open == 0 {
 		close(over)
 	} else {
-		h.waitsOver = over
+		o.over = over
 	}
 	return over
 }
@@ -81,19 +92,19 @@ const elsewhereEvery = time.Second
 func (w *waiting) resolve() *rpcError {
 	w.since = map[string]int64{}
 	if w.q.Inbox != "" {
-		if _, err := w.h.post.file.list(); errors.Is(err, errNoTeam) {
+		if _, err := w.h.team.file.list(); errors.Is(err, errNoTeam) {
 			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
 		}
-		name, err := w.h.post.inboxOf(w.q.Inbox)
+		name, err := w.h.team.inboxOf(w.q.Inbox)
 		if err != nil {
 			return mailRefused(err) // else a slip of the pen would be waited for to the end
 		}
 		w.q.Inbox = name
 	}
 	for _, ref := range w.q.Agents {
-		_, id, err := w.h.find(ref)
+		_, id, err := w.h.agents.find(ref)
 		if err != nil {
-			if name, none := w.h.post.inboxOf(ref); none == nil && isName(ref) {
+			if name, none := w.h.team.inboxOf(ref); none == nil && isName(ref) {
 				err.Message += fmt.Sprintf("; for the mail of member %s give {\"inbox\": %q}", name, name)
 			}
 			return err
@@ -212,7 +223,7 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 		}
 		r.Agents = r.Agents[:0]
 		for _, id := range w.agents {
-			v := w.h.viewOf(id)
+			v := w.h.agents.view(id)
 			if !v.Mine { // what it ended before it stood so
 				w.h.kept.load(id)
 			}
@@ -224,23 +235,9 @@ func (w *waiting) snapshot(r *waitResult) (whole bool) {
 	}
 }
 
-// viewOf is how a session stands, open here or not. It may read the disk.
-func (h *hub) viewOf(agentID string) sessionView {
-	h.mu.Lock()
-	s := h.live[agentID]
-	h.mu.Unlock()
-	if s != nil {
-		return *s.shown.Load()
-	}
-	if rec := h.book.record(agentID); rec != nil {
-		return h.viewOfRecord(rec)
-	}
-	return sessionView{AgentID: agentID, Backend: "codex", Team: h.cfg.team, Status: statusClosed}
-}
-
 // turn is one kept turn of an agent_id or threadId. It may read the disk.
 func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
-	_, agentID, err := h.find(ref)
+	_, agentID, err := h.agents.find(ref)
 	if err != nil {
 		return keptTurn{}, err
 	}
@@ -255,7 +252,7 @@ func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
 		t.Activity = "working in another process"
 		return *t, nil
 	}
-	v := h.viewOf(agentID)
+	v := h.agents.view(agentID)
 	t.Activity, t.Pending = v.Activity, v.Pending
 	if t.Status == "queued" && !v.opening {
 		t.Activity, t.Pending = "waiting for its turn", nil

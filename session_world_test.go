@@ -92,7 +92,7 @@ func (w *world) build(cfg *config) func() {
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.sessions, status: h.status,
+		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
 		interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
 		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front = front

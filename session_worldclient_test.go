@@ -195,7 +195,7 @@ func TestWorldClientNeverPrompted(t *testing.T) {
 		}
 		for range 2 {
 			w.restart()
-			cs, err := w.hub.clientSession("sess_1")
+			cs, err := w.hub.clients.find("sess_1")
 			if err != nil || cs.AgentID != born.agentID || cs.Cwd != w.cwd || !slices.Equal(cs.Roots, []string{"/elsewhere"}) || cs.Turns != 0 {
 				t.Fatalf("after the restart: %+v, %v", cs, err)
 			}
@@ -207,7 +207,7 @@ func TestWorldClientNeverPrompted(t *testing.T) {
 		if text := stringField(firstOfList(rawField(w.lastOf("turn/start"), "input")), "text"); text != "SAY hello" {
 			t.Errorf("the first prompt was %q", text)
 		}
-		if _, err := w.hub.clientSession("sess_2"); err == nil || err.Code != codeSessionNotFound {
+		if _, err := w.hub.clients.find("sess_2"); err == nil || err.Code != codeSessionNotFound {
 			t.Errorf("an unknown session: %v", err)
 		}
 	})
@@ -233,7 +233,7 @@ func TestWorldClientCancelled(t *testing.T) {
 		synctest.Wait()
 		w.hub.cancel(id, false)
 		synctest.Wait()
-		if got := w.hub.viewOf(born.agentID); got.Status != statusIdle || !got.Mine {
+		if got := w.hub.agents.view(born.agentID); got.Status != statusIdle || !got.Mine {
 			t.Errorf("after its first turn was cancelled the session is %q", got.Status)
 		}
 		w.says(again(born, "SAY hello"), "hello")
@@ -259,13 +259,13 @@ func TestWorldClientParked(t *testing.T) {
 		first, second := w.birth("sess_1"), w.birth("sess_2")
 		w.good(first)
 		w.good(second)
-		if got := w.hub.viewOf(first.agentID).Status; got != statusParked {
+		if got := w.hub.agents.view(first.agentID).Status; got != statusParked {
 			t.Fatalf("the first is %q, want parked", got)
 		}
 		w.says(again(first, "SAY one"), "one")
 		w.says(again(second, "SAY two"), "two")
 		w.says(again(first, "SAY three"), "three")
-		all, err := w.hub.clientSessions()
+		all, err := w.hub.clients.list()
 		if err != nil || len(all) != 2 || all[0].Session != "sess_1" || all[0].Turns != 2 || all[0].Status != statusIdle || all[1].Status != statusParked {
 			t.Errorf("sessions %+v, %v", all, err)
 		}
@@ -345,7 +345,7 @@ func TestWorldClientTitle(t *testing.T) {
 		check := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if cs, err := w.hub.clientSession("sess_1"); err != nil || cs.Title != want {
+			if cs, err := w.hub.clients.find("sess_1"); err != nil || cs.Title != want {
 				t.Errorf("title %q, want %q: %v", cs.Title, want, err)
 			}
 		}
@@ -356,7 +356,7 @@ func TestWorldClientTitle(t *testing.T) {
 		w.hub.setTitle(born.agentID, "Closed "+strings.Repeat("ä", maxTitle))
 		synctest.Wait()
 		w.good(again(born, ""))
-		if cs, _ := w.hub.clientSession("sess_1"); !strings.HasPrefix(cs.Title, "Closed ää") || len(cs.Title) > maxTitle {
+		if cs, _ := w.hub.clients.find("sess_1"); !strings.HasPrefix(cs.Title, "Closed ää") || len(cs.Title) > maxTitle {
 			t.Errorf("title %q", cs.Title)
 		}
 	})
@@ -442,7 +442,7 @@ func TestWorldClientReshaped(t *testing.T) {
 		if stringField(turn, "cwd") != sub || string(rawField(turn, "sandboxPolicy", "writableRoots")) != `["/elsewhere"]` {
 			t.Errorf("the turn ran with %s", turn)
 		}
-		if cs, _ = w.hub.clientSession("sess_1"); cs.Cwd != sub || !slices.Equal(cs.Roots, []string{"/elsewhere"}) {
+		if cs, _ = w.hub.clients.find("sess_1"); cs.Cwd != sub || !slices.Equal(cs.Roots, []string{"/elsewhere"}) {
 			t.Errorf("kept: %+v", cs)
 		}
 	})
@@ -455,7 +455,7 @@ func TestWorldClientServersUnderACeiling(t *testing.T) {
 		born := w.birth("sess_1")
 		born.servers = json.RawMessage(`{"docs":{"command":"d"},"more":{"url":"u"}}`)
 		r := w.good(born)
-		if len(r.Notes) != 1 || r.Notes[0] != "MCP servers left out: docs, more (readonly in configuration allows read-only)" || w.hub.serversRefused() == "" {
+		if len(r.Notes) != 1 || r.Notes[0] != "MCP servers left out: docs, more (readonly in configuration allows read-only)" || serversRefused(w.cfg) == "" {
 			t.Errorf("notes %q", r.Notes)
 		}
 		if got := w.lastOf("thread/start"); rawField(got, "config", "mcp_servers") != nil {
@@ -486,10 +486,10 @@ func TestWorldClientBadServers(t *testing.T) {
 func TestWorldClientCatalog(t *testing.T) {
 	inClientWorld(t, nil, func(w *clientWorld) {
 		t := w.t
-		if got, err := w.hub.catalog(t.Context(), "config", w.cwd); err != nil || rawField(got, "config") == nil {
+		if got, err := w.hub.child.catalog(t.Context(), "config", w.cwd); err != nil || rawField(got, "config") == nil {
 			t.Errorf("config %s, %v", got, err)
 		}
-		if _, err := w.hub.catalog(t.Context(), "weather", ""); err == nil || !strings.Contains(err.Message, "weather") {
+		if _, err := w.hub.child.catalog(t.Context(), "weather", ""); err == nil || !strings.Contains(err.Message, "weather") {
 			t.Errorf("an unknown catalog: %v", err)
 		}
 		born := w.birth("sess_1")
@@ -513,7 +513,7 @@ func TestWorldClientElsewhere(t *testing.T) {
 		mine, end := w.hub, w.end
 		w.start()
 		defer func() { w.end(); w.hub, w.end = mine, end }()
-		cs, err := w.hub.clientSession("sess_1")
+		cs, err := w.hub.clients.find("sess_1")
 		if err != nil || cs.AgentID != born.agentID {
 			t.Fatalf("%+v, %v", cs, err)
 		}
@@ -526,7 +526,7 @@ func TestWorldClientElsewhere(t *testing.T) {
 		// One that it makes after we looked is found all the same.
 		theirs := w.birth("sess_2")
 		w.good(theirs)
-		if cs, err := mine.clientSession("sess_2"); err != nil || cs.AgentID != theirs.agentID {
+		if cs, err := mine.clients.find("sess_2"); err != nil || cs.AgentID != theirs.agentID {
 			t.Errorf("%+v, %v", cs, err)
 		}
 	})
@@ -565,10 +565,10 @@ func TestWorldClientHistory(t *testing.T) {
 		if err == nil || n != 1 || !strings.Contains(err.Message, errNoReply.Error()) {
 			t.Errorf("%d events after an error, %v", n, err)
 		}
-		if _, err := w.hub.account(t.Context(), "logout", nil); err != nil {
+		if _, err := w.hub.child.account(t.Context(), "logout", nil); err != nil {
 			t.Errorf("logout: %s", err.Message)
 		}
-		if _, err := w.hub.account(t.Context(), "dance", nil); err == nil {
+		if _, err := w.hub.child.account(t.Context(), "dance", nil); err == nil {
 			t.Error("an unknown action was done")
 		}
 	})
@@ -608,12 +608,12 @@ func TestWorldEditorHasTime(t *testing.T) {
 		w.good(born)
 		id, got := w.submit(again(born, "SHELLESC touch x\nHANG"))
 		w.after(100 * time.Hour)
-		v := w.hub.viewOf(born.agentID)
+		v := w.hub.agents.view(born.agentID)
 		if v.Identity != "editor" || len(v.Pending) != 1 || !w.hub.decide(v.Pending[0].ApprovalID, decider{who: byUser}, approve, nil) {
 			t.Fatalf("after 100 hours: %+v", v)
 		}
 		w.after(100 * time.Hour)
-		if v = w.hub.viewOf(born.agentID); v.Status != statusBusy || len(v.Pending) != 0 || len(got) != 0 {
+		if v = w.hub.agents.view(born.agentID); v.Status != statusBusy || len(v.Pending) != 0 || len(got) != 0 {
 			t.Fatalf("after 100 silent hours: %+v", v)
 		}
 		w.hub.cancel(id, false)
@@ -623,7 +623,7 @@ func TestWorldEditorHasTime(t *testing.T) {
 		w.after(time.Hour)
 		w.hub.cancel(id, false)
 		w.after(time.Second)
-		if v = w.hub.viewOf(born.agentID); v.Status != statusIdle || len(v.Pending) != 0 {
+		if v = w.hub.agents.view(born.agentID); v.Status != statusIdle || len(v.Pending) != 0 {
 			t.Fatalf("after the cancel: %+v", v)
 		}
 		_, got = w.submit(again(born, "SHELLESC touch z\nHANG"))

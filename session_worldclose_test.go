@@ -52,11 +52,9 @@ func TestWorldCloseWhileOpening(t *testing.T) {
 func TestWorldCloseOfASessionBeingParked(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
 		agent := w.agent("SAY one")
-		w.hub.mu.Lock()
-		s := w.hub.live[agent]
-		w.hub.mu.Unlock()
+		s := w.hub.table.agent(agent)
 		gate := make(chan struct{})
-		s.box.post(func() { <-gate })
+		s.box.do(func() { <-gate })
 		s.end(endPark, "", nil)
 		closed := w.tool("agent_close", "agent_id", agent)
 		w.request("ping", "{}").ok(w.t) // the close is with the session
@@ -78,7 +76,7 @@ func TestWorldCloseOfACompletedTurn(t *testing.T) {
 		}
 		w.tool("agent_close", "agent_id", agent).ok(w.t)
 		reply.ok(w.t)
-		rec := w.hub.book.record(agent)
+		rec := w.hub.ledger.record(agent)
 		if rec.Status != statusClosed || rec.LastTurnStatus != "completed" || rec.Interrupted {
 			t.Errorf("the record says %s, last turn %s, interrupted %v", rec.Status, rec.LastTurnStatus, rec.Interrupted)
 		}

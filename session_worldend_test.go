@@ -37,7 +37,7 @@ func (w *world) record(agent string) record {
 func (w *world) summary(agent string) string {
 	w.t.Helper()
 	rec := w.record(agent)
-	return strings.TrimSpace(w.hub.book.summary(&rec))
+	return strings.TrimSpace(w.hub.ledger.summary(&rec))
 }
 
 // busyAgent starts an agent and leaves a turn running in it; ending is what it
@@ -66,14 +66,12 @@ func TestWorldReopenInTheInstantOfTheClose(t *testing.T) {
 		t := w.t
 		agent := w.agent("SAY hello")
 		const waiter = waiterID(1000) // none of the front's
-		w.hub.mu.Lock()
-		s := w.hub.live[agent]
-		w.hub.waiters[waiter] = nil
-		w.hub.mu.Unlock()
+		s := w.hub.table.agent(agent)
+		w.hub.waiters.add(waiter)
 		before := w.sent("turn/start")
-		s.box.post(func() {
+		s.box.do(func() {
 			s.carry(s.m.end(endClose))
-			w.hub.give(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
+			w.hub.queueTurn(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
 		})
 		synctest.Wait()
 		if n, status := w.sent("turn/start")-before, w.status(agent); n != 1 || status != "idle" {
@@ -100,7 +98,7 @@ func TestWorldCloseWithSummary(t *testing.T) {
 			t.Errorf("summary %q", got)
 		}
 		rec := w.record(agent)
-		if st, err := os.Stat(w.hub.book.summaryPath(&rec)); err != nil || st.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+		if st, err := os.Stat(w.hub.ledger.summaryPath(&rec)); err != nil || st.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
 			t.Errorf("mode %v, %v", st.Mode(), err)
 		}
 		if rec.SummaryDue || rec.Turns != 2 || rec.Status != "closed" || !strings.Contains(rec.Digest.LastAnswer, "half") {
@@ -207,7 +205,7 @@ func TestWorldShutdown(t *testing.T) {
 		synctest.Wait()
 
 		from := w.now()
-		w.hub.settle(7 * time.Second)
+		w.hub.beginStop(7 * time.Second)
 		if took := w.now() - from; took > 80*time.Millisecond {
 			t.Errorf("settled after %v", took)
 		}
@@ -253,7 +251,7 @@ func TestWorldShutdownWithoutGrace(t *testing.T) {
 		_, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSAY half\nHANG")
 		w.agent("SAY idle")
 		before, from := w.sent("turn/start"), w.now()
-		w.hub.settle(0)
+		w.hub.beginStop(0)
 		w.hub.stop(0)
 		about(t, "stopped", w.now()-from, 0)
 		if got := stringField(turn.ok(t), "structuredContent", "content"); got != "half" {
@@ -273,7 +271,7 @@ func TestWorldShutdownOverAClose(t *testing.T) {
 		closing := w.tool("agent_close", "agent_id", agent)
 		synctest.Wait()
 		from := w.now()
-		w.hub.settle(5 * time.Second)
+		w.hub.beginStop(5 * time.Second)
 		closedAs(t, closing)
 		about(t, "answered", w.now()-from, 0)
 		w.hub.stop(5 * time.Second)
@@ -317,14 +315,12 @@ func TestWorldInterruptOfACancelledTurn(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {
 		w.tool("codex", "identity", "ann", "prompt", "HANG")
 		synctest.Wait()
-		w.hub.mu.Lock()
-		s := w.hub.names["ann"]
-		w.hub.mu.Unlock()
+		s := w.hub.table.named("ann")
 		told := make(chan interruptResult, 1)
-		s.box.post(func() {
+		s.box.do(func() {
 			w.hub.cancel(s.m.cur.waiter, false)
 			s.carry(s.m.stopTurn(stopCancel)) // what the cancel has posted
-			s.interruptTurn("", func(r interruptResult) { told <- r })
+			s.turns.interruptTurn("", func(r interruptResult) { told <- r })
 		})
 		if r := <-told; !r.Interrupted || r.AgentID != s.agentID {
 			w.t.Errorf("told %+v", r)

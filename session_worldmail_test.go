@@ -122,7 +122,7 @@ func (w *world) after(d time.Duration) {
 func (w *world) view(agent string) sessionView {
 	w.t.Helper()
 	synctest.Wait()
-	return w.hub.viewOf(agent)
+	return w.hub.agents.view(agent)
 }
 
 func (w *world) wantMail(inbox, delivered string) {
@@ -215,11 +215,11 @@ func TestWorldMailYields(t *testing.T) {
 		w.team("lead")
 		agent := w.ann("")
 		w.mail("ann", mailMessage{Text: "one"})
-		s := w.hub.live[agent]
+		s := w.hub.table.agent(agent)
 		gate := make(chan struct{})
-		s.box.post(func() {
-			s.mailCounted(1, true, "")
-			s.fetchMail()
+		s.box.do(func() {
+			s.mail.counted(1, true, "")
+			s.mail.fetch()
 			<-gate
 		})
 		call := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY client")
@@ -242,12 +242,12 @@ func TestWorldMailIsFetchedAnew(t *testing.T) {
 		w.team("lead")
 		agent := w.ann("")
 		w.mail("ann", mailMessage{Text: "one"})
-		s, done := w.hub.live[agent], filepath.Join(t.TempDir(), "gate")
+		s, done := w.hub.table.agent(agent), filepath.Join(t.TempDir(), "gate")
 		gate := make(chan struct{})
-		s.box.post(func() { <-gate })
+		s.box.do(func() { <-gate })
 		synctest.Wait()
 		got := w.hub.mail.fetch(agent, "ann")
-		s.box.post(func() { s.mailFetched(got) })
+		s.box.do(func() { s.mail.fetched(got) })
 		w.hub.submit(turnRequest{mode: modeReply, ref: agent, prompt: "GATE " + done + "\nSAY client", run: true}, 0)
 		close(gate)
 		synctest.Wait()
@@ -381,8 +381,8 @@ func TestWorldMailChildDeath(t *testing.T) {
 				agent := w.ann(c.on)
 				w.mail("ann", mailMessage{Text: "one"})
 				w.after(polled)
-				s, was := w.hub.live[agent], make(chan backend, 1)
-				s.box.post(func() { was <- s.place.be })
+				s, was := w.hub.table.agent(agent), make(chan backend, 1)
+				s.box.do(func() { was <- s.place.be })
 				(<-was).stop(0)
 				w.after(time.Minute)
 				w.wantMail(c.inbox, c.delivered)

@@ -57,7 +57,6 @@ func TestAutoMailOf(t *testing.T) {
 	yes, no := true, false
 	c := &config{autoMail: true, roles: map[string]role{"quiet": {autoMail: false}, "plain": {}}, perThreadAutoMail: map[string]bool{"Ann": true, "bob": false},
 		origin: map[string]origin{"roles.quiet.auto_mail": {}}}
-	h := &hub{cfg: c}
 	for _, tt := range []struct {
 		rec  record
 		want bool
@@ -71,7 +70,7 @@ func TestAutoMailOf(t *testing.T) {
 		{record{Identity: "ann", AutoMail: &no}, false},
 		{record{Identity: "x", Role: "gone"}, true},
 	} {
-		if got := h.autoMail(&tt.rec); got != tt.want {
+		if got := autoMailOf(c, &tt.rec); got != tt.want {
 			t.Errorf("%+v: %v", tt.rec, got)
 		}
 	}

@@ -51,7 +51,7 @@ func TestWorldOfferedMail(t *testing.T) {
 		w.mail("ann", mailMessage{Text: "one"})
 		w.mail("ann", mailMessage{Text: "two"})
 		w.after(time.Hour)
-		if v := w.hub.viewOf(born.agentID); v.Turns != 1 || pendingOf(v) != "on 2" {
+		if v := w.hub.agents.view(born.agentID); v.Turns != 1 || pendingOf(v) != "on 2" {
 			t.Fatalf("%d turns ran, mail %s", v.Turns, pendingOf(v))
 		}
 		w.says(again(born, "SAY mine"), "thanks")
@@ -123,8 +123,8 @@ func TestWorldOfferedMailAndDeath(t *testing.T) {
 				w.after(polled)
 				_, got := w.submit(again(born, "SAY mine"))
 				synctest.Wait()
-				s, was := w.hub.open(born.agentID), make(chan backend, 1)
-				s.box.post(func() { was <- s.place.be })
+				s, was := w.hub.table.agent(born.agentID), make(chan backend, 1)
+				s.box.do(func() { was <- s.place.be })
 				(<-was).stop(0)
 				if r := <-got; r.err == nil || r.err.Code != codeChildDead {
 					t.Fatalf("got %+v", r)
@@ -149,13 +149,13 @@ func TestWorldOfferedMailStays(t *testing.T) {
 		born := w.taught("ON_MAIL SAY thanks\n")
 		w.mail("ann", mailMessage{Text: "one"})
 		w.after(polled)
-		s := w.hub.open(born.agentID)
+		s := w.hub.table.agent(born.agentID)
 		gate := make(chan struct{})
-		s.box.post(func() { <-gate })
+		s.box.do(func() { <-gate })
 		id, _ := w.submit(again(born, "SAY mine"))
 		other, _ := w.submit(again(born, "SAY other"))
-		s.box.post(func() { // as the loop would, now that both are in the queue
-			if !s.offerMail() {
+		s.box.do(func() { // as the loop would, now that both are in the queue
+			if !s.mail.delaysTurn() {
 				t.Error("the first prompt doesn't wait for the mail")
 			}
 			w.hub.cancel(id, false)
@@ -191,19 +191,17 @@ func TestWorldOfferedMailTooLate(t *testing.T) {
 		born := w.taught("ON_MAIL SAY thanks\n")
 		w.mail("ann", mailMessage{Text: "one"})
 		w.after(polled)
-		s := w.hub.open(born.agentID)
+		s := w.hub.table.agent(born.agentID)
 		gate, began := make(chan struct{}), time.Now()
 		_, got := w.notes.waiter()
 		late := &turn{req: again(born, "SAY alone"), waiter: w.notes.last, asked: began}
-		w.hub.mu.Lock()
-		w.hub.waiters[late.waiter] = s
-		w.hub.mu.Unlock()
-		s.box.post(func() {
+		w.hub.waiters.add(late.waiter)
+		s.box.do(func() {
 			s.carry(s.m.submit(late))
-			s.askMail(late, func() mailFetch { <-gate; return w.hub.mail.fetch(born.agentID, "ann") })
+			s.mail.fetchFor(late, func() mailFetch { <-gate; return w.hub.mail.fetch(born.agentID, "ann") })
 		})
 		r := <-got
-		about(t, "answered", time.Since(began), offerLimit)
+		about(t, "answered", time.Since(began), mailWaitLimit)
 		if r.Content != "alone" {
 			t.Errorf("got %+v", r)
 		}

@@ -124,7 +124,7 @@ func TestWorldClientChoosesInOrder(t *testing.T) {
 		}
 		runs("open", "m-1")
 		w.good(w.birth("sess_2"))
-		if got := w.hub.viewOf(born.agentID).Status; got != statusParked {
+		if got := w.hub.agents.view(born.agentID).Status; got != statusParked {
 			t.Fatalf("it is %q, want parked", got)
 		}
 		runs("parked", "m-2")

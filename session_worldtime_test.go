@@ -102,19 +102,15 @@ func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 		path := filepath.Join(filepath.Dir(w.log), "atm", ".config", "atm", "agent-sessions", "default", "audit.jsonl")
 		c := w.tool("codex", "prompt", "PATCH x.txt hi\nSAY done", "sandbox", "read-only")
 		synctest.Wait()
-		release := stallAudit(w.hub.book.audit)
+		release := stallAudit(w.hub.ledger.audit)
 		w.mu.Lock()
 		id := w.asked[0]
 		w.mu.Unlock()
 		w.calls.reply(id, map[string]any{"action": "accept"})
-		var s *session
-		w.hub.mu.Lock()
-		for _, s = range w.hub.live {
-		}
-		w.hub.mu.Unlock()
+		s := w.hub.table.all()[0]
 		for settling := false; !settling; { // a session that waited would never answer
 			open := make(chan bool)
-			s.box.post(func() { open <- len(s.asks.settling) == 1 })
+			s.box.do(func() { open <- len(s.asks.settling) == 1 })
 			settling = <-open
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(w.log), "x.txt")); err == nil || len(c.got) > 0 {
@@ -137,7 +133,7 @@ func TestWorldAStopNeverWaitsForAudit(t *testing.T) {
 			agent := w.agent("SAY hello")
 			c := w.tool("codex-reply", "agent_id", agent, "prompt", "SHELLESC touch x\nHANG")
 			synctest.Wait()
-			release := stallAudit(w.hub.book.audit)
+			release := stallAudit(w.hub.ledger.audit)
 			from, limit := w.now(), time.Duration(0)
 			if how == "timeout" {
 				limit = time.Minute

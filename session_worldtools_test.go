@@ -26,8 +26,8 @@ type toolCalls struct {
 // argument wait says, and atm_read, which fails.
 func (w *world) giveTools() *toolCalls {
 	calls := &toolCalls{}
-	w.hub.agentSpecs = []clientTool{{Name: "atm_send", Description: "send"}, {Name: "atm_read", Description: "read"}}
-	w.hub.agentTool = func(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
+	w.hub.tools.specs = []clientTool{{Name: "atm_send", Description: "send"}, {Name: "atm_read", Description: "read"}}
+	w.hub.tools.run = func(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
 		var a struct{ Wait float64 }
 		if err := json.Unmarshal(args, &a); err != nil {
 			return err.Error(), false
@@ -69,7 +69,7 @@ func TestWorldAgentCallsItsTools(t *testing.T) {
 atm_read as bob auto=false {}`)
 
 		// Codex keeps a thread's tools, though we may have one less by now.
-		w.hub.agentSpecs = w.hub.agentSpecs[:1]
+		w.hub.tools.specs = w.hub.tools.specs[:1]
 		r = w.tool("codex-reply", "agent_id", agent, "prompt", "TOOL atm_read {}").ok(t)
 		want(t, stringField(r, "structuredContent", "content"), `DONE: there is no tool "atm_read" any more`)
 	})
@@ -180,7 +180,7 @@ func TestWorldWaysOfTools(t *testing.T) {
 	})
 	t.Run("without tools", func(t *testing.T) {
 		inWorld(t, nil, `{}`, func(w *world) {
-			w.hub.agentTool, w.hub.agentSpecs = nil, nil
+			w.hub.tools.run, w.hub.tools.specs = nil, nil
 			agent := w.agent("hello")
 			if o := last(t, w, "thread/start"); o != (opened{}) {
 				t.Errorf("start: %+v", o)

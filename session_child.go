@@ -1,14 +1,15 @@
 package main
 
-// session_slot.go owns the one child: its lazy start, who waits for that, how the
-// last one ended, and the errors that callers get of it. The hub and opening
-// sessions ask it; the driver tells it of a death before it tells any session.
-// It never starts a second child while one lives, and none after a death
-// unless restart_child says so (FR-11.2).
+// session_child.go owns the one child: its lazy start, who waits for that, how the last one ended, the facts that are
+// asked of it beside any session, and the errors that callers get of it. The hub and opening sessions ask it; the driver
+// tells it of a death before it tells any session. It never starts a second child while one lives, and none after a
+// death unless restart_child says so (FR-11.2).
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 )
@@ -18,6 +19,8 @@ type childSlot struct {
 	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
 	restart bool // restart_child
 	log     *slog.Logger
+	life    context.Context // whoever waits gives up when it ends
+	work    *workGroup
 
 	mu       sync.Mutex // guards the fields below
 	be       backend
@@ -53,7 +56,7 @@ func (c *childSlot) up() bool {
 
 // ready returns the child, starting it if there is none: lazily, on the first
 // turn (FR-1.3). It waits for the start.
-func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
+func (c *childSlot) ready() (backend, *rpcError) {
 	for {
 		c.mu.Lock()
 		if err := c.refusalLocked(); err != nil {
@@ -69,7 +72,7 @@ func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
 			wait = make(chan struct{})
 			c.starting = wait
 			c.mu.Unlock()
-			return c.start(ctx, wait)
+			return c.start(wait)
 		}
 		c.mu.Unlock()
 		select {
@@ -80,16 +83,16 @@ func (c *childSlot) ready(ctx context.Context) (backend, *rpcError) {
 			if be == nil && death != nil {
 				return nil, deathError(death, c.restart) // the same answer as the one who started it
 			}
-		case <-ctx.Done():
+		case <-c.life.Done():
 			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
 		}
 	}
 }
 
 // start spawns a child; started is closed however that ends.
-func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, *rpcError) {
+func (c *childSlot) start(started chan struct{}) (backend, *rpcError) {
 	var dead *childDeath // it died between its answer and our noticing
-	be, err := c.spawn(ctx, func(d *childDeath) {
+	be, err := c.spawn(c.life, func(d *childDeath) {
 		c.mu.Lock()
 		c.be, c.death, dead = nil, d, d
 		wanted := c.stopping
@@ -121,6 +124,58 @@ func (c *childSlot) start(ctx context.Context, started chan struct{}) (backend, 
 	c.be, c.death, c.last = be, nil, be.info()
 	c.log.Info("codex started", "backend", c.last.kind, "version", c.last.version, "pid", c.last.pid)
 	return be, nil
+}
+
+// readyWithin is ready for a caller that may give up: then the start is left to those that come after.
+func (c *childSlot) readyWithin(ctx context.Context) (backend, *rpcError) {
+	var be backend
+	var err *rpcError
+	done := make(chan struct{})
+	c.work.start(func() {
+		defer close(done)
+		be, err = c.ready()
+	})
+	select {
+	case <-done:
+		return be, err
+	case <-ctx.Done():
+		return nil, refusal("start", ctx.Err())
+	}
+}
+
+// catalog reads a fact of the child's, starting it if need be: see backend. It waits.
+func (c *childSlot) catalog(ctx context.Context, what, dir string) (json.RawMessage, *rpcError) {
+	be, err := c.readyWithin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, cerr := be.catalog(ctx, what, dir)
+	return got, refusal("tell its "+what, cerr)
+}
+
+// account changes who is logged in: see backend. It waits.
+func (c *childSlot) account(ctx context.Context, action string, params any) (json.RawMessage, *rpcError) {
+	be, err := c.readyWithin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, aerr := be.account(ctx, action, params)
+	return got, refusal("do "+action, aerr)
+}
+
+// refusal makes the error of a call of what the child answered, nil for none.
+func refusal(what string, err error) *rpcError {
+	var child *backendError
+	var ours *rpcError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &child):
+		return childError(what, child)
+	case errors.As(err, &ours):
+		return ours
+	}
+	return proxyError(codeInvalidSession, fmt.Sprintf("Codex could not %s: %v", what, err))
 }
 
 // close refuses every start from now on and returns the child that runs, nil

@@ -29,15 +29,15 @@ const (
 	sweepPause = 5 * time.Millisecond
 )
 
-// post may be used from any goroutine.
-type post struct {
-	h     *hub
-	log   *slog.Logger
-	root  string // …/teams
-	boxes *inboxes
-	file  *teamFile // of our own team
-	book  addressBook
-	tools *atmTools
+// teamAgents may be used from any goroutine.
+type teamAgents struct {
+	h         *hub
+	log       *slog.Logger
+	root      string // …/teams
+	boxes     *inboxes
+	file      *teamFile // of our own team
+	addresses addressBook
+	tools     *atmTools
 
 	mu        sync.Mutex // guards the fields below
 	jobs      []func()
@@ -48,13 +48,13 @@ type post struct {
 	refused   map[string]error      // agent_ids that could not join, and why
 }
 
-func newPost(h *hub) *post {
+func newTeamAgents(h *hub) *teamAgents {
 	cfg := h.cfg
-	p := &post{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
+	p := &teamAgents{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
 		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), h.reg.disk, h.log)
-	p.book = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
-	p.tools = newAtmTools(cfg, p.boxes, p.book, h.book.audit, h.log)
+	p.addresses = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
+	p.tools = newAtmTools(cfg, p.boxes, p.addresses, h.ledger.audit, h.log)
 	return p
 }
 
@@ -69,18 +69,18 @@ func atmSpool(cfg *config) string {
 }
 
 // later runs f behind everything that was given before.
-func (p *post) later(f func()) {
+func (p *teamAgents) later(f func()) {
 	p.mu.Lock()
 	p.jobs = append(p.jobs, f)
 	start := !p.running
 	p.running = true
 	p.mu.Unlock()
 	if start {
-		p.h.goWork(p.work)
+		p.h.work.start(p.work)
 	}
 }
 
-func (p *post) work() {
+func (p *teamAgents) work() {
 	for {
 		p.mu.Lock()
 		if len(p.jobs) == 0 {
@@ -98,7 +98,7 @@ func (p *post) work() {
 // sweep takes out of the team what crashed sessions left there, tries times at
 // most: their names may be held by who is just taking or leaving them, and the
 // team's file by others.
-func (p *post) sweep(tries int) {
+func (p *teamAgents) sweep(tries int) {
 	for try := 1; ; try++ {
 		n, again, err := p.file.sweep(p.h.life, p.h.reg.holder)
 		if n > 0 {
@@ -119,25 +119,15 @@ func (p *post) sweep(tries int) {
 	}
 }
 
-// opened makes a session a member if its name was asked for; else it becomes
-// one when it first uses mail.
-func (p *post) opened(m newMember, explicit bool) {
-	if explicit {
-		p.join(m)
-	}
-}
-
 // usesMail makes a session that is open here a member.
-func (p *post) usesMail(agentID string) {
+func (p *teamAgents) usesMail(agentID string) {
 	p.mu.Lock()
 	_, known := p.joined[agentID]
 	p.mu.Unlock()
 	if known {
 		return
 	}
-	p.h.mu.Lock()
-	s := p.h.live[agentID]
-	p.h.mu.Unlock()
+	s := p.h.table.agent(agentID)
 	if s == nil {
 		return
 	}
@@ -146,7 +136,7 @@ func (p *post) usesMail(agentID string) {
 	}
 }
 
-func (p *post) join(m newMember) {
+func (p *teamAgents) join(m newMember) {
 	p.mu.Lock()
 	p.wanted[m.agentID] = m
 	p.mu.Unlock()
@@ -156,7 +146,7 @@ func (p *post) join(m newMember) {
 // teamSeen makes a session a member that should be one and isn't: there was no
 // team, or its files could not be had. anew: the team had vanished, and whoever
 // made it again knows nothing of us.
-func (p *post) teamSeen(agentID string, anew bool) {
+func (p *teamAgents) teamSeen(agentID string, anew bool) {
 	p.mu.Lock()
 	_, wanted := p.wanted[agentID]
 	_, known := p.joined[agentID]
@@ -169,7 +159,7 @@ func (p *post) teamSeen(agentID string, anew bool) {
 	}
 }
 
-func (p *post) enrol(agentID string, anew bool) {
+func (p *teamAgents) enrol(agentID string, anew bool) {
 	p.mu.Lock()
 	p.enrolling[agentID] = true
 	p.mu.Unlock()
@@ -206,14 +196,14 @@ func (p *post) enrol(agentID string, anew bool) {
 }
 
 // enrolled tells a session what came of its joining.
-func (p *post) enrolled(agentID string, err error) {
-	if s := p.h.open(agentID); s != nil {
-		s.box.post(func() { s.enrolled(err) })
+func (p *teamAgents) enrolled(agentID string, err error) {
+	if s := p.h.table.agent(agentID); s != nil {
+		s.box.do(func() { s.member.settled(err) })
 	}
 }
 
 // ended takes a session out of the team that has closed, was parked or died.
-func (p *post) ended(agentID string) {
+func (p *teamAgents) ended(agentID string) {
 	p.later(func() {
 		p.mu.Lock()
 		was, ok := p.joined[agentID]
@@ -228,7 +218,7 @@ func (p *post) ended(agentID string) {
 	})
 }
 
-func (p *post) leave(was ...membership) {
+func (p *teamAgents) leave(was ...membership) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	if err := p.file.leave(ctx, was...); err != nil {
@@ -237,7 +227,7 @@ func (p *post) leave(was ...membership) {
 }
 
 // leaveAll takes out whoever is still a member as we stop, in one write.
-func (p *post) leaveAll() {
+func (p *teamAgents) leaveAll() {
 	p.mu.Lock()
 	var all []membership
 	for id, m := range p.joined {
@@ -252,7 +242,7 @@ func (p *post) leaveAll() {
 
 // inbox is the name under which a session's inbox is found: as the team lists
 // it, which may differ in case.
-func (p *post) inbox(agentID, identity string) string {
+func (p *teamAgents) inbox(agentID, identity string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m, ok := p.joined[agentID]; ok {
@@ -263,44 +253,35 @@ func (p *post) inbox(agentID, identity string) string {
 
 // inboxOf is the name under which anybody's inbox is found: an identity's that
 // is ours, or a member's. It reads the disk.
-func (p *post) inboxOf(identity string) (string, error) {
-	p.h.mu.Lock()
-	s := p.h.names[strings.ToLower(identity)]
-	p.h.mu.Unlock()
-	if s != nil {
+func (p *teamAgents) inboxOf(identity string) (string, error) {
+	if s := p.h.table.named(identity); s != nil {
 		return p.inbox(s.agentID, s.shown.Load().Identity), nil
 	}
 	if p.owns(identity) {
 		return identity, nil
 	}
-	to, err := p.book.recipient(identity, "", p.reached)
+	to, err := p.addresses.recipient(identity, "", p.reached)
 	return to.name, err
 }
 
 // mayAct reports why a name isn't its agent's: its inbox is not delivered then,
 // and nothing is sent in it. nil if it is, listed or not. It reads the disk.
-func (p *post) mayAct(agentID, identity string) error {
+func (p *teamAgents) mayAct(agentID, identity string) error {
 	if agentID == "" {
-		p.h.mu.Lock()
-		if s := p.h.names[strings.ToLower(identity)]; s != nil {
+		if s := p.h.table.named(identity); s != nil {
 			agentID = s.agentID
 		}
-		p.h.mu.Unlock()
 	}
-	return p.book.mayAct(identity, agentID, p.h.reg.holder)
+	return p.addresses.mayAct(identity, agentID, p.h.reg.holder)
 }
 
 // lives reports an identity that a session here has.
-func (p *post) lives(identity string) bool {
-	p.h.mu.Lock()
-	defer p.h.mu.Unlock()
-	return p.h.names[strings.ToLower(identity)] != nil
-}
+func (p *teamAgents) lives(identity string) bool { return p.h.table.named(identity) != nil }
 
 // reached reports an identity that a session of the team has, here or in another
 // process, or the client itself: mail to it is delivered or told of, listed or not.
 // It reads the disk.
-func (p *post) reached(identity string) bool {
+func (p *teamAgents) reached(identity string) bool {
 	if p.lives(identity) || identity == p.h.cfg.clientIdentity && p.isClient(identity) { // as it is spelt: no member's entry tells the file
 		return true
 	}
@@ -309,28 +290,24 @@ func (p *post) reached(identity string) bool {
 }
 
 // isClient reports the client's own name, unless an agent has it.
-func (p *post) isClient(identity string) bool {
+func (p *teamAgents) isClient(identity string) bool {
 	return p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity) && !p.lives(identity)
 }
 
 // owns reports an identity that this instance holds, or the client's own: only
 // as those is anything sent or marked as read.
-func (p *post) owns(identity string) bool {
-	if p.lives(identity) || p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity) {
-		return true
-	}
-	p.h.mu.Lock()
-	defer p.h.mu.Unlock()
-	return p.h.reserved != nil && strings.EqualFold(identity, p.h.reserved.name)
+func (p *teamAgents) owns(identity string) bool {
+	return p.lives(identity) || p.h.names.reserves(identity) ||
+		p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity)
 }
 
 // notify mails a member what a background turn brought: so a lead that doesn't
 // wait hears of it. It is marked as automatic, so that no program answers it.
-func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
+func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation string) {
 	from := p.inbox(agentID, k.Identity)
 	p.usesMail(agentID)
-	p.h.goWork(func() {
-		to, err := p.book.recipient(member, from, p.reached)
+	p.h.work.start(func() {
+		to, err := p.addresses.recipient(member, from, p.reached)
 		if err == nil {
 			err = p.mayAct(agentID, k.Identity)
 		}
@@ -349,7 +326,7 @@ func (p *post) notify(agentID string, k keptTurn, member, correlation string) {
 		if err != nil {
 			e.Detail += "; not delivered: " + err.Error()
 		}
-		p.h.book.audit.append(e)
+		p.h.ledger.audit.append(e)
 	})
 }
 
@@ -366,8 +343,8 @@ func noticeText(k *keptTurn) string {
 }
 
 // reachable refuses a member who could not be mailed. It reads the disk.
-func (p *post) reachable(from, member string) *rpcError {
-	if _, err := p.book.recipient(member, from, p.reached); err != nil {
+func (p *teamAgents) reachable(from, member string) *rpcError {
+	if _, err := p.addresses.recipient(member, from, p.reached); err != nil {
 		return proxyError(codeInvalidSession, "notify: "+err.Error())
 	}
 	return nil
@@ -377,24 +354,24 @@ func (p *post) reachable(from, member string) *rpcError {
 // identity, or else the client itself (FR-4.5); and inbox, where it reads another's.
 // It may read the disk.
 func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
-	who := atmCaller{Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached, Lead: h.post.isClient}
+	who := atmCaller{Team: h.cfg.team, Owns: h.team.owns, Live: h.team.reached, Lead: h.team.isClient}
 	var s *session
 	if ref != "" {
-		open, agentID, err := h.find(ref)
+		open, agentID, err := h.agents.find(ref)
 		switch name := isName(ref); {
 		case open != nil:
 			s = open
-		case name && h.post.owns(ref):
+		case name && h.team.owns(ref):
 			who.Identity = ref
 		case name && err != nil:
-			if strange := h.post.mayAct("", ref); h.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
+			if strange := h.team.mayAct("", ref); h.agents.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
 				return who, err // an agent's that isn't open, whether the team lists it still or not
 			}
 			who.Identity = ref // a member's: it may be looked into, and nothing can be sent as it
 		case err != nil:
 			return who, err
 		default:
-			v := h.viewOf(agentID)
+			v := h.agents.view(agentID)
 			if elsewhere(&v) != nil { // as by its name: it may be looked into
 				who.Identity = v.Identity
 				break
@@ -404,9 +381,7 @@ func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
 	}
 	switch {
 	case inbox != "":
-		h.mu.Lock()
-		s = h.names[strings.ToLower(inbox)]
-		h.mu.Unlock()
+		s = h.table.named(inbox)
 		who.Identity = inbox
 	case ref != "":
 	case h.cfg.clientIdentity != "":
@@ -416,20 +391,20 @@ func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
 	}
 	if s != nil {
 		v := s.shown.Load()
-		who.AgentID, who.Identity = s.agentID, h.post.inbox(s.agentID, v.Identity)
-		who.Strange = func() error { return h.post.mayAct(s.agentID, v.Identity) }
-		h.post.usesMail(s.agentID)
+		who.AgentID, who.Identity = s.agentID, h.team.inbox(s.agentID, v.Identity)
+		who.Strange = func() error { return h.team.mayAct(s.agentID, v.Identity) }
+		h.team.usesMail(s.agentID)
 	} else if !strings.EqualFold(who.Identity, h.cfg.clientIdentity) {
 		identity := who.Identity
-		who.Strange = func() error { return h.post.mayAct("", identity) }
+		who.Strange = func() error { return h.team.mayAct("", identity) }
 	}
 	return who, nil
 }
 
 // runTool is how a front runs an ATM tool. It waits for files.
 func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
-	structured, text, err := h.post.tools.run(ctx, who, tool, args)
-	if h.post.isClient(who.Identity) && looksIntoInbox(tool) {
+	structured, text, err := h.team.tools.run(ctx, who, tool, args)
+	if h.team.isClient(who.Identity) && looksIntoInbox(tool) {
 		h.mail.recount(who.Identity) // the next result must not tell of what was just read
 	}
 	return structured, text, err
@@ -441,10 +416,10 @@ func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "at
 // runAgentTool is how an agent's own call runs: as the agent, whatever it says
 // of itself.
 func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
-	h.post.usesMail(agentID)
-	who := atmCaller{Identity: h.post.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.post.owns, Live: h.post.reached,
-		Correlation: correlation, Auto: auto, Strange: func() error { return h.post.mayAct(agentID, identity) }}
-	_, text, err := h.post.tools.run(ctx, who, tool, args)
+	h.team.usesMail(agentID)
+	who := atmCaller{Identity: h.team.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.team.owns, Live: h.team.reached,
+		Correlation: correlation, Auto: auto, Strange: func() error { return h.team.mayAct(agentID, identity) }}
+	_, text, err := h.team.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false
 	}

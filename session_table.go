@@ -1,0 +1,252 @@
+package main
+
+// session_table.go owns the two tables of the hub: which agents are open here, by agent_id, thread and name, with
+// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. The hub, the
+// opener and the team's side of the hub look things up here. A table takes no lock but its own, and never calls a session.
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// sessionTable is who is open here. A session is in it from before its first turn is queued until it has ended.
+type sessionTable struct {
+	mu      sync.Mutex             // guards the fields below
+	agents  map[string]*session    // by agent_id
+	threads map[string]*session    // by threadId
+	names   map[string]*session    // by lower-case identity, of sessions that have leased theirs
+	lines   map[string][]agentCall // calls that wait, oldest first, by the reference that they name their agent with
+}
+
+// agentCall is one call on an agent. Calls on one agent are received in the order in which they came.
+type agentCall struct {
+	open   func(s *session, mayWait bool) reception // hands the call to the agent's session, which is open here
+	stored func(ref string)                         // serves the call where the agent isn't open here; it may wait
+}
+
+// reception is what became of a call that was handed to a session.
+type reception int
+
+const (
+	received reception = iota // the session has the call, or its caller is answered
+	mustWait                  // receiving the call takes time: it joins the agent's line
+	missed                    // the session has ended: its record serves the call
+)
+
+func newSessionTable() *sessionTable {
+	return &sessionTable{agents: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{}, lines: map[string][]agentCall{}}
+}
+
+// find is the open session that a reference of any tool means, nil for none: an agent_id, a threadId or a name,
+// which may be one that is just being taken.
+func (t *sessionTable) find(ref string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.findLocked(ref)
+}
+
+func (t *sessionTable) findLocked(ref string) *session {
+	for _, s := range []*session{t.agents[ref], t.threads[ref], t.names[strings.ToLower(ref)]} {
+		if s != nil {
+			return s
+		}
+	}
+	if ref == "" {
+		return nil
+	}
+	for _, s := range t.agents {
+		if strings.EqualFold(s.wanted, ref) && s.shown.Load().Identity == "" {
+			return s
+		}
+	}
+	return nil
+}
+
+// agent is the open session of an agent_id, nil for none.
+func (t *sessionTable) agent(agentID string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.agents[agentID]
+}
+
+// named is the session that has leased an identity, nil for none.
+func (t *sessionTable) named(identity string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.names[strings.ToLower(identity)]
+}
+
+// all are the open sessions, in no order.
+func (t *sessionTable) all() []*session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.agents))
+}
+
+// leased are the sessions that have leased their identity: those that count for max_concurrent_threads.
+func (t *sessionTable) leased() []*session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.names))
+}
+
+// enter puts a new session into the table, with its thread where that is known. Where the agent is open already, it
+// returns that session instead, and the new one is nobody's.
+func (t *sessionTable) enter(s *session, thread string) (was *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was = t.agents[s.agentID]; was == nil && thread != "" {
+		was = t.threads[thread]
+	}
+	if was == nil {
+		t.agents[s.agentID] = s
+		if thread != "" {
+			t.threads[thread] = s
+		}
+	}
+	return was
+}
+
+// enterThread has a session found by the thread that Codex opened for it.
+func (t *sessionTable) enterThread(s *session, thread string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.threads[thread] = s
+}
+
+// enterName has a session found by the identity that it has leased.
+func (t *sessionTable) enterName(s *session, identity string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.names[strings.ToLower(identity)] = s
+}
+
+// remove takes an ended session out.
+func (t *sessionTable) remove(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, by := range []map[string]*session{t.agents, t.threads, t.names} {
+		maps.DeleteFunc(by, func(_ string, other *session) bool { return other == s })
+	}
+}
+
+// meet returns the open session that a reference means, unless calls wait in the agent's line: then, or where no such
+// session is open, the call joins that line. serve: nobody serves the line yet.
+func (t *sessionTable) meet(ref string, c agentCall) (s *session, line string, serve bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s = t.findLocked(ref); s != nil {
+		ref = s.agentID // whatever the agent was called by, calls on it stand in one line
+	}
+	if _, waiting := t.lines[ref]; s != nil && !waiting {
+		return s, ref, false
+	}
+	return nil, ref, t.joinLocked(ref, c)
+}
+
+// join puts a call into a line. serve: nobody serves that line yet.
+func (t *sessionTable) join(line string, c agentCall) (serve bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.joinLocked(line, c)
+}
+
+func (t *sessionTable) joinLocked(line string, c agentCall) (serve bool) {
+	_, served := t.lines[line]
+	t.lines[line] = append(t.lines[line], c)
+	return !served
+}
+
+// next takes the oldest call out of a line, with the session that it is for, nil where none is open. false: the line
+// is empty, and gone.
+func (t *sessionTable) next(line string) (c agentCall, s *session, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	calls := t.lines[line]
+	if len(calls) == 0 {
+		delete(t.lines, line)
+		return c, nil, false
+	}
+	t.lines[line] = calls[1:]
+	return calls[0], t.findLocked(line), true
+}
+
+// waiterTable is who waits: for turns by their waiters, and for decisions by their approvals.
+type waiterTable struct {
+	mu    sync.Mutex            // guards the fields below
+	turns map[waiterID]*session // nil while the turn is on its way to a session
+	asks  map[string]*session   // by approval_id, of approvals that nobody has decided
+}
+
+func newWaiterTable() *waiterTable {
+	return &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}}
+}
+
+// add notes a waiter whose turn has no session yet; 0 is nobody.
+func (t *waiterTable) add(w waiterID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w != 0 {
+		t.turns[w] = nil
+	}
+}
+
+// assign notes the session that a waiter's turn goes to. false: the waiter has been retired.
+func (t *waiterTable) assign(w waiterID, s *session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, waits := t.turns[w]; waits {
+		t.turns[w] = s
+		return true
+	}
+	return w == 0
+}
+
+// waits reports whether a turn is still wanted; that of nobody always is.
+func (t *waiterTable) waits(w waiterID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, waits := t.turns[w]
+	return waits || w == 0
+}
+
+// session is the session of a waiter's turn, nil while there is none.
+func (t *waiterTable) session(w waiterID) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.turns[w]
+}
+
+// retire takes a waiter out. false: it was out already, so it must get no result.
+func (t *waiterTable) retire(w waiterID) (s *session, waited bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, waited = t.turns[w]
+	delete(t.turns, w)
+	return s, waited
+}
+
+// all are the waiters that have no result yet.
+func (t *waiterTable) all() []waiterID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.turns))
+}
+
+// addAsk has a decision find its way to the session whose approval it is about.
+func (t *waiterTable) addAsk(ask string, s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asks[ask] = s
+}
+
+// takeAsk takes an approval out and returns its session, nil where it was decided or withdrawn before.
+func (t *waiterTable) takeAsk(ask string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.asks[ask]
+	delete(t.asks, ask)
+	return s
+}
