@@ -1,6 +1,6 @@
 package main
 
-// session_post.go owns what the hub knows of mail: whose inbox is whose, who may act
+// session_team.go owns what the hub knows of mail: whose inbox is whose, who may act
 // for whom, and the sessions' membership of the team. Fronts and sessions call
 // it; what waits for files runs in its own queue, one thing after another, so
 // that a session's joining never overtakes the leaving of the one before it.
