@@ -13,6 +13,7 @@ import (
 	"os"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +28,8 @@ type agentDirectory struct {
 	table  *sessionTable
 	mail   *mailroom
 	marked chan struct{} // closed when the sessions of dead processes are marked
+
+	changing sync.Mutex // held while change reads, changes and writes a record: one change is never lost to another
 }
 
 // markDead marks what dead processes left open. Until then such a session may look as if it worked.
@@ -220,6 +223,8 @@ func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
 			_, pid, _ := d.reg.holder(rec.Identity)
 			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}, agentID, rec.Identity, "")
 		} // else the opening of a session that was just ended holds it, and writes nothing
+		d.changing.Lock()
+		defer d.changing.Unlock()
 		now := d.ledger.record(agentID) // nobody else writes it any more
 		if now == nil {
 			return d.unknown(agentID)
