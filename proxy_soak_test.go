@@ -331,7 +331,7 @@ func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.
 		h.front = front
 		h.start()
 		_ = front.run() // until the client closes its side
-		h.settle(cfg.shutdownGrace)
+		h.beginStop(cfg.shutdownGrace)
 		front.flush(time.Second)
 		h.stop(cfg.shutdownGrace)
 		front.shutdown(time.Second)
