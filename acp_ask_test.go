@@ -1,195 +1,17 @@
 package main
 
 // acp_ask_test.go owns the asking of an ACP client, spoken over its wire: what it
-// is asked, and that nothing but a chosen yes is one. The rig here, a front
-// with one session and a hub of functions, serves the tests of options,
-// commands and servers too.
+// is asked, and that nothing but a chosen yes is one.
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-// askRig is one client of one ACP front with one session.
-type askRig struct {
-	t   *testing.T
-	f   *acpFront
-	s   *acpSession
-	in  *io.PipeWriter
-	out chan json.RawMessage // closed at the end of stdout
-	ids int
-
-	schema     *jsonSchema // nil where it isn't at hand
-	decides    chan decided
-	interrupts chan string // the turn each is for
-	// ends is what interrupt answers; set before it is used.
-	ends func(turn string) (interruptResult, *rpcError)
-}
-
-// newAskRig starts a front; change may be nil. caps are the client's.
-func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *askRig {
-	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	r := &askRig{t: t, schema: acpSchema(t), in: inW, out: make(chan json.RawMessage, 1000), decides: make(chan decided, 100), interrupts: make(chan string, 100)}
-	r.ends = func(turn string) (interruptResult, *rpcError) {
-		return interruptResult{Interrupted: true, TurnID: turn}, nil
-	}
-	o := acpOptions{R: inR, W: outW, Env: func(string) string { return "" },
-		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
-			r.decides <- decided{ask, by, d, answers}
-			return true
-		},
-		interrupt: func(ref, turn string, done func(interruptResult, *rpcError)) {
-			r.interrupts <- ref + " " + turn
-			done(r.ends(turn))
-		},
-		settings: func(string) *sessionSettings { return &sessionSettings{} },
-		catalog: func(context.Context, string, string) (json.RawMessage, *rpcError) {
-			return nil, &rpcError{Code: codeInternal, Message: "no catalog here"}
-		},
-		status: func() statusView { return statusView{Team: "default"} },
-	}
-	if change != nil {
-		change(&o)
-	}
-	r.f = newACPFront(o)
-	read := make(chan error, 1)
-	go func() { read <- r.f.run() }()
-	go func() {
-		defer close(r.out)
-		fr := newFrameReader(outR, maxRecord, framingNewline)
-		for {
-			rec, err := fr.read()
-			if err != nil {
-				return
-			}
-			r.out <- slices.Clone(rec)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = inW.Close()
-		<-read
-		r.f.shutdown(time.Second)
-		_ = outW.Close()
-		for range r.out {
-		}
-	})
-	r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+caps+`}`)
-	r.s = r.session("sess_1", "codex:abcd")
-	return r
-}
-
-// session opens a session in the front.
-func (r *askRig) session(id, agentID string) *acpSession {
-	s := &acpSession{f: r.f, id: id, agentID: agentID, cwd: "/work"}
-	s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: s.send, Crowded: func() bool { return false }})
-	s.options.s, s.queue.s = s, s
-	r.f.sessions.put(s)
-	r.f.sessions.bind(s)
-	return s
-}
-
-func (r *askRig) write(format string, args ...any) {
-	r.t.Helper()
-	if _, err := fmt.Fprintf(r.in, format+"\n", args...); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// next is the next record of the front.
-func (r *askRig) next() json.RawMessage {
-	r.t.Helper()
-	limit := time.Minute
-	if d, ok := r.t.Deadline(); ok {
-		limit = time.Until(d) / 2
-	}
-	select {
-	case rec, ok := <-r.out:
-		if !ok {
-			r.t.Fatal("the front's output ended")
-		}
-		if method := stringField(rec, "method"); r.schema != nil && method != "" && method != "$/cancel_request" {
-			r.valid(r.schema.byMethod(method, "Notification", "Request"), rawField(rec, "params"))
-		}
-		return rec
-	case <-time.After(limit):
-		r.t.Fatal("the front says nothing")
-	}
-	return nil
-}
-
-// valid holds what the front sends against the protocol's schema.
-func (r *askRig) valid(def string, raw json.RawMessage) {
-	r.t.Helper()
-	if r.schema == nil {
-		return
-	}
-	v, err := decodeJSON(raw)
-	if err != nil {
-		r.t.Errorf("%s: %v", raw, err)
-		return
-	}
-	for _, problem := range r.schema.problems(def, v) {
-		r.t.Errorf("%s is no %s: %s", raw, def, problem)
-	}
-}
-
-// until reads up to the first record that is wanted, and returns it with those
-// before it.
-func (r *askRig) until(want func(json.RawMessage) bool) (found json.RawMessage, before []json.RawMessage) {
-	r.t.Helper()
-	for {
-		rec := r.next()
-		if want(rec) {
-			return rec, before
-		}
-		before = append(before, rec)
-	}
-}
-
-// call sends a request and reads its answer.
-func (r *askRig) call(method, params string) (answer json.RawMessage, before []json.RawMessage) {
-	r.t.Helper()
-	r.ids++
-	id := fmt.Sprintf(`"c%d"`, r.ids)
-	r.write(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
-	answer, before = r.until(func(rec json.RawMessage) bool { return string(rawField(rec, "id")) == id })
-	if result := rawField(answer, "result"); result != nil && r.schema != nil {
-		r.valid(r.schema.byMethod(method, "Response"), result)
-	}
-	return answer, before
-}
-
-// quiet proves that nothing more is decided, stopped or said.
-func (r *askRig) quiet() {
-	r.t.Helper()
-	if _, before := r.call("nobody/knows", "{}"); len(before) > 0 {
-		r.t.Errorf("unexpected: %s", before)
-	}
-	select {
-	case d := <-r.decides:
-		r.t.Errorf("unexpected decision: %+v", d)
-	case turn := <-r.interrupts:
-		r.t.Errorf("unexpected interrupt of %q", turn)
-	default:
-	}
-}
-
-// method waits for a record with that method.
-func (r *askRig) method(name string) (rec json.RawMessage, before []json.RawMessage) {
-	r.t.Helper()
-	return r.until(func(rec json.RawMessage) bool { return stringField(rec, "method") == name })
-}
-
 // askAbout puts an approval from a goroutine of its own, as the session does.
-func (r *askRig) askAbout(q approval) bool {
+func (r *acpFrontRig) askAbout(q approval) bool {
 	return r.f.ask(agentRef{AgentID: "codex:abcd", Thread: "t1", Identity: "codex"}, 0, q)
 }
 
@@ -274,20 +96,20 @@ func TestACPPermissionAnswers(t *testing.T) {
 			if tt.option == "(cancelled)" {
 				answer = `{"outcome":{"outcome":"cancelled"}}`
 			}
-			r.write(`{"jsonrpc":"2.0","id":%s,"result":%s}`, rawField(request, "id"), answer)
+			r.reply(request, `"result":`+answer)
 			update := r.next()
 			call := stringField(request, "params", "toolCall", "toolCallId")
 			if got := callStatus([]json.RawMessage{update}, call); got != tt.status {
 				t.Errorf("the tool call is %q, want %s: %s", got, tt.status, update)
 			}
 			if tt.stops {
-				if got := <-r.interrupts; got != "codex:abcd turn1" {
-					t.Errorf("interrupted %q", got)
+				if got := receive(t, r.interrupts); got.agent != "codex:abcd" || got.turn != "turn1" {
+					t.Errorf("interrupted %+v", got)
 				}
-			} else if got := <-r.decides; got.d != tt.d || got.ask != "a1" || got.by.who != byUser {
+			} else if got := receive(t, r.decides); got.d != tt.d || got.ask != "a1" || got.by.who != byUser {
 				t.Errorf("decided %+v, want %v", got, tt.d)
 			}
-			r.quiet() // the interrupt itself denies what is pending
+			r.nothing() // the interrupt itself denies what is pending
 		})
 	}
 }
@@ -312,14 +134,14 @@ func TestACPPermissionNonsense(t *testing.T) {
 			r := newAskRig(t, `{}`, nil)
 			r.askAbout(commandAsk("a1"))
 			request, _ := r.method("session/request_permission")
-			r.write(`{"jsonrpc":"2.0","id":%s,%s}`, rawField(request, "id"), answer)
-			if got := <-r.decides; got.d != deny {
+			r.reply(request, answer)
+			if got := receive(t, r.decides); got.d != deny {
 				t.Errorf("decided %v", got.d)
 			}
 			if got := callStatus([]json.RawMessage{r.next()}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" {
 				t.Errorf("the tool call is %q", got)
 			}
-			r.quiet()
+			r.nothing()
 		})
 	}
 }
@@ -330,13 +152,13 @@ func TestACPSecondAnswer(t *testing.T) {
 	r.askAbout(commandAsk("a1"))
 	request, _ := r.method("session/request_permission")
 	for _, option := range []string{"reject_once", "allow_once", "reject_always"} {
-		r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":%q}}}`, rawField(request, "id"), option)
+		r.choose(request, option)
 	}
-	if got := <-r.decides; got.d != deny {
+	if got := receive(t, r.decides); got.d != deny {
 		t.Errorf("decided %v", got.d)
 	}
 	r.next() // the tool call's end
-	r.quiet()
+	r.nothing()
 }
 
 // TestACPStopWithoutTurn: a subagent asks though nothing of the session's runs;
@@ -348,11 +170,11 @@ func TestACPStopWithoutTurn(t *testing.T) {
 	q.thread, q.turn, q.subagent = "t2", "turn7", &subagentRef{thread: "t2", name: "digger"}
 	r.askAbout(q)
 	request, _ := r.method("session/request_permission")
-	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"reject_always"}}}`, rawField(request, "id"))
-	if got := <-r.interrupts; got != "codex:abcd " {
-		t.Errorf("interrupted %q, want whatever runs", got)
+	r.choose(request, "reject_always")
+	if got := receive(t, r.interrupts); got.agent != "codex:abcd" || got.turn != "" {
+		t.Errorf("interrupted %+v, want whatever runs", got)
 	}
-	if got := <-r.decides; got.d != deny || got.ask != "a1" {
+	if got := receive(t, r.decides); got.d != deny || got.ask != "a1" {
 		t.Errorf("decided %+v", got)
 	}
 }
@@ -372,10 +194,10 @@ func TestACPAskGone(t *testing.T) {
 	if got := callStatus([]json.RawMessage{update}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" || !strings.Contains(string(update), "nobody answered") {
 		t.Errorf("the tool call: %s", update)
 	}
-	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":"selected","optionId":"allow_once"}}}`, rawField(request, "id"))
+	r.choose(request, "allow_once")
 	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "again")
 	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "never", "was")
-	r.quiet()
+	r.nothing()
 }
 
 // TestACPCantAsk: where nobody can be asked the hub is told at once.
@@ -392,7 +214,7 @@ func TestACPCantAsk(t *testing.T) {
 	if r.f.ask(agentRef{AgentID: "codex:none"}, 0, commandAsk("a3")) {
 		t.Error("a session that isn't open was asked about")
 	}
-	r.quiet()
+	r.nothing()
 
 	q := commandAsk("a4")
 	r.askAbout(q)
@@ -421,8 +243,8 @@ func TestACPQuestion(t *testing.T) {
 	if call := stringField(p, "toolCallId"); call == "" || callStatus(before, call) == "" {
 		t.Errorf("tool call %q was not announced: %s", call, before)
 	}
-	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"q1":"blue"}}}`, rawField(request, "id"))
-	if got := <-r.decides; got.d != approve || fmt.Sprint(got.answers) != "map[q1:[blue]]" {
+	r.reply(request, `"result":{"action":"accept","content":{"q1":"blue"}}`)
+	if got := receive(t, r.decides); got.d != approve || fmt.Sprint(got.answers) != "map[q1:[blue]]" {
 		t.Errorf("decided %+v", got)
 	}
 }
@@ -434,10 +256,10 @@ func TestACPSecret(t *testing.T) {
 		questions: []question{{id: "q1", text: "The token?", secret: true}}}) {
 		t.Error("nobody was told why")
 	}
-	if got := <-r.decides; got.d != deny || !strings.Contains(got.by.said, "secret") {
+	if got := receive(t, r.decides); got.d != deny || !strings.Contains(got.by.said, "secret") {
 		t.Errorf("decided %+v", got)
 	}
-	answer, before := r.call("nobody/knows", "{}")
+	answer, before := r.exchange("session/nothing", "{}")
 	if strings.Contains(fmt.Sprintf("%s", before), "elicitation/create") || !strings.Contains(fmt.Sprintf("%s", before), "secret") {
 		t.Errorf("said %s before %s", before, answer)
 	}
@@ -454,8 +276,8 @@ func TestACPPage(t *testing.T) {
 	if stringField(p, "mode") != "url" || stringField(p, "url") != "https://example.com/login?x=1" || stringField(p, "elicitationId") != "a1" || rawField(p, "requestedSchema") != nil {
 		t.Errorf("asked %s", p)
 	}
-	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, rawField(request, "id"))
-	if got := <-r.decides; got.d != approve {
+	r.reply(request, `"result":{"action":"accept"}`)
+	if got := receive(t, r.decides); got.d != approve {
 		t.Errorf("decided %+v", got)
 	}
 
@@ -466,8 +288,8 @@ func TestACPPage(t *testing.T) {
 	if stringField(p, "mode") != "form" || !strings.Contains(stringField(p, "message"), "https://example.com/login?x=1") {
 		t.Errorf("asked %s", p)
 	}
-	r.write(`{"jsonrpc":"2.0","id":%s,"result":{"action":"decline"}}`, rawField(request, "id"))
-	if got := <-r.decides; got.d != deny {
+	r.reply(request, `"result":{"action":"decline"}`)
+	if got := receive(t, r.decides); got.d != deny {
 		t.Errorf("decided %+v", got)
 	}
 }

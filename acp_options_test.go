@@ -195,7 +195,7 @@ func TestACPSetOption(t *testing.T) {
 		{`"configId":"mode","value":"full"`, "full small low", ""}, // as it was
 		{`"configId":"mode","value":"read-only"`, "read-only small low", "read-only"},
 	} {
-		answer, before := r.call("session/set_config_option", `{"sessionId":"sess_1",`+tt.params+`}`)
+		answer, before := r.exchange("session/set_config_option", `{"sessionId":"sess_1",`+tt.params+`}`)
 		if got := currents(rawField(answer, "result", "configOptions")); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.params, answer, tt.want)
 		}
@@ -210,7 +210,7 @@ func TestACPSetOption(t *testing.T) {
 			t.Errorf("%s: told mode %q in front of the answer, want %q", tt.params, told, tt.mode)
 		}
 	}
-	r.quiet()
+	r.nothing()
 }
 
 // TestACPSetMode: the older request changes the option as well, and both are in
@@ -220,7 +220,7 @@ func TestACPSetMode(t *testing.T) {
 	r := newAskRig(t, `{}`, h.options)
 	r.f.models.list(time.Minute)
 	r.s.options.tell()
-	answer, before := r.call("session/set_mode", `{"sessionId":"sess_1","modeId":"auto"}`)
+	answer, before := r.exchange("session/set_mode", `{"sessionId":"sess_1","modeId":"auto"}`)
 	if got := string(rawField(answer, "result")); got != "{}" {
 		t.Errorf("answered %s", answer)
 	}
@@ -230,7 +230,7 @@ func TestACPSetMode(t *testing.T) {
 	if h.set.Approval != "never" || h.set.Sandbox != sandboxWrite {
 		t.Errorf("the hub has %+v", h.set)
 	}
-	r.quiet()
+	r.nothing()
 }
 
 func TestACPBadOptions(t *testing.T) {
@@ -252,7 +252,7 @@ func TestACPBadOptions(t *testing.T) {
 		{"session/set_mode", `{"sessionId":"sess_1"}`, "-32602", "modeId"},
 		{"session/set_mode", `{"sessionId":"sess_9","modeId":"ask"}`, "-32002", "sess_9"},
 	} {
-		answer, _ := r.call(tt.method, tt.params)
+		answer, _ := r.exchange(tt.method, tt.params)
 		if got := string(rawField(answer, "error", "code")); got != tt.code || !strings.Contains(stringField(answer, "error", "message"), tt.words) {
 			t.Errorf("%s: answered %s, want %s and %q", tt.params, answer, tt.code, tt.words)
 		}
@@ -268,7 +268,7 @@ func TestACPOptionOrder(t *testing.T) {
 	r := newAskRig(t, `{}`, h.options)
 	modes := []string{"auto", "full", "read-only", "ask", "full", "auto"}
 	for i, m := range modes {
-		r.write(`{"jsonrpc":"2.0","id":%d,"method":"session/set_mode","params":{"sessionId":"sess_1","modeId":%q}}`, i, m)
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"session/set_mode","params":{"sessionId":"sess_1","modeId":%q}}`, i, m))
 	}
 	r.until(func(rec json.RawMessage) bool { return string(rawField(rec, "id")) == fmt.Sprint(len(modes)-1) })
 	var got []string
@@ -288,20 +288,20 @@ func TestACPSettled(t *testing.T) {
 	h.answer = nil
 	r := newAskRig(t, `{}`, h.options)
 	r.s.options.tellChanges()
-	r.quiet()
+	r.nothing()
 	options := r.s.options.tell()
 	if got := currents(toJSON(options)); got != "ask" || modesOf(options).Current != "ask" {
 		t.Errorf("options %s", toJSON(options))
 	}
 	r.s.options.tellChanges()
-	r.quiet()
+	r.nothing()
 	h.mu.Lock()
 	h.set.Approval = "never"
 	h.mu.Unlock()
 	r.s.options.tellChanges()
 	r.s.options.tellChanges()
 	var kinds []string
-	_, before := r.call("nobody/knows", "{}")
+	_, before := r.exchange("session/nothing", "{}")
 	for _, rec := range before {
 		kinds = append(kinds, stringField(rec, "params", "update", "sessionUpdate"))
 	}

@@ -198,7 +198,7 @@ func TestACPServerFails(t *testing.T) {
 		r.s.event(agentRef{AgentID: "codex:abcd"}, 0, &event{kind: evServer, item: name, status: "failed", text: why})
 	}
 	told := func() (all []string) {
-		_, before := r.call("nobody/knows", "{}")
+		_, before := r.exchange("session/nothing", "{}")
 		status, title := map[string]string{}, map[string]string{}
 		var ids []string
 		for _, rec := range before {
