@@ -241,7 +241,7 @@ func TestACPLoginByPage(t *testing.T) {
 			if how == "declined" {
 				r.send(`{"jsonrpc":"2.0","id":` + string(rawField(ask, "id")) + `,"result":{"action":"decline"}}`)
 			} else {
-				r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+				r.cancelRequest(id)
 			}
 			a := receive(t, r.accounts)
 			if a.action != "cancelLogin" || stringField(a.params, "loginId") != "L" {

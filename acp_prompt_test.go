@@ -45,11 +45,11 @@ func TestACPStopReasons(t *testing.T) {
 			turn.says("part")
 			turn.runs("c1")
 			turn.ends(tt.status, tt.err)
-			got, before := r.answerTo(id)
+			var before []json.RawMessage
 			if tt.want != "" {
-				stopIs(t, got, tt.want)
+				before = r.stops(id, tt.want)
 			} else {
-				failsWith(t, got, tt.code, tt.words)
+				before = r.fails(id, tt.code, tt.words)
 			}
 			all := fmt.Sprintf("%s", before)
 			if strings.Contains(all, "the model broke") && strings.Contains(all, "agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"the model") {
@@ -102,25 +102,19 @@ func TestACPQueue(t *testing.T) {
 	}
 	none(t, "submitted past /status", r.submits)
 	one.ends("completed", nil)
-	got, _ := r.answerTo(first)
-	stopIs(t, got, "end_turn")
-	two := &acpPlayed{r, one.a, sub.w, "t2"}
-	two.is(&event{kind: evStarted})
-	two.ends("completed", nil)
+	r.stops(first, "end_turn")
+	r.plays(sub, "t2").ends("completed", nil)
 	r.answerTo(second)
-	got, before := r.answerTo(status)
-	stopIs(t, got, "end_turn")
+	before := r.stops(status, "end_turn")
 	if len(before) == 0 || updateKind(before[len(before)-1]) != "agent_message_chunk" {
 		t.Errorf("/status said %s", before)
 	}
 	r.begun("t3").ends("completed", nil)
-	got, _ = r.answerTo(last)
-	stopIs(t, got, "end_turn")
+	r.stops(last, "end_turn")
 	for range maxPrompts {
 		r.prompt(session, "more")
 	}
-	got, _ = r.answerTo(r.prompt(session, "one too many"))
-	failsWith(t, got, codeInternal, "already wait")
+	r.fails(r.prompt(session, "one too many"), codeInternal, "already wait")
 }
 
 func TestACPCancelOfARunningTurn(t *testing.T) {
@@ -129,20 +123,18 @@ func TestACPCancelOfARunningTurn(t *testing.T) {
 	turn := r.begun("t1")
 	waiting := receive(t, r.submits)
 	turn.runs("c1")
-	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	r.cancel(session)
 	if c := receive(t, r.cancels); c.w != waiting.w || c.detach {
 		t.Errorf("cancelled %+v", c)
 	}
-	got, _ := r.answerTo(queued)
-	stopIs(t, got, "cancelled")
+	r.stops(queued, "cancelled")
 	i := receive(t, r.interrupts)
 	if i.agent != agent || i.turn != "t1" {
 		t.Errorf("interrupted %+v", i)
 	}
 	turn.ends("interrupted", nil)
 	i.done(interruptResult{Interrupted: true}, nil)
-	got, before := r.answerTo(running)
-	stopIs(t, got, "cancelled")
+	before := r.stops(running, "cancelled")
 	if len(before) == 0 || !strings.Contains(string(before[len(before)-1]), `"failed"`) {
 		t.Errorf("the tool call was not closed: %s", before)
 	}
@@ -160,7 +152,7 @@ func TestACPCancelWins(t *testing.T) {
 			r, session, _ := newOpenRig(t)
 			id := r.prompt(session, "run")
 			turn := r.begun("t1")
-			r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+			r.cancel(session)
 			receive(t, r.interrupts)
 			if how == "error" {
 				r.f.done(turn.w, turnResult{err: proxyError(codeTimeout, "silent")})
@@ -168,8 +160,7 @@ func TestACPCancelWins(t *testing.T) {
 				turn.ends(how, &backendError{Message: "x"})
 			}
 			r.f.done(turn.w, turnResult{TurnStatus: "completed"}) // the hub never does
-			got, _ := r.answerTo(id)
-			stopIs(t, got, "cancelled")
+			r.stops(id, "cancelled")
 			r.nothing()
 		})
 	}
@@ -181,23 +172,18 @@ func TestACPCancelBeforeTheTurn(t *testing.T) {
 	r, session, _ := newOpenRig(t)
 	id := r.prompt(session, "run")
 	sub := receive(t, r.submits)
-	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+	r.cancelRequest(id)
 	if c := receive(t, r.cancels); c.w != sub.w {
 		t.Errorf("cancelled %+v", c)
 	}
-	got, _ := r.answerTo(id)
-	stopIs(t, got, "cancelled")
-	turn := &acpPlayed{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, "t1"}
-	turn.is(&event{kind: evStarted})
+	r.stops(id, "cancelled")
+	turn := r.turn(sub.req.ref, sub.w, "t1")
 	turn.says("never shown")
 	turn.runs("c1")
 	turn.is(&event{kind: evEnded, status: "interrupted"})
 	r.nothing()
 	none(t, "interrupted", r.interrupts)
-	next := r.prompt(session, "again")
-	r.begun("t2").ends("completed", nil)
-	got, _ = r.answerTo(next)
-	stopIs(t, got, "end_turn")
+	r.runsTurn(session, "again", "t2")
 }
 
 // TestACPCancelOfOne: one prompt is cancelled, the others are not; a turn that
@@ -207,7 +193,7 @@ func TestACPCancelOfOne(t *testing.T) {
 	running, queued := r.prompt(session, "run"), r.prompt(session, "wait")
 	turn := r.begun("t1")
 	waiting := receive(t, r.submits)
-	r.notify("$/cancel_request", `{"requestId":`+running+`}`)
+	r.cancelRequest(running)
 	i := receive(t, r.interrupts)
 	i.done(interruptResult{}, nil) // "t1" is no name that it knows
 	if i = receive(t, r.interrupts); i.turn != "" {
@@ -215,15 +201,11 @@ func TestACPCancelOfOne(t *testing.T) {
 	}
 	turn.ends("interrupted", nil)
 	i.done(interruptResult{Interrupted: true}, nil)
-	got, _ := r.answerTo(running)
-	stopIs(t, got, "cancelled")
-	two := &acpPlayed{r, turn.a, waiting.w, "t2"}
-	two.is(&event{kind: evStarted})
-	two.ends("completed", nil)
-	got, _ = r.answerTo(queued)
-	stopIs(t, got, "end_turn")
+	r.stops(running, "cancelled")
+	r.plays(waiting, "t2").ends("completed", nil)
+	r.stops(queued, "end_turn")
 	none(t, "cancelled", r.cancels)
-	r.notify("$/cancel_request", `{"requestId":`+queued+`}`) // answered long ago
+	r.cancelRequest(queued) // answered long ago
 	r.nothing()
 }
 
@@ -233,9 +215,8 @@ func TestACPCancelOfOtherRequests(t *testing.T) {
 	r.hello(`{}`)
 	id := r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
 	sub := receive(t, r.submits)
-	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
-	got, _ := r.answerTo(id)
-	failsWith(t, got, codeCancelled)
+	r.cancelRequest(id)
+	r.fails(id, codeCancelled)
 	if c := receive(t, r.cancels); c.w != sub.w {
 		t.Errorf("cancelled %+v", c)
 	}
@@ -255,17 +236,12 @@ func TestACPCancelOfClose(t *testing.T) {
 		turn := r.begun("t1")
 		id := r.start("session/close", fmt.Sprintf(`{"sessionId":%q}`, session))
 		receive(t, r.interrupts)
-		r.notify("$/cancel_request", `{"requestId":`+id+`}`)
-		got, _ := r.answerTo(id)
-		failsWith(t, got, codeCancelled)
+		r.cancelRequest(id)
+		r.fails(id, codeCancelled)
 		synctest.Wait()
 		turn.ends("interrupted", nil)
-		got, _ = r.answerTo(running)
-		stopIs(t, got, "cancelled")
-		next := r.prompt(session, "again")
-		r.begun("t2").ends("completed", nil)
-		got, _ = r.answerTo(next)
-		stopIs(t, got, "end_turn")
+		r.stops(running, "cancelled")
+		r.runsTurn(session, "again", "t2")
 		none(t, "left", r.leaves)
 	})
 }
@@ -278,13 +254,12 @@ func TestACPCancelBehindALoad(t *testing.T) {
 	running := r.prompt(session, "run")
 	turn := r.begun("t1")
 	load := r.start("session/load", fmt.Sprintf(`{"sessionId":%q,"cwd":"/work","mcpServers":[]}`, session))
-	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	r.cancel(session)
 	receive(t, r.interrupts)
 	turn.ends("interrupted", nil)
-	got, _ := r.answerTo(running)
-	stopIs(t, got, "cancelled")
+	r.stops(running, "cancelled")
 	r.f.done(receive(t, r.submits).w, turnResult{AgentID: agent, Status: "idle"})
-	if got, _ = r.answerTo(load); rawField(got, "result") == nil {
+	if got, _ := r.answerTo(load); rawField(got, "result") == nil {
 		t.Errorf("answered %s", got)
 	}
 }
@@ -302,11 +277,10 @@ func TestACPCancelWhileAnswered(t *testing.T) {
 	}})
 	id := r.prompt(session, "/status")
 	receive(t, telling)
-	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+	r.cancelRequest(id)
 	r.nothing()
 	close(goOn)
-	got, before := r.answerTo(id)
-	stopIs(t, got, "cancelled")
+	before := r.stops(id, "cancelled")
 	if len(before) != 1 || updateKind(before[0]) != agentChunk {
 		t.Errorf("told %s", before)
 	}
@@ -318,8 +292,7 @@ func TestACPFailuresBeforeTheTurn(t *testing.T) {
 	r, session, _ := newOpenRig(t)
 	id := r.prompt(session, "run")
 	r.f.done(receive(t, r.submits).w, turnResult{err: deathError(&childDeath{Reason: "signal: killed (SIGKILL)"}, true)})
-	got, _ := r.answerTo(id)
-	failsWith(t, got, codeInternal, "killed", "next prompt")
+	r.fails(id, codeInternal, "killed", "next prompt")
 }
 
 // TestACPImages: a model that takes none has them refused, and what comes behind
@@ -332,19 +305,16 @@ func TestACPImages(t *testing.T) {
 	session, _ := r.open()
 	picture := r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}`, session))
 	words := r.prompt(session, "words")
-	got, _ := r.answerTo(picture)
-	failsWith(t, got, codeInvalidParams, "m1 takes no images")
+	r.fails(picture, codeInvalidParams, "m1 takes no images")
 	r.begun("t1").ends("completed", nil)
-	got, _ = r.answerTo(words)
-	stopIs(t, got, "end_turn")
+	r.stops(words, "end_turn")
 }
 
 // TestACPMailTurn: a turn that mail began shows first what the agent was sent,
 // and has its calls closed, though nobody is answered.
 func TestACPMailTurn(t *testing.T) {
 	r, session, agent := newOpenRig(t)
-	turn := &acpPlayed{r, agentRef{AgentID: agent, Thread: "T"}, 0, "m1"}
-	turn.is(&event{kind: evStarted})
+	turn := r.turn(agent, 0, "m1")
 	turn.is(&event{kind: evItem, item: "u1", phase: "started", method: "item/started", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
 	turn.is(&event{kind: evItem, item: "u1", phase: "completed", method: "item/completed", body: &itemBody{kind: "userMessage", text: "mail for you"}, raw: json.RawMessage(`{"item":{}}`)})
 	turn.says("thanks")
@@ -352,9 +322,7 @@ func TestACPMailTurn(t *testing.T) {
 	queued := r.prompt(session, "user")
 	sub := receive(t, r.submits)
 	turn.is(&event{kind: evEnded, status: "completed"})
-	two := &acpPlayed{r, turn.a, sub.w, "t2"}
-	two.is(&event{kind: evStarted})
-	two.ends("completed", nil)
+	r.plays(sub, "t2").ends("completed", nil)
 	_, before := r.answerTo(queued)
 	var kinds []string
 	for _, rec := range before {
@@ -368,7 +336,7 @@ func TestACPMailTurn(t *testing.T) {
 	// session/cancel stops such a turn, too.
 	turn.turn = "m2"
 	turn.is(&event{kind: evStarted})
-	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	r.cancel(session)
 	if i := receive(t, r.interrupts); i.agent != agent || i.turn != "" {
 		t.Errorf("interrupted %+v", i)
 	}
@@ -397,20 +365,17 @@ func TestACPStalledClient(t *testing.T) {
 	next := r.prompt(session, "next") // waits for the turn
 	sub := receive(t, r.submits)
 	close(stalled)
-	got, before := r.answerTo(id)
-	failsWith(t, got, codeInternal, "session/load")
+	before := r.fails(id, codeInternal, "session/load")
 	if len(before) == 0 || !strings.Contains(string(before[len(before)-1]), `"failed"`) {
 		t.Errorf("the tool call was not closed: %.200s", before[len(before)-1])
 	}
 	turn.says("unseen")
 	turn.is(&event{kind: evEnded, status: "completed"})
 	r.f.done(turn.w, turnResult{TurnStatus: "completed"})
-	two := &acpPlayed{r, turn.a, sub.w, "t2"}
-	two.is(&event{kind: evStarted})
+	two := r.plays(sub, "t2")
 	two.says("seen")
 	two.ends("completed", nil)
-	got, before = r.answerTo(next)
-	stopIs(t, got, "end_turn")
+	before = r.stops(next, "end_turn")
 	if all := fmt.Sprintf("%s", before); strings.Contains(all, "unseen") || !strings.Contains(all, `"seen"`) {
 		t.Errorf("told %s", all)
 	}
@@ -434,8 +399,7 @@ func TestACPLoadUnderAFlood(t *testing.T) {
 	r.known["sess_1"] = clientSession{Session: "sess_1", AgentID: "codex:old", Cwd: "/work"}
 	r.hello(`{}`)
 	id, sub := r.load("session/load", "sess_1")
-	turn := &acpPlayed{r, agentRef{AgentID: "codex:old", Thread: "T"}, 0, "t1"}
-	turn.is(&event{kind: evStarted})
+	turn := r.turn("codex:old", 0, "t1")
 	turn.says(strings.Repeat("x", replayRoom))
 	turn.says("dropped")
 	r.f.done(sub.w, turnResult{})
@@ -477,8 +441,7 @@ func TestACPLoadBesideAMailTurn(t *testing.T) {
 	})
 	r.hello(`{}`)
 	id, sub := r.load("session/load", "sess_1")
-	turn := &acpPlayed{r, agentRef{AgentID: "codex:old", Thread: "T"}, 0, "t1"}
-	turn.is(&event{kind: evStarted})
+	turn := r.turn("codex:old", 0, "t1")
 	turn.says("live t1")
 	r.f.done(sub.w, turnResult{})
 	if rec := r.next(); stringField(rec, "params", "update", "content", "text") != "past t0" {
@@ -555,19 +518,13 @@ func TestACPLoadWaitsForItsTurn(t *testing.T) {
 	r.call("session/nothing", `{}`) // the load was taken
 	none(t, "opened", r.submits)
 	turn.ends("completed", nil)
-	got, _ := r.answerTo(running)
-	stopIs(t, got, "end_turn")
+	r.stops(running, "end_turn")
 	behind := r.prompt(session, "behind the load")
 	r.call("session/nothing", `{}`)
 	r.f.done(receive(t, r.submits).w, turnResult{err: proxyError(codeInvalidSession, "cwd /work is gone")})
-	got, _ = r.answerTo(behind)
-	failsWith(t, got, codeSessionNotFound)
-	got, _ = r.answerTo(id)
-	failsWith(t, got, codeInvalidParams, "cwd /work is gone")
-	next := r.prompt(session, "the one before is still there")
-	r.begun("t2").ends("completed", nil)
-	got, _ = r.answerTo(next)
-	stopIs(t, got, "end_turn")
+	r.fails(behind, codeSessionNotFound)
+	r.fails(id, codeInvalidParams, "cwd /work is gone")
+	r.runsTurn(session, "the one before is still there", "t2")
 }
 
 func TestACPClose(t *testing.T) {
@@ -576,22 +533,19 @@ func TestACPClose(t *testing.T) {
 	turn := r.begun("t1")
 	receive(t, r.submits)
 	id := r.start("session/close", fmt.Sprintf(`{"sessionId":%q}`, session))
-	got, _ := r.answerTo(queued)
-	stopIs(t, got, "cancelled")
+	r.stops(queued, "cancelled")
 	receive(t, r.interrupts)
 	none(t, "left", r.leaves)
 	turn.ends("interrupted", nil)
-	got, _ = r.answerTo(running)
-	stopIs(t, got, "cancelled")
+	r.stops(running, "cancelled")
 	if left := receive(t, r.leaves); left != agent {
 		t.Errorf("left %q", left)
 	}
-	got, _ = r.answerTo(id)
+	got, _ := r.answerTo(id)
 	if string(rawField(got, "result")) != "{}" {
 		t.Errorf("answered %s", got)
 	}
-	got, _ = r.answerTo(r.prompt(session, "x"))
-	failsWith(t, got, codeSessionNotFound)
+	r.fails(r.prompt(session, "x"), codeSessionNotFound)
 	r.known["sess_2"] = clientSession{Session: "sess_2", AgentID: "codex:two"} // one that isn't open
 	if got := r.call("session/close", `{"sessionId":"sess_2"}`); string(rawField(got, "result")) != "{}" || receive(t, r.leaves) != "codex:two" {
 		t.Errorf("answered %s", got)
@@ -612,9 +566,8 @@ func TestACPHoldsForServers(t *testing.T) {
 	session := stringField(got, "result", "sessionId")
 	held := r.prompt(session, "held")
 	cancelledOne := r.prompt(session, "cancelled while held")
-	r.notify("$/cancel_request", `{"requestId":`+cancelledOne+`}`)
-	got, _ = r.answerTo(cancelledOne)
-	stopIs(t, got, "cancelled")
+	r.cancelRequest(cancelledOne)
+	r.stops(cancelledOne, "cancelled")
 	none(t, "submitted", r.submits)
 	none(t, "cancelled at the hub", r.cancels)
 	a := agentRef{AgentID: sub.req.agentID, Thread: "T"}
@@ -622,8 +575,7 @@ func TestACPHoldsForServers(t *testing.T) {
 	none(t, "submitted", r.submits)
 	r.f.event(a, 0, &event{kind: evServer, item: "s1", status: "ready", thread: "T"})
 	r.begun("t1").ends("completed", nil)
-	got, _ = r.answerTo(held)
-	stopIs(t, got, "end_turn")
+	r.stops(held, "end_turn")
 }
 
 // TestACPChoiceBeforeAPrompt: a prompt that is sent right behind a choice runs
@@ -644,8 +596,7 @@ func TestACPChoiceBeforeAPrompt(t *testing.T) {
 	tuned(sessionSettings{Model: "m1", Sandbox: "workspace-write", Approval: "never"}, nil)
 	r.answerTo(choice)
 	r.begun("t1").ends("completed", nil)
-	got, _ := r.answerTo(said)
-	stopIs(t, got, "end_turn")
+	r.stops(said, "end_turn")
 }
 
 // TestACPEndsWithItsClient: whatever waits ends with the stream.

@@ -21,14 +21,13 @@ import (
 
 // acpFrontRig is one client of one front.
 type acpFrontRig struct {
-	t    *testing.T
-	f    *acpFront
-	in   *io.PipeWriter
-	outR *io.PipeReader
-	out  chan json.RawMessage // closed at the end of stdout; nil until reading is called
-	run  chan error
-	n    int
-	end  func() // hangs up, shuts down and ends stdout
+	t   *testing.T
+	f   *acpFront
+	in  *io.PipeWriter
+	out chan json.RawMessage // closed at the end of stdout
+	run chan error
+	n   int
+	end func() // hangs up, shuts down and ends stdout
 
 	submits    chan submitted
 	cancels    chan cancelled
@@ -71,7 +70,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	r := &acpFrontRig{t: t, in: inW, outR: outR, run: make(chan error, 1), schema: acpSchema(t),
+	r := &acpFrontRig{t: t, in: inW, out: make(chan json.RawMessage, 100000), run: make(chan error, 1), schema: acpSchema(t),
 		submits: make(chan submitted, 100), cancels: make(chan cancelled, 100), decides: make(chan decided, 100),
 		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10),
 		backend: "app-server", account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`,
@@ -154,6 +153,17 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	}
 	r.f = newACPFront(o)
 	go func() { r.run <- r.f.run() }()
+	go func() {
+		defer close(r.out)
+		fr := newFrameReader(outR, maxRecord, framingNewline)
+		for {
+			rec, err := fr.read()
+			if err != nil {
+				return
+			}
+			r.out <- append(json.RawMessage(nil), rec...)
+		}
+	}()
 	var once sync.Once
 	r.end = func() {
 		once.Do(func() {
@@ -161,7 +171,6 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			if err := <-r.run; err != nil {
 				t.Errorf("run: %v", err)
 			}
-			r.reading()
 			r.f.shutdown(time.Second)
 			outW.Close()
 		})
@@ -197,26 +206,6 @@ func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *acpFrontRig
 	return r
 }
 
-// reading has the client read from now on.
-func (r *acpFrontRig) reading() {
-	if r.out != nil {
-		return
-	}
-	out := make(chan json.RawMessage, 100000)
-	r.out = out
-	go func() {
-		defer close(out)
-		fr := newFrameReader(r.outR, maxRecord, framingNewline)
-		for {
-			rec, err := fr.read()
-			if err != nil {
-				return
-			}
-			out <- append(json.RawMessage(nil), rec...)
-		}
-	}()
-}
-
 func (r *acpFrontRig) send(rec string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
@@ -241,7 +230,6 @@ func (r *acpFrontRig) notify(method, params string) {
 // next reads one record of the front.
 func (r *acpFrontRig) next() json.RawMessage {
 	r.t.Helper()
-	r.reading()
 	select {
 	case rec, ok := <-r.out:
 		if !ok {
@@ -373,6 +361,26 @@ func (r *acpFrontRig) prompt(session, text string) string {
 	return r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}`, session, toJSON(text)))
 }
 
+// cancel cancels all of a session.
+func (r *acpFrontRig) cancel(session string) {
+	r.t.Helper()
+	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+}
+
+// cancelRequest cancels one request.
+func (r *acpFrontRig) cancelRequest(id string) {
+	r.t.Helper()
+	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
+}
+
+// runsTurn runs a prompt to its end.
+func (r *acpFrontRig) runsTurn(session, text, turn string) {
+	r.t.Helper()
+	id := r.prompt(session, text)
+	r.begun(turn).ends("completed", nil)
+	r.stops(id, "end_turn")
+}
+
 // acpPlayed is a turn that the test plays.
 type acpPlayed struct {
 	r    *acpFrontRig
@@ -384,10 +392,39 @@ type acpPlayed struct {
 // begun takes the next submit and plays its start.
 func (r *acpFrontRig) begun(turn string) *acpPlayed {
 	r.t.Helper()
-	sub := receive(r.t, r.submits)
-	t := &acpPlayed{r, agentRef{AgentID: sub.req.ref, Thread: "T"}, sub.w, turn}
+	return r.plays(receive(r.t, r.submits), turn)
+}
+
+// plays plays the start of what was submitted.
+func (r *acpFrontRig) plays(sub submitted, turn string) *acpPlayed {
+	return r.turn(sub.req.ref, sub.w, turn)
+}
+
+// turn plays the start of a turn; no waiter makes it one that mail began.
+func (r *acpFrontRig) turn(agent string, w waiterID, turn string) *acpPlayed {
+	t := &acpPlayed{r, agentRef{AgentID: agent, Thread: "T"}, w, turn}
 	t.is(&event{kind: evStarted})
 	return t
+}
+
+// stops reads up to a prompt's answer, which must be this stop reason, and returns
+// what came before it.
+func (r *acpFrontRig) stops(id, want string) (before []json.RawMessage) {
+	r.t.Helper()
+	rec, before := r.answerTo(id)
+	if got := stringField(rec, "result", "stopReason"); got != want {
+		r.t.Errorf("answered %s, want stopReason %q", rec, want)
+	}
+	return before
+}
+
+// fails reads up to an answer, which must be this error, and returns what came
+// before it.
+func (r *acpFrontRig) fails(id string, code int, words ...string) (before []json.RawMessage) {
+	r.t.Helper()
+	rec, before := r.answerTo(id)
+	failsWith(r.t, rec, code, words...)
+	return before
 }
 
 func (t *acpPlayed) is(e *event) {
@@ -434,14 +471,6 @@ func none[T any](t *testing.T, what string, ch <-chan T) {
 	case v := <-ch:
 		t.Errorf("%s: %+v", what, v)
 	default:
-	}
-}
-
-// stopIs checks the stop reason of an answer.
-func stopIs(t *testing.T, rec json.RawMessage, want string) {
-	t.Helper()
-	if got := stringField(rec, "result", "stopReason"); got != want {
-		t.Errorf("answered %s, want stopReason %q", rec, want)
 	}
 }
 

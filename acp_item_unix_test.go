@@ -2,7 +2,7 @@
 
 package main
 
-// acp_diff_unix_test.go proves that a patch of what is no file reads nothing:
+// acp_item_unix_test.go proves that a patch of what is no file reads nothing:
 // a named pipe would hold the session for ever.
 
 import (
