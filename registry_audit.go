@@ -1,12 +1,10 @@
 package main
 
-// The audit trail of FR-9: who asked which agent what, which approvals were
-// asked and given, which sessions closed; one JSON line each, appended to
-// agent-sessions/<team>/audit.jsonl by every process of the team.
-// Called by session_ledger.go; the composition root opens and closes it.
-// Never lets a caller wait for the disk (but for appendNow, whose point that
-// is, and which no session's loop calls), never waits for a lock, never writes a
-// secret it can recognize, never rewrites a line.
+// registry_audit.go owns the audit trail of FR-9: who asked which agent what, which approvals were asked and given, which
+// sessions closed; one JSON line each, appended to agent-sessions/<team>/audit.jsonl by every process of the team.
+// session_ledger.go and the mail tools append to it; the composition root opens and closes it.
+// Never lets a caller wait for the disk (but for appendNow, whose point that is, and which no session's loop calls),
+// never waits for a lock, never writes a secret that can be recognized, never rewrites a line.
 
 import (
 	"context"
@@ -52,26 +50,27 @@ type auditEntry struct {
 // auditLog is safe for use by many goroutines. One of its own, run, owns the
 // file; close ends it.
 type auditLog struct {
-	path     string
-	maxBytes int64
+	path     string // "": entries are lines of the log
 	log      *slog.Logger
 	queue    chan auditItem
 	stop     chan struct{} // closed by the first close
 	exited   chan struct{} // closed when run has written what was queued
-	stopping atomic.Bool
-	used     atomic.Bool // an entry was given: there is a story that has an end
-	dropped  atomic.Uint64
+	stopping atomic.Bool   // close was called
+	used     atomic.Bool   // an entry was given: there is a story that has an end
+	dropped  atomic.Uint64 // entries that never reached the queue
 
 	// Owned by run:
-	file    *os.File
-	told    uint64 // drops that were reported
-	failing bool   // the last write failed and was reported
+	maxBytes int64    // the file is rotated beyond that; doubles when rotating fails
+	file     *os.File // nil before the first entry, and while the file is rotated
+	told     uint64   // how many of the dropped entries were reported
+	failing  bool     // the last write failed and was reported
 }
 
+// auditItem is what waits for run: an entry, or a question when all before it is written.
 type auditItem struct {
 	entry   auditEntry
-	barrier bool       // no entry: flush
-	done    chan error // answered, if not nil; has room for one
+	barrier bool       // there is no entry: flush asks
+	done    chan error // gets the outcome, where somebody waits for it; has room for one
 }
 
 // openAudit starts the writer. The file is made by the first entry: starting a

@@ -1,12 +1,11 @@
 package main
 
-// Who holds what: an identity belongs to one live session of a team
-// (<team>/<identity>.lock, FR-20.1), a Codex thread to one process of all teams
-// (.threads/<threadId>.lock; 0.104 corrupts a thread that two write). The kernel
-// frees a flock with its process, so there are no stale leases to guess about.
-// Called by registry.go, which embeds it, and by session_opening.go.
-// Never waits for a holder, and never deletes a lock file but under its lock: who
-// opened it meanwhile looks again, or two would hold the same name.
+// registry_lease.go owns who holds what: an identity belongs to one live session of a team (<team>/<identity>.lock,
+// FR-20.1), a Codex thread to one process of all teams (.threads/<threadId>.lock; 0.104 corrupts a thread that two
+// write). The kernel frees a flock with its process, so there are no stale leases to guess about.
+// registry.go embeds the table of leases; the openers of sessions and of the tool server call it.
+// Never waits for a session that holds a lock, and never deletes a lock file but under its lock: who opened the file
+// meanwhile looks again, or two would hold the same name.
 
 import (
 	"encoding/json"
@@ -96,13 +95,14 @@ type leases struct {
 	root, team, host string
 	keepThreads      bool // thread locks keep their agent after release
 
-	mu   sync.Mutex // guards the field below, never held over I/O
-	held map[string]lockHolder
+	mu   sync.Mutex            // guards the field below, never held over I/O
+	held map[string]lockHolder // by the lock file's path
 }
 
+// lockHolder is what this process knows of a lock of its own.
 type lockHolder struct {
-	agentID string
-	pending bool // being acquired: not to be called held yet
+	agentID string // "" for an identity that no session has yet
+	pending bool   // the lock is being acquired: nobody is told yet that it is held
 }
 
 func newLeases(root, team string, keepThreads bool) *leases {
@@ -113,12 +113,12 @@ func newLeases(root, team string, keepThreads bool) *leases {
 // lease is one held lock. Its owner, a session or the instance, calls assign
 // and release, one after the other.
 type lease struct {
-	name     string // the identity as asked for, or the thread id
-	path     string
-	table    *leases
-	content  lockContent
-	keep     bool
-	file     *os.File
+	name     string      // the identity as it was asked for, or the thread id
+	path     string      // the lock file's
+	table    *leases     // where the lease is entered
+	content  lockContent // what stands in the file
+	keep     bool        // the content stays after release, with pid 0
+	file     *os.File    // open and locked until release
 	released atomic.Bool
 }
 
@@ -360,12 +360,13 @@ func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(),
 	return release, true
 }
 
+// heldBy is who keeps a lock from us.
 type heldBy struct {
 	agentID  string
 	pid      int
-	ours     bool
-	fleeting bool // whoever it is can't be named, and is likely gone in a moment
-	keeper   bool // fleeting: it is held shared, so by no session
+	ours     bool // this process holds the lock
+	fleeting bool // whoever holds the lock can't be named, and is likely gone in a moment
+	keeper   bool // fleeting: the lock is held shared, as holdIfGone does and no session
 }
 
 // lock takes a lock, and waits for whoever has it without holding it for a session.

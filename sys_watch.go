@@ -23,11 +23,11 @@ var errNoWatch = errors.New("changes of files can't be watched here")
 // armTries bounds how often a directory that comes and goes is tried at once.
 const armTries = 20
 
-// A notice is what the kernel tells.
+// A notice is what the kernel tells of one change.
 type notice struct {
-	id       int    // of arm; of no meaning with overflow
-	name     string // the entry that changed, "" for unknown: look at everything
-	isDir    bool   // the entry is a directory; also when that is unknown
+	id       int    // the directory's, as arm gave it; of no meaning with overflow
+	name     string // the entry that changed, "" where the system doesn't say: look at everything
+	isDir    bool   // the entry is a directory, or the system doesn't say
 	self     bool   // the directory itself was deleted, moved or unmounted
 	overflow bool   // notices were lost
 }
@@ -36,11 +36,11 @@ type notice struct {
 // it ends with close.
 type watcher struct {
 	kernel *notifier
-	exited chan struct{}
+	exited chan struct{} // closed by run as it ends
 
-	mu      sync.Mutex // guards the fields below; held over the notifier's calls, which don't wait
-	watches []*watch
-	closed  bool
+	mu      sync.Mutex // guards the fields below and those of the watches; held over the notifier's calls, which don't wait
+	watches []*watch   // those that were added and not removed
+	closed  bool       // close was called, or the kernel tells nothing any more
 }
 
 // A watch is somebody's wish to know of one directory.
@@ -49,9 +49,9 @@ type watch struct {
 	changed func(name string)
 	owner   *watcher
 
-	at    int    // the notifier's id of the directory, 0 while there is none
-	above int    // of its parent or, while that is missing, of the nearest that exists; 0: watching failed
-	next  string // the entry of above that leads to dir
+	at    int    // the notifier's id of the directory, 0 while the directory is missing
+	above int    // the notifier's id of the parent or, while that is missing, of the nearest directory above; 0: watching failed
+	next  string // the entry of the directory above that leads to dir
 }
 
 // newWatcher fails with errNoWatch.
@@ -144,6 +144,7 @@ func (w *watcher) run() {
 	}
 }
 
+// watchCall is a call of a watch's changed that is to be made.
 type watchCall struct {
 	wa   *watch
 	name string

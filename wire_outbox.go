@@ -13,24 +13,25 @@ import (
 	"time"
 )
 
+// An outbox may be used from any goroutine; one of its own, run, writes.
 type outbox struct {
 	w      io.Writer
-	budget int
-	onErr  func(error)
+	budget int           // bytes that may wait before records are dropped that may be
+	onErr  func(error)   // called once, when a write has failed; may be nil
 	done   chan struct{} // closed when the writing goroutine has ended
 
-	mu      sync.Mutex // guards the fields below
-	wake    sync.Cond
-	chunks  [][]byte // framed records not yet taken by the writer
-	spare   []byte   // one empty chunk kept for the next record
-	waiting int      // bytes in chunks and in the writer's hand
-	ready   bool     // what waits is to be written now
-	pausing bool     // pause runs
-	pause   *time.Timer
-	soon    time.Time // when the last keepSoon went out at once
-	closed  bool
+	mu      sync.Mutex      // guards the fields below
+	wake    sync.Cond       // tells the writing goroutine that ready or closed has changed
+	chunks  [][]byte        // framed records not yet taken by the writing goroutine
+	spare   []byte          // one empty chunk kept for the next record
+	waiting int             // bytes in chunks and in the write under way
+	ready   bool            // what waits is to be written now
+	pausing bool            // pause runs
+	pause   *time.Timer     // makes what waits ready after lazyPause
+	soon    time.Time       // when a keepSoon record was last written without a pause
+	closed  bool            // close was called: nothing more is taken
 	dead    bool            // a write failed: everything is dropped from now on
-	empties []chan struct{} // closed when nothing waits
+	empties []chan struct{} // each is closed by run when nothing waits
 }
 
 // worth is what becomes of a record when the other side doesn't read.
