@@ -19,8 +19,8 @@ func removable(t *testing.T, root, agentID, summaryDir, made string) (*registry,
 	t.Helper()
 	reg := newRegistry(root, "team", true, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { closeRecords(t.Context(), reg) })
-	rec := record{Version: 1, AgentID: agentID, Identity: "ann", Team: "team", BackendID: "thread-1", Status: statusClosed,
-		LastActive: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), SummaryDir: summaryDir}
+	rec := record{Version: 1, AgentID: agentID, Identity: "ann", Team: "team", BackendID: "thread-1", SummaryDir: summaryDir,
+		turnNote: turnNote{Status: statusClosed, LastActive: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}}
 	if err := reg.save(rec); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,8 @@ func (r *registry) noteTurn(agentID string, rec *record, result json.RawMessage)
 	line := journalLine{Turn: result}
 	if rec != nil {
 		rec.Noted++
-		line.Number, line.Note = rec.Noted, noteOf(*rec)
+		bounded := boundedRecord(*rec)
+		line.Number, line.Note = rec.Noted, &bounded.turnNote
 	}
 	err := r.journals.append(agentID, line)
 	r.noteWritten(err)
@@ -400,7 +401,7 @@ func (r *registry) addNote(rec *record) {
 	}
 	if line != nil && line.Number > rec.Noted {
 		rec.Noted = line.Number
-		line.Note.apply(rec)
+		rec.turnNote = *line.Note
 	}
 }
 

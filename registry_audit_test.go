@@ -5,16 +5,13 @@ package main
 // session. TestAuditHelper is another process.
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -50,9 +47,7 @@ func TestAuditEntriesAreWholeRedactedAndPrivate(t *testing.T) {
 		t.Error("opening made the file; only an entry may")
 	}
 	a.append(auditEntry{Event: "turn", AgentID: "codex:k7m3pqx", Identity: "codex", Summary: "log in with password=hunter2 " + strings.Repeat("é", 70000)})
-	if err := a.appendNow(auditEntry{Event: "approval", Detail: "curl -H 'Authorization: Bearer abc123'", Decision: "approve"}); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, a.appendNow(auditEntry{Event: "approval", Detail: "curl -H 'Authorization: Bearer abc123'", Decision: "approve"}))
 	got := readAudit(t, path) // without close: appendNow has written, and what was before it
 	if len(got) != 2 || got[0].Event != "turn" || got[1].Event != "approval" {
 		t.Fatalf("entries = %+v", got)
@@ -100,9 +95,7 @@ func TestAuditRedactsBeforeItCuts(t *testing.T) {
 	for pad := 150; pad < 200; pad++ {
 		a.append(auditEntry{Summary: strings.Repeat("x", pad) + " " + secret})
 	}
-	if err := a.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, a.flush(t.Context()))
 	if raw, _ := os.ReadFile(path); bytes.Contains(raw, []byte("ghp_")) {
 		t.Errorf("part of a token in %s", raw)
 	}
@@ -147,9 +140,7 @@ func TestAuditNeverBlocksAndCountsDrops(t *testing.T) {
 
 func TestAuditTellsOnceThatItCantWrite(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "team"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(filepath.Join(dir, "team"), nil, 0o600))
 	var out bytes.Buffer
 	a := openAudit(filepath.Join(dir, "team", "audit.jsonl"), newLogger(&out, "warn"))
 	for range 3 {
@@ -168,9 +159,7 @@ func TestAuditRotates(t *testing.T) {
 	a := openAuditSize(path, slog.New(slog.DiscardHandler), 2000, 8)
 	defer a.close()
 	for i := range 60 {
-		if err := a.appendNow(auditEntry{Event: "turn", Turn: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, a.appendNow(auditEntry{Event: "turn", Turn: fmt.Sprint(i)}))
 	}
 	for _, p := range []string{path, path + ".1"} {
 		if st, err := os.Stat(p); err != nil || st.Size() == 0 || st.Size() > 2000 {
@@ -190,9 +179,7 @@ func TestAuditRotates(t *testing.T) {
 	if err := os.Remove(path); err != nil && runtime.GOOS != "windows" {
 		t.Fatal(err)
 	}
-	if err := a.appendNow(auditEntry{Event: "turn", Turn: "60"}); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, a.appendNow(auditEntry{Event: "turn", Turn: "60"}))
 	if got := readAudit(t, path); got[len(got)-1].Turn != "60" {
 		t.Errorf("last entry = %+v", got[len(got)-1])
 	}
@@ -253,40 +240,24 @@ func writeAuditBurst(a *auditLog, name string) {
 // 60000 bytes: each line is whole and in one of the two files, in its order.
 func TestAuditOfManyProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	var children []*exec.Cmd
-	var starts []io.Writer
+	var others []testProcess
 	for _, name := range []string{"p1", "p2"} {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestAuditHelper$")
-		cmd.Env = append(os.Environ(), "ATM_TEST_AUDIT="+path, "ATM_TEST_NAME="+name, "GORACE=atexit_sleep_ms=10")
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
+		p := startTest(t, "TestAuditHelper", "ATM_TEST_AUDIT="+path, "ATM_TEST_NAME="+name)
+		defer p.in.Close() // ends a process that was never started off
+		if line := p.line(t); line != "ready" {
+			t.Fatalf("the other process said %q", line)
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-			t.Fatalf("child said %q, %v", line, err)
-		}
-		defer in.Close() // ends a child that was never started off
-		children, starts = append(children, cmd), append(starts, in)
+		others = append(others, p)
 	}
-	for _, in := range starts {
-		if _, err := in.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
+	for _, p := range others {
+		_, err := p.in.Write([]byte("x"))
+		wantNil(t, err)
 	}
 	a := openAuditSize(path, slog.New(slog.DiscardHandler), 60000, 1024)
 	writeAuditBurst(a, "p0")
 	a.close()
-	for _, cmd := range children {
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("child: %v", err)
-		}
+	for _, p := range others {
+		wantNil(t, p.cmd.Wait())
 	}
 	next := map[string]int{}
 	got := readAudit(t, path)
@@ -308,23 +279,5 @@ func TestAuditOfManyProcesses(t *testing.T) {
 	}
 	if _, err := os.Stat(path + ".1"); err != nil {
 		t.Errorf("never rotated: %v", err)
-	}
-}
-
-func BenchmarkAuditAppend(b *testing.B) {
-	a := openAudit(filepath.Join(b.TempDir(), "audit.jsonl"), slog.New(slog.DiscardHandler))
-	defer a.close()
-	for b.Loop() {
-		a.append(auditEntry{Event: "turn", AgentID: "codex:k7m3pqx", Identity: "codex", Summary: "fix the flaky test"})
-	}
-}
-
-func BenchmarkAuditAppendNow(b *testing.B) {
-	a := openAudit(filepath.Join(b.TempDir(), "audit.jsonl"), slog.New(slog.DiscardHandler))
-	defer a.close()
-	for b.Loop() {
-		if err := a.appendNow(auditEntry{Event: "approval", AgentID: "codex:k7m3pqx", Identity: "codex", Detail: "rm -rf build"}); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

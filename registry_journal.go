@@ -54,41 +54,11 @@ type journalLine struct {
 	Turn   json.RawMessage `json:"turn,omitempty"` // as session_kept.go has written it
 }
 
-// turnNote is what the start or the end of a turn changes in a record.
-type turnNote struct {
-	Status         string          `json:"status"`
-	Interrupted    bool            `json:"interrupted,omitempty"`
-	Turns          int             `json:"turns"`
-	LastActive     time.Time       `json:"last_active"`
-	LastTurnID     string          `json:"last_turn_id,omitempty"`
-	LastTurnStatus string          `json:"last_turn_status"`
-	LastError      string          `json:"last_error,omitempty"`
-	SummaryDue     bool            `json:"summary_due,omitempty"`
-	RepoRoot       *string         `json:"repo_root,omitempty"`
-	RepoName       *string         `json:"repo_name,omitempty"`
-	Branch         *string         `json:"branch,omitempty"`
-	CWD            string          `json:"cwd"`
-	Context        json.RawMessage `json:"context,omitempty"`
-	Digest         recordDigest    `json:"digest"`
-}
-
-func noteOf(r record) *turnNote {
-	r = boundedRecord(r)
-	return &turnNote{r.Status, r.Interrupted, r.Turns, r.LastActive, r.LastTurnID, r.LastTurnStatus, r.LastError, r.SummaryDue,
-		r.RepoRoot, r.RepoName, r.Branch, r.CWD, r.Context, r.Digest}
-}
-
-func (n *turnNote) apply(r *record) {
-	r.Status, r.Interrupted, r.Turns, r.LastActive = n.Status, n.Interrupted, n.Turns, n.LastActive
-	r.LastTurnID, r.LastTurnStatus, r.LastError, r.SummaryDue = n.LastTurnID, n.LastTurnStatus, n.LastError, n.SummaryDue
-	r.RepoRoot, r.RepoName, r.Branch, r.CWD, r.Context, r.Digest = n.RepoRoot, n.RepoName, n.Branch, n.CWD, n.Context, n.Digest
-}
-
 // keptLine is what a journal knows of one turn: its newest line.
 type keptLine struct {
 	turnID string
-	ended  bool
-	turn   json.RawMessage
+	ended  bool            // the turn has a result
+	turn   json.RawMessage // as session_kept.go has written it
 }
 
 func newJournals(dir string, disk *syncer) *journals {

@@ -17,25 +17,19 @@ import (
 func TestJournal(t *testing.T) {
 	reg := newRegistry(t.TempDir(), "default", true, quietLog())
 	defer reg.close(context.Background())
-	rec := record{AgentID: "codex:abcdefg", Identity: "codex", Team: "default", Status: statusBusy, Turns: 2, LastTurnStatus: "running",
-		Digest: recordDigest{LastPrompt: "second", LastAnswer: "one"}, LastActive: time.Now().UTC()}
-	if err := reg.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	rec := record{AgentID: "codex:abcdefg", Identity: "codex", Team: "default", turnNote: turnNote{Status: statusBusy, Turns: 2, LastTurnStatus: "running",
+		Digest: recordDigest{LastPrompt: "second", LastAnswer: "one"}, LastActive: time.Now().UTC()}}
+	wantNil(t, reg.save(rec))
 	ended := rec
 	ended.Status, ended.LastTurnStatus, ended.LastTurnID, ended.Digest.LastAnswer = statusIdle, "completed", "turn-2", "two"
 	note := func() {
 		t.Helper()
-		if err := reg.noteTurn(ended.AgentID, &ended, nil); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, reg.noteTurn(ended.AgentID, &ended, nil))
 	}
 	read := func(status, answer string, turns int) {
 		t.Helper()
 		got, err := reg.load(rec.AgentID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		if got.Status != status || got.Digest.LastAnswer != answer || got.Turns != turns || got.Interrupted {
 			t.Errorf("read %s, %q, %d turns, interrupted %v; want %s, %q, %d", got.Status, got.Digest.LastAnswer, got.Turns, got.Interrupted, status, answer, turns)
 		}
@@ -46,9 +40,7 @@ func TestJournal(t *testing.T) {
 
 	// A line that a kill cut short doesn't count, nor does it spoil the next.
 	f, err := os.OpenFile(reg.journals.path(rec.AgentID), os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if _, err := f.WriteString(`{"turns":3,"last_turn_st`); err != nil {
 		t.Fatal(err)
 	}
@@ -71,14 +63,10 @@ func TestJournal(t *testing.T) {
 
 	// A newer record wins: it says which notes it has in it.
 	rec.Turns, rec.Status, rec.Noted = ended.Turns+1, statusBusy, ended.Noted
-	if err := reg.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.save(rec))
 	read(statusBusy, "one", rec.Turns)
 	rec.Status = statusClosed
-	if err := reg.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.save(rec))
 	read(statusClosed, "one", rec.Turns)
 }
 
@@ -88,16 +76,12 @@ func TestANoteHoldsTheWholeTurn(t *testing.T) {
 	reg := newRegistry(t.TempDir(), "default", true, quietLog())
 	defer reg.close(context.Background())
 	rec := fullRecord("codex:abcdefg", "codex")
-	if err := reg.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.save(rec))
 	root, now := "/other", time.Now().UTC()
 	rec.Status, rec.Interrupted, rec.Turns, rec.LastActive, rec.LastTurnID, rec.LastTurnStatus = statusIdle, false, 9, now, "turn-9", "failed"
 	rec.LastError, rec.SummaryDue, rec.RepoRoot, rec.RepoName, rec.Branch, rec.CWD = "why", false, &root, nil, nil, root
 	rec.Context, rec.Digest = json.RawMessage(`{"branch":"x"}`), recordDigest{LastPrompt: "p", TouchedFiles: []string{"f"}}
-	if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.noteTurn(rec.AgentID, &rec, nil))
 	got, err := reg.load(rec.AgentID)
 	if err != nil || !reflect.DeepEqual(*got, rec) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, rec)
@@ -113,9 +97,7 @@ func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
 	rec := fullRecord("codex:abcdefg", "codex")
 	result := func(turn, more string) {
 		t.Helper()
-		if err := reg.noteTurn(rec.AgentID, nil, json.RawMessage(`{"turn_id":"`+turn+`"`+more+`}`)); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, reg.noteTurn(rec.AgentID, nil, json.RawMessage(`{"turn_id":"`+turn+`"`+more+`}`)))
 	}
 	result("bg-open", "")
 	result("bg-ended", "")
@@ -124,14 +106,10 @@ func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
 		result(fmt.Sprintf("t-%02d", i), `,"result":"`+long[:1000]+`"`)
 	}
 	result("bg-ended", `,"result":{}`)
-	if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.noteTurn(rec.AgentID, &rec, nil))
 	ids := func() string {
 		turns, err := reg.journals.turns(rec.AgentID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		note, err := reg.journals.note(rec.AgentID)
 		if err != nil || note == nil || note.Number != rec.Noted {
 			t.Fatalf("note %+v, want number %d, %v", note, rec.Noted, err)
@@ -146,17 +124,13 @@ func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
 	if got := ids(); got != "bg-open "+newest {
 		t.Errorf("read %s", got)
 	}
-	if err := reg.journals.renew(reg.journals.path(rec.AgentID)); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, reg.journals.renew(reg.journals.path(rec.AgentID)))
 	if got := ids(); got != "bg-open "+newest {
 		t.Errorf("written anew: %s", got)
 	}
 	for i := range 12 { // long answers: as many as there is room for
 		result(fmt.Sprintf("long-%02d", i), `,"result":"`+long+`"`)
-		if err := reg.noteTurn(rec.AgentID, &rec, nil); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, reg.noteTurn(rec.AgentID, &rec, nil))
 	}
 	if st, err := os.Stat(reg.journals.path(rec.AgentID)); err != nil || st.Size() > 3*maxJournalKept {
 		t.Errorf("the journal: %v, %v", st, err)

@@ -5,13 +5,10 @@ package main
 // TestLeaseHelper is another process.
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -25,29 +22,14 @@ import (
 func holdElsewhere(t *testing.T, root string, rec record) (pid int, kill func()) {
 	t.Helper()
 	data, err := json.Marshal(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLeaseHelper$")
-	cmd.Env = append(os.Environ(), "ATM_TEST_ROOT="+root, "ATM_TEST_RECORD="+string(data), "GORACE=atexit_sleep_ms=10")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill = sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait(); in.Close() })
+	wantNil(t, err)
+	p := startTest(t, "TestLeaseHelper", "ATM_TEST_ROOT="+root, "ATM_TEST_RECORD="+string(data))
+	kill = sync.OnceFunc(func() { p.cmd.Process.Kill(); p.cmd.Wait(); p.in.Close(); p.group.close() })
 	t.Cleanup(kill)
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held\n" {
-		t.Fatalf("the other instance said %q, %v", line, err)
+	if line := p.line(t); line != "held" {
+		t.Fatalf("the other instance said %q", line)
 	}
-	return cmd.Process.Pid, kill
+	return p.cmd.Process.Pid, kill
 }
 
 // TestLeaseHelper is no test: it is holdElsewhere's process.
@@ -57,9 +39,7 @@ func TestLeaseHelper(t *testing.T) {
 		t.Skip("runs only as a child of other tests")
 	}
 	var rec record
-	if err := json.Unmarshal([]byte(os.Getenv("ATM_TEST_RECORD")), &rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, json.Unmarshal([]byte(os.Getenv("ATM_TEST_RECORD")), &rec))
 	r := newRegistry(root, rec.Team, true, newLogger(os.Stderr, "warn"))
 	if _, err := r.acquire(rec.Identity, rec.AgentID); err != nil {
 		t.Fatal(err)
@@ -67,9 +47,7 @@ func TestLeaseHelper(t *testing.T) {
 	if _, err := r.lockThread(rec.BackendID, rec.AgentID); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, r.save(rec))
 	os.Stdout.WriteString("held\n")
 	io.Copy(io.Discard, os.Stdin) // until it is killed
 }
@@ -82,9 +60,7 @@ func noneTaken(string) bool { return false }
 func mustAcquire(t *testing.T, l *leases, identity, agentID string) *lease {
 	t.Helper()
 	h, err := l.acquire(identity, agentID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	t.Cleanup(h.release)
 	return h
 }
@@ -117,9 +93,7 @@ func TestAnIdentityIsLeasedOnceWhateverItsCase(t *testing.T) {
 	if _, _, ok := l.holder("reviewer"); !ok {
 		t.Error("an old lease released a new one")
 	}
-	if err := again.assign("codex:cccc"); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, again.assign("codex:cccc"))
 	if data, _ := os.ReadFile(path); !strings.Contains(string(data), `"agent_id":"codex:cccc"`) {
 		t.Errorf("content after assign: %s", data)
 	}
@@ -168,9 +142,7 @@ func TestFreeIdentity(t *testing.T) {
 		t.Errorf("first free = %q", got)
 	}
 	mustAcquire(t, l, "codex-2", "")
-	if err := os.Mkdir(filepath.Join(l.root, "red", "codex-3.lock"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Mkdir(filepath.Join(l.root, "red", "codex-3.lock"), 0o700))
 	if got := l.freeIdentity("codex", noneTaken); got != "codex-4" {
 		t.Errorf("next free = %q", got)
 	}
@@ -216,9 +188,7 @@ func TestKillingTheHolderFreesItsLocks(t *testing.T) {
 	}
 	mustAcquire(t, l, "codex", "codex:bbbb")
 	h, err := l.lockThread(rec.BackendID, "codex:bbbb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	h.release()
 }
 
@@ -228,9 +198,7 @@ func TestAThreadFindsItsAgentAfterRelease(t *testing.T) {
 		t.Error("a thread nobody had has an agent")
 	}
 	h, err := l.lockThread("t-1", "codex:aaaa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	other := newLeases(l.root, "blue", true)
 	var held *threadHeld
 	if _, err := l.lockThread("t-1", "codex:bbbb"); !errors.As(err, &held) || !held.ours {
@@ -248,18 +216,14 @@ func TestAThreadFindsItsAgentAfterRelease(t *testing.T) {
 	}
 	// A longer content before it leaves no tail behind.
 	h, err = l.lockThread("t-1", "codex:bb")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if data, _ := os.ReadFile(h.path); !json.Valid(data) {
 		t.Errorf("content = %s", data)
 	}
 	h.release()
 	forgets := newLeases(l.root, "red", false)
 	h, err = forgets.lockThread("t-2", "codex:cccc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	h.release()
 	if _, ok := forgets.agentOfThread("t-2"); ok {
 		t.Error("without persistence a thread kept its agent")
@@ -286,35 +250,27 @@ func TestLockNamesStayInTheirDirectory(t *testing.T) {
 
 func TestALockThatCantBeMadeNamesItsPath(t *testing.T) {
 	l := newTestLeases(t)
-	if err := os.MkdirAll(filepath.Join(l.root, "red", "codex.lock"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.MkdirAll(filepath.Join(l.root, "red", "codex.lock"), 0o700))
 	_, err := l.acquire("codex", "")
 	if err == nil || !strings.Contains(err.Error(), filepath.Join("red", "codex.lock")) || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("a directory in its place: %v", err)
 	}
 	// A root that can't be written, also for a test that runs as root.
 	file := filepath.Join(l.root, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(file, nil, 0o600))
 	_, err = newLeases(file, "red", true).acquire("codex", "")
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "ATM_HOME") {
 		t.Errorf("a root that is a file: %v", err)
 	}
 	if os.Getuid() > 0 {
 		dir := filepath.Join(l.root, "ro")
-		if err := os.Mkdir(dir, 0o500); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.Mkdir(dir, 0o500))
 		if _, err := newLeases(dir, "red", true).acquire("codex", ""); err == nil || !strings.Contains(err.Error(), "writable") {
 			t.Errorf("a read-only root: %v", err)
 		}
 	}
 	// Nothing is remembered of an attempt that failed.
-	if err := os.Remove(filepath.Join(l.root, "red", "codex.lock")); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Remove(filepath.Join(l.root, "red", "codex.lock")))
 	mustAcquire(t, l, "codex", "")
 }
 
@@ -332,9 +288,7 @@ func TestALeaseIsOfTheFileAtThePath(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // there an open file can't be removed
 	}
-	if err := os.Remove(h.path); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Remove(h.path))
 	check("removed", false)
 	next := mustAcquire(t, newLeases(l.root, "red", true), "codex", "codex:bbbb")
 	check("made anew", false)
@@ -367,43 +321,9 @@ func TestAMarkersHoldIsNobodysLease(t *testing.T) {
 		}
 		time.AfterFunc(100*time.Millisecond, release) // twice what it was waited for
 		h, err := who.acquire("codex", "codex:aaaa")
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		thread, err := who.lockThread("t-1", "codex:aaaa")
-		if err != nil {
-			t.Fatal(err)
-		}
-		thread.release()
-		h.release()
-	}
-}
-
-// markStale takes locks to look at a session; an acquire at that moment must
-// not be told that a dead agent holds the name.
-func TestALookAtALockIsNotAHolder(t *testing.T) {
-	l := newTestLeases(t)
-	other := newLeases(l.root, "red", true) // looks as another process does
-	for range 300 {
-		var wg sync.WaitGroup
-		for _, table := range []*leases{l, other} {
-			wg.Go(func() {
-				for range 3 {
-					if release, gone := table.holdIfGone("codex:dead", "codex", "t-1"); gone {
-						release()
-					}
-				}
-			})
-		}
-		h, err := l.acquire("codex", "codex:aaaa")
-		if err != nil {
-			t.Fatal(err)
-		}
-		thread, err := l.lockThread("t-1", "codex:aaaa")
-		if err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
+		wantNil(t, err)
 		thread.release()
 		h.release()
 	}
@@ -426,9 +346,7 @@ func TestHoldIfGone(t *testing.T) {
 		t.Error("nobody holds anything")
 	}
 	lease, err := other.acquire("codex", "codex:aaaa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if look("codex:aaaa") {
 		t.Error("its own lease is held")
 	}
@@ -436,9 +354,7 @@ func TestHoldIfGone(t *testing.T) {
 		t.Error("another agent has its identity, so it can't live")
 	}
 	thread, err := other.lockThread("t-1", "codex:aaaa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	lease.release()
 	if look("codex:aaaa") {
 		t.Error("its thread is held")
@@ -452,17 +368,5 @@ func TestHoldIfGone(t *testing.T) {
 	}
 	if _, gone := l.holdIfGone("codex:aaaa", "../x", ""); gone {
 		t.Error("a record with a path for an identity")
-	}
-}
-
-func BenchmarkAcquireRelease(b *testing.B) {
-	r := newRegistry(b.TempDir(), "red", true, slog.New(slog.DiscardHandler))
-	defer r.close(b.Context())
-	for b.Loop() {
-		h, err := r.acquire("codex", "codex:aaaa")
-		if err != nil {
-			b.Fatal(err)
-		}
-		h.release()
 	}
 }

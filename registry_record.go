@@ -1,9 +1,9 @@
 package main
 
-// One session as it is kept on disk: agent-sessions/<team>/.records/<suffix>.json,
-// and the agent_id that names it. Pure: bytes and values, no files.
-// Called by registry.go for reading and writing; session_opening.go fills records in.
-// Never overwrites what is no record: whoever decodes one learns why it is none.
+// registry_record.go owns one session as it is kept on disk, agent-sessions/<team>/.records/<suffix>.json, and the
+// agent_id that names it. It is pure: bytes and values, no files.
+// registry.go calls it for reading and writing; session_opening.go fills records in.
+// Never takes for a record what is none: whoever decodes it learns why.
 
 import (
 	"crypto/rand"
@@ -39,43 +39,49 @@ const (
 // record has the fields of FR-5.2 and FR-10.1, and what a resume needs. It is
 // small and the truth; it is copied by value, its pointers are never written to.
 type record struct {
-	Version        int             `json:"version"`
-	AgentID        string          `json:"agent_id"`
-	Backend        string          `json:"backend"`      // "codex"
-	BackendKind    string          `json:"backend_kind"` // "app-server" or "mcp-server"
-	BackendID      string          `json:"backend_id"`   // Codex's threadId; empty before the first turn
-	Identity       string          `json:"identity"`
-	Implied        bool            `json:"implied"` // nobody asked for this identity by name
-	Team           string          `json:"team"`
-	RepoRoot       *string         `json:"repo_root"` // null outside a repository, as are the next two
-	RepoName       *string         `json:"repo_name"`
-	Branch         *string         `json:"branch"`
-	CWD            string          `json:"cwd"`
-	StartedAt      time.Time       `json:"started_at"`
-	LastActive     time.Time       `json:"last_active"`
+	Version       int            `json:"version"`
+	AgentID       string         `json:"agent_id"`
+	Backend       string         `json:"backend"`      // "codex"
+	BackendKind   string         `json:"backend_kind"` // "app-server" or "mcp-server"
+	BackendID     string         `json:"backend_id"`   // Codex's threadId; empty before the first turn
+	Identity      string         `json:"identity"`
+	Implied       bool           `json:"implied"` // nobody asked for this identity by name
+	Team          string         `json:"team"`
+	StartedAt     time.Time      `json:"started_at"`
+	Tag           string         `json:"tag,omitempty"`
+	Role          string         `json:"role,omitempty"`
+	Tools         string         `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
+	AgentName     string         `json:"agent_name,omitempty"`
+	AgentSource   string         `json:"agent_source,omitempty"`
+	Settings      recordSettings `json:"settings"`
+	SummaryDir    string         `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
+	AutoMail      *bool          `json:"auto_mail,omitempty"`      // agent_mail's word for this session
+	ClientSession string         `json:"client_session,omitempty"` // the client's own id for it (ACP); such a session is kept from its birth
+	Roots         []string       `json:"roots,omitempty"`          // directories beside cwd that the client works in
+	Title         string         `json:"title,omitempty"`
+	Noted         int            `json:"noted,omitempty"` // the number of the journal's newest note that this record has in it
+	PID           int            `json:"pid,omitempty"`   // of the holder
+	Host          string         `json:"host,omitempty"`
+
+	turnNote
+}
+
+// turnNote is what the start and the end of a turn change in a record: a line of the journal has it alone.
+type turnNote struct {
 	Status         string          `json:"status"`
 	Interrupted    bool            `json:"interrupted"`
-	Tag            string          `json:"tag,omitempty"`
-	Role           string          `json:"role,omitempty"`
-	Tools          string          `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
-	AgentName      string          `json:"agent_name,omitempty"`
-	AgentSource    string          `json:"agent_source,omitempty"`
-	Settings       recordSettings  `json:"settings"`
 	Turns          int             `json:"turns"`
+	LastActive     time.Time       `json:"last_active"`
 	LastTurnID     string          `json:"last_turn_id,omitempty"`
 	LastTurnStatus string          `json:"last_turn_status,omitempty"`
 	LastError      string          `json:"last_error,omitempty"`
-	SummaryDir     string          `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
-	SummaryDue     bool            `json:"summary_due,omitempty"`    // a turn completed since the last summary
-	AutoMail       *bool           `json:"auto_mail,omitempty"`      // agent_mail's word for this session
-	ClientSession  string          `json:"client_session,omitempty"` // the client's own id for it (ACP); such a session is kept from its birth
-	Roots          []string        `json:"roots,omitempty"`          // directories beside cwd that the client works in
-	Title          string          `json:"title,omitempty"`
+	SummaryDue     bool            `json:"summary_due,omitempty"` // a turn completed since the last summary
+	RepoRoot       *string         `json:"repo_root"`             // null outside a repository, as are the next two
+	RepoName       *string         `json:"repo_name"`
+	Branch         *string         `json:"branch"`
+	CWD            string          `json:"cwd"`
 	Context        json.RawMessage `json:"context,omitempty"` // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
-	Noted          int             `json:"noted,omitempty"` // the number of the journal's newest note that this record has in it
-	PID            int             `json:"pid,omitempty"`   // of the holder
-	Host           string          `json:"host,omitempty"`
 }
 
 // recordSettings is what was asked for and must be sent again after a restart.

@@ -19,38 +19,35 @@ func fullRecord(agentID, identity string) record {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	return record{
 		Version: 1, AgentID: agentID, Backend: "codex", BackendKind: "app-server", BackendID: "thread-" + suffixOf(agentID),
-		Identity: identity, Implied: true, Team: "red", RepoRoot: &root, RepoName: &name, Branch: &branch, CWD: "/src/app/cmd",
-		StartedAt: at, LastActive: at.Add(time.Hour), Status: statusIdle, Interrupted: true, Tag: "t", Role: "reviewer", Tools: toolsServer,
+		Identity: identity, Implied: true, Team: "red", StartedAt: at, Tag: "t", Role: "reviewer", Tools: toolsServer,
 		AgentName: "helper", AgentSource: "/a/b.md",
 		Settings: recordSettings{Model: "m", Effort: "high", Sandbox: "read-only", ApprovalPolicy: "never", BaseInstructions: "b",
 			DeveloperInstructions: "d", CompactPrompt: "c", Profile: "p", Config: json.RawMessage(`{"a.b":1}`), Subagents: true},
-		Turns: 3, LastTurnID: "turn-3", LastTurnStatus: "completed", LastError: "none", SummaryDir: "red/codex/thread-1", AutoMail: new(bool), SummaryDue: true,
-		ClientSession: "sess_1", Roots: []string{"/other"}, Title: "a title",
-		Context: json.RawMessage(`{"branch":"main"}`), Digest: recordDigest{LastPrompt: "<p> & q", LastAnswer: "a", TouchedFiles: []string{"x", "y"}},
+		SummaryDir: "red/codex/thread-1", AutoMail: new(bool), ClientSession: "sess_1", Roots: []string{"/other"}, Title: "a title",
 		Noted: 7, PID: 12, Host: "h",
+		turnNote: turnNote{Status: statusIdle, Interrupted: true, Turns: 3, LastActive: at.Add(time.Hour), LastTurnID: "turn-3",
+			LastTurnStatus: "completed", LastError: "none", SummaryDue: true, RepoRoot: &root, RepoName: &name, Branch: &branch,
+			CWD: "/src/app/cmd", Context: json.RawMessage(`{"branch":"main"}`),
+			Digest: recordDigest{LastPrompt: "<p> & q", LastAnswer: "a", TouchedFiles: []string{"x", "y"}}},
 	}
 }
 
 func TestRecordRoundTrip(t *testing.T) {
 	want := fullRecord("codex:k7m3pqx", "codex")
-	for i := range reflect.TypeFor[record]().NumField() {
-		if f := reflect.TypeFor[record]().Field(i); f.IsExported() && reflect.ValueOf(want).Field(i).IsZero() {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[record]()) {
+		if f.IsExported() && reflect.ValueOf(want).FieldByIndex(f.Index).IsZero() {
 			t.Errorf("fullRecord has no %s", f.Name)
 		}
 	}
 	data, err := encodeRecord(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	got, err := decodeRecord(data, want.AgentID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if !reflect.DeepEqual(*got, want) {
 		t.Errorf("\n got %+v\nwant %+v", *got, want)
 	}
 	// Outside a repository the facts are null, not missing (FR-2).
-	data, _ = encodeRecord(record{AgentID: want.AgentID, Identity: "codex", Status: statusIdle})
+	data, _ = encodeRecord(record{AgentID: want.AgentID, Identity: "codex", turnNote: turnNote{Status: statusIdle}})
 	for _, field := range []string{`"repo_root":null`, `"repo_name":null`, `"branch":null`, `"version":1`} {
 		if !strings.Contains(string(data), field) {
 			t.Errorf("no %s in %s", field, data)
@@ -67,13 +64,9 @@ func TestRecordIsBounded(t *testing.T) {
 		rec.Digest.TouchedFiles = append(rec.Digest.TouchedFiles, fmt.Sprint(i))
 	}
 	data, err := encodeRecord(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	got, err := decodeRecord(data, rec.AgentID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	d := got.Digest
 	if len(d.LastPrompt) != maxDigestPrompt || len(d.LastAnswer) > maxDigestAnswer || strings.ContainsRune(d.LastPrompt+d.LastAnswer, '\ufffd') {
 		t.Errorf("%d bytes of prompt, %d of answer", len(d.LastPrompt), len(d.LastAnswer))

@@ -49,17 +49,13 @@ func newTestRegistry(t *testing.T, persist bool) (*registry, *syncBuffer) {
 
 func mustSave(t *testing.T, r *registry, rec record) {
 	t.Helper()
-	if err := r.save(rec); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, r.save(rec))
 }
 
 func mustLoad(t *testing.T, r *registry, agentID string) *record {
 	t.Helper()
 	rec, err := r.load(agentID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	return rec
 }
 
@@ -142,22 +138,16 @@ func TestListIsNewestFirst(t *testing.T) {
 			rec.LastActive = start
 			mustSave(t, r, rec)
 			rec.LastActive = time.Now()
-			if err := r.noteTurn(rec.AgentID, &rec, nil); err != nil {
-				t.Fatal(err)
-			}
+			wantNil(t, r.noteTurn(rec.AgentID, &rec, nil))
 		}
 	}
 	dir := r.records
 	for name, text := range map[string]string{"aaa9.json": "{", ".tmp-123": "{", "README.md": "hello"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for limit, want := range map[int]string{0: "54321", 2: "54", 9: "54321"} {
 		recs, err := r.list(limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		got := ""
 		for _, rec := range recs {
 			got += strings.TrimPrefix(rec.AgentID, "codex:aaa")
@@ -177,9 +167,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 	mustSave(t, r, fullRecord(id, "codex"))
 	path := r.recordPath(id)
 	for _, text := range []string{"", "\x00\x00", `{"agent_id":"codex:bbbb","identity":"x","status":"idle"}`, strings.Repeat(" ", maxRecordBytes+1)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := r.load(id); !errors.Is(err, errRecordCorrupt) {
 			t.Errorf("%.20q: %v", text, err)
 		}
@@ -204,12 +192,8 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 
 func TestARecordThatCantBeWrittenIsAnError(t *testing.T) {
 	r, _ := newTestRegistry(t, true)
-	if err := os.MkdirAll(filepath.Dir(r.records), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(r.records, nil, 0o600); err != nil { // as good as read-only, for root too
-		t.Fatal(err)
-	}
+	wantNil(t, os.MkdirAll(filepath.Dir(r.records), 0o700))
+	wantNil(t, os.WriteFile(r.records, nil, 0o600))
 	if err := r.save(fullRecord("codex:aaaa", "codex")); err == nil || !strings.Contains(err.Error(), r.records) {
 		t.Errorf("save: %v", err)
 	}
@@ -231,37 +215,25 @@ func TestARecordThatCantBeWrittenIsAnError(t *testing.T) {
 func readIndex(t *testing.T, r *registry, identity string) (string, indexFile) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(r.root, "red", identity, "registry.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	var x indexFile
-	if err := json.Unmarshal(data, &x); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, json.Unmarshal(data, &x))
 	return string(data), x
 }
 
 func TestIndexHoldsTheOpenSessions(t *testing.T) {
 	r, out := newTestRegistry(t, true)
 	dir := filepath.Join(r.root, "red", "lead")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.MkdirAll(dir, 0o700))
 	old := time.Now().Add(-time.Hour)
 	for name, text := range map[string]string{"registry.json": `{"version":1,"sess`, ".tmp-dead": "{", ".tmp-live": "{"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := os.Chtimes(filepath.Join(dir, ".tmp-dead"), old, old); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Chtimes(filepath.Join(dir, ".tmp-dead"), old, old))
 	for i := range 100 {
 		r.setIndex("Lead", []record{fullRecord("codex:aaaa", "codex"), fullRecord(fmt.Sprintf("codex:bb%02d", i), "codex-2")})
 	}
-	if err := r.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, r.flush(t.Context()))
 	text, x := readIndex(t, r, "lead")
 	if x.Version != 1 || len(x.Sessions) != 2 || x.Sessions[1].AgentID != "codex:bb99" {
 		t.Fatalf("index = %s", text)
@@ -282,9 +254,7 @@ func TestIndexHoldsTheOpenSessions(t *testing.T) {
 		t.Errorf("temporary files left: %v", left)
 	}
 	r.setIndex("lead", nil)
-	if err := r.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, r.close(t.Context()))
 	if text, _ := readIndex(t, r, "lead"); !strings.Contains(text, `"sessions": []`) {
 		t.Errorf("no session open: %s", text)
 	}
@@ -295,17 +265,11 @@ func TestIndexHoldsTheOpenSessions(t *testing.T) {
 
 func TestAnIndexThatCantBeWrittenIsToldOnce(t *testing.T) {
 	r, out := newTestRegistry(t, true)
-	if err := os.MkdirAll(filepath.Join(r.root, "red"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.root, "red", "lead"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.MkdirAll(filepath.Join(r.root, "red"), 0o700))
+	wantNil(t, os.WriteFile(filepath.Join(r.root, "red", "lead"), nil, 0o600))
 	for range 3 {
 		r.setIndex("lead", nil)
-		if err := r.flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, r.flush(t.Context()))
 	}
 	if n := strings.Count(out.String(), "session file can't be written"); n != 1 {
 		t.Errorf("told %d times: %s", n, out.String())
@@ -315,14 +279,10 @@ func TestAnIndexThatCantBeWrittenIsToldOnce(t *testing.T) {
 func TestWithoutPersistenceOnlyLocksAreWritten(t *testing.T) {
 	r, _ := newTestRegistry(t, false)
 	h, err := r.acquire("codex", "codex:aaaa")
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	mustSave(t, r, fullRecord("codex:aaaa", "codex"))
 	r.setIndex("codex", []record{fullRecord("codex:aaaa", "codex")})
-	if err := r.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, r.flush(t.Context()))
 	h.release()
 	if n := r.markStale(); n != 0 {
 		t.Errorf("%d marked", n)
@@ -361,13 +321,9 @@ func TestMarkStaleBesideALiveInstance(t *testing.T) {
 	mine := mustAcquire(t, r.leases, "mine", "codex:mine")
 	for name, age := range map[string]time.Duration{".tmp-dead": 2 * tempLifetime, ".tmp-live": 0} {
 		path := filepath.Join(r.records, name)
-		if err := os.WriteFile(path, []byte(`{"agent_id":`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(path, []byte(`{"agent_id":`), 0o600))
 		at := time.Now().Add(-age)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.Chtimes(path, at, at))
 	}
 
 	if n := r.markStale(); n != 4 {
@@ -416,9 +372,7 @@ func TestMarkStaleUnderTheInstancesOwnName(t *testing.T) {
 	if n := r.markStale(); n != 1 {
 		t.Errorf("%d marked", n)
 	}
-	if err := h.assign("codex:aaaa"); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, h.assign("codex:aaaa"))
 	mustSave(t, r, fullRecord("codex:aaaa", "lead"))
 	if n := r.markStale(); n != 0 {
 		t.Errorf("%d marked of a revived session", n)
@@ -440,9 +394,7 @@ func TestMarkStaleRacesWithReviving(t *testing.T) {
 		id := fmt.Sprintf("codex:aa%02d", i)
 		h := mustAcquire(t, r.leases, fmt.Sprintf("codex-%d", i), id)
 		thread, err := r.lockThread("thread-"+suffixOf(id), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		rec := mustLoad(t, r, id)
 		rec.Status = statusBusy
 		mustSave(t, r, *rec)
@@ -464,7 +416,7 @@ func TestMarkStaleRacesWithReviving(t *testing.T) {
 // to be idle for as long as the other lived.
 func TestADeadSessionsNameMayBeAnothers(t *testing.T) {
 	r, _ := newTestRegistry(t, true)
-	dead := record{AgentID: r.newAgentID(), Identity: "codex", Team: r.team, Status: statusBusy}
+	dead := record{AgentID: r.newAgentID(), Identity: "codex", Team: r.team, turnNote: turnNote{Status: statusBusy}}
 	if status, interrupted, pid := r.told(&dead); status != statusStale || !interrupted || pid != 0 {
 		t.Errorf("held by nobody: %s, interrupted %v, pid %d", status, interrupted, pid)
 	}
@@ -472,9 +424,7 @@ func TestADeadSessionsNameMayBeAnothers(t *testing.T) {
 	if status, interrupted, pid := r.told(&dead); status != statusBusy || interrupted || pid != os.Getpid() {
 		t.Errorf("held by itself: %s, interrupted %v, pid %d", status, interrupted, pid)
 	}
-	if err := l.assign(r.newAgentID()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, l.assign(r.newAgentID()))
 	if status, interrupted, pid := r.told(&dead); status != statusStale || !interrupted || pid != 0 {
 		t.Errorf("held by another: %s, interrupted %v, pid %d", status, interrupted, pid)
 	}
@@ -488,15 +438,11 @@ func BenchmarkRecordTransition(b *testing.B) {
 		r := newRegistry(b.TempDir(), "red", true, slog.New(slog.DiscardHandler))
 		defer r.close(context.Background())
 		for i := range kept {
-			if err := r.save(fullRecord(fmt.Sprintf("codex:kept%05d", i), "codex")); err != nil {
-				b.Fatal(err)
-			}
+			wantNil(b, r.save(fullRecord(fmt.Sprintf("codex:kept%05d", i), "codex")))
 		}
 		rec := fullRecord("codex:kept00001", "codex")
 		for _, whole := range []bool{false, true} {
-			if err := r.flush(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			wantNil(b, r.flush(b.Context()))
 			b.Run(fmt.Sprintf("kept=%d/whole=%v", kept, whole), func(b *testing.B) {
 				for b.Loop() {
 					rec.LastActive = time.Now()
@@ -506,9 +452,7 @@ func BenchmarkRecordTransition(b *testing.B) {
 					} else {
 						err = r.noteTurn(rec.AgentID, &rec, nil)
 					}
-					if err != nil {
-						b.Fatal(err)
-					}
+					wantNil(b, err)
 					r.setIndex("codex", []record{rec})
 				}
 			})
@@ -522,9 +466,7 @@ func BenchmarkMarkStaleAndList(b *testing.B) {
 	for i := range 10000 {
 		rec := fullRecord(fmt.Sprintf("codex:kept%05d", i), "codex")
 		rec.Status = statusClosed
-		if err := r.save(rec); err != nil {
-			b.Fatal(err)
-		}
+		wantNil(b, r.save(rec))
 	}
 	b.Run("markStale", func(b *testing.B) {
 		for b.Loop() {
@@ -538,19 +480,4 @@ func BenchmarkMarkStaleAndList(b *testing.B) {
 			}
 		}
 	})
-}
-
-// A team's directory that vanished with what was written into it is no danger to
-// any session, and no warning at every exit of Claude Code.
-func TestSyncOfWhatIsGone(t *testing.T) {
-	var out syncBuffer
-	disk := newSyncer(slog.New(slog.NewTextHandler(&out, nil)))
-	disk.add(filepath.Join(t.TempDir(), "gone", "inboxes", "ann.json"))
-	if err := disk.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantNil(t, disk.close(t.Context()))
-	if got := out.String(); got != "" {
-		t.Errorf("logged %s", got)
-	}
 }

@@ -1,13 +1,13 @@
 package main
 
-// sys_test.go holds what the system is asked for (locks, process groups, exit
-// reasons) with real processes. The child is this test binary, run as
-// TestSysHelper.
+// sys_test.go holds what the system is asked for (files, locks, process groups, exit reasons) with real files and
+// processes. It has the rig for tests of more than one process: another process is this test binary, run with one test.
 
 import (
 	"bufio"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,29 +17,36 @@ import (
 	"testing"
 )
 
-// sysHelper starts this test binary as a process that does what mode says; its
-// first line of output and its stdin are given to the caller.
-func sysHelper(t *testing.T, mode string) (*exec.Cmd, *procGroup, *bufio.Reader, io.WriteCloser) {
+// A testProcess is this test binary, running one test in a process group of its own.
+type testProcess struct {
+	cmd   *exec.Cmd
+	group *procGroup
+	out   *bufio.Reader
+	in    io.WriteCloser
+}
+
+// startTest starts a test as a process that the environment tells what to do.
+func startTest(t *testing.T, test string, env ...string) testProcess {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSysHelper$")
-	cmd.Env = append(os.Environ(), "ATM_TEST_SYS="+mode, "GORACE=atexit_sleep_ms=10")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=10"), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	group := newProcGroup(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := group.attach(cmd); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, group, bufio.NewReader(out), in
+	wantNil(t, err)
+	p := testProcess{cmd, newProcGroup(cmd), bufio.NewReader(out), in}
+	wantNil(t, cmd.Start())
+	wantNil(t, p.group.attach(cmd))
+	return p
+}
+
+// line is the next line that the process says.
+func (p testProcess) line(t *testing.T) string {
+	t.Helper()
+	line, err := p.out.ReadString('\n')
+	wantNil(t, err)
+	return strings.TrimSuffix(line, "\n")
 }
 
 // TestSysHelper is no test: it is the child of those below.
@@ -54,9 +61,7 @@ func TestSysHelper(t *testing.T) {
 		child.Env = append(os.Environ(), "ATM_TEST_SYS=wait")
 		child.Stdout = os.Stdout // holds the pipe open: its EOF is the grandchild's end
 		child.Stdin = os.Stdin
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, child.Start())
 		if err := child.Wait(); err != nil {
 			os.Exit(1)
 		}
@@ -69,12 +74,12 @@ func TestSysHelper(t *testing.T) {
 }
 
 func TestExitReasonOfACode(t *testing.T) {
-	cmd, group, _, _ := sysHelper(t, "exit3")
-	defer group.close()
-	if err := cmd.Wait(); err == nil {
+	p := startTest(t, "TestSysHelper", "ATM_TEST_SYS=exit3")
+	defer p.group.close()
+	if err := p.cmd.Wait(); err == nil {
 		t.Fatal("no error for exit code 3")
 	}
-	if got := exitReason(cmd.ProcessState); got != "exit code 3" {
+	if got := exitReason(p.cmd.ProcessState); got != "exit code 3" {
 		t.Errorf("exitReason = %q", got)
 	}
 	if got := exitReason(nil); got != "exit status unknown" {
@@ -83,63 +88,46 @@ func TestExitReasonOfACode(t *testing.T) {
 }
 
 func TestKillingAGroupReachesGrandchildren(t *testing.T) {
-	cmd, group, out, _ := sysHelper(t, "parent")
-	line, err := out.ReadString('\n')
-	if err != nil {
-		t.Fatalf("reading the grandchild's line: %v", err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "ready ")))
-	if err != nil || pid == cmd.Process.Pid {
+	p := startTest(t, "TestSysHelper", "ATM_TEST_SYS=parent")
+	line := p.line(t)
+	pid, err := strconv.Atoi(strings.TrimPrefix(line, "ready "))
+	if err != nil || pid == p.cmd.Process.Pid {
 		t.Fatalf("grandchild's line = %q", line)
 	}
-	if !pidAlive(pid) || !pidAlive(cmd.Process.Pid) {
+	if !pidAlive(pid) || !pidAlive(p.cmd.Process.Pid) {
 		t.Error("a running process is said to be dead")
 	}
-	if err := group.kill(); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, p.group.kill())
 	// stdout is open in both processes: EOF means that both are gone.
-	if _, err := io.Copy(io.Discard, out); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Wait()
+	_, err = io.Copy(io.Discard, p.out)
+	wantNil(t, err)
+	p.cmd.Wait()
 	want := "signal: killed (SIGKILL)"
 	if runtime.GOOS == "windows" {
 		want = "exit code 1"
 	}
-	if got := exitReason(cmd.ProcessState); got != want {
+	if got := exitReason(p.cmd.ProcessState); got != want {
 		t.Errorf("exitReason = %q, want %q", got, want)
 	}
-	if err := group.close(); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(group.term(), group.kill(), group.close()); err != nil {
-		t.Errorf("signals after close: %v", err)
-	}
+	wantNil(t, p.group.close())
+	wantNil(t, errors.Join(p.group.term(), p.group.kill(), p.group.close())) // nobody's group by now
 }
 
 func TestTermEndsAGroup(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("CTRL_BREAK needs a console")
 	}
-	cmd, group, out, _ := sysHelper(t, "wait")
-	defer group.close()
-	if _, err := out.ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	if err := group.term(); err != nil {
-		t.Fatal(err)
-	}
-	io.Copy(io.Discard, out)
-	cmd.Wait()
-	if got := exitReason(cmd.ProcessState); got != "signal: terminated (SIGTERM)" {
+	p := startTest(t, "TestSysHelper", "ATM_TEST_SYS=wait")
+	defer p.group.close()
+	p.line(t)
+	wantNil(t, p.group.term())
+	io.Copy(io.Discard, p.out)
+	p.cmd.Wait()
+	if got := exitReason(p.cmd.ProcessState); got != "signal: terminated (SIGTERM)" {
 		t.Errorf("exitReason = %q", got)
 	}
-	// The leader is reaped and nobody else was in the group.
-	if err := group.kill(); err != nil {
-		t.Errorf("killing a group that is gone: %v", err)
-	}
-	if pidAlive(cmd.Process.Pid) || pidAlive(0) || pidAlive(-1) {
+	wantNil(t, p.group.kill()) // the leader is reaped and nobody else was in the group
+	if pidAlive(p.cmd.Process.Pid) || pidAlive(0) || pidAlive(-1) {
 		t.Error("a dead process is said to be alive")
 	}
 }
@@ -148,16 +136,12 @@ func TestLockFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	open := func() *os.File {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
 	a, b := open(), open()
-	if err := lockFile(a, true, false); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, lockFile(a, true, false))
 	if _, err := a.WriteString("content"); err != nil {
 		t.Fatal(err)
 	}
@@ -172,15 +156,11 @@ func TestLockFile(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() { got <- lockFile(b, true, true) }()
-	if err := unlockFile(a); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, unlockFile(a))
 	if err := <-got; err != nil {
 		t.Errorf("waiting for the lock: %v", err)
 	}
-	if err := unlockFile(b); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, unlockFile(b))
 	if err := errors.Join(lockFile(a, false, false), lockFile(b, false, false)); err != nil {
 		t.Errorf("two shared locks: %v", err)
 	}
@@ -190,13 +170,9 @@ func TestRenameOverAndSyncDir(t *testing.T) {
 	dir := t.TempDir()
 	old, new := filepath.Join(dir, "old"), filepath.Join(dir, "new")
 	for path, text := range map[string]string{old: "fresh", new: "stale"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if err := renameOver(old, new); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, renameOver(old, new))
 	if got, _ := os.ReadFile(new); string(got) != "fresh" {
 		t.Errorf("content = %q", got)
 	}
@@ -210,14 +186,10 @@ func TestRenameOverAndSyncDir(t *testing.T) {
 
 func TestTerminalWidth(t *testing.T) {
 	f, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	defer f.Close()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	defer r.Close()
 	defer w.Close()
 	for _, f := range []*os.File{f, r} {
@@ -230,5 +202,67 @@ func TestTerminalWidth(t *testing.T) {
 		if _, ok := terminalWidth(tty); runtime.GOOS == "linux" && !ok {
 			t.Error("a pty is said to be no terminal")
 		}
+	}
+}
+
+func TestOpenOwnRefusesLinks(t *testing.T) {
+	dir := t.TempDir()
+	target, soft, hard := filepath.Join(dir, "t"), filepath.Join(dir, "s"), filepath.Join(dir, "h")
+	wantNil(t, os.WriteFile(target, []byte("kept"), 0o600))
+	f, err := openOwn(target, os.O_RDWR|os.O_APPEND, 0)
+	wantNil(t, err)
+	f.Close()
+	if err := os.Symlink(target, soft); err != nil {
+		t.Skip(err) // Windows gives links to administrators only
+	}
+	wantNil(t, os.Link(target, hard))
+	for _, path := range []string{soft, hard} {
+		if f, err := openOwn(path, os.O_RDWR|os.O_CREATE, 0o600); !errors.Is(err, errLinked) {
+			t.Errorf("openOwn(%s) = %v, %v; want errLinked", filepath.Base(path), f, err)
+		}
+	}
+	if data, err := readRegular(soft, 4); err != nil || string(data) != "kept" {
+		t.Errorf("readRegular through a link = %q, %v", data, err)
+	}
+	if _, err := readRegular(soft, 3); !errors.Is(err, errTooLarge) {
+		t.Errorf("readRegular with a limit of 3 = %v, want errTooLarge", err)
+	}
+	if _, err := readRegular(dir, 10); !errors.Is(err, errNotRegular) {
+		t.Errorf("readRegular of a directory = %v, want errNotRegular", err)
+	}
+}
+
+// A team's directory that vanished with what was written into it is no danger to
+// any session, and no warning at every exit of Claude Code.
+func TestSyncOfWhatIsGone(t *testing.T) {
+	var out syncBuffer
+	disk := newSyncer(slog.New(slog.NewTextHandler(&out, nil)))
+	disk.add(filepath.Join(t.TempDir(), "gone", "inboxes", "ann.json"))
+	wantNil(t, disk.flush(t.Context()))
+	wantNil(t, disk.close(t.Context()))
+	if got := out.String(); got != "" {
+		t.Errorf("logged %s", got)
+	}
+}
+
+// Of what is to be written later only the newest is written, also what comes while the syncer is at work, and nothing
+// after its close.
+func TestSyncerWritesTheNewest(t *testing.T) {
+	var written []string // by the syncer's goroutine; read after flush and close
+	disk := newSyncer(slog.New(slog.DiscardHandler))
+	write := func(what string) func() { return func() { written = append(written, what) } }
+	disk.later("a", write("old"))
+	disk.later("a", func() {
+		write("new")()
+		disk.later("a", write("from within"))
+	})
+	wantNil(t, disk.flush(t.Context()))
+	wantNil(t, disk.flush(t.Context()))
+	disk.later("a", write("last"))
+	wantNil(t, disk.close(t.Context()))
+	disk.later("a", write("too late"))
+	wantNil(t, errors.Join(disk.close(t.Context()), disk.flush(t.Context())))
+	if got := strings.Join(written, ", "); got != "new, from within, last" {
+		t.Errorf("written: %s", got)
 	}
 }

@@ -18,9 +18,7 @@ import (
 
 func TestOpenNeverWaitsForAFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, unix.Mkfifo(path, 0o600))
 	if _, err := openRegular(path); !errors.Is(err, errNotRegular) {
 		t.Errorf("openRegular = %v, want errNotRegular", err)
 	}

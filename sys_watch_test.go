@@ -21,9 +21,7 @@ func startWatcher(t testing.TB) *watcher {
 	if errors.Is(err, errNoWatch) && runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	t.Cleanup(w.close)
 	return w
 }
@@ -38,9 +36,7 @@ func watchFor(t testing.TB, w *watcher, dir string) told {
 	t.Helper()
 	calls := make(chan string, 10000)
 	wa, err := w.add(dir, func(name string) { calls <- name })
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	return told{wa, calls}
 }
 
@@ -76,9 +72,7 @@ func (c told) drain() {
 
 func touchFile(t testing.TB, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("[]"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(path, []byte("[]"), 0o644))
 }
 
 func wantNil(t testing.TB, err error) {

@@ -178,9 +178,7 @@ func TestOutboxDropsOnlyWhatMayBeDropped(t *testing.T) {
 	}
 	go func() { o.close(time.Minute); w.Close() }()
 	all, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if lines := strings.Split(strings.TrimSpace(string(all)), "\n"); len(lines) != 10 || lines[9] != "answer" {
 		t.Fatalf("%d lines, last %q", len(lines), lines[len(lines)-1])
 	}

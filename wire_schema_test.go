@@ -296,9 +296,7 @@ func TestJSONSchema(t *testing.T) {
 		"Id":{"type":"string","minLength":1},
 		"Update":{"oneOf":[{"type":"object","properties":{"u":{"type":"string","const":"text"}},"required":["u"],"allOf":[{"$ref":"#/$defs/Ask"}]},
 			{"type":"object","properties":{"u":{"type":"string","const":"none"}},"required":["u"]}]}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	for _, c := range []struct{ def, json, want string }{
 		{"Ask", `{"id":"x","kind":"a","list":[1,0],"raw":{"x":1},"_meta":{"y":2}}`, ""},
 		{"Ask", `{}`, `lacks "id"`},
@@ -317,9 +315,7 @@ func TestJSONSchema(t *testing.T) {
 		{"Nothing", `{}`, "has no Nothing"},
 	} {
 		v, err := decodeJSON([]byte(c.json))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		if got := strings.Join(s.problems(c.def, v), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s %s: %q, want %q", c.def, c.json, got, c.want)
 		}
