@@ -1,11 +1,11 @@
 package main
 
-// The configuration: layers, defaults, where every value came from, roles.
+// The configuration: its layers, defaults, where every value came from, ceilings, roles. What is higher wins:
 // flags > ATM_AGENT_MCP_* > the --config file > the nearest .atm.toml > config.toml of the home > defaults (FR-12.3).
-// Every command loads it once at start; after that nobody changes it. The files are read by
-// config_layers.go, the keys are in config_settings.go, directories and names in config_paths.go, the team in config_team.go.
+// Every command loads a config once at start. Files are read by config_layers.go, the keys are in config_settings.go,
+// directories, names and the team in config_paths.go.
 // One bad value never resets the others: it is a warning that names file, line and column or the variable, and the
-// next layer's value holds. Only a bad flag and a bad --config file are errors. It writes nothing.
+// next layer's value holds. Only a bad flag and a bad --config file are errors. Nothing is written here.
 
 import (
 	"errors"
@@ -19,7 +19,8 @@ import (
 
 const pluginName = "atm-agent-mcp"
 
-// pluginNames are the tables that are read, a later one's values above an earlier one's: the ancestor's, and ours.
+// pluginNames are the tables under [plugins] that are read, a later one's values above an earlier one's: that of
+// codex-mcp, this program's ancestor, and ours.
 func pluginNames() []string { return []string{"codex-mcp", pluginName} }
 
 // flagValues are the flags that were given, by name without dashes; a switch is "true" or "false". Those of a command
@@ -34,55 +35,60 @@ func (fl flagValues) only(name string) flagValues {
 	return nil
 }
 
-// flagError is a flag's bad value: the command exits 2.
+// A flagError is a flag's bad value: the command exits 2.
 type flagError struct {
-	flag string
+	flag string // with its dashes
 	err  error
 }
 
 func (e *flagError) Error() string { return e.flag + ": " + e.err.Error() }
-func (e *flagError) Unwrap() error { return e.err }
 
-// A config is complete and checked. "" means that nobody said anything, and the lower side decides.
+// A config is complete and checked. "" means that nobody said anything, and the lower side (Codex) decides. After
+// loadConfig only serveEditor changes it. What a setting means is told by its key's help and the README.
 type config struct {
 	directories
 
+	// The settings, each by its key of the table in config_settings.go.
 	codexBin, backend                     string // codexBin "mock" is the built-in mock
-	identity, defaultRole                 string
-	model, fastModel, effort              string // model is what --fast chose, where it did
-	sandbox, approvalPolicy, maxSandbox   string // maxSandbox is the ceiling, readonly counted in
-	basePromptFile, extraInstructionsFile string
+	identity, defaultRole                 string // defaultRole is the key role
+	model, fastModel, effort              string // model is fastModel where fast chose that
+	sandbox, approvalPolicy, maxSandbox   string // sandbox is no wider than top; maxSandbox is the mode of top
+	basePromptFile, extraInstructionsFile string // absolute paths
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
-	ceilings                              []ceiling // every layer's, and those that were meant and could not be read
-	top                                   ceiling   // the lowest of ceilings, which holds
-	persistThreads                        bool      // false: nothing on disk but leases, and an audit trail without prompts
+	persistThreads                        bool // false: nothing is kept on disk but leases, and the audit trail goes to the log
 	restartChild                          bool
-	noSummaries                           bool // sessions end without being asked for one: an editor waits for nobody (the acp command)
-	teamless                              bool // acp without --identity: sessions are in no team, have no mail and are told of neither
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
-	maxMailMessages, maxMailMessageLength int
-	requestTimeout, turnLimit             time.Duration // requestTimeout is inactivity; 0 is none
-	approvalTimeout, shutdownGrace        time.Duration // approvalTimeout 0 is none
+	maxMailMessages, maxMailMessageLength int           // maxMailMessageLength is in characters
+	requestTimeout, turnLimit             time.Duration // of a turn's silence and of a turn; 0: no limit
+	approvalTimeout, shutdownGrace        time.Duration // approvalTimeout 0: an approval waits for ever
 	mailPollInterval, idleTimeout         time.Duration // idleTimeout 0: polling never stops
 	perThreadAutoMail                     map[string]bool
-	roles                                 map[string]role   // as configured; config.role completes one
-	aliases, atmRoles                     map[string]string // ATM's own [aliases] and [roles]
-	team, teamFrom                        string
-	teamExists                            bool
-	identityExplicit                      bool    // by --identity: a conflict is an error, not the next suffix
-	resume                                *string // --resume: the session to continue, "" for the newest of identity
-	coreTeam, coreIdentity                string
-	namedFile                             string   // the file of --config or ATM_CONFIG, "" for none
-	files                                 []string // the configuration files that were read, lowest layer first
-	warnings                              []string
-	repo                                  *repoFile         // the repository's .atm.toml, nil for none
-	own                                   *config           // what holds without that file, not derived; nil where it is trusted or there is none
-	ignored                               []ignoredSetting  // of that file
-	notes                                 []string          // on that file, for the first result
-	origin                                map[string]origin // by key; roles.<name>.<key>; core.<key>
+	roles                                 map[string]role   // by name, as they are written; config.role adds what a role inherits
+	aliases, atmRoles                     map[string]string // ATM's own tables [aliases] and [roles]: names of members
+	coreTeam, coreIdentity                string            // [core] default_team and identity
+	resume                                *string           // the session of --resume, "" for the newest of identity; nil: none
+
+	// What was found.
+	team, teamFrom   string // our team, and who named it
+	teamExists       bool   // the team has a config.json
+	identityExplicit bool   // identity is --identity's: a conflict over it is an error, and takes no other name
+	noSummaries      bool   // acp: sessions end without being asked for a summary, since an editor waits for nobody
+	teamless         bool   // acp without --identity: sessions are in no team, have no mail and are told of neither
+
+	// Where the values come from.
+	origin    map[string]origin // by key, also roles.<name>.<key> and core.<key>
+	ceilings  []ceiling         // every layer's, and those that were meant and could not be read
+	top       ceiling           // the lowest of ceilings, which holds
+	namedFile string            // the file of --config or ATM_CONFIG, "" for none
+	files     []string          // the configuration files that were read, lowest layer first
+	warnings  []string          // what a person should know, a line each
+	repo      *repoFile         // the repository's .atm.toml, nil for none
+	own       *config           // what holds without repo, read but not derived; nil where repo is trusted or there is none
+	ignored   []ignoredSetting  // settings of repo that have no effect
+	notes     []string          // what the first result says of repo
 }
 
 // A role is a named preset (FR-12.2). "" leaves a setting to the configuration.
@@ -106,8 +112,8 @@ func defaultConfig() *config {
 	}
 }
 
-// loadConfig reads all layers. An error is only for what must end the program; see flagError. environ, where it is
-// given, is what os.Environ says, so that a misspelt variable is told too.
+// loadConfig reads all layers. An error is only for what must end the program: a bad flag (flagError) or a problem of
+// the named file. environ is what os.Environ says, so that a misspelt variable is told too; tests leave it out.
 func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...string) (*config, error) {
 	c := defaultConfig()
 	if session, given := fl["resume"]; given {
@@ -118,7 +124,7 @@ func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...s
 		return nil, err
 	}
 	files := configFiles(c, env, fl)
-	if !c.heedRepoFile() {
+	if !c.checkRepoFile() {
 		files = slices.DeleteFunc(files, func(f configFile) bool { return f.layer == layerProject })
 	} else if c.repo != nil && !c.repo.trusted {
 		c.own = defaultConfig()
@@ -150,7 +156,7 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 	}
 	for _, prefix := range []string{oldVariablePrefix, variablePrefix} {
 		c.readVariables(prefix, env)
-		c.strangeVariables(prefix, environ)
+		c.warnUnknownVariables(prefix, environ)
 	}
 	for _, s := range settings() {
 		text, given := fl[s.flag]
@@ -161,13 +167,14 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
 			return &flagError{flag, err}
 		}
-		c.took(s.name, origin{layerFlag, flag})
+		c.recordOrigin(s.name, origin{layerFlag, flag})
 	}
 	return nil
 }
 
-// took notes where a setting's value came from, and of a ceiling that it stays one.
-func (c *config) took(key string, from origin) {
+// recordOrigin notes where a setting's value came from. The value of a ceiling is kept too, so that no higher layer
+// replaces it.
+func (c *config) recordOrigin(key string, from origin) {
 	switch {
 	case key == "max_sandbox" && c.maxSandbox != "":
 		c.ceilings = append(c.ceilings, newCeiling(key, c.maxSandbox, from))
@@ -181,8 +188,8 @@ func (c *config) took(key string, from origin) {
 type ceiling struct {
 	word string // a sandbox mode
 	name string // as people are told: "--readonly", "max_sandbox in configuration"
-	key  string // the setting
-	from origin
+	key  string // the setting: max_sandbox or readonly
+	from origin // zero: the ceiling was meant by somebody and could not be read
 }
 
 func newCeiling(key, word string, from origin) ceiling {
@@ -196,10 +203,11 @@ func newCeiling(key, word string, from origin) ceiling {
 	return ceiling{word, name, key, from}
 }
 
-// binds reports a ceiling below which there is anything.
+// binds reports that the ceiling forbids some mode.
 func (c ceiling) binds() bool { return c.word != "" && c.word != sandboxDanger }
 
-// cap lowers a sandbox mode to the ceiling, an unknown one too. "" stays: what is made of it later must come here again.
+// cap lowers a sandbox mode to the ceiling, an unknown mode too. "" stays: the mode that is chosen for it later must be
+// capped again.
 func (c ceiling) cap(mode string) string {
 	if rank := sandboxRank(mode); mode == "" || !c.binds() || rank > 0 && rank <= sandboxRank(c.word) {
 		return mode
@@ -207,22 +215,21 @@ func (c ceiling) cap(mode string) string {
 	return c.word
 }
 
-// unread reports a ceiling that was meant and could not be read.
-func (c ceiling) unread() bool { return c.from.what == "" }
+func (c ceiling) unreadable() bool { return c.from.what == "" }
 
-// lowestCeiling is the one that holds: no layer lifts another's. Of two that are as low, one that was read counts.
+// lowestCeiling is the ceiling that holds: no layer lifts another's. Of two equal ones, the one that was read counts.
 func (c *config) lowestCeiling() (low ceiling) {
 	for _, w := range c.ceilings {
 		rank, least := sandboxRank(w.word), sandboxRank(low.word)
-		if least == 0 || rank < least || rank == least && low.unread() {
+		if least == 0 || rank < least || rank == least && low.unreadable() {
 			low = w
 		}
 	}
 	return low
 }
 
-// warnf notes what a person should know. Parts of it may be a repository's text: it stays one line that steers no
-// terminal, and neither its length nor their number is without an end.
+// warnf notes what a person should know. Parts of a warning may be a repository's text: so a warning is one line that
+// steers no terminal, and both its length and the number of warnings are bounded.
 func (c *config) warnf(format string, args ...any) {
 	const most, longest = 100, 1000
 	switch n := len(c.warnings); {
@@ -233,7 +240,7 @@ func (c *config) warnf(format string, args ...any) {
 	}
 }
 
-// readVariables reads ATM_AGENT_MCP_* or the ancestor's; a blank one counts as not set.
+// readVariables reads ATM_AGENT_MCP_* or the ancestor's CODEX_MCP_*; a blank one counts as not set.
 func (c *config) readVariables(prefix string, env func(string) string) {
 	for _, s := range settings() {
 		name := prefix + strings.ToUpper(s.name)
@@ -250,13 +257,13 @@ func (c *config) readVariables(prefix string, env func(string) string) {
 			c.failClosed(s.name)
 			continue
 		}
-		c.took(s.name, origin{layerVariable, name})
+		c.recordOrigin(s.name, origin{layerVariable, name})
 	}
 }
 
-// strangeVariables tells the ATM_AGENT_MCP_* that nobody reads, with the one that was likely meant; of the ancestor's
-// only those that likely mean one.
-func (c *config) strangeVariables(prefix string, environ []string) {
+// warnUnknownVariables warns of variables with our prefix that nobody reads, with the one that was likely meant; with
+// the ancestor's prefix only of those that likely mean a setting.
+func (c *config) warnUnknownVariables(prefix string, environ []string) {
 	known := settingNames()
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -285,17 +292,16 @@ func meantHint(word string) string {
 	return fmt.Sprintf("; did you mean %q?", word)
 }
 
-// failClosed notes that a ceiling was meant by a word and can't be read. It
-// then stands at read-only, whatever another layer says: a slip of the pen must
-// not widen what agents may do.
+// failClosed looks whether a word that has no effect, or a bad value, was likely meant as a ceiling. That ceiling then
+// stands at read-only, whatever another layer says: a slip of the pen must not widen what agents may do.
 func (c *config) failClosed(word string) {
 	key := ceilingMeant(word)
-	if key != "" && !slices.ContainsFunc(c.ceilings, func(w ceiling) bool { return w.key == key && w.unread() }) {
+	if key != "" && !slices.ContainsFunc(c.ceilings, func(w ceiling) bool { return w.key == key && w.unreadable() }) {
 		c.ceilings = append(c.ceilings, newCeiling(key, sandboxRead, origin{}))
 	}
 }
 
-// failClosedIn does it for the text of a file that can't be parsed, in which a key of a line may be one.
+// failClosedIn does the same for the text of a file that can't be parsed: any line of the text may set a ceiling.
 func (c *config) failClosedIn(text string) {
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(line, "=")
@@ -314,8 +320,8 @@ func ceilingMeant(word string) string {
 	return ""
 }
 
-// settingProblem is an error where a flag or the named file gave the setting, else a warning.
-func (c *config) settingProblem(key string, err error) error {
+// reportSetting is an error where a flag or the named file gave the setting, else a warning.
+func (c *config) reportSetting(key string, err error) error {
 	o := c.origin[key]
 	switch o.layer {
 	case layerFlag:
@@ -327,12 +333,12 @@ func (c *config) settingProblem(key string, err error) error {
 	return nil
 }
 
-// derive settles what depends on more than one key.
+// derive fills in what depends on more than one key, once all layers are read.
 func (c *config) derive(env func(string) string) error {
 	c.identityExplicit = c.origin["identity"].layer == layerFlag
 	if c.defaultRole != "" {
 		if _, err := c.role(c.defaultRole); err != nil {
-			if err := c.settingProblem("role", err); err != nil {
+			if err := c.reportSetting("role", err); err != nil {
 				return err
 			}
 			c.defaultRole = ""
@@ -361,20 +367,21 @@ func (c *config) derive(env func(string) string) error {
 	}
 	for _, w := range c.ceilings {
 		switch {
-		case w.unread() && c.top.unread():
+		case w.unreadable() && c.top.unreadable():
 			c.warnf("%s could not be read, so agents are read-only until it is mended", w.key)
-		case w.key == "readonly" && !w.unread() && !c.readonly:
+		case w.key == "readonly" && !w.unreadable() && !c.readonly:
 			c.readonly, c.origin["readonly"] = true, w.from
 		}
 	}
 	if capped := c.top.cap(c.sandbox); capped != c.sandbox {
 		c.sandbox, c.origin["sandbox"] = capped, c.origin["max_sandbox"]
 	}
-	return c.goFast()
+	return c.applyFast()
 }
 
-// serveEditor makes it acp's, where a person is in front of every session: no time limit holds that nobody set, and only
-// --identity makes a teammate of one. Its name is then one that no agent of the team has by itself.
+// serveEditor changes the configuration for the acp command, where a person is in front of every session: a time limit
+// holds only if somebody set it, and only --identity makes a session a teammate. Without it sessions are called
+// "editor", which no agent of the team is called by itself.
 func (c *config) serveEditor() {
 	c.restartChild, c.noSummaries, c.teamless = true, true, !c.identityExplicit
 	if c.origin["request_timeout_secs"].layer == layerDefault {
@@ -394,9 +401,9 @@ func (c *config) serveEditor() {
 	c.identity = "editor"
 }
 
-// goFast lets --fast choose fast_model (FR-12.5). A model set in the same layer or a higher one is a pin and stays,
-// and so do a role's and a call's.
-func (c *config) goFast() error {
+// applyFast lets --fast choose fast_model (FR-12.5). A model that the same layer or a higher one sets stays, and so do
+// the model of a role and that of a call.
+func (c *config) applyFast() error {
 	if !c.fast {
 		return nil
 	}
@@ -404,7 +411,7 @@ func (c *config) goFast() error {
 	switch {
 	case c.fastModel == "":
 		c.fast = false
-		return c.settingProblem("fast", errors.New(`there is no fast model: set fast_model = "…" under [plugins.atm-agent-mcp] or ATM_AGENT_MCP_FAST_MODEL`))
+		return c.reportSetting("fast", errors.New(`there is no fast model: set fast_model = "…" under [plugins.atm-agent-mcp] or ATM_AGENT_MCP_FAST_MODEL`))
 	case c.model != "" && pin.layer >= by.layer:
 		c.warnf("%s has no effect: %s sets the model %q", by, pin, c.model)
 	default:
@@ -414,7 +421,8 @@ func (c *config) goFast() error {
 	return nil
 }
 
-// role returns a role with what it inherits; "" is the default role, or no role at all.
+// role returns a role with what it inherits; "" is the default role, or no role at all. The repository's untrusted file
+// can switch nothing on in it.
 func (c *config) role(name string) (role, error) {
 	r, err := c.plainRole(name)
 	if c.own != nil {
@@ -432,7 +440,7 @@ func (c *config) ownRole(name string) role {
 	return c.own.roleOrNone(name)
 }
 
-// roleOrNone is the role, or what holds without one.
+// roleOrNone is the role, or what holds without a role where there is none of that name.
 func (c *config) roleOrNone(name string) role {
 	r, err := c.plainRole(name)
 	if err != nil {
@@ -441,7 +449,7 @@ func (c *config) roleOrNone(name string) role {
 	return r
 }
 
-// plainRole is role before the repository's untrusted file is held against what would be without it.
+// plainRole is role, whoever wrote it.
 func (c *config) plainRole(name string) (role, error) {
 	if name == "" {
 		if name = c.defaultRole; name == "" {
@@ -469,8 +477,8 @@ func (c *config) plainRole(name string) (role, error) {
 // auditFile is the audit trail, which all processes of the team append to.
 func (c *config) auditFile() string { return filepath.Join(c.sessionsRoot, c.team, "audit.jsonl") }
 
-// chooseTeam finds the team. A default_team of the home's config.toml is for want of anything closer: the team of
-// the Claude Code session that started us goes before it.
+// chooseTeam finds our team. The team of the Claude Code session that started us goes before the default_team of the
+// home's config.toml, and after one that anybody else named.
 func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 	q := teamQuery{root: c.teamsRoot, sessionID: strings.TrimSpace(env(sessionVariable))}
 	if o := c.origin["core.default_team"]; o.layer > layerGlobal {

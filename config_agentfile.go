@@ -2,8 +2,9 @@ package main
 
 // Agent files (FR-16.1): a prompt in a file, with Claude Code's front matter above it if it has one. Of that YAML only
 // lines `key: value` are read, and only those of name, model and effort; such a key with any other value is refused,
-// never guessed at. The codex tool calls readAgentFile; whatever is wrong comes back as one agentFileError, which the
-// front answers with -32008 (FR-16.6). Nothing here decides policy: the caller checks and applies name and model.
+// never guessed at. The codex tool calls readAgentFile; whatever is wrong comes back as an agentFileError, which the
+// front answers with -32008 (FR-16.6). Nothing here decides policy: the caller checks and applies name and model. Prompt
+// files are read here too (readTextFile): a file that a person names is refused in words that a person understands.
 
 import (
 	"encoding/json"
@@ -20,20 +21,20 @@ import (
 
 const maxAgentFile = 1 << 20
 
-// agentFile is what a file says. An empty field was not given.
+// An agentFile is what a file says. An empty field was not given.
 type agentFile struct {
 	Name      string // as written; impliedIdentity makes an identity of it
-	Model     string // one that Codex may know
-	ModelNote string // why the file's model isn't in Model
+	Model     string // a model that Codex may know
+	ModelNote string // why the model that the file names is not in Model
 	Effort    string
 	Body      string // the prompt
 	Source    string // the file's absolute path
 }
 
-// agentFileError says which file can't be used, and why.
+// An agentFileError says which file can't be used, and why.
 type agentFileError struct {
 	path string // as the caller gave it
-	what string // goes on where a sentence has named the file
+	what string // the rest of a sentence that begins with the file's name
 }
 
 func (e *agentFileError) Error() string { return fmt.Sprintf("agent_file %q %s", e.path, e.what) }
@@ -68,7 +69,8 @@ func readAgentFile(path, base string) (agentFile, error) {
 	return a, nil
 }
 
-// parseAgentFile takes the text apart. Its errors go on where a sentence has named the file.
+// parseAgentFile splits the text into front matter and prompt. An error is the rest of a sentence that begins with the
+// file's name.
 func parseAgentFile(text string) (agentFile, error) {
 	head, body, closed := cutFrontMatter(text)
 	if !closed {
@@ -248,7 +250,7 @@ func impliedIdentity(name string) string {
 }
 
 // readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.
-// Its errors go on where a sentence has named the file.
+// An error is the rest of a sentence that begins with the file's name.
 func readTextFile(path string, limit int64) (string, error) {
 	data, err := readRegular(path, limit)
 	var failed *fs.PathError

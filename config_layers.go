@@ -1,10 +1,10 @@
 package main
 
-// The layers of the configuration that are files: finding them, reading them, and saying what is wrong in them.
-// config.go reads them once, lowest first, into a config; a later layer's good value replaces an earlier one's.
+// The layers of the configuration that are files: finding the files, reading them, and saying what is wrong in them.
+// config.go reads each file once, lowest layer first, into a config; a later layer's good value replaces an earlier one's.
 // A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
-// nothing else. Only in the file that --config or ATM_CONFIG names it is an error. What a repository's file may set
-// without the user's trust is config_trust.go's.
+// nothing else. Only in the file that --config or ATM_CONFIG names a bad value is an error. What a repository's file may
+// set without the user's trust is decided in config_trust.go.
 
 import (
 	"errors"
@@ -91,24 +91,24 @@ func (f configFile) read(c *config) error {
 	}
 	if err != nil {
 		c.failClosed("max_sandbox") // there may be one in it
-		r.problem(fmt.Errorf("reading configuration: %w", err))
+		r.report(fmt.Errorf("reading configuration: %w", err))
 		return r.err
 	}
 	doc, err := parseTOML(f.path, data)
 	if err != nil {
 		c.failClosedIn(string(data))
-		r.problem(fmt.Errorf("%w (nothing in this file counts until it is right)", err))
+		r.report(fmt.Errorf("%w (nothing in this file counts until it is right)", err))
 		return r.err
 	}
 	if c.files = append(c.files, f.path); c.own != nil && f.layer == layerProject {
-		f.doubt(c, doc)
+		f.dropUntrusted(c, doc)
 	}
-	r.core(doc)
-	r.names(doc)
-	r.misplaced(doc, nil, false)
+	r.readCore(doc)
+	r.readNames(doc)
+	r.warnMisplaced(doc, nil, false)
 	plugins := r.table(doc, "", "plugins")
 	for _, name := range pluginNames() {
-		r.plugin(r.table(plugins, "plugins.", name))
+		r.readPlugin(r.table(plugins, "plugins.", name))
 	}
 	return r.err
 }
@@ -129,11 +129,11 @@ func (f configFile) at(v *tomlValue) origin {
 type fileReader struct {
 	configFile
 	c   *config
-	err error // the first problem of a file that was named: it ends the program
+	err error // the first problem of the named file, which ends the program
 }
 
-// problem is an error in the named file and a warning in the others.
-func (r *fileReader) problem(err error) {
+// report says what is wrong: an error in the named file, a warning in the others.
+func (r *fileReader) report(err error) {
 	switch {
 	case r.layer != layerNamed:
 		r.c.warnf("%v", err)
@@ -142,13 +142,13 @@ func (r *fileReader) problem(err error) {
 	}
 }
 
-// badValue is a problem with what a key is set to.
-func (r *fileReader) badValue(v *tomlValue, format string, args ...any) {
-	r.problem(&tomlError{r.path, v.line, v.col, fmt.Sprintf(format, args...)})
+// reportValue reports a key's bad value.
+func (r *fileReader) reportValue(v *tomlValue, format string, args ...any) {
+	r.report(&tomlError{r.path, v.line, v.col, fmt.Sprintf(format, args...)})
 }
 
-// strangeKey warns of a key that has no effect: in the named file too, since it may be meant for another program.
-func (r *fileReader) strangeKey(v *tomlValue, format string, args ...any) {
+// warnKey warns of a key that has no effect: in the named file too, since it may be meant for another program.
+func (r *fileReader) warnKey(v *tomlValue, format string, args ...any) {
 	r.c.warnf("%v", &tomlError{r.path, v.keyLine, v.keyCol, fmt.Sprintf(format, args...)})
 }
 
@@ -159,38 +159,38 @@ func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 		return nil
 	}
 	if v.tab == nil {
-		r.badValue(v, "%s%s wants a table, not %s", under, key, v.kind)
+		r.reportValue(v, "%s%s wants a table, not %s", under, key, v.kind)
 	}
 	return v.tab
 }
 
-// misplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones too.
+// warnMisplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones too.
 // The file is ATM's as well: what stands in a table that is called like nothing of ours is somebody else's. t is the
 // table at path; read: its settings are read, so that only ceilings in unknown tables of it are left to find.
-func (r *fileReader) misplaced(t *tomlTable, path []string, read bool) {
+func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 	for _, key := range t.keys() {
 		v, below := t.get(key), append(slices.Clip(path), key)
 		if mayBeOurs(below) {
 			ours := len(below) == 2 && below[0] == "plugins" && slices.Contains(pluginNames(), key)
 			for _, table := range v.tables() { // those of an array are never read
-				r.misplaced(table, below, (ours || read) && v.tab != nil)
+				r.warnMisplaced(table, below, (ours || read) && v.tab != nil)
 			}
 		}
 		ceiling, setting := ceilingMeant(key) != "", slices.Contains(settingNames(), key)
 		switch {
 		case v.tab != nil && (len(path) == 0 || !ceiling):
-		case read && len(path) == 2 && setting: // readTable has it
+		case read && len(path) == 2 && setting: // fillTable reads it
 		case read && ceiling:
 			r.c.failClosed(key)
 		case read, slices.Equal(path, []string{"roles"}), slices.Equal(path, []string{"core"}) && !ceiling: // ATM's own
 		case ceiling, setting:
-			r.strangeKey(v, "%s has no effect here: settings stand in the table [plugins.%s]", key, pluginName)
+			r.warnKey(v, "%s has no effect here: settings stand in the table [plugins.%s]", key, pluginName)
 			r.c.failClosed(key)
 		}
 	}
 }
 
-// mayBeOurs reports a table that has our settings, or whose name is nearly that of one.
+// mayBeOurs reports a table that has our settings, or is called nearly like one that has.
 func mayBeOurs(path []string) bool {
 	like := func(name string, names ...string) bool {
 		return nearest(name, names) != "" || slices.ContainsFunc(names, func(n string) bool { return foldWord(n) == foldWord(name) })
@@ -204,9 +204,9 @@ func mayBeOurs(path []string) bool {
 	return path[2] != "per_thread_auto_mail" // its keys are agents' names
 }
 
-// core reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
+// readCore reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
 // [core], or with half of it, leaves the other layers' values alone.
-func (r *fileReader) core(doc *tomlTable) {
+func (r *fileReader) readCore(doc *tomlTable) {
 	known := []string{"default_team", "identity"}
 	for _, key := range doc.table("core").keys() {
 		v := doc.at("core", key)
@@ -214,7 +214,7 @@ func (r *fileReader) core(doc *tomlTable) {
 		switch {
 		case !slices.Contains(known, key):
 			if near := nearest(key, known); near != "" {
-				r.strangeKey(v, "unknown key %q; did you mean %q?", "core."+key, near)
+				r.warnKey(v, "unknown key %q; did you mean %q?", "core."+key, near)
 			}
 			continue
 		case key == "identity":
@@ -225,7 +225,7 @@ func (r *fileReader) core(doc *tomlTable) {
 			err = fmt.Errorf("wants a string, not %s", v.kind)
 		}
 		if err != nil {
-			r.badValue(v, "core.%s: %v", key, err)
+			r.reportValue(v, "core.%s: %v", key, err)
 			continue
 		}
 		*into = v.str
@@ -233,8 +233,8 @@ func (r *fileReader) core(doc *tomlTable) {
 	}
 }
 
-// names reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
-func (r *fileReader) names(doc *tomlTable) {
+// readNames reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
+func (r *fileReader) readNames(doc *tomlTable) {
 	for _, name := range []string{"aliases", "roles"} {
 		into := map[string]map[string]string{"aliases": r.c.aliases, "roles": r.c.atmRoles}[name]
 		table := r.table(doc, "", name)
@@ -244,21 +244,21 @@ func (r *fileReader) names(doc *tomlTable) {
 				into[key] = v.str
 				r.c.origin["["+name+"]."+key] = r.at(v) // not roles.x: that is a role of ours
 			case v.tab == nil || name != "roles": // a role of ours in the wrong place is told with its keys
-				r.badValue(v, "%s.%s wants a string, not %s", name, key, v.kind)
+				r.reportValue(v, "%s.%s wants a string, not %s", name, key, v.kind)
 			}
 		}
 	}
 }
 
-// plugin reads the table of our settings, with its two tables of tables.
-func (r *fileReader) plugin(t *tomlTable) {
+// readPlugin reads the table of our settings, and the tables roles and per_thread_auto_mail in it.
+func (r *fileReader) readPlugin(t *tomlTable) {
 	c := r.c
-	readTable(r, t, "", c, settings(), "roles", "per_thread_auto_mail")
+	fillTable(r, t, "", c, settings(), "roles", "per_thread_auto_mail")
 	autoMail := r.table(t, "", "per_thread_auto_mail")
 	for _, name := range autoMail.keys() {
 		v := autoMail.get(name)
 		if v.kind != tomlBool {
-			r.badValue(v, "per_thread_auto_mail.%s: wants a boolean, not %s", name, v.kind)
+			r.reportValue(v, "per_thread_auto_mail.%s: wants a boolean, not %s", name, v.kind)
 			continue
 		}
 		c.perThreadAutoMail[name] = v.b
@@ -269,22 +269,22 @@ func (r *fileReader) plugin(t *tomlTable) {
 		v := roles.get(name)
 		switch {
 		case v.tab == nil:
-			r.badValue(v, "roles.%s: wants a table, not %s", name, v.kind)
+			r.reportValue(v, "roles.%s: wants a table, not %s", name, v.kind)
 			continue
 		case !identityRule.MatchString(name):
-			r.badValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter or digit", name)
+			r.reportValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter or digit", name)
 			continue
 		}
 		as := c.roles[name]
 		as.name = name
-		readTable(r, v.tab, "roles."+name+".", &as, roleSettings())
+		fillTable(r, v.tab, "roles."+name+".", &as, roleSettings())
 		c.roles[name] = as
 	}
 }
 
-// readTable fills owner from a table of settings; prefix is what their keys are called by in origin. The keys in also
+// fillTable fills owner from a table of settings; prefix is what their keys are called by in origin. The keys in also
 // are read by somebody else.
-func readTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) {
+func fillTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) {
 	known := also
 	byKey := map[string]setting[T]{}
 	for _, s := range rows {
@@ -300,20 +300,20 @@ func readTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows
 		case slices.Contains(also, key):
 			continue
 		case !ok && prefix == "" && key == "team":
-			r.strangeKey(v, "unknown key %q; a team is named by default_team under [core]", key)
+			r.warnKey(v, "unknown key %q; a team is named by default_team under [core]", key)
 			continue
 		case !ok:
-			r.strangeKey(v, "unknown key %q%s", prefix+key, meantHint(meantKey(key, known)))
+			r.warnKey(v, "unknown key %q%s", prefix+key, meantHint(meantKey(key, known)))
 			continue
 		case s.find(t) != v:
-			r.strangeKey(v, "%s is the older name of %s, which is set too and counts", key, s.name)
+			r.warnKey(v, "%s is the older name of %s, which is set too and counts", key, s.name)
 			continue
 		}
 		if err := s.setTOML(s.field(owner), v, filepath.Dir(r.path), r.c.home); err != nil {
-			r.badValue(v, "%s%s: %v", prefix, key, err)
+			r.reportValue(v, "%s%s: %v", prefix, key, err)
 			r.c.failClosed(s.name)
 			continue
 		}
-		r.c.took(prefix+s.name, r.at(v))
+		r.c.recordOrigin(prefix+s.name, r.at(v))
 	}
 }

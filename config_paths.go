@@ -60,7 +60,7 @@ func validTeam(s string) error {
 	return nil
 }
 
-// osHome finds the user's home directory, without HOME too (a service has none).
+// osHome finds the user's home directory, also where HOME is not set, as for a service.
 func osHome(env func(string) string) (string, error) {
 	name := "HOME"
 	if runtime.GOOS == "windows" {
@@ -75,14 +75,15 @@ func osHome(env func(string) string) (string, error) {
 	return "", fmt.Errorf("there is no home directory: set %s or ATM_HOME", name)
 }
 
-// directories are where things are; all absolute.
+// directories are the absolute paths by which files are found.
 type directories struct {
-	cwd, home               string
-	atmHome                 string // ATM_HOME, else home
-	teamsRoot, sessionsRoot string
+	cwd, home    string
+	atmHome      string // ATM_HOME, else home
+	teamsRoot    string // Claude Code's teams: inboxes and members
+	sessionsRoot string // our sessions: leases, records, the audit trail
 }
 
-// findDirectories: ATM goes by ATM_HOME, Claude Code by CLAUDE_CONFIG_DIR.
+// findDirectories goes by ATM_HOME as ATM does, else by CLAUDE_CONFIG_DIR as Claude Code does.
 func findDirectories(env func(string) string, cwd string) (directories, error) {
 	var d directories
 	var err error
@@ -135,11 +136,11 @@ const (
 
 // A teamQuery is what is known when the team is looked for.
 type teamQuery struct {
-	root                   string // …/teams
-	asked, askedFrom       string // the name that somebody asked for, checked by validTeam, and who did
-	sessionID              string // CLAUDE_CODE_SESSION_ID
-	fallback, fallbackFrom string // the team for want of both, "" for "default"
-	pause                  func() // before the second reading; nil for a short sleep
+	root                   string // the directory of all teams
+	asked, askedFrom       string // the name that somebody asked for, checked by validTeam, and who did; "" for nobody
+	sessionID              string // CLAUDE_CODE_SESSION_ID, "" for none
+	fallback, fallbackFrom string // the team where asked and sessionID name none, "" for "default"
+	pause                  func() // waits before the second reading; nil for a short sleep
 }
 
 // findTeam names the team, how it was found and whether it exists. A returned error means only that the search
@@ -161,8 +162,8 @@ func findTeam(q teamQuery) (name, from string, exists bool, err error) {
 	return name, from, statErr == nil && info.Mode().IsRegular(), err
 }
 
-// teamDirs are the directories in which whoever may write speaks for the team:
-// its members and their mail, and what is kept of its agents.
+// teamDirs are the directories of the team's members and mail, and of its sessions: whoever may write in one of them
+// speaks for the team.
 func (c *config) teamDirs() []string {
 	team, kept := filepath.Join(c.teamsRoot, c.team), filepath.Join(c.sessionsRoot, c.team)
 	return []string{c.teamsRoot, team, filepath.Join(team, "inboxes"), c.sessionsRoot, filepath.Join(c.sessionsRoot, ".threads"), kept, filepath.Join(kept, ".records")}

@@ -1,13 +1,10 @@
 package main
 
-// config_policy.go owns what a session may do: from a call's arguments, its profile,
-// its role, our configuration and the user's own Codex configuration it makes
-// the complete settings of a turn and the config that a thread is started
-// with. session_opening.go calls it whenever a session gets its place.
-// It must never let anything pass the ceilings (--readonly, max_sandbox) nor
-// widen what the user's own Codex configuration narrowed. The trees are
-// config_overrides.go's, the meaning of their words config_codex.go's. Only checkCwd
-// touches the disk.
+// config_policy.go owns what a session may do: of a call's arguments, its profile, its role, our configuration and the
+// user's own Codex configuration it makes the complete settings of a turn and the config that a thread is started with.
+// session_opener.go calls resolvePolicy whenever a session is opened. It must never let anything pass the ceilings
+// (--readonly, max_sandbox), nor widen what the user's own Codex configuration narrowed. What the words of Codex's
+// configuration mean is config_codex.go's. Only checkCwd touches the disk.
 
 import (
 	"cmp"
@@ -42,11 +39,11 @@ type policy struct {
 	Notes    []string        // what the caller should know, a sentence each
 }
 
-// statedPolicy is what one source says of the settings that a turn carries.
+// A statedPolicy is what one source says of the settings that a turn carries. "" was not said.
 type statedPolicy struct {
 	model, effort, sandbox, approval string
-	write                            map[string]any // sandbox_workspace_write
-	sandboxNote, approvalNote        string         // why the word is not the one that was written; said if it is the one that counts
+	write                            map[string]any // the table sandbox_workspace_write
+	sandboxNote, approvalNote        string         // why sandbox or approval is not as it was written; told if it is chosen
 }
 
 // resolvePolicy decides by tool argument > config argument > profile > role >

@@ -1,9 +1,9 @@
 package main
 
 // What is known of the git repository around a directory, read straight from .git: a subprocess on the turn path
-// costs more than the whole turn may. A session keeps one repoCache and asks it before every
-// turn; session_prompt.go puts the answer into words. Nothing here fails: whatever can't be understood is left out, as null.
-// Reads are bounded, nothing is written, and no value is trusted to be harmless text: who prints it, quotes it.
+// costs more than the whole turn may. A session keeps one repoCache and asks it before every turn; session_prompt.go puts
+// the answer into words. Nothing here fails: what can't be understood is left out, as null.
+// Reads are bounded, nothing is written, and no value is trusted to be harmless text: whoever prints a value quotes it.
 
 import (
 	"encoding/hex"
@@ -24,11 +24,11 @@ const (
 	gitSettleTime = 2 * time.Second
 )
 
-// repoFacts is nil in every pointer outside a repository (FR-2.4). Branch is nil too when HEAD is on no branch; Head
-// then says what it is on, e.g. "detached at 1a2b3c4". On a branch Head is empty.
+// repoFacts are the facts of one directory. Outside a repository all pointers are nil (FR-2.4).
 type repoFacts struct {
-	Root, Name, Branch *string
-	Head               string
+	Root, Name *string // of the working tree
+	Branch     *string // nil where HEAD is on no branch
+	Head       string  // what HEAD is on where that is no branch, as "detached at 1a2b3c4"; else ""
 }
 
 // readRepo finds the repository whose working tree holds cwd, as `git rev-parse --show-toplevel` would.
@@ -37,14 +37,14 @@ func readRepo(cwd string) repoFacts {
 	return s.read(cwd)
 }
 
-// repoCache remembers the facts of one directory and the few paths that decide them: HEAD, config, and each .git that
-// isn't there. As long as those look the same to stat, nothing is opened. It has no lock: the session that owns it is
-// its only user.
+// A repoCache remembers the facts of one directory and the few paths that decide them: HEAD, config, and each .git that
+// isn't there. As long as those paths look the same to stat, nothing is opened. It has no lock: the session that owns it
+// is its only user.
 type repoCache struct {
-	cwd     string
+	cwd     string // the directory that facts are of
 	facts   repoFacts
-	seen    []repoStamp
-	settled bool
+	seen    []repoStamp // what the paths looked like before they were read
+	settled bool        // no file was so young that a change could have left its stamp as it was (gitSettleTime)
 }
 
 func (c *repoCache) read(cwd string) repoFacts {
@@ -73,8 +73,8 @@ func (c *repoCache) fresh(cwd string) bool {
 // repoStamp is what one path looked like before it was read.
 type repoStamp struct {
 	path string
-	link bool        // of the path itself, not of what a symbolic link leads to
-	info os.FileInfo // nil: was not there
+	link bool        // info is of the path itself, not of what a symbolic link leads to
+	info os.FileInfo // nil: nothing was there
 }
 
 func takeStamp(path string, link bool) repoStamp {
@@ -104,10 +104,10 @@ func (was repoStamp) unchanged() bool {
 	return was.info.ModTime().Equal(now.info.ModTime()) && was.info.Size() == now.info.Size()
 }
 
-// repoScan is one reading; it stamps the paths that decide the facts before it looks inside.
+// A repoScan is one reading. It stamps each path that decides the facts before it looks inside.
 type repoScan struct {
 	seen   []repoStamp
-	newest time.Time // of the files read
+	newest time.Time // when the youngest of the files in seen was written
 }
 
 func (s *repoScan) read(cwd string) repoFacts {
@@ -118,7 +118,7 @@ func (s *repoScan) read(cwd string) repoFacts {
 	if err != nil {
 		return repoFacts{}
 	}
-	s.look(dir, false) // a link that is turned leads to another directory; without one there is nothing
+	s.look(dir, false) // a link may be made to lead to another directory, and a directory may go
 	// git names the real path, and a link's parents are not the parents of what it leads to.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return repoFacts{}
@@ -135,12 +135,12 @@ func (s *repoScan) read(cwd string) repoFacts {
 	}
 }
 
-// at tells whether the search ends at dir, and with what. Like git it passes by a .git directory that is none, and
-// ends with nothing at a .git file that leads nowhere and in a bare repository.
+// at tells whether the search ends at dir, and with which facts. Like git it passes by a .git directory that is no
+// repository, and ends without facts at a .git file that leads nowhere and in a bare repository.
 func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 	dotGit := filepath.Join(dir, ".git")
 	info, err := os.Stat(dotGit)
-	if err != nil || !info.IsDir() { // a directory stands for itself by its HEAD
+	if err != nil || !info.IsDir() { // of a directory its HEAD is looked at
 		s.look(dotGit, false)
 	}
 	if err != nil {
@@ -175,12 +175,12 @@ func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 	return repoFacts{Root: &dir, Name: &name, Branch: g.branch, Head: g.head}, true
 }
 
-// gitDir is a directory that passed git's own test for being one.
+// A gitDir is a directory that passed git's own test for being one.
 type gitDir struct {
-	common string // where config, objects and refs are: another directory for a linked worktree
-	linked bool
+	common string // the directory of config, objects and refs: another one for a linked worktree
+	linked bool   // it is that of a linked worktree
 	branch *string
-	head   string
+	head   string // as repoFacts.Head
 }
 
 func (s *repoScan) openGitDir(path string) (gitDir, bool) {

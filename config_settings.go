@@ -1,8 +1,8 @@
 package main
 
-// The settings: every key of [plugins.atm-agent-mcp] and of a role, its flag and its range, and how a value from a
+// The settings: every key of [plugins.atm-agent-mcp] and of a role with its flag and its range, and how a value from a
 // file, a variable or a flag becomes the field of config that holds it.
-// config.go goes through this table for each layer. A new key is one row here and one field there.
+// config.go and config_layers.go go through these tables for each layer. A new key is one row here and one field in config.
 // Nothing here reads a file or knows which layer wins.
 
 import (
@@ -25,24 +25,23 @@ const (
 
 var effortRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// A rule says what one key takes. What kind of value it is, its field's type says.
+// A rule says which values one key takes. The kind of the value is the type of its field.
 type rule struct {
 	name  string // the key; its variable is ATM_AGENT_MCP_ and the name in capitals
-	alias string // an older name for it
-	flag  string // its flag without dashes, "" for none
+	alias string // an older name of the key, "" for none
+	flag  string // the key's flag without dashes, "" for none
 
-	check    func(string) (string, error) // of text: refuses or normalizes
-	optional bool                         // "" means: none, whatever a lower layer says
-	path     bool                         // a file: relative to the configuration file or the working directory
-	min, max int64                        // of a number, in its unit
-	unit     time.Duration                // of a number that is a duration
-
+	check    func(string) (string, error) // refuses or normalizes a text; every text has one
+	optional bool                         // "" is a value too: none, whatever a lower layer says
+	path     bool                         // the text is a file: relative to the configuration file or the working directory
+	min, max int64                        // bounds of a number, in unit
+	unit     time.Duration                // what a number counts where the field is a duration
 }
 
-// A setting is a rule and the field it fills. field returns a *string, *bool, *int or *time.Duration.
+// A setting is a rule and the field that a value is stored in.
 type setting[T any] struct {
 	rule
-	field func(*T) any
+	field func(*T) any // returns a *string, *bool, *int or *time.Duration
 }
 
 // The variables' prefixes: ours, and that of the ancestor, codex-mcp, whose names are still read below ours.
@@ -78,8 +77,8 @@ func approvalRank(word string) int {
 	return 1 + slices.Index([]string{"untrusted", "on-request", "never"}, word)
 }
 
-// settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. roles and
-// per_thread_auto_mail are tables and stand in config.go.
+// settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. The tables roles and
+// per_thread_auto_mail are read in config_layers.go.
 func settings() []setting[config] {
 	const day = 24 * 60 * 60
 	return []setting[config]{
@@ -140,7 +139,7 @@ func settingNames() (names []string) {
 	return names
 }
 
-// meantKey returns the known key that a word which is none likely means: the one whose flag has that name, else the
+// meantKey returns the known key that an unknown word likely means: the key whose flag has that name, else the
 // nearest, "" for none.
 func meantKey(word string, known []string) string {
 	for _, s := range settings() {
@@ -163,7 +162,7 @@ func (r rule) find(t *tomlTable) *tomlValue {
 	return t.get(r.alias)
 }
 
-// setTOML stores a value from a file in directory base.
+// setTOML stores a value of a configuration file in directory base.
 func (r rule) setTOML(into any, v *tomlValue, base, home string) error {
 	var value any
 	switch v.kind {
@@ -181,7 +180,7 @@ func (r rule) setTOML(into any, v *tomlValue, base, home string) error {
 	return err
 }
 
-// setText stores a value from a variable.
+// setText stores a value of a variable or a flag.
 func (r rule) setText(into any, text, base, home string) error {
 	var value any = text
 	switch into.(type) {
@@ -210,12 +209,13 @@ func (r rule) setText(into any, text, base, home string) error {
 	return r.set(into, value, base, home)
 }
 
-// wantsError: the value is of the wrong kind.
-type wantsError struct{ want string }
+// A wantsError refuses a value of the wrong kind.
+type wantsError struct{ want string } // want is the right kind, as "a string"
 
 func (e wantsError) Error() string { return "wants " + e.want }
 
-// set checks a string, int64 or bool and stores it; on error the field keeps what it had.
+// set checks a value, a string, int64 or bool, and stores it in the field into; on an error the field keeps its value.
+// Paths are resolved against base.
 func (r rule) set(into, value any, base, home string) error {
 	switch p := into.(type) {
 	case *string:
@@ -322,7 +322,7 @@ func oneOf(what string, words ...string) func(string) (string, error) {
 	}
 }
 
-// foldWord takes the spelling out of a word.
+// foldWord is a word without what spellings differ in: capitals, dashes, underscores and blanks.
 func foldWord(word string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(word))
 }

@@ -45,19 +45,18 @@ func (k tomlKind) String() string {
 	return "nothing"
 }
 
-// A tomlValue is one value; kind tells which field holds it.
+// A tomlValue is one value, with the place it was written at. Lines and columns count from 1, columns in characters.
 type tomlValue struct {
-	kind      tomlKind
-	str       string
-	i         int64
-	f         float64
-	b         bool
-	arr       []*tomlValue
-	tab       *tomlTable
-	line, col int // where the value begins; of a table, where its name stands
-
-	keyLine, keyCol int  // where the key begins, 0 in an array
-	ofTables        bool // an array made by [[name]], the only kind that [[name]] may append to
+	kind            tomlKind // tells which of the next six fields holds the value
+	str             string
+	i               int64
+	f               float64
+	b               bool
+	arr             []*tomlValue
+	tab             *tomlTable
+	line, col       int  // where the value begins; of a table, where its name stands
+	keyLine, keyCol int  // where the value's key begins, 0 in an array
+	ofTables        bool // the array was made by [[name]], so that another [[name]] may append to it
 }
 
 // tables are the tables in a value: itself, or those of an array at any depth.
@@ -86,9 +85,9 @@ const (
 	tomlInline
 )
 
-// A tomlTable keeps its keys in the order in which they were written. A nil table is an empty one.
+// A tomlTable is a table. A nil table is an empty one.
 type tomlTable struct {
-	order  []string
+	order  []string // the keys as they were written
 	vals   map[string]*tomlValue
 	origin tomlOrigin
 }
@@ -295,7 +294,7 @@ func (p *tomlParser) sub(t *tomlTable, key tomlKey, how tomlOrigin) (*tomlTable,
 		return v.arr[len(v.arr)-1].tab, nil
 	}
 	if v.kind != tomlTab || v.tab.origin == tomlInline {
-		return nil, p.closed(key, v)
+		return nil, p.closedError(key, v)
 	}
 	switch {
 	case how == tomlImplied:
@@ -319,14 +318,14 @@ func (p *tomlParser) element(t *tomlTable, key tomlKey) (*tomlTable, error) {
 		t.put(key, v)
 	}
 	if !v.ofTables {
-		return nil, p.closed(key, v)
+		return nil, p.closedError(key, v)
 	}
 	v.arr = append(v.arr, e)
 	return sub, nil
 }
 
-// closed is the error for a key whose value can't take what is asked of it.
-func (p *tomlParser) closed(key tomlKey, v *tomlValue) error {
+// closedError is the error for a key that is set to what no header and no dotted key may add to.
+func (p *tomlParser) closedError(key tomlKey, v *tomlValue) error {
 	what := v.kind.String()
 	switch {
 	case v.kind == tomlTab && v.tab.origin == tomlInline:
@@ -339,7 +338,7 @@ func (p *tomlParser) closed(key tomlKey, v *tomlValue) error {
 	return p.errorAt(key.line, key.col, "key %q is already set at line %d and is %s", key.name, v.keyLine, what)
 }
 
-// pair reads key = value into t; depth counts the values it stands in.
+// pair reads key = value into t; depth counts the values around the pair.
 func (p *tomlParser) pair(t *tomlTable, depth int) error {
 	keys, err := p.key()
 	if err != nil {
@@ -481,7 +480,7 @@ func (p *tomlParser) next() {
 	}
 }
 
-// take steps over text when it is what comes next. text has no newline.
+// take steps over text where text comes next, and tells whether it does. text has no newline.
 func (p *tomlParser) take(text string) bool {
 	if !strings.HasPrefix(p.src[p.off:], text) {
 		return false

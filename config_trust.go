@@ -1,11 +1,11 @@
 package main
 
 // Whose word a repository's .atm.toml is: somebody else's text, until the user has trusted exactly this content.
-// config_layers.go reads the file through it, main_config.go asks and keeps the answer. What an untrusted file may set is a list
-// (mayNot): names, model, effort, and what is no wider than what holds without the file.
+// config_layers.go drops from an untrusted file what it may not set; main_config.go asks the user and keeps the answer.
+// An untrusted file may set names, model, effort, and what is no wider than what holds without the file (mayNot).
 // Trust covers the text of the file alone: what a trusted file names (a program, a prompt) may change later, as a
-// Makefile's commands may. It is kept by the real path of the file's directory and the content's hash, so that neither a
-// change nor a link to the file from elsewhere has it. It must never be given without the content having been shown.
+// Makefile's commands may. Trust is kept by the real path of the file's directory and the hash of the content, so that
+// a changed file has none, nor a link to the file from elsewhere. It must never be given before the content was shown.
 
 import (
 	"cmp"
@@ -32,12 +32,12 @@ const (
 // A repoFile is the repository's file as it was read, once: what is hashed is what is parsed and shown.
 type repoFile struct {
 	path    string
-	key     string // what trust is kept by
+	key     string // the path that trust is kept by, see trustKey
 	data    []byte
 	sum     string // SHA-256 of data, in hex
-	err     error  // it can't be read
-	refused string // why it is ignored whole, "" if it isn't
-	trusted bool
+	err     error  // why data could not be read
+	refused string // why the file is ignored whole, "" where it isn't
+	trusted bool   // the user has trusted exactly this content; set by checkRepoFile
 }
 
 // findRepoFile reads the nearest .atm.toml of dir, up to the root of the repository around it, nil where there is none.
@@ -66,7 +66,7 @@ func findRepoFile(dir string) *repoFile {
 	}
 	for _, name := range names {
 		if st, err := os.Lstat(name); err == nil && f.refused == "" {
-			f.refused = othersWord(name, st, false)
+			f.refused = whyNotOwn(name, st, false)
 		}
 	}
 	if f.refused != "" {
@@ -74,7 +74,7 @@ func findRepoFile(dir string) *repoFile {
 	}
 	var st fs.FileInfo
 	if f.data, st, f.err = readWithInfo(path, maxConfigSize); f.err == nil {
-		f.refused = othersWord(path, st, true)
+		f.refused = whyNotOwn(path, st, true)
 		sum := sha256.Sum256(f.data)
 		f.sum = hex.EncodeToString(sum[:])
 	}
@@ -94,8 +94,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// othersWord says why a file is not the user's own word, "" where it may be.
-func othersWord(path string, st fs.FileInfo, mode bool) string {
+// whyNotOwn says why a file is not the user's own word, "" where it may be. mode: who may write it counts too.
+func whyNotOwn(path string, st fs.FileInfo, mode bool) string {
 	switch uid, shared, ok := ownerAndMode(st); {
 	case ok && uid != os.Geteuid():
 		return fmt.Sprintf("%s belongs to another user (%d)", path, uid)
@@ -124,7 +124,7 @@ func (t trustFile) read() (trusted map[string]string, st fs.FileInfo, err error)
 	}
 	var got trustContent
 	if err == nil {
-		if why := othersWord(t.path, st, true); why != "" {
+		if why := whyNotOwn(t.path, st, true); why != "" {
 			err = errors.New(why)
 		} else if err = json.Unmarshal(data, &got); err != nil {
 			err = fmt.Errorf("%s can't be understood: %w", t.path, err)
@@ -136,7 +136,8 @@ func (t trustFile) read() (trusted map[string]string, st fs.FileInfo, err error)
 	return got.Trusted, st, nil
 }
 
-// set trusts a content of a file, "" none. What can't be understood is set aside first, and with it all earlier trust.
+// set trusts a content of a file by its hash, or with "" takes the trust back. A trust file that can't be understood is
+// set aside first, and all earlier trust with it.
 func (t trustFile) set(key, sum string, log *slog.Logger) (changed bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(t.path), 0o700); err != nil {
 		return false, err
@@ -176,8 +177,8 @@ func (t trustFile) set(key, sum string, log *slog.Logger) (changed bool, err err
 	return true, writeWhole(t.path, append(data, '\n'))
 }
 
-// heedRepoFile looks up whether the repository's file is trusted. It is false for one that is ignored whole.
-func (c *config) heedRepoFile() bool {
+// checkRepoFile looks up whether the repository's file is trusted. It is false for a file that is ignored whole.
+func (c *config) checkRepoFile() bool {
 	if c.repo == nil {
 		return true
 	}
@@ -194,7 +195,7 @@ func (c *config) heedRepoFile() bool {
 	return true
 }
 
-// noteIgnored sums up for the first result what of the repository's file has no effect.
+// noteIgnored says in a note for the first result which settings of the repository's file have no effect.
 func (c *config) noteIgnored() {
 	const most = 8
 	var keys []string
@@ -211,10 +212,10 @@ func (c *config) noteIgnored() {
 	}
 }
 
-// A tomlLeaf is one key of a file that is no table.
+// A tomlLeaf is one key of a file whose value is no table.
 type tomlLeaf struct {
-	path  []string
-	table *tomlTable // that has it
+	path  []string   // the names of the tables around the key, and the key
+	table *tomlTable // the table that has the key
 	value *tomlValue
 }
 
@@ -231,7 +232,7 @@ func (t *tomlTable) leaves(above ...string) (all []tomlLeaf) {
 	return all
 }
 
-// text is the value on one line, whole: what a person trusts must be seen.
+// text is the whole value on one line: what a person trusts must be seen.
 func (v *tomlValue) text() string {
 	if v.kind == tomlString {
 		return strconv.Quote(v.str)
@@ -243,8 +244,8 @@ func (v *tomlValue) text() string {
 	return visible(string(data))
 }
 
-// settingPath is a leaf's path without the table of the plugin, canonical: [sandbox], [roles worker model]. nil: it is
-// none of the plugin's.
+// settingPath is a leaf's path within the table of our settings, with today's names: [sandbox], [roles worker model]. It
+// is nil for a leaf elsewhere.
 func (l tomlLeaf) settingPath() []string {
 	if len(l.path) < 3 || l.path[0] != "plugins" || !slices.Contains(pluginNames(), l.path[1]) {
 		return nil
@@ -258,9 +259,9 @@ func (l tomlLeaf) settingPath() []string {
 	return path
 }
 
-// doubt takes out of an untrusted file's document what it may not set, and notes it as ignored. Keys that nobody knows
-// stay in: they are told as in any file, and do nothing.
-func (f configFile) doubt(c *config, doc *tomlTable) {
+// dropUntrusted takes out of an untrusted file's document what the file may not set, and notes it as ignored. Unknown
+// keys stay in: they have no effect, and are told as in any file.
+func (f configFile) dropUntrusted(c *config, doc *tomlTable) {
 	for _, l := range doc.leaves() {
 		path := l.settingPath()
 		if path == nil || !f.mayNot(c.own, path, l.value) {
@@ -275,7 +276,7 @@ func (f configFile) doubt(c *config, doc *tomlTable) {
 	}
 }
 
-// An ignoredSetting is a known key of an untrusted file that has no effect.
+// An ignoredSetting is a setting of an untrusted file that has no effect.
 type ignoredSetting struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
@@ -283,8 +284,8 @@ type ignoredSetting struct {
 	Why   string `json:"why"`
 }
 
-// mayNot reports a setting that an untrusted file may not have. own is the configuration without that file. A word that
-// is misspelt passes, since it does nothing but to be told.
+// mayNot reports a setting that an untrusted file may not have. own is the configuration without that file. A misspelt
+// word passes, since it has no effect but a warning.
 func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 	wider := func(rank func(string) int, check func(string) (string, error), own, unset string) bool {
 		word := v.str
@@ -299,7 +300,7 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 	key := path[len(path)-1]
 	r := role{sandbox: own.sandbox, approvalPolicy: own.approvalPolicy, subagents: own.subagents, autoMail: own.autoMail}
 	switch {
-	case len(path) == 2 && path[0] == "per_thread_auto_mail": // it goes before a role's word
+	case len(path) == 2 && path[0] == "per_thread_auto_mail": // which counts before auto_mail of a role
 		return v.b && !own.perThreadAutoMail[key]
 	case len(path) == 3 && path[0] == "roles":
 		theirs := own.roleOrNone(path[1])

@@ -71,15 +71,15 @@ type doctorCheck struct {
 // doctorChecks are made in this order, once the configuration is known.
 func doctorChecks(ctx context.Context, wait time.Duration) []doctorCheck {
 	return []doctorCheck{
-		{"directory", checkLimit, (*doctor).directory},
-		{"team", checkLimit, (*doctor).team},
-		{"prompt files", checkLimit, (*doctor).promptFiles},
-		{"log file", checkLimit, (*doctor).logFile},
-		{"session files", checkLimit, (*doctor).sessionFiles},
-		{"codex", 2*wait + checkLimit, func(d *doctor) { d.codex(ctx) }}, // and its login, its configuration, the policy
-		{"identities", checkLimit, (*doctor).leases},
-		{"leftovers", checkLimit, func(d *doctor) { d.leftovers(ctx) }},
-		{"inotify", checkLimit, (*doctor).inotify},
+		{"directory", checkLimit, (*doctor).checkDirectory},
+		{"team", checkLimit, (*doctor).checkTeam},
+		{"prompt files", checkLimit, (*doctor).checkPromptFiles},
+		{"log file", checkLimit, (*doctor).checkLogFile},
+		{"session files", checkLimit, (*doctor).checkSessionFiles},
+		{"codex", 2*wait + checkLimit, func(d *doctor) { d.checkCodex(ctx) }}, // and its login, its configuration, the policy
+		{"identities", checkLimit, (*doctor).checkLeases},
+		{"leftovers", checkLimit, func(d *doctor) { d.checkLeftovers(ctx) }},
+		{"inotify", checkLimit, (*doctor).checkInotify},
 	}
 }
 
@@ -104,7 +104,7 @@ func runDoctor(ctx context.Context, c *commandCall) int {
 		}
 	}}
 	var bad *flagError
-	if err := d.examine(ctx); errors.As(err, &bad) {
+	if err := d.runChecks(ctx); errors.As(err, &bad) {
 		return c.refuse(err.Error())
 	}
 	failures, warnings := d.count(findingFailure), d.count(findingWarning)
@@ -135,21 +135,21 @@ func showFinding(s screen, f finding) {
 }
 
 // examine makes all checks. The error is for a command line that makes no sense.
-func (d *doctor) examine(ctx context.Context) error {
+func (d *doctor) runChecks(ctx context.Context) error {
 	var bad error
-	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.configuration() }}
-	if !d.within(first) || d.cfg == nil || bad != nil {
+	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.checkConfiguration() }}
+	if !d.runCheck(first) || d.cfg == nil || bad != nil {
 		return bad
 	}
 	for _, c := range doctorChecks(ctx, d.wait) {
-		d.within(c)
+		d.runCheck(c)
 	}
 	return nil
 }
 
 // within makes a check that reads files, and tells what it found. Nothing ends a read of a file system that doesn't
 // answer, so a check that takes longer than its limit is left behind until the process ends, and within is false.
-func (d *doctor) within(c doctorCheck) bool {
+func (d *doctor) runCheck(c doctorCheck) bool {
 	part := &doctor{cfg: d.cfg, flags: d.flags, wait: d.wait, check: c.name, show: func(finding) {}}
 	done := make(chan struct{})
 	go func() {
@@ -175,7 +175,7 @@ func (d *doctor) within(c doctorCheck) bool {
 
 // configuration loads it as serve does. Where serve would refuse a file that was named,
 // the rest is still looked at, without that file.
-func (d *doctor) configuration() error {
+func (d *doctor) checkConfiguration() error {
 	cwd, err := os.Getwd()
 	if err != nil {
 		d.fail("reading the working directory: "+err.Error(), "start it in a directory that exists")
@@ -216,7 +216,7 @@ func (d *doctor) configuration() error {
 }
 
 // codex starts the child, asks it who is logged in and for the user's configuration, and ends it.
-func (d *doctor) codex(ctx context.Context) {
+func (d *doctor) checkCodex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.wait)
 	defer cancel()
 	began := time.Now()
@@ -231,8 +231,8 @@ func (d *doctor) codex(ctx context.Context) {
 	if inf.kind == "app-server" && !inf.atLeast(104) {
 		d.warn("Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
 	}
-	if d.policy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
-		d.login(ctx, be)
+	if d.checkPolicy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
+		d.checkLogin(ctx, be)
 	}
 }
 
@@ -344,7 +344,7 @@ func (d *doctor) codexCommand() string {
 }
 
 // login asks for the account; that starts no turn and needs no network.
-func (d *doctor) login(ctx context.Context, be backend) {
+func (d *doctor) checkLogin(ctx context.Context, be backend) {
 	d.check = "login"
 	if d.cfg.codexBin == "mock" {
 		d.ok("the built-in mock needs none")
@@ -392,7 +392,7 @@ func (d *doctor) login(ctx context.Context, be backend) {
 }
 
 // policy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
-func (d *doctor) policy(ctx context.Context, be backend) bool {
+func (d *doctor) checkPolicy(ctx context.Context, be backend) bool {
 	d.check = "codex config"
 	user, err := be.catalog(ctx, "config", d.cfg.cwd)
 	switch {

@@ -71,7 +71,7 @@ func TestDoctorLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.leases()
+	d.checkLeases()
 	d.wantFinding(t, findingWarning, `"ann" is in use by agent codex:bcdfghj in process 1073741824, which is gone`, "lsof "+filepath.Join(team, "ann.lock"))
 	d.wantFinding(t, findingOK, `"bob" is in use by agent codex:bcdfghk in process 1073741824 on `+host+"-other", "")
 	d.wantFinding(t, findingOK, fmt.Sprintf(`"cal" is in use without an agent yet in process %d`, os.Getpid()), "")
@@ -88,7 +88,7 @@ func TestDoctorTellsManyLeasesInOneLine(t *testing.T) {
 	}
 	last := fmt.Sprintf("codex-%02d", maxLeasesTold+2)
 	d.flags = flagValues{"identity": last}
-	d.leases()
+	d.checkLeases()
 	if len(d.found) != maxLeasesTold+3 { // the one that was asked for, the rest, the sum
 		t.Errorf("%d lines: %+v", len(d.found), d.found)
 	}
@@ -116,7 +116,7 @@ func TestDoctorLeftovers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.leftovers(context.Background())
+	d.checkLeftovers(context.Background())
 	d.wantFinding(t, findingOK, "1 unfinished file:", "")
 	d.wantFinding(t, findingWarning, "bcdfghj.json.corrupt-1", "remove it")
 	d.wantFinding(t, findingWarning, "ann.json.lock was left", "rmdir ")
@@ -130,7 +130,7 @@ func TestDoctorNeedsThreadLocks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.cfg.sessionsRoot, ".threads"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.sessionFiles()
+	d.checkSessionFiles()
 	d.wantFinding(t, findingFailure, ".threads", "a directory")
 }
 
@@ -141,14 +141,14 @@ func TestDoctorLeavesBehindWhatHangs(t *testing.T) {
 		hung := make(chan struct{})
 		d := &doctor{show: func(finding) {}}
 		began := time.Now()
-		if d.within(doctorCheck{"team", checkLimit, func(d *doctor) {
+		if d.runCheck(doctorCheck{"team", checkLimit, func(d *doctor) {
 			d.ok("one")
 			<-hung
 			d.ok("too late")
 		}}) || time.Since(began) != checkLimit {
 			t.Errorf("left after %v", time.Since(began))
 		}
-		if !d.within(doctorCheck{"log file", checkLimit, func(d *doctor) { d.ok("two") }}) {
+		if !d.runCheck(doctorCheck{"log file", checkLimit, func(d *doctor) { d.ok("two") }}) {
 			t.Error("the next one was not made")
 		}
 		close(hung)

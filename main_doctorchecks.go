@@ -31,7 +31,7 @@ const (
 	staleDirLock = 10 * time.Second
 )
 
-func (d *doctor) directory() {
+func (d *doctor) checkDirectory() {
 	repo := readRepo(d.cfg.cwd)
 	if repo.Root == nil {
 		d.ok("%s, in no git repository", d.cfg.cwd)
@@ -45,7 +45,7 @@ func (d *doctor) directory() {
 }
 
 // team: without one everything but mail works, so nothing here is a failure.
-func (d *doctor) team() {
+func (d *doctor) checkTeam() {
 	c := d.cfg
 	path := filepath.Join(c.teamsRoot, c.team, "config.json")
 	for _, dir := range openToAll(c.teamDirs()...) {
@@ -71,7 +71,7 @@ func (d *doctor) team() {
 }
 
 // promptFiles: one that can't be read fails every session.
-func (d *doctor) promptFiles() {
+func (d *doctor) checkPromptFiles() {
 	for _, f := range []struct{ key, path string }{
 		{"base_prompt_file", d.cfg.basePromptFile}, {"extra_instructions_file", d.cfg.extraInstructionsFile},
 	} {
@@ -87,7 +87,7 @@ func (d *doctor) promptFiles() {
 }
 
 // logFile: serve ends at once where it can't open one.
-func (d *doctor) logFile() {
+func (d *doctor) checkLogFile() {
 	path := d.cfg.logFile
 	if path == "" || path == os.DevNull {
 		return
@@ -107,7 +107,7 @@ func (d *doctor) logFile() {
 }
 
 // sessionFiles: leases and records must be written and locked in there.
-func (d *doctor) sessionFiles() {
+func (d *doctor) checkSessionFiles() {
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	at, err := nearestDir(dir)
 	if err == nil {
@@ -192,7 +192,7 @@ func probeDir(dir string) error {
 }
 
 // leases tells who holds which identity, and what dead processes left.
-func (d *doctor) leases() {
+func (d *doctor) checkLeases() {
 	ask, asked := d.flags["identity"]
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	table := newLeases(d.cfg.sessionsRoot, d.cfg.team, d.cfg.persistThreads)
@@ -274,7 +274,7 @@ func readLease(path string) (lockContent, error) {
 }
 
 // leftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
-func (d *doctor) leftovers(ctx context.Context) {
+func (d *doctor) checkLeftovers(ctx context.Context) {
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	temps, stale := 0, 0
 	for _, sub := range []string{dir, filepath.Join(dir, ".records")} {
@@ -333,7 +333,7 @@ func (d *doctor) leftovers(ctx context.Context) {
 
 // inotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
 // another (sys_linux.go).
-func (d *doctor) inotify() {
+func (d *doctor) checkInotify() {
 	const dir = "/proc/sys/fs/inotify"
 	if runtime.GOOS != "linux" {
 		return
