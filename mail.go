@@ -198,8 +198,8 @@ func (x *inboxes) count(ctx context.Context, team, member string) (int, error) {
 	return in.parsed.unread, nil
 }
 
-// markRead marks the messages of these keys, and no others, as read. marked doesn't count messages that are gone or were
-// read before. It waits at most 5 s for other writers; after errTeamBusy nothing is marked.
+// markRead marks the messages of these keys, and no others, as read. marked doesn't count messages that are gone or
+// were read before. It waits at most 5 s for other writers; after errTeamBusy nothing is marked.
 func (x *inboxes) markRead(ctx context.Context, team, member string, keys []string) (marked int, err error) {
 	if len(keys) == 0 {
 		return 0, nil
@@ -252,7 +252,8 @@ func (x *inboxes) read(ctx context.Context, team, member string, unread bool) (*
 	}
 	in, err := box.read()
 	if errors.Is(err, errInboxMalformed) {
-		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Under the locks it is whole.
+		// Perhaps it was just being written in place, as Claude Code does where it can't rename. Under the locks it
+		// is whole.
 		switch aside, failed := x.update(ctx, box, func(*inboxText) []patch { return nil }); {
 		case failed != nil:
 			return nil, failed

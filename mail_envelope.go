@@ -25,9 +25,9 @@ type mailLimits struct {
 	Length   int // max_message_length, in characters
 }
 
-// mailEnvelope packs messages, in their order, for the agent of this name. unread is how many messages are unread beside
-// msgs. used is how many of msgs the envelope holds: once it is delivered, those may be marked read. Without messages
-// there is no text.
+// mailEnvelope packs messages, in their order, for the agent of this name. unread is how many messages are unread
+// beside msgs. used is how many of msgs the envelope holds: once it is delivered, those may be marked read. Without
+// messages there is no text.
 func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLimits) (text string, used int) {
 	if limits.Messages <= 0 {
 		limits.Messages = defaultMailMessages

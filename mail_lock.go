@@ -66,9 +66,9 @@ func openFlock(path string) (*os.File, error) {
 	return f, err
 }
 
-// lockNotes is the directory of our notes about Claude Code's locks, "" for no notes. A lock of ours is a directory with
-// the sticky bit, which nobody else sets, and its note says which process made it: so the next of our processes, which
-// holds the flock, takes over a dead one's at once instead of after dirLockStale.
+// lockNotes is the directory of our notes about Claude Code's locks, "" for no notes. A lock of ours is a directory
+// with the sticky bit, which nobody else sets, and its note says which process made it: so the next of our processes,
+// which holds the flock, takes over a dead one's at once instead of after dirLockStale.
 type lockNotes string
 
 // A lockNote stands from before its lock is made until after the lock is removed.
@@ -226,10 +226,10 @@ func pauseUntil(ctx context.Context, until time.Time) error {
 	}
 }
 
-// A lockQueue waits for one flock in the kernel's own queue: trying again and again would never meet the moment between
-// two holds of a writer that hardly pauses. Nothing ends a wait in the kernel, so a caller whose time is over leaves the
-// wait behind for the next caller. One caller at a time uses a queue; so at most one goroutine waits for it, which
-// keeps no lock that nobody wants any more.
+// A lockQueue waits for one flock in the kernel's own queue: trying again and again would never meet the moment
+// between two holds of a writer that hardly pauses. Nothing ends a wait in the kernel, so a caller whose time is over
+// leaves the wait behind for the next caller. One caller at a time uses a queue; so at most one goroutine waits for
+// it, which keeps no lock that nobody wants any more.
 type lockQueue struct {
 	mu   sync.Mutex // guards the field below and its wanted, never held over I/O
 	wait *lockWait  // nil: no goroutine waits

@@ -75,8 +75,8 @@ type mailMessage struct {
 	Key string // names this very message to markRead, even if others gave two messages one id; opaque
 }
 
-// encode is the message as we write it: the fields of `atm` in atm's order, indented as both programs indent. Never with
-// "read":true: Claude Code deletes what is marked so.
+// encode is the message as we write it: the fields of `atm` in atm's order, indented as both programs indent. Never
+// with "read":true: Claude Code deletes what is marked so.
 func (m mailMessage) encode() []byte {
 	text, err := json.MarshalIndent(struct {
 		From       string `json:"from"`

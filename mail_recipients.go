@@ -1,8 +1,9 @@
 package main
 
-// mail_recipients.go owns whom an address means: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml resolved
-// as `atm` resolves them, and only members of a team that exists. The mail tools call it for every address.
-// An address that is refused is answered with the members and the nearest name, since a model wrote it and tries again.
+// mail_recipients.go owns whom an address means: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml
+// resolved as `atm` resolves them, and only members of a team that exists. The mail tools call it for every address.
+// An address that is refused is answered with the members and the nearest name, since a model wrote it and tries
+// again.
 // Never sends, and never makes a path of a name that it hasn't checked.
 
 import (
@@ -161,7 +162,8 @@ func (b addressBook) unknown(name, meaning, team string, names []string) error {
 	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
 }
 
-// noTeam tells the nearest team's name. It is a badRecipient, since a missing team of others says nothing of our own mail.
+// noTeam tells the nearest team's name. It is a badRecipient, since a missing team of others says nothing of our own
+// mail.
 func (b addressBook) noTeam(err error, team string) error {
 	if !errors.Is(err, errNoTeam) || team == b.own.team {
 		return err

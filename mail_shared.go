@@ -318,7 +318,8 @@ func (s *sharedFile[P]) replace(ctx context.Context, t *sharedText[P], lock **di
 	return newer, errSharedChanged
 }
 
-// displaced looks for what somebody wrote, without a lock, into a file after we read it, and before or while we replaced it.
+// displaced looks for what somebody wrote, without a lock, into a file after we read it, and before or while we
+// replaced it.
 func (s *sharedFile[P]) displaced(t *sharedText[P]) *displaced {
 	if runtime.GOOS == "windows" {
 		return nil // the file was closed

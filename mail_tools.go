@@ -1,9 +1,9 @@
 package main
 
-// mail_tools.go owns the ATM tools atm_send, atm_read, atm_broadcast and atm_pending_count: what a model is told of them
-// and what they do, for an MCP client and for the Codex agents. Fronts, sessions and the tool server call run, having
-// decided who asks, and never on a session's loop or a reading goroutine, since run waits for files. Every call is
-// audited (FR-4.6, FR-9.1).
+// mail_tools.go owns the ATM tools atm_send, atm_read, atm_broadcast and atm_pending_count: what a model is told of
+// them and what they do, for an MCP client and for the Codex agents. Fronts, sessions and the tool server call run,
+// having decided who asks, and never on a session's loop or a reading goroutine, since run waits for files. Every
+// call is audited (FR-4.6, FR-9.1).
 // Never sends as anybody but the caller, marks mail that the caller doesn't own, or says delivered too early. What a
 // model is told never depends on who asks: Codex freezes a thread's tools as the thread starts.
 
@@ -199,8 +199,8 @@ func (c *atmCall) message() (mailMessage, *rpcError) {
 	return m, nil
 }
 
-// cutToSend cuts a text to limit characters, of which the last tell how much is missing (FR-8.5). sent and all count the
-// characters of the text itself.
+// cutToSend cuts a text to limit characters, of which the last tell how much is missing (FR-8.5). sent and all count
+// the characters of the text itself.
 func cutToSend(text string, limit int) (cut string, sent, all int) {
 	if len(text) <= limit {
 		n := utf8.RuneCountInString(text)
@@ -545,8 +545,8 @@ type atmToolSpec struct {
 func atmToolSpecs() []atmToolSpec {
 	message := argSpec{name: "message", kind: "string", text: "What to say. The reader sees nothing of your conversation. Long text belongs into a file, whose path you send."}
 	summary := argSpec{name: "summary", kind: "string", text: "What it is about, in up to 200 characters; made from the message if left out."}
-	// No tool destroys anything or reaches beyond this machine's teams. Codex 0.148 to 0.153 asks for approval unless all
-	// three hints are said, so the zero hints are said too.
+	// No tool destroys anything or reaches beyond this machine's teams. Codex 0.148 to 0.153 asks for approval unless
+	// all three hints are said, so the zero hints are said too.
 	writes := toolHints{}
 	specs := []atmToolSpec{
 		{

@@ -1,10 +1,10 @@
 package main
 
-// mock.go owns the mock Codex that ships, for the demo, for `--codex-bin mock` and for whoever tries the program without
-// Codex: the command line, the process from its start to its end, the table of requests and the way out for whatever the
-// mock tells. `mock-codex ARGS…` takes the arguments of a real codex, and answers as app-server of 0.169 and mcp-server of
-// 0.153 do. main calls runMock. The mock must never use more of the program than the wire and the operating system, since
-// it stands for somebody else's program.
+// mock.go owns the mock Codex that ships, for the demo, for `--codex-bin mock` and for whoever tries the program
+// without Codex: the command line, the process from its start to its end, the table of requests and the way out for
+// whatever the mock tells. `mock-codex ARGS…` takes the arguments of a real codex, and answers as app-server of 0.169
+// and mcp-server of 0.153 do. main calls runMock. The mock must never use more of the program than the wire and the
+// operating system, since it stands for somebody else's program.
 
 import (
 	"context"

@@ -1,10 +1,10 @@
 package main
 
 // mock_mcp.go owns the mock Codex as `codex mcp-server`: its two tools, and the codex/event notifications in which it
-// tells what app-server tells by notifications of its own. The events and answers of a thread come out of one queue that
-// every open call reads, a cancelled call too. Hence the traps of the real one: a cancelled call is never answered and
-// takes the next turn's answer, and a failed turn leaves one end behind that answers the next call. mock_turn.go runs
-// the turns of both dialects.
+// tells what app-server tells by notifications of its own. The events and answers of a thread come out of one queue
+// that every open call reads, a cancelled call too. Hence the traps of the real one: a cancelled call is never
+// answered and takes the next turn's answer, and a failed turn leaves one end behind that answers the next call.
+// mock_turn.go runs the turns of both dialects.
 
 import (
 	"cmp"
@@ -262,8 +262,8 @@ func (m *mockServer) mcpCancel(call json.RawMessage) {
 	}
 }
 
-// elicit asks for an approval by an elicitation, and gives the answer in app-server's words. An error as the answer hangs
-// the turn, as it does the real one's. So does every question but an approval, which mcp-server asks nobody.
+// elicit asks for an approval by an elicitation, and gives the answer in app-server's words. An error as the answer
+// hangs the turn, as it does the real one's. So does every question but an approval, which mcp-server asks nobody.
 func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage, mockEnd) {
 	ask := map[string]any{"threadId": t.th.ID, "requestedSchema": map[string]any{"type": "object",
 		"properties": map[string]any{}},

@@ -1,8 +1,8 @@
 package main
 
-// mock_store.go owns what the mock Codex keeps on disk under $CODEX_HOME: thread histories in sessions/mock, one line of
-// JSON for every change, and the lock that keeps a second process off a thread. mock.go opens it, the threads use it.
-// It never reads or writes anything of the user's own Codex, config.toml least of all.
+// mock_store.go owns what the mock Codex keeps on disk under $CODEX_HOME: thread histories in sessions/mock, one line
+// of JSON for every change, and the lock that keeps a second process off a thread. mock.go opens it, the threads use
+// it. It never reads or writes anything of the user's own Codex, config.toml least of all.
 
 import (
 	"bufio"

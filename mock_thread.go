@@ -371,8 +371,8 @@ func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
 	return views
 }
 
-// threadUnsubscribe: a thread without a subscriber is unloaded after the delay of its configuration. (The real Codex has
-// a delay of half an hour where none is configured.)
+// threadUnsubscribe: a thread without a subscriber is unloaded after the delay of its configuration. (The real Codex
+// has a delay of half an hour where none is configured.)
 func (m *mockServer) threadUnsubscribe(msg *message) {
 	id := m.threadID(msg)
 	if id == "" {

@@ -1,9 +1,9 @@
 package main
 
 // mock_work.go owns what the mock Codex's model does: the directives that a line of a prompt can begin with. Shell
-// commands really run, patches are really made, and the client is asked first, by policy. mock_turn.go calls them on the
-// turn's goroutine. A wait must go through mockTurn.wait, or no interrupt would end it; no shell may run that killShells
-// can't find.
+// commands really run, patches are really made, and the client is asked first, by policy. mock_turn.go calls them on
+// the turn's goroutine. A wait must go through mockTurn.wait, or no interrupt would end it; no shell may run that
+// killShells can't find.
 
 import (
 	"encoding/json"
@@ -86,8 +86,8 @@ func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.
 	return result, goOn
 }
 
-// mockDecision reads an approval's answer: accept, acceptForSession, decline, cancel, or for everything else failed, which
-// never approves.
+// mockDecision reads an approval's answer: accept, acceptForSession, decline, cancel, or for everything else failed,
+// which never approves.
 func mockDecision(result json.RawMessage) string {
 	d := rawField(result, "decision")
 	if w, ok := rawString(d); ok && slices.Contains([]string{"accept", "acceptForSession", "decline", "cancel"}, w) {
