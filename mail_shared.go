@@ -118,10 +118,17 @@ func elementSpans(text []byte, i int) (elems []span, closing int, ok bool) {
 	return elems, i, i < len(text) && text[i] == ']'
 }
 
-// displaced is a text that somebody wrote into a file that we were just replacing.
-type displaced struct {
-	text []byte
-	by   fs.FileInfo // of the file that we put in its place
+// A sharedChange is one change of a file while it is made, under atm's lock.
+type sharedChange[P any] struct {
+	*sharedFile[P]
+	ctx  context.Context // bounds the waiting for Claude Code's lock
+	edit func(t *sharedText[P]) ([]patch, error)
+
+	both    bool        // the new text is prepared under Claude Code's lock too
+	lock    *dirLock    // Claude Code's lock while it is held, else nil
+	newer   []byte      // a text that somebody wrote into the file that we were just replacing, and that stands nowhere else
+	newerBy fs.FileInfo // of the file that we put in the place of newer's
+	aside   error       // not nil: the file was malformed, and has been set aside
 }
 
 // create makes the file if there is none, whole from its first moment: a reader must never find a file without a text.
@@ -175,72 +182,15 @@ func (s *sharedFile[P]) update(ctx context.Context, edit func(t *sharedText[P]) 
 		return nil, err
 	}
 	defer s.unlock(flock, time.Now(), s.touched())
-	var lock *dirLock // Claude Code's, while it is held
-	defer func() {
-		if lock != nil {
-			lock.release()
-		}
-	}()
-	both := false        // the new text is prepared under both locks
-	var newer *displaced // the text to begin with, if the file holds what we put in its place
+	c := &sharedChange[P]{sharedFile: s, ctx: ctx, edit: edit}
+	defer c.freeLock()
 	for try := range sharedTries {
-		if both = both || try >= sharedLoose; both && lock == nil {
-			if lock, err = takeDirLock(ctx, s.path, s.notes); err != nil {
-				return aside, err
-			}
-		}
-		var t *sharedText[P]
-		if !both {
-			if t, err = s.readOnce(); err != nil {
-				both = true // what is wrong with the file is looked into, and mended, under both locks
-				continue
-			}
-		} else if t, err = s.read(); err != nil {
-			if t, aside, err = s.mend(err); err != nil {
-				return aside, err
-			}
-		}
-		if newer != nil && sameFile(t.info, newer.by) {
-			if parsed, err := s.parse(newer.text); err == nil {
-				t.stands, t.text, t.parsed = t.text, newer.text, parsed
-			}
-		}
-		newer, err = s.replace(ctx, t, &lock, edit)
-		t.close()
-		if !errors.Is(err, errSharedChanged) {
-			return aside, err
-		}
-		if both = both || newer != nil; !both && lock != nil {
-			lock.release()
-			lock = nil
+		c.both = c.both || try >= sharedLoose
+		if err := c.try(); !errors.Is(err, errSharedChanged) {
+			return c.aside, err
 		}
 	}
-	return aside, fmt.Errorf("%w: %s was changed without a lock %d times", errTeamBusy, s.path, sharedTries-sharedLoose)
-}
-
-// mend is called under both locks: it puts a new file where there is none, or where one can't be parsed, if the
-// file's owner has such files made.
-func (s *sharedFile[P]) mend(why error) (t *sharedText[P], aside, err error) {
-	switch {
-	case s.begin == "":
-		return nil, nil, why
-	case errors.Is(why, s.malformed):
-		aside = why
-		info, err := os.Stat(s.path)
-		if err == nil {
-			err = setAside(s.path, info, s.malformed, s.log)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	case !errors.Is(why, fs.ErrNotExist):
-		return nil, nil, why
-	}
-	if err := s.create(); err != nil {
-		return nil, aside, err
-	}
-	t, err = s.read()
-	return t, aside, err
+	return c.aside, fmt.Errorf("%w: %s was changed without a lock %d times", errTeamBusy, s.path, sharedTries-sharedLoose)
 }
 
 // touched reports that another program has written the file since we last did.
@@ -260,77 +210,148 @@ func (s *sharedFile[P]) unlock(flock *os.File, since time.Time, shared bool) {
 	}
 }
 
-// replace writes the new file and renames it over the old one. It takes Claude Code's lock for the end, unless that is
-// held. After errSharedChanged the change is to be tried again, with newer, if not nil: that text stands nowhere else.
-func (s *sharedFile[P]) replace(ctx context.Context, t *sharedText[P], lock **dirLock,
-	edit func(t *sharedText[P]) ([]patch, error)) (newer *displaced, err error) {
-	patches, err := edit(t)
-	if err != nil || len(patches) == 0 && t.stands == nil {
+// try makes the change once. After errSharedChanged it is to be tried again.
+func (c *sharedChange[P]) try() error {
+	t, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	if c.newer != nil && sameFile(t.info, c.newerBy) {
+		if parsed, err := c.parse(c.newer); err == nil {
+			t.stands, t.text, t.parsed = t.text, c.newer, parsed
+		}
+	}
+	c.newer = nil
+	err = c.replace(t)
+	if c.both = c.both || c.newer != nil; !c.both {
+		c.freeLock()
+	}
+	return err
+}
+
+// open reads the file. What is wrong with it is looked into, and mended, under both locks.
+func (c *sharedChange[P]) open() (t *sharedText[P], err error) {
+	if !c.both {
+		if t, err = c.readOnce(); err == nil {
+			return t, nil
+		}
+		c.both = true
+	}
+	if err := c.takeLock(); err != nil {
 		return nil, err
 	}
-	path, err := filepath.EvalSymlinks(s.path) // a link stays one
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errSharedChanged
-	} else if err != nil {
+	if t, err = c.read(); err != nil {
+		return c.mend(err)
+	}
+	return t, nil
+}
+
+func (c *sharedChange[P]) takeLock() (err error) {
+	if c.lock == nil {
+		c.lock, err = takeDirLock(c.ctx, c.path, c.notes)
+	}
+	return err
+}
+
+func (c *sharedChange[P]) freeLock() {
+	if c.lock != nil {
+		c.lock.release()
+		c.lock = nil
+	}
+}
+
+// mend puts a new file where there is none, or where one can't be parsed, if the file's owner has such files made.
+func (c *sharedChange[P]) mend(why error) (*sharedText[P], error) {
+	switch {
+	case c.begin == "":
+		return nil, why
+	case errors.Is(why, c.malformed):
+		info, err := os.Stat(c.path)
+		if err == nil {
+			err = setAside(c.path, info, c.malformed, c.log)
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.aside = why
+	case !errors.Is(why, fs.ErrNotExist):
+		return nil, why
+	}
+	if err := c.create(); err != nil {
 		return nil, err
+	}
+	return c.read()
+}
+
+// replace writes the new file, takes Claude Code's lock, and renames the new file over the old one if that is still
+// the file that was read. It sets newer, and returns errSharedChanged, if somebody wrote into the old one meanwhile.
+func (c *sharedChange[P]) replace(t *sharedText[P]) error {
+	patches, err := c.edit(t)
+	if err != nil || len(patches) == 0 && t.stands == nil {
+		return err
+	}
+	path, err := filepath.EvalSymlinks(c.path) // a link stays one
+	if errors.Is(err, fs.ErrNotExist) {
+		return errSharedChanged
+	} else if err != nil {
+		return err
 	}
 	temp, err := t.writeTemp(path, applyPatches(t.text, patches))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		if temp != "" {
 			os.Remove(temp)
 		}
 	}()
-	if *lock == nil {
-		if *lock, err = takeDirLock(ctx, s.path, s.notes); err != nil {
-			return nil, err
-		}
+	if err := c.takeLock(); err != nil {
+		return err
 	}
 	if same, err := t.stillAt(path); err != nil {
-		return nil, err
+		return err
 	} else if !same {
-		return nil, errSharedChanged
+		return errSharedChanged
 	}
-	if !(*lock).held() {
-		return nil, fmt.Errorf("%w: our lock was taken for a stale one", errTeamBusy)
+	if !c.lock.held() {
+		return fmt.Errorf("%w: our lock was taken for a stale one", errTeamBusy)
 	}
 	if runtime.GOOS == "windows" { // nothing is renamed over an open file there
 		t.close()
 	}
 	if err := renameOver(temp, path); err != nil {
-		return nil, err
+		return err
 	}
 	temp = ""
-	if s.placed != nil {
-		s.placed()
+	if c.placed != nil {
+		c.placed()
 	}
-	if s.disk != nil {
-		s.disk.add(s.path)
+	if c.disk != nil {
+		c.disk.add(c.path)
 	}
-	if newer = s.displaced(t); newer == nil {
-		return nil, nil
+	if c.newer = c.displaced(t); c.newer == nil {
+		return nil
 	}
-	if newer.by, err = os.Stat(path); err != nil {
-		return nil, err
+	if c.newerBy, err = os.Stat(path); err != nil {
+		return err
 	}
-	return newer, errSharedChanged
+	return errSharedChanged
 }
 
-// displaced looks for what somebody wrote, without a lock, into a file after we read it, and before or while we
-// replaced it.
-func (s *sharedFile[P]) displaced(t *sharedText[P]) *displaced {
+// displaced is what somebody wrote, without a lock, into the file after we read it and before or while we replaced
+// it; nil if nobody did.
+func (c *sharedChange[P]) displaced(t *sharedText[P]) []byte {
 	if runtime.GOOS == "windows" {
 		return nil // the file was closed
 	}
-	for range s.looks {
+	for range c.looks {
 		if info, err := t.f.Stat(); err != nil || t.holds(info) {
 			return nil
 		}
-		if text, err := t.readAgain(s.limit); err == nil && len(bytes.TrimSpace(text)) > 0 {
-			if _, err := s.parse(text); err == nil {
-				return &displaced{text: text}
+		if text, err := t.readAgain(c.limit); err == nil && len(bytes.TrimSpace(text)) > 0 {
+			if _, err := c.parse(text); err == nil {
+				return text
 			}
 		}
 		time.Sleep(halfReadPause)
