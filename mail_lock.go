@@ -126,9 +126,13 @@ func (n lockNotes) tidy() {
 	}
 }
 
-// put writes a note. If it can't, the lock of a process that dies is stale after dirLockStale, as anybody's.
+// put writes a note. If it can't, the lock of a process that dies is stale after dirLockStale, as anybody's. Where we
+// keep nothing, and so have no directory above the notes, none is made for them.
 func (n lockNotes) put(lock string) {
-	if n != "" {
+	if n == "" {
+		return
+	}
+	if err := os.Mkdir(string(n), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
 		host, _ := os.Hostname()
 		_ = writeWhole(n.file(lock), toJSON(lockNote{lock, os.Getpid(), host}))
 	}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -240,37 +241,30 @@ func toolsDirective(t *mockTurn, arg string) mockEnd {
 	return t.toolAnswered(strings.Join(said, " | "))
 }
 
-// failDirective ends the turn with the model API's error: an HTTP status, or
-// a word such as context_length_exceeded, and a message.
+// failDirective ends the turn with the model API's error: an HTTP status, or a word such as context_length_exceeded, and
+// a message.
 func failDirective(t *mockTurn, arg string) mockEnd {
 	code, msg, _ := strings.Cut(arg, " ")
 	n, _ := strconv.Atoi(code)
-	http := func(status string) mockEnd {
-		text := fmt.Sprintf("unexpected status %s: %s, url: https://api.openai.com/v1/responses", status, msg)
-		if t.m.early {
-			return t.fail(text, "other")
-		}
-		return t.fail(text, map[string]any{"httpConnectionFailed": map[string]any{"httpStatusCode": n}})
-	}
+	status := func(kind string) any { return map[string]any{kind: map[string]any{"httpStatusCode": n}} }
 	switch code {
 	case "500":
 		return t.fail("We're currently experiencing high demand, which may cause temporary errors.", "internalServerError")
 	case "429":
-		return t.fail("exceeded retry limit, last status: 429 Too Many Requests", map[string]any{"responseTooManyFailedAttempts": map[string]any{"httpStatusCode": 429}})
-	case "401":
-		return http("401 Unauthorized")
-	case "403":
-		return http("403 Forbidden")
-	case "404":
-		return http("404 Not Found")
-	case "503":
-		return http("503 Service Unavailable")
+		return t.fail("exceeded retry limit, last status: 429 Too Many Requests", status("responseTooManyFailedAttempts"))
 	case "context_length_exceeded":
 		return t.fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying.", "contextWindowExceeded")
 	case "insufficient_quota":
 		return t.fail("Quota exceeded. Check your plan and billing details.", "usageLimitExceeded")
 	}
-	return t.fail(strings.TrimSpace(msg), "other")
+	if !slices.Contains([]int{401, 403, 404, 503}, n) {
+		return t.fail(strings.TrimSpace(msg), "other")
+	}
+	text := fmt.Sprintf("unexpected status %d %s: %s, url: https://api.openai.com/v1/responses", n, http.StatusText(n), msg)
+	if t.m.early {
+		return t.fail(text, "other")
+	}
+	return t.fail(text, status("httpConnectionFailed"))
 }
 
 // retrying shows an error that Codex gets over by itself.

@@ -266,29 +266,43 @@ func (m *mockServer) stored(id string) (*mockThread, error) {
 	return &mockThread{mockThreadState: *state, turns: turns, used: true}, nil
 }
 
-func (m *mockServer) threadResume(msg *message) {
+// find returns the thread that params name, loaded or from its history. nil means that the request was refused, if
+// there is no such thread by the words of missing.
+func (m *mockServer) find(msg *message, missing string) (th *mockThread, loaded bool) {
 	id := m.threadID(msg)
 	if id == "" {
-		return
+		return nil, false
 	}
 	m.mu.Lock()
-	th := m.threads[id]
-	if th != nil {
-		th.deaf = false
-	}
+	th = m.threads[id]
 	m.mu.Unlock()
-	hydrate := string(rawField(msg.params, "excludeTurns")) != "true"
-	if th != nil { // overrides are ignored
-		m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
-		return
+	if th != nil {
+		return th, true
 	}
 	th, err := m.stored(id)
 	switch {
+	case err == nil:
+		return th, false
 	case errors.Is(err, fs.ErrNotExist):
-		m.refuse(msg, "no rollout found for thread id "+id)
+		m.refuse(msg, missing+id)
+	default:
+		m.peer.replyError(msg.id, &rpcError{Code: codeInternal,
+			Message: "failed to read thread: thread-store internal error: " + err.Error()})
+	}
+	return nil, false
+}
+
+func (m *mockServer) threadResume(msg *message) {
+	th, loaded := m.find(msg, "no rollout found for thread id ")
+	if th == nil {
 		return
-	case err != nil:
-		m.unreadable(msg, err)
+	}
+	hydrate := string(rawField(msg.params, "excludeTurns")) != "true"
+	if loaded { // overrides are ignored
+		m.mu.Lock()
+		th.deaf = false
+		m.mu.Unlock()
+		m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
 		return
 	}
 	s, config, failure := m.settle(msg.params, &th.Settings)
@@ -296,8 +310,8 @@ func (m *mockServer) threadResume(msg *message) {
 		m.refuse(msg, failure)
 		return
 	}
-	if !m.home.lock(id) && !m.early { // 0.104 lets both write, and the history suffers
-		m.refuse(msg, "thread "+id+" already has an active writer")
+	if !m.home.lock(th.ID) && !m.early { // 0.104 lets both write, and the history suffers
+		m.refuse(msg, "thread "+th.ID+" already has an active writer")
 		return
 	}
 	th.Settings, th.config = s, config
@@ -306,39 +320,18 @@ func (m *mockServer) threadResume(msg *message) {
 	m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
 }
 
-func (m *mockServer) unreadable(msg *message, err error) {
-	m.peer.replyError(msg.id, &rpcError{Code: codeInternal,
-		Message: "failed to read thread: thread-store internal error: " + err.Error()})
-}
-
 // threadRead is a thread with its history, loaded or not.
 func (m *mockServer) threadRead(msg *message) {
-	id := m.threadID(msg)
-	if id == "" {
+	th, loaded := m.find(msg, "thread not loaded: ")
+	if th == nil {
 		return
-	}
-	m.mu.Lock()
-	th := m.threads[id]
-	m.mu.Unlock()
-	here := th != nil
-	if !here {
-		var err error
-		th, err = m.stored(id)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			m.refuse(msg, "thread not loaded: "+id)
-			return
-		case err != nil:
-			m.unreadable(msg, err)
-			return
-		}
 	}
 	turns := string(rawField(msg.params, "includeTurns")) == "true"
 	if turns && !th.used {
 		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "list_turns is not supported yet"})
 		return
 	}
-	m.reply(msg, map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), here), "readState": m.readState(th)})
+	m.reply(msg, map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), loaded), "readState": m.readState(th)})
 }
 
 // readState is the mark of what a person hasn't read yet.
