@@ -79,7 +79,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 
 // tellEnd tells everybody that the child is gone.
 func (a *appServer) tellEnd(death *childDeath) {
-	a.requests.tools.takeAll(func(*openAsk) bool { return true })
+	a.requests.tools.takeEach(func(*openAsk) bool { return true })
 	for _, t := range a.threads.end() {
 		t.putLast(goneEvent(t.op, t.root, death))
 	}
@@ -466,7 +466,7 @@ func (a *appServer) route(e event) {
 		return
 	}
 	if e.method == "serverRequest/resolved" {
-		if q := a.asks.takeRequest(rawField(e.raw, "requestId")); q != nil {
+		if q := a.asks.withdraw(rawField(e.raw, "requestId")); q != nil {
 			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, goneAsk(q).ask
 		}
 	}

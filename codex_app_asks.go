@@ -37,7 +37,7 @@ type appRequests struct {
 
 // handle answers a request, or puts it before the session.
 func (r *appRequests) handle(m *message) {
-	q := &openAsk{reqID: m.id, method: m.method, params: m.params, turn: stringField(m.params, "turnId"),
+	q := &openAsk{reqIDs: []json.RawMessage{m.id}, method: m.method, params: m.params, turn: stringField(m.params, "turnId"),
 		thread: cmp.Or(stringField(m.params, "threadId"), stringField(m.params, "conversationId"))}
 	switch m.method {
 	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
@@ -136,23 +136,23 @@ func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
 // answerTool answers a call; a second answer is dropped.
 func (r *appRequests) answerTool(id, text string, ok bool) {
 	if q := r.tools.take(id); q != nil {
-		r.peer.reply(q.reqID, toolAnswer(text, ok))
+		r.answer(q, toolAnswer(text, ok))
 	}
 }
 
 // toolOverdue answers a call that the session did not answer in time.
 func (r *appRequests) toolOverdue(q *openAsk) {
-	if len(r.tools.takeAll(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
+	if len(r.tools.takeEach(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
 		return
 	}
 	r.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
-	r.peer.reply(q.reqID, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again",
+	r.answer(q, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again",
 		q.toolName(), r.toolLimit), false))
 }
 
 // failTool answers the call of a thread whose session is gone.
 func (r *appRequests) failTool(q *openAsk) {
-	r.peer.reply(q.reqID, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
+	r.answer(q, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
 }
 
 // toolName is the tool that is called.
@@ -163,7 +163,7 @@ func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
 // request doesn't hold them.
 func newAsk(q *openAsk, files []fileChange) *approval {
 	p := q.params
-	a := &approval{id: q.id, thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
+	a := &approval{thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
 		cwd: stringField(p, "cwd"), reason: stringField(p, "reason")}
 	switch q.method {
 	case mCommand:

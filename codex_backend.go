@@ -286,9 +286,9 @@ func (e *backendError) Error() string { return e.Message }
 // childDeath is how a child ended, or why none could be started.
 type childDeath struct {
 	Reason string // "exit code 3", "signal: killed (SIGKILL)", "could not be started: …"
-	Stderr string // its last line on stderr, redacted
-	Path   string
-	Never  bool // it never answered initialize: nothing was lost, a later call tries again
+	Stderr string // its last line on stderr, redacted; "" for none
+	Path   string // of the binary, "" where none was found
+	Never  bool   // it never answered initialize: nothing was lost, a later call tries again
 }
 
 func (d *childDeath) Error() string {

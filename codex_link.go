@@ -49,15 +49,15 @@ func (o linkOptions) start(command string, dieWithUs bool) (*child, error) {
 type childLink struct {
 	opts  linkOptions
 	log   *slog.Logger
-	child *child // nil over bare pipes, in tests
-	w     io.Closer
+	child *child    // nil over bare pipes, in tests
+	w     io.Closer // the child's stdin
 	peer  *peer
-	asks  askTable
+	asks  askTable      // the approvals that wait for a decision
 	gone  chan struct{} // closed when every sink has heard of the end
 
-	mu    sync.Mutex // guards the fields below, and those that a driver says
+	mu    sync.Mutex // guards the fields below, and those that a driver puts under it
 	inf   backendInfo
-	death *childDeath
+	death *childDeath // how the child ended, nil while it lives
 }
 
 // newChildLink makes a link that doesn't read yet: see listen.
@@ -131,7 +131,8 @@ func (l *childLink) callChild(session, method string, params any, limit time.Dur
 		about, _ := params.(map[string]any)
 		thread, _ := about["threadId"].(string)
 		turn, _ := about["turnId"].(string)
-		for _, a := range [][2]string{{"sessionId", session}, {"thread", cmp.Or(thread, stringField(res, "thread", "id"))}, {"turn", cmp.Or(turn, stringField(res, "turn", "id"))}} {
+		for _, a := range [][2]string{{"sessionId", session}, {"thread", cmp.Or(thread, stringField(res, "thread", "id"))},
+			{"turn", cmp.Or(turn, stringField(res, "turn", "id"))}} {
 			if a[1] != "" {
 				attrs = append(attrs, a[0], a[1])
 			}
@@ -265,44 +266,70 @@ func (s *sink) cut() {
 // openAsk is one request of the child that waits for its answer: an approval, or
 // the call of a tool.
 type openAsk struct {
-	id     string
-	reqID  json.RawMessage
-	again  []json.RawMessage // of later requests for the same approval: they get the same answer
-	doubt  bool              // its request id came again with other words, which nobody was shown: no yes is passed on
-	shown  approval          // as it was put
+	id     string            // ours, given by add
+	reqIDs []json.RawMessage // of the child's requests for it, never empty: all get the same answer
+	doubt  bool              // a request id came again with other words, which nobody was shown: no yes is passed on
+	shown  approval          // as it was put before the session, but without id
 	method string
 	thread string
 	turn   string
 	params json.RawMessage
-	rule   json.RawMessage // a permanent rule that Codex proposed, as it came
+	rule   json.RawMessage // a permanent rule that Codex proposed, as it came; nil for none
 	timer  *time.Timer     // answers in the session's place, nil where the session keeps the time
 }
 
-// askTable holds the open requests.
+// approvalID is what the child calls the approval, "" where it has no word for it.
+func (q *openAsk) approvalID() string {
+	return cmp.Or(stringField(q.params, "approvalId"), q.shown.item)
+}
+
+// standsFor reports a request that q is the approval of.
+func (q *openAsk) standsFor(reqID json.RawMessage) bool {
+	return slices.ContainsFunc(q.reqIDs, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
+}
+
+// passed is the decision that the child hears: no yes where it asked for more than
+// anybody was shown.
+func (q *openAsk) passed(d decision) decision {
+	if q.doubt {
+		return deny
+	}
+	return d
+}
+
+// answer gives the child its answer, however often it asked.
+func (l *childLink) answer(q *openAsk, result any) {
+	for _, id := range q.reqIDs {
+		l.peer.reply(id, result)
+	}
+}
+
+// askTable holds the open requests of a child.
 type askTable struct {
 	prefix string // makes ids unique in this process over several children
 
 	mu   sync.Mutex // guards the fields below
-	next int
+	next int        // number of the last id
 	open map[string]*openAsk
 }
 
-// add registers a request under a new id, which it gives to a, as it is about to
-// be put. false: it waits already, since the child has asked it twice. That is so
-// under one request id, whatever is asked, and under one id of the approval, where
-// a person would read the very same again: a command may ask for several things
-// under its own id.
+// add registers a request under a new id, which it gives to a, the approval that is
+// about to be put. false: the approval waits already, since the child has asked it
+// twice. That is so under one request id, whatever is asked, and under one id of the
+// approval, where a person would read the very same again: a command may ask for
+// several things under its own id.
 func (t *askTable) add(q *openAsk, a *approval) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q.shown = *a
 	for _, was := range t.open {
+		same := reflect.DeepEqual(was.shown, q.shown)
 		switch {
-		case was.standsFor(q.reqID):
-			was.doubt = was.doubt || !was.showsSame(a)
+		case was.standsFor(q.reqIDs[0]):
+			was.doubt = was.doubt || !same
 			return false
-		case was.approvalID() != "" && was.approvalID() == q.approvalID() && was.showsSame(a):
-			was.again = append(was.again, q.reqID)
+		case same && was.approvalID() != "" && was.approvalID() == q.approvalID():
+			was.reqIDs = append(was.reqIDs, q.reqIDs[0])
 			return false
 		}
 	}
@@ -316,91 +343,56 @@ func (t *askTable) add(q *openAsk, a *approval) bool {
 	return true
 }
 
-// approvalID is what the child calls the approval, "" where it has no word for it.
-func (q *openAsk) approvalID() string {
-	return cmp.Or(stringField(q.params, "approvalId"), q.shown.item)
-}
-
-// standsFor reports a request that q is the approval of.
-func (q *openAsk) standsFor(reqID json.RawMessage) bool {
-	return bytes.Equal(q.reqID, reqID) || slices.ContainsFunc(q.again, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
-}
-
-// showsSame reports an approval of which a person would read what they read of q.
-func (q *openAsk) showsSame(a *approval) bool {
-	next := *a
-	next.id = q.shown.id
-	return reflect.DeepEqual(q.shown, next)
-}
-
-// passed is the decision that the child hears: no yes where it asked for more than
-// anybody was shown.
-func (q *openAsk) passed(d decision) decision {
-	if q.doubt {
-		return deny
-	}
-	return d
-}
-
-// answer gives the child its answer to an approval, however often it asked.
-func (l *childLink) answer(q *openAsk, result any) {
-	for _, id := range append([]json.RawMessage{q.reqID}, q.again...) {
-		l.peer.reply(id, result)
-	}
-}
-
-// take removes the ask, so that only the first answer counts.
+// take removes the ask, so that only the first answer counts; nil for none.
 func (t *askTable) take(id string) *openAsk {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.open[id]
-	t.removeLocked(q)
+	if q != nil {
+		t.removeLocked(q)
+	}
 	return q
 }
 
 func (t *askTable) removeLocked(q *openAsk) {
-	if q == nil {
-		return
-	}
 	delete(t.open, q.id)
 	if q.timer != nil {
 		q.timer.Stop()
 	}
 }
 
-// takeRequest removes the ask that the child's request id stands for, nil for none
-// or where another request asks the same.
-func (t *askTable) takeRequest(reqID json.RawMessage) *openAsk {
-	taken := t.takeAll(func(q *openAsk) bool {
+// withdraw forgets a request of the child, and returns the ask that this removes:
+// nil where there is none, or another request asks the same.
+func (t *askTable) withdraw(reqID json.RawMessage) *openAsk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, q := range t.open {
 		if !q.standsFor(reqID) {
-			return false
+			continue
 		}
-		if len(q.again) == 0 {
-			return true
+		if len(q.reqIDs) == 1 {
+			t.removeLocked(q)
+			return q
 		}
-		left := slices.DeleteFunc(append([]json.RawMessage{q.reqID}, q.again...), func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
-		q.reqID, q.again = left[0], left[1:]
-		return false
-	})
-	if len(taken) == 0 {
+		q.reqIDs = slices.DeleteFunc(q.reqIDs, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
 		return nil
 	}
-	return taken[0]
+	return nil
 }
 
 // takeTurn removes the asks of a turn that is over. Before 0.148 nothing else
 // tells that they are void.
 func (t *askTable) takeTurn(thread, turn string) []*openAsk {
-	return t.takeAll(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
+	return t.takeEach(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
 }
 
 // takeThread removes the asks of a thread that nobody owns any more.
 func (t *askTable) takeThread(thread string) []*openAsk {
-	return t.takeAll(func(q *openAsk) bool { return q.thread == thread })
+	return t.takeEach(func(q *openAsk) bool { return q.thread == thread })
 }
 
-// takeAll removes those that match.
-func (t *askTable) takeAll(match func(*openAsk) bool) (taken []*openAsk) {
+// takeEach removes the asks that match.
+func (t *askTable) takeEach(match func(*openAsk) bool) (taken []*openAsk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, q := range t.open {

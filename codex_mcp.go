@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -42,9 +41,9 @@ type mcpServer struct {
 	o mcpServerOptions
 
 	schema  mcpSchema
-	threads map[string]*mcpThread // by id, the driver's own or Codex's
-	calls   map[int64]*mcpThread  // of calls without a response
-	made    int
+	threads map[string]*mcpThread // by name, and by id once there is one
+	calls   map[int64]*mcpThread  // whose the calls without a response are
+	made    int                   // threads named so far
 }
 
 // startMCPServer runs the child and shakes hands with it. The error is a
@@ -75,15 +74,28 @@ func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *
 
 // tellEnd tells everybody that the child is gone.
 func (m *mcpServer) tellEnd(death *childDeath) {
+	last := map[*sink]event{} // a thread is there under its name and its id
 	m.mu.Lock()
-	heirs := map[*mcpThread]bool{} // a thread may be there under two names
 	for _, th := range m.threads {
-		heirs[th] = true
-		th.stopTimers()
+		th.stopTimer()
+		if th.sink != nil {
+			last[th.sink] = goneEvent(th.op, th.shownID(), death)
+		}
 	}
 	m.mu.Unlock()
-	for th := range heirs {
-		th.putLast(m, goneEvent(0, "", death))
+	for s, e := range last {
+		s.putLast(e)
+	}
+}
+
+// put tells the session that has a thread, if one has it. The thread's id is filled in.
+func (m *mcpServer) put(th *mcpThread, e event) {
+	m.mu.Lock()
+	s := th.sink
+	e.thread = th.shownID()
+	m.mu.Unlock()
+	if s != nil {
+		s.put(e)
 	}
 }
 
@@ -200,33 +212,22 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 
 // startTurn calls codex for a thread's first turn and codex-reply for the others.
 func (m *mcpServer) startTurn(op opID, thread string, c command) {
+	prompt, why := mcpPrompt(c)
 	id := m.peer.reserve()
 	m.mu.Lock()
 	th := m.threads[thread]
-	refuse := func(why string) {
-		var s *sink
-		if th != nil {
-			s = th.sink
-		}
-		m.mu.Unlock()
-		if s != nil {
-			s.put(event{kind: evRefused, op: op, thread: thread, must: true, err: &backendError{Message: why}})
-		}
-	}
 	switch {
 	case th == nil || m.death != nil:
-		refuse("the thread is not open")
-		return
+		m.mu.Unlock()
+		return // nobody hears of it
 	case th.cur != nil:
-		refuse("a turn of this thread is still running")
-		return
+		why = "a turn of this thread is still running"
 	case th.spent != "":
-		refuse(th.spent)
-		return
+		why = th.spent
 	}
-	prompt, why := mcpPrompt(c)
 	if why != "" {
-		refuse(why)
+		m.mu.Unlock()
+		m.put(th, event{kind: evRefused, op: op, must: true, err: &backendError{Message: why}})
 		return
 	}
 	name, args := "codex-reply", map[string]any{"prompt": prompt, "threadId": th.id}
@@ -250,7 +251,7 @@ func (m *mcpServer) startOverdue(th *mcpThread, run *mcpTurn) {
 	still := th.cur == run && run.id == ""
 	m.mu.Unlock()
 	if still {
-		th.put(m, event{kind: evRefused, op: run.op, must: true, unknown: true, err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
+		m.put(th, event{kind: evRefused, op: run.op, must: true, unknown: true, err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
 	}
 }
 
@@ -321,7 +322,7 @@ func (m *mcpServer) unload(thread string) {
 
 // forgetLocked takes a thread out. What Codex still says of it is nobody's.
 func (m *mcpServer) forgetLocked(th *mcpThread) {
-	th.stopTimers()
+	th.stopTimer()
 	for _, name := range []string{th.name, th.id} {
 		if m.threads[name] == th {
 			delete(m.threads, name)
@@ -338,32 +339,35 @@ func (m *mcpServer) declineAsks(thread string) {
 
 // mcpThread is one thread. Everything is guarded by the server's lock.
 type mcpThread struct {
-	name string // ours, from before Codex named it
-	id   string // Codex's, "" until then
-	spec threadSpec
-	told json.RawMessage // session_configured
-	op   opID            // of the open
-	sink *sink           // nil while no session has it
-	cur  *mcpTurn
-	// owed are ends that events told and no response has followed yet: each is
-	// read by some call of the thread, its own or one cancelled before, and
-	// that call is answered.
+	name  string          // ours, from before Codex named the thread
+	id    string          // Codex's, "" until then
+	spec  threadSpec      // what the thread was opened with, and its first turn's settings
+	told  json.RawMessage // the session_configured event, nil while id is ""
+	op    opID            // of the last open
+	sink  *sink           // of the session that has the thread, nil while none has
+	cur   *mcpTurn        // the turn that was called for and has not ended, nil for none
+	spent string          // why no further turn may run in the thread, "" while one may
+	// owed counts the ends of turns that an event told and that no response has followed
+	// yet. Codex answers some open call of the thread for each: the turn's own, or one
+	// that was cancelled before. So a response while owed is above 0 says nothing new.
 	owed  int
-	spent string                     // why no further turn may run in it
-	asked map[string]json.RawMessage // approval events by call, ahead of their elicitations
+	asked map[string]json.RawMessage // exec_approval_request and the like by call, each told before its elicitation
 }
 
-// mcpTurn is the one turn that runs.
+// mcpTurn is a turn from its call to its end.
 type mcpTurn struct {
 	op    opID
-	call  int64
-	id    string // Codex's, from task_started
-	stop  bool   // cancelled, or to be once it has begun
-	why   string // it is cancelled for our own reason, so it failed
-	timer *time.Timer
+	call  int64       // the id of the call that began it
+	id    string      // Codex's, "" until task_started
+	stop  bool        // cancelled, or to be once it has begun
+	why   string      // the reason of our own for which it is cancelled, so that it failed; "" for none
+	timer *time.Timer // until id is set: StartLimit; once stop is: the next cancel
 }
 
-func (th *mcpThread) stopTimers() {
+// shownID is the id by which the session knows the thread.
+func (th *mcpThread) shownID() string { return cmp.Or(th.id, th.name) }
+
+func (th *mcpThread) stopTimer() {
 	if th.cur != nil && th.cur.timer != nil {
 		th.cur.timer.Stop()
 	}
@@ -389,32 +393,6 @@ func (th *mcpThread) unfit(spec threadSpec) string {
 func (th *mcpThread) opened() *openedThread {
 	msg := rawField(th.told, "msg")
 	return &openedThread{model: stringField(msg, "model"), effort: stringField(msg, "reasoning_effort")}
-}
-
-// put tells the thread's session, if one has it. The thread's id is filled in.
-func (th *mcpThread) put(m *mcpServer, e event) {
-	if s := th.address(m, &e); s != nil {
-		s.put(e)
-	}
-}
-
-// putLast tells it for the last time.
-func (th *mcpThread) putLast(m *mcpServer, e event) {
-	if s := th.address(m, &e); s != nil {
-		s.putLast(e)
-	}
-}
-
-func (th *mcpThread) address(m *mcpServer, e *event) *sink {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e.thread = th.id; e.thread == "" {
-		e.thread = th.name
-	}
-	if e.kind == evGone {
-		e.op = th.op
-	}
-	return th.sink
 }
 
 // handle is called by the reader for every notification and request.
@@ -469,10 +447,10 @@ func (m *mcpServer) handleEvent(params json.RawMessage) {
 		th.asked[cmp.Or(stringField(f.msg, "approval_id"), stringField(f.msg, "call_id"))] = f.msg
 		m.mu.Unlock()
 	}
-	th.put(m, e)
+	m.put(th, e)
 	if e.kind == evEnded {
 		for _, q := range m.asks.takeTurn(f.thread, e.turn) {
-			th.put(m, goneAsk(q))
+			m.put(th, goneAsk(q))
 		}
 	}
 	if what, is := unanswerable(f); is {
@@ -529,7 +507,7 @@ func (m *mcpServer) turnEnded(th *mcpThread, e *event, answers bool) {
 	if run == nil || run.id == "" || run.id != e.turn {
 		return
 	}
-	th.stopTimers()
+	th.stopTimer()
 	th.cur, th.asked = nil, nil
 	e.kind, e.must = evEnded, true
 	switch {
@@ -560,7 +538,7 @@ func (m *mcpServer) callAnswered(th *mcpThread, call int64, res json.RawMessage,
 		return
 	}
 	// No event told of an end: Codex refused the call.
-	th.stopTimers()
+	th.stopTimer()
 	th.cur = nil
 	e := event{kind: evRefused, op: run.op, turn: run.id, must: true, err: refusedCall(res, err)}
 	if run.id != "" {
@@ -568,7 +546,7 @@ func (m *mcpServer) callAnswered(th *mcpThread, call int64, res json.RawMessage,
 		th.spent = "Codex (mcp-server) answered its last turn out of turn"
 	}
 	m.mu.Unlock()
-	th.put(m, e)
+	m.put(th, e)
 }
 
 // refusedCall is what a tool call that led to no turn was answered with.
@@ -599,7 +577,7 @@ func (m *mcpServer) handleRequest(msg *message) {
 		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "no such method here: " + msg.method})
 		return
 	}
-	q := &openAsk{reqID: slices.Clone(msg.id), method: msg.method, thread: stringField(msg.params, "threadId"),
+	q := &openAsk{reqIDs: []json.RawMessage{msg.id}, method: msg.method, thread: stringField(msg.params, "threadId"),
 		turn: stringField(msg.params, "codex_event_id"), params: msg.params}
 	m.mu.Lock()
 	th := m.threads[q.thread]
@@ -610,7 +588,7 @@ func (m *mcpServer) handleRequest(msg *message) {
 	}
 	m.mu.Unlock()
 	if !held {
-		m.peer.reply(q.reqID, elicitationReply(m.info(), deny, "nobody waits for this any more", nil))
+		m.answer(q, elicitationReply(m.info(), deny, "nobody waits for this any more", nil))
 		return
 	}
 	ask := mcpAsk(q, before) // before add: from there on the answer may be given
@@ -618,5 +596,5 @@ func (m *mcpServer) handleRequest(msg *message) {
 		m.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
 		return
 	}
-	th.put(m, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
+	m.put(th, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
 }

@@ -213,7 +213,7 @@ func mcpFailure(raw json.RawMessage) *backendError {
 // reach and the rule that Codex proposes.
 func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	p := q.params
-	a := &approval{id: q.id, thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
+	a := &approval{thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
 		cwd: stringField(p, "codex_cwd"), reason: cmp.Or(stringField(p, "codex_reason"), stringField(before, "reason"))}
 	switch stringField(p, "codex_elicitation") {
 	case "exec-approval":

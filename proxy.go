@@ -241,7 +241,7 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 				return nil, err
 			}
 		}
-		return nil, &childDeath{Never: true, Path: codex.Path, Reason: "could not be started: " + missingBackend(codex.Path, cfg.backend)}
+		return nil, neverStarted(codex.Path, missingBackend(codex.Path, cfg.backend))
 	}
 }
 

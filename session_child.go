@@ -109,7 +109,7 @@ func (c *childSlot) start(started chan struct{}) (backend, *rpcError) {
 	case err != nil:
 		d := &childDeath{}
 		if !errors.As(err, &d) {
-			d = &childDeath{Reason: "could not be started: " + errorText(err), Never: true}
+			d = neverStarted("", errorText(err))
 		}
 		c.death = d
 		return nil, deathError(d, c.restart)
