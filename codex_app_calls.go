@@ -68,9 +68,8 @@ func (c *appCalls) call(ctx context.Context, method string, params any, limit ti
 // An overloaded app-server is asked again for what changes nothing: after a
 // tenth of a second, then twice that, for some three seconds in all.
 const (
-	codeOverloaded = -32001 // app-server's, none of ours
-	firstPause     = 100 * time.Millisecond
-	longestPause   = 16 * firstPause
+	firstPause   = 100 * time.Millisecond
+	longestPause = 16 * firstPause
 )
 
 // fetch is call for what changes nothing, so that it may be sent again. No slot

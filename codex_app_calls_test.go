@@ -44,7 +44,7 @@ func TestAppHistory(t *testing.T) {
 		{"no turns", "0.169.0", `"result":{"thread":{"turns":[]}}`, "", ""},
 		{"nonsense", "0.169.0", `"result":{"thread":{"turns":[7,{"id":"u1","items":{}}]}}`, "started thread=t1 turn=u1" + stop + "completed method=turn/completed", ""},
 		{"completed", "0.169.0", turn(`"status":"completed","error":null`), said + stop + "completed method=turn/completed", ""},
-		{"failed", "0.169.0", turn(`"status":"failed","error":{"message":"boom","codexErrorInfo":"other"}`), said + stop + `failed err={0 "boom" other timeout=false missing=false held=false} method=turn/completed`, ""},
+		{"failed", "0.169.0", turn(`"status":"failed","error":{"message":"boom","codexErrorInfo":"other"}`), said + stop + `failed err={0 "boom" other} method=turn/completed`, ""},
 		{"cut off by a kill, which only the rollout knows", "0.169.0", turn(`"status":"inProgress","error":null`), said + stop + "interrupted method=turn/completed", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -130,34 +130,19 @@ func turnOutcome(turn json.RawMessage) (status string, err *backendError) {
 }
 
 // finalText is the last answer in a finished turn's items: from 0.148 the
-// summary view holds it, before the list is empty.
-// Read only where the message itself didn't come: it may be as long.
+// summary view holds the answer, before the list is empty. It is read only where
+// the message itself didn't come.
 func finalText(items json.RawMessage) (text string) {
-	var last json.RawMessage
 	eachElement(items, func(item json.RawMessage) {
-		var kind, phase, said json.RawMessage
-		for f := fieldsOf(item); f.next(); { // once: an answer may be long
-			switch string(f.key) {
-			case "type":
-				kind = f.val
-			case "phase":
-				phase = f.val
-			case "text":
-				said = f.val
-			}
-		}
-		if k, _ := rawString(kind); k != "agentMessage" {
-			return
-		}
-		if p, _ := rawString(phase); p != "commentary" {
-			last = said
+		if stringField(item, "type") == "agentMessage" && stringField(item, "phase") != "commentary" {
+			text = stringField(item, "text")
 		}
 	})
-	text, _ = rawString(last)
 	return text
 }
 
-// appItem is the neutral part of a ThreadItem of any type.
+// appItem is the neutral part of a ThreadItem of any type. The fields of one type
+// mean the same in others, or those don't have them.
 func appItem(raw json.RawMessage) *itemBody {
 	b := &itemBody{}
 	var texts []string
@@ -167,13 +152,33 @@ func appItem(raw json.RawMessage) *itemBody {
 		}
 	}
 	for f := fieldsOf(raw); f.next(); {
-		switch val := json.RawMessage(f.val); string(f.key) {
+		val := json.RawMessage(f.val)
+		if isNull(val) {
+			continue
+		}
+		switch string(f.key) {
 		case "type":
 			b.kind, _ = rawString(val)
 		case "phase":
 			b.phase, _ = rawString(val)
-		case "text", "prompt", "query", "review", "path": // message and plan, collab call, web search, review, image
+		case "text", "prompt", "review": // message and plan, collaboration call, review
 			add(val)
+		case "query": // web search
+			add(val)
+			b.query, _ = rawString(val)
+		case "path": // image view
+			add(val)
+			b.path, _ = rawString(val)
+		case "savedPath": // generated image
+			b.path, _ = rawString(val)
+		case "content", "summary": // user message: parts with text; reasoning: plain strings
+			eachElement(val, func(part json.RawMessage) {
+				if rawKind(part) == '"' {
+					add(part)
+				} else {
+					add(rawField(part, "text"))
+				}
+			})
 		case "command":
 			b.command, _ = rawString(val)
 		case "cwd":
@@ -185,22 +190,43 @@ func appItem(raw json.RawMessage) *itemBody {
 			if rawKind(val) == '0' && json.Unmarshal(val, &n) == nil {
 				b.exitCode = &n
 			}
+		case "aggregatedOutput":
+			b.output, _ = rawString(val)
+		case "commandActions":
+			eachElement(val, func(a json.RawMessage) {
+				b.actions = append(b.actions, commandAction{kind: stringField(a, "type"), path: stringField(a, "path")})
+			})
 		case "changes":
 			b.files = fileChanges(val)
 		case "server", "namespace":
 			b.server, _ = rawString(val)
 		case "tool", "name": // the latter of a functionCallOutput
 			b.tool, _ = rawString(val)
-		case "content", "summary": // user message: parts with text; reasoning: plain strings
-			eachElement(val, func(part json.RawMessage) {
-				if rawKind(part) == '"' {
-					add(part)
-				} else {
-					add(rawField(part, "text"))
+		case "arguments":
+			b.arguments = val
+		case "result", "contentItems", "output": // MCP call, dynamic tool, function call's output
+			b.result = val
+		case "agentsStates": // collaboration: how the agents are, by thread
+			if string(val) != "{}" {
+				b.result = val
+			}
+		case "error":
+			b.failure = stringField(val, "message")
+		case "failure": // of a generated image
+			b.failure = stringField(val, "type")
+		case "durationMs":
+			var ms float64
+			if rawKind(val) == '0' && json.Unmarshal(val, &ms) == nil {
+				b.duration = int64(ms)
+			}
+		case "action": // of a web search: a page that was opened, or searched in, has no query but an address
+			if url := stringField(val, "url"); url != "" && b.query == "" {
+				b.query = url
+				if pattern := stringField(val, "pattern"); pattern != "" {
+					b.query = pattern + " in " + url
 				}
-			})
+			}
 		}
-		b.readCallField(string(f.key), json.RawMessage(f.val))
 	}
 	if b.kind == "collabAgentToolCall" {
 		b.arguments = collabArguments(raw)
@@ -278,45 +304,35 @@ func appUsage(raw json.RawMessage) *tokenUsage {
 	}
 	var u struct {
 		Total, Last        counts
-		ModelContextWindow *int64
+		ModelContextWindow int64 // null is 0
 	}
 	if isNull(raw) || json.Unmarshal(raw, &u) != nil {
 		return nil
 	}
-	t := &tokenUsage{
-		Total: u.Total.TotalTokens, Input: u.Total.InputTokens, CachedInput: u.Total.CachedInputTokens,
-		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens,
-	}
-	if u.ModelContextWindow != nil {
-		t.ContextWindow = *u.ModelContextWindow
-	}
-	return t
+	return &tokenUsage{Total: u.Total.TotalTokens, Input: u.Total.InputTokens, CachedInput: u.Total.CachedInputTokens,
+		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens, ContextWindow: u.ModelContextWindow}
 }
 
-// turnError reads a TurnError. codexErrorInfo is a word, or an object whose
-// one key is the word and may hold an HTTP status.
+// turnError reads why a turn failed, in the words of app-server and of mcp-server.
+// The error's info is a word, or an object whose one key is the word and may hold an
+// HTTP status.
 func turnError(raw json.RawMessage) *backendError {
-	e := &backendError{Message: stringField(raw, "message"), Data: raw}
-	info := rawField(raw, "codexErrorInfo")
-	status := ""
-	if rawKind(info) == '{' {
-		_ = eachField(info, func(key string, val json.RawMessage) bool {
-			e.Info, status = key, string(rawField(val, "httpStatusCode"))
-			return false
-		})
-	} else {
-		e.Info, _ = rawString(info)
-	}
-	details := stringField(raw, "additionalDetails")
-	if details != "" && !strings.Contains(e.Message, details) {
+	e := &backendError{Message: cmp.Or(stringField(raw, "message"), "Codex gave no reason"), Data: raw}
+	if details := stringField(raw, "additionalDetails"); details != "" && !strings.Contains(e.Message, details) {
 		e.Message += ": " + details
 	}
-	if e.Message == "" {
-		e.Message = "Codex gave no reason"
+	info := rawField(raw, "codexErrorInfo")
+	if info == nil {
+		info = rawField(raw, "codex_error_info")
 	}
-	if status == "401" {
-		e.Info = infoNoLogin
-	}
+	e.Info, _ = rawString(info)
+	_ = eachField(info, func(key string, val json.RawMessage) bool {
+		e.Info = key
+		if string(rawField(val, "httpStatusCode")) == "401" || string(rawField(val, "http_status_code")) == "401" {
+			e.Info = infoNoLogin
+		}
+		return false
+	})
 	return withLogin(e)
 }
 
@@ -339,6 +355,10 @@ func withLogin(e *backendError) *backendError {
 	return e
 }
 
+// codeOverloaded is app-server's code, none of ours, for a call that it did not take
+// since it had too much to do.
+const codeOverloaded = -32001
+
 // callError translates the answer to a call that failed. Its words are the
 // same from 0.104 to 0.169, its code is -32600 for nearly everything.
 func callError(err error) *backendError {
@@ -348,13 +368,14 @@ func callError(err error) *backendError {
 		case errCallTimeout:
 			return &backendError{Message: "Codex gave no answer in time", Timeout: true}
 		case errNotSent:
-			return &backendError{Message: "Codex was too busy to be asked in time", Timeout: true}
+			return &backendError{Message: "Codex was too busy to be asked in time", Busy: true}
 		}
 		return &backendError{Message: err.Error()}
 	}
-	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re)}
-	e.Missing = strings.Contains(re.Message, "no rollout found") || strings.Contains(re.Message, "thread not found") || strings.Contains(re.Message, "thread not loaded") ||
-		strings.Contains(re.Message, "invalid thread id") || strings.Contains(re.Message, "invalid session id")
+	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re), Busy: re.Code == codeOverloaded}
+	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded", "invalid thread id", "invalid session id"} {
+		e.Missing = e.Missing || strings.Contains(re.Message, words)
+	}
 	e.Held = strings.Contains(re.Message, "already has an active writer")
 	return withLogin(e)
 }
@@ -394,59 +415,6 @@ func oldServerEvents(m *message) (out []event) {
 		e.kind = evRaw
 		out = append(out, e)
 	}
-	return out
-}
-
-// readCallField reads one field.
-func (b *itemBody) readCallField(key string, val json.RawMessage) {
-	if isNull(val) {
-		return
-	}
-	switch key {
-	case "arguments":
-		b.arguments = val
-	case "result", "contentItems", "output": // MCP call, dynamic tool, function call's output
-		b.result = val
-	case "agentsStates": // collaboration: how the agents are, by thread
-		if string(val) != "{}" {
-			b.result = val
-		}
-	case "aggregatedOutput":
-		b.output, _ = rawString(val)
-	case "error":
-		b.failure = stringField(val, "message")
-	case "failure": // of a generated image
-		b.failure = stringField(val, "type")
-	case "commandActions":
-		b.actions = commandActions(val)
-	case "path", "savedPath":
-		b.path, _ = rawString(val)
-	case "query":
-		b.query, _ = rawString(val)
-	case "action":
-		b.searchAction(val)
-	case "durationMs":
-		var ms float64
-		if rawKind(val) == '0' && json.Unmarshal(val, &ms) == nil {
-			b.duration = int64(ms)
-		}
-	}
-}
-
-// searchAction: a page that was opened, or searched in, has no query but an address.
-func (b *itemBody) searchAction(val json.RawMessage) {
-	if url := stringField(val, "url"); url != "" && b.query == "" {
-		b.query = url
-		if pattern := stringField(val, "pattern"); pattern != "" {
-			b.query = pattern + " in " + url
-		}
-	}
-}
-
-func commandActions(list json.RawMessage) (out []commandAction) {
-	eachElement(list, func(a json.RawMessage) {
-		out = append(out, commandAction{kind: stringField(a, "type"), path: stringField(a, "path")})
-	})
 	return out
 }
 

@@ -136,7 +136,19 @@ func eventLine(e event) string {
 		fmt.Fprintf(b, " tool={%s %s %s}", c.id, c.name, c.args)
 	}
 	if x := e.err; x != nil {
-		fmt.Fprintf(b, " err={%d %q %s timeout=%v missing=%v held=%v}", x.Code, x.Message, x.Info, x.Timeout, x.Missing, x.Held)
+		fmt.Fprintf(b, " err={%d %q", x.Code, x.Message)
+		if x.Info != "" {
+			b.WriteString(" " + x.Info)
+		}
+		for _, flag := range []struct {
+			word string
+			set  bool
+		}{{"timeout", x.Timeout}, {"busy", x.Busy}, {"missing", x.Missing}, {"held", x.Held}} {
+			if flag.set {
+				b.WriteString(" " + flag.word)
+			}
+		}
+		b.WriteString("}")
 	}
 	put("method", e.method)
 	return b.String()

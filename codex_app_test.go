@@ -89,22 +89,32 @@ func TestAppHandshakeRefusedOrGone(t *testing.T) {
 	})
 }
 
+// An overloaded app-server took nothing: who called may try again.
 func TestAppOpenRefused(t *testing.T) {
-	for _, tc := range []struct{ name, message, want string }{
-		{"no history", "no rollout found for thread id t9", "missing=true held=false"},
-		{"not loaded", "thread not found: t9", "missing=true held=false"},
-		{"no id", "invalid session id: invalid character", "missing=true held=false"},
-		{"second writer", "thread t9 already has an active writer", "missing=false held=true"},
-		{"bad config", "failed to load configuration: x", "missing=false held=false"},
+	for _, tc := range []struct {
+		name    string
+		code    int
+		message string
+		flag    string
+		told    int // the code of the error that a caller gets
+	}{
+		{"no history", -32600, "no rollout found for thread id t9", " missing", codeSessionNotFound},
+		{"not loaded", -32600, "thread not found: t9", " missing", codeSessionNotFound},
+		{"no id", -32600, "invalid session id: invalid character", " missing", codeSessionNotFound},
+		{"second writer", -32600, "thread t9 already has an active writer", " held", codeIdentityConflict},
+		{"bad config", -32600, "failed to load configuration: x", "", codeInvalidSession},
+		{"overloaded", codeOverloaded, "Server overloaded; retry later.", " busy", codeTimeout},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := playApp(t, "0.169.0")
 				h := &heard{}
 				p.a.open(5, threadSpec{Thread: "t9"}, h.to)
-				m := p.expect("thread/resume")
-				p.say(`{"id":%s,"error":{"code":-32600,"message":%q}}`, m.id, tc.message)
-				want(t, h.take(), fmt.Sprintf("refused op=5 thread=t9 err={-32600 %q  timeout=false %s}", tc.message, tc.want))
+				p.say(`{"id":%s,"error":{"code":%d,"message":%q}}`, p.expect("thread/resume").id, tc.code, tc.message)
+				if e := childError("open the thread", h.last().err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
+					t.Errorf("told: %+v", e)
+				}
+				want(t, h.take(), fmt.Sprintf("refused op=5 thread=t9 err={%d %q%s}", tc.code, tc.message, tc.flag))
 				p.out.Close()
 				want(t, h.take(), "") // nothing after a refusal, no gone either
 			})
@@ -121,7 +131,7 @@ func TestAppOpenDropped(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		want(t, h.take(), "")
 		time.Sleep(time.Second)
-		want(t, h.take(), `refused op=5 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		want(t, h.take(), `refused op=5 unknown err={0 "Codex gave no answer in time" timeout}`)
 	})
 }
 
@@ -174,7 +184,7 @@ func TestAppRecover(t *testing.T) {
 			p.expect("thread/backgroundTerminals/clean")
 			p.say(`{"id":%s,"result":{}}`, i.id)
 			time.Sleep(10 * time.Second)
-			want(t, h.take(), `refused op=5 thread=t1 err={0 "an earlier turn of thread t1 still runs and could not be stopped within 10s"  timeout=true missing=false held=false}`)
+			want(t, h.take(), `refused op=5 thread=t1 err={0 "an earlier turn of thread t1 still runs and could not be stopped within 10s" timeout}`)
 		})
 	})
 }
@@ -212,8 +222,8 @@ func TestAppGone(t *testing.T) {
 		p.a.open(6, threadSpec{}, pending.to)
 		p.expect("thread/start")
 		p.out.Close()
-		want(t, h.take(), `gone op=1 thread=t1 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
-		want(t, pending.take(), `gone op=6 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, h.take(), `gone op=1 thread=t1 err={0 "the Codex child process ended: closed its stdout"}`)
+		want(t, pending.take(), `gone op=6 err={0 "the Codex child process ended: closed its stdout"}`)
 		if len(p.gone) != 1 {
 			t.Errorf("OnGone was called %d times", len(p.gone))
 		}
@@ -222,7 +232,7 @@ func TestAppGone(t *testing.T) {
 		p.a.do(8, "t1", command{kind: cmdTurn})
 		p.a.do(9, "t1", command{kind: cmdInterrupt})
 		time.Sleep(2 * time.Minute)
-		want(t, after.take(), `gone op=7 err={0 "the Codex child process ended: closed its stdout"  timeout=false missing=false held=false}`)
+		want(t, after.take(), `gone op=7 err={0 "the Codex child process ended: closed its stdout"}`)
 		want(t, h.take(), "")
 		if _, err := p.a.catalog(context.Background(), "account", ""); err == nil {
 			t.Error("a dead child answered")

@@ -40,7 +40,7 @@ func TestAppTurnEndOvertakesTheAnswer(t *testing.T) {
 		want(t, h.take(), "raw thread=t1 turn=u1 method=turn/started")
 		p.say(`{"id":%s,"result":{"turn":{"id":"u1"}}}`, m.id)
 		want(t, h.take(), `started op=2 thread=t1 turn=u1
-ended thread=t1 turn=u1 status=failed err={0 "boom" other timeout=false missing=false held=false} method=turn/completed`)
+ended thread=t1 turn=u1 status=failed err={0 "boom" other} method=turn/completed`)
 	})
 }
 
@@ -59,14 +59,14 @@ func TestAppTurnStartDropped(t *testing.T) {
 		}
 		sameJSON(t, i.params, `{"threadId":"t1","turnId":""}`)
 		p.expect("thread/backgroundTerminals/clean")
-		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time" timeout}`)
 		p.say(`{"id":%s,"result":{"turn":{"id":"late"}}}`, m.id) // too late: nobody waits
 		p.say(`{"method":"turn/started","params":{"threadId":"t1","turn":{"id":"late"}}}`)
 		i = p.expect("turn/interrupt")
 		sameJSON(t, i.params, `{"threadId":"t1","turnId":"late"}`)
 		want(t, h.take(), "raw thread=t1 turn=late method=turn/started")
 		p.a.do(3, "t1", command{kind: cmdTurn})
-		want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn late: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
+		want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn late: interrupt it and wait for its end"}`)
 		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"late","status":"interrupted"}}}`)
 		want(t, h.take(), "ended thread=t1 turn=late status=interrupted method=turn/completed")
 		p.a.do(4, "t1", command{kind: cmdTurn})
@@ -119,7 +119,7 @@ func TestAppTurnStartDroppedAndNothingRuns(t *testing.T) {
 		p.expect("turn/start")
 		i := p.expect("turn/interrupt")
 		p.expect("thread/backgroundTerminals/clean")
-		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time" timeout}`)
 		p.say(`{"id":%s,"error":{"code":-32600,"message":"no active turn to interrupt"}}`, i.id)
 		want(t, h.take(), "ended thread=t1 status=interrupted")
 		p.a.do(0, "t1", command{kind: cmdInterrupt})
@@ -143,7 +143,7 @@ func TestAppInFlightLimit(t *testing.T) {
 		}
 		p.a.do(2, "t1", command{kind: cmdTurn})
 		time.Sleep(6 * time.Second)
-		want(t, h.take(), `refused op=2 thread=t1 err={0 "Codex was too busy to be asked in time"  timeout=true missing=false held=false}`)
+		want(t, h.take(), `refused op=2 thread=t1 err={0 "Codex was too busy to be asked in time" busy}`)
 		p.a.do(3, "t1", command{kind: cmdTurn})
 		time.Sleep(4 * time.Second) // the first calls' 10 s are over
 		p.expect("turn/start")
@@ -205,7 +205,7 @@ func TestAppInterruptNeverAnswered(t *testing.T) {
 		sameJSON(t, i.params, `{"threadId":"t1","turnId":"u1"}`)
 		p.silent()
 		time.Sleep(10 * time.Second)
-		want(t, h.take(), `refused op=9 thread=t1 turn=u1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+		want(t, h.take(), `refused op=9 thread=t1 turn=u1 unknown err={0 "Codex gave no answer in time" timeout}`)
 	})
 }
 
@@ -250,9 +250,9 @@ func TestAppReviewSettings(t *testing.T) {
 		want         string
 	}{
 		{"refused", `"error":{"code":-32600,"message":"no such model"}`, actReview,
-			`refused op=2 thread=t1 err={-32600 "no such model"  timeout=false missing=false held=false}`},
+			`refused op=2 thread=t1 err={-32600 "no such model"}`},
 		{"a version without the method reviews nothing", `"error":{"code":-32600,"message":"Invalid request: unknown variant ` + "`thread/settings/update`, expected" + `"}`, actReview,
-			`refused op=2 thread=t1 err={-32600 "this Codex 0.150.0 can't be told what a review may do; use a newer one, or ask for the review in a prompt"  timeout=false missing=false held=false}`},
+			`refused op=2 thread=t1 err={-32600 "this Codex 0.150.0 can't be told what a review may do; use a newer one, or ask for the review in a prompt"}`},
 		{"but it compacts", `"error":{"code":-32600,"message":"Invalid request: unknown variant ` + "`thread/settings/update`, expected" + `"}`, actCompact, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestAppReviewSettings(t *testing.T) {
 			p.a.do(2, "t1", command{kind: cmdTurn, action: actReview})
 			p.expect("thread/settings/update")
 			time.Sleep(10 * time.Second)
-			want(t, h.take(), `refused op=2 thread=t1 err={0 "Codex was too busy to be asked in time"  timeout=true missing=false held=false}`)
+			want(t, h.take(), `refused op=2 thread=t1 err={0 "Codex was too busy to be asked in time" busy}`)
 			p.silent() // there is nothing to interrupt
 		})
 	})
@@ -384,11 +384,11 @@ func TestAppCompact(t *testing.T) {
 			m := p.expect("thread/compact/start")
 			p.say(`{"id":%s,"result":{}}`, m.id)
 			p.a.do(3, "t1", command{kind: cmdTurn, prompt: "hi"})
-			want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn whose start is not answered yet: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
+			want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn whose start is not answered yet: interrupt it and wait for its end"}`)
 			p.say(item)
 			h.take()
 			p.a.do(3, "t1", command{kind: cmdTurn, prompt: "hi"})
-			want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn c1: interrupt it and wait for its end"  timeout=false missing=false held=false}`)
+			want(t, h.take(), `refused op=3 thread=t1 err={0 "thread t1 still runs turn c1: interrupt it and wait for its end"}`)
 			p.a.do(4, "t1", command{kind: cmdInterrupt, turn: "c1"})
 			sameJSON(t, p.expect("turn/interrupt").params, `{"threadId":"t1","turnId":"c1"}`)
 		})
@@ -400,7 +400,7 @@ func TestAppCompact(t *testing.T) {
 			p.act(command{action: actCompact})
 			m := p.expect("thread/compact/start")
 			p.say(`{"id":%s,"error":{"code":-32600,"message":"thread not found: t1"}}`, m.id)
-			want(t, h.take(), `refused op=2 thread=t1 err={-32600 "thread not found: t1"  timeout=false missing=true held=false}`)
+			want(t, h.take(), `refused op=2 thread=t1 err={-32600 "thread not found: t1" missing}`)
 			p.begin(h)
 		})
 	})
@@ -412,7 +412,7 @@ func TestAppCompact(t *testing.T) {
 			m := p.expect("thread/compact/start")
 			p.say(`{"id":%s,"result":{}}`, m.id)
 			time.Sleep(30 * time.Second)
-			want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time"  timeout=true missing=false held=false}`)
+			want(t, h.take(), `refused op=2 thread=t1 unknown err={0 "Codex gave no answer in time" timeout}`)
 			p.expect("turn/interrupt")
 		})
 	})

@@ -273,6 +273,7 @@ type backendError struct {
 	Info    string          // codexErrorInfo word of a failed turn
 	Data    json.RawMessage // the child's whole error, for data.child_error
 	Timeout bool            // the call had no answer in time
+	Busy    bool            // the child had too much to do and did not take the call: nothing was done
 	Missing bool            // the thread isn't there, or can't go on: no history to resume
 	Held    bool            // another process writes the thread
 	Death   *childDeath     // the child is gone

@@ -430,11 +430,11 @@ func (m *mcpServer) handleEvent(params json.RawMessage) {
 		e.turn = cmp.Or(stringField(f.msg, "turn_id"), f.turn)
 		e.text, e.status = stringField(f.msg, "last_agent_message"), "completed"
 		if failure := rawField(f.msg, "error"); !isNull(failure) {
-			e.status, e.err = "failed", mcpFailure(failure)
+			e.status, e.err = "failed", turnError(failure)
 		}
 		m.turnEnded(th, &e, true)
 	case "error":
-		e.status, e.err = "failed", mcpFailure(f.msg)
+		e.status, e.err = "failed", turnError(f.msg)
 		m.turnEnded(th, &e, true)
 	case "turn_aborted":
 		e.turn, e.status = cmp.Or(stringField(f.msg, "turn_id"), f.turn), "interrupted"

@@ -190,24 +190,6 @@ func mcpUsage(info json.RawMessage) *tokenUsage {
 		Reasoning: u.Total.Reasoning, Last: u.Last.Total, ContextWindow: u.Window}
 }
 
-// mcpFailure reads an error event, or the error that a task_complete of 0.148
-// and later carries. codex_error_info is a word, or an object with one key.
-func mcpFailure(raw json.RawMessage) *backendError {
-	e := &backendError{Message: stringField(raw, "message"), Data: raw}
-	if e.Message == "" {
-		e.Message = "Codex gave no reason"
-	}
-	info := rawField(raw, "codex_error_info")
-	e.Info, _ = rawString(info)
-	_ = eachField(info, func(key string, val json.RawMessage) bool {
-		if e.Info = key; string(rawField(val, "http_status_code")) == "401" {
-			e.Info = "unauthorized"
-		}
-		return false
-	})
-	return withLogin(e)
-}
-
 // mcpAsk is the neutral form of an elicitation. before is the event that came
 // ahead of it, which alone has the model's reason, the host a command would
 // reach and the rule that Codex proposes.

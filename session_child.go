@@ -231,6 +231,8 @@ func childError(what string, e *backendError) *rpcError {
 		return deathError(e.Death, false)
 	case e.Timeout:
 		return proxyError(codeTimeout, "Codex had no answer in time when asked to "+what, "child_error", e.Data)
+	case e.Busy:
+		return childSays(codeTimeout, "Codex had too much to do when asked to "+what+", and nothing was done; try again later: "+e.Message, e)
 	case e.Held:
 		return childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
 	case e.Missing:
