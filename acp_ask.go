@@ -133,7 +133,7 @@ func (t *acpAsks) conclude(o *acpAsk, v acpVerdict) {
 	if v.by == (decider{}) {
 		v.by.who = byUser
 	}
-	d := o.q.settle(v.d, v.by)
+	d := o.q.limit(v.d, v.by)
 	t.f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id,
 		"decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decide(&o.q, d, v.words)

@@ -269,7 +269,9 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 		a.startAction(t, op, thread, c)
 		return
 	}
-	a.callFor(t, "turn/start", turnParams(a.info(), thread, c), a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+	params := settingsParams(a.info(), thread, c)
+	params["input"] = turnInput(c)
+	a.callFor(t, "turn/start", params, a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 }
 
 // turnAnswered takes the answer that names the turn.

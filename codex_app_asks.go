@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -345,13 +346,8 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 		if d == deny {
 			return map[string]any{"permissions": map[string]any{}, "scope": "turn"}
 		}
-		granted := map[string]json.RawMessage{}
-		_ = eachField(rawField(q.params, "permissions"), func(key string, val json.RawMessage) bool {
-			if !isNull(val) {
-				granted[key] = val
-			}
-			return true
-		})
+		granted := fieldMap(rawField(q.params, "permissions"))
+		maps.DeleteFunc(granted, func(_ string, val json.RawMessage) bool { return isNull(val) })
 		scope := "turn"
 		if d == approveForSession {
 			scope = "session"

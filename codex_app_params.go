@@ -23,8 +23,8 @@ func oldEventMethods() []string {
 		collab_resume_end collab_waiting_begin collab_waiting_end context_compacted deprecation_notice
 		dynamic_tool_call_request elicitation_request entered_review_mode error exec_approval_request exec_command_begin
 		exec_command_end exec_command_output_delta exited_review_mode get_history_entry_response item_completed
-		item_started list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_tool_call_begin mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta
-		plan_update raw_response_item reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded
+		item_started list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_tool_call_begin
+		mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta plan_update raw_response_item reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded
 		request_user_input session_configured shutdown_complete skills_update_available stream_error task_complete
 		task_started terminal_interaction thread_name_updated thread_rolled_back token_count turn_aborted turn_complete
 		turn_diff turn_started undo_completed undo_started user_message view_image_tool_call warning web_search_begin
@@ -44,16 +44,11 @@ func openParams(info backendInfo, s threadSpec) (method string, params map[strin
 		// trust_level into the user's config.toml. The turn widens it.
 		"sandbox": "read-only",
 	}
-	set := func(key, val string) {
-		if val != "" {
-			p[key] = val
-		}
-	}
-	set("cwd", s.Settings.Cwd)
-	set("model", s.Settings.Model)
-	set("approvalPolicy", approvalWord(info, s.Settings.Approval))
-	set("baseInstructions", s.BaseInstructions)
-	set("developerInstructions", s.DeveloperInstructions)
+	putWord(p, "cwd", s.Settings.Cwd)
+	putWord(p, "model", s.Settings.Model)
+	putWord(p, "approvalPolicy", approvalWord(info, s.Settings.Approval))
+	putWord(p, "baseInstructions", s.BaseInstructions)
+	putWord(p, "developerInstructions", s.DeveloperInstructions)
 	if config := openConfig(info, s); len(config) > 0 {
 		p["config"] = config
 	}
@@ -73,13 +68,26 @@ func openParams(info backendInfo, s threadSpec) (method string, params map[strin
 	return "thread/resume", p
 }
 
-// openConfig is the caller's config with what has no parameter of its own.
-func openConfig(info backendInfo, s threadSpec) map[string]json.RawMessage {
-	c := map[string]json.RawMessage{}
-	_ = eachField(s.Config, func(key string, val json.RawMessage) bool {
-		c[key] = val
+// putWord sets a parameter, but not to "": that would be another setting than none.
+func putWord(params map[string]any, key, word string) {
+	if word != "" {
+		params[key] = word
+	}
+}
+
+// fieldMap is a copy of an object's fields, empty for none.
+func fieldMap(obj json.RawMessage) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	_ = eachField(obj, func(key string, val json.RawMessage) bool {
+		fields[key] = val
 		return true
 	})
+	return fields
+}
+
+// openConfig is the caller's config with what has no parameter of its own.
+func openConfig(info backendInfo, s threadSpec) map[string]json.RawMessage {
+	c := fieldMap(s.Config)
 	if s.Profile != "" && !info.atLeast(148) {
 		c["profile"] = toJSON(s.Profile)
 	}
@@ -98,13 +106,6 @@ func approvalWord(info backendInfo, word string) string {
 		return "on-request"
 	}
 	return word
-}
-
-// turnParams are complete on every turn: Codex's overrides stick.
-func turnParams(info backendInfo, thread string, c command) map[string]any {
-	p := settingsParams(info, thread, c)
-	p["input"] = turnInput(c)
-	return p
 }
 
 // turnInput is the prompt and the parts behind it; with parts alone there is no
@@ -128,21 +129,14 @@ func turnInput(c command) []any {
 	return in
 }
 
-// settingsParams are what a turn runs under.
+// settingsParams are what a turn runs under, complete on every turn: Codex's
+// overrides stick.
 func settingsParams(info backendInfo, thread string, c command) map[string]any {
 	p := map[string]any{"threadId": thread, "sandboxPolicy": sandboxPolicy(info, c.settings)}
-	if c.settings.Cwd != "" {
-		p["cwd"] = c.settings.Cwd
-	}
-	if c.settings.Model != "" {
-		p["model"] = c.settings.Model
-	}
-	if e := effortWord(info, c.settings.Effort); e != "" {
-		p["effort"] = e
-	}
-	if w := approvalWord(info, c.settings.Approval); w != "" {
-		p["approvalPolicy"] = w
-	}
+	putWord(p, "cwd", c.settings.Cwd)
+	putWord(p, "model", c.settings.Model)
+	putWord(p, "effort", effortWord(info, c.settings.Effort))
+	putWord(p, "approvalPolicy", approvalWord(info, c.settings.Approval))
 	return p
 }
 
@@ -165,11 +159,7 @@ func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 	case "danger-full-access":
 		return map[string]any{"type": "dangerFullAccess"}
 	case "workspace-write":
-		roots := s.WritableRoots
-		if roots == nil {
-			roots = []string{}
-		}
-		return map[string]any{"type": "workspaceWrite", "writableRoots": roots, "networkAccess": s.Network,
+		return map[string]any{"type": "workspaceWrite", "writableRoots": writableRoots(s), "networkAccess": s.Network,
 			"excludeTmpdirEnvVar": s.ExcludeTmpdir, "excludeSlashTmp": s.ExcludeSlashTmp}
 	}
 	p := map[string]any{"type": "readOnly"}
@@ -178,6 +168,9 @@ func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 	}
 	return p
 }
+
+// writableRoots is never null, which Codex refuses.
+func writableRoots(s turnSettings) []string { return append([]string{}, s.WritableRoots...) }
 
 // reviewParams: detached reviews exist up to 0.157 only.
 func reviewParams(thread, what string) map[string]any {

@@ -16,22 +16,22 @@ func TestAppTurnParamsPerVersion(t *testing.T) {
 		want          string
 	}{
 		{"0.104 drops an effort it would refuse", "0.104.0", full,
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"cwd":"/w","model":"m","approvalPolicy":"on-failure","sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/r"],"networkAccess":true,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
+			`{"threadId":"t1","cwd":"/w","model":"m","approvalPolicy":"on-failure","sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/r"],"networkAccess":true,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
 		{"0.148 has no on-failure, and any effort", "0.148.0", full,
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"cwd":"/w","model":"m","effort":"ultra","approvalPolicy":"on-request","sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/r"],"networkAccess":true,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
+			`{"threadId":"t1","cwd":"/w","model":"m","effort":"ultra","approvalPolicy":"on-request","sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/r"],"networkAccess":true,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
 		{"0.104 read-only has no network", "0.104.0", turnSettings{Cwd: "/w", Effort: "HIGH", Approval: "never", Sandbox: "read-only"},
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"cwd":"/w","effort":"high","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly"}}`},
+			`{"threadId":"t1","cwd":"/w","effort":"high","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly"}}`},
 		{"0.169 read-only has", "0.169.0", turnSettings{Cwd: "/w", Approval: "never", Sandbox: "read-only"},
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
+			`{"threadId":"t1","cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
 		{"no roots is an empty list, never null", "0.169.0", turnSettings{Sandbox: "workspace-write"},
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"sandboxPolicy":{"type":"workspaceWrite","writableRoots":[],"networkAccess":false,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
+			`{"threadId":"t1","sandboxPolicy":{"type":"workspaceWrite","writableRoots":[],"networkAccess":false,"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`},
 		{"full access", "0.169.0", turnSettings{Sandbox: "danger-full-access"},
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"sandboxPolicy":{"type":"dangerFullAccess"}}`},
+			`{"threadId":"t1","sandboxPolicy":{"type":"dangerFullAccess"}}`},
 		{"an unknown sandbox is the narrowest", "0.169.0", turnSettings{Sandbox: "everything"},
-			`{"threadId":"t1","input":[{"type":"text","text":"hi","text_elements":[]}],"sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
+			`{"threadId":"t1","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := turnParams(backendInfo{version: tc.version}, "t1", command{prompt: "hi", settings: tc.s})
+			got := settingsParams(backendInfo{version: tc.version}, "t1", command{settings: tc.s})
 			sameJSON(t, toJSON(got), tc.want)
 		})
 	}

@@ -10,7 +10,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,35 +52,35 @@ const (
 
 // approval is one open question of the child.
 type approval struct {
-	id     string // unique in this process
-	kind   string
+	id     string // unique in this process, given by the driver
+	kind   string // askCommand and the like
 	thread string // the session's thread or a subagent's
 	turn   string
-	item   string
+	item   string // the item that waits for the decision, "" where Codex names none
 	// action is the exact command line, the list of files or the tool and its
 	// arguments: what an approver must have seen.
 	action  string
-	command string
-	cwd     string
-	files   []fileChange
-	// more is what it asks for beside its command or its files, a line each:
-	// network access, other permissions, a directory to write under. They stand
-	// in action too.
+	command string       // the exact command line of an askCommand
+	cwd     string       // where the command would run
+	files   []fileChange // the patch of an askFileChange
+	// more is what the approval asks for beside a command or files, a line each:
+	// network access, other permissions, a directory to write under. These lines
+	// stand in action too.
 	more []string
 	// page is the address that an askQuestion wants opened in a browser, "" for none.
 	page   string
-	reason string
+	reason string // why, in Codex's or the model's words
 	// server, tool and arguments of an askMCPTool.
 	server, tool string
 	arguments    json.RawMessage
-	// questions of an askQuestion, in their order.
+	// questions of an askQuestion, in the order in which Codex asks them.
 	questions []question
 	// forSession: the child can keep a yes for the rest of its thread, so that
 	// approveForSession may be offered.
 	forSession bool
-	// rule is the permanent rule that Codex proposes: the words a command
-	// begins with that would never be asked about again. The session takes it
-	// out unless the user turned allow_rules on.
+	// rule is the permanent rule that Codex proposes: the words that a command begins
+	// with which would never be asked about again. The session takes the rule out
+	// unless the user turned allow_rules on.
 	rule []string
 	// subagent is who asks, nil for the agent itself.
 	subagent *subagentRef
@@ -88,35 +89,34 @@ type approval struct {
 // question is one thing a user is asked; options may be empty.
 type question struct {
 	id, header, text string
-	options          []string
-	other            bool // words beside the options are an answer too
-	several          bool // more than one option may be chosen
-	secret           bool // the answer is not to be shown
-	optional         bool // a yes needs no answer to it
-	flat             bool // the client that is asked knows no field for several choices
+	options          []string // what may be answered, none for free words
+	other            bool     // words beside the options are an answer too
+	several          bool     // more than one option may be chosen
+	secret           bool     // the answer is not to be shown
+	optional         bool     // a yes needs no answer to it
+	flat             bool     // the client that is asked knows no field for several choices
 }
 
 // hint says what the text of a question doesn't: that several may be chosen,
 // that the answer is not to be shown.
 func (q *question) hint() string {
-	var parts []string
-	if q.several {
-		parts = append(parts, "several may be chosen, separated by commas")
+	const several, secret = "several may be chosen, separated by commas", "a secret: the agent gets to read it"
+	switch {
+	case q.several && q.secret:
+		return " (" + several + "; " + secret + ")"
+	case q.several:
+		return " (" + several + ")"
+	case q.secret:
+		return " (" + secret + ")"
 	}
-	if q.secret {
-		parts = append(parts, "a secret: the agent gets to read it")
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(parts, "; ") + ")"
+	return ""
 }
 
 // subagentRef names a subagent's thread. Codex gives names and roles from
 // 0.148 on; before there is only the thread.
 type subagentRef struct {
 	thread, name, role string
-	via                *subagentRef // who started it, where that is a subagent itself
+	via                *subagentRef // who started the subagent, where that is a subagent too; else nil
 }
 
 // label is the name that a person reads.
@@ -140,10 +140,10 @@ func (q *approval) asker() string {
 	return s
 }
 
-// settle is what a decision comes to: what the child can't keep for a session
-// is approved once, and a rule that outlives it is the client's user's to make,
-// as Codex proposed it or not at all.
-func (q *approval) settle(d decision, by decider) decision {
+// limit is what a decision comes to: what the child can't keep for a session
+// is approved once, and a rule that outlives the session is the client's user's to
+// make, as Codex proposed it or not at all.
+func (q *approval) limit(d decision, by decider) decision {
 	switch {
 	case d == approveAlways && (len(q.rule) == 0 || by.who != byUser):
 		return approve
@@ -157,22 +157,22 @@ func (q *approval) settle(d decision, by decider) decision {
 type deciderKind int
 
 const (
-	byNobody    deciderKind = iota // something came first, or the time ran out: said is "before …" or "within …"
+	byNobody    deciderKind = iota // something came first, or the time ran out; said is "before …" or "within …"
 	byUser                         // the client's user, at its dialog
 	byDismissal                    // the client's dialog was closed, or a client without one closed it
-	byError                        // the client answered with an error: said
+	byError                        // the client answered with an error; said is that
 	byUnclear                      // what the client answered is neither yes nor no
 	byCaller                       // agent_approve; said is the reason that came with it
-	byNoWay                        // there is no way to ask: said is why
-	byPolicy                       // a setting: said
-	byUs                           // what can't be put to anybody: said is why
+	byNoWay                        // there is no way to ask; said is why
+	byPolicy                       // a setting; said is which
+	byUs                           // what can't be put to anybody; said is why
 )
 
 // decider is who or what decided an approval. Turn results, the audit log, the
 // child and the client are told its words; nobody reads them back.
 type decider struct {
 	who  deciderKind
-	said string
+	said string // what deciderKind says of it, "" for the others
 }
 
 // words of a decision: who said no, or by whom it was approved.
@@ -301,20 +301,20 @@ type declined struct {
 	Reason string `json:"reason"` // decider.words
 }
 
-// pendingAsk is an approval nobody has decided yet.
+// pendingAsk is an approval that nobody has decided yet.
 type pendingAsk struct {
 	approval
-	correlation string // of the turn that it was asked in
-	since       time.Time
-	timer       *time.Timer
+	correlation string      // of the turn in which the approval was asked, for the audit log
+	since       time.Time   // when it was asked
+	timer       *time.Timer // declines it, nil where there is no limit
 }
 
-// askBook keeps a session's pending approvals. Only the session loop touches
-// it; the timer lives here, in the core, so that no client can keep a turn
-// waiting (FR-18.4).
-type askBook struct {
-	pending  map[string]*pendingAsk
-	settling map[string]*verdict // by approval: decided, and perhaps not told yet
+// approvalTable keeps a session's approvals until the child has heard the
+// decision. Only the session loop touches it; the timer lives here, in the core, so
+// that no client can keep a turn waiting (FR-18.4).
+type approvalTable struct {
+	pending  map[string]*pendingAsk // by approval id
+	verdicts map[string]*verdict    // by approval id: decided, and perhaps not told yet
 }
 
 // verdict is a decision on its way to the child, which hears it when its audit
@@ -322,13 +322,13 @@ type askBook struct {
 type verdict struct {
 	ask  *pendingAsk
 	says decision
-	sent atomic.Bool   // the child hears it, or need not any more
-	done chan struct{} // closed when the child has heard all that it will of it
+	sent atomic.Bool   // the child hears the decision, or need not any more
+	done chan struct{} // closed when the child has heard all that it will of the decision
 }
 
-// add keeps an approval and calls expired from a timer's goroutine unless it
-// is taken within timeout; 0 is no limit.
-func (b *askBook) add(q approval, timeout time.Duration, expired func()) {
+// add keeps an approval and calls expired from a timer's goroutine unless the
+// approval is taken within timeout; 0 is no limit.
+func (b *approvalTable) add(q approval, timeout time.Duration, expired func()) {
 	if b.pending == nil {
 		b.pending = map[string]*pendingAsk{}
 	}
@@ -341,7 +341,7 @@ func (b *askBook) add(q approval, timeout time.Duration, expired func()) {
 
 // take removes an approval to decide it; nil when somebody else has: the
 // first decision wins.
-func (b *askBook) take(id string) *pendingAsk {
+func (b *approvalTable) take(id string) *pendingAsk {
 	p := b.pending[id]
 	if p != nil {
 		delete(b.pending, id)
@@ -352,32 +352,25 @@ func (b *askBook) take(id string) *pendingAsk {
 	return p
 }
 
-// settle keeps the decision of what was taken, in the place of one that was
+// addVerdict keeps the decision of what was taken, in the place of one that was
 // overruled.
-func (b *askBook) settle(p *pendingAsk, d decision) *verdict {
-	if b.settling == nil {
-		b.settling = map[string]*verdict{}
+func (b *approvalTable) addVerdict(p *pendingAsk, d decision) *verdict {
+	if b.verdicts == nil {
+		b.verdicts = map[string]*verdict{}
 	}
 	v := &verdict{ask: p, says: d, done: make(chan struct{})}
-	b.settling[p.id] = v
+	b.verdicts[p.id] = v
 	return v
 }
 
-// settled forgets a decision that nothing is to be done about any more.
-func (b *askBook) settled(v *verdict) {
-	if b.settling[v.ask.id] == v {
-		delete(b.settling, v.ask.id)
+// dropVerdict forgets a decision that nothing is to be done about any more.
+func (b *approvalTable) dropVerdict(v *verdict) {
+	if b.verdicts[v.ask.id] == v {
+		delete(b.verdicts, v.ask.id)
 	}
 }
 
 // ids of what is pending, oldest first.
-func (b *askBook) ids() []string {
-	ids := make([]string, 0, len(b.pending))
-	for id := range b.pending {
-		ids = append(ids, id)
-	}
-	sort.Slice(ids, func(i, j int) bool {
-		return b.pending[ids[i]].since.Before(b.pending[ids[j]].since)
-	})
-	return ids
+func (b *approvalTable) ids() []string {
+	return slices.SortedFunc(maps.Keys(b.pending), func(one, two string) int { return b.pending[one].since.Compare(b.pending[two].since) })
 }

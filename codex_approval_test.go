@@ -29,7 +29,7 @@ func TestSettledDecisions(t *testing.T) {
 		{approval{rule: rule, forSession: true}, deny, byUser, deny},
 		{approval{rule: rule}, approve, byUser, approve},
 	} {
-		if got := tt.q.settle(tt.d, decider{who: tt.by}); got != tt.want {
+		if got := tt.q.limit(tt.d, decider{who: tt.by}); got != tt.want {
 			t.Errorf("%v by %d for %+v: %v, want %v", tt.d, tt.by, tt.q, got, tt.want)
 		}
 	}

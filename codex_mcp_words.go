@@ -284,46 +284,29 @@ func mcpPrompt(c command) (prompt, why string) {
 func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any {
 	set := spec.Settings
 	a := map[string]any{"prompt": prompt}
-	put := func(key, val string) {
-		if val != "" {
-			a[key] = val
-		}
-	}
-	put("cwd", set.Cwd)
-	put("model", set.Model)
-	put("sandbox", set.Sandbox)
-	put("base-instructions", spec.BaseInstructions)
-	put("developer-instructions", spec.DeveloperInstructions)
-	config := map[string]json.RawMessage{}
-	_ = eachField(spec.Config, func(key string, val json.RawMessage) bool {
-		config[key] = val
-		return true
-	})
+	putWord(a, "cwd", set.Cwd)
+	putWord(a, "model", set.Model)
+	putWord(a, "sandbox", set.Sandbox)
+	putWord(a, "base-instructions", spec.BaseInstructions)
+	putWord(a, "developer-instructions", spec.DeveloperInstructions)
+	config := fieldMap(spec.Config)
 	if set.Approval == "untrusted" && !s.untrusted {
 		// Without the word, a directory that isn't trusted still means it.
-		projects := map[string]json.RawMessage{}
-		_ = eachField(config["projects"], func(dir string, val json.RawMessage) bool {
-			projects[dir] = val
-			return true
-		})
+		projects := fieldMap(config["projects"])
 		projects[set.Cwd] = json.RawMessage(`{"trust_level":"untrusted"}`)
 		config["projects"] = toJSON(projects)
 	} else {
-		put("approval-policy", set.Approval)
+		putWord(a, "approval-policy", set.Approval)
 	}
 	if set.Effort != "" {
 		config["model_reasoning_effort"] = toJSON(set.Effort)
 	}
 	if set.Sandbox == sandboxWrite {
-		roots := set.WritableRoots
-		if roots == nil {
-			roots = []string{}
-		}
-		config["sandbox_workspace_write"] = toJSON(map[string]any{"writable_roots": roots, "network_access": set.Network,
+		config["sandbox_workspace_write"] = toJSON(map[string]any{"writable_roots": writableRoots(set), "network_access": set.Network,
 			"exclude_tmpdir_env_var": set.ExcludeTmpdir, "exclude_slash_tmp": set.ExcludeSlashTmp})
 	}
 	if s.profile {
-		put("profile", spec.Profile)
+		putWord(a, "profile", spec.Profile)
 	}
 	if len(config) > 0 {
 		a["config"] = config

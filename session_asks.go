@@ -11,7 +11,7 @@ import (
 
 // sessionAsks are the approvals of one session.
 type sessionAsks struct {
-	askBook
+	approvalTable
 	s        *session
 	byCaller bool // the newest turn is a background one: its caller decides approvals, not the client
 }
@@ -88,7 +88,7 @@ func (a *sessionAsks) decide(id string, by decider, d decision, answers map[stri
 // Neither the session nor what it sends meanwhile waits for that disk, so an
 // interrupt may come before the no to what its turn asked.
 func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
-	line, v := a.s.h.ledger.decisionLine(a.s, p, by, d), a.settle(p, d)
+	line, v := a.s.h.ledger.decisionLine(a.s, p, by, d), a.addVerdict(p, d)
 	c := command{kind: cmdAnswer, ask: p.id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"}
 	thread := a.s.thread
 	var be backend
@@ -102,7 +102,7 @@ func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers
 		}
 		close(v.done)
 		a.s.box.do(func() {
-			a.settled(v)
+			a.dropVerdict(v)
 			a.s.turns.alive()
 		})
 	})
@@ -110,7 +110,7 @@ func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers
 
 // overrule declines what was approved and not sent yet.
 func (a *sessionAsks) overrule(why decider, own bool) {
-	for _, v := range a.settling {
+	for _, v := range a.verdicts {
 		if v.says != deny && (!own || v.ask.thread == a.s.thread) && !v.sent.Swap(true) {
 			a.noteDeclined(v.ask, why)
 			a.tellAudited(v.ask, why, deny, nil)
@@ -120,9 +120,9 @@ func (a *sessionAsks) overrule(why decider, own bool) {
 
 // withdrawn: the child wants no answer any more.
 func (a *sessionAsks) withdraw(id string) {
-	if v := a.settling[id]; v != nil {
+	if v := a.verdicts[id]; v != nil {
 		v.sent.Store(true)
-		a.settled(v)
+		a.dropVerdict(v)
 	}
 	if a.take(id) != nil {
 		a.s.h.waiters.takeAsk(id)
@@ -134,7 +134,7 @@ func (a *sessionAsks) withdraw(id string) {
 // awaitDecisions returns when the child has heard every decision (FR-18.5). It
 // is for the session's end, which waits for its record's disk as well.
 func (a *sessionAsks) awaitDecisions() {
-	for _, v := range a.settling {
+	for _, v := range a.verdicts {
 		<-v.done
 	}
 }
@@ -147,7 +147,7 @@ func (a *sessionAsks) takeDecided(id string, by decider, d *decision) *pendingAs
 		return nil
 	}
 	a.s.h.waiters.takeAsk(id)
-	*d = p.settle(*d, by)
+	*d = p.limit(*d, by)
 	if *d == deny {
 		a.noteDeclined(p, by)
 	}
@@ -180,7 +180,7 @@ func (a *sessionAsks) approve(q approveQuery) (decision, *rpcError) {
 			}
 		}
 	}
-	as := p.settle(q.Decision, q.By)
+	as := p.limit(q.Decision, q.By)
 	a.decide(q.Ask, q.By, q.Decision, q.Answers)
 	a.s.h.front.askGone(*a.s.ref.Load(), q.Ask, q.By.words(as))
 	a.s.publish()

@@ -110,7 +110,7 @@ func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 		s := w.hub.table.all()[0]
 		for settling := false; !settling; { // a session that waited would never answer
 			open := make(chan bool)
-			s.box.do(func() { open <- len(s.asks.settling) == 1 })
+			s.box.do(func() { open <- len(s.asks.verdicts) == 1 })
 			settling = <-open
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(w.log), "x.txt")); err == nil || len(c.got) > 0 {
