@@ -60,26 +60,22 @@ func TestAppAskAndAnswer(t *testing.T) {
 		{name: "url", method: mElicitation, params: `"serverName":"atm","mode":"url","message":"Log in","url":"https://x.example"`,
 			ask: `{ask-0-1 question "open https://x.example" "Log in"}`, d: approve, reply: `{"action":"accept","content":{}}`},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, "0.169.0")
-				h := p.open(threadSpec{})
-				p.begin(h)
-				p.say(`{"method":"item/started","params":{"threadId":"t1","turnId":"u1","item":{"type":"fileChange","id":"i1","status":"inProgress","changes":[{"path":"/w/a","kind":{"type":"add"},"diff":"+1"},{"path":"/w/b","kind":"update","diff":"-2"}]}}}`)
-				h.take()
-				p.say(`{"id":0,"method":%q,"params":{%s,%s}}`, tc.method, ids, tc.params)
-				want(t, h.take(), fmt.Sprintf("ask thread=t1 turn=u1 item=i1 ask=%s method=%s", tc.ask, tc.method))
-				c := command{kind: cmdAnswer, ask: "ask-0-1", decision: tc.d, answers: tc.answers}
-				p.a.do(0, "t1", c)
-				m := p.next()
-				want(t, string(m.id), "0")
-				sameJSON(t, m.result, tc.reply)
-				// only the first answer counts
-				p.a.do(0, "t1", c)
-				p.silent()
-				p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":0}}`)
-				want(t, h.take(), "raw thread=t1 method=serverRequest/resolved")
-			})
+		withApp(t, tc.name, "0.169.0", func(t *testing.T, p *appPeer) {
+			h := p.running()
+			p.say(`{"method":"item/started","params":{"threadId":"t1","turnId":"u1","item":{"type":"fileChange","id":"i1","status":"inProgress","changes":[{"path":"/w/a","kind":{"type":"add"},"diff":"+1"},{"path":"/w/b","kind":"update","diff":"-2"}]}}}`)
+			h.take()
+			p.say(`{"id":0,"method":%q,"params":{%s,%s}}`, tc.method, ids, tc.params)
+			want(t, h.take(), fmt.Sprintf("ask thread=t1 turn=u1 item=i1 ask=%s method=%s", tc.ask, tc.method))
+			c := command{kind: cmdAnswer, ask: "ask-0-1", decision: tc.d, answers: tc.answers}
+			p.a.do(0, "t1", c)
+			m := p.next()
+			want(t, string(m.id), "0")
+			sameJSON(t, m.result, tc.reply)
+			// only the first answer counts
+			p.a.do(0, "t1", c)
+			p.silent()
+			p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":0}}`)
+			want(t, h.take(), "raw thread=t1 method=serverRequest/resolved")
 		})
 	}
 }
@@ -97,32 +93,27 @@ func TestAppRefusedAtOnce(t *testing.T) {
 		{"unknown elicitation", "0.169.0", mElicitation, `{"threadId":"t1","serverName":"s","mode":"openai/userVerification","title":"T"}`, `{"action":"decline"}`,
 			`notice thread=t1 text="Codex asked mcpServer/elicitation/request (s openai/userVerification), a kind that is not known here; it was declined" method=mcpServer/elicitation/request`},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, tc.version)
-				h := p.open(threadSpec{})
-				p.say(`{"id":"r","method":%q,"params":%s}`, tc.method, tc.params)
-				m := p.next()
-				want(t, string(m.id), `"r"`)
-				if tc.reply == "" {
-					if m.err == nil || m.err.Code != codeNoMethod {
-						t.Errorf("%s %v", m.result, m.err)
-					}
-				} else {
-					sameJSON(t, m.result, tc.reply)
+		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
+			h := p.open(threadSpec{})
+			p.say(`{"id":"r","method":%q,"params":%s}`, tc.method, tc.params)
+			m := p.next()
+			want(t, string(m.id), `"r"`)
+			if tc.reply == "" {
+				if m.err == nil || m.err.Code != codeNoMethod {
+					t.Errorf("%s %v", m.result, m.err)
 				}
-				want(t, h.take(), tc.told)
-			})
+			} else {
+				sameJSON(t, m.result, tc.reply)
+			}
+			want(t, h.take(), tc.told)
 		})
 	}
 }
 
 // An ask of a turn that is over is void: 0.104 says so in no other way.
 func TestAppAskGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.104.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
+	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
+		h := p.running()
 		p.say(`{"id":4,"method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
 		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"interrupted"}}}`)
 		want(t, h.take(), `ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
@@ -131,10 +122,8 @@ ended thread=t1 turn=u1 status=interrupted method=turn/completed`)
 		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-1", decision: approve})
 		p.silent()
 	})
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := p.running()
 		p.say(`{"id":"s","method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
 		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":"s"}}`)
 		want(t, h.take(), `ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
@@ -165,10 +154,8 @@ func TestSink(t *testing.T) {
 // request that comes twice is answered once. A command asks for several things
 // under its own id, which are several approvals, and so is what reads otherwise.
 func TestAppAskedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := p.running()
 		ask := func(id, more string) {
 			p.say(`{"id":%s,"method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","itemId":"i1"%s}}`, id, more)
 		}
@@ -236,22 +223,18 @@ func TestAppToolResult(t *testing.T) {
 		{"0.153.0", `{"threadId":"t1","turnId":"u1","callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}`},
 		{"0.169.0", `{"threadId":"t1","turnId":"u1","callId":"exec-7","namespace":null,"tool":"atm_send","arguments":{"to":"bob"},"later":[1]}`},
 	} {
-		t.Run(tc.version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, tc.version)
-				h := p.open(threadSpec{})
-				p.begin(h)
-				p.say(`{"id":0,"method":"item/tool/call","params":%s}`, tc.params)
-				want(t, h.take(), fmt.Sprintf(`tool thread=t1 turn=u1 item=%s tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`, stringField([]byte(tc.params), "callId")))
-				p.silent()
-				result := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
-				p.a.do(0, "t1", result)
-				want(t, toolText(t, p.next()), "0 true sent")
-				p.a.do(0, "t1", result)
-				p.silent()
-				time.Sleep(2 * time.Minute)
-				p.silent()
-			})
+		withApp(t, tc.version, tc.version, func(t *testing.T, p *appPeer) {
+			h := p.running()
+			p.say(`{"id":0,"method":"item/tool/call","params":%s}`, tc.params)
+			want(t, h.take(), fmt.Sprintf(`tool thread=t1 turn=u1 item=%s tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`, stringField([]byte(tc.params), "callId")))
+			p.silent()
+			result := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
+			p.a.do(0, "t1", result)
+			want(t, toolText(t, p.next()), "0 true sent")
+			p.a.do(0, "t1", result)
+			p.silent()
+			time.Sleep(2 * time.Minute)
+			p.silent()
 		})
 	}
 }
@@ -260,13 +243,9 @@ func TestAppToolResult(t *testing.T) {
 // protocol, of which the model would read nothing.
 func TestAppToolAnsweredWithoutAResult(t *testing.T) {
 	play := func(name string, f func(t *testing.T, p *appPeer, h *heard)) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, "0.169.0")
-				h := p.open(threadSpec{})
-				p.begin(h)
-				f(t, p, h)
-			})
+		withApp(t, name, "0.169.0", func(t *testing.T, p *appPeer) {
+			h := p.running()
+			f(t, p, h)
 		})
 	}
 	late := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
@@ -334,8 +313,7 @@ func TestAppToolAnsweredWithoutAResult(t *testing.T) {
 // A session that unloads its thread while a call is on its way to it: whoever
 // comes first, the call has one answer.
 func TestAppToolMeetsUnload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.104.0")
+	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
 		h := &heard{}
 		p.a.open(1, threadSpec{}, func(e event) {
 			if e.kind == evTool {

@@ -47,15 +47,12 @@ func TestAppHistory(t *testing.T) {
 		{"failed", "0.169.0", turn(`"status":"failed","error":{"message":"boom","codexErrorInfo":"other"}`), said + stop + `failed err={0 "boom" other} method=turn/completed`, ""},
 		{"cut off by a kill, which only the rollout knows", "0.169.0", turn(`"status":"inProgress","error":null`), said + stop + "interrupted method=turn/completed", ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, tc.version)
-				got, err := p.past(tc.answer, nil)
-				want(t, got, tc.want)
-				if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
-					t.Errorf("error %v, want %q", err, tc.err)
-				}
-			})
+		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
+			got, err := p.past(tc.answer, nil)
+			want(t, got, tc.want)
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
 		})
 	}
 	t.Run("an unknown thread is missing", func(t *testing.T) {
@@ -69,8 +66,7 @@ func TestAppHistory(t *testing.T) {
 	})
 	t.Run("what runs has no end yet", func(t *testing.T) {
 		for version, status := range map[string]string{"0.104.0": "completed", "0.169.0": "inProgress"} {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, version)
+			withApp(t, "", version, func(t *testing.T, p *appPeer) {
 				p.begin(p.open(threadSpec{}))
 				got, err := p.past(turn(`"status":"`+status+`","error":null`), nil)
 				if want(t, got, said); err != nil {
@@ -159,8 +155,7 @@ func TestAppAccount(t *testing.T) {
 }
 
 func TestAppCatalog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
 		type answer struct {
 			res json.RawMessage
 			err error
@@ -222,8 +217,7 @@ func TestAppCatalog(t *testing.T) {
 // after pauses that grow and are never the same for all, and not for ever. What
 // changes something is asked once.
 func TestAppOverloaded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
 		h := p.open(threadSpec{})
 		got := make(chan error, 1)
 		read := func(ctx context.Context, do func(context.Context) error) { go func() { got <- do(ctx) }() }

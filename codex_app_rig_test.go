@@ -17,7 +17,7 @@ import (
 )
 
 // appPeer plays a codex app-server over pipes. Its tests run in a synctest
-// bubble: wait settles everybody, time passes only when nobody can move.
+// bubble: time passes only when nobody can move.
 type appPeer struct {
 	t    *testing.T
 	a    *appServer
@@ -162,6 +162,18 @@ func short(id string) string {
 	return id
 }
 
+// withApp plays a dialogue with a driver for a version of app-server, in a bubble of
+// its own; a name makes it a subtest.
+func withApp(t *testing.T, name, version string, play func(t *testing.T, p *appPeer)) {
+	t.Helper()
+	run := func(t *testing.T) { synctest.Test(t, func(t *testing.T) { play(t, playApp(t, version)) }) }
+	if name == "" {
+		run(t)
+		return
+	}
+	t.Run(name, run)
+}
+
 // playApp starts a driver against a peer of the given version, after the handshake.
 func playApp(t *testing.T, version string, change ...func(*appServerOptions)) *appPeer {
 	t.Helper()
@@ -259,6 +271,14 @@ func (p *appPeer) open(spec threadSpec) *heard {
 	if got := h.take(); !strings.HasPrefix(got, "opened op=1 thread=t1") {
 		p.t.Fatalf("opening: %s", got)
 	}
+	return h
+}
+
+// running opens thread t1, starts turn u1 on it and returns its sink.
+func (p *appPeer) running() *heard {
+	p.t.Helper()
+	h := p.open(threadSpec{})
+	p.begin(h)
 	return h
 }
 

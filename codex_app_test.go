@@ -105,26 +105,22 @@ func TestAppOpenRefused(t *testing.T) {
 		{"bad config", -32600, "failed to load configuration: x", "", codeInvalidSession},
 		{"overloaded", codeOverloaded, "Server overloaded; retry later.", " busy", codeTimeout},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, "0.169.0")
-				h := &heard{}
-				p.a.open(5, threadSpec{Thread: "t9"}, h.to)
-				p.say(`{"id":%s,"error":{"code":%d,"message":%q}}`, p.expect("thread/resume").id, tc.code, tc.message)
-				if e := childError("open the thread", h.last().err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
-					t.Errorf("told: %+v", e)
-				}
-				want(t, h.take(), fmt.Sprintf("refused op=5 thread=t9 err={%d %q%s}", tc.code, tc.message, tc.flag))
-				p.out.Close()
-				want(t, h.take(), "") // nothing after a refusal, no gone either
-			})
+		withApp(t, tc.name, "0.169.0", func(t *testing.T, p *appPeer) {
+			h := &heard{}
+			p.a.open(5, threadSpec{Thread: "t9"}, h.to)
+			p.say(`{"id":%s,"error":{"code":%d,"message":%q}}`, p.expect("thread/resume").id, tc.code, tc.message)
+			if e := childError("open the thread", h.last().err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
+				t.Errorf("told: %+v", e)
+			}
+			want(t, h.take(), fmt.Sprintf("refused op=5 thread=t9 err={%d %q%s}", tc.code, tc.message, tc.flag))
+			p.out.Close()
+			want(t, h.take(), "") // nothing after a refusal, no gone either
 		})
 	}
 }
 
 func TestAppOpenDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
 		h := &heard{}
 		p.a.open(5, threadSpec{}, h.to)
 		p.expect("thread/start")
@@ -142,58 +138,47 @@ func TestAppRecover(t *testing.T) {
 		{"0.169 by status", "0.169.0", `{"id":"t1","status":{"type":"active","activeFlags":[]}}`, ""},
 		{"0.104 by its last turn", "0.104.0", `{"id":"t1","turns":[{"id":"a","status":"completed"},{"id":"b","status":"inProgress"}]}`, "b"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, tc.version)
-				h := &heard{}
-				p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
-				m := p.expect("thread/resume")
-				p.say(`{"id":%s,"result":{"thread":%s}}`, m.id, tc.thread)
-				i := p.expect("turn/interrupt")
-				sameJSON(t, i.params, fmt.Sprintf(`{"threadId":"t1","turnId":%q}`, tc.turn))
-				p.expect("thread/backgroundTerminals/clean")
-				p.say(`{"id":%s,"result":{}}`, i.id)
-				p.say(`{"id":7,"method":"item/fileChange/requestApproval","params":{"threadId":"t1","turnId":"b","itemId":"i"}}`)
-				want(t, p.reply(), `7 {"decision":"decline"}`)
-				p.say(`{"method":"item/agentMessage/delta","params":{"threadId":"t1","turnId":"b","itemId":"i","delta":"old"}}`)
-				want(t, h.take(), "")
-				p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"b","status":"interrupted"}}}`)
-				want(t, h.take(), "opened op=5 thread=t1")
-			})
-		})
-	}
-	t.Run("idle on 0.104 is not interrupted, that would never be answered", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := playApp(t, "0.104.0")
+		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
 			h := &heard{}
 			p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
 			m := p.expect("thread/resume")
-			p.say(`{"id":%s,"result":{"thread":{"id":"t1","turns":[{"id":"a","status":"completed"}]}}}`, m.id)
-			want(t, h.take(), "opened op=5 thread=t1")
-			p.silent()
-		})
-	})
-	t.Run("a turn that can't be stopped", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := playApp(t, "0.169.0")
-			h := &heard{}
-			p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
-			m := p.expect("thread/resume")
-			p.say(`{"id":%s,"result":{"thread":{"id":"t1","status":{"type":"active"}}}}`, m.id)
+			p.say(`{"id":%s,"result":{"thread":%s}}`, m.id, tc.thread)
 			i := p.expect("turn/interrupt")
+			sameJSON(t, i.params, fmt.Sprintf(`{"threadId":"t1","turnId":%q}`, tc.turn))
 			p.expect("thread/backgroundTerminals/clean")
 			p.say(`{"id":%s,"result":{}}`, i.id)
-			time.Sleep(10 * time.Second)
-			want(t, h.take(), `refused op=5 thread=t1 err={0 "an earlier turn of thread t1 still runs and could not be stopped within 10s" timeout}`)
+			p.say(`{"id":7,"method":"item/fileChange/requestApproval","params":{"threadId":"t1","turnId":"b","itemId":"i"}}`)
+			want(t, p.reply(), `7 {"decision":"decline"}`)
+			p.say(`{"method":"item/agentMessage/delta","params":{"threadId":"t1","turnId":"b","itemId":"i","delta":"old"}}`)
+			want(t, h.take(), "")
+			p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"b","status":"interrupted"}}}`)
+			want(t, h.take(), "opened op=5 thread=t1")
 		})
+	}
+	withApp(t, "idle on 0.104 is not interrupted, that would never be answered", "0.104.0", func(t *testing.T, p *appPeer) {
+		h := &heard{}
+		p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
+		m := p.expect("thread/resume")
+		p.say(`{"id":%s,"result":{"thread":{"id":"t1","turns":[{"id":"a","status":"completed"}]}}}`, m.id)
+		want(t, h.take(), "opened op=5 thread=t1")
+		p.silent()
+	})
+	withApp(t, "a turn that can't be stopped", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := &heard{}
+		p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
+		m := p.expect("thread/resume")
+		p.say(`{"id":%s,"result":{"thread":{"id":"t1","status":{"type":"active"}}}}`, m.id)
+		i := p.expect("turn/interrupt")
+		p.expect("thread/backgroundTerminals/clean")
+		p.say(`{"id":%s,"result":{}}`, i.id)
+		time.Sleep(10 * time.Second)
+		want(t, h.take(), `refused op=5 thread=t1 err={0 "an earlier turn of thread t1 still runs and could not be stopped within 10s" timeout}`)
 	})
 }
 
 func TestAppUnload(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := p.running()
 		p.say(`{"id":3,"method":"item/fileChange/requestApproval","params":{"threadId":"t1","turnId":"u1","itemId":"i"}}`)
 		h.take()
 		p.a.do(0, "t1", command{kind: cmdUnload})
@@ -203,8 +188,7 @@ func TestAppUnload(t *testing.T) {
 		p.out.Close()
 		want(t, h.take(), "")
 	})
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.104.0")
+	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
 		p.open(threadSpec{})
 		p.a.do(0, "t1", command{kind: cmdUnload})
 		p.silent() // archive is all it has, and that takes the history away
@@ -213,8 +197,7 @@ func TestAppUnload(t *testing.T) {
 }
 
 func TestAppGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
 		h := p.open(threadSpec{})
 		p.a.do(2, "t1", command{kind: cmdTurn})
 		p.expect("turn/start")
@@ -242,10 +225,8 @@ func TestAppGone(t *testing.T) {
 
 // Whatever comes that isn't known is raw or nothing, and the stream goes on.
 func TestAppUnknownEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playApp(t, "0.169.0")
-		h := p.open(threadSpec{})
-		p.begin(h)
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := p.running()
 		for _, line := range []string{
 			"garbage", "{", "[]", `[{"method":"x"}]`, `{"id":null}`, `{"id":99999,"result":{}}`, `{"id":"x","result":1}`, "\xff\xfe",
 			`{"method":"turn/completed"}`, `{"method":"turn/completed","params":null}`, `{"method":"turn/completed","params":[1]}`,

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 )
 
 // What a decision comes to: a rule needs allow_rules, a proposal and a person.
@@ -71,23 +70,19 @@ func TestAppAsksOfSubagents(t *testing.T) {
 		{"0.153.0", `"source":{"subAgent":{"thread_spawn":{"depth":1,"parent_thread_id":"t1","agent_nickname":"Atlas"}}}`, "Atlas"},
 		{"0.104.0", `"source":{"subAgent":{"thread_spawn":{"depth":1,"parent_thread_id":"t1"}}}`, "s1"},
 	} {
-		t.Run(tt.version, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := playApp(t, tt.version)
-				h := p.open(threadSpec{})
-				p.begin(h)
-				ask := func(id int, thread string) *approval {
-					p.say(`{"id":%d,"method":"item/commandExecution/requestApproval","params":{"threadId":%q,"turnId":"v","command":"x"}}`, id, thread)
-					return h.last().ask
-				}
-				p.say(`{"method":"thread/started","params":{"thread":{"id":"s1",%s}}}`, tt.tells)
-				p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`)
-				want(t, ask(1, "t1").asker(), "")
-				q := ask(2, "s1")
-				want(t, q.asker(), tt.want)
-				want(t, ask(3, "s2").asker(), "s2, started by subagent "+tt.want)
-				want(t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q), "Run `x`\nasked by subagent "+tt.want+" of agent arch (codex:a)")
-			})
+		withApp(t, tt.version, tt.version, func(t *testing.T, p *appPeer) {
+			h := p.running()
+			ask := func(id int, thread string) *approval {
+				p.say(`{"id":%d,"method":"item/commandExecution/requestApproval","params":{"threadId":%q,"turnId":"v","command":"x"}}`, id, thread)
+				return h.last().ask
+			}
+			p.say(`{"method":"thread/started","params":{"thread":{"id":"s1",%s}}}`, tt.tells)
+			p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`)
+			want(t, ask(1, "t1").asker(), "")
+			q := ask(2, "s1")
+			want(t, q.asker(), tt.want)
+			want(t, ask(3, "s2").asker(), "s2, started by subagent "+tt.want)
+			want(t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q), "Run `x`\nasked by subagent "+tt.want+" of agent arch (codex:a)")
 		})
 	}
 }

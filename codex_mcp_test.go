@@ -62,6 +62,12 @@ func playMCP(t *testing.T, version string) *mcpPeer {
 	return p
 }
 
+// withMCP plays a dialogue with a driver for 0.153, in a bubble of its own.
+func withMCP(t *testing.T, play func(t *testing.T, p *mcpPeer, h *heard)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { play(t, playMCP(t, "0.153.0"), &heard{}) })
+}
+
 // threadOf is the thread that a call of the driver belongs to.
 func (p *mcpPeer) threadOf(call string) string {
 	p.m.mu.Lock()
@@ -79,6 +85,15 @@ func (p *mcpPeer) threadOf(call string) string {
 func (p *mcpPeer) event(call json.RawMessage, turn, msg string) {
 	p.t.Helper()
 	p.say(`{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{"requestId":%s,"threadId":"t1"},"id":%q,"msg":%s}}`, call, turn, msg)
+}
+
+// callFirst opens a thread, asks for its first turn and returns the call's id.
+func (p *mcpPeer) callFirst(h *heard) json.RawMessage {
+	p.t.Helper()
+	p.m.open(1, threadSpec{}, h.to)
+	p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
+	want(p.t, h.take(), "opened op=1 thread=new-1")
+	return p.expect("tools/call").id
 }
 
 // begin opens a thread and starts its first turn u1; it returns the call's id.
@@ -137,11 +152,8 @@ func TestMCPElicitationReply(t *testing.T) {
 // A cancel that comes before task_started is lost by Codex: it is sent again
 // when the turn has begun, and until it ends.
 func TestMCPLostCancelIsSentAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
-		p.m.open(1, threadSpec{}, h.to)
-		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
-		id := p.expect("tools/call").id
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
+		id := p.callFirst(h)
 		p.m.do(0, "new-1", command{kind: cmdInterrupt})
 		p.expect("notifications/cancelled")
 		p.event(id, "", `{"type":"session_configured"}`)
@@ -162,11 +174,8 @@ func TestMCPLostCancelIsSentAgain(t *testing.T) {
 // A first turn that its session has let go of before Codex named its thread is
 // cancelled once it begins: nobody would see what it does.
 func TestMCPAbandonedStartIsCancelled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
-		p.m.open(1, threadSpec{}, h.to)
-		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
-		id := p.expect("tools/call").id
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
+		id := p.callFirst(h)
 		p.m.do(0, "new-1", command{kind: cmdUnload})
 		h.take()
 		p.expect("notifications/cancelled")
@@ -186,8 +195,7 @@ func TestMCPAbandonedStartIsCancelled(t *testing.T) {
 // The response of a turn may come under the id of a call cancelled before it,
 // and an end that isn't the running turn's ends nothing.
 func TestMCPAnyCallMayAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
 		one := p.begin(h)
 		p.m.do(0, "t1", command{kind: cmdInterrupt})
 		p.expect("notifications/cancelled")
@@ -211,8 +219,7 @@ func TestMCPAnyCallMayAnswer(t *testing.T) {
 // One turn at a time: a second call on the thread would become one with the
 // first, and one of their callers would wait for good.
 func TestMCPSingleFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
 		p.begin(h)
 		p.m.do(3, "t1", command{kind: cmdTurn, prompt: "two"})
 		want(t, h.take(), `refused op=3 thread=t1 err={0 "a turn of this thread is still running"}`)
@@ -221,12 +228,8 @@ func TestMCPSingleFlight(t *testing.T) {
 }
 
 func TestMCPRefusedCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
-		p.m.open(1, threadSpec{}, h.to)
-		h.take()
-		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
-		id := p.expect("tools/call").id
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
+		id := p.callFirst(h)
 		p.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"Failed to load Codex configuration: x"}],"isError":true}}`, id)
 		want(t, h.take(), `refused op=2 thread=new-1 err={0 "Failed to load Codex configuration: x"}`)
 		p.m.do(3, "new-1", command{kind: cmdTurn, prompt: "again"}) // the place is still there
@@ -238,12 +241,8 @@ func TestMCPRefusedCall(t *testing.T) {
 
 // A turn that doesn't begin is unknown, not refused: it may run all the same.
 func TestMCPNoTurnInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
-		p.m.open(1, threadSpec{}, h.to)
-		h.take()
-		p.m.do(2, "new-1", command{kind: cmdTurn, prompt: "hi"})
-		p.expect("tools/call")
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
+		p.callFirst(h)
 		time.Sleep(61 * time.Second)
 		want(t, h.take(), `refused op=2 thread=new-1 unknown err={0 "Codex began no turn in time" timeout}`)
 	})
@@ -252,8 +251,7 @@ func TestMCPNoTurnInTime(t *testing.T) {
 // Whatever is asked gets a result: of nobody's thread, of a closed one, or in
 // words that aren't known.
 func TestMCPElicitationsAreAlwaysAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
 		p.begin(h)
 		p.say(`{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"threadId":"t9","codex_elicitation":"exec-approval"}}`)
 		want(t, p.reply(), `0 {"action":"decline","decision":{"denied":{"rejection":"nobody waits for this any more"}}}`)
@@ -268,8 +266,7 @@ func TestMCPElicitationsAreAlwaysAnswered(t *testing.T) {
 }
 
 func TestMCPThreadsTakenUpAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, h := playMCP(t, "0.153.0"), &heard{}
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
 		id := p.begin(h)
 		set := turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}
 		p.event(id, "u1", `{"type":"task_complete","turn_id":"u1","last_agent_message":"x"}`)
@@ -322,10 +319,8 @@ func TestMCPUserConfig(t *testing.T) {
 
 // The same approval under two request ids is put once, and both are answered.
 func TestMCPAskedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := playMCP(t, "0.153.0")
-		var h heard
-		p.begin(&h)
+	withMCP(t, func(t *testing.T, p *mcpPeer, h *heard) {
+		p.begin(h)
 		for _, id := range []string{"0", "1", "1"} {
 			p.say(`{"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":{"threadId":"t1","codex_elicitation":"exec-approval","codex_event_id":"u1","codex_call_id":"c1","codex_command":["touch","x"]}}`, id)
 		}
@@ -352,7 +347,7 @@ func replayMCP(t *testing.T, lines []recorded) string {
 	heardBy := map[string]*heard{} // by the driver's name of a thread
 	names := []string{}
 	ask, shook := "", make(chan error, 1)
-	settle := func() (refused bool) {
+	flush := func() (refused bool) {
 		for _, name := range names {
 			h := heardBy[name]
 			if last := h.last(); last.kind == evAsk {
@@ -388,10 +383,10 @@ func replayMCP(t *testing.T, lines []recorded) string {
 					t.Fatal(err)
 				}
 			}
-			settle()
+			flush()
 			continue
 		}
-		settle()
+		flush()
 		switch {
 		case m.method == "initialize":
 			go func() { shook <- p.m.initialize(t.Context()) }()
@@ -407,7 +402,7 @@ func replayMCP(t *testing.T, lines []recorded) string {
 			p.m.do(2, name, command{kind: cmdTurn, prompt: stringField(m.params, "arguments", "prompt"), settings: set})
 		case m.method == "tools/call":
 			p.m.do(3, stringField(m.params, "arguments", "threadId"), command{kind: cmdTurn, prompt: stringField(m.params, "arguments", "prompt"), settings: set})
-			if settle() {
+			if flush() {
 				return out.String()
 			}
 		case m.method == "notifications/cancelled":
@@ -433,6 +428,6 @@ func replayMCP(t *testing.T, lines []recorded) string {
 		}
 		out.WriteString("> " + d.method + " " + string(d.id) + " " + string(d.params) + "\n")
 	}
-	settle()
+	flush()
 	return out.String()
 }
