@@ -115,7 +115,8 @@ func versionOf(userAgent string) string {
 // open starts or resumes a thread. A pending open whose child dies hears
 // evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
-	t := &threadTree{sink: sink{to: to, held: true}, op: op, root: spec.Thread, session: spec.Session, servers: rawField(spec.Config, "mcp_servers")}
+	t := &threadTree{sink: sink{to: to, held: true}, op: op, root: spec.Thread, session: spec.Session,
+		servers: rawField(spec.Config, "mcp_servers")}
 	if !a.threads.addOpening(t) {
 		t.putLast(goneEvent(t.op, t.root, a.dead()))
 		return
@@ -147,7 +148,8 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 		err = &rpcError{Code: codeInternal, Message: "Codex opened a thread and gave no id"}
 	}
 	if err != nil {
-		a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err), unknown: err == errCallTimeout})
+		a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err),
+			unknown: err == errCallTimeout})
 		return
 	}
 	old, ids, held := a.threads.addTree(t, id)
@@ -187,7 +189,8 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 	}
 	ends := a.threads.watchEnds(t)
 	answered := make(chan error, 1)
-	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit, func(_ json.RawMessage, err error) { answered <- err })
+	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit,
+		func(_ json.RawMessage, err error) { answered <- err })
 	a.callEach(t, methodClean, []string{t.root})
 	// A goroutine, since the reader must read the answer: it ends with the
 	// answer and the turn's end, or the limit.
@@ -271,7 +274,8 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 	}
 	params := settingsParams(a.info(), thread, c)
 	params["input"] = turnInput(c)
-	a.callFor(t, "turn/start", params, a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+	a.callFor(t, "turn/start", params, a.o.TurnLimit,
+		func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 }
 
 // turnAnswered takes the answer that names the turn.
@@ -338,7 +342,8 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 		}
 		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
 		if t := a.threads.owner(r.thread); t != nil && op != 0 {
-			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err), unknown: err == errCallTimeout})
+			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err),
+				unknown: err == errCallTimeout})
 		}
 	})
 }
@@ -512,10 +517,12 @@ func (a *appServer) startAction(t *threadTree, op opID, thread string, c command
 			return // the session let go of the thread meanwhile
 		}
 		if c.action == actCompact {
-			a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit, func(_ json.RawMessage, err error) { a.compactAnswered(t, op, thread, err) })
+			a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit,
+				func(_ json.RawMessage, err error) { a.compactAnswered(t, op, thread, err) })
 			return
 		}
-		a.callFor(t, "review/start", reviewParams(thread, c.prompt), a.o.TurnLimit, func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+		a.callFor(t, "review/start", reviewParams(thread, c.prompt), a.o.TurnLimit,
+			func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 	}
 	if !a.info().atLeast(148) {
 		ask()

@@ -75,7 +75,8 @@ func (r *appRequests) handle(m *message) {
 		r.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
 		return
 	}
-	who.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask, method: m.method, raw: m.params})
+	who.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask,
+		method: m.method, raw: m.params})
 	if r.threads.owner(q.thread) == who.tree {
 		return
 	}
@@ -98,7 +99,8 @@ func (r *appRequests) refuse(m *message) {
 		r.peer.reply(m.id, result)
 		return
 	}
-	r.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
+	r.peer.replyError(m.id, &rpcError{Code: codeNoMethod,
+		Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
 }
 
 // decline declines what was still asked in threads whose session is gone.
@@ -126,7 +128,8 @@ func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
 		return
 	}
 	call.id = q.id
-	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(q.params, "callId"), must: true, tool: call, method: q.method, raw: q.params})
+	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(q.params, "callId"),
+		must: true, tool: call, method: q.method, raw: q.params})
 	if r.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
 		if q := r.tools.take(call.id); q != nil {
 			r.failTool(q)
@@ -147,8 +150,8 @@ func (r *appRequests) toolOverdue(q *openAsk) {
 		return
 	}
 	r.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
-	r.answer(q, toolAnswer(fmt.Sprintf("%s had no result within %s; it may or may not have been done, so look before you call it again",
-		q.toolName(), r.toolLimit), false))
+	r.answer(q, toolAnswer(q.toolName()+" had no result within "+r.toolLimit.String()+
+		"; it may or may not have been done, so look before you call it again", false))
 }
 
 // failTool answers the call of a thread whose session is gone.
@@ -173,7 +176,8 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		a.action = a.command
 		a.networkTo(rawField(p, "networkApprovalContext"))
 		a.asksFor(permissionText(rawField(p, "additionalPermissions")))
-		q.rule = proposedRule(rawField(p, "proposedExecpolicyAmendment"), rawField(p, "availableDecisions"), "acceptWithExecpolicyAmendment")
+		q.rule = proposedRule(rawField(p, "proposedExecpolicyAmendment"), rawField(p, "availableDecisions"),
+			"acceptWithExecpolicyAmendment")
 		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
 	case mFileChange:
 		a.kind, a.files, a.forSession = askFileChange, files, true

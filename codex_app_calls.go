@@ -160,7 +160,8 @@ func (c *appCalls) history(ctx context.Context, thread string, each func(*event)
 
 // noTurnsYet: a thread that was never used, in the words of 0.169 and 0.104.
 func noTurnsYet(e *backendError) bool {
-	return e.Code == codeNoMethod && strings.Contains(e.Message, "list_turns") || strings.Contains(e.Message, "not materialized yet")
+	return e.Code == codeNoMethod && strings.Contains(e.Message, "list_turns") ||
+		strings.Contains(e.Message, "not materialized yet")
 }
 
 // pastTurn is one turn as thread/read has it.
@@ -171,7 +172,8 @@ type pastTurn struct {
 }
 
 func readPastTurn(raw json.RawMessage) pastTurn {
-	t := pastTurn{id: stringField(raw, "id"), root: stringField(raw, "rootTurnId"), status: stringField(raw, "status"), raw: raw}
+	t := pastTurn{id: stringField(raw, "id"), root: stringField(raw, "rootTurnId"),
+		status: stringField(raw, "status"), raw: raw}
 	eachElement(rawField(raw, "items"), func(it json.RawMessage) {
 		if n := len(t.items); n > 0 && sameMessage(t.items[n-1], it) {
 			return // 0.104 keeps what a review was asked for twice
@@ -231,7 +233,8 @@ func (t *pastTurn) isReviewMark(next pastTurn) bool {
 	has := func(items []json.RawMessage, kind string) bool {
 		return slices.ContainsFunc(items, func(it json.RawMessage) bool { return stringField(it, "type") == kind })
 	}
-	return len(t.items) == 1 && has(t.items, "enteredReviewMode") && has(next.items, "exitedReviewMode") && !has(next.items, "enteredReviewMode")
+	return len(t.items) == 1 && has(t.items, "enteredReviewMode") && has(next.items, "exitedReviewMode") &&
+		!has(next.items, "enteredReviewMode")
 }
 
 // tell is the turn as events. runs: it has no end yet.
@@ -257,7 +260,8 @@ func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error
 	if e.status == "completed" { // as live
 		e.text = finalText(rawField(t.raw, "items"))
 	}
-	e.raw = toJSON(map[string]any{"threadId": thread, "turn": map[string]any{"id": t.id, "status": e.status, "error": rawField(t.raw, "error"), "items": []any{}}})
+	turn := map[string]any{"id": t.id, "status": e.status, "error": rawField(t.raw, "error"), "items": []any{}}
+	e.raw = toJSON(map[string]any{"threadId": thread, "turn": turn})
 	return each(&e)
 }
 

@@ -96,7 +96,8 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.text, _ = rawString(a.message)
 	case "model/rerouted":
 		e.kind = evNotice
-		e.text = "Codex answers with model " + stringField(params, "toModel") + " instead of " + stringField(params, "fromModel")
+		e.text = "Codex answers with model " + stringField(params, "toModel") +
+			" instead of " + stringField(params, "fromModel")
 	case mServerStatus:
 		e.readServerStatus()
 	case "turn/started":
@@ -280,7 +281,8 @@ func parentOf(e event) string {
 		return ""
 	}
 	thread := rawField(e.raw, "thread")
-	return cmp.Or(stringField(thread, "parentThreadId"), stringField(thread, "source", "subAgent", "thread_spawn", "parent_thread_id"))
+	return cmp.Or(stringField(thread, "parentThreadId"),
+		stringField(thread, "source", "subAgent", "thread_spawn", "parent_thread_id"))
 }
 
 func planText(plan json.RawMessage) string {
@@ -310,7 +312,8 @@ func appUsage(raw json.RawMessage) *tokenUsage {
 		return nil
 	}
 	return &tokenUsage{Total: u.Total.TotalTokens, Input: u.Total.InputTokens, CachedInput: u.Total.CachedInputTokens,
-		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens, ContextWindow: u.ModelContextWindow}
+		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens,
+		ContextWindow: u.ModelContextWindow}
 }
 
 // turnError reads why a turn failed, in the words of app-server and of mcp-server.

@@ -190,7 +190,8 @@ func dynamicTools(tools []clientTool) []any {
 		if len(schema) == 0 {
 			schema = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		out = append(out, map[string]any{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": schema})
+		out = append(out, map[string]any{"type": "function", "name": t.Name, "description": t.Description,
+			"inputSchema": schema})
 	}
 	return out
 }

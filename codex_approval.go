@@ -372,5 +372,7 @@ func (b *approvalTable) dropVerdict(v *verdict) {
 
 // ids of what is pending, oldest first.
 func (b *approvalTable) ids() []string {
-	return slices.SortedFunc(maps.Keys(b.pending), func(one, two string) int { return b.pending[one].since.Compare(b.pending[two].since) })
+	return slices.SortedFunc(maps.Keys(b.pending), func(one, two string) int {
+		return b.pending[one].since.Compare(b.pending[two].since)
+	})
 }

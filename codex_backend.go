@@ -2,8 +2,8 @@ package main
 
 // codex_backend.go owns what sessions know of a Codex child: the backend interface,
 // the specification of a thread and of its turns, the commands sent down and
-// the events that come up. The driver (codex_app.go) implements
-// it; sessions are its users. Nothing here may block the session loop.
+// the events that come up. The drivers codex_app.go and codex_mcp.go implement the
+// interface; sessions are its users. Nothing here may block the session loop.
 
 import (
 	"context"
@@ -20,12 +20,12 @@ type backend interface {
 	// info tells what the child is and can do. It never changes.
 	info() backendInfo
 	// open starts or resumes a thread. to gets the outcome (evOpened or
-	// evRefused with op) and from then on every event of the thread and of
-	// its subagents' threads, in order, on the reading goroutine; it must not
-	// block. After a refusal, cmdUnload or evGone nothing more is sent to it.
-	// A child that makes threads only together with their first turn answers a
-	// new one with opened.unnamed: the thread's id is then the driver's own,
-	// good for do, and a second evOpened without op tells the child's before
+	// evRefused with op) and from then on every event of the thread and of its
+	// subagents' threads, one at a time and in order, mostly on the reading
+	// goroutine, so to must not block. After a refusal, cmdUnload or evGone to
+	// gets nothing more. A child that makes a thread only together with its first
+	// turn answers with opened.unnamed: the thread's id is then the driver's own,
+	// good for do, and a second evOpened without op tells the child's id before
 	// the turn's evStarted. A refusal with Missing means that the thread can't
 	// go on, whatever the reason: a new one can be opened in its place.
 	open(op opID, spec threadSpec, to func(event))
@@ -45,10 +45,10 @@ type backend interface {
 	// is told by the spawner's onAccount.
 	account(ctx context.Context, action string, params any) (json.RawMessage, error)
 	// history tells the past turns of a thread, open or not, oldest first, as
-	// the events they were: for each turn evStarted, its items as evItem with
+	// the events that they were: for each turn evStarted, its items as evItem with
 	// phase "completed", evEnded. raw has what a live event's has, as far as
-	// Codex kept it. A thread without turns has no history and is no error. It
-	// waits as catalog does, and for each; an error of each ends it.
+	// Codex kept it. A thread without turns has no history and is no error.
+	// history waits as catalog does, and for each; an error of each ends it.
 	history(ctx context.Context, thread string, each func(*event) error) error
 	// stop ends the child by the ladder (close stdin, TERM, KILL), waiting at
 	// most grace before each harder step, and returns when it is reaped.
@@ -91,7 +91,7 @@ type threadSpec struct {
 	Config                json.RawMessage // nested overrides, nil for none
 	Tools                 []clientTool    // new threads only, where the child can: Codex keeps them with the thread
 	Ephemeral             bool            // keep nothing on disk (persist_threads = false)
-	Recover               bool            // an earlier turn may still be running there: stop it first
+	Recover               bool            // an earlier turn may still be running in the thread: stop that first
 	Session               string          // the client's own name for the session, for the log
 }
 
@@ -132,18 +132,25 @@ const (
 
 // command is one order for a thread.
 type command struct {
-	kind     commandKind
-	turn     string
-	action   turnAction // of cmdTurn
+	kind commandKind
+
+	// Of cmdTurn.
+	action   turnAction
 	prompt   string
 	parts    []promptPart // behind the prompt, nil for none
 	settings turnSettings
-	ask      string // approval id, as in the evAsk, or toolCall.id
+
+	turn string // of cmdInterrupt: the turn to stop, "" for whatever runs
+	ask  string // of cmdAnswer: the approval's id, as in its evAsk; of cmdToolResult: toolCall.id
+
+	// Of cmdAnswer.
 	decision decision
 	answers  map[string][]string // to questions, by question id
-	why      string              // of a denial: for the model, where the child can tell it
-	text     string              // of a tool's result: what the model reads
-	ok       bool
+	why      string              // the reason of a denial, for the model, where the child can tell it
+
+	// Of cmdToolResult.
+	text string // what the model reads
+	ok   bool   // the tool did what it was called for
 }
 
 // eventKind is what happened. Every switch over it lists all kinds.
@@ -155,8 +162,8 @@ const (
 	evRefused                  // op; err; unknown: it may have happened all the same
 	evItem                     // item started (phase "started") or completed
 	evDelta                    // text of item, phase "answer", "reasoning" or "output"
-	evPlan                     // text: one line a step
-	evUsage                    // usage
+	evPlan                     // text: the plan, a line for each step
+	evUsage                    // usage: what the thread has used
 	evNotice                   // text: a warning; retry set: the child retries on its own
 	evAsk                      // ask: an approval or question that must be decided
 	evAskGone                  // ask id: the child no longer wants an answer
@@ -175,26 +182,28 @@ const startingCodex = "starting Codex"
 // command. method and raw are the original, for those who forward it.
 type event struct {
 	kind    eventKind
-	op      opID
-	thread  string // the thread it happened on: the session's own or a subagent's
-	turn    string
-	item    string
-	phase   string
-	text    string
-	status  string
-	retry   bool
-	more    bool // another delta of the session comes right behind this one
-	must    bool // never dropped
-	unknown bool
-	spent   bool // evEnded: the thread takes no further turn until it is opened again
+	op      opID   // the command whose outcome the event is, 0 for none
+	thread  string // the thread that the event happened on: the session's own or a subagent's
+	turn    string // "" where the event belongs to no turn
+	item    string // "" where the event belongs to no item
+	phase   string // of evItem and evDelta
+	text    string // what the kind says
+	status  string // of evEnded and evServer
+	retry   bool   // evNotice: the child tries again on its own
+	more    bool   // another delta of the session comes right behind this one; the session sets it
+	must    bool   // never dropped
+	unknown bool   // evRefused: what was asked for may have happened all the same
+	spent   bool   // evEnded: the thread takes no further turn until it is opened again
 
+	// What the kind has, else nil.
 	body   *itemBody
 	opened *openedThread
 	usage  *tokenUsage
 	ask    *approval
 	tool   *toolCall
 	err    *backendError
-	method string
+
+	method string          // the child's word for what happened, "" where the driver says it
 	raw    json.RawMessage // params of method
 	delta  json.RawMessage // text of an evDelta as it stands in raw
 }
@@ -220,24 +229,24 @@ type toolCall struct {
 
 // openedThread is the child's own word on a thread it opened.
 type openedThread struct {
-	model, effort string
-	unnamed       bool // the thread's id is the driver's own for now
+	model, effort string // what its turns run with where nobody sets them, "" where the child doesn't tell
+	unnamed       bool   // the thread's id is the driver's own for now
 }
 
 // itemBody is the neutral part of an item.
 type itemBody struct {
 	kind     string // Codex's own word: agentMessage, commandExecution, …
 	phase    string // of an agentMessage: "", commentary, final_answer, …
-	text     string
-	command  string
-	cwd      string
-	status   string
-	exitCode *int
+	text     string // what was said, of whatever says something
+	command  string // of a commandExecution: the command line with the shell around it
+	cwd      string // of a commandExecution
+	status   string // Codex's word: inProgress, completed, failed, declined
+	exitCode *int   // of a commandExecution that has ended, else nil
 	files    []fileChange
-	server   string // of an mcpToolCall
+	server   string // of an mcpToolCall, or the namespace of another tool
 	tool     string
 
-	// What Codex told of it as it came, nil where it told nothing.
+	// What Codex told as it came; nil, "" or 0 where it told nothing.
 	arguments json.RawMessage // of an MCP, dynamic or collaboration tool call
 	result    json.RawMessage // of an MCP or dynamic tool call: the tool's own, contentItems
 	output    string          // a command's, whole
@@ -245,14 +254,14 @@ type itemBody struct {
 	actions   []commandAction // what a command does, as Codex reads it
 	path      string          // of an image view
 	query     string          // of a web search
-	duration  int64           // ms, 0 where it isn't known
+	duration  int64           // in ms
 }
 
 // commandAction is a part of a command line that Codex understands.
 type commandAction struct{ kind, path string } // kind: read, listFiles, search, unknown
 
-// fileChange is one file of a patch.
-// move is where an update puts it, "" where it stays.
+// fileChange is one file of a patch. kind is add, delete or update; diff is the file's
+// whole text but of an update; move is where an update puts the file, "" where it stays.
 type fileChange struct{ path, kind, diff, move string }
 
 // tokenUsage is what a thread has used so far and what the last request did.
@@ -314,7 +323,7 @@ func (d *childDeath) Error() string {
 func shellWords(line string) []string {
 	var words []string
 	var w strings.Builder
-	in := false // inside a word, be it an empty one
+	in := false // inside a word, which may be empty
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; c {
 		case ' ', '\t', '\n':

@@ -41,7 +41,8 @@ type linkOptions struct {
 
 // start runs one command of Codex. The error is a *childDeath, with Never set.
 func (o linkOptions) start(command string, dieWithUs bool) (*child, error) {
-	return startChild(childOptions{Path: o.Path, Args: append(o.Args[:len(o.Args):len(o.Args)], command), Env: o.Env, Dir: o.Dir,
+	args := append(slices.Clone(o.Args), command)
+	return startChild(childOptions{Path: o.Path, Args: args, Env: o.Env, Dir: o.Dir,
 		Log: o.Log, DieWithUs: dieWithUs})
 }
 
@@ -406,5 +407,6 @@ func (t *askTable) takeEach(match func(*openAsk) bool) (taken []*openAsk) {
 
 // goneAsk tells that the child no longer wants an answer to q.
 func goneAsk(q *openAsk) event {
-	return event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true, ask: &approval{id: q.id, thread: q.thread, turn: q.turn}}
+	return event{kind: evAskGone, thread: q.thread, turn: q.turn, must: true,
+		ask: &approval{id: q.id, thread: q.thread, turn: q.turn}}
 }

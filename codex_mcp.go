@@ -147,7 +147,8 @@ func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage,
 
 // account can't be changed: mcp-server has no methods for it.
 func (m *mcpServer) account(context.Context, string, any) (json.RawMessage, error) {
-	return nil, &backendError{Message: "codex mcp-server can't log in or out; run `codex login` in a terminal", Info: infoNoLogin}
+	return nil, &backendError{Message: "codex mcp-server can't log in or out; run `codex login` in a terminal",
+		Info: infoNoLogin}
 }
 
 // history isn't to be had of mcp-server.
@@ -183,7 +184,8 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 		if th != nil {
 			m.declineAsks(spec.Thread)
 		}
-		s.putLast(event{kind: evRefused, op: op, thread: spec.Thread, must: true, err: &backendError{Message: why, Missing: true}})
+		s.putLast(event{kind: evRefused, op: op, thread: spec.Thread, must: true,
+			err: &backendError{Message: why, Missing: true}})
 		return
 	}
 	th.sink, th.op = s, op
@@ -251,7 +253,8 @@ func (m *mcpServer) startOverdue(th *mcpThread, run *mcpTurn) {
 	still := th.cur == run && run.id == ""
 	m.mu.Unlock()
 	if still {
-		m.put(th, event{kind: evRefused, op: run.op, must: true, unknown: true, err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
+		m.put(th, event{kind: evRefused, op: run.op, must: true, unknown: true,
+			err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
 	}
 }
 
@@ -596,5 +599,6 @@ func (m *mcpServer) handleRequest(msg *message) {
 		m.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
 		return
 	}
-	m.put(th, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true, method: msg.method, raw: q.params, ask: ask})
+	m.put(th, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true,
+		method: msg.method, raw: q.params, ask: ask})
 }

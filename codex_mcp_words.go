@@ -202,7 +202,8 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 		a.kind, a.command = askCommand, commandLine(rawField(p, "codex_command"))
 		a.action, a.forSession = a.command, true
 		a.networkTo(rawField(before, "network_approval_context"))
-		q.rule = proposedRule(rawField(before, "proposed_execpolicy_amendment"), rawField(before, "available_decisions"), "approved_execpolicy_amendment")
+		q.rule = proposedRule(rawField(before, "proposed_execpolicy_amendment"),
+			rawField(before, "available_decisions"), "approved_execpolicy_amendment")
 		_ = json.Unmarshal(q.rule, &a.rule) // what isn't a list of words is no rule
 	case "patch-approval":
 		a.kind, a.files = askFileChange, mcpChanges(rawField(p, "codex_changes"))
@@ -302,7 +303,8 @@ func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any 
 		config["model_reasoning_effort"] = toJSON(set.Effort)
 	}
 	if set.Sandbox == sandboxWrite {
-		config["sandbox_workspace_write"] = toJSON(map[string]any{"writable_roots": writableRoots(set), "network_access": set.Network,
+		config["sandbox_workspace_write"] = toJSON(map[string]any{
+			"writable_roots": writableRoots(set), "network_access": set.Network,
 			"exclude_tmpdir_env_var": set.ExcludeTmpdir, "exclude_slash_tmp": set.ExcludeSlashTmp})
 	}
 	if s.profile {

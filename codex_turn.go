@@ -52,13 +52,13 @@ type turnRequest struct {
 	source  turnSource
 	ref     string // agent_id or threadId (revive, reply)
 	prompt  string
-	run     bool // false: rebind only (codex {agent_id} without prompt)
-	timeout time.Duration
+	run     bool          // false: rebind only (codex {agent_id} without prompt)
+	timeout time.Duration // of the turn from its start, 0 for the configuration's
 
-	identity    string // asked for explicitly
-	implied     string // implied by an agent file's name
-	agentName   string
-	agentSource string
+	identity    string   // asked for explicitly, "" for none
+	implied     string   // the identity that an agent file's name implies, "" for none
+	agentName   string   // name and place of the agent file, for the record;
+	agentSource string   // "" where there is no agent file
 	notes       []string // for the result
 	role        string
 	tag         string
@@ -66,12 +66,12 @@ type turnRequest struct {
 	options     sessionOptions
 	correlation string // follows one request through log and audit
 
-	// A background turn answers its waiter when it is accepted: agent_id, its
-	// handle as TurnID, TurnStatus queued or running. What it brings is kept.
+	// A background turn answers its waiter when the turn is accepted: agent_id, the
+	// handle as TurnID, TurnStatus queued or running. The turn's result is kept.
 	background bool
-	task       bool   // kept as an MCP task
+	task       bool   // the result is kept as an MCP task
 	handle     string // the hub's name for a background turn
-	notify     string // member who is mailed what a background turn brings, "" for none
+	notify     string // the member who is mailed the result of a background turn, "" for none
 	approvals  string // who can be asked: client, caller, "" for nobody
 
 	mail *mailTurn // what a turn of sourceMail delivers
@@ -104,11 +104,11 @@ type clientBirth struct {
 
 // mailTurn is the mail that a turn delivers.
 type mailTurn struct {
-	name      string // the inbox it is from: an identity
-	keys      []string
-	ids       []string // message_ids, for the audit log
-	words     string   // the like, for people
-	automatic bool     // nobody wrote any of it: what is done about it is never answered automatically
+	name      string   // the identity whose inbox the mail is from
+	keys      []string // by which the messages are marked read
+	ids       []string // the messages' message_ids, for the audit log
+	words     string   // how many messages, from whom, on what: for people
+	automatic bool     // nobody wrote any of the messages: what is done about them is never answered automatically
 	taken     bool     // acknowledged: never to be delivered again
 }
 
@@ -116,9 +116,11 @@ type mailTurn struct {
 // running a turn.
 func (r *turnRequest) reshapes() bool {
 	o := &r.options
-	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" || r.servers != nil || r.client != nil ||
+	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" ||
+		r.servers != nil || r.client != nil ||
 		o.Model != "" || o.Effort != "" || o.Approval != "" ||
-		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
+		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" ||
+		o.CompactPrompt != "" || o.Profile != "")
 }
 
 // turnResult is the one answer to a waiter. The tags are those of its file.
