@@ -376,7 +376,7 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 			return deny, nil
 		}
 		if word := rawField(result, "content", allowField); q.lasts() && !isNull(word) {
-			switch s, _ := rawString(word); s { // what wasn't offered of these is settled as once
+			switch s, _ := rawString(word); s { // what was not offered of these comes to once
 			case "once":
 			case "session":
 				d = max(d, approveForSession)
@@ -467,7 +467,7 @@ func oldContent(result json.RawMessage, q *approval) json.RawMessage {
 
 // oldDecision reads the words of the removed command, in any case: clients
 // were told both "approved" and "Approved". An amendment of the policy
-// approves always, which settle makes once unless rules are allowed: whatever
+// approves always, which approval.limit makes once unless rules are allowed: whatever
 // it holds, only Codex's own proposal is ever passed on.
 func oldDecision(raw json.RawMessage) decision {
 	if rawKind(raw) == '{' {
