@@ -16,19 +16,21 @@ import (
 // servers start (mcp_startup_*) it says in no other words.
 func oldEventMethods() []string {
 	var out []string
-	for _, name := range strings.Fields(`agent_message agent_message_content_delta agent_message_delta agent_reasoning
-		agent_reasoning_delta agent_reasoning_raw_content agent_reasoning_raw_content_delta agent_reasoning_section_break
-		apply_patch_approval_request background_event collab_agent_interaction_begin collab_agent_interaction_end
-		collab_agent_spawn_begin collab_agent_spawn_end collab_close_begin collab_close_end collab_resume_begin
-		collab_resume_end collab_waiting_begin collab_waiting_end context_compacted deprecation_notice
-		dynamic_tool_call_request elicitation_request entered_review_mode error exec_approval_request exec_command_begin
-		exec_command_end exec_command_output_delta exited_review_mode get_history_entry_response item_completed
-		item_started list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_tool_call_begin
-		mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta plan_update raw_response_item reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded
-		request_user_input session_configured shutdown_complete skills_update_available stream_error task_complete
-		task_started terminal_interaction thread_name_updated thread_rolled_back token_count turn_aborted turn_complete
-		turn_diff turn_started undo_completed undo_started user_message view_image_tool_call warning web_search_begin
-		web_search_end`) {
+	for _, name := range strings.Fields(`agent_message agent_message_content_delta agent_message_delta
+		agent_reasoning agent_reasoning_delta agent_reasoning_raw_content agent_reasoning_raw_content_delta
+		agent_reasoning_section_break apply_patch_approval_request background_event
+		collab_agent_interaction_begin collab_agent_interaction_end collab_agent_spawn_begin
+		collab_agent_spawn_end collab_close_begin collab_close_end collab_resume_begin collab_resume_end
+		collab_waiting_begin collab_waiting_end context_compacted deprecation_notice dynamic_tool_call_request
+		elicitation_request entered_review_mode error exec_approval_request exec_command_begin exec_command_end
+		exec_command_output_delta exited_review_mode get_history_entry_response item_completed item_started
+		list_custom_prompts_response list_skills_response mcp_list_tools_response mcp_tool_call_begin
+		mcp_tool_call_end model_reroute patch_apply_begin patch_apply_end plan_delta plan_update
+		raw_response_item reasoning_content_delta reasoning_raw_content_delta remote_skill_downloaded
+		request_user_input session_configured shutdown_complete skills_update_available stream_error
+		task_complete task_started terminal_interaction thread_name_updated thread_rolled_back token_count
+		turn_aborted turn_complete turn_diff turn_started undo_completed undo_started user_message
+		view_image_tool_call warning web_search_begin web_search_end`) {
 		out = append(out, "codex/event/"+name)
 	}
 	return out

@@ -254,6 +254,9 @@ func (s *sink) deliverLocked() {
 	}
 	clear(s.queue)
 	s.busy, s.queue = false, s.queue[:0]
+	if cap(s.queue) > 64 {
+		s.queue = nil // what a burst took is not kept
+	}
 }
 
 // cut ends the sink without a word; an event that is just being delivered may
