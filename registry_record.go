@@ -2,7 +2,7 @@ package main
 
 // registry_record.go owns one session as it is kept on disk, agent-sessions/<team>/.records/<suffix>.json, and the
 // agent_id that names it. It is pure: bytes and values, no files.
-// registry.go calls it for reading and writing; session_opening.go fills records in.
+// registry.go calls it for reading and writing; session_opener.go fills records in.
 // Never takes for a record what is none: whoever decodes it learns why.
 
 import (

@@ -4,7 +4,7 @@ package main
 // the app-server driver and the mock Codex over pipes, in a synctest bubble.
 // Nothing in it is a process, so the clock is fake: a test of five minutes takes
 // a millisecond, and a time limit can be held to the second. Tests of time and
-// order use it (session_worldtime_test.go); what users do stands in testdata/script.
+// order use it (session_turn_test.go); what users do stands in testdata/script.
 
 import (
 	"context"

@@ -1,0 +1,435 @@
+package main
+
+// session_wait.go owns what is told of sessions, turns and the whole proxy, as copies that nobody changes, so that a reader
+// never waits for a session (invariant 3); and agent_wait, which looks at them until a turn has ended or somebody must
+// decide something. The session publishes its own view after every transition; the fronts ask. agent_wait is
+// level-triggered and consumes nothing: it compares what is kept and shown with a number that the caller brings, so a
+// call that was lost can be made again. It never touches a session's loop.
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+)
+
+// sessionView is a session as agent_sessions and agent_status tell it: a copy
+// that nobody changes.
+type sessionView struct {
+	AgentID     string    `json:"agent_id"`
+	Backend     string    `json:"backend"`
+	BackendID   string    `json:"backend_id" doc:"The Codex thread id"`
+	Team        string    `json:"team"`
+	Identity    string    `json:"identity"`
+	AgentName   string    `json:"agent_name,omitempty"`
+	AgentSource string    `json:"agent_source,omitempty"`
+	Status      string    `json:"status"` // busy idle parked closed stale broken
+	Interrupted bool      `json:"interrupted,omitempty"`
+	LastActive  time.Time `json:"last_active_at"`
+	StartedAt   time.Time `json:"started_at"`
+	Tag         string    `json:"tag,omitempty"`
+	Role        string    `json:"role,omitempty"`
+	Resumable   bool      `json:"resumable"`
+	Cwd         string    `json:"cwd"`
+	Turns       int       `json:"turns"`
+	Queued      int       `json:"queued"`
+	Activity    string    `json:"activity,omitempty"` // what it is doing, in words
+	LastError   string    `json:"last_error,omitempty"`
+	Dropped     int64     `json:"dropped_events" doc:"Events this client did not get, since it read too slowly"`
+	Tokens      int64     `json:"total_tokens"`
+	Pending     []askView `json:"-"`         // each front has a shape of its own for them
+	Mine        bool      `json:"open_here"` // this process holds it
+
+	Source string `json:"turn_source,omitempty" doc:"Who wanted the running turn: client, mail, resume or summary"`
+
+	PendingMail *int   `json:"pending_mail,omitempty" doc:"Unread messages"` // as last seen; nil without a team
+	AutoMail    string `json:"auto_mail,omitempty" doc:"Whether mail starts turns: on, off, or paused and why"`
+
+	opening bool  // its turns wait for Codex, not for each other
+	mailSeq int64 // when PendingMail last grew, as a since counts
+	barred  bool  // the inbox is another member's: nobody here reads it
+	implied bool  // nobody asked for the identity: it may be parked
+	pid     int   // of the process that holds its identity, where it isn't open here
+}
+
+// askView is a pending approval as it is shown.
+type askView struct {
+	ApprovalID string `json:"approval_id"`
+	Kind       string `json:"kind"`
+	Action     string `json:"action"`
+	Cwd        string `json:"cwd,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+
+	q approval // the whole of it, for who asks
+}
+
+// statusView is the whole proxy, as agent_status tells it.
+type statusView struct {
+	ChildAlive   bool
+	ChildVersion string
+	ChildError   string // how the last child ended, "" while none did
+	Unsaved      string // why records can't be written, "" while they can
+	Backend      string // "app-server", "mcp-server", "" before the first child
+	ChildPID     int
+	Team         string
+	TeamFrom     string
+	Uptime       time.Duration
+	Sessions     int               // open here
+	Identities   map[string]string // identity → agent_id
+	PendingMail  *int              // of all agents open here; nil where there is no mail
+	Agents       []sessionView     // open here, as they published themselves: no disk is read
+
+	// Events of the child that sessions have not taken in, of how many there
+	// may be.
+	EventBytes, EventBytesLimit int64
+}
+
+// closeResult is what agent_close tells.
+type closeResult struct {
+	AgentID     string `json:"agent_id"`
+	Identity    string `json:"identity"`
+	Status      string `json:"status"` // closed
+	Already     bool   `json:"already_closed"`
+	Interrupted bool   `json:"interrupted" doc:"A running turn was stopped"`
+}
+
+// waitQuery is what agent_wait waits for.
+type waitQuery struct {
+	Agents  []string // agent_ids, threadIds or names
+	Since   int64    // turns that ended after it; 0: each agent's newest turn
+	All     bool
+	Timeout time.Duration
+	Inbox   string // whose mail is waited for, with or without agents; "" for nobody's
+	Own     bool   // the client's own mail is waited for too
+}
+
+// waitResult is what it tells: everything newer, and what each is doing.
+type waitResult struct {
+	Seq      int64 // for the next since
+	TimedOut bool
+	Inbox    mailBox // that was asked for
+	Own      mailBox // the client's own
+	Agents   []waitAgent
+}
+
+// mailBox is how an inbox stands.
+type mailBox struct {
+	Name   string // "" for none
+	Unread int
+	Ours   bool // what is read in it may be marked
+
+	seq int64 // when mail last came, as a since counts
+}
+
+// news reports unread mail that came after since, or any for 0.
+func (b *mailBox) news(since int64) bool { return b.Unread > 0 && (since == 0 || b.seq > since) }
+
+// mailWaits reports mail that nobody delivers by himself and that can be read.
+func (v *sessionView) mailWaits() bool {
+	return v.PendingMail != nil && *v.PendingMail > 0 && v.AutoMail != "on" && v.Status == statusIdle && !v.barred
+}
+
+type waitAgent struct {
+	View  sessionView // Pending has its open approvals
+	Turns []keptTurn  // newer than since, oldest first
+}
+
+// interruptResult is what agent_interrupt tells.
+type interruptResult struct {
+	AgentID     string `json:"agent_id"`
+	Identity    string `json:"identity"`
+	TurnID      string `json:"turn_id,omitempty" doc:"The turn that was stopped"`
+	Interrupted bool   `json:"interrupted" doc:"false: there was nothing to stop"`
+	Queued      int    `json:"queued" doc:"Turns that still wait"`
+}
+
+// approveQuery is a decision that a caller brings, not the client's user.
+type approveQuery struct {
+	Agent    string // agent_id or threadId
+	Ask      string // approval_id
+	Action   string // must repeat the pending approval's
+	By       decider
+	Decision decision
+	Answers  map[string][]string // to questions
+}
+
+// newView is what a record tells of a session; how the session stands is still to be said.
+func newView(r *record) sessionView {
+	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
+		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role,
+		Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
+}
+
+// status tells the whole proxy. It reads no disk.
+func (h *hub) status() statusView {
+	leased := h.table.leased()
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(), Uptime: time.Since(h.started),
+		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes}
+	h.child.show(&v)
+	for _, s := range leased {
+		if view := s.shown.Load(); view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
+		}
+	}
+	for _, s := range h.table.all() {
+		view := *s.shown.Load()
+		v.Agents = append(v.Agents, view)
+		if view.PendingMail != nil {
+			sum := *view.PendingMail
+			if v.PendingMail != nil {
+				sum += *v.PendingMail
+			}
+			v.PendingMail = &sum
+		}
+	}
+	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
+	return v
+}
+
+// wait calls done once, from another goroutine, unless stop was called first:
+// when an agent of q has a turn newer than since or a pending approval, when
+// none of them has anything to do, after the timeout, or at shutdown. An
+// unknown agent is an error.
+func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
+	quit := make(chan struct{})
+	h.waits.begin()
+	h.work.start(func() {
+		defer h.waits.end()
+		w := &waiting{h: h, q: q}
+		if err := w.resolve(); err != nil {
+			done(waitResult{}, err)
+			return
+		}
+		if r, ok := w.run(quit); ok {
+			for i := range r.Agents {
+				h.kept.fill(r.Agents[i].Turns)
+			}
+			done(r, nil)
+		}
+	})
+	return func() { close(quit) }
+}
+
+// openWaits counts the calls of agent_wait that are open.
+type openWaits struct {
+	mu   sync.Mutex // guards the fields below
+	open int
+	over chan struct{} // closed when the last one ends, nil while nobody waits for that
+}
+
+func (o *openWaits) begin() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open++
+}
+
+func (o *openWaits) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open--; o.open == 0 && o.over != nil {
+		close(o.over)
+		o.over = nil
+	}
+}
+
+// none is closed when no agent_wait is open any more.
+func (o *openWaits) none() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	over := make(chan struct{})
+	if o.open == 0 {
+		close(over)
+	} else {
+		o.over = over
+	}
+	return over
+}
+
+// waiting is one agent_wait.
+type waiting struct {
+	h      *hub
+	q      waitQuery
+	agents []string         // agent_ids, each once
+	since  map[string]int64 // by agent_id
+
+	elsewhere bool // one of them works in another process, which tells us nothing
+}
+
+// tellingLimit is how long a session may take to tell how its turn ended.
+const tellingLimit = time.Second
+
+// elsewhereEvery is how often such an agent is looked at.
+const elsewhereEvery = time.Second
+
+// resolve finds the agents and from where on each is looked at.
+func (w *waiting) resolve() *rpcError {
+	w.since = map[string]int64{}
+	if w.q.Inbox != "" {
+		if _, err := w.h.team.file.list(); errors.Is(err, errNoTeam) {
+			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
+		}
+		name, err := w.h.team.inboxOf(w.q.Inbox)
+		if err != nil {
+			return mailRefused(err) // else a slip of the pen would be waited for to the end
+		}
+		w.q.Inbox = name
+	}
+	for _, ref := range w.q.Agents {
+		_, id, err := w.h.agents.find(ref)
+		if err != nil {
+			if name, none := w.h.team.inboxOf(ref); none == nil && isName(ref) {
+				err.Message += fmt.Sprintf("; for the mail of member %s give {\"inbox\": %q}", name, name)
+			}
+			return err
+		}
+		if _, twice := w.since[id]; twice {
+			continue
+		}
+		w.agents = append(w.agents, id)
+		w.since[id] = w.q.Since
+		if w.q.Since == 0 {
+			w.since[id] = w.h.kept.base(id)
+		}
+	}
+	return nil
+}
+
+// run looks until there is something to tell; false: nobody wants it any more.
+func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
+	changed, unwatch := w.h.kept.watch()
+	defer unwatch()
+	limit := time.NewTimer(w.q.Timeout)
+	defer limit.Stop()
+	if w.q.Inbox != "" {
+		defer w.watchMail(changed)()
+	}
+	over, late := false, false
+	for {
+		r, ready, whole := w.look()
+		if ready || over && (whole || late) {
+			r.TimedOut = !ready
+			return r, true
+		}
+		var again <-chan time.Time
+		switch {
+		case w.elsewhere:
+			again = time.After(elsewhereEvery)
+		case w.q.Inbox != "":
+			again = time.After(w.h.cfg.mailPollInterval)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-limit.C: // a session that is just telling how its turn ended is let finish: else it is seen busy with it
+			over, late = true, over
+			limit.Reset(tellingLimit)
+		case <-w.h.life.Done():
+			r, _, _ = w.look()
+			return r, true
+		case <-quit:
+			return r, false
+		}
+	}
+}
+
+// watchMail nudges changed as the team's inboxes change; without notification
+// the poll stands alone. What it returns ends that.
+func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
+	eyes, err := w.h.mail.newWatcher()
+	if err != nil {
+		return func() {}
+	}
+	if _, err := eyes.add(w.h.mail.dir, func(string) { nudge(changed) }); err != nil {
+		w.h.log.Debug("inboxes can't be watched", "err", err)
+	}
+	return eyes.close
+}
+
+// look takes everything in but the answers themselves. What ended after the seq
+// that it tells is left for the next call: so nothing is told twice and nothing
+// passed over.
+// whole is false where that could not be seen as of one moment.
+func (w *waiting) look() (r waitResult, ready, whole bool) {
+	whole = w.snapshot(&r)
+	with, busy, asked := 0, 0, false
+	w.elsewhere = false
+	for i := range r.Agents {
+		a, id := &r.Agents[i], w.agents[i]
+		a.Turns = w.h.kept.ended(id, w.since[id], r.Seq)
+		if len(a.Turns) > 0 {
+			with++
+		}
+		if a.View.Status == statusBusy || a.View.Queued > 0 {
+			busy++
+			w.elsewhere = w.elsewhere || !a.View.Mine
+		}
+		asked = asked || len(a.View.Pending) > 0
+		// Mail that is delivered by itself becomes a turn, and that is told.
+		asked = asked || a.View.mailWaits() && (w.q.Since == 0 || a.View.mailSeq > w.q.Since)
+	}
+	asked = asked || r.Inbox.news(w.q.Since) || r.Own.news(w.q.Since)
+	switch {
+	case !whole:
+		return r, false, false
+	case asked || busy == 0 && w.q.Inbox == "":
+		return r, true, true
+	case w.q.Inbox != "" && len(w.agents) == 0:
+		return r, false, true
+	case w.q.All:
+		return r, with == len(w.agents), true
+	}
+	return r, with > 0, true
+}
+
+// snapshot takes sessions and the seq as of one moment: else a session would be
+// seen to be idle whose last turn isn't told, or one to be busy with a turn that
+// is. false: a session is just telling how a turn ended, and will say so.
+func (w *waiting) snapshot(r *waitResult) (whole bool) {
+	if w.q.Inbox != "" {
+		w.h.mail.recount(w.q.Inbox)
+	}
+	for {
+		seq, unseen := w.h.kept.state(w.agents)
+		r.Inbox = w.h.mail.box(w.q.Inbox)
+		if w.q.Own {
+			r.Own = w.h.mail.own()
+		}
+		r.Agents = r.Agents[:0]
+		for _, id := range w.agents {
+			v := w.h.agents.view(id)
+			if !v.Mine { // what it ended before it stood so
+				w.h.kept.load(id)
+			}
+			r.Agents = append(r.Agents, waitAgent{View: v})
+		}
+		if r.Seq = w.h.kept.now(); r.Seq == seq {
+			return !unseen
+		}
+	}
+}
+
+// turn is one kept turn of an agent_id or threadId. It may read the disk.
+func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
+	_, agentID, err := h.agents.find(ref)
+	if err != nil {
+		return keptTurn{}, err
+	}
+	t := h.kept.find(agentID, turnID)
+	if t == nil {
+		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
+	}
+	if t.finished() {
+		return *t, nil
+	}
+	if t.process != h.kept.began {
+		t.Activity = "working in another process"
+		return *t, nil
+	}
+	v := h.agents.view(agentID)
+	t.Activity, t.Pending = v.Activity, v.Pending
+	if t.Status == "queued" && !v.opening {
+		t.Activity, t.Pending = "waiting for its turn", nil
+	}
+	return *t, nil
+}
