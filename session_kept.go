@@ -82,13 +82,13 @@ type keptTurns struct {
 // keptAgent is one session's turns, oldest first.
 type keptAgent struct {
 	turns  []*keptTurn
-	base   int64        // seq when its newest turn was asked for
-	asked  bool         // one was, in this process
-	open   bool         // here: nobody else writes its turns
-	loaded bool         // what is on disk from others has been read
-	unseen bool         // its newest turn has ended, and its session does not show that yet
-	read   time.Time    // when its journal was read last, here
-	stamp  journalStamp // of the journal, as of read
+	base   int64        // seq when the session's newest turn was asked for
+	asked  bool         // a turn of the session was asked for in this process
+	open   bool         // the session is open here: nobody else writes its turns
+	loaded bool         // the turns that other processes left on disk have been read
+	unseen bool         // the newest turn has ended, and the session does not show that yet
+	read   time.Time    // when the session's journal was last read here
+	stamp  journalStamp // the journal's size and time at that reading
 }
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
@@ -116,8 +116,8 @@ func (k *keptTurns) asked(agentID string) {
 	k.mu.Unlock()
 }
 
-// unasked takes that back: the session was not to be had, so no turn came of it
-// and the newest is the one before.
+// unasked takes a turn back that asked has noted: its session was not to be had, so no turn came of it and the newest is
+// the one before.
 func (k *keptTurns) unasked(agentID string) {
 	k.mu.Lock()
 	if a := k.agents[agentID]; a != nil {
@@ -149,9 +149,9 @@ func (k *keptTurns) running(agentID, turnID string) {
 	k.mu.Unlock()
 }
 
-// finish keeps a turn's result, and puts it on disk with what the turn's end changes
-// in the session's record, if there is one. The caller shows the session as it is
-// then, and calls seen. An error means that it is kept in memory alone.
+// finish keeps a turn's result, and puts it on disk with what the turn's end changes in the session's record, if rec is
+// given. The caller then shows the session as it is after the turn, and calls seen. With an error the result is kept in
+// memory alone.
 func (k *keptTurns) finish(t keptTurn, rec *record) error {
 	k.mu.Lock()
 	k.seq++
@@ -198,12 +198,19 @@ func (k *keptTurns) pruneLocked(a *keptAgent) {
 			return false
 		}
 		n--
-		if i := slices.Index(k.order, t); i >= 0 {
-			k.order = slices.Delete(k.order, i, i+1)
-			k.bytes -= t.size()
-		}
+		k.uncountLocked(t)
 		return true
 	})
+}
+
+// uncountLocked takes a result out of those that memory holds. false: it isn't among them.
+func (k *keptTurns) uncountLocked(t *keptTurn) bool {
+	i := slices.Index(k.order, t)
+	if i >= 0 {
+		k.order = slices.Delete(k.order, i, i+1)
+		k.bytes -= t.size()
+	}
+	return i >= 0
 }
 
 // awayText stands for an answer that is on no disk and was too much to keep.
@@ -292,8 +299,8 @@ func (k *keptTurns) now() int64 {
 	return k.seq
 }
 
-// state is now, and whether one of these
-// sessions doesn't show the end of its newest turn yet.
+// state is the seq of the newest end of any turn, and whether one of these sessions doesn't show the end of its newest
+// turn yet.
 func (k *keptTurns) state(agents []string) (seq int64, unseen bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -325,16 +332,8 @@ func (k *keptTurns) base(agentID string) int64 {
 	return 0
 }
 
-// between lists a session's turns that ended after since and not after until,
-// with their whole answers. It may read the disk.
-func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
-	out := k.ended(agentID, since, until)
-	k.fill(out)
-	return out
-}
-
-// ended is between, but for the answers that memory has let go of: fill brings
-// those, once somebody is to read them.
+// ended lists a session's turns that ended after since and not after until, but for the answers that memory has let go
+// of: fill brings those, once somebody is to read them. It may read the disk.
 func (k *keptTurns) ended(agentID string, since, until int64) []keptTurn {
 	k.load(agentID)
 	k.mu.Lock()
@@ -398,9 +397,7 @@ func (k *keptTurns) forget(agentID string) {
 // releaseLocked lets memory go of a session's answers; its journal has them.
 func (k *keptTurns) releaseLocked(a *keptAgent) {
 	for _, t := range a.turns {
-		if i := slices.Index(k.order, t); i >= 0 {
-			k.order = slices.Delete(k.order, i, i+1)
-			k.bytes -= t.size()
+		if k.uncountLocked(t) {
 			t.letGo(true)
 		}
 	}

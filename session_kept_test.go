@@ -374,3 +374,10 @@ func TestWorldWaitWhileATurnIsTold(t *testing.T) {
 		unseen(false)
 	})
 }
+
+// between lists a session's turns that ended after since and not after until, with their whole answers.
+func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
+	out := k.ended(agentID, since, until)
+	k.fill(out)
+	return out
+}

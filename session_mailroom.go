@@ -1,12 +1,10 @@
 package main
 
-// session_mailroom.go owns the watch over the team's inboxes: it tells sessions when
-// theirs may have mail, takes messages out of them for a turn, and marks them
-// read once a turn has them. Sessions join as they open and leave as they end;
-// session_mail.go decides what is done about mail. One watcher and one poll timer
-// serve all sessions: an inbox that is left alone costs a stat at each poll. It
-// must never make a team or an inbox, deliver from another's, or read a file on
-// a session's loop.
+// session_mailroom.go owns the watch over the team's inboxes: the mailroom tells sessions when their inboxes may have
+// mail, takes messages for a turn, and marks messages read once a turn has them. Sessions join as they open and leave as
+// they end; session_mail.go decides what is done about mail. One watcher and one poll timer serve all sessions: an inbox
+// that is left alone costs a stat at each poll. The mailroom must never make a team or an inbox, deliver from another
+// member's, or read a file on a session's loop.
 
 import (
 	"context"
@@ -32,44 +30,44 @@ type mailroom struct {
 	h          *hub
 	dir        string                   // of the inboxes
 	newWatcher func() (*watcher, error) // a test without processes has none
-	wake       chan struct{}
+	wake       chan struct{}            // has room for one: run is to look at changed, all and respell
 
 	mu      sync.Mutex           // guards the fields below, never held over I/O
 	slots   map[string]*mailSlot // by lower-case identity
-	changed map[string]bool      // keys of slots
-	all     bool                 // anything may have changed
-	respell bool                 // an inbox may be spelt otherwise than we think
-	boxes   map[string]*mailSeen // by name: of inboxes that somebody here is told of
-	running bool
-	resting bool      // the poll has stopped
-	last    time.Time // when anything happened: a turn, or mail
+	changed map[string]bool      // the keys of slots whose inboxes have changed
+	all     bool                 // any inbox may have changed
+	respell bool                 // an inbox may be spelt otherwise than its slot says
+	boxes   map[string]*mailSeen // by lower-case name: the inboxes that somebody here is told of
+	running bool                 // run's goroutine has been started
+	resting bool                 // the poll has stopped
+	last    time.Time            // when anything happened last: a turn, or mail
 }
 
-// mailSlot is one identity's inbox. It stays when its session ends: what was
-// delivered must not be delivered to the session that comes next.
+// mailSlot is one identity's inbox. It stays when its session ends: what was delivered must not be delivered to the
+// session that comes next.
 type mailSlot struct {
 	identity string
-	s        *session // nil while none is open
-	client   bool     // it is the client's own
-	names    []string // as the inbox is spelt; more than one where others disagree
-	seen     []os.FileInfo
-	unread   int    // in the files, -1: there is no team
-	strange  string // whose name it is too, as last told, "" for nobody else's
-	teamless bool   // there was none at the last count
-	looking  bool
-	again    bool // look once more, since something came meanwhile
-	fresh    bool // and take it for changed, whatever the files look like
+	s        *session      // the open session that has the identity, nil for none
+	client   bool          // the inbox is the client's own
+	names    []string      // how the inbox's files are spelt; more than one where others disagree
+	infos    []os.FileInfo // of these files at the last count, nil for one that is missing
+	unread   int           // messages in the files, -1: there is no team
+	strange  string        // whose name the identity is too, as the session was last told; "" for nobody else's
+	teamless bool          // there was no team at the last count
+	looking  bool          // a goroutine counts
+	again    bool          // the goroutine is to count once more, since something came meanwhile
+	fresh    bool          // that count takes the inbox for changed, whatever the files look like
 
-	given   map[string]*givenMail // by key
-	order   []*givenMail          // oldest first
-	marking bool
+	given   map[string]*givenMail // by the message's key
+	order   []*givenMail          // all of given, oldest first
+	marking bool                  // a goroutine marks messages as read
 }
 
 // givenMail is a message that is never delivered again in this process.
 type givenMail struct {
 	key, name string
-	marked    bool
-	left      bool // not delivered: it stays unread for a person to see
+	marked    bool // the message is marked as read in its file
+	left      bool // the message is not delivered: it stays unread for a person to see
 }
 
 // watched reports an inbox that somebody here wants to hear of.
@@ -90,10 +88,10 @@ func (r *mailroom) init(h *hub) {
 
 // join has a session's inbox looked after, and looked into at once.
 func (r *mailroom) join(s *session, identity string) {
-	r.attend(identity, func(sl *mailSlot) { sl.s, sl.seen, sl.strange = s, nil, "" })
+	r.attend(identity, func(sl *mailSlot) { sl.s, sl.infos, sl.strange = s, nil, "" })
 }
 
-// joinClient does it for the client's own inbox.
+// joinClient has the client's own inbox looked after.
 func (r *mailroom) joinClient(identity string) {
 	r.attend(identity, func(sl *mailSlot) { sl.client = true })
 }
@@ -300,8 +298,7 @@ func (r *mailroom) look(identity string) {
 	}
 }
 
-// lookInto counts in a goroutine of its own: a file that is locked or large holds
-// up no other session's mail.
+// lookInto counts an inbox in a goroutine of its own: a file that is locked or large holds up no other session's mail.
 func (r *mailroom) lookInto(sl *mailSlot) {
 	r.mu.Lock()
 	sl.again = true
@@ -317,10 +314,10 @@ func (r *mailroom) lookInto(sl *mailSlot) {
 	})
 }
 
-// count tells the session what is unread. true: once more.
+// count tells the session of an inbox what is unread in it. true: something came meanwhile, so count once more.
 func (r *mailroom) count(sl *mailSlot) (more bool) {
 	r.mu.Lock()
-	s, names, seen, fresh := sl.s, sl.names, sl.seen, sl.fresh
+	s, names, were, fresh := sl.s, sl.names, sl.infos, sl.fresh
 	if !sl.again || !sl.watched() {
 		sl.looking = false
 		r.mu.Unlock()
@@ -350,7 +347,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		}
 		unread = max(unread, 0) + n
 	}
-	fresh = fresh || !slices.EqualFunc(infos, seen, func(a, b os.FileInfo) bool {
+	fresh = fresh || !slices.EqualFunc(infos, were, func(a, b os.FileInfo) bool {
 		return a == nil && b == nil || a != nil && b != nil && sameFile(a, b)
 	})
 	strange := ""
@@ -359,7 +356,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	}
 	r.mu.Lock()
 	was, back, known := sl.unread, sl.teamless && unread >= 0, sl.strange
-	sl.seen, sl.unread, sl.teamless, sl.strange = infos, unread, unread < 0, strange
+	sl.infos, sl.unread, sl.teamless, sl.strange = infos, unread, unread < 0, strange
 	if fresh && unread > 0 {
 		r.activeLocked()
 	}
