@@ -5,6 +5,7 @@ package main
 // `atm-agent-mcp tools` over pipes, that server to its one identity and its lease.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,12 +24,10 @@ type mailAsked struct {
 	who                       atmCaller
 }
 
-// newMailRig is a front whose hub knows the agent codex:ab12, called ann, and
-// the client's own name, lead.
-func newMailRig(t *testing.T) (*mcpRig, chan mailAsked) {
-	asked := make(chan mailAsked, 100)
-	var ref, identity string
-	r := newRig(t, func(o *mcpOptions) {
+// mailHub is a hub that knows the agent codex:ab12, called ann, and nobody else.
+func mailHub(asked chan mailAsked) func(*mcpOptions) {
+	return func(o *mcpOptions) {
+		var ref, identity string
 		o.mailAs = func(askedRef, askedIdentity string) (atmCaller, *rpcError) {
 			ref, identity = askedRef, askedIdentity // calls come one by one here
 			switch {
@@ -44,26 +43,17 @@ func newMailRig(t *testing.T) (*mcpRig, chan mailAsked) {
 			if who.Refused != nil {
 				return nil, "", who.Refused
 			}
+			if stringField(args, "message") == "broken" {
+				return nil, "", mailRefused(fmt.Errorf("opening the inbox: %w", os.ErrPermission))
+			}
 			return map[string]int{"unread": 3}, "Unread: 3.", nil
 		}
-		o.setMail = func(ref string, auto bool, done func(sessionView, *rpcError)) {
-			if ref == "codex:zz" {
-				go done(sessionView{}, proxyError(codeSessionNotFound, "no such agent"))
-				return
-			}
-			two := 2
-			go done(sessionView{AgentID: "codex:ab12", Identity: "ann", AutoMail: map[bool]string{true: "on", false: "off"}[auto], PendingMail: &two}, nil)
-		}
-	})
-	return r, asked
+	}
 }
 
 func TestMailToolsAskTheHub(t *testing.T) {
-	for _, modern := range []bool{false, true} {
-		r, asked := newMailRig(t)
-		if !modern {
-			r.hello("2025-11-25", "{}", "x")
-		}
+	asked := make(chan mailAsked, 100)
+	inBothEras(t, mailHub(asked), func(t *testing.T, r *mcpRig) {
 		seen := map[string]bool{}
 		for _, c := range []struct{ tool, args, ref, identity, rest string }{
 			{"atm_pending_count", `{"agent_id":"codex:ab12"}`, "codex:ab12", "", ""},
@@ -73,7 +63,7 @@ func TestMailToolsAskTheHub(t *testing.T) {
 			{"atm_read", `{"inbox":"ann"}`, "", "ann", ""},
 			{"atm_broadcast", `{"identity":"ann","message":"m","team":null}`, "ann", "", `"message":"m"`},
 		} {
-			result := resultOf(t, r.ask("tools/call", callParams(modern, c.tool, c.args)))
+			result := resultOf(t, r.tool(c.tool, c.args))
 			if string(rawField(result, "structuredContent")) != `{"unread":3}` || rawField(result, "isError") != nil {
 				t.Errorf("%s", result)
 			}
@@ -88,7 +78,7 @@ func TestMailToolsAskTheHub(t *testing.T) {
 			}
 			seen[got.who.Correlation] = true
 		}
-	}
+	})
 }
 
 // What one identity sends begins in the order of the calls, each when the one before it is done; another identity's
@@ -141,7 +131,7 @@ func TestMailIsSentInTheOrderOfTheCalls(t *testing.T) {
 	if rec := r.next(); string(rawField(rec, "id")) != "6" {
 		t.Fatalf("%s", rec)
 	}
-	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	r.cancelRequest(`2`, `null`)
 	if string(resultOf(t, r.ask("ping", "{}"))) != "{}" {
 		t.Error("no pong")
 	}
@@ -164,73 +154,40 @@ func TestMailIsSentInTheOrderOfTheCalls(t *testing.T) {
 }
 
 // What the hub refuses, and what names nobody well, is written down too: with
-// no agent's name on it but the one that was asked for.
+// no agent's name on it but the one that was asked for. An error that has no NFR-6
+// code keeps its own name.
 func TestMailToolsRefused(t *testing.T) {
-	for _, modern := range []bool{false, true} {
-		r, asked := newMailRig(t)
-		if !modern {
-			r.hello("2025-11-25", "{}", "x")
-		}
+	asked := make(chan mailAsked, 100)
+	inBothEras(t, mailHub(asked), func(t *testing.T, r *mcpRig) {
 		for _, c := range []struct {
-			args, identity, name, want string
-			code                       int
+			args, identity, want string
+			code                 int
 		}{
-			{`{"to":"b","message":"m"}`, "", "IDENTITY_REQUIRED", "whose mail?", codeIdentityRequired},
-			{`{"to":"b","message":"m","identity":"boss"}`, "boss", "INVALID_SESSION_PARAMS", "not yours", codeInvalidSession},
-			{`{"to":"b","message":"m","identity":""}`, "", "INVALID_SESSION_PARAMS", "identity", codeInvalidSession},
-			{`{"to":"b","message":"m","identity":"../x"}`, "../x", "INVALID_SESSION_PARAMS", "identity", codeInvalidSession},
-			{`{"to":"b","message":"m","agent_id":" "}`, "", "INVALID_SESSION_PARAMS", "agent_id is empty", codeInvalidSession},
-			{`{"to":"b","message":"m","agent_id":"codex:ab12","identity":"ann"}`, "ann", "INVALID_SESSION_PARAMS", "only one of them", codeInvalidSession},
+			{`{"to":"b","message":"m"}`, "", "whose mail?", codeIdentityRequired},
+			{`{"to":"b","message":"m","identity":"boss"}`, "boss", "not yours", codeInvalidSession},
+			{`{"to":"b","message":"m","identity":""}`, "", "identity", codeInvalidSession},
+			{`{"to":"b","message":"m","identity":"../x"}`, "../x", "identity", codeInvalidSession},
+			{`{"to":"b","message":"m","agent_id":" "}`, "", "agent_id is empty", codeInvalidSession},
+			{`{"to":"b","message":"m","agent_id":"codex:ab12","identity":"ann"}`, "ann", "only one of them", codeInvalidSession},
+			{`{"to":"b","message":"broken","identity":"ann"}`, "ann", "INTERNAL_ERROR: opening the inbox: permission denied", codeInternal},
 		} {
-			rec := r.ask("tools/call", callParams(modern, "atm_send", c.args))
+			e := r.failure(r.tool("atm_send", c.args))
+			if name := cmp.Or(codeName(c.code), "INTERNAL_ERROR"); e.Code != c.code || e.Name != name || e.Source != "proxy" || !strings.Contains(e.Message, c.want) {
+				t.Errorf("%s: %+v", c.args, e)
+			}
 			got := <-asked
-			if got.who.Refused == nil || got.who.AgentID != "" || got.who.Identity != c.identity || got.who.Owns != nil || got.who.Correlation == "" {
+			if got.who.Identity != c.identity || got.who.Owns != nil || got.who.Correlation == "" || c.code != codeInternal && (got.who.Refused == nil || got.who.AgentID != "") {
 				t.Errorf("%s: %+v", c.args, got.who)
 			}
-			if modern {
-				e := rawField(resultOf(t, rec), "structuredContent", "error")
-				if stringField(e, "name") != c.name || !strings.Contains(stringField(e, "message"), c.want) {
-					t.Errorf("%s: %s", c.args, rec)
-				}
-				continue
-			}
-			if code, message, _ := errorOf(t, rec); code != c.code || !strings.HasPrefix(message, c.name) || !strings.Contains(message, c.want) {
-				t.Errorf("%s: %s", c.args, rec)
-			}
 		}
+		mustContain(t, r.failure(r.tool("atm_read", `{"inbox":"a b"}`)).Message, "inbox: ")
+		<-asked
 		for _, args := range []string{`{"to":"b","message":"m","form":"x"}`, `{"to":7,"message":"m"}`, `{"to":"b","message":"m","agent_id":1}`} {
-			if code, _, _ := errorOf(t, r.ask("tools/call", callParams(modern, "atm_send", args))); code != codeInvalidParams {
+			if code, _, _ := errorOf(t, r.tool("atm_send", args)); code != codeInvalidParams {
 				t.Errorf("%s: %d", args, code)
 			}
 		}
-	}
-}
-
-// An error that has no NFR-6 code keeps its own name, in both eras.
-func TestMailToolsInternalError(t *testing.T) {
-	for _, modern := range []bool{false, true} {
-		r := newRig(t, func(o *mcpOptions) {
-			o.mailAs = func(string, string) (atmCaller, *rpcError) { return atmCaller{Identity: "ann"}, nil }
-			o.atm = func(context.Context, atmCaller, string, json.RawMessage) (any, string, *rpcError) {
-				return nil, "", mailRefused(fmt.Errorf("opening the inbox: %w", os.ErrPermission))
-			}
-		})
-		if !modern {
-			r.hello("2025-11-25", "{}", "x")
-		}
-		rec := r.ask("tools/call", callParams(modern, "atm_read", `{}`))
-		if !modern {
-			code, message, data := errorOf(t, rec)
-			if code != codeInternal || message != "INTERNAL_ERROR: opening the inbox: permission denied" || stringField(data, "error_source") != "proxy" {
-				t.Errorf("%s", rec)
-			}
-			continue
-		}
-		e := rawField(resultOf(t, rec), "structuredContent", "error")
-		if stringField(e, "name") != "INTERNAL_ERROR" || stringField(e, "error_source") != "proxy" {
-			t.Errorf("%s", rec)
-		}
-	}
+	})
 }
 
 // A cancelled call lets go of the inbox it waits for, and is not answered.
@@ -248,7 +205,7 @@ func TestMailToolCancelled(t *testing.T) {
 	r.hello("2025-11-25", "{}", "x")
 	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":` + callParams(false, "atm_send", `{"to":"b","message":"m"}`) + `}`)
 	<-began
-	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
+	r.cancelRequest(`5`, `null`)
 	if err := <-over; err != context.Canceled {
 		t.Error(err)
 	}

@@ -45,15 +45,15 @@ func newWaitRig(t *testing.T, modern bool, change func(*mcpOptions)) *waitRig {
 			change(o)
 		}
 	})
-	if !modern {
+	if w.modern = modern; !modern {
 		w.hello("2025-11-25", "{}", "x")
 	}
 	return w
 }
 
-// call sends an agent_wait; meta is more of its _meta, such as a token.
-func (w *waitRig) call(modern bool, id, token, args string) {
-	params := callParams(modern, "agent_wait", args)
+// call sends an agent_wait; token is a progress token, "" for none.
+func (w *waitRig) call(id, token, args string) {
+	params := callParams(w.modern, "agent_wait", args)
 	if token != "" {
 		params = `{"_meta":{"progressToken":` + token + `},` + strings.TrimPrefix(params, "{")
 	}
@@ -73,7 +73,7 @@ func TestWaitArguments(t *testing.T) {
 		{`{"agent_id":"codex:a","timeout_secs":0,"since":0,"all":false}`, waitQuery{Own: true, Agents: []string{"codex:a"}, Timeout: 1}},
 		{`{"agent_id":"codex:a","timeout_secs":3600,"since":9007199254740991}`, waitQuery{Own: true, Agents: []string{"codex:a"}, Since: 9007199254740991, Timeout: time.Hour}},
 	} {
-		w.call(false, fmt.Sprint(i), "", c.args)
+		w.call(fmt.Sprint(i), "", c.args)
 		got := <-w.waits
 		if fmt.Sprint(got.q) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %+v", c.args, got.q)
@@ -105,7 +105,7 @@ func manyThings() waitResult {
 func TestWaitTellsEverything(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		w := newWaitRig(t, modern, nil)
-		w.call(modern, "1", "", `{"agent_ids":["codex:a","codex:b"]}`)
+		w.call("1", "", `{"agent_ids":["codex:a","codex:b"]}`)
 		(<-w.waits).done(manyThings(), nil)
 		rec := w.next()
 		fits(t, w.mcpRig, "agent_wait", rec)
@@ -148,22 +148,12 @@ func TestWaitTellsEverything(t *testing.T) {
 		if err := json.Unmarshal(resultOf(t, rec), &texts); err != nil || len(texts.Content) != 1 {
 			t.Fatal(err)
 		}
-		mustContain(t, texts.Content[0].Text, "codex:a", "arch", "the answer", "rm -rf x", "A note.", "REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`, "bob, is idle", "since 77")
-	}
-}
-
-func TestWaitErrors(t *testing.T) {
-	for _, modern := range []bool{false, true} {
-		w := newWaitRig(t, modern, nil)
-		w.call(modern, "1", "", `{"agent_id":"codex:x"}`)
+		w.call("2", "", `{"agent_id":"codex:x"}`)
 		(<-w.waits).done(waitResult{}, proxyError(codeSessionNotFound, "no agent codex:x"))
-		rec := w.next()
-		if modern {
-			fits(t, w.mcpRig, "agent_wait", rec)
-			modernError(t, rec)
-		} else if code, _, _ := errorOf(t, rec); code != codeSessionNotFound {
-			t.Errorf("%s", rec)
+		if e := w.failure(w.next()); e.Code != codeSessionNotFound {
+			t.Errorf("%+v", e)
 		}
+		mustContain(t, texts.Content[0].Text, "codex:a", "arch", "the answer", "rm -rf x", "A note.", "REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`, "bob, is idle", "since 77")
 	}
 }
 
@@ -232,9 +222,9 @@ func TestWaitNextStep(t *testing.T) {
 // nothing.
 func TestWaitIsCancelled(t *testing.T) {
 	w := newWaitRig(t, false, nil)
-	w.call(false, "1", "", `{"agent_id":"codex:a"}`)
+	w.call("1", "", `{"agent_id":"codex:a"}`)
 	got := <-w.waits
-	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	w.cancelRequest(`1`, `null`)
 	<-got.stop
 	got.done(manyThings(), nil) // it was on its way
 	w.quiet()
@@ -252,7 +242,7 @@ func TestWaitProgress(t *testing.T) {
 				return statusView{Agents: []sessionView{{AgentID: "codex:a", Identity: "arch", Activity: doing.Load().(string)}, {AgentID: "codex:b", BackendID: "t-b", Status: "idle"}, {AgentID: "codex:c", Activity: "no"}}}
 			}
 		})
-		w.call(false, "1", `"tok"`, `{"agent_ids":["codex:a","t-b","codex:gone"],"timeout_secs":300}`)
+		w.call("1", `"tok"`, `{"agent_ids":["codex:a","t-b","codex:gone"],"timeout_secs":300}`)
 		got := <-w.waits
 		began := time.Now()
 		for _, want := range []struct {
@@ -294,7 +284,7 @@ func TestWaitForOneTurn(t *testing.T) {
 		})
 		view := sessionView{AgentID: "codex:a", Identity: "arch", Status: "busy"}
 		another := keptTurn{TurnID: "u-9", Status: "completed", Result: &turnResult{Content: "another's"}}
-		w.call(false, "1", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":60}`)
+		w.call("1", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":60}`)
 		first := <-w.waits
 		if first.q.Timeout != 1 || first.q.Since != 0 {
 			t.Errorf("first %+v", first.q)
@@ -322,14 +312,14 @@ func TestWaitForOneTurn(t *testing.T) {
 		}
 
 		kept.Result, kept.Status = nil, "running"
-		w.call(false, "2", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":10}`)
+		w.call("2", "", `{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":10}`)
 		(<-w.waits).done(waitResult{Seq: 9, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
 		late := <-w.waits
 		time.Sleep(10 * time.Second)
 		late.done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
 		mustContain(t, string(resultOf(t, w.next())), `"timed_out":true`, `"activity":"thinking"`)
 
-		w.call(false, "5", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		w.call("5", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
 		(<-w.waits).done(waitResult{Seq: 10, TimedOut: true, Agents: []waitAgent{{View: view}}}, nil)
 		(<-w.waits).done(waitResult{Seq: 10, Agents: []waitAgent{{View: view}}}, nil) // at shutdown: asking on would spin
 		if ending := string(resultOf(t, w.next())); !strings.Contains(ending, `"turn_status":"running"`) || strings.Contains(ending, "timed_out") {
@@ -337,7 +327,7 @@ func TestWaitForOneTurn(t *testing.T) {
 		}
 
 		view.Pending = []askView{askOf(everyAsk())} // the agent stands still: tell it at once
-		w.call(false, "3", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		w.call("3", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
 		(<-w.waits).done(waitResult{Seq: 11, Agents: []waitAgent{{View: view}}}, nil)
 		asked := string(rawField(w.next(), "result", "structuredContent"))
 		if mustContain(t, asked, `"approval_id":"ask-1"`); strings.Contains(asked, "timed_out") {
@@ -345,7 +335,7 @@ func TestWaitForOneTurn(t *testing.T) {
 		}
 
 		unknown = proxyError(codeSessionNotFound, "no such turn")
-		w.call(false, "4", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
+		w.call("4", "", `{"agent_id":"codex:a","turn_id":"bg-1"}`)
 		(<-w.waits).done(waitResult{Seq: 12}, nil)
 		if code, _, _ := errorOf(t, w.next()); code != codeSessionNotFound {
 			t.Errorf("code %d", code)
@@ -376,7 +366,7 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 		}
 	}
 	w := newWaitRig(t, false, nil)
-	w.call(false, "1", "", `{"agent_id":"codex:a"}`)
+	w.call("1", "", `{"agent_id":"codex:a"}`)
 	short, long := okTurn("short"), okTurn(strings.Repeat("é", waitBudget))
 	(<-w.waits).done(waitResult{Agents: []waitAgent{{View: sessionView{AgentID: "codex:a", Status: "idle"},
 		Turns: []keptTurn{{TurnID: "u-1", Status: "completed", Result: &short}, {TurnID: "u-2", Status: "completed", Result: &long}}}}}, nil)
@@ -389,42 +379,27 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 	}
 }
 
+// Mail of an inbox beside the client's own: what is asked of the hub, and told.
 func TestWaitForMail(t *testing.T) {
-	queries := make(chan waitQuery, 10)
+	w := newWaitRig(t, false, nil)
 	three := 3
-	r := newRig(t, func(o *mcpOptions) {
-		o.wait = func(q waitQuery, done func(waitResult, *rpcError)) func() {
-			queries <- q
-			res := waitResult{Seq: 9}
-			for range q.Agents {
-				res.Agents = append(res.Agents, waitAgent{View: sessionView{AgentID: "codex:ab12", Identity: "ann", Status: "idle", AutoMail: "on", PendingMail: &three}})
-			}
-			if res.Inbox.Name = q.Inbox; q.Inbox != "" && q.Inbox != "nobody" {
-				res.Inbox.Unread = 3
-			}
-			go done(res, nil)
-			return func() {}
-		}
-	})
-	r.hello("2025-11-25", "{}", "x")
-	result := resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"inbox":"team-lead"}`)))
-	if q := <-queries; q.Inbox != "team-lead" || len(q.Agents) != 0 {
-		t.Errorf("%+v", q)
-	}
-	mustContain(t, string(result), "Unread messages of team-lead: 3.", `"unread":3`, `"agents":[]`)
-	mustContain(t, stringField(result, "structuredContent", "next"), `atm_read {"inbox": "team-lead"}`, "stays unread", "agent_wait again with since 9")
-
-	result = resultOf(t, r.ask("tools/call", callParams(false, "agent_wait", `{"agent_id":"codex:ab12","inbox":"nobody"}`)))
-	if q := <-queries; q.Inbox != "nobody" || len(q.Agents) != 1 {
-		t.Errorf("%+v", q)
-	}
-	mustContain(t, string(result), `"auto_mail":"on"`, `"unread":0`)
-	mustContain(t, stringField(result, "structuredContent", "next"), "No mail for nobody yet") // ann's is delivered to her
-	for args, want := range map[string]string{
-		`{"inbox":"a b"}`: "INVALID_SESSION_PARAMS", `{"identity":""}`: "INVALID_SESSION_PARAMS", `{}`: "or inbox to wait for mail",
-		`{"agent_id":"codex:ab12","turn_id":"t","inbox":"ann"}`: "leave inbox out",
+	for _, c := range []struct {
+		args, inbox string
+		r           waitResult
+		says        []string
+	}{
+		{`{"inbox":"team-lead"}`, "team-lead", waitResult{Seq: 9, Inbox: mailBox{Name: "team-lead", Unread: 3}},
+			[]string{"Unread messages of team-lead: 3.", `"unread":3`, `"agents":[]`, "stays unread", "agent_wait again with since 9"}},
+		{`{"agent_id":"codex:ab12","inbox":"nobody"}`, "nobody", waitResult{Seq: 9, Inbox: mailBox{Name: "nobody"},
+			Agents: []waitAgent{{View: sessionView{AgentID: "codex:ab12", Identity: "ann", Status: "idle", AutoMail: "on", PendingMail: &three}}}},
+			[]string{`"auto_mail":"on"`, `"unread":0`, "No mail for nobody yet"}}, // ann's is delivered to her
 	} {
-		_, message, _ := errorOf(t, r.ask("tools/call", callParams(false, "agent_wait", args)))
-		mustContain(t, message, want)
+		w.call("1", "", c.args)
+		got := <-w.waits
+		if got.q.Inbox != c.inbox || len(got.q.Agents) != len(c.r.Agents) {
+			t.Errorf("%s: %+v", c.args, got.q)
+		}
+		got.done(c.r, nil)
+		mustContain(t, string(w.next()), c.says...)
 	}
 }
