@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// listAgents serves agent_sessions. It reads records from disk, so it leaves the
-// reading goroutine.
+// listAgents serves agent_sessions. The hub reads records from disk for that, so the
+// call leaves the reading goroutine.
 func listAgents(c *mcpCall, a toolArgs) *rpcError {
 	limit := defaultSessions
 	if a.has("limit") {
@@ -37,8 +37,8 @@ type sessionsShown struct {
 	Sessions []viewShown `json:"sessions"`
 }
 
-// viewShown is a session in agent_sessions and agent_status: what it published,
-// and its approvals in the shape of every tool.
+// viewShown is a session in agent_sessions and agent_status: what the session
+// published, and its approvals in the shape of every tool.
 type viewShown struct {
 	sessionView
 	Asks []askShown `json:"pending_approvals,omitempty" doc:"What waits for a decision: agent_approve with agent_id, approval_id and the same action"`
@@ -299,7 +299,7 @@ func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
 	case !a.has("decision"):
 		return q, invalidSession("no decision on approval %q: give one of %s", q.Ask, strings.Join(decisionWords(), ", "))
 	}
-	for _, d := range []decision{approve, approveForSession} { // whatever else it says denies
+	for _, d := range []decision{approve, approveForSession} { // every other word denies
 		if a.str("decision") == d.String() {
 			q.Decision = d
 		}

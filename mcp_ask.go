@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// parkedFor is how long a result waits for a retry: a user who answers an
-	// hour later still gets it, and agent_wait has it after that.
+	// parkedFor is how long a result waits for a retry: a user who answers within
+	// the hour still gets the result, and agent_wait has it after that.
 	parkedFor = time.Hour
 	// parkedResults and parkedBytes bound the results that wait; the oldest
 	// goes first. Turns that still run are as few as there are sessions.
@@ -36,11 +36,11 @@ type callBinding [sha256.Size]byte
 // with the first question and ends as a request takes the turn's result.
 type parkedTurn struct {
 	w      waiterID
-	binds  callBinding
+	binds  callBinding // of the call that began the turn
 	state  string      // the requestState the client holds, "" while a request is open
 	asks   []parkedAsk // not decided yet, oldest first
-	result *turnResult // came while no request was open
-	since  time.Time   // of result
+	result *turnResult // nil: the turn has not ended, or a request took its result
+	since  time.Time   // when result came
 }
 
 type parkedAsk struct {
@@ -48,7 +48,8 @@ type parkedAsk struct {
 	q     approval
 }
 
-// parking is all of the turns that were asked something. mcpFront.mu guards it.
+// parking holds the turns whose calls were asked something. mcpFront.mu guards all of
+// its fields.
 type parking struct {
 	turns  map[waiterID]*parkedTurn
 	states map[string]*parkedTurn // by requestState
@@ -66,7 +67,7 @@ func (p *parking) handOut(t *parkedTurn) {
 	p.turns[t.w], p.states[t.state] = t, t
 }
 
-// forget ends a parked turn, whatever it has.
+// forget ends a parked turn, with or without a result.
 func (p *parking) forget(w waiterID) {
 	if t := p.turns[w]; t != nil {
 		delete(p.turns, w)
@@ -188,8 +189,8 @@ type inputRequest struct {
 }
 
 // retryCall serves a tools/call with requestState or inputResponses, on the
-// reading goroutine. It never begins a turn: it goes on with the one that was
-// asked something, or is an error.
+// reading goroutine. A retry never begins a turn: it goes on with the turn that asked
+// something, or is an error.
 func retryCall(c *mcpCall, p mcpParams, tool string) {
 	f := c.f
 	state, ok := rawString(p.state)
@@ -250,7 +251,7 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	f.mu.Unlock()
 	for i := range decided {
 		d := &decided[i]
-		c.prog.note(d.agent, &event{kind: evAskGone}) // it goes on
+		c.prog.note(d.agent, &event{kind: evAskGone}) // the turn goes on
 		if d.response == nil {
 			f.decide(d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
 			continue
@@ -264,9 +265,9 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 // clientAsk is one question before a legacy client.
 type clientAsk struct{ call int64 } // the id of the elicitation/create
 
-// ask implements front. It says no for clients that declared no elicitation,
-// and for kinds that this version doesn't understand. Callers of the modern
-// era, where a server may not send requests, are asked by a result.
+// ask implements front. false: the client declared no elicitation, or the kind is one
+// that this version doesn't understand. Callers of the modern era, where a server may
+// not send requests, are asked by a result.
 func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if modern, asked := f.askByRetry(a, w, &q); modern {
 		return asked

@@ -62,8 +62,8 @@ type legacyClient struct {
 	forwards bool // gets codex/event
 }
 
-// requestEra is what one request tells of its client. All of it is false for a
-// request of the older versions, whose client told it in its initialize.
+// requestEra is what one request tells of its client. Every field is false for a
+// request of the older versions, whose client told all that in its initialize.
 type requestEra struct {
 	modern  bool
 	elicits bool // the client can be asked something by the answer to this request
@@ -79,7 +79,7 @@ type mcpParams struct {
 }
 
 // readParams finds the parameters and the era of a request. An error is one
-// of the modern _meta: half of it is no legacy request.
+// of the modern _meta: a request with half of that is no legacy request.
 func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	var p mcpParams
 	if isNull(raw) {
@@ -151,8 +151,8 @@ type serverInfo struct {
 	Version string `json:"version"`
 }
 
-// agreedVersion is the version that an initialize is answered with: the one that it
-// asks for, else the newest.
+// agreedVersion is the version that an initialize is answered with: the one asked for
+// where it is served, else the newest.
 func agreedVersion(params json.RawMessage) string {
 	if asked := stringField(params, "protocolVersion"); slices.Contains(legacyVersions(), asked) {
 		return asked
@@ -180,7 +180,7 @@ func initialize(c *mcpCall, params json.RawMessage) {
 	c.reply(toJSON(helloResult{l.version, capabilities(false), serverInfo{serverName, serverTitle, c.f.Version}, instructions}))
 }
 
-// warnsOfUnknown names the clients that log a warning for every notification
+// warnsOfUnknown reports the clients that log a warning for every notification
 // outside of the specification (openai/codex#4223): those on the Python SDK,
 // which calls itself "mcp" unless told otherwise.
 func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
@@ -233,9 +233,9 @@ func listTools(c *mcpCall, cursor json.RawMessage) {
 	}
 }
 
-// listenTo opens a subscription. It stays open until the client cancels it or
-// we shut down. Of what can be asked for only the list of tools is ours, and
-// that never changes, so nothing follows.
+// listenTo opens a subscription, which stays open until the client cancels it or
+// this server shuts down. Of what can be asked for this server has only the list of
+// tools, and that never changes, so nothing follows.
 func listenTo(c *mcpCall, params json.RawMessage) {
 	want := rawField(params, "notifications")
 	if want != nil && rawKind(want) != '{' {
@@ -246,7 +246,7 @@ func listenTo(c *mcpCall, params json.RawMessage) {
 		c.replyError(missingTasks("notifications of tasks"))
 		return
 	}
-	agreed := map[string]bool{} // no taskIds: a task's client polls, as the acknowledgement tells it
+	agreed := map[string]bool{} // no taskIds: a client polls its tasks, as this acknowledgement says
 	if rawKind(rawField(want, "toolsListChanged")) == 't' {
 		agreed["toolsListChanged"] = true
 	}

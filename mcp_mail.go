@@ -58,7 +58,7 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	asked := cmp.Or(inbox, strings.TrimSpace(a.str("identity"))) // for the audit trail of a refusal
 	delete(a, "inbox")
 	f.mu.Lock()
-	c.waiter = f.nextWaiter() // nobody waits for it: it only names the call in log and audit
+	c.waiter = f.nextWaiter() // no turn belongs to this waiter: it only names the call in log and audit
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	c.onCancel(cancel)
@@ -91,18 +91,18 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	return e
 }
 
-// callLines keep what one client sends in the order in which it was called for,
-// each identity's by itself: else of two messages to one member the second could
-// stand first in its inbox. Who only reads needn't wait for a locked inbox.
+// callLines keep what one client sends in the order of its calls, each identity's
+// messages by themselves: else of two messages to one member the second could stand
+// first in that member's inbox. A call that only reads waits for no other.
 type callLines struct {
 	mu      sync.Mutex               // guards the fields below
-	queuing chan struct{}            // closed when the call that came last stands in its line
-	last    map[string]chan struct{} // by identity: closed when the last call in its line has left it
+	queuing chan struct{}            // closed when the call that came last stands in the line of an identity
+	last    map[string]chan struct{} // by identity: closed when the last call in that line is done
 }
 
-// enter is called for each call as it comes. The function that it gives is
-// called once, when it is known whose call it is: it waits until the call may
-// begin, and leave lets the next one begin.
+// enter is called for each call as it comes. The function returned is called once,
+// when it is known whose call it is, and waits until that call may begin; leave lets
+// the next one begin.
 func (l *callLines) enter(tool string) func(identity string) (leave func()) {
 	if looksIntoInbox(tool) {
 		return func(string) func() { return func() {} }
@@ -161,7 +161,7 @@ type toolServer struct {
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
-	line callLines                     // one: all of them are one identity's
+	line callLines                     // one line: all calls are one identity's
 	mu   sync.Mutex                    // guards the field below
 	open map[string]context.CancelFunc // by request
 }
@@ -186,7 +186,7 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }
 	as, e := now()
 	if e != nil {
-		as.Identity = cfg.identity // each call is told why it is refused
+		as.Identity = cfg.identity // each call is refused, and says why
 	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log), book, audit, log),
@@ -256,7 +256,7 @@ func (s *toolServer) hello(params json.RawMessage) helloResult {
 		fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.", s.who.Identity, s.who.Team)}
 }
 
-// agentTools are the tools as Codex lists them. They have no output schema:
+// agentTools are the tools as Codex lists them, without output schemas:
 // where there is one a model is shown the structure alone, and the text is what
 // says that mail is no instruction.
 func agentTools() any {

@@ -1,21 +1,17 @@
 package main
 
-// mcp_progress.go owns what a client is told while a turn runs. By
-// notifications/progress of its call: what the agent is doing, in a few words, often
-// enough that a client's idle timer never fires (Claude Code resets it by nothing
-// else) and seldom enough to cost nothing. By `codex/event` (FR-19): what the child
-// said, as it said it, with the agent's id in _meta; codex mcp-server has such
-// notifications itself, and of what app-server says, msg is the params with the method
-// as type. mcp.go calls it for every event, on the child's reading goroutine: so raw
-// values are copied and none is decoded. It must never send progress of a call that
+// mcp_progress.go owns what a client is told while a turn runs. notifications/progress
+// says in a few words what the agent is doing, often enough that a client's idle timer
+// never fires (nothing else resets Claude Code's) and seldom enough to cost nothing.
+// `codex/event` (FR-19) is what the child said, unchanged, with the agent's id in
+// _meta. mcp.go calls this file for every event, on the child's reading goroutine: so
+// raw values are copied and none is decoded. Never may it send progress of a call that
 // was answered or cancelled, nor change, merge or leave out what the child said.
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"path"
-	"strings"
 	"sync"
 	"time"
 )
@@ -23,31 +19,30 @@ import (
 const (
 	progressGap   = time.Second      // at least this long between two
 	progressBeat  = 10 * time.Second // at most this long
-	progressWords = 120              // runes of a message
+	progressWords = 120              // characters of a message
 )
 
-// progress belongs to one call that gave a token. A nil one does nothing.
+// progress tells what goes on in one call whose client gave a token. A nil one does
+// nothing.
 type progress struct {
-	send  func(n int, text string)
-	began time.Time
+	send func(n int, text string)
 
 	mu      sync.Mutex // guards the fields below
-	n       int
-	text    string
-	changed bool // text was not sent yet
-	started bool // the turn runs
-	last    time.Time
-	since   time.Time // of text
+	n       int        // notifications so far
+	text    string     // what goes on
+	since   time.Time  // when text became what it is
+	changed bool       // text was not sent yet
+	last    time.Time  // when a notification was sent
 	timer   *time.Timer
+	started bool          // the turn runs
 	look    func() string // says what goes on, for a call without a turn of its own
-	ended   bool
+	ended   bool          // nothing may be sent any more
 }
 
-// newProgress begins to beat. token is a string or a number and goes back as
-// it came.
+// newProgress begins with the first beat. token is a string or a number and goes back
+// as it came.
 func newProgress(p *peer, token json.RawMessage) *progress {
-	now := time.Now()
-	g := &progress{began: now, since: now, text: "waiting for its turn"}
+	g := &progress{since: time.Now(), text: "waiting for its turn"}
 	g.send = func(n int, text string) {
 		p.put(p.request(nil, "notifications/progress", struct {
 			Token   json.RawMessage `json:"progressToken"`
@@ -110,7 +105,7 @@ func (g *progress) beat() {
 	g.mu.Unlock()
 	seen := ""
 	if look != nil {
-		seen = look() // without the lock: it takes others
+		seen = look() // without the lock: look takes others
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,7 +117,7 @@ func (g *progress) beat() {
 	}
 }
 
-// sendLocked queues one notification while g.mu is held, so that none can
+// sendLocked queues one notification while g.mu is held, so that no notification can
 // follow end. Queueing never blocks.
 func (g *progress) sendLocked(now time.Time) {
 	g.n++
@@ -135,7 +130,7 @@ func (g *progress) sendLocked(now time.Time) {
 	g.timer.Reset(progressBeat)
 }
 
-// end stops it for good.
+// end stops the progress for good.
 func (g *progress) end() {
 	if g == nil {
 		return
@@ -146,8 +141,8 @@ func (g *progress) end() {
 	g.mu.Unlock()
 }
 
-// activityOf says in words what an event shows the agent doing, "" if it
-// changes nothing.
+// activityOf says in words what an event shows the agent doing, "" for an event that
+// tells nothing of that.
 func activityOf(a agentRef, e *event) string {
 	text := doing(e)
 	if text != "" && e.thread != "" && a.Thread != "" && e.thread != a.Thread {
@@ -198,40 +193,19 @@ func doing(e *event) string {
 	return ""
 }
 
+// doingItem says what an item that has started or ended leaves the agent doing.
 func doingItem(b *itemBody, started bool) string {
 	switch b.kind {
-	case "commandExecution":
-		if started {
-			return "running " + quoted(shownCommand(b.command))
-		}
-		return "thinking"
-	case "fileChange":
+	case "commandExecution", "fileChange", "mcpToolCall", "dynamicToolCall":
 		if !started {
 			return "thinking"
 		}
-		if len(b.files) == 1 {
-			return "editing " + path.Base(b.files[0].path)
-		}
-		return fmt.Sprintf("editing %d files", len(b.files))
-	case "mcpToolCall", "dynamicToolCall":
-		if !started {
-			return "thinking"
-		}
-		return "calling " + strings.TrimPrefix(b.server+"/"+b.tool, "/")
 	case "agentMessage":
-		if started && b.phase != "commentary" {
-			return "writing the answer"
+		if !started || b.phase == "commentary" {
+			return ""
 		}
-	case "reasoning":
-		return "thinking"
-	case "webSearch":
-		return "searching the web"
-	case "contextCompaction":
-		return "compacting its conversation"
-	case "collabAgentToolCall":
-		return "working with subagents"
 	}
-	return "" // an item of a later Codex: nothing we could say
+	return b.words()
 }
 
 // quoted shows a command on one line.
@@ -239,11 +213,13 @@ func quoted(s string) string { return "`" + clipChars(oneLine(clipChars(s, 400))
 
 // fromChild reports whether the event is one of the child's own words. The
 // drivers also make events of answers to our calls, which have no method, and of
-// mcp-server's elicitations, beside which it says an event.
+// mcp-server's elicitations, beside which mcp-server says an event.
 func fromChild(e *event) bool { return e.method != "" && e.method != "elicitation/create" }
 
-// appendCodexEvent appends the notification for an event of the agent. request
-// is the id of the caller's request, nil where nobody waits.
+// appendCodexEvent appends the notification for an event of the agent. request is the
+// id of the caller's request, nil where nobody waits. codex mcp-server has such
+// notifications itself; of what app-server says, msg is the params with the method as
+// type.
 func appendCodexEvent(b []byte, a agentRef, request json.RawMessage, e *event) []byte {
 	b = append(b, `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`...)
 	if request != nil {
@@ -257,7 +233,7 @@ func appendCodexEvent(b []byte, a agentRef, request json.RawMessage, e *event) [
 	b = append(appendJSONString(append(b, `,"agent_id":`...), a.AgentID), '}')
 	if e.method == mcpNote {
 		_ = eachField(e.raw, func(key string, val json.RawMessage) bool {
-			if key != "_meta" { // it has the id of our own request, and the thread, which stands there already
+			if key != "_meta" { // that has the id of our own request, and the thread, which stands there already
 				b = append(append(appendJSONString(append(b, ','), key), ':'), val...)
 			}
 			return true

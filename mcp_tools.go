@@ -2,10 +2,10 @@ package main
 
 // mcp_tools.go owns the tools as an MCP client sees them: one table, whose row says
 // all of a tool (name, texts for a model, arguments, annotations, what a call does,
-// its result), and the way of a tools/call through that table to an answer in the
-// client's era. mcp.go calls callTool on the reading goroutine. The order of the
-// table is fixed; nothing in it may depend on the client, the child or the time.
-// Nothing here may guess: an argument that nobody described is an error.
+// its result), and the way of a tools/call through that table. mcp.go calls callTool
+// on the reading goroutine. The order of the table is fixed; nothing in the table may
+// depend on the client, the child or the time. Nothing here may guess: an argument
+// that nobody described is an error.
 
 import (
 	"cmp"
@@ -24,20 +24,21 @@ type tool struct {
 	required    []string
 	hints       toolHints
 	lasts       bool // a call may take minutes: its progress is told
-	oneAgent    bool // agent_id and identity must name one agent: that is seen to before run
-	// run begins a call, on the reading goroutine: it must not block. An error is
-	// why the call was not begun; what was begun ends with mcpCall.end.
+	oneAgent    bool // agent_id and identity must name one agent, which is checked before run
+	// run begins a call, on the reading goroutine, and must not block. An error says
+	// why the call was not begun; what was begun answers the call itself.
 	run    func(c *mcpCall, a toolArgs) *rpcError
 	result any // a value of the struct that structuredContent is written from
 }
 
-// refArgs are the names of a session. threadId is what callers of the removed
-// `codex mcp-server` kept, conversationId what they kept before that.
+// refArgs are the arguments that name an agent. threadId is what callers of the
+// removed `codex mcp-server` kept, conversationId what they kept before that.
 func refArgs(what string) []argSpec {
 	return append(idArgs(what), argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."})
 }
 
-// idArgs are those that codex has too, where identity is the name to be given.
+// idArgs are those of refArgs that codex has too, where identity is the name to be
+// given.
 func idArgs(what string) []argSpec {
 	return []argSpec{
 		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
@@ -46,7 +47,7 @@ func idArgs(what string) []argSpec {
 	}
 }
 
-// runArgs are those of a call that runs a turn.
+// runArgs are the arguments of a call that runs a turn.
 func runArgs() []argSpec {
 	return []argSpec{
 		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided with agent_approve. Default: false, wait for the answer."},
@@ -58,27 +59,22 @@ func runArgs() []argSpec {
 func decisionWords() []string {
 	return []string{approve.String(), approveForSession.String(), deny.String()}
 }
-func policyWords() []string  { return []string{"untrusted", "on-failure", "on-request", "never"} }
-func sandboxWords() []string { return []string{"read-only", "workspace-write", "danger-full-access"} }
 
-// How many seconds agent_wait waits: unless told, and at most. Clients end a
-// call that takes a minute, unless it tells progress.
 const (
+	// defaultWaitSecs and maxWaitSecs are how many seconds agent_wait waits: unless
+	// told, and at most. Clients end a call that takes a minute, unless it tells
+	// progress.
 	defaultWaitSecs = 45
 	maxWaitSecs     = 3600
+	// maxWaitAgents is how many agents one agent_wait may name.
+	maxWaitAgents = 100
+	// maxSeq is the largest number that survives a client's floating point.
+	maxSeq = 1<<53 - 1
+	// maxTimeoutSecs is a day: the longest wall clock a call may set for its turn.
+	maxTimeoutSecs = 86400
+	// defaultSessions is how many sessions agent_sessions lists.
+	defaultSessions = 50
 )
-
-// maxWaitAgents is how many agents one agent_wait may name.
-const maxWaitAgents = 100
-
-// maxSeq is the largest number that survives a client's floating point.
-const maxSeq = 1<<53 - 1
-
-// maxTimeoutSecs is a day: the longest wall clock a call may set for its turn.
-const maxTimeoutSecs = 86400
-
-// defaultSessions is how many sessions agent_sessions lists.
-const defaultSessions = 50
 
 // toolTable is the one table of tools.
 func toolTable() []tool {
@@ -91,23 +87,23 @@ func toolTable() []tool {
 				"The agent works in cwd, can read, edit and run code as its sandbox allows, and sees nothing of your conversation: put everything it needs into the prompt. " +
 				"Returns its final answer with agent_id and threadId; with background: true it returns at once and agent_wait brings the answer. " +
 				"The agent and its memory stay, across restarts too: continue it with codex-reply.",
-			args: append(append([]argSpec{
+			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its next message, or leave it out to reopen the agent without running a turn."},
 				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as .claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its model. Relative to cwd."},
-			}, runArgs()...), append(idArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."),
-				argSpec{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
-				argSpec{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
-				argSpec{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
-				argSpec{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
-				argSpec{name: "model", kind: "string", text: "Model to use instead of the configured one."},
-				argSpec{name: "approval-policy", kind: "string", enum: policyWords(), text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
-				argSpec{name: "sandbox", kind: "string", enum: sandboxWords(), text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
-				argSpec{name: "config", kind: "object", text: "Codex configuration overrides, as in its config.toml; nested objects or dotted keys."},
-				argSpec{name: "base-instructions", kind: "string", text: "Instructions that replace Codex's own base instructions."},
-				argSpec{name: "developer-instructions", kind: "string", text: "Instructions added for the agent as a developer message."},
-				argSpec{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is compacted."},
-				argSpec{name: "profile", kind: "string", text: "Name of a Codex configuration profile to take defaults from."},
-			)...),
+			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."), []argSpec{
+				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
+				{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
+				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
+				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
+				{name: "model", kind: "string", text: "Model to use instead of the configured one."},
+				{name: "approval-policy", kind: "string", enum: []string{"untrusted", "on-failure", "on-request", "never"}, text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
+				{name: "sandbox", kind: "string", enum: []string{"read-only", "workspace-write", "danger-full-access"}, text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
+				{name: "config", kind: "object", text: "Codex configuration overrides, as in its config.toml; nested objects or dotted keys."},
+				{name: "base-instructions", kind: "string", text: "Instructions that replace Codex's own base instructions."},
+				{name: "developer-instructions", kind: "string", text: "Instructions added for the agent as a developer message."},
+				{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is compacted."},
+				{name: "profile", kind: "string", text: "Name of a Codex configuration profile to take defaults from."},
+			}),
 			hints:  toolHints{Destructive: true, OpenWorld: true},
 			lasts:  true,
 			run:    startAgent,
@@ -119,9 +115,9 @@ func toolTable() []tool {
 			description: "Send the next message to an existing Codex agent and wait for its answer. " +
 				"The agent remembers its whole conversation. Give prompt and agent_id (or its identity, or threadId). " +
 				"Messages sent to a busy agent run in order, one after the other; background: true queues one and returns at once. For a closed agent use codex with its agent_id.",
-			args: append(append([]argSpec{
+			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
-			}, refArgs("The agent to continue.")...), runArgs()...),
+			}, refArgs("The agent to continue."), runArgs()),
 			required: []string{"prompt"},
 			hints:    toolHints{Destructive: true, OpenWorld: true},
 			lasts:    true,
@@ -359,7 +355,7 @@ type errorShown struct {
 	Message string `json:"message"`
 	Source  string `json:"error_source" doc:"proxy or child"`
 
-	details map[string]json.RawMessage // what else the error's data says, by its keys
+	details map[string]json.RawMessage // what else the error's data says, by key
 }
 
 // MarshalJSON writes the details beside what every error has.

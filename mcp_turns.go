@@ -256,7 +256,7 @@ func agentShownAs(agentID, identity string) string {
 	return agentID + " (identity " + identity + ")"
 }
 
-// contentOrWhy is a turn's answer, or that it failed without one.
+// contentOrWhy is a turn's answer, or says that the turn failed without one.
 func contentOrWhy(r *turnResult) string {
 	if r.Content == "" && r.failed() {
 		return "the turn " + ended(r.TurnStatus) + " without an answer"
@@ -309,7 +309,7 @@ type taskState struct {
 	Message  string                  `json:"statusMessage,omitempty"`
 	Created  string                  `json:"createdAt"`
 	Updated  string                  `json:"lastUpdatedAt"`
-	TTL      *int64                  `json:"ttlMs"` // null: it stays until maxKeptTurns newer turns have ended
+	TTL      *int64                  `json:"ttlMs"` // null: a task stays until maxKeptTurns newer turns have ended
 	Poll     int64                   `json:"pollIntervalMs"`
 	Requests map[string]inputRequest `json:"inputRequests,omitempty"`
 	Result   json.RawMessage         `json:"result,omitempty"`
@@ -360,7 +360,7 @@ func taskMethod(c *mcpCall, method string, params json.RawMessage) {
 		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
 		return
 	}
-	e := c.work(func() { // it reads the disk
+	e := c.work(func() { // taskTurn reads the disk
 		k, e := taskTurn(c, id)
 		switch {
 		case e != nil:

@@ -1,13 +1,14 @@
 package main
 
 // mcp_wait.go owns agent_wait in the front: what is waited for, what is told
-// meanwhile, and a result that a model can go on from. All of it stands in
-// structuredContent, since that is all Claude shows a model, and it stays short
-// of the 25 000 tokens at which Claude Code saves a result to a file instead.
+// meanwhile, and a result that a model can go on from. The whole result stands in
+// structuredContent, since Claude shows a model nothing else, and stays short of the
+// 25 000 tokens at which Claude Code saves a result to a file instead.
 // callTool runs it; the hub answers from another goroutine. It must never use
 // anything up: whoever asks again is told the same.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -104,7 +105,7 @@ func (w *turnWait) await(since int64, limit time.Duration) {
 	w.since = since
 	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
 		if e == nil {
-			e = w.c.work(func() { w.look(r) }) // it reads the disk
+			e = w.c.work(func() { w.look(r) }) // look reads the disk
 		}
 		if e != nil {
 			w.c.fail(e)
@@ -112,6 +113,7 @@ func (w *turnWait) await(since int64, limit time.Duration) {
 	}))
 }
 
+// look answers the call, or waits on.
 func (w *turnWait) look(r waitResult) {
 	k, e := w.c.f.turn(w.ref, w.turn)
 	if e != nil {
@@ -142,26 +144,11 @@ func doings(live []sessionView, refs []string) string {
 	for _, ref := range refs {
 		for i := range live {
 			if v := &live[i]; v.named(ref) {
-				said = append(said, agentName(v)+": "+doingNow(v))
+				said = append(said, cmp.Or(v.Identity, v.AgentID)+": "+cmp.Or(v.Activity, v.Status)) // a message has room for several
 			}
 		}
 	}
 	return clipChars(strings.Join(said, "; "), 3*progressWords)
-}
-
-func doingNow(v *sessionView) string {
-	if v.Activity != "" {
-		return v.Activity
-	}
-	return v.Status
-}
-
-// agentName is short: a message has room for several.
-func agentName(v *sessionView) string {
-	if v.Identity != "" {
-		return v.Identity
-	}
-	return v.AgentID
 }
 
 // waitTurnShown is one turn in agent_wait's result.
@@ -334,7 +321,7 @@ func nextStep(r *waitResult, turn string) string {
 	case r.Inbox.Name != "":
 		return fmt.Sprintf("No mail for %s yet: to wait on, %s.", r.Inbox.Name, again)
 	}
-	if told { // the answers say it
+	if told { // the answers say what there is
 		return ""
 	}
 	said := "No turn runs or waits, so there is nothing to wait for"

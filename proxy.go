@@ -2,8 +2,7 @@ package main
 
 // proxy.go owns the composition root of serve and acp: it makes the hub and the
 // front, wires them to each other and to the child's start, and owns the order of
-// shutdown. main.go calls it. It holds no state of its own and
-// decides nothing about sessions.
+// shutdown. main.go calls it. It must decide nothing about sessions.
 
 import (
 	"context"
@@ -46,13 +45,12 @@ const (
 	gcPercent = 200
 )
 
-// proxyIO is where a proxy speaks: the client's stream and stderr for people.
+// proxyIO is where a proxy speaks.
 type proxyIO struct {
-	in     io.Reader
-	out    io.Writer
-	stderr io.Writer
-	// version is ours, as clients are told it.
-	version string
+	in      io.Reader // the client's stream, both ways
+	out     io.Writer
+	stderr  io.Writer // for people
+	version string    // this program's, as clients are told it
 }
 
 // proxyRun is what serve and serveACP have in common: the log, the hub, and the
@@ -60,20 +58,22 @@ type proxyIO struct {
 type proxyRun struct {
 	cfg   *config
 	log   *slog.Logger
-	lines *outbox
+	lines *outbox // of the log, so that nobody waits for a reader of stderr
 	h     *hub
 	audit *auditLog
 	deaf  chan struct{} // closed when nobody will hear an answer any more
-	told  sync.Once
+	told  sync.Once     // closes deaf
 
-	flush, grace time.Duration // what answers may take at the end, and all else
+	flush time.Duration // how long answers may take at the end
+	grace time.Duration // how long all else may take at the end
 }
 
-// startProxy opens the log and makes the hub; the caller gives it a front and
-// calls until.
-func startProxy(cfg *config, io proxyIO, onAccount func(method string, params json.RawMessage)) (*proxyRun, error) {
+// startProxy opens the log and makes the hub; the caller gives the hub a front and
+// calls until. An error has been told to people already.
+func startProxy(cfg *config, io proxyIO) (*proxyRun, error) {
 	logTo, err := openLog(cfg, io.stderr)
 	if err != nil {
+		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return nil, err
 	}
 	p := &proxyRun{cfg: cfg, lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush, grace: cfg.shutdownGrace}
@@ -88,13 +88,10 @@ func startProxy(cfg *config, io proxyIO, onAccount func(method string, params js
 	debug.SetMemoryLimit(memoryLimit)
 	surviveSIGPIPE()
 	p.h, p.audit = newProxyHub(cfg, p.log, traceOf(p.log, "codex"))
-	if onAccount != nil {
-		p.h.child.spawn = codexSpawner(cfg, p.log, traceOf(p.log, "codex"), onAccount)
-	}
 	return p, nil
 }
 
-// isDeaf is told by the front that the client reads no more.
+// isDeaf is called by the front when the client reads no more.
 func (p *proxyRun) isDeaf() { p.told.Do(func() { close(p.deaf) }) }
 
 // until runs the front until the client's stream ends or a signal comes, ends
@@ -132,8 +129,8 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 	}
 	p.h.endsBy = why
 	p.h.ledger.auditShutdown(why)
-	down := make(chan struct{})    // everything is written and reaped
-	settled := make(chan struct{}) // everybody who waited is answered, and records say how things stand
+	down := make(chan struct{})    // closed when everything is written and reaped
+	settled := make(chan struct{}) // closed when everybody who waited is answered, and records say how things stand
 	go func() {
 		defer close(down)
 		p.h.beginStop(p.grace)
@@ -162,9 +159,8 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 
 // serve runs the MCP proxy until its client is gone, and returns the exit code.
 func serve(ctx context.Context, cfg *config, io proxyIO) int {
-	p, err := startProxy(cfg, io, nil)
+	p, err := startProxy(cfg, io)
 	if err != nil {
-		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return 1
 	}
 	h := p.h
@@ -180,19 +176,17 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 // waits for nothing: none is asked for a summary, and all is over within a second.
 func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	cfg.serveEditor()
-	var front *acpFront
-	p, err := startProxy(cfg, io, func(method string, params json.RawMessage) { front.logins.onAccount(method, params) })
+	p, err := startProxy(cfg, io)
 	if err != nil {
-		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return 1
 	}
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
-	front = newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
+	front := newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
 		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
 		newAgentID: h.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.settings, retune: h.retune,
 		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.child.catalog, account: h.child.account})
-	h.front = front
+	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"), front.logins.onAccount)
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
 
@@ -201,8 +195,8 @@ func signalNumber(s os.Signal) syscall.Signal {
 	return n
 }
 
-// newProxyHub makes a hub over the files and the codex of cfg, without a
-// front. The caller closes the audit log after hub.stop.
+// newProxyHub makes a hub over the files and the codex of cfg; the caller gives it a
+// front, and closes the audit log after hub.stop.
 func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byte)) (*hub, *auditLog) {
 	path := cfg.auditFile()
 	if !cfg.persistThreads {
@@ -247,7 +241,8 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 
 // tookForPrompt knows the words of a Codex without the command that it was
 // started with (0.169): a word it doesn't know is a prompt, for which it wants a
-// terminal. Its help was asked before; this is for one whose help told nothing.
+// terminal. The help of such a Codex was asked before; this is for a help that told
+// nothing.
 func tookForPrompt(stderr string) bool {
 	return strings.Contains(stderr, "stdin is not a terminal") || strings.Contains(stderr, "unrecognized subcommand")
 }
