@@ -217,52 +217,26 @@ func TestMailToolCancelled(t *testing.T) {
 
 // toolRig is a Codex that talks to one tool server over pipes.
 type toolRig struct {
-	t    *testing.T
+	*pipeClient
 	root string // …/teams
 	cfg  *config
-	in   *io.PipeWriter
-	fr   *frameReader
 	done chan error
 }
 
 func newToolRig(t *testing.T, agentID string) *toolRig {
 	t.Helper()
 	home := t.TempDir()
-	r := &toolRig{t: t, root: filepath.Join(home, "teams"), done: make(chan error, 1)}
+	client, stdin, stdout := newPipeClient(t)
+	r := &toolRig{pipeClient: client, root: filepath.Join(home, "teams"), done: make(chan error, 1)}
 	writeTeam(t, r.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"codex","agentType":"codex"}`))
 	writeTeam(t, r.root, "other", crewOf(`{"name":"boss"}`))
 	r.cfg = &config{team: "crew", identity: "codex", maxMailMessageLength: 100, persistThreads: true, logLevel: "error"}
 	r.cfg.teamsRoot, r.cfg.sessionsRoot, r.cfg.atmHome = r.root, filepath.Join(home, "sessions"), home
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	r.in, r.fr = inW, newFrameReader(outR, maxRecord, framingNewline)
 	go func() {
-		r.done <- serveTools(t.Context(), r.cfg, agentID, "1.2.3", inR, outW, io.Discard)
-		outW.Close()
+		r.done <- serveTools(t.Context(), r.cfg, agentID, "1.2.3", stdin, stdout, io.Discard)
+		stdout.Close()
 	}()
 	return r
-}
-
-func (r *toolRig) send(rec string) {
-	r.t.Helper()
-	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *toolRig) next() json.RawMessage {
-	r.t.Helper()
-	rec, err := r.fr.read()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return append(json.RawMessage(nil), rec...)
-}
-
-func (r *toolRig) ask(method, params string) json.RawMessage {
-	r.t.Helper()
-	r.send(`{"jsonrpc":"2.0","id":7,"method":"` + method + `","params":` + params + `}`)
-	return r.next()
 }
 
 // call is what a model is shown of a call.
@@ -279,8 +253,8 @@ func (r *toolRig) call(tool, args string) (text string, failed bool) {
 func (r *toolRig) hangUp() {
 	r.t.Helper()
 	r.in.Close()
-	if _, err := r.fr.read(); err != io.EOF {
-		r.t.Errorf("after the end: %v", err)
+	if rec, ok := <-r.out; ok {
+		r.t.Errorf("after the end: %s", rec)
 	}
 	wantNil(r.t, <-r.done)
 }

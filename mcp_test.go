@@ -20,17 +20,39 @@ import (
 	"unicode/utf8"
 )
 
+// pipeClient is a client at the other end of a server's pipes.
+type pipeClient struct {
+	t   *testing.T
+	in  *io.PipeWriter
+	out chan json.RawMessage // what the server wrote; closed at the end of stdout
+	n   int                  // requests so far
+}
+
+// newPipeClient returns the server's ends too.
+func newPipeClient(t *testing.T) (c *pipeClient, stdin io.Reader, stdout *io.PipeWriter) {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	c = &pipeClient{t: t, in: inW, out: make(chan json.RawMessage, 1000)}
+	go func() {
+		defer close(c.out)
+		for fr := newFrameReader(outR, maxRecord, framingNewline); ; {
+			rec, err := fr.read()
+			if err != nil {
+				return
+			}
+			c.out <- append(json.RawMessage(nil), rec...)
+		}
+	}()
+	return c, inR, outW
+}
+
 // mcpRig is one client of one front.
 type mcpRig struct {
-	t   *testing.T
-	f   *mcpFront
-	in  *io.PipeWriter
-	out chan json.RawMessage // closed at the end of stdout
-	run chan error
-	n   int
-	end func() // hangs up, shuts down and ends stdout
-	// modern: of which era the calls of tool are.
-	modern bool
+	*pipeClient
+	f      *mcpFront
+	run    chan error
+	end    func() // hangs up, shuts down and ends stdout
+	modern bool   // of which era the calls of tool are
 
 	submits chan submitted
 	cancels chan cancelled
@@ -57,11 +79,10 @@ type decided struct {
 // newRig starts a front; change may be nil.
 func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	r := &mcpRig{t: t, in: inW, out: make(chan json.RawMessage, 1000), run: make(chan error, 1),
+	client, stdin, stdout := newPipeClient(t)
+	r := &mcpRig{pipeClient: client, run: make(chan error, 1),
 		submits: make(chan submitted, 100), cancels: make(chan cancelled, 100), decides: make(chan decided, 100)}
-	o := mcpOptions{R: inR, W: outW, Version: "1.2.3", DefaultCwd: t.TempDir(),
+	o := mcpOptions{R: stdin, W: stdout, Version: "1.2.3", DefaultCwd: t.TempDir(),
 		submit:   func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel:   func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
 		sessions: func(int) []sessionView { return nil },
@@ -85,26 +106,15 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 	}
 	r.f = newMCPFront(o)
 	go func() { r.run <- r.f.run() }()
-	go func() {
-		defer close(r.out)
-		fr := newFrameReader(outR, maxRecord, framingNewline)
-		for {
-			rec, err := fr.read()
-			if err != nil {
-				return
-			}
-			r.out <- append(json.RawMessage(nil), rec...)
-		}
-	}()
 	var once sync.Once
 	r.end = func() {
 		once.Do(func() {
-			inW.Close()
+			r.in.Close()
 			if err := <-r.run; err != nil {
 				t.Errorf("run: %v", err)
 			}
 			r.f.shutdown(time.Second)
-			outW.Close()
+			stdout.Close()
 		})
 	}
 	t.Cleanup(r.end)
@@ -120,15 +130,15 @@ func newModernRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 }
 
 // send writes one record.
-func (r *mcpRig) send(rec string) {
+func (r *pipeClient) send(rec string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
-		r.t.Fatalf("writing to the front: %v", err)
+		r.t.Fatalf("writing to the server: %v", err)
 	}
 }
 
-// next reads one record of the front.
-func (r *mcpRig) next() json.RawMessage {
+// next reads one record of the server.
+func (r *pipeClient) next() json.RawMessage {
 	r.t.Helper()
 	var rec json.RawMessage
 	select {
@@ -147,7 +157,7 @@ func (r *mcpRig) next() json.RawMessage {
 }
 
 // ask sends a request and reads its answer, which must be the next record.
-func (r *mcpRig) ask(method, params string) json.RawMessage {
+func (r *pipeClient) ask(method, params string) json.RawMessage {
 	r.t.Helper()
 	r.n++
 	id := fmt.Sprintf("%d", 1000+r.n)
@@ -163,7 +173,7 @@ func (r *mcpRig) ask(method, params string) json.RawMessage {
 }
 
 // quiet proves that nothing was sent but the pong.
-func (r *mcpRig) quiet() {
+func (r *pipeClient) quiet() {
 	r.t.Helper()
 	r.n++
 	id := fmt.Sprintf(`"quiet-%d"`, r.n)
