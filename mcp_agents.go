@@ -129,10 +129,13 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 	if s.Identities == nil {
 		s.Identities = map[string]string{}
 	}
-	agents := viewShapes(s.Agents)
-	c.end(nil, statusShown{s.ChildAlive, orNull(s.ChildVersion), s.ChildPID, s.ChildError, s.Unsaved, orNull(s.Backend), s.Team, s.TeamFrom,
-		int64(s.Uptime.Seconds()), s.Sessions, s.Identities, agents,
-		budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget}, s.PendingMail}, strings.Join(viewTexts([]string{s.line()}, agents), "\n"))
+	shown := statusShown{
+		Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError, Unsaved: s.Unsaved,
+		Backend: orNull(s.Backend), Team: s.Team, TeamFrom: s.TeamFrom, Uptime: int64(s.Uptime.Seconds()), Sessions: s.Sessions,
+		Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail,
+		Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
+	}
+	c.end(nil, shown, strings.Join(viewTexts([]string{s.line()}, shown.Agents), "\n"))
 	return nil
 }
 

@@ -137,7 +137,7 @@ func TestActivities(t *testing.T) {
 		{event{kind: evStarted}, "thinking"},
 		{*runs("/bin/bash -lc 'npm test'"), "running `npm test`"},
 		{*runs("a\n\tb"), "running `a …`"},
-		{*runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 111) + "…"},
+		{*runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 110) + "…"},
 		{item("completed", itemBody{kind: "commandExecution"}), "thinking"},
 		{item("started", itemBody{kind: "fileChange", files: make([]fileChange, 3)}), "editing 3 files"},
 		{item("started", itemBody{kind: "fileChange", files: []fileChange{{path: "/a/b.go"}}}), "editing b.go"},
