@@ -92,13 +92,18 @@ func (s *acpSeen) forgetTurns(own string) {
 	s.times, s.order = times, keep
 }
 
-// acpOrigin is what a tool call is known by: by its item more than by the others.
+// acpOrigin is what a tool call is known by. A later one says more than those
+// before it.
 type acpOrigin int
 
 const (
-	fromAsk  acpOrigin = iota // an approval: its item comes, if it has one, with a yes
-	fromCall                  // a call of a session's own tool: 0.104 tells no end of it, so it has ended when its turn goes on
-	fromItem                  // its item: that tells how it ends
+	// fromAsk is an approval. The item of the call comes with a yes, if it has one.
+	fromAsk acpOrigin = iota
+	// fromCall is a call of a session's own tool. 0.104 tells no end of such a
+	// call, so that it has ended when its turn goes on.
+	fromCall
+	// fromItem is the item of the call, which tells how the call ends.
+	fromItem
 )
 
 // acpTool is a tool call that is open.
@@ -106,20 +111,21 @@ type acpTool struct {
 	key    acpKey
 	id     string // as the client knows the call
 	origin acpOrigin
-	item   *itemBody // as last told; fromAsk: what the approval says of it; fromCall: nil
+	item   *itemBody // as Codex told the item last; fromAsk: what the approval says of it; fromCall: nil
 	face   acpFace   // as the client was told it
 	status string    // callPending or callRunning
+	runsAt time.Time // when a pending call is told as running unless an approval waits; zero: not by time
 
-	asks    int       // approvals that wait for their decision: so does the call
-	allowed bool      // one was given
-	denied  string    // why one was not given, "" for none
-	shown   bool      // the client was told denied
-	running time.Time // when it is called running unless somebody asks, zero: it is, or that is not to be
+	waiting []string // ids of the approvals that wait for their decision: so does the call
+	allowed bool     // an approval was given
+	denied  string   // why an approval was not given, "" where none was denied
+	shown   bool     // denied stands in the content that the client has
 
-	printed acpGrowing
+	printed acpGrowing // the output so far
 }
 
-// kind is the row of its item's kind.
+// kind is the row of the kind of the call's item, an empty one where there is no
+// item yet.
 func (t *acpTool) kind() acpItemKind {
 	if t.origin != fromItem {
 		return acpItemKind{}
@@ -134,18 +140,27 @@ type acpCalls struct {
 	names  *acpNames
 	replay bool // the past is told: nobody is asked any more
 
-	open  map[acpKey]*acpTool
-	order []*acpTool          // as they were announced
-	asked map[string]*acpTool // by the id of an approval that waits
+	open []*acpTool // in the order in which they were announced
 }
 
-// item takes an item that is a tool call as it starts or ends. turn: one runs,
-// so that a new call may be announced.
-func (c *acpCalls) item(k acpKey, e *event, turn bool) {
-	i := acpItem{itemBody: e.body, thread: k.thread, raw: rawField(e.raw, "item"), done: e.phase == "completed", past: c.replay}
-	t, kind := c.open[k], itemKind(i.kind)
+// find is the open call of an item, nil for none.
+func (c *acpCalls) find(k acpKey) *acpTool {
+	for _, t := range c.open {
+		if t.key == k {
+			return t
+		}
+	}
+	return nil
+}
+
+// item takes an item that is a tool call as it starts or ends. A new call may be
+// announced only while a turn runs.
+func (c *acpCalls) item(k acpKey, e *event, turnRuns bool) {
+	i := acpItem{itemBody: e.body, thread: k.thread, raw: rawField(e.raw, "item"), done: e.phase == "completed",
+		past: c.replay}
+	t, kind := c.find(k), itemKind(i.kind)
 	if t == nil {
-		if !turn || c.seen.times[k] > 0 && i.done && !c.replay {
+		if !turnRuns || c.seen.times[k] > 0 && i.done && !c.replay {
 			return // the end of what was closed before it, or of a turn that is over
 		}
 		f, ok := c.names.itemFace(&i)
@@ -154,8 +169,8 @@ func (c *acpCalls) item(k acpKey, e *event, turn bool) {
 		}
 		t = c.announce(k, f, i.status == "declined")
 		if !c.replay {
-			t.running = time.Now().Add(askGrace)
-			c.alarm.wakeAt(t.running)
+			t.runsAt = time.Now().Add(askGrace)
+			c.alarm.wakeAt(t.runsAt)
 		}
 	} else if t.origin != fromItem || i.done && !(kind.byFiles && slices.Equal(t.item.files, i.files)) {
 		if f, ok := c.names.itemFace(&i); ok {
@@ -168,13 +183,14 @@ func (c *acpCalls) item(k acpKey, e *event, turn bool) {
 	}
 }
 
-// toolCall: the agent calls one of the session's tools. From 0.148 on that is an
-// item too; of 0.104's calls only this is known.
+// toolCall takes the agent's call of one of the session's tools. From 0.148 on the
+// call is an item too; of 0.104's calls only this is known.
 func (c *acpCalls) toolCall(k acpKey, call *toolCall) {
-	if c.open[k] != nil || c.seen.times[k] > 0 {
+	if c.find(k) != nil || c.seen.times[k] > 0 {
 		return
 	}
-	f, _ := c.names.itemFace(&acpItem{itemBody: &itemBody{kind: "dynamicToolCall", tool: call.name, arguments: call.args}, thread: k.thread})
+	body := &itemBody{kind: "dynamicToolCall", tool: call.name, arguments: call.args}
+	f, _ := c.names.itemFace(&acpItem{itemBody: body, thread: k.thread})
 	t := c.announce(k, f, false)
 	t.origin = fromCall
 	c.run(t)
@@ -183,27 +199,26 @@ func (c *acpCalls) toolCall(k acpKey, call *toolCall) {
 // closeEarlier closes the calls that tell no end of themselves: a turn that goes
 // on with another item has the answers to them.
 func (c *acpCalls) closeEarlier(k acpKey) {
-	for _, t := range slices.Clone(c.order) {
+	for _, t := range slices.Clone(c.open) {
 		if t.origin == fromCall && t.key.thread == k.thread && t.key.item != k.item {
 			c.close(t, callDone, nil, nil)
 		}
 	}
 }
 
-// announce tells of a new call. waits: it is not called running by itself.
+// announce tells of a new call. waits: the call is not told as running by itself.
 func (c *acpCalls) announce(k acpKey, f acpFace, waits bool) *acpTool {
 	t := &acpTool{key: k, id: c.seen.id(k), face: f, status: callPending}
 	if c.replay && !waits {
 		t.status = callRunning
 	}
-	c.open[k] = t
-	c.order = append(c.order, t)
+	c.open = append(c.open, t)
 	c.update(acpCallUpdate{Update: callNew, ID: t.id, Title: f.title, Name: f.name, Kind: f.kind, Status: t.status,
 		Content: f.content, Places: f.places, RawInput: f.input})
 	return t
 }
 
-// renew tells what is known better by now.
+// renew tells what of a call is known better by now.
 func (c *acpCalls) renew(t *acpTool, f acpFace) {
 	u := acpCallUpdate{Update: callNews, ID: t.id}
 	if f.title != t.face.title {
@@ -227,7 +242,7 @@ func (c *acpCalls) renew(t *acpTool, f acpFace) {
 	}
 }
 
-// run says that a call is under way.
+// run tells that a call is under way.
 func (c *acpCalls) run(t *acpTool) {
 	if t.status == callPending {
 		t.status = callRunning
@@ -250,15 +265,15 @@ func (c *acpCalls) tellPrinted(t *acpTool, now time.Time) {
 	c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
 }
 
-// tellDue calls running what nobody asked about, and tells output that has grown.
+// tellDue tells as running what nobody asked about, and output that has grown.
 func (c *acpCalls) tellDue(now time.Time) {
-	for _, t := range c.order {
+	for _, t := range c.open {
 		switch {
-		case t.running.IsZero():
-		case t.running.After(now):
-			c.alarm.wakeAt(t.running)
+		case t.runsAt.IsZero():
+		case t.runsAt.After(now):
+			c.alarm.wakeAt(t.runsAt)
 		default:
-			if t.running = (time.Time{}); t.asks == 0 && t.denied == "" {
+			if t.runsAt = (time.Time{}); len(t.waiting) == 0 && t.denied == "" {
 				c.run(t)
 			}
 		}
@@ -312,32 +327,27 @@ func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, o
 		content = append(slices.Clip(t.face.content), content...)
 	}
 	c.update(acpCallUpdate{Update: callNews, ID: t.id, Status: status, Content: content, Output: output})
-	delete(c.open, t.key)
-	c.order = slices.DeleteFunc(c.order, func(o *acpTool) bool { return o == t })
-	for id, o := range c.asked {
-		if o == t {
-			delete(c.asked, id)
-		}
-	}
+	c.open = slices.DeleteFunc(c.open, func(o *acpTool) bool { return o == t })
 	c.seen.add(t.key)
 }
 
 // closeAll ends what a turn leaves open, as an interrupted Codex does: as failed,
 // for a reason where there is one. completed: the turn itself did not fail.
 func (c *acpCalls) closeAll(why string, completed bool) {
-	for len(c.order) > 0 {
-		t := c.order[0]
+	for len(c.open) > 0 {
+		t := c.open[0]
 		var content []json.RawMessage
 		if t.printed.total > 0 {
 			content = append(content, callText(fenced(t.printed.text())))
 		}
-		left := t.kind().left
+		left, asked := t.kind().left, len(t.waiting) > 0
 		switch {
-		case completed && (t.origin == fromCall || t.origin == fromAsk && t.allowed && t.asks == 0): // nobody tells the end of these
+		// Nobody tells the end of these.
+		case completed && (t.origin == fromCall || t.origin == fromAsk && t.allowed && !asked):
 			c.run(t)
 			c.close(t, callDone, nil, nil)
 			continue
-		case completed && left != "" && t.asks == 0 && t.denied == "":
+		case completed && left != "" && !asked && t.denied == "":
 			c.run(t)
 			c.close(t, callDone, append(content, callText(left)), nil)
 			continue
@@ -350,43 +360,50 @@ func (c *acpCalls) closeAll(why string, completed bool) {
 	}
 }
 
-// askedAbout finds the call that an approval is about, nil for none.
-func (c *acpCalls) askedAbout(k acpKey, q *approval) *acpTool {
-	if t := c.asked[q.id]; t != nil {
-		return t
-	}
-	if t := c.open[k]; t != nil {
-		return t
-	}
-	if q.kind != askMCPTool {
-		return nil
-	}
-	var busy *acpTool
-	for _, t := range c.order {
-		if t.kind().askedByTool && t.key.thread == k.thread && t.item.server == q.server && t.item.tool == q.tool {
-			if t.asks == 0 && !t.allowed && t.denied == "" {
-				return t
-			}
-			busy = t
+// waitsFor finds the call that waits for an approval, nil for none.
+func (c *acpCalls) waitsFor(q *approval) *acpTool {
+	for _, t := range c.open {
+		if slices.Contains(t.waiting, q.id) {
+			return t
 		}
 	}
-	return busy
+	return nil
+}
+
+// askedAbout finds the call that an approval is about, nil for none. An approval of
+// an MCP tool names server and tool, not the item: a call that nobody has asked
+// about yet is the likelier one.
+func (c *acpCalls) askedAbout(k acpKey, q *approval) *acpTool {
+	t := c.waitsFor(q)
+	if t == nil {
+		t = c.find(k)
+	}
+	if t != nil || q.kind != askMCPTool {
+		return t
+	}
+	for _, o := range c.open {
+		if o.kind().askedByTool && o.key.thread == k.thread && o.item.server == q.server && o.item.tool == q.tool {
+			if t = o; len(o.waiting) == 0 && !o.allowed && o.denied == "" {
+				break
+			}
+		}
+	}
+	return t
 }
 
 // ask notes that a call waits for an approval.
 func (c *acpCalls) ask(t *acpTool, q *approval) {
-	if c.asked[q.id] == nil {
-		c.asked[q.id] = t
-		t.asks++
+	if c.waitsFor(q) == nil {
+		t.waiting = append(t.waiting, q.id)
 	}
 }
 
-// withdraw notes that an approval waits no more.
+// withdraw notes that an approval waits no more, and returns the call that it was
+// about, nil for none.
 func (c *acpCalls) withdraw(q *approval) *acpTool {
-	t := c.asked[q.id]
+	t := c.waitsFor(q)
 	if t != nil {
-		delete(c.asked, q.id)
-		t.asks--
+		t.waiting = slices.DeleteFunc(t.waiting, func(id string) bool { return id == q.id })
 	}
 	return t
 }
@@ -419,14 +436,16 @@ func (c *acpCalls) decide(q *approval, d decision, why string) {
 		if t.origin != fromItem {
 			c.close(t, callFailed, []json.RawMessage{declinedText(t.denied)}, nil)
 		} else if t.shown = t.printed.total == 0; t.shown {
-			c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: append(slices.Clip(t.face.content), declinedText(t.denied))})
+			content := append(slices.Clip(t.face.content), declinedText(t.denied))
+			c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
 		}
 	default:
 		t.allowed = true
-		if t.asks == 0 {
+		if len(t.waiting) == 0 {
 			c.run(t)
 		}
-		if itemFollows := q.kind == askCommand && q.command != "" || q.kind == askFileChange; t.origin != fromItem && !itemFollows {
+		itemFollows := q.kind == askCommand && q.command != "" || q.kind == askFileChange
+		if t.origin != fromItem && !itemFollows {
 			c.close(t, callDone, nil, nil)
 		}
 	}
@@ -440,8 +459,8 @@ func (c *acpCalls) tellWhole(k acpKey, title, status, text string) {
 		id += fmt.Sprintf("#%d", n+1)
 	}
 	c.seen.add(k)
-	c.update(acpCallUpdate{Update: callNew, ID: id, Title: cmp.Or(clipChars(visible(title), maxCallTitle), id), Kind: "other",
-		Status: callPending})
+	c.update(acpCallUpdate{Update: callNew, ID: id, Kind: "other", Status: callPending,
+		Title: cmp.Or(clipChars(visible(title), maxCallTitle), id)})
 	u := acpCallUpdate{Update: callNews, ID: id, Status: status}
 	if text != "" {
 		u.Content = []json.RawMessage{callText(cappedText(text))}

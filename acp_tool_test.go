@@ -236,7 +236,7 @@ func TestACPKeepsLittle(t *testing.T) {
 			r.note("item/completed", `{"threadId":"`+thread+`","turnId":"t1","item":{"type":"webSearch","id":"`+id+`","query":"q"}}`)
 		}
 	}
-	if len(x.seen.times) > maxCallIDs || len(x.seen.order) > maxCallIDs || len(x.calls.open)+len(x.calls.order)+len(x.messages.texts) > 0 {
+	if len(x.seen.times) > maxCallIDs || len(x.seen.order) > maxCallIDs || len(x.calls.open)+len(x.messages.texts) > 0 {
 		t.Errorf("keeps %d and %d ids, %d calls", len(x.seen.times), len(x.seen.order), len(x.calls.open))
 	}
 	r.ends("completed")

@@ -66,8 +66,7 @@ func newACPEncoder(o acpEncoding) *acpEncoder {
 	x.stream = acpStream{send: o.Send, crowded: o.Crowded, alarm: acpAlarm{ring: x.tellDue}}
 	x.messages = acpMessages{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay,
 		seed: maphash.MakeSeed(), texts: map[acpTextKey]*acpText{}}
-	x.calls = acpCalls{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay,
-		open: map[acpKey]*acpTool{}, asked: map[string]*acpTool{}}
+	x.calls = acpCalls{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay}
 	return x
 }
 
@@ -146,7 +145,7 @@ func (x *acpEncoder) isOver(k acpKey, own bool) bool {
 	if own {
 		return !x.turns.has(k.turn)
 	}
-	return !x.turns.open && x.calls.open[k] == nil
+	return !x.turns.open && x.calls.find(k) == nil
 }
 
 // item has an item told as its kind says.
@@ -167,7 +166,7 @@ func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 
 // print adds to the output of a call.
 func (x *acpEncoder) print(k acpKey, own bool, text string) {
-	if t := x.calls.open[k]; t != nil && !x.isOver(k, own) {
+	if t := x.calls.find(k); t != nil && !x.isOver(k, own) {
 		x.calls.print(t, text)
 	}
 }
