@@ -21,12 +21,12 @@ type acpLocation struct {
 	Line int    `json:"line,omitempty"` // from 1
 }
 
-// acpFace is what is told of a tool call as it begins.
+// acpFace is what is told of a tool call as the call begins.
 type acpFace struct {
 	title, name, kind string
 	places            []acpLocation
 	input             json.RawMessage
-	content           []json.RawMessage // stays beside what the call brings
+	content           []json.RawMessage // stays in front of what the call brings
 }
 
 // maxCallTitle is how many characters of a command stand in its title; all of it is
@@ -38,9 +38,9 @@ type acpItem struct {
 	*itemBody
 	thread  string          // whose item it is
 	raw     json.RawMessage // as Codex told it
-	done    bool            // it has ended
-	past    bool            // it is history: its files are others by now
-	printed string          // what came of its output before it ended
+	done    bool            // the item has ended
+	past    bool            // the item is history: its files are others by now
+	printed string          // what came of its output before the end
 }
 
 // acpItemKind is the row of one kind of item: how a client is shown it.

@@ -24,8 +24,8 @@ type acpText struct {
 	key       acpTextKey
 	kind      string       // of its updates
 	id        string       // as the client knows the message
-	told      int          // bytes of its text so far
-	sum       maphash.Hash // of those bytes
+	told      int          // how many bytes of its text were told
+	sum       maphash.Hash // of the bytes that were told, to know them again in the whole text
 	paragraph bool         // a paragraph break goes before its next text
 }
 
@@ -84,8 +84,8 @@ func (m *acpMessages) turnTo(k acpTextKey) *acpText {
 	return t
 }
 
-// agentItem takes a message of the agent's as it is whole. What was not streamed
-// of it is told now: Codex streams most, and a flooded session drops deltas.
+// agentItem takes a message of the agent's that is whole. What of its text was not
+// streamed is told now: Codex streams most, and a flooded session drops deltas.
 func (m *acpMessages) agentItem(k acpKey, e *event) {
 	tk := acpTextKey{k, "answer"}
 	if e.phase != "completed" {
@@ -115,8 +115,8 @@ func (m *acpMessages) agentItem(k acpKey, e *event) {
 // once, under ids that may repeat.
 func (m *acpMessages) known(k acpKey) bool { return m.seen.times[k] > 0 && !m.replay }
 
-// thoughtItem takes thoughts as they are whole: those that weren't streamed are
-// told now.
+// thoughtItem takes thoughts that are whole: those that weren't streamed are told
+// now.
 func (m *acpMessages) thoughtItem(k acpKey, e *event) {
 	if e.phase != "completed" {
 		return

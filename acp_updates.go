@@ -33,9 +33,9 @@ type acpEncoding struct {
 }
 
 const (
-	maxTurnsKnown = 64  // turns that are over and whose late events are known
-	maxWarned     = 15  // warnings that aren't told again
-	maxSubagents  = 256 // whose names are known
+	maxTurnsKnown = 64  // how many turns that are over have their late events known
+	maxWarned     = 15  // how many warnings are known, so as not to be told again
+	maxSubagents  = 256 // how many subagents have their names known
 )
 
 // acpEncoder tells one session. Any goroutine may call it: the session's, that
@@ -43,10 +43,10 @@ const (
 // of them tells must not overtake what another was about to.
 type acpEncoder struct {
 	notices bool   // the client takes notices
-	own     string // begins the ids of our own messages
+	own     string // what the ids of our own messages begin with
 
 	mu       sync.Mutex // guards the fields below
-	said     int        // our own messages so far
+	said     int        // how many messages of our own there were
 	names    acpNames
 	turns    acpTurns
 	seen     acpSeen
@@ -133,14 +133,15 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 	}
 }
 
-// setThread takes the session's own thread: it may get another one.
+// setThread keeps which thread is the session's own: a session may get another one.
 func (x *acpEncoder) setThread(a agentRef) {
 	if a.Thread != "" {
 		x.names.thread = a.Thread
 	}
 }
 
-// isOver reports what may not be told any more; a subagent has turns of its own.
+// isOver reports an item that may not be told any more, since its turn is over. A
+// subagent has turns of its own: its open calls are told on.
 func (x *acpEncoder) isOver(k acpKey, own bool) bool {
 	if own {
 		return !x.turns.has(k.turn)
@@ -164,7 +165,7 @@ func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 	}
 }
 
-// print adds to the output of a call.
+// print adds text to the output of the item's call, if that is open.
 func (x *acpEncoder) print(k acpKey, own bool, text string) {
 	if t := x.calls.find(k); t != nil && !x.isOver(k, own) {
 		x.calls.print(t, text)
@@ -239,7 +240,7 @@ type acpNotice struct {
 // takeEnd takes the end of a turn of the session's own thread.
 func (x *acpEncoder) takeEnd(e *event) {
 	if e.turn != "" && !slices.Contains(x.turns.ids, e.turn) {
-		x.turns.isPast(e.turn) // it never began here, or is over
+		x.turns.addOver(e.turn) // it never began here, or is over
 		return
 	}
 	switch {
@@ -333,8 +334,8 @@ func (x *acpEncoder) decide(q *approval, d decision, why string) {
 // acpTurns are the turns of the session's own thread.
 type acpTurns struct {
 	open bool     // a turn runs
-	ids  []string // that turn's: of a review it has two
-	over []string // of turns that are over
+	ids  []string // the ids of the turn that runs: a review has two
+	over []string // the ids of turns that are over, the last maxTurnsKnown
 }
 
 // start opens a turn. A turn that is told while one runs is that one under a
@@ -365,13 +366,13 @@ func (t *acpTurns) has(turn string) bool {
 // end ends the turn that runs.
 func (t *acpTurns) end() {
 	for _, turn := range t.ids {
-		t.isPast(turn)
+		t.addOver(turn)
 	}
 	t.open, t.ids = false, nil
 }
 
-// isPast keeps the id of a turn whose late events are dropped.
-func (t *acpTurns) isPast(turn string) {
+// addOver keeps the id of a turn whose late events are dropped.
+func (t *acpTurns) addOver(turn string) {
 	if turn == "" || slices.Contains(t.over, turn) {
 		return
 	}
@@ -405,8 +406,8 @@ type acpStream struct {
 	crowded func() bool // output waits for the client, so text is joined
 	alarm   acpAlarm
 
-	chunk   string // kind of the chunk that is open, "" before the first
-	buf     []byte // that chunk as far as it is written, "" while none is open
+	chunk   string // the kind of the chunk that is open, "" before the first
+	buf     []byte // the open chunk as far as it is written, empty while none is open
 	head    int    // where in buf the text begins that hasn't been sent
 	thought bool   // the last update was a thought
 }
@@ -503,7 +504,7 @@ type acpAlarm struct {
 	due   time.Time // zero: not set
 }
 
-// wakeAt sets the timer, unless it goes off before.
+// wakeAt sets the timer for a time, unless the timer goes off before.
 func (a *acpAlarm) wakeAt(at time.Time) {
 	if !a.due.IsZero() && !at.Before(a.due) {
 		return
@@ -539,8 +540,8 @@ type acpGrowing struct {
 	next   time.Time // when it may be told again
 }
 
-// add takes more of the text. Its first words come with what follows them at
-// once, hence the grace.
+// add takes more of the text. The first words wait a moment, since more follows
+// them at once as a rule.
 func (g *acpGrowing) add(s string, alarm *acpAlarm) {
 	g.acpOutput.add(s)
 	if g.untold {
