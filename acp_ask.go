@@ -120,7 +120,8 @@ func (t *acpAsks) send(o *acpAsk, method string, params any, read func(json.RawM
 		}
 		if err != nil {
 			why := clip(err.Error(), 300)
-			t.conclude(o, acpVerdict{words: "the client answered with an error, which counts as no: " + why, by: decider{byError, why}})
+			words := "the client answered with an error, which counts as no: " + why
+			t.conclude(o, acpVerdict{words: words, by: decider{byError, why}})
 			return
 		}
 		t.conclude(o, read(result))

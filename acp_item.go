@@ -76,7 +76,8 @@ func itemKind(word string) acpItemKind {
 	case "commandExecution":
 		return acpItemKind{face: commandFace, end: commandEnd, left: "It was still running when the turn ended."}
 	case "fileChange":
-		return acpItemKind{face: (*acpNames).patchFace, end: patchEnd, byFiles: true, failed: "The patch could not be applied."}
+		return acpItemKind{face: (*acpNames).patchFace, end: patchEnd, byFiles: true,
+			failed: "The patch could not be applied."}
 	case "mcpToolCall":
 		return acpItemKind{face: mcpFace, end: toolEnd, askedByTool: true}
 	case "dynamicToolCall":
