@@ -69,96 +69,81 @@ func TestACPPermissionOptions(t *testing.T) {
 	}
 }
 
-// TestACPPermissionAnswers: what each option comes to. A rejection that goes on
-// never stops the turn, one that stops it is no decision of ours unless nothing
-// could be stopped.
-func TestACPPermissionAnswers(t *testing.T) {
-	for _, tt := range []struct {
-		option string
-		d      decision
-		stops  bool
-		status string
-	}{
-		{"allow_once", approve, false, "in_progress"},
-		{"allow_always", approveForSession, false, "in_progress"},
-		{"allow_rule", approveAlways, false, "in_progress"},
-		{"reject_once", deny, false, "failed"},
-		{"reject_always", deny, true, "failed"},
-		{"(cancelled)", deny, true, "failed"},
-	} {
-		t.Run(tt.option, func(t *testing.T) {
-			r := newAskRig(t, `{}`, nil)
-			q := commandAsk("a1")
-			q.rule = []string{"rm"}
-			r.askAbout(q)
-			request, _ := r.method("session/request_permission")
-			answer := fmt.Sprintf(`{"outcome":{"outcome":"selected","optionId":%q}}`, tt.option)
-			if tt.option == "(cancelled)" {
-				answer = `{"outcome":{"outcome":"cancelled"}}`
-			}
-			r.reply(request, `"result":`+answer)
-			update := r.next()
-			call := stringField(request, "params", "toolCall", "toolCallId")
-			if got := callStatus([]json.RawMessage{update}, call); got != tt.status {
-				t.Errorf("the tool call is %q, want %s: %s", got, tt.status, update)
-			}
-			if tt.stops {
-				if got := receive(t, r.interrupts); got.agent != "codex:abcd" || got.turn != "turn1" {
-					t.Errorf("interrupted %+v", got)
-				}
-			} else if got := receive(t, r.decides); got.d != tt.d || got.ask != "a1" || got.by.who != byUser {
-				t.Errorf("decided %+v, want %v", got, tt.d)
-			}
-			r.nothing() // the interrupt itself denies what is pending
-		})
-	}
+// permission asks, and returns the client's request and the tool call that it is
+// about.
+func (r *acpFrontRig) permission(q approval) (request json.RawMessage, call string) {
+	r.t.Helper()
+	r.askAbout(q)
+	request, _ = r.method("session/request_permission")
+	return request, stringField(request, "params", "toolCall", "toolCallId")
 }
 
-// TestACPPermissionNonsense: whatever isn't a chosen yes is a no, and the turn
-// goes on.
-func TestACPPermissionNonsense(t *testing.T) {
-	for _, answer := range []string{
+// TestACPPermissionAnswers: what each answer comes to. A rejection that goes on
+// never stops the turn, one that stops it is no decision of ours unless nothing
+// could be stopped. Whatever isn't a chosen yes is a no, and the turn goes on.
+func TestACPPermissionAnswers(t *testing.T) {
+	type row struct {
+		answer string
+		d      decision
+		stops  bool
+	}
+	selected := func(option string) string {
+		return fmt.Sprintf(`"result":{"outcome":{"outcome":"selected","optionId":%q}}`, option)
+	}
+	said := []row{
+		{selected("allow_once"), approve, false},
+		{selected("allow_always"), approveForSession, false},
+		{selected("allow_rule"), approveAlways, false},
+		{selected("reject_once"), deny, false},
+		{selected("reject_always"), deny, true},
+		{`"result":{"outcome":{"outcome":"cancelled"}}`, deny, true},
+	}
+	rows := said
+	for _, nonsense := range []string{
 		`"error":{"code":-32601,"message":"no such method"}`,
 		`"error":{"code":-32800,"message":"cancelled"}`,
 		`"result":null`, `"result":{}`, `"result":[]`, `"result":"allow_once"`, `"result":{"optionId":"allow_once"}`,
 		`"result":{"outcome":"selected"}`, `"result":{"outcome":"allow_once"}`,
 		`"result":{"outcome":{"outcome":"selected"}}`,
-		`"result":{"outcome":{"outcome":"selected","optionId":"allow_rule"}}`, // not offered
-		`"result":{"outcome":{"outcome":"selected","optionId":"Allow_once"}}`,
+		selected("allow_rule"), // not offered
+		selected("Allow_once"),
 		`"result":{"outcome":{"outcome":"selected","optionId":["allow_once"]}}`,
 		`"result":{"outcome":{"outcome":"Selected","optionId":"allow_once"}}`,
 		`"result":{"outcome":{"outcome":"approved","optionId":"allow_once"}}`,
 		`"result":{"outcome":{"optionId":"allow_once"}}`,
 	} {
-		t.Run(answer, func(t *testing.T) {
+		rows = append(rows, row{answer: nonsense, d: deny})
+	}
+	for i, tt := range rows {
+		t.Run(tt.answer, func(t *testing.T) {
 			r := newAskRig(t, `{}`, nil)
-			r.askAbout(commandAsk("a1"))
-			request, _ := r.method("session/request_permission")
-			r.reply(request, answer)
-			if got := receive(t, r.decides); got.d != deny {
-				t.Errorf("decided %v", got.d)
+			q := commandAsk("a1")
+			if i < len(said) {
+				q.rule = []string{"rm"}
 			}
-			if got := callStatus([]json.RawMessage{r.next()}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" {
-				t.Errorf("the tool call is %q", got)
+			request, call := r.permission(q)
+			r.reply(request, tt.answer)
+			status := callFailed
+			if tt.d != deny {
+				status = callRunning
 			}
-			r.nothing()
+			if update := r.next(); callStatus([]json.RawMessage{update}, call) != status {
+				t.Errorf("the tool call should be %s: %s", status, update)
+			}
+			if tt.stops {
+				if got := receive(t, r.interrupts); got.agent != "codex:abcd" || got.turn != "turn1" {
+					t.Errorf("interrupted %+v", got)
+				}
+			} else if got := receive(t, r.decides); got.d != tt.d || got.ask != "a1" || (got.by.who == byUser) != (i < len(said)) {
+				t.Errorf("decided %+v, want %v", got, tt.d)
+			}
+			none(t, "interrupted", r.interrupts)
+			for _, second := range []string{"reject_once", "allow_once", "reject_always"} { // the first answer counts
+				r.choose(request, second)
+			}
+			r.nothing() // the interrupt itself denies what is pending
 		})
 	}
-}
-
-// TestACPSecondAnswer: the first answer counts, whatever the second says.
-func TestACPSecondAnswer(t *testing.T) {
-	r := newAskRig(t, `{}`, nil)
-	r.askAbout(commandAsk("a1"))
-	request, _ := r.method("session/request_permission")
-	for _, option := range []string{"reject_once", "allow_once", "reject_always"} {
-		r.choose(request, option)
-	}
-	if got := receive(t, r.decides); got.d != deny {
-		t.Errorf("decided %v", got.d)
-	}
-	r.next() // the tool call's end
-	r.nothing()
 }
 
 // TestACPStopWithoutTurn: a subagent asks though nothing of the session's runs;
@@ -168,8 +153,7 @@ func TestACPStopWithoutTurn(t *testing.T) {
 	r.ends = func(string) (interruptResult, *rpcError) { return interruptResult{}, nil }
 	q := commandAsk("a1")
 	q.thread, q.turn, q.subagent = "t2", "turn7", &subagentRef{thread: "t2", name: "digger"}
-	r.askAbout(q)
-	request, _ := r.method("session/request_permission")
+	request, _ := r.permission(q)
 	r.choose(request, "reject_always")
 	if got := receive(t, r.interrupts); got.agent != "codex:abcd" || got.turn != "" {
 		t.Errorf("interrupted %+v, want whatever runs", got)
@@ -183,15 +167,14 @@ func TestACPStopWithoutTurn(t *testing.T) {
 // and what the client says then is heard by nobody.
 func TestACPAskGone(t *testing.T) {
 	r := newAskRig(t, `{}`, nil)
-	r.askAbout(commandAsk("a1"))
-	request, _ := r.method("session/request_permission")
+	request, call := r.permission(commandAsk("a1"))
 	r.f.askGone(agentRef{AgentID: "codex:abcd"}, "a1", "nobody answered within 1s")
 	gone, _ := r.method("$/cancel_request")
 	if got, want := string(rawField(gone, "params", "requestId")), string(rawField(request, "id")); got != want {
 		t.Errorf("requestId %s, want %s", got, want)
 	}
 	update := r.next()
-	if got := callStatus([]json.RawMessage{update}, stringField(request, "params", "toolCall", "toolCallId")); got != "failed" || !strings.Contains(string(update), "nobody answered") {
+	if got := callStatus([]json.RawMessage{update}, call); got != "failed" || !strings.Contains(string(update), "nobody answered") {
 		t.Errorf("the tool call: %s", update)
 	}
 	r.choose(request, "allow_once")

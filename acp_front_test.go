@@ -64,6 +64,11 @@ func TestACPBadInput(t *testing.T) {
 	r.hello("{}")
 	session, _ := r.open()
 	r.notify("$/unknown", `{}`)
+	r.f.retune = func(_ string, change settingsChange, done func(sessionSettings, *rpcError)) {
+		t.Errorf("changed %+v", change)
+		done(sessionSettings{}, nil)
+	}
+	option := func(fields string) string { return fmt.Sprintf(`{"sessionId":%q,%s}`, session, fields) }
 	prompt := func(blocks string) string { return fmt.Sprintf(`{"sessionId":%q,"prompt":%s}`, session, blocks) }
 	for _, tt := range []struct {
 		method, params string
@@ -89,6 +94,16 @@ func TestACPBadInput(t *testing.T) {
 		{"session/prompt", prompt(`"hi"`), codeInvalidParams, "a string"},
 		{"session/prompt", prompt(`[]`), codeInvalidParams, "nothing in it"},
 		{"session/prompt", prompt(`[{"type":"audio","data":"","mimeType":"audio/wav"}]`), codeInvalidParams, "audio"},
+		{"session/set_config_option", option(`"configId":"mode","value":"yolo"`), codeInvalidParams, "read-only, ask, auto, full"},
+		{"session/set_config_option", option(`"configId":"colour","value":"red"`), codeInvalidParams, "colour"},
+		{"session/set_config_option", option(`"configId":"mode","type":"boolean","value":true`), codeInvalidParams, "a boolean"},
+		{"session/set_config_option", option(`"configId":"mode"`), codeInvalidParams, "missing"},
+		{"session/set_config_option", option(`"value":"ask"`), codeInvalidParams, "configId"},
+		{"session/set_config_option", option(`"configId":7,"value":"ask"`), codeInvalidParams, "a number"},
+		{"session/set_config_option", `{"sessionId":"nope","configId":"mode","value":"ask"}`, codeSessionNotFound, "nope"},
+		{"session/set_mode", option(`"modeId":"yolo"`), codeInvalidParams, "yolo"},
+		{"session/set_mode", option(`"modeId":7`), codeInvalidParams, "modeId"},
+		{"session/set_mode", `{"sessionId":"nope","modeId":"ask"}`, codeSessionNotFound, "nope"},
 		{"authenticate", `{}`, codeInvalidParams, "methodId is missing"},
 		{"authenticate", `{"methodId":"x"}`, codeInvalidParams, "chatgpt"},
 		{"authenticate", `{"methodId":"codex-login"}`, codeInvalidParams, "acp login"},

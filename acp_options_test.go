@@ -233,35 +233,6 @@ func TestACPSetMode(t *testing.T) {
 	r.nothing()
 }
 
-func TestACPBadOptions(t *testing.T) {
-	h := newTuned()
-	r := newAskRig(t, `{}`, h.options)
-	for _, tt := range []struct {
-		method, params string
-		code           string
-		words          string
-	}{
-		{"session/set_config_option", `{"sessionId":"sess_1","configId":"mode","value":"yolo"}`, "-32602", "read-only, ask, auto, full"},
-		{"session/set_config_option", `{"sessionId":"sess_1","configId":"colour","value":"red"}`, "-32602", "colour"},
-		{"session/set_config_option", `{"sessionId":"sess_1","configId":"mode","type":"boolean","value":true}`, "-32602", "a boolean"},
-		{"session/set_config_option", `{"sessionId":"sess_1","configId":"mode"}`, "-32602", "missing"},
-		{"session/set_config_option", `{"sessionId":"sess_1","value":"ask"}`, "-32602", "configId"},
-		{"session/set_config_option", `{"sessionId":"sess_1","configId":7,"value":"ask"}`, "-32602", "a number"},
-		{"session/set_config_option", `{"sessionId":"sess_9","configId":"mode","value":"ask"}`, "-32002", "sess_9"},
-		{"session/set_mode", `{"sessionId":"sess_1","modeId":"yolo"}`, "-32602", "yolo"},
-		{"session/set_mode", `{"sessionId":"sess_1"}`, "-32602", "modeId"},
-		{"session/set_mode", `{"sessionId":"sess_9","modeId":"ask"}`, "-32002", "sess_9"},
-	} {
-		answer, _ := r.exchange(tt.method, tt.params)
-		if got := string(rawField(answer, "error", "code")); got != tt.code || !strings.Contains(stringField(answer, "error", "message"), tt.words) {
-			t.Errorf("%s: answered %s, want %s and %q", tt.params, answer, tt.code, tt.words)
-		}
-	}
-	if len(h.changes) > 0 {
-		t.Errorf("changed %+v", h.changes)
-	}
-}
-
 // TestACPOptionOrder: choices that come at once are done in their order.
 func TestACPOptionOrder(t *testing.T) {
 	h := newTuned()
