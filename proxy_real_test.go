@@ -3,7 +3,7 @@ package main
 // proxy_real_test.go owns what tests with a real Codex stand on: which binaries, a
 // home and a repository for each test, the program over a binary. It also
 // holds the scripted model API against every binary directly, without this
-// program in between, so that a failure of the suite (proxy_real_suite_test.go) is a
+// program in between, so that a failure of the suite (proxy_real_serve_test.go) is a
 // failure of this program. Gated by CODEX_BINS; nothing here needs a network.
 
 import (
