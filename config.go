@@ -314,8 +314,12 @@ func (c *config) failClosedIn(text string) {
 
 // ceilingMeant is the ceiling that a word likely means, "" for none.
 func ceilingMeant(word string) string {
-	if key := meantKey(word, settingNames()); key == "max_sandbox" || key == "readonly" {
-		return key
+	known := settingNames()
+	if !slices.Contains(known, word) {
+		word = meantKey(word, known)
+	}
+	if word == "max_sandbox" || word == "readonly" {
+		return word
 	}
 	return ""
 }

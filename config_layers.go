@@ -170,9 +170,9 @@ func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 	for _, key := range t.keys() {
 		v, below := t.get(key), append(slices.Clip(path), key)
-		if mayBeOurs(below) {
+		if tables := v.tables(); len(tables) > 0 && mayBeOurs(below) {
 			ours := len(below) == 2 && below[0] == "plugins" && slices.Contains(pluginNames(), key)
-			for _, table := range v.tables() { // those of an array are never read
+			for _, table := range tables { // those of an array are never read
 				r.warnMisplaced(table, below, (ours || read) && v.tab != nil)
 			}
 		}

@@ -142,12 +142,12 @@ func settingNames() (names []string) {
 // meantKey returns the known key that an unknown word likely means: the key whose flag has that name, else the
 // nearest, "" for none.
 func meantKey(word string, known []string) string {
+	w := foldWord(word)
+	if w == "explore" {
+		w = "readonly"
+	}
 	for _, s := range settings() {
-		also := ""
-		if s.name == "readonly" {
-			also = "explore"
-		}
-		if w := foldWord(word); (w == foldWord(s.flag) || w == also || w == foldWord(s.name)) && w != "" && slices.Contains(known, s.name) {
+		if w != "" && (w == foldWord(s.flag) || w == foldWord(s.name)) && slices.Contains(known, s.name) {
 			return s.name
 		}
 	}
@@ -324,7 +324,12 @@ func oneOf(what string, words ...string) func(string) (string, error) {
 
 // foldWord is a word without what spellings differ in: capitals, dashes, underscores and blanks.
 func foldWord(word string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(word))
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_ ", r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, word)
 }
 
 func checkIdentity(s string) (string, error) { return s, validIdentity(s) }

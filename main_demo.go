@@ -41,11 +41,11 @@ func runDemo(ctx context.Context, c *commandCall) int {
 	return 0
 }
 
-// demoClient is the MCP client of the demo.
+// A demoClient is the MCP client of the demo.
 type demoClient struct {
-	home string
-	log  stderrTail
-	peer *peer
+	home string     // the temporary home
+	log  stderrTail // what serve says on stderr
+	peer *peer      // the connection to serve
 
 	mu  sync.Mutex // guards out, which both sides of the conversation write to
 	out io.Writer

@@ -1,10 +1,9 @@
 package main
 
-// main_doctor.go owns `atm-agent-mcp doctor`: what a session needs, looked at piece
-// by piece, each with what to do about it. main.go calls it; the checks of
-// files and leases are in main_doctorchecks.go, Codex is asked here. It starts codex
-// as serve does and ends it, within a limit, and runs no turn. It writes
-// nothing but a probe file that it removes, and never takes a lease.
+// main_doctor.go owns `atm-agent-mcp doctor`: what a session needs, looked at in the order of one table of checks, each
+// with what to do about it. The checks of files and leases are in main_doctorchecks.go, Codex is asked here. Doctor
+// starts codex as serve does and ends it, within a limit, and runs no turn. It writes nothing but a probe file that it
+// removes, and never takes a lease.
 
 import (
 	"cmp"
@@ -134,7 +133,7 @@ func showFinding(s screen, f finding) {
 	}
 }
 
-// examine makes all checks. The error is for a command line that makes no sense.
+// runChecks makes all checks. The error is for a command line that makes no sense.
 func (d *doctor) runChecks(ctx context.Context) error {
 	var bad error
 	first := doctorCheck{"configuration", checkLimit, func(d *doctor) { bad = d.checkConfiguration() }}
@@ -147,8 +146,8 @@ func (d *doctor) runChecks(ctx context.Context) error {
 	return nil
 }
 
-// within makes a check that reads files, and tells what it found. Nothing ends a read of a file system that doesn't
-// answer, so a check that takes longer than its limit is left behind until the process ends, and within is false.
+// runCheck makes a check that reads files, and tells what it found. Nothing ends a read of a file system that doesn't
+// answer, so a check that takes longer than its limit is left behind until the process ends, and runCheck is false.
 func (d *doctor) runCheck(c doctorCheck) bool {
 	part := &doctor{cfg: d.cfg, flags: d.flags, wait: d.wait, check: c.name, show: func(finding) {}}
 	done := make(chan struct{})

@@ -1,9 +1,8 @@
 package main
 
-// main_screen.go owns how commands look: whether their output goes to a person's
-// terminal or into a pipe, colours, the width of a line, and times as people
-// say them. The commands of this layer write through it; serve never does.
-// In a pipe it adds nothing, so that what is printed can be cut and compared.
+// main_screen.go owns how commands look: whether their output goes to a person's terminal or into a pipe, colours, the
+// width of a line, and times as people say them. The commands write through a screen; serve never does.
+// Into a pipe a screen adds nothing, so that what is printed can be cut and compared.
 // It must never let a byte that a model wrote steer the terminal.
 
 import (
@@ -16,14 +15,14 @@ import (
 	"unicode/utf8"
 )
 
-// screen is where a command prints. It is a value and keeps nothing.
+// A screen is where a command prints. It is a value and keeps nothing.
 type screen struct {
 	out      io.Writer
-	terminal bool // a person reads it
-	color    bool
-	width    int // of a line; 0: endless
-	now      time.Time
-	fit      bool // a table's columns may be cut
+	terminal bool      // out is a terminal, which a person reads
+	color    bool      // the terminal shows colours
+	width    int       // of a line, in characters; 0: endless
+	now      time.Time // what ages are counted from
+	fit      bool      // a table's columns may be cut so that it fits width
 }
 
 const (
