@@ -314,12 +314,12 @@ func (c *config) failClosedIn(text string) {
 
 // ceilingMeant is the ceiling that a word likely means, "" for none.
 func ceilingMeant(word string) string {
-	known := settingNames()
-	if !slices.Contains(known, word) {
-		word = meantKey(word, known)
+	ceilings := []string{"max_sandbox", "readonly"}
+	if fold := foldWord(word); nearest(word, ceilings) == "" && fold != "maxsandbox" && fold != "readonly" && fold != "explore" {
+		return "" // most words end here: comparing each with every setting would take most of the time of loading
 	}
-	if word == "max_sandbox" || word == "readonly" {
-		return word
+	if key := meantKey(word, settingNames()); slices.Contains(ceilings, key) {
+		return key
 	}
 	return ""
 }
