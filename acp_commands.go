@@ -3,8 +3,8 @@ package main
 // acp_commands.go owns the slash commands of an ACP session: the list that
 // clients show, and what a prompt that begins with one becomes: an action of
 // Codex's, a prompt in our words, or an answer of our own. acp_prompt.go calls
-// readCommand before it queues a prompt. What isn't one of them, as a path or a word
-// that nobody knows, must reach the model as it was written.
+// readCommand before it queues a prompt. A prompt that begins with anything else, such as a
+// path or a word that nobody knows, must reach the model as it was written.
 
 import (
 	"cmp"

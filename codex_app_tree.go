@@ -2,8 +2,8 @@ package main
 
 // codex_app_tree.go owns what is known of one session's threads: its own, those
 // of its subagents, and the turn that its own thread runs. Only the table of
-// codex_app_threads.go calls it, under its lock. It must never take anything but
-// the end of the very turn that turn/start returned for the end of the session's turn.
+// codex_app_threads.go calls it, under its lock. The session's turn has
+// ended when the very turn ends that turn/start returned; nothing else may be taken for that end.
 
 import (
 	"cmp"

@@ -52,7 +52,7 @@ type turnRequest struct {
 	source  turnSource
 	ref     string // agent_id or threadId (revive, reply)
 	prompt  string
-	run     bool          // false: rebind only (codex {agent_id} without prompt)
+	run     bool          // false: only reopen the agent (codex {agent_id} without prompt)
 	timeout time.Duration // of the turn from its start, 0 for the configuration's
 
 	identity    string   // asked for explicitly, "" for none

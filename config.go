@@ -44,7 +44,7 @@ type flagError struct {
 func (e *flagError) Error() string { return e.flag + ": " + e.err.Error() }
 
 // A config is complete and checked. "" means that nobody said anything, and the lower side (Codex) decides. After
-// loadConfig only serveEditor changes it. What a setting means is told by its key's help and the README.
+// loadConfig only serveEditor changes it. What a setting means is told by its flag's help and the README.
 type config struct {
 	directories
 

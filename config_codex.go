@@ -2,9 +2,10 @@ package main
 
 // config_codex.go owns Codex's own configuration as a session is given it: which of its words a turn carries and are
 // taken out of config, which could widen a sandbox, the file of a profile, and the trees that go to thread/start, merged
-// from dotted keys and tables. config_policy.go decides with it. It must never read a word it doesn't know as leave: a
-// caller's is refused, a file's becomes the careful choice. What comes out is nested, bounded in depth, and has no key
-// that Codex would read as a path once more: Codex splits top-level keys at dots (0.104) or reads them as TOML keys.
+// from dotted keys and tables. config_policy.go decides with it. It must never take a word it doesn't know for a
+// permission: in a call such a word is refused, in a file it counts as the careful choice. What comes out is nested, bounded
+// in depth, and has no key that Codex would read as a path once more: Codex splits top-level keys at dots (0.104) or reads
+// them as TOML keys.
 
 import (
 	"bytes"

@@ -729,7 +729,7 @@ func TestConfigPerThreadAutoMail(t *testing.T) {
 	}
 }
 
-// Every flag of the table has a field in flagValues, and nothing can be set that isn't shown.
+// Every key stands once in the table, can be shown, and has the check or the range that its kind needs.
 func TestConfigSettingsTable(t *testing.T) {
 	c := defaultConfig()
 	seen := map[string]bool{}

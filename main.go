@@ -4,7 +4,7 @@ package main
 
 // main.go owns the way from a command line to a command: main_help.go's table says what commands and flags there are,
 // and the row's function runs it. Here are the commands that speak a protocol (serve, acp, tools), `acp login`, the
-// version, and the voice in which people are told that something is wrong. Nothing else ends the process.
+// version, and the voice in which people are told that something is wrong. No other file ends the process.
 
 import (
 	"context"

@@ -26,7 +26,8 @@ type tool struct {
 	lasts       bool // a call may take minutes: its progress is told
 	oneAgent    bool // agent_id and identity must name one agent, which is checked before run
 	// run begins a call, on the reading goroutine, and must not block. An error says
-	// why the call was not begun; what was begun answers the call itself.
+	// why the call was not begun, and callTool answers with it; a call that was begun
+	// is answered by what run has started.
 	run    func(c *mcpCall, a toolArgs) *rpcError
 	result any // a value of the struct that structuredContent is written from
 }
@@ -37,8 +38,8 @@ func refArgs(what string) []argSpec {
 	return append(idArgs(what), argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."})
 }
 
-// idArgs are those of refArgs that codex has too, where identity is the name to be
-// given.
+// idArgs are refArgs without identity, for codex: there identity is the name that
+// the agent shall get.
 func idArgs(what string) []argSpec {
 	return []argSpec{
 		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
@@ -62,8 +63,8 @@ func decisionWords() []string {
 
 const (
 	// defaultWaitSecs and maxWaitSecs are how many seconds agent_wait waits: unless
-	// told, and at most. Clients end a call that takes a minute, unless it tells
-	// progress.
+	// told, and at most. Clients end a call that takes a minute, unless they are sent
+	// progress of the call.
 	defaultWaitSecs = 45
 	maxWaitSecs     = 3600
 	// maxWaitAgents is how many agents one agent_wait may name.
@@ -258,7 +259,7 @@ func callTool(c *mcpCall, p mcpParams) {
 		c.replyError(badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
 		return
 	}
-	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // never a new turn
+	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // a retry goes on with its turn and never begins one
 		retryCall(c, p, name)
 		return
 	}
@@ -311,7 +312,8 @@ func (a toolArgs) agent() (ref string, e *rpcError) {
 	return ref, e
 }
 
-// target is agent for a tool that needs one.
+// target is agent, with an error for a call that names no agent; verb is what the
+// error says the agent was wanted for.
 func (a toolArgs) target(verb string) (ref string, e *rpcError) {
 	if ref, e = a.agent(); ref == "" && e == nil {
 		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)

@@ -217,8 +217,8 @@ func outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
 	return turnAnswer(c, r), nil
 }
 
-// turnAnswer is a turn's result, what a rebinding without a turn tells, or that
-// a background turn was accepted. A turn that ran and did not complete is a
+// turnAnswer is a turn's result, what is told of an agent that was reopened without
+// a turn, or that a background turn was accepted. A turn that ran and did not complete is a
 // result in both eras, not an error of the call.
 func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus, shownTurn(r)}

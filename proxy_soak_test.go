@@ -1,7 +1,7 @@
 package main
 
 // proxy_soak_test.go drives one proxy for as long as it is told to, with everything
-// that clients do to it at once, and holds it to the invariants of design.md
+// that clients do to it at once, and holds it to the program's invariants
 // afterwards: whatever was asked was answered once, nothing is held, busy or
 // running any more, files are whole, and the process is as small as it was.
 // All of it runs in this process, front, hub, driver and mock Codex over pipes,

@@ -1,8 +1,8 @@
 package main
 
-// registry.go owns the sessions on disk: one record file each, which is written whole when a thing changes that seldom
-// does, and beside it the journal of the session's turns (registry_journal.go); both together are the truth. It holds
-// the leases and thread locks (registry_lease.go) and hands over the index (registry_index.go).
+// registry.go owns the sessions on disk: one record file each, which is written whole when one of its seldom changing
+// fields changes, and beside it the journal of the session's turns (registry_journal.go); both together are the truth.
+// It holds the leases and thread locks (registry_lease.go) and hands over the index (registry_index.go).
 // session_ledger.go calls it at every transition and at the end, the hub for lists, and the commands that show sessions.
 // Never fsyncs or scans a directory on the turn path, never keeps sessions in memory (a transition costs the same
 // however many there are), and never overwrites a file that it can't read: such a file is set aside.

@@ -4,15 +4,16 @@ package main
 // <suffix>.jsonl beside its record, to which a turn appends one short line as it
 // starts and one as it ends, before it is answered. A line holds what the turn
 // changes in the record (a note, numbered), the kept result of the turn, or both;
-// the record itself is written only when what changes seldom does, so a session
-// on disk is its record with the newest note that is newer than the record. A
-// line is lost only where a kill cut it short, and then nobody was answered.
+// the record itself is written only when one of the fields that seldom change does.
+// So a session on disk is its record, changed by the journal's newest note if that
+// note is newer than the record. A line is lost only where a kill cut it short, and then nobody was answered.
 //
 // Only the process that holds the session's lease appends (and, in the moment after
 // it let go of the lease, the results of the turns that ended with the session).
 // Readers of other processes look at any time: a line is there whole or is passed
-// over. The start of a turn, which nobody waits for, writes a journal anew that has
-// grown too long: the newest note, the turns that have not ended and the newest results.
+// over. A journal that has grown too long is written anew as a turn starts, since
+// nobody waits for that line: it keeps the newest note, the turns that have not ended and
+// the newest results.
 // Called by registry.go for records and by session_kept.go for results. It
 // must never fsync or rename on the way to an answer.
 
@@ -30,11 +31,11 @@ import (
 )
 
 const (
-	maxKeptTurns    = 20        // results of a session
-	maxKeptOpen     = 64        // turns of a session that have not ended: more than may wait
-	maxJournal      = 512 << 10 // bytes of a journal, before it is written anew
-	maxJournalKept  = 8 << 20   // bytes of the results that it has then, but for the newest
-	maxJournalBytes = 128 << 20 // a longer one is not read
+	maxKeptTurns    = 20        // results that a session's journal keeps
+	maxKeptOpen     = 64        // turns without an end that it keeps: more than may wait in a session
+	maxJournal      = 512 << 10 // bytes from which on a journal is written anew
+	maxJournalKept  = 8 << 20   // bytes of the results that it keeps; the newest is kept whatever its size
+	maxJournalBytes = 128 << 20 // bytes of a journal that is read; a longer one is an error
 )
 
 // journals is safe for use by many goroutines; one session's lines come one
@@ -44,7 +45,7 @@ type journals struct {
 	disk *syncer
 
 	mu   sync.Mutex       // guards the field below
-	room map[string]int64 // by path, of a journal that keeps much: the bytes at which it is written anew
+	room map[string]int64 // by path: the bytes from which on the journal is written anew, where those are more than maxJournal
 }
 
 // journalLine is one line of the file.
@@ -69,7 +70,7 @@ func (j *journals) path(agentID string) string {
 	return filepath.Join(j.dir, suffixOf(agentID)+".jsonl")
 }
 
-// append adds a line, which a kill -9 leaves there once append has returned.
+// append adds a line. Once append has returned, a kill -9 of this process does not take the line away.
 func (j *journals) append(agentID string, line journalLine) error {
 	if !validAgentID(agentID) {
 		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
@@ -91,7 +92,7 @@ func (j *journals) write(path string, line []byte, mayRenew bool) error {
 	if err != nil {
 		return err
 	}
-	// A line of its own, whatever a kill left in the middle of the last.
+	// The first line break ends what a kill may have left of a line before this one.
 	_, err = f.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
 	long := false
 	if err == nil && mayRenew {
@@ -113,8 +114,9 @@ func (j *journals) limit(path string) int64 {
 	return max(maxJournal, j.room[path])
 }
 
-// renew writes a journal anew without what nobody asks for any more. One that
-// keeps much gets room for as much again: the work stays in proportion.
+// renew writes a journal anew without what nobody asks for any more. Where much is
+// left, the journal may grow to twice that before it is written anew once more: so
+// the work stays in proportion to what is appended.
 func (j *journals) renew(path string) error {
 	data, err := readRegular(path, maxJournalBytes)
 	if err != nil {
@@ -192,7 +194,7 @@ func (j *journals) remove(agentID string) error {
 	return nil
 }
 
-// newestNote passes over what is no line of ours: a kill cut it short.
+// newestNote passes over lines that can't be read, since a kill cut them short.
 func newestNote(data []byte) *journalLine {
 	for end := len(data); end > 0; {
 		begin := bytes.LastIndexByte(data[:end], '\n') + 1

@@ -1,8 +1,8 @@
 package main
 
 // session_find.go owns how an agent is found, by its agent_id, its threadId or the name that it has while it is open,
-// here or in what is kept; and how the record of one that isn't open is changed. The hub and the team's side of the
-// hub ask; most of it reads the disk. It must never take a name for an agent that isn't open (names go from one to the
+// here or in what is kept; and how the record of one that isn't open is changed. The hub and its parts
+// ask; most look-ups read the disk. The finder must never take a name for an agent that isn't open (names go from one to the
 // next; only agent_close means the last that had one), nor write a record that a session may be writing.
 
 import (

@@ -3,7 +3,7 @@ package main
 // session_form.go owns the words of an elicitation in both eras: an approval or
 // question of an agent becomes its message and form, and the answer, in the
 // protocol's words or in those of the removed `codex mcp-server`, a decision
-// (FR-18). mcp_ask.go and mcp_tasks.go call it. It is pure. Only an
+// (FR-18). mcp_ask.go, mcp_turns.go and, for questions, acp_ask.go call it. It is pure. Only an
 // answer that says yes and nothing else approves: nonsense or a contradiction
 // denies.
 

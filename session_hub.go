@@ -1,9 +1,9 @@
 package main
 
 // session_hub.go owns the way of every call to the agent that it is about: a turn on its way to a session's queue, a
-// decision, an interrupt, a cancel. The fronts call it; what it finds agents in is session_table.go and
-// session_find.go, what makes a session ready session_opener.go. The hub holds these parts and hands out pointers. It
-// must never call a session under a lock, nor wait for a client or the child on a caller's goroutine.
+// decision, an interrupt, a cancel. The fronts call the hub. It finds open agents by session_table.go and all others by
+// session_find.go, and session_opener.go gets a new session its place. The hub must never call a session
+// while it holds a lock, nor wait for a client or the child on a caller's goroutine.
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ import (
 )
 
 // hub is the only thing a front talks to. Its methods may be called from any goroutine and don't block, except where
-// they say so. What is told "once, from another goroutine" never comes before the method has returned.
+// they say so. Where a comment says that done is called "once, from another goroutine", the method has returned by then.
 type hub struct {
-	// fixed at birth
+	// set before the first call and never changed
 	cfg     *config
 	log     *slog.Logger
 	reg     *registry
@@ -44,12 +44,12 @@ type hub struct {
 	tellsMail bool            // the front tells the client of its own mail; set by the composition root
 	notesTold atomic.Bool     // cfg.notes were handed to a session
 	letters   atomic.Int64    // bytes that wait in the postboxes of all sessions
-	life      context.Context // ends with beginStop: work that waits gives up
+	life      context.Context // ends with beginStop, at which goroutines that wait give up
 	endLife   context.CancelFunc
 	endsBy    string // why everything ends: set before beginStop
 
 	leaving []*session // the sessions that were open when beginStop began, for stop
-	until   time.Time  // when the grace of beginStop is over, zero until then
+	until   time.Time  // when the grace that beginStop grants is over; zero before beginStop
 }
 
 // newHub makes the hub; the composition root sets front, the child's spawn and the agents' tools before the first call.
@@ -88,8 +88,8 @@ func (h *hub) start() {
 	}
 }
 
-// submit runs one turn, or rebinds an agent. The waiter gets exactly one result by front.done, errors included, unless
-// it is cancelled first. Turns for one agent are queued in the order in which they were submitted.
+// submit runs one turn, or reopens an agent without a turn. The waiter gets exactly one result by front.done, errors
+// included, unless the waiter is cancelled first. Turns for one agent are queued in the order in which they were submitted.
 func (h *hub) submit(req turnRequest, w waiterID) {
 	if req.background && req.handle == "" {
 		req.handle = newTurnHandle()
@@ -135,7 +135,7 @@ func (h *hub) withAgent(ref string, c agentCall) {
 	}
 }
 
-// serveLine hands over the calls of one line until it is empty. It waits for what they wait for.
+// serveLine hands over the calls of one line until the line is empty. serveLine may wait, as each call may.
 func (h *hub) serveLine(line string) {
 	for {
 		c, s, ok := h.table.next(line)
@@ -154,7 +154,7 @@ func (h *hub) onLoop(ref string, do func(*session), stored func(ref string)) {
 	c := agentCall{stored: stored}
 	c.open = func(s *session, _ bool) reception {
 		if s.box.do(func() {
-			if s.m.phase == phaseOver { // it has ended since: the record may be another's by now
+			if s.m.phase == phaseOver { // the session has ended since: its record may belong to a newer session by now
 				h.withAgent(s.agentID, c)
 				return
 			}
@@ -167,8 +167,8 @@ func (h *hub) onLoop(ref string, do func(*session), stored func(ref string)) {
 	h.withAgent(ref, c)
 }
 
-// handTurn hands a turn to an open session. One that asks for other settings than the session has sets the session
-// aside first: its record opens it anew.
+// handTurn hands a turn to an open session. Where the turn asks for other settings than the session has, the session is
+// parked first, and missed then says that the record opens the session anew.
 func (h *hub) handTurn(s *session, req turnRequest, w waiterID, mayWait bool) reception {
 	anew := req.reshapes() && !s.client.fits(&req)
 	switch {
@@ -181,7 +181,7 @@ func (h *hub) handTurn(s *session, req turnRequest, w waiterID, mayWait bool) re
 	}
 	err := h.opener.vet(s.agentID, req)
 	if err == nil {
-		err = h.setAside(s)
+		err = h.parkToReopen(s)
 	}
 	if err != nil {
 		h.answer(w, turnResult{err: err})
@@ -198,13 +198,15 @@ func (h *hub) queueTurn(s *session, req turnRequest, w waiterID) reception {
 	return missed
 }
 
-// resubmit looks for the session of a turn again, since the one that had the turn was parked or closed under it.
+// resubmit looks for the session of a turn once more: the session that had the turn was parked or closed before the turn
+// could run.
 func (h *hub) resubmit(req turnRequest, w waiterID) {
 	h.work.start(func() { h.findOrOpen(req, w) })
 }
 
-// setAside parks an open session so that it is opened anew with other settings. It waits for that.
-func (h *hub) setAside(s *session) *rpcError {
+// parkToReopen parks an open session so that it can be opened anew with other settings. It waits until the session is
+// parked.
+func (h *hub) parkToReopen(s *session) *rpcError {
 	parked := make(chan closeResult, 1)
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
 		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
@@ -212,7 +214,8 @@ func (h *hub) setAside(s *session) *rpcError {
 	return nil
 }
 
-// mayNotify refuses a turn whose result is to be mailed to nobody: that is a mistake of the call. It reads the disk.
+// mayNotify refuses a turn, and answers its waiter, where notify names nobody who can be mailed: that is a mistake in the
+// call. It reads the disk.
 func (h *hub) mayNotify(req turnRequest, w waiterID) bool {
 	if req.notify == "" {
 		return true
@@ -276,8 +279,8 @@ func (h *hub) openStored(ref string, req turnRequest, w waiterID) {
 	}
 }
 
-// open gives a new session its first turn and then its place: in this order, so that a place that can't be had still
-// answers the turn. rec is the agent's record, nil for a new agent.
+// open gives a new session its first turn and then its place: in this order, so that the turn is answered even if the
+// session gets no place. rec is the agent's record, nil for a new agent.
 func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
 	s.client.setShape(&req, rec)
 	go s.loop()
@@ -290,14 +293,14 @@ func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
 	}
 	h.work.start(func() {
 		p := h.opener.prepare(s, req, rec)
-		if !s.prepared(p) { // it had ended; its name was entered after that
+		if !s.prepared(p) { // the session had ended before its name was entered into the table
 			p.release()
 			h.forget(s)
 		}
 	})
 }
 
-// forget takes an ended session out of the table; look-ups go to its record.
+// forget takes an ended session out of the table; who looks for the agent finds its record from then on.
 func (h *hub) forget(s *session) {
 	h.table.remove(s)
 	h.ledger.leave(s.agentID)
@@ -316,13 +319,14 @@ func replyRefusal(rec *record) *rpcError {
 	return nil
 }
 
-// closedError refuses a turn of a session that takes none until codex has opened it again; verb is what that does to it.
+// closedError refuses a turn of a session that takes no turn until the tool codex has opened the session again. verb is
+// the word for that: resume or recover.
 func closedError(agentID, what, verb string) *rpcError {
 	return proxyAdvice(codeSessionClosed, remedyReopen, what,
 		fmt.Sprintf("; call codex with {\"agent_id\": %q, \"prompt\": …} to %s it", agentID, verb), "agent_id", agentID)
 }
 
-// answer gives a waiter its result. The table of waiters is what makes it exactly once.
+// answer gives a waiter its result. The table of waiters sees to it that a waiter gets only one.
 func (h *hub) answer(w waiterID, r turnResult) {
 	if _, waited := h.waiters.retire(w); waited && w != 0 {
 		h.front.done(w, r)
@@ -344,14 +348,15 @@ func (h *hub) cancel(w waiterID, detach bool) {
 	}
 }
 
-// decide answers an approval that front.ask put; by says who. false: it was already decided or withdrawn.
+// decide takes the decision on an approval that front.ask has put to somebody; by says who decided. false: the approval
+// was decided already, or withdrawn.
 func (h *hub) decide(ask string, by decider, d decision, answers map[string][]string) bool {
 	s := h.waiters.takeAsk(ask)
 	return s != nil && s.box.do(func() { s.asks.decide(ask, by, d, answers) })
 }
 
-// interrupt stops a turn and keeps its session: what runs, or the turn of that name, queued or running. done is called
-// once, from another goroutine, when it has stopped; where there was nothing to stop, the result says so.
+// interrupt stops a turn and keeps its session: the turn that runs or, where turn names one, that turn, queued or running.
+// done is called once, from another goroutine, when the turn has stopped; where there was nothing to stop, the result says so.
 func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
 	h.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }, func(ref string) {
 		v, err := h.agents.closedView(ref)
@@ -359,8 +364,8 @@ func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError))
 	})
 }
 
-// approve decides a pending approval for a caller that repeats what it decides, and tells once, from another
-// goroutine, what that came to. The first decision wins; a later one is told so.
+// approve decides a pending approval for a caller that repeats the action which it decides on. done is called once, from
+// another goroutine, with the decision as it took effect. The first decision wins; a later one gets an error.
 func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 	h.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
 		v, err := h.agents.closedView(ref)

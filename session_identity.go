@@ -1,8 +1,8 @@
 package main
 
-// session_identity.go owns who gets which name, and room: the lease of an identity for a session that opens, --identity
-// until the first session takes it, the parking of idle sessions where the table is full. The opener calls it from the
-// hub's goroutines, which may wait. It must never give one name to two, nor a name of a member who is no agent of ours.
+// session_identity.go owns who gets which name, and whether one more session has room: the lease of an identity for a
+// session that opens, --identity until the first session takes it, the parking of idle sessions where the table is full.
+// The opener calls this file from the hub's goroutines, which may wait. It must never give one name to two, nor a name of a member who is no agent of ours.
 
 import (
 	"context"

@@ -121,7 +121,7 @@ func (o *opener) role(rec *record) (asRole role, _ *rpcError) {
 }
 
 // vet finds what is wrong with a call that reshapes an open session, before
-// that session is set aside for it: a mistake must not cost an agent its name.
+// that session is parked for it: a mistake must not cost an agent its name.
 func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 	rec := record{Identity: req.identity}
 	if was := o.ledger.record(agentID); was != nil {

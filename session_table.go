@@ -1,8 +1,8 @@
 package main
 
 // session_table.go owns the two tables of the hub: which agents are open here, by agent_id, thread and name, with
-// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. The hub, the
-// opener and the team's side of the hub look things up here. A table takes no lock but its own, and never calls a session.
+// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. The hub and
+// its parts look things up here. A table takes no lock but its own, and never calls a session.
 
 import (
 	"maps"

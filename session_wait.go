@@ -1,7 +1,7 @@
 package main
 
 // session_wait.go owns what is told of sessions, turns and the whole proxy, as copies that nobody changes, so that a reader
-// never waits for a session (invariant 3); and agent_wait, which looks at them until a turn has ended or somebody must
+// never waits for a session; and agent_wait, which looks at them until a turn has ended or somebody must
 // decide something. The session publishes its own view after every transition; the fronts ask. agent_wait is
 // level-triggered and consumes nothing: it compares what is kept and shown with a number that the caller brings, so a
 // call that was lost can be made again. It never touches a session's loop.

@@ -3,7 +3,7 @@ package main
 // sys_linux.go owns what only Linux has: inotify, one instance for all directories, and a signal to a child whose
 // parent dies. sys_darwin.go and sys_windows.go declare the same names.
 // sys_watch.go calls the notifier, and holds its lock over all but read; codex_child.go calls termOnParentDeath.
-// Never waits but in read, which parks a goroutine in the runtime's poller and no thread.
+// Never waits but in read, where one goroutine waits in the runtime's poller and no thread does.
 
 import (
 	"encoding/binary"
