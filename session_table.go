@@ -138,12 +138,26 @@ func (t *sessionTable) meet(ref string, c agentCall) (s *session, line string, s
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s = t.findLocked(ref); s != nil {
-		ref = s.agentID // whatever the agent was called by, calls on it stand in one line
+		ref = t.lineLocked(s)
 	}
 	if _, waiting := t.lines[ref]; s != nil && !waiting {
 		return s, ref, false
 	}
 	return nil, ref, t.joinLocked(ref, c)
+}
+
+// lineLocked is the line of an open agent, whatever a call names the agent by. Calls may still wait in one that was
+// begun with the agent's thread, before anybody knew whose thread that was.
+func (t *sessionTable) lineLocked(s *session) string {
+	if _, waiting := t.lines[s.agentID]; waiting {
+		return s.agentID
+	}
+	for line := range t.lines {
+		if t.findLocked(line) == s {
+			return line
+		}
+	}
+	return s.agentID
 }
 
 // join puts a call into a line. serve: nobody serves that line yet.
