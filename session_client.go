@@ -244,8 +244,8 @@ type clientPart struct {
 	settings atomic.Pointer[sessionSettings] // published; nil until the thread is open
 	shape    atomic.Pointer[sessionShape]    // published as the session is made
 
-	choices  []choice // that wait, oldest first
-	deciding bool     // a choice is being decided: no turn starts
+	choices  []choice // that are not decided yet, oldest first
+	deciding bool     // the first of them is being decided: no turn starts
 	title    string   // a title that came before the session had a place
 	unsummed bool     // the session's end asks for no summary
 }
@@ -338,25 +338,21 @@ func (c *clientPart) decideNext() {
 		return
 	}
 	c.deciding = true
-	oldest := c.choices[0]
-	c.choices = slices.Delete(c.choices, 0, 1)
-	next := s.place.withChoice(oldest.change)
+	next := s.place.withChoice(c.choices[0].change)
 	s.h.work.start(func() {
 		err := s.h.opener.decideAnew(next)
-		if !s.box.do(func() { c.decided(oldest, next, err) }) {
-			s.h.choose(s.agentID, oldest)
-		}
+		s.box.do(func() { c.decided(next, err) }) // if the loop has ended, the choice is the record's by now
 	})
 }
 
-// decided takes over what a choice came to; it is on disk before it is answered.
-func (c *clientPart) decided(made choice, next *opening, err *rpcError) {
+// decided takes over what the oldest choice came to; it is on disk before it is answered.
+func (c *clientPart) decided(next *opening, err *rpcError) {
 	s := c.s
-	c.deciding = false
 	if s.m.phase == phaseOver {
-		s.h.choose(s.agentID, made)
-		return
+		return // ended has handed the choice to the record
 	}
+	made := c.choices[0]
+	c.deciding, c.choices = false, slices.Delete(c.choices, 0, 1)
 	if err == nil {
 		s.place.takeOver(next)
 		if s.thread != "" {
@@ -386,10 +382,11 @@ func (c *clientPart) setTitle(title string) {
 	}
 }
 
-// ended hands what waits to the record, which is free by then.
+// ended hands what is not decided to the record, which is free by then: also the choice that is being decided, since
+// the record must have it before the newer ones.
 func (c *clientPart) ended() {
-	for _, waiting := range c.choices {
-		c.s.h.choose(c.s.agentID, waiting)
+	for _, open := range c.choices {
+		c.s.h.choose(c.s.agentID, open)
 	}
 	if c.s.place == nil && c.title != "" {
 		c.s.h.setTitle(c.s.agentID, c.title)

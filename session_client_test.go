@@ -835,3 +835,38 @@ func TestWorldClientChoosesWhileOpening(t *testing.T) {
 		})
 	}
 }
+
+// Choices that the session's end meets are kept in their order, also where the older one was just being decided.
+func TestWorldClientChoosesAtTheEnd(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		t := w.t
+		born, other := w.birth("sess_1"), w.birth("sess_2")
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		w.good(other)
+		w.good(again(other, "DROP config/read\nSAY it holds up the first choice"))
+		told := make(chan *rpcError, 2)
+		for _, model := range []string{"older", "newer"} {
+			w.hub.retune(born.agentID, settingsChange{Model: &model}, func(_ sessionSettings, err *rpcError) { told <- err })
+		}
+		synctest.Wait()
+		if len(told) != 0 {
+			t.Fatal("a choice is made: config/read was not dropped")
+		}
+		left := make(chan *rpcError, 1)
+		w.hub.leave(born.agentID, func(_ closeResult, err *rpcError) { left <- err })
+		for _, err := range []*rpcError{<-left, <-told, <-told} {
+			if err != nil {
+				t.Error(err.Message)
+			}
+		}
+		time.Sleep(catalogLimit) // what was being decided gives up
+		synctest.Wait()
+		if rec, err := w.hub.reg.load(born.agentID); err != nil || rec.Settings.Model != "newer" {
+			t.Errorf("kept is %+v, %v", rec, err)
+		}
+		if len(told) != 0 {
+			t.Error("a choice was answered twice")
+		}
+	})
+}
