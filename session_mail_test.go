@@ -714,6 +714,26 @@ func TestWorldMailTeamComesAndGoes(t *testing.T) {
 	})
 }
 
+// An agent that is opened again before its leaving of the team was done is a member all the same.
+func TestWorldMailReopenedBeforeItLeft(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		t := w.t
+		w.team("lead")
+		agent := w.ann("")
+		gate := make(chan struct{})
+		w.hub.team.later(func() { <-gate }) // others hold the team's files
+		w.tool("agent_close", "agent_id", agent).ok(t)
+		again := w.tool("codex", "agent_id", agent, "prompt", "SAY again")
+		synctest.Wait()
+		close(gate)
+		again.ok(t)
+		synctest.Wait()
+		if all := readText(t, filepath.Join(w.hub.cfg.teamsRoot, w.hub.cfg.team, "config.json")); strings.Count(all, `"ann"`) != 1 {
+			t.Errorf("the team can't write to ann: %s", all)
+		}
+	})
+}
+
 // An inbox whose name is spelt in another case is the agent's all the same.
 func TestWorldMailSpelling(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(w *world) {

@@ -123,8 +123,9 @@ func (p *teamAgents) sweep(tries int) {
 func (p *teamAgents) usesMail(agentID string) {
 	p.mu.Lock()
 	_, known := p.joined[agentID]
+	_, wanted := p.wanted[agentID]
 	p.mu.Unlock()
-	if known {
+	if known && wanted { // else it is the session before that is a member still, and about to leave
 		return
 	}
 	s := p.h.table.agent(agentID)
@@ -204,10 +205,12 @@ func (p *teamAgents) enrolled(agentID string, err error) {
 
 // ended takes a session out of the team that has closed, was parked or died.
 func (p *teamAgents) ended(agentID string) {
+	p.mu.Lock()
+	delete(p.wanted, agentID) // now: when its leaving comes, the agent may be open again and want to be a member
+	p.mu.Unlock()
 	p.later(func() {
 		p.mu.Lock()
 		was, ok := p.joined[agentID]
-		delete(p.wanted, agentID)
 		delete(p.joined, agentID)
 		delete(p.refused, agentID)
 		p.mu.Unlock()
