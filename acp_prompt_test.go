@@ -186,6 +186,26 @@ func TestACPCancelBeforeTheTurn(t *testing.T) {
 	r.runsTurn(session, "again", "t2")
 }
 
+// TestACPCancelWhileCodexStarts: every prompt that waits is told that Codex is being started. That begins the turn of
+// none of them, so a cancel takes all back at once.
+func TestACPCancelWhileCodexStarts(t *testing.T) {
+	r, session, agent := newOpenRig(t)
+	ids := []string{r.prompt(session, "one"), r.prompt(session, "two")}
+	waiting := []submitted{receive(t, r.submits), receive(t, r.submits)}
+	for _, sub := range waiting {
+		r.f.event(agentRef{AgentID: agent}, sub.w, &event{kind: evNotice, phase: startingCodex})
+	}
+	r.cancel(session)
+	for i, sub := range waiting {
+		r.stops(ids[i], "cancelled")
+		if c := receive(t, r.cancels); c.w != sub.w || c.detach {
+			t.Errorf("cancelled %+v", c)
+		}
+	}
+	r.nothing()
+	none(t, "interrupted", r.interrupts)
+}
+
 // TestACPCancelOfOne: one prompt is cancelled, the others are not; a turn that
 // the session doesn't know by name yet is stopped as the running one.
 func TestACPCancelOfOne(t *testing.T) {

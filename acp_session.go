@@ -294,7 +294,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		if first = begins && p.turn == ""; first {
 			s.mailTurn = "" // one turn runs at a time
 		}
-		p.stage = promptRunning
+		if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
+			p.stage = promptRunning
+		}
 		if own && e.turn != "" {
 			p.turn = cmp.Or(p.turn, e.turn)
 		}
