@@ -115,7 +115,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			return
 		}
 		s.turns.limitOpening(t)
-		if req.run {
+		if req.run && s.m.ending == endNone { // else no turn comes of it, and the newest is the one before
 			s.h.kept.asked(s.agentID)
 			s.asks.byCaller = req.background
 			s.mail.resume()

@@ -313,6 +313,31 @@ func TestWorldCloseOfAKeptSession(t *testing.T) {
 	}
 }
 
+// A turn that is refused since its session is just being closed is no newer turn: agent_wait tells the one before, and
+// nobody takes the session for open.
+func TestWorldWaitAfterATurnThatMetTheClose(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(w *world) {
+		t := w.t
+		agent := w.agent("SAY one")
+		gate := make(chan struct{})
+		w.hub.table.agent(agent).box.do(func() { <-gate })
+		closed := w.tool("agent_close", "agent_id", agent)
+		refused := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY two")
+		w.request("ping", "{}").ok(t) // both are with the session
+		close(gate)
+		closed.ok(t)
+		refused.fails(t, codeSessionClosed)
+		if got := string(w.tool("agent_wait", "agent_id", agent).ok(t)); !strings.Contains(got, `"content":"one"`) {
+			t.Errorf("told %s", got)
+		}
+		w.hub.kept.mu.Lock()
+		defer w.hub.kept.mu.Unlock()
+		if w.hub.kept.agents[agent].open {
+			t.Error("the turns of a closed session are taken for those of an open one, which nobody else writes")
+		}
+	})
+}
+
 // What a call asks of an open session is checked against that session, also
 // where that is on no disk: a name that is taken must not cost it its own.
 func TestWorldReshapingAKeptSession(t *testing.T) {
