@@ -285,7 +285,7 @@ func (s *session) prepared(p *opening) bool {
 			s.failOpening(p.err)
 			return
 		}
-		s.place, s.member.joining = p, !p.rec.Implied
+		s.place, s.member.joining = p, s.joins(p)
 		s.client.placed()
 		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
 		s.turns.told = p.told
@@ -296,6 +296,10 @@ func (s *session) prepared(p *opening) bool {
 		}
 	})
 }
+
+// joins reports a session that becomes a member of the team as it opens: one whose name nobody asked for joins when it
+// first uses mail.
+func (s *session) joins(p *opening) bool { return !p.rec.Implied && !s.h.cfg.teamless }
 
 // openThread asks the child for the session's thread.
 func (s *session) openThread() {
@@ -423,7 +427,7 @@ func (s *session) threadOpened(e *event) {
 		s.advance()
 		s.h.ledger.save(&p.rec) // kill -9 after this loses neither thread nor session
 	}
-	if !p.rec.Implied && !s.h.cfg.teamless { // else it joins when it first uses mail
+	if s.joins(p) {
 		s.h.team.join(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()})
 	}
 	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)

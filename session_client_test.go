@@ -870,3 +870,22 @@ func TestWorldClientChoosesAtTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A session that was given its name while its editor had a team is loaded without one: nothing waits for a membership
+// that it will not get, nor is it told of one.
+func TestWorldClientNamedWithoutATeam(t *testing.T) {
+	inClientWorld(t, nil, func(w *clientWorld) {
+		born := w.birth("sess_1")
+		born.identity = "ann"
+		w.good(born)
+		w.says(again(born, "SAY one"), "one")
+		w.cfg.teamless = true
+		w.restart()
+		began := w.now()
+		born.identity = ""
+		if r := w.good(again(born, "")); len(r.Notes) > 0 {
+			w.t.Errorf("told %q", r.Notes)
+		}
+		about(w.t, "answered", w.now()-began, 0)
+	})
+}
