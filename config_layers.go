@@ -105,10 +105,10 @@ func (f configFile) read(c *config) error {
 	}
 	r.readCore(doc)
 	r.readNames(doc)
+	r.plugins = r.table(doc, "", "plugins")
 	r.warnMisplaced(doc, nil, false)
-	plugins := r.table(doc, "", "plugins")
 	for _, name := range pluginNames() {
-		r.readPlugin(r.table(plugins, "plugins.", name))
+		r.readPlugin(r.table(r.plugins, "plugins.", name))
 	}
 	return r.err
 }
@@ -128,8 +128,9 @@ func (f configFile) at(v *tomlValue) origin {
 // A fileReader puts the values of one file into a config.
 type fileReader struct {
 	configFile
-	c   *config
-	err error // the first problem of the named file, which ends the program
+	c       *config
+	err     error      // the first problem of the named file, which ends the program
+	plugins *tomlTable // the file's table plugins, nil for none: an array of that name is not read
 }
 
 // report says what is wrong: an error in the named file, a warning in the others.
@@ -171,7 +172,7 @@ func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 	for _, key := range t.keys() {
 		v, below := t.get(key), append(slices.Clip(path), key)
 		if tables := v.tables(); len(tables) > 0 && mayBeOurs(below) {
-			ours := len(below) == 2 && below[0] == "plugins" && slices.Contains(pluginNames(), key)
+			ours := t == r.plugins && slices.Contains(pluginNames(), key)
 			for _, table := range tables { // those of an array are never read
 				r.warnMisplaced(table, below, (ours || read) && v.tab != nil)
 			}

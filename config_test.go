@@ -183,6 +183,20 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 	}
 }
 
+// In an array in place of the plugins' table our own table is not read, so neither is a ceiling in it.
+func TestConfigCeilingInAnArrayOfPlugins(t *testing.T) {
+	for _, text := range []string{
+		"[[plugins]]\n[plugins.atm-agent-mcp]\nmax_sandbox = 'workspace-write'\n",
+		"plugins = [{ codex-mcp = { readonly = true } }]\n",
+	} {
+		w := newConfigWorld(t)
+		w.project(text)
+		if got := w.load(flagValues{}).maxSandbox; got != "read-only" {
+			t.Errorf("%s: max_sandbox %q, want read-only", text, got)
+		}
+	}
+}
+
 // What only --identity says, and against what the paths of flags are resolved.
 func TestConfigFlags(t *testing.T) {
 	w := newConfigWorld(t)
