@@ -178,8 +178,9 @@ func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 			}
 		}
 		ceiling, setting := ceilingMeant(key) != "", slices.Contains(settingNames(), key)
+		role := v.tab != nil && len(path) > 0 && path[len(path)-1] == "roles" // whatever it is called
 		switch {
-		case v.tab != nil && (len(path) == 0 || !ceiling):
+		case role, v.tab != nil && (len(path) == 0 || !ceiling):
 		case read && len(path) == 2 && setting: // fillTable reads it
 		case read && ceiling:
 			r.c.failClosed(key)

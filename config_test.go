@@ -168,6 +168,8 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"an array in place of the word", "[core]\nmax_sandbox = ['workspace-write']", "", "", "read-only"},
 		{"a table in place of the word", "[plugins.codex-mcp.max_sandbox]\nx = 1", "", "", "read-only"},
 		{"an agent of that name is no ceiling", "per_thread_auto_mail.readonly = true", "", "", ""},
+		{"nor a role", "roles.readonly.model = 'm'\nroles.explore.model = 'm'", "", "", ""},
+		{"but a word in a role's place is", "roles.readonly = true", "", "", "read-only"},
 		{"another program's table", "[plugins.ci-monitor]\nreadonly = true\n[broker]\nmax_sandbox = 'read-only'", "", "", ""},
 		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
 	} {
