@@ -472,11 +472,6 @@ func (a *appServer) route(e event) {
 		}
 		return
 	}
-	if e.method == "serverRequest/resolved" {
-		if q := a.asks.withdraw(rawField(e.raw, "requestId")); q != nil {
-			e.kind, e.must, e.turn, e.ask = evAskGone, true, q.turn, goneAsk(q).ask
-		}
-	}
 	a.follow(a.threads.assign(e))
 }
 
@@ -496,6 +491,11 @@ func (a *appServer) deliver(d delivery) {
 	if d.req != nil {
 		a.requests.handle(d.req)
 		return
+	}
+	if d.e.method == "serverRequest/resolved" { // here, since both the request and this may have been held
+		if q := a.asks.withdraw(rawField(d.e.raw, "requestId")); q != nil {
+			d.e.kind, d.e.must, d.e.turn, d.e.ask = evAskGone, true, q.turn, goneAsk(q).ask
+		}
 	}
 	if d.e.method == "turn/completed" {
 		for _, q := range a.asks.takeTurn(d.e.thread, d.e.turn) {

@@ -129,6 +129,18 @@ ended thread=t1 turn=u1 status=interrupted method=turn/completed`)
 		want(t, h.take(), `ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
 askGone thread=t1 turn=u1 ask={ask-0-1  "" ""} method=serverRequest/resolved`)
 	})
+	// so it is where both came before anybody owned the thread
+	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+		h := &heard{}
+		p.a.open(1, threadSpec{Thread: "t1"}, h.to)
+		m := p.expect("thread/resume")
+		p.say(`{"id":"s","method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
+		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":"s"}}`)
+		p.say(`{"id":%s,"result":{"thread":{"id":"t1"}}}`, m.id)
+		want(t, h.take(), `opened op=1 thread=t1
+ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
+askGone thread=t1 turn=u1 ask={ask-0-1  "" ""} method=serverRequest/resolved`)
+	})
 }
 
 const spawned = `{"method":"item/completed","params":{"threadId":%q,"turnId":"u1","item":{"type":"collabAgentToolCall","id":"c","tool":"spawnAgent","status":"completed","receiverThreadIds":[%q]}}}`
