@@ -44,7 +44,8 @@ type appServer struct {
 	appCalls
 	requests appRequests
 	unloads  unloads
-	lastIDs  appIDs // what the last notification was about; only the reading goroutine uses it
+	lastIDs  appIDs   // what the last notification was about; only the reading goroutine uses it
+	deltas   deltaRun // the last delta that was read in full; only the reading goroutine uses it
 }
 
 // startAppServer runs the child and shakes hands with it. The error is a
@@ -73,7 +74,7 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	a.threads = newThreadTable(a.requests.refuse, a.deliver)
 	a.requests = appRequests{childLink: a.childLink, threads: a.threads, toolLimit: o.ToolLimit}
 	a.requests.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
-	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, handle: a.handle}, a.tellEnd)
+	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.readDelta, handle: a.handle}, a.tellEnd)
 	return a
 }
 
@@ -455,7 +456,18 @@ func (a *appServer) handle(m *message) {
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)
 	}
-	a.route(a.lastIDs.event(m.method, m.params))
+	e := a.lastIDs.event(m.method, m.params)
+	a.deltas.learn(&e)
+	a.route(e)
+}
+
+// readDelta takes a record that is a delta like the last one.
+func (a *appServer) readDelta(rec []byte) bool {
+	e, ok := a.deltas.same(rec)
+	if ok {
+		a.route(e)
+	}
+	return ok
 }
 
 // route finds whose an event is.
