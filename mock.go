@@ -218,7 +218,6 @@ func (m *mockServer) exit(code int) {
 // signals: TERM ends the process and its shells; INT and HUP kill it.
 func (m *mockServer) signals() {
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	surviveSIGPIPE() // as Rust does: a client that was killed must not keep us from ending our shells
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	go func() { // one for the process, ends with it

@@ -396,6 +396,7 @@ func TestMockProcess(t *testing.T) {
 	if os.Getenv("MOCK_TEST_PROCESS") == "" {
 		t.Skip("only the child of another test")
 	}
+	surviveSIGPIPE()
 	os.Exit(runCodex(context.Background(), strings.Fields(os.Getenv("MOCK_TEST_PROCESS")), os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 		},
 		// The tests' codex is found on PATH as a real one is.
 		"codex": func() {
+			surviveSIGPIPE()
 			os.Exit(runCodex(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 		"harness-peer": func() { os.Exit(harnessPeer(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
