@@ -75,7 +75,7 @@ func (j *journals) append(agentID string, line journalLine) error {
 	if !validAgentID(agentID) {
 		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
 	}
-	data, err := json.Marshal(line)
+	data, err := appendJournalLine([]byte{'\n'}, line) // the first line break ends what a kill may have left of a line before this one
 	if err != nil {
 		return fmt.Errorf("encoding a line of the journal of %s: %w", agentID, err)
 	}
@@ -92,8 +92,7 @@ func (j *journals) write(path string, line []byte, mayRenew bool) error {
 	if err != nil {
 		return err
 	}
-	// The first line break ends what a kill may have left of a line before this one.
-	_, err = f.Write(slices.Concat([]byte{'\n'}, line, []byte{'\n'}))
+	_, err = f.Write(line)
 	long := false
 	if err == nil && mayRenew {
 		st, err := f.Stat()
@@ -106,6 +105,22 @@ func (j *journals) write(path string, line []byte, mayRenew bool) error {
 		err = j.renew(path)
 	}
 	return err
+}
+
+// appendJournalLine adds a line with its line break to b. A turn is copied as it is: an
+// answer may be a megabyte, and encoding/json would read all of it once more.
+func appendJournalLine(b []byte, line journalLine) ([]byte, error) {
+	turn := line.Turn
+	line.Turn = nil
+	rest, err := json.Marshal(line)
+	if err != nil || turn == nil {
+		return append(append(b, rest...), '\n'), err
+	}
+	if rest = rest[1:]; len(rest) > 1 { // more than the closing brace
+		rest = append([]byte{','}, rest...)
+	}
+	b = append(append(append(b, `{"turn":`...), turn...), rest...)
+	return append(b, '\n'), nil
 }
 
 func (j *journals) limit(path string) int64 {
@@ -123,18 +138,13 @@ func (j *journals) renew(path string) error {
 		return err
 	}
 	var kept []byte
-	add := func(line journalLine) error {
-		data, err := json.Marshal(line)
-		kept = append(append(kept, data...), '\n')
-		return err
-	}
 	for _, t := range keptLines(data) {
-		if err := add(journalLine{Turn: t.turn}); err != nil {
+		if kept, err = appendJournalLine(kept, journalLine{Turn: t.turn}); err != nil {
 			return err
 		}
 	}
 	if note := newestNote(data); note != nil {
-		if err := add(*note); err != nil {
+		if kept, err = appendJournalLine(kept, *note); err != nil {
 			return err
 		}
 	}
@@ -212,13 +222,12 @@ func newestNote(data []byte) *journalLine {
 func keptLines(data []byte) []keptLine {
 	var all, kept []keptLine
 	for text := range bytes.SplitSeq(data, []byte{'\n'}) {
-		var line struct{ Turn json.RawMessage }
-		var turn struct {
-			TurnID string `json:"turn_id"`
-			Result json.RawMessage
+		if !validJSON(text) { // a kill cut it short
+			continue
 		}
-		if json.Unmarshal(text, &line) == nil && json.Unmarshal(line.Turn, &turn) == nil && turn.TurnID != "" {
-			all = append(all, keptLine{turn.TurnID, turn.Result != nil, line.Turn})
+		turn := rawField(text, "turn")
+		if id := stringField(turn, "turn_id"); id != "" {
+			all = append(all, keptLine{id, rawField(turn, "result") != nil, turn})
 		}
 	}
 	seen := map[string]bool{}
