@@ -58,7 +58,6 @@ type mcpFront struct {
 	mcpOptions
 	clientLink
 	tools   []tool
-	list    json.RawMessage              // the tools as tools/list shows them, made once
 	legacy  atomic.Pointer[legacyClient] // nil until an initialize was answered
 	lines   callLines                    // of the mail tools' calls
 	scratch sync.Pool                    // of *[]byte, in which events are written: every session calls event at once
@@ -117,7 +116,6 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		asks:       map[string]*clientAsk{},
 		parked:     newParking(),
 	}
-	f.list = toolList(f.tools)
 	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{handle: f.dispatch, trace: o.Trace})
 	return f
 }

@@ -221,7 +221,7 @@ func listTools(c *mcpCall, cursor json.RawMessage) {
 	case !isNull(cursor) && !ok || word != "":
 		c.replyError(badParams("cursor %s is not one of ours: all tools are on one page", cursor))
 	case !c.modern:
-		c.reply(toJSON(map[string]any{"tools": c.f.list}))
+		c.reply(toJSON(map[string]any{"tools": toolList(c.f.tools)}))
 	default:
 		c.reply(toJSON(struct {
 			Type  string          `json:"resultType"`
@@ -229,7 +229,7 @@ func listTools(c *mcpCall, cursor json.RawMessage) {
 			TTL   int             `json:"ttlMs"`
 			Scope string          `json:"cacheScope"`
 			Meta  map[string]any  `json:"_meta"`
-		}{"complete", c.f.list, cacheMS, "public", c.f.modernMeta()}))
+		}{"complete", toolList(c.f.tools), cacheMS, "public", c.f.modernMeta()}))
 	}
 }
 
