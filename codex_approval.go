@@ -307,6 +307,7 @@ type pendingAsk struct {
 	correlation string      // of the turn in which the approval was asked, for the audit log
 	since       time.Time   // when it was asked
 	timer       *time.Timer // declines it, nil where there is no limit
+	offered     bool        // somebody can decide it: the client was asked, or its caller may
 }
 
 // approvalTable keeps a session's approvals until the child has heard the

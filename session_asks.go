@@ -54,12 +54,19 @@ func (a *sessionAsks) put(q *approval) {
 	}
 	a.s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
 	a.s.h.waiters.addAsk(q.id, a.s)
-	a.s.publish() // whoever asks for the status next sees what the client is asked
 	if cur := a.s.m.cur; cur != nil && cur.req.background || cur == nil && a.byCaller {
+		a.pending[q.id].offered = true
+		a.s.publish()
 		return // agent_wait shows it, agent_approve decides it, or the timer does
 	}
+	a.s.publish() // whoever asks for the status next sees what the client is asked
 	if !a.s.h.front.ask(*a.s.ref.Load(), w, *q) {
 		a.decide(q.id, decider{byNoWay, a.noAsker()}, deny, nil)
+		return
+	}
+	if p := a.pending[q.id]; p != nil {
+		p.offered = true // now it is news for agent_wait
+		a.s.publish()
 	}
 }
 

@@ -9,6 +9,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -61,7 +62,8 @@ type askView struct {
 	Cwd        string `json:"cwd,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 
-	q approval // the whole of it, for who asks
+	q       approval // the whole of it, for who asks
+	offered bool     // somebody can decide it; until then it may be declined at once
 }
 
 // statusView is the whole proxy, as agent_status tells it.
@@ -364,7 +366,7 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 			busy++
 			w.elsewhere = w.elsewhere || !a.View.Mine
 		}
-		asked = asked || len(a.View.Pending) > 0
+		asked = asked || slices.ContainsFunc(a.View.Pending, func(q askView) bool { return q.offered })
 		// Mail that is delivered by itself becomes a turn, and that is told.
 		asked = asked || a.View.mailWaits() && (w.q.Since == 0 || a.View.mailSeq > w.q.Since)
 	}
