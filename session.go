@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -644,7 +645,7 @@ func (s *session) publish() {
 	} else {
 		s.shown.Store(&v)
 	}
-	if old.Status != v.Status || old.Queued != v.Queued || len(old.Pending) != len(v.Pending) || !samePending(old.PendingMail, v.PendingMail) {
+	if old.Status != v.Status || old.Queued != v.Queued || !slices.EqualFunc(old.Pending, v.Pending, sameAsk) || !samePending(old.PendingMail, v.PendingMail) {
 		s.h.kept.poke()
 	}
 	if s.turns.unseen {

@@ -66,6 +66,9 @@ type askView struct {
 	offered bool     // somebody can decide it; until then it may be declined at once
 }
 
+// sameAsk reports that two views show one approval in one state: else agent_wait must look again.
+func sameAsk(x, y askView) bool { return x.ApprovalID == y.ApprovalID && x.offered == y.offered }
+
 // statusView is the whole proxy, as agent_status tells it.
 type statusView struct {
 	ChildAlive   bool
