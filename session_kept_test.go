@@ -400,6 +400,35 @@ func TestWorldWaitWhileATurnIsTold(t *testing.T) {
 	})
 }
 
+// An approval is news as somebody can decide it. agent_wait returned on one that was declined at once, since nobody
+// could be asked; and it must be told of the change, else it waits to its limit.
+func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
+	inWorld(t, nil, elicits, func(w *world) {
+		turn := w.tool("codex", "prompt", "PATCH made.txt text")
+		synctest.Wait()
+		s := w.hub.table.all()[0]
+		offer := func(is bool) {
+			s.box.do(func() {
+				for _, p := range s.asks.pending {
+					p.offered = is
+				}
+				s.publish()
+			})
+			synctest.Wait()
+		}
+		offer(false)
+		call, from := w.tool("agent_wait", "agent_id", s.agentID), w.now()
+		synctest.Wait()
+		if len(call.got) > 0 {
+			w.t.Error("agent_wait answered while nobody could decide the approval")
+		}
+		offer(true)
+		mustContain(w.t, string(call.ok(w.t)), `"pending_approvals":[{`)
+		about(w.t, "the wait", w.now()-from, 0)
+		turn.ok(w.t) // the approval is declined at its limit
+	})
+}
+
 // between lists a session's turns that ended after since and not after until, with their whole answers.
 func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
 	out := k.ended(agentID, since, until)
