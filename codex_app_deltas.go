@@ -3,7 +3,7 @@ package main
 // codex_app_deltas.go owns the reading of a delta that is like the one before it: the
 // same record but for its text and the time at its end. In a burst thousands a second
 // are, and comparing costs a fraction of parsing: with it an editor gets a burst at
-// 0.65 of the child's own rate, without it at 0.42. The driver calls this file on the
+// 0.64 of the child's own rate, without it at 0.43. The driver calls this file on the
 // reading goroutine, for every record. It must never make another event of a record than
 // codex_app_events.go does; a record that it isn't sure of is parsed.
 
