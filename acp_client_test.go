@@ -115,7 +115,6 @@ type acpUpdate struct {
 	RawInput   json.RawMessage `json:"rawInput"`
 	RawOutput  json.RawMessage `json:"rawOutput"`
 	Locations  []struct{ Path string }
-	raw        json.RawMessage
 }
 
 // updates are those of a session so far.
@@ -130,7 +129,7 @@ func (p *acpPeer) updates(session string) (out []acpUpdate) {
 		if n.Method != "session/update" || json.Unmarshal(n.Params, &params) != nil || params.SessionID != session {
 			continue
 		}
-		u := acpUpdate{raw: params.Update}
+		u := acpUpdate{}
 		if err := json.Unmarshal(params.Update, &u); err != nil {
 			p.tb.Errorf("an update that can't be read (%v): %s", err, params.Update)
 		}

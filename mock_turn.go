@@ -52,7 +52,6 @@ type mockTurn struct {
 	steers  []json.RawMessage // inputs that came while the turn ran, and wait
 
 	mute     bool            // a compaction: nobody says anything in the turn
-	params   json.RawMessage // of turn/start
 	input    json.RawMessage // of the prompt that is being done
 	settings mockSettings
 	rec      *mockTurnRecord
@@ -102,7 +101,7 @@ func (m *mockServer) turnStart(msg *message) {
 	}
 	m.turns.Add(1)
 	changed := m.override(th, msg.params)
-	t.settings, t.params = th.Settings, slices.Clone(msg.params)
+	t.settings = th.Settings
 	th.active, th.used = t, true
 	th.turns = append(th.turns, t.rec)
 	th.Preview = cmp.Or(th.Preview, mockText(input))

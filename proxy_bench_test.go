@@ -366,7 +366,6 @@ const (
 
 // benchRig is a built program and a home for what it writes.
 type benchRig struct {
-	tb      testing.TB
 	bin     string
 	home    string
 	project string // a repository, so that there is context to tell (FR-2)
@@ -375,7 +374,7 @@ type benchRig struct {
 func newBenchRig(tb testing.TB) *benchRig {
 	tb.Helper()
 	dir := tb.TempDir()
-	r := &benchRig{tb: tb, bin: programPath(tb), home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
+	r := &benchRig{bin: programPath(tb), home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
 	err := errors.Join(os.MkdirAll(r.codexHome("direct"), 0o700), os.MkdirAll(r.codexHome("served"), 0o700), makeDemoRepo(r.project))
 	if err != nil {
 		tb.Fatal(err)

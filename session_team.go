@@ -33,7 +33,6 @@ const (
 type teamAgents struct {
 	h         *hub
 	log       *slog.Logger
-	root      string // …/teams
 	boxes     *inboxes
 	file      *teamFile // of our own team
 	addresses addressBook
@@ -50,7 +49,7 @@ type teamAgents struct {
 
 func newTeamAgents(h *hub) *teamAgents {
 	cfg := h.cfg
-	p := &teamAgents{h: h, log: h.log, root: cfg.teamsRoot, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
+	p := &teamAgents{h: h, log: h.log, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
 		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
 	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), h.reg.disk, h.log)
 	p.addresses = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
