@@ -36,7 +36,7 @@ type acpOptions struct {
 
 	// The hub's functions; its own files say what each of them promises.
 	submit         func(req turnRequest, w waiterID)
-	cancel         func(w waiterID, detach bool)
+	cancel         func(w waiterID)
 	decide         func(ask string, by decider, d decision, answers map[string][]string) bool
 	interrupt      func(ref, turn string, done func(interruptResult, *rpcError))
 	status         func() statusView
@@ -362,7 +362,7 @@ func (f *acpFront) dropWaiter(w waiterID) {
 	f.mu.Lock()
 	delete(f.waiters, w)
 	f.mu.Unlock()
-	f.cancel(w, false)
+	f.cancel(w)
 }
 
 // done implements front: the one result of a waiter.

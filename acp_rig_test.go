@@ -30,7 +30,7 @@ type acpFrontRig struct {
 	end func() // hangs up, shuts down and ends stdout
 
 	submits    chan submitted
-	cancels    chan cancelled
+	cancels    chan waiterID
 	decides    chan decided
 	interrupts chan acpInterrupted
 	accounts   chan acpAccounted
@@ -71,14 +71,14 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	r := &acpFrontRig{t: t, in: inW, out: make(chan json.RawMessage, 100000), run: make(chan error, 1), schema: acpSchema(t),
-		submits: make(chan submitted, 100), cancels: make(chan cancelled, 100), decides: make(chan decided, 100),
+		submits: make(chan submitted, 100), cancels: make(chan waiterID, 100), decides: make(chan decided, 100),
 		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10),
 		backend: "app-server", account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`,
 		known: map[string]clientSession{}, ready: make(chan struct{})}
 	close(r.ready)
 	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Team: true, Env: func(string) string { return "" },
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-		cancel: func(w waiterID, detach bool) { r.cancels <- cancelled{w, detach} },
+		cancel: func(w waiterID) { r.cancels <- w },
 		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}
 			return true

@@ -34,7 +34,7 @@ type mcpOptions struct {
 
 	// The hub. session_hub.go says what each of these functions promises.
 	submit   func(req turnRequest, w waiterID)
-	cancel   func(w waiterID, detach bool)
+	cancel   func(w waiterID)
 	decide   func(ask string, by decider, d decision, answers map[string][]string) bool
 	close    func(ref, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
@@ -97,8 +97,7 @@ type mcpCall struct {
 
 	waiter    waiterID // 0: the hub knows nothing of the call
 	stage     callStage
-	cancelled bool   // by the client, while submit was being called
-	detach    bool   // with cancelled: the turn goes on
+	cancelled bool   // the client gave the turn up while submit was being called
 	stop      func() // ends what runs for a call that is no turn, nil for others
 }
 
@@ -235,7 +234,7 @@ func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 func (f *mcpFront) cancelCall(params json.RawMessage) {
 	key := idKey(rawField(params, "requestId"))
 	reason := strings.ToLower(stringField(params, "reason"))
-	detach := strings.Contains(reason, "timed out") || strings.Contains(reason, "timeout")
+	timedOut := strings.Contains(reason, "timed out") || strings.Contains(reason, "timeout")
 	f.mu.Lock()
 	c := f.open[key]
 	if c == nil {
@@ -245,15 +244,15 @@ func (f *mcpFront) cancelCall(params json.RawMessage) {
 	f.forgetLocked(c)
 	f.parked.forget(c.waiter)
 	stage := c.stage
-	c.cancelled, c.detach = true, detach
+	c.cancelled = !timedOut
 	stop := c.stop
 	f.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 	c.prog.end()
-	if stage == callSubmitted {
-		f.cancel(c.waiter, detach)
+	if stage == callSubmitted && !timedOut {
+		f.cancel(c.waiter)
 	}
 }
 
@@ -340,10 +339,10 @@ func (c *mcpCall) submit(req turnRequest) {
 
 	f.mu.Lock()
 	c.stage = callSubmitted
-	cancelled, detach := c.cancelled, c.detach
+	cancelled := c.cancelled
 	f.mu.Unlock()
 	if cancelled { // an earlier cancel would have met a hub that didn't know the waiter
-		f.cancel(c.waiter, detach)
+		f.cancel(c.waiter)
 	}
 }
 

@@ -56,7 +56,6 @@ type proxyIO struct {
 // proxyRun is what serve and serveACP have in common: the log, the hub, and the
 // way to the end.
 type proxyRun struct {
-	cfg   *config
 	log   *slog.Logger
 	lines *outbox // of the log, so that nobody waits for a reader of stderr
 	h     *hub
@@ -76,7 +75,7 @@ func startProxy(cfg *config, io proxyIO) (*proxyRun, error) {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return nil, err
 	}
-	p := &proxyRun{cfg: cfg, lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush, grace: cfg.shutdownGrace}
+	p := &proxyRun{lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush, grace: cfg.shutdownGrace}
 	p.log = newLogger(lineWriter{p.lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		p.log.Warn(w)

@@ -134,9 +134,6 @@ func (s *session) cancel(w waiterID) {
 	})
 }
 
-// detach has the result of a waiter's turn kept as that of a background turn is.
-func (s *session) detach(w waiterID) { s.box.do(func() { s.m.detach(w) }) }
-
 // end asks the session to end; done, nil for nobody, is called once it has. false: it had ended before.
 func (s *session) end(why ending, correlation string, done func(closeResult)) bool {
 	return s.box.do(func() {

@@ -230,7 +230,7 @@ func TestWorldClientCancelled(t *testing.T) {
 		w.good(born)
 		id, _ := w.submit(again(born, "HANG"))
 		synctest.Wait()
-		w.hub.cancel(id, false)
+		w.hub.cancel(id)
 		synctest.Wait()
 		if got := w.hub.agents.view(born.agentID); got.Status != statusIdle || !got.Mine {
 			t.Errorf("after its first turn was cancelled the session is %q", got.Status)
@@ -239,7 +239,7 @@ func TestWorldClientCancelled(t *testing.T) {
 
 		other := w.birth("sess_2")
 		id, _ = w.submit(other)
-		w.hub.cancel(id, false)
+		w.hub.cancel(id)
 		synctest.Wait()
 		if rec, err := w.hub.reg.load(other.agentID); err == nil {
 			t.Errorf("a session that nobody was told of has a record: %+v", rec)
@@ -615,12 +615,12 @@ func TestWorldEditorHasTime(t *testing.T) {
 		if v = w.hub.agents.view(born.agentID); v.Status != statusBusy || len(v.Pending) != 0 || len(got) != 0 {
 			t.Fatalf("after 100 silent hours: %+v", v)
 		}
-		w.hub.cancel(id, false)
+		w.hub.cancel(id)
 		w.after(time.Second)
 
 		id, _ = w.submit(again(born, "SHELLESC touch y\nHANG"))
 		w.after(time.Hour)
-		w.hub.cancel(id, false)
+		w.hub.cancel(id)
 		w.after(time.Second)
 		if v = w.hub.agents.view(born.agentID); v.Status != statusIdle || len(v.Pending) != 0 {
 			t.Fatalf("after the cancel: %+v", v)

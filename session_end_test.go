@@ -318,7 +318,7 @@ func TestWorldInterruptOfACancelledTurn(t *testing.T) {
 		s := w.hub.table.named("ann")
 		told := make(chan interruptResult, 1)
 		s.box.do(func() {
-			w.hub.cancel(s.m.cur.waiter, false)
+			w.hub.cancel(s.m.cur.waiter)
 			s.carry(s.m.stopTurn(stopCancel)) // what the cancel has posted
 			s.turns.interruptTurn("", func(r interruptResult) { told <- r })
 		})
@@ -355,7 +355,7 @@ func TestWorldTheEndWaitsForNoDisk(t *testing.T) {
 		cfg, err := loadConfig(func(name string) string { return map[string]string{"HOME": dir}[name] }, dir, flagValues{})
 		wantNil(t, err)
 		log := slog.New(slog.DiscardHandler)
-		p := &proxyRun{cfg: cfg, log: log, lines: newOutbox(io.Discard, logBudget, nil), deaf: make(chan struct{}), grace: cfg.shutdownGrace}
+		p := &proxyRun{log: log, lines: newOutbox(io.Discard, logBudget, nil), deaf: make(chan struct{}), grace: cfg.shutdownGrace}
 		p.h, p.audit = newProxyHub(cfg, log, nil)
 		p.h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch }
 		hung := make(chan struct{})

@@ -333,16 +333,9 @@ func (h *hub) answer(w waiterID, r turnResult) {
 	}
 }
 
-// cancel retires a waiter: it gets no result any more. A queued turn is never run, a running one is interrupted. With
-// detach only the front has forgotten the waiter, since the client itself timed out: the turn goes on, and what it
-// brings is kept in the session.
-func (h *hub) cancel(w waiterID, detach bool) {
-	if detach {
-		if s := h.waiters.session(w); s != nil {
-			s.detach(w)
-		}
-		return
-	}
+// cancel retires a waiter: it gets no result any more. A queued turn is never run, a running one is interrupted. For a
+// client that merely timed out the front does not call cancel: the turn goes on, and its result is kept in the session.
+func (h *hub) cancel(w waiterID) {
 	if s, _ := h.waiters.retire(w); s != nil {
 		s.cancel(w)
 	}

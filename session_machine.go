@@ -145,7 +145,6 @@ type turn struct {
 	accepted bool // the caller of a background turn has its name
 	kept     bool // its result is
 	asksMail bool // mail was looked for that goes with it
-	detached bool // its caller's own time was over: only what is kept reaches anybody
 	asked    time.Time
 	stoppers []func() // who waits until it has stopped
 }
@@ -291,18 +290,6 @@ func (m *turnMachine) cancel(w waiterID) []effect {
 		return m.stopTurn(stopCancel)
 	}
 	return nil
-}
-
-// detach notes that a waiter will not take its turn's result.
-func (m *turnMachine) detach(w waiterID) {
-	for _, t := range m.queue {
-		if t.waiter == w {
-			t.detached = true
-		}
-	}
-	if m.cur != nil && m.cur.waiter == w {
-		m.cur.detached = true
-	}
 }
 
 // drop takes a waiting turn out; false when it doesn't wait any more.

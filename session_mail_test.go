@@ -976,8 +976,8 @@ func TestWorldOfferedMailStays(t *testing.T) {
 			if !s.mail.delaysTurn() {
 				t.Error("the first prompt doesn't wait for the mail")
 			}
-			w.hub.cancel(id, false)
-			w.hub.cancel(other, false)
+			w.hub.cancel(id)
+			w.hub.cancel(other)
 		})
 		close(gate)
 		synctest.Wait()
@@ -1081,17 +1081,17 @@ func TestMailroomNoticed(t *testing.T) {
 // mailroom without sessions has nothing to poll for.
 func TestMailroomPause(t *testing.T) {
 	for _, tt := range []struct {
-		name            string
-		open            []string
-		noticed         bool
-		quiet, limit    time.Duration
-		rests, afterAct bool
+		name         string
+		open         []string
+		noticed      bool
+		quiet, limit time.Duration
+		rests        bool
 	}{
-		{"busy", []string{"ann"}, true, time.Second, time.Minute, false, false},
-		{"idle", []string{"ann"}, true, time.Hour, time.Minute, true, false},
-		{"the poll alone", []string{"ann"}, false, time.Hour, time.Minute, false, false},
-		{"never", []string{"ann"}, true, time.Hour, 0, false, false},
-		{"no session", nil, false, 0, time.Minute, true, false},
+		{"busy", []string{"ann"}, true, time.Second, time.Minute, false},
+		{"idle", []string{"ann"}, true, time.Hour, time.Minute, true},
+		{"the poll alone", []string{"ann"}, false, time.Hour, time.Minute, false},
+		{"never", []string{"ann"}, true, time.Hour, 0, false},
+		{"no session", nil, false, 0, time.Minute, true},
 	} {
 		r := testMailroom(t, tt.open...)
 		r.h.cfg.idleTimeout, r.last = tt.limit, time.Now().Add(-tt.quiet)
