@@ -226,13 +226,6 @@ func (t *waiterTable) waits(w waiterID) bool {
 	return waits || w == 0
 }
 
-// session is the session of a waiter's turn, nil while there is none.
-func (t *waiterTable) session(w waiterID) *session {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.turns[w]
-}
-
 // retire takes a waiter out. false: it was out already, so it must get no result.
 func (t *waiterTable) retire(w waiterID) (s *session, waited bool) {
 	t.mu.Lock()
