@@ -165,8 +165,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.agents.list, status: h.status, interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn,
-		mailAs: h.mailCaller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
+		sessions: h.agents.list, status: h.status, interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
+		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
@@ -183,8 +183,8 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
 		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
-		newAgentID: h.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.settings, retune: h.retune,
-		setTitle: h.setTitle, leave: h.leave, history: h.history, catalog: h.child.catalog, account: h.child.account})
+		newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
+		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog, account: h.child.account})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"), front.logins.onAccount)
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
@@ -206,7 +206,7 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace, nil)
 	if !cfg.teamless {
-		h.tools.run, h.tools.specs = h.runAgentTool, agentToolSpecs()
+		h.tools.run, h.tools.specs = h.team.runAgentTool, agentToolSpecs()
 		h.tools.server = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
 	}
 	return h, audit

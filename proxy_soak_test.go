@@ -327,7 +327,7 @@ func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.
 	s.servePipe("serve", func(in io.Reader, out io.Writer) {
 		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
-			interrupt: h.interrupt, wait: h.wait, approve: h.approve, turn: h.turn})
+			interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn})
 		h.front = front
 		h.start()
 		_ = front.run() // until the client closes its side

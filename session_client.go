@@ -30,28 +30,30 @@ type clientSession struct {
 	Status  string
 }
 
-// clientNames remembers which agent is behind a client's id.
-type clientNames struct {
+// clientAgents are the agents of such a client. Its methods may be called from any goroutine.
+type clientAgents struct {
 	agents *agentDirectory
+	lines  agentLines
+	opener *opener
 
 	mu  sync.Mutex        // guards the field below
 	ids map[string]string // agent_id by the client's id
 }
 
-func (n *clientNames) put(session, agentID string) {
+func (n *clientAgents) put(session, agentID string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ids[session] = agentID
 }
 
-func (n *clientNames) get(session string) string {
+func (n *clientAgents) get(session string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.ids[session]
 }
 
 // list tells the team's sessions that a client has ids for, newest first, other processes' too. It reads the disk.
-func (n *clientNames) list() ([]clientSession, error) {
+func (n *clientAgents) list() ([]clientSession, error) {
 	<-n.agents.marked // else a session of a process that just died may look busy
 	recs, err := n.agents.ledger.records(0)
 	var out []clientSession
@@ -69,7 +71,7 @@ func (n *clientNames) list() ([]clientSession, error) {
 }
 
 // find is the session of a client's id. It may read the disk.
-func (n *clientNames) find(session string) (clientSession, *rpcError) {
+func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 	for range 2 {
 		if id := n.get(session); id != "" {
 			if rec := n.agents.ledger.record(id); rec != nil && rec.ClientSession == session {
@@ -83,7 +85,7 @@ func (n *clientNames) find(session string) (clientSession, *rpcError) {
 	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)), "session_id", clip(session, 200))
 }
 
-func (n *clientNames) view(rec *record) clientSession {
+func (n *clientAgents) view(rec *record) clientSession {
 	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots, Title: rec.Title,
 		Updated: rec.LastActive, Turns: rec.Turns}
 	if v.Updated.IsZero() {
@@ -97,12 +99,9 @@ func (n *clientNames) view(rec *record) clientSession {
 	return v
 }
 
-// newAgentID is an id for turnRequest.agentID. It may look at the disk.
-func (h *hub) newAgentID() string { return h.reg.newAgentID() }
-
 // settings is what the next turn of an open session runs with; nil: it isn't open here, or not yet.
-func (h *hub) settings(agentID string) *sessionSettings {
-	s := h.table.agent(agentID)
+func (n *clientAgents) settings(agentID string) *sessionSettings {
+	s := n.agents.table.agent(agentID)
 	if s == nil {
 		return nil
 	}
@@ -117,68 +116,68 @@ func (h *hub) settings(agentID string) *sessionSettings {
 
 // retune changes what the turns after the running one run with, and keeps it: also those that are submitted while it
 // is being decided. done is called once, from another goroutine.
-func (h *hub) retune(agentID string, change settingsChange, done func(sessionSettings, *rpcError)) {
+func (n *clientAgents) retune(agentID string, change settingsChange, done func(sessionSettings, *rpcError)) {
 	if err := change.check(); err != nil {
-		h.work.start(func() { done(sessionSettings{}, err) })
+		n.lines.work.start(func() { done(sessionSettings{}, err) })
 		return
 	}
-	h.choose(agentID, choice{change, done})
+	n.choose(agentID, choice{change, done})
 }
 
-func (h *hub) choose(agentID string, c choice) {
-	h.onLoop(agentID, func(s *session) { s.client.add(c) }, func(string) { h.chooseStored(agentID, c) })
+func (n *clientAgents) choose(agentID string, c choice) {
+	n.lines.onLoop(agentID, func(s *session) { s.client.add(c) }, func(string) { n.chooseStored(agentID, c) })
 }
 
 // chooseStored keeps a choice for a session that isn't open here. It waits for the child.
-func (h *hub) chooseStored(agentID string, c choice) {
+func (n *clientAgents) chooseStored(agentID string, c choice) {
 	fail := func(err *rpcError) { c.done(sessionSettings{}, err) }
-	rec := h.ledger.record(agentID)
+	rec := n.agents.ledger.record(agentID)
 	if rec == nil {
-		fail(h.agents.unknown(agentID))
+		fail(n.agents.unknown(agentID))
 		return
 	}
-	be, err := h.child.ready()
+	be, err := n.opener.child.ready()
 	if err != nil {
 		fail(err)
 		return
 	}
 	next := (&opening{rec: *rec, be: be, revived: true, client: true}).withChoice(c.change)
-	if err := h.opener.decideAnew(next); err != nil {
+	if err := n.opener.decideAnew(next); err != nil {
 		fail(err)
 		return
 	}
-	switch err := h.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) }); {
+	switch err := n.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) }); {
 	case err == nil:
-		h.ledger.auditChoice(&next.rec, next.settings())
+		n.agents.ledger.auditChoice(&next.rec, next.settings())
 		c.done(next.settings(), nil)
-	case h.table.agent(agentID) != nil: // opened meanwhile
-		h.choose(agentID, c)
+	case n.agents.table.agent(agentID) != nil: // opened meanwhile
+		n.choose(agentID, c)
 	default:
 		fail(err)
 	}
 }
 
 // setTitle keeps what a session is called.
-func (h *hub) setTitle(agentID, title string) {
+func (n *clientAgents) setTitle(agentID, title string) {
 	title = clipUTF8(strings.TrimSpace(title), maxTitle)
-	h.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
-		if err := h.agents.change(agentID, func(r *record) { r.Title = title }); err != nil {
-			h.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
+	n.lines.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
+		if err := n.agents.change(agentID, func(r *record) { r.Title = title }); err != nil {
+			n.agents.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
 		}
 	})
 }
 
 // history tells the past turns of a session's thread: none where it was never prompted. It waits for the child, and
 // for each.
-func (h *hub) history(ctx context.Context, agentID string, each func(*event) error) *rpcError {
-	v := h.agents.view(agentID)
-	if !v.Mine && h.ledger.record(agentID) == nil {
-		return h.agents.unknown(agentID)
+func (n *clientAgents) history(ctx context.Context, agentID string, each func(*event) error) *rpcError {
+	v := n.agents.view(agentID)
+	if !v.Mine && n.agents.ledger.record(agentID) == nil {
+		return n.agents.unknown(agentID)
 	}
 	if v.BackendID == "" || v.Turns == 0 {
 		return nil
 	}
-	be, err := h.child.readyWithin(ctx)
+	be, err := n.opener.child.readyWithin(ctx)
 	if err != nil {
 		return err
 	}
@@ -386,10 +385,10 @@ func (c *clientPart) setTitle(title string) {
 // the record must have it before the newer ones.
 func (c *clientPart) ended() {
 	for _, open := range c.choices {
-		c.s.h.choose(c.s.agentID, open)
+		c.s.h.clients.choose(c.s.agentID, open)
 	}
 	if c.s.place == nil && c.title != "" {
-		c.s.h.setTitle(c.s.agentID, c.title)
+		c.s.h.clients.setTitle(c.s.agentID, c.title)
 	}
 	c.choices = nil
 }

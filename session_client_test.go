@@ -115,7 +115,7 @@ func (w *clientWorld) submit(req turnRequest) (waiterID, chan turnResult) {
 
 // birth is the request of session/new, and the id that the client gets for it.
 func (w *clientWorld) birth(session string) turnRequest {
-	return turnRequest{mode: modeNew, agentID: w.hub.newAgentID(), cwd: w.cwd, approvals: "client", client: &clientBirth{session: session}}
+	return turnRequest{mode: modeNew, agentID: w.hub.reg.newAgentID(), cwd: w.cwd, approvals: "client", client: &clientBirth{session: session}}
 }
 
 // again makes of that the request of a prompt, or of session/load without one.
@@ -348,11 +348,11 @@ func TestWorldClientTitle(t *testing.T) {
 				t.Errorf("title %q, want %q: %v", cs.Title, want, err)
 			}
 		}
-		w.hub.setTitle(born.agentID, " Fix the tests ")
+		w.hub.clients.setTitle(born.agentID, " Fix the tests ")
 		check("Fix the tests")
 		w.restart()
 		check("Fix the tests")
-		w.hub.setTitle(born.agentID, "Closed "+strings.Repeat("ä", maxTitle))
+		w.hub.clients.setTitle(born.agentID, "Closed "+strings.Repeat("ä", maxTitle))
 		synctest.Wait()
 		w.good(again(born, ""))
 		if cs, _ := w.hub.clients.find("sess_1"); !strings.HasPrefix(cs.Title, "Closed ää") || len(cs.Title) > maxTitle {
@@ -460,7 +460,7 @@ func TestWorldClientServersUnderACeiling(t *testing.T) {
 		if got := w.lastOf("thread/start"); rawField(got, "config", "mcp_servers") != nil {
 			t.Errorf("opened with %s", got)
 		}
-		if set := w.hub.settings(born.agentID); len(set.Notes) != 1 {
+		if set := w.hub.clients.settings(born.agentID); len(set.Notes) != 1 {
 			t.Errorf("settings %+v", set)
 		}
 	})
@@ -493,10 +493,10 @@ func TestWorldClientCatalog(t *testing.T) {
 		}
 		born := w.birth("sess_1")
 		w.good(born)
-		if err := w.hub.history(t.Context(), born.agentID, func(*event) error { t.Error("an event of a past that there is none of"); return nil }); err != nil {
+		if err := w.hub.clients.history(t.Context(), born.agentID, func(*event) error { t.Error("an event of a past that there is none of"); return nil }); err != nil {
 			t.Errorf("history: %s", err.Message)
 		}
-		if err := w.hub.history(t.Context(), "codex:zzzzzzz", nil); err == nil || err.Code != codeSessionNotFound {
+		if err := w.hub.clients.history(t.Context(), "codex:zzzzzzz", nil); err == nil || err.Code != codeSessionNotFound {
 			t.Errorf("history of nobody: %v", err)
 		}
 	})
@@ -518,7 +518,7 @@ func TestWorldClientElsewhere(t *testing.T) {
 		}
 		w.bad(again(born, "SAY two"), codeIdentityConflict, "in use")
 		done := make(chan *rpcError, 1)
-		w.hub.retune(born.agentID, settingsChange{Model: ptr("m")}, func(_ sessionSettings, err *rpcError) { done <- err })
+		w.hub.clients.retune(born.agentID, settingsChange{Model: ptr("m")}, func(_ sessionSettings, err *rpcError) { done <- err })
 		if err := <-done; err == nil || err.Code != codeIdentityConflict {
 			t.Errorf("chosen for another's session: %v", err)
 		}
@@ -542,7 +542,7 @@ func TestWorldClientHistory(t *testing.T) {
 		w.says(again(born, "SAY two"), "two")
 		past := func() string {
 			var said []string
-			if err := w.hub.history(t.Context(), born.agentID, func(e *event) error {
+			if err := w.hub.clients.history(t.Context(), born.agentID, func(e *event) error {
 				if e.kind == evItem && e.body != nil && e.body.kind == "agentMessage" {
 					said = append(said, e.body.text)
 				}
@@ -560,7 +560,7 @@ func TestWorldClientHistory(t *testing.T) {
 			t.Errorf("of one that isn't: %q", got)
 		}
 		n := 0
-		err := w.hub.history(t.Context(), born.agentID, func(*event) error { n++; return errNoReply })
+		err := w.hub.clients.history(t.Context(), born.agentID, func(*event) error { n++; return errNoReply })
 		if err == nil || n != 1 || !strings.Contains(err.Message, errNoReply.Error()) {
 			t.Errorf("%d events after an error, %v", n, err)
 		}
@@ -651,7 +651,7 @@ func (w *clientWorld) retune(agent string, c settingsChange) sessionSettings {
 		err *rpcError
 	}
 	got := make(chan answer, 1)
-	w.hub.retune(agent, c, func(set sessionSettings, err *rpcError) { got <- answer{set, err} })
+	w.hub.clients.retune(agent, c, func(set sessionSettings, err *rpcError) { got <- answer{set, err} })
 	a := <-got
 	if a.err != nil {
 		w.t.Fatalf("error %d: %s", a.err.Code, a.err.Message)
@@ -677,7 +677,7 @@ func TestWorldClientChooses(t *testing.T) {
 		t := w.t
 		born := w.birth("sess_1")
 		w.good(born)
-		set := w.hub.settings(born.agentID)
+		set := w.hub.clients.settings(born.agentID)
 		want := sessionSettings{Model: "gpt-6.1-sol", Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite, BaseApproval: "on-request", MaxSandbox: sandboxWrite}
 		if set == nil || !sameSettings(*set, want) {
 			t.Fatalf("settings %+v, want %+v", set, want)
@@ -688,7 +688,7 @@ func TestWorldClientChooses(t *testing.T) {
 		model, effort, sandbox, never := "gpt-x", "high", sandboxRead, "never"
 		got := w.retune(born.agentID, settingsChange{Model: &model, Effort: &effort, Sandbox: &sandbox, Approval: &never}) // while it runs
 		want.Model, want.Effort, want.Sandbox, want.Approval = model, effort, sandbox, never
-		if !sameSettings(got, want) || !sameSettings(*w.hub.settings(born.agentID), want) {
+		if !sameSettings(got, want) || !sameSettings(*w.hub.clients.settings(born.agentID), want) {
 			t.Errorf("chosen: %+v, want %+v", got, want)
 		}
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -715,7 +715,7 @@ func TestWorldClientChooses(t *testing.T) {
 		}
 		for _, bad := range []settingsChange{{Sandbox: ptr("readOnly")}, {Approval: ptr("maybe")}, {Effort: ptr("very high")}, {Model: ptr("a\nb")}} {
 			done := make(chan *rpcError, 1)
-			w.hub.retune(born.agentID, bad, func(_ sessionSettings, err *rpcError) { done <- err })
+			w.hub.clients.retune(born.agentID, bad, func(_ sessionSettings, err *rpcError) { done <- err })
 			if err := <-done; err == nil || err.Code != codeInvalidSession {
 				t.Errorf("%+v was taken: %v", bad, err)
 			}
@@ -732,7 +732,7 @@ func TestWorldClientChoosesInOrder(t *testing.T) {
 		w.good(born)
 		chosen := make(chan sessionSettings, 10)
 		choose := func(model string) {
-			w.hub.retune(born.agentID, settingsChange{Model: &model}, func(set sessionSettings, err *rpcError) {
+			w.hub.clients.retune(born.agentID, settingsChange{Model: &model}, func(set sessionSettings, err *rpcError) {
 				if err != nil {
 					t.Errorf("choosing %s: %s", model, err.Message)
 				}
@@ -805,9 +805,9 @@ func TestWorldClientChoosesWhileOpening(t *testing.T) {
 			_, got := w.submit(again(born, "SAY two"))
 			synctest.Wait()
 			chosen := make(chan *rpcError, 1)
-			w.hub.retune(born.agentID, settingsChange{Model: ptr("gpt-x")}, func(_ sessionSettings, err *rpcError) { chosen <- err })
+			w.hub.clients.retune(born.agentID, settingsChange{Model: ptr("gpt-x")}, func(_ sessionSettings, err *rpcError) { chosen <- err })
 			synctest.Wait()
-			if w.hub.settings(born.agentID) != nil || len(chosen) != 0 {
+			if w.hub.clients.settings(born.agentID) != nil || len(chosen) != 0 {
 				t.Fatal("the session is open: config/read was not dropped")
 			}
 			if leaves {
@@ -847,7 +847,7 @@ func TestWorldClientChoosesAtTheEnd(t *testing.T) {
 		w.good(again(other, "DROP config/read\nSAY it holds up the first choice"))
 		told := make(chan *rpcError, 2)
 		for _, model := range []string{"older", "newer"} {
-			w.hub.retune(born.agentID, settingsChange{Model: &model}, func(_ sessionSettings, err *rpcError) { told <- err })
+			w.hub.clients.retune(born.agentID, settingsChange{Model: &model}, func(_ sessionSettings, err *rpcError) { told <- err })
 		}
 		synctest.Wait()
 		if len(told) != 0 {

@@ -7,6 +7,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,8 @@ type agentDirectory struct {
 	ledger *ledger
 	kept   *keptTurns
 	table  *sessionTable
-	mail   *mailroom
+	boxes  *inboxes
+	life   context.Context
 	marked chan struct{} // closed when the sessions of dead processes are marked
 
 	changing sync.Mutex // held while change reads, changes and writes a record: one change is never lost to another
@@ -93,9 +95,19 @@ func (d *agentDirectory) viewOf(r *record) sessionView {
 	v.Resumable = r.BackendID != ""
 	v.Status, v.Interrupted, v.pid = d.reg.told(r)
 	if v.Status == statusParked { // it comes back by its next reply, and so does its mail
-		v.PendingMail, v.AutoMail = d.mail.waitingFor(r.Identity), onOff(autoMailOf(d.cfg, r))
+		v.PendingMail, v.AutoMail = d.waitingMail(r.Identity), onOff(autoMailOf(d.cfg, r))
 	}
 	return v
+}
+
+// waitingMail is the unread mail of an identity without an open session, nil
+// where there is no team. It reads the disk.
+func (d *agentDirectory) waitingMail(identity string) *int {
+	n, err := d.boxes.count(d.life, d.cfg.team, identity)
+	if err != nil {
+		return nil
+	}
+	return &n
 }
 
 // closedView is how the agent of a call stands that only an open session could serve. The error says who has the
@@ -142,6 +154,31 @@ func (d *agentDirectory) list(limit int) []sessionView {
 		out = out[:limit]
 	}
 	return out
+}
+
+// turn is one kept turn of an agent_id or threadId. It may read the disk.
+func (d *agentDirectory) turn(ref, turnID string) (keptTurn, *rpcError) {
+	_, agentID, err := d.find(ref)
+	if err != nil {
+		return keptTurn{}, err
+	}
+	t := d.kept.find(agentID, turnID)
+	if t == nil {
+		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
+	}
+	if t.finished() {
+		return *t, nil
+	}
+	if t.process != d.kept.began {
+		t.Activity = "working in another process"
+		return *t, nil
+	}
+	v := d.view(agentID)
+	t.Activity, t.Pending = v.Activity, v.Pending
+	if t.Status == "queued" && !v.opening {
+		t.Activity, t.Pending = "waiting for its turn", nil
+	}
+	return *t, nil
 }
 
 // named is the newest agent of that name, one that isn't closed first; nil for none.

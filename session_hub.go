@@ -1,22 +1,29 @@
 package main
 
-// session_hub.go owns the way of every call to the agent that it is about: a turn on its way to a session's queue, a
-// decision, an interrupt, a cancel. The fronts call the hub. It finds open agents by session_table.go and all others by
-// session_find.go, and session_opener.go gets a new session its place. The hub must never call a session
-// while it holds a lock, nor wait for a client or the child on a caller's goroutine.
+// session_hub.go owns the hub: it makes the parts that serve all sessions, brings every turn to the session whose it is,
+// and ends everything, first what must be done before somebody kills us (answers, records, the index), then what may take
+// its time (summaries, the child). The fronts call the hub and its parts; proxy.go calls beginStop and stop, in this order
+// and from one goroutine. The hub must never call a session while it holds a lock, nor wait for a client or the child on a
+// caller's goroutine. Whoever is told "closed" must find a closed record, whatever the session was just about.
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// hub is the only thing a front talks to. Its methods may be called from any goroutine and don't block, except where
-// they say so. Where a comment says that done is called "once, from another goroutine", the method has returned by then.
+// settleLimit is how long those who wait may have to wait for their answers as we stop: a fraction of it, unless the
+// machine is overloaded. Claude Code kills us half a second after its first signal.
+const settleLimit = 200 * time.Millisecond
+
+// hub, with its parts, is the only thing a front talks to. Its methods may be called from any goroutine and don't block,
+// except where they say so. Where a comment says that done is called "once, from another goroutine", the method has returned by then.
 type hub struct {
 	// set before the first call and never changed
 	cfg     *config
@@ -30,16 +37,17 @@ type hub struct {
 	kept    *keptTurns
 	table   *sessionTable
 	waiters *waiterTable
+	lines   agentLines
 	agents  *agentDirectory
-	clients clientNames
-	team    *teamAgents
-	mail    mailroom
-	tools   agentToolSet
 	names   *identities
+	team    *teamAgents
+	mail    *mailroom
+	tools   agentToolSet
 	opener  *opener
+	clients *clientAgents
+	waits   *agentWaits
 	resume  resumption
 	work    workGroup
-	waits   openWaits
 
 	tellsMail bool            // the front tells the client of its own mail; set by the composition root
 	notesTold atomic.Bool     // cfg.notes were handed to a session
@@ -58,12 +66,17 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		kept: newKeptTurns(reg, log), table: newSessionTable(), waiters: newWaiterTable()}
 	h.life, h.endLife = context.WithCancel(context.Background())
 	h.child = childSlot{restart: cfg.restartChild, log: log, life: h.life, work: &h.work}
-	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table, mail: &h.mail, marked: make(chan struct{})}
-	h.clients = clientNames{agents: h.agents, ids: map[string]string{}}
-	h.team = newTeamAgents(h)
-	h.mail.init(h)
-	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, team: h.team, life: h.life, tried: make(chan struct{})}
+	h.lines = agentLines{table: h.table, work: &h.work}
+	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
+	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, life: h.life, tried: make(chan struct{}),
+		addresses: addressBook{own: file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}}
+	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table, life: h.life, marked: make(chan struct{}),
+		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), reg.disk, log)}
+	h.team = newTeamAgents(h.agents, h.names, file, &h.work)
+	h.mail = newMailroom(h.agents, h.team, &h.work)
 	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools, life: h.life}
+	h.clients = &clientAgents{agents: h.agents, lines: h.lines, opener: h.opener, ids: map[string]string{}}
+	h.waits = &agentWaits{log: log, agents: h.agents, kept: h.kept, team: h.team, mail: h.mail, poll: cfg.mailPollInterval, work: &h.work, life: h.life}
 	return h
 }
 
@@ -113,58 +126,11 @@ func (h *hub) findOrOpen(req turnRequest, w waiterID) {
 	case req.mode == modeNew:
 		h.openNew(req, w)
 	default:
-		h.withAgent(req.ref, agentCall{
+		h.lines.withAgent(req.ref, agentCall{
 			open:   func(s *session, mayWait bool) reception { return h.handTurn(s, req, w, mayWait) },
 			stored: func(ref string) { h.openStored(ref, req, w) },
 		})
 	}
-}
-
-// withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
-// where the agent is open and nothing waits in its line, else from that line's goroutine.
-func (h *hub) withAgent(ref string, c agentCall) {
-	s, line, serve := h.table.meet(ref, c)
-	if s != nil {
-		if c.open(s, false) == received {
-			return
-		}
-		serve = h.table.join(line, c)
-	}
-	if serve {
-		h.work.start(func() { h.serveLine(line) })
-	}
-}
-
-// serveLine hands over the calls of one line until the line is empty. serveLine may wait, as each call may.
-func (h *hub) serveLine(line string) {
-	for {
-		c, s, ok := h.table.next(line)
-		if !ok {
-			return
-		}
-		if s == nil || c.open(s, true) != received {
-			c.stored(line)
-		}
-	}
-}
-
-// onLoop has the loop of an agent's session run do, behind the calls on the agent that came before; where the agent
-// isn't open here, stored serves the call in a goroutine that may wait.
-func (h *hub) onLoop(ref string, do func(*session), stored func(ref string)) {
-	c := agentCall{stored: stored}
-	c.open = func(s *session, _ bool) reception {
-		if s.box.do(func() {
-			if s.m.phase == phaseOver { // the session has ended since: its record may belong to a newer session by now
-				h.withAgent(s.agentID, c)
-				return
-			}
-			do(s)
-		}) {
-			return received
-		}
-		return missed
-	}
-	h.withAgent(ref, c)
 }
 
 // handTurn hands a turn to an open session. Where the turn asks for other settings than the session has, the session is
@@ -351,7 +317,7 @@ func (h *hub) decide(ask string, by decider, d decision, answers map[string][]st
 // interrupt stops a turn and keeps its session: the turn that runs or, where turn names one, that turn, queued or running.
 // done is called once, from another goroutine, when the turn has stopped; where there was nothing to stop, the result says so.
 func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
-	h.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }, func(ref string) {
+	h.lines.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }, func(ref string) {
 		v, err := h.agents.closedView(ref)
 		done(interruptResult{AgentID: v.AgentID, Identity: v.Identity}, err)
 	})
@@ -360,7 +326,7 @@ func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError))
 // approve decides a pending approval for a caller that repeats the action which it decides on. done is called once, from
 // another goroutine, with the decision as it took effect. The first decision wins; a later one gets an error.
 func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
-	h.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
+	h.lines.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
 		v, err := h.agents.closedView(ref)
 		done(deny, cmp.Or(err, notPending(v.AgentID, q.Ask)))
 	})
@@ -373,9 +339,156 @@ func notPending(agentID, ask string) *rpcError {
 // setMail turns auto-mail on or off for one session; it is kept in its record. auto true also resumes what the runaway
 // guard has paused. done is called once, from another goroutine.
 func (h *hub) setMail(ref string, auto bool, done func(sessionView, *rpcError)) {
-	h.onLoop(ref, func(s *session) { done(s.mail.set(auto), nil) }, func(ref string) {
+	h.lines.onLoop(ref, func(s *session) { done(s.mail.set(auto), nil) }, func(ref string) {
 		done(h.agents.setMail(ref, auto))
 	})
+}
+
+// close closes the agent that a reference means, open or not, and calls done exactly once, from another goroutine.
+// correlation follows the request through the audit trail.
+func (h *hub) close(ref, correlation string, done func(closeResult, *rpcError)) {
+	h.closeAs(ref, correlation, false, done)
+}
+
+// leave closes a session without a summary: it may be opened again by modeRevive. done is called once, from another
+// goroutine.
+func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
+	h.closeAs(agentID, "", true, done)
+}
+
+func (h *hub) closeAs(ref, correlation string, unsummed bool, done func(closeResult, *rpcError)) {
+	h.lines.withAgent(ref, agentCall{
+		open: func(s *session, _ bool) reception {
+			if unsummed {
+				s.box.do(func() { s.client.unsummed = true })
+			}
+			return h.closeOpen(s, correlation, done)
+		},
+		stored: func(ref string) { done(h.agents.close(ref, correlation)) },
+	})
+}
+
+// closeOpen closes an open session. One that had no place yet left its record as it was, and one that was just parked
+// is no closed one: those are closed by their records.
+func (h *hub) closeOpen(s *session, correlation string, done func(closeResult, *rpcError)) reception {
+	if !s.end(endClose, correlation, func(r closeResult) {
+		if r.Identity != "" && !r.Already {
+			done(r, nil)
+			return
+		}
+		h.work.start(func() {
+			stored, err := h.agents.close(s.agentID, correlation)
+			if err != nil && err.Code == codeSessionNotFound { // it had no record either
+				stored, err = r, nil
+			}
+			done(stored, err)
+		})
+	}) {
+		return missed
+	}
+	return received
+}
+
+// beginStop begins the end, and does what matters of it: new turns are refused, running ones interrupted, whoever waits
+// is answered, records say how things stand. It takes settleLimit at most. Summaries, which have until grace is over,
+// are under way when it returns.
+func (h *hub) beginStop(grace time.Duration) {
+	h.child.close()
+	h.endLife() // work that waits gives up
+	h.names.stop()
+	h.until = time.Now().Add(grace)
+	h.leaving = h.table.all()
+	limit := time.NewTimer(settleLimit)
+	defer limit.Stop()
+	told := make(chan struct{}, len(h.leaving))
+	for _, s := range h.leaving {
+		if !s.shutdown(grace, func() { told <- struct{}{} }) {
+			told <- struct{}{} // it has just ended, and answers
+		}
+	}
+	late := false
+	for n := 0; n < len(h.leaving) && !late; n++ {
+		select {
+		case <-told:
+		case <-limit.C:
+			late = true
+		}
+	}
+	if !late {
+		select {
+		case <-h.waits.none():
+		case <-limit.C:
+		}
+	}
+	for _, w := range h.waiters.all() { // on their way to a session
+		h.answer(w, turnResult{err: h.child.refusal()})
+	}
+}
+
+// stop ends everything after beginStop: what was saved is flushed, summaries have what is left of the grace, the child
+// is ended. It waits, at most about that and the child's ladder.
+func (h *hub) stop(grace time.Duration) {
+	if h.until.IsZero() {
+		h.beginStop(grace)
+	}
+	h.team.leaveAll()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	h.ledger.flush(ctx)
+	cancel()
+	limit := time.NewTimer(time.Until(h.until))
+	defer limit.Stop()
+	for late, i := false, 0; i < len(h.leaving) && !late; i++ {
+		select {
+		case <-h.leaving[i].ended:
+		case <-limit.C:
+			late = true
+		}
+	}
+	if be := h.child.close(); be != nil {
+		be.stop(min(grace, shutdownLimit))
+	}
+	for _, s := range h.leaving { // the child's end ends whoever still waited for it
+		<-s.ended
+	}
+	h.work.wait()
+	ctx, cancel = context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	h.ledger.close(ctx)
+}
+
+// status tells the whole proxy. It reads no disk.
+func (h *hub) status() statusView {
+	leased := h.table.leased()
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(), Uptime: time.Since(h.started),
+		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes}
+	h.child.show(&v)
+	for _, s := range leased {
+		if view := s.shown.Load(); view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
+		}
+	}
+	for _, s := range h.table.all() {
+		view := *s.shown.Load()
+		v.Agents = append(v.Agents, view)
+		if view.PendingMail != nil {
+			sum := *view.PendingMail
+			if v.PendingMail != nil {
+				sum += *v.PendingMail
+			}
+			v.PendingMail = &sum
+		}
+	}
+	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
+	return v
+}
+
+// runTool is how a front runs an ATM tool. It waits for files.
+func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
+	structured, text, err := h.team.tools.run(ctx, who, tool, args)
+	if h.team.isClient(who.Identity) && looksIntoInbox(tool) {
+		h.mail.recount(who.Identity) // the next result must not tell of what was just read
+	}
+	return structured, text, err
 }
 
 // firstNotes are what the first session's first result is to say of the configuration, nil for every later session.

@@ -22,13 +22,13 @@ const (
 
 // identities are the names of the agents that are open here.
 type identities struct {
-	cfg    *config
-	log    *slog.Logger
-	reg    *registry
-	ledger *ledger
-	table  *sessionTable
-	team   *teamAgents
-	life   context.Context
+	cfg       *config
+	log       *slog.Logger
+	reg       *registry
+	ledger    *ledger
+	table     *sessionTable
+	addresses addressBook
+	life      context.Context
 
 	tried chan struct{} // closed when --identity is leased, or could not be
 	one   sync.Mutex    // held while a session finds room and a name: one at a time
@@ -46,7 +46,7 @@ func (n *identities) reserve(work *workGroup) {
 	}
 	work.start(func() {
 		defer close(n.tried)
-		if taken := n.team.addresses.strange(n.cfg.identity); taken != nil { // each call that wants it is told
+		if taken := n.addresses.strange(n.cfg.identity); taken != nil { // each call that wants it is told
 			n.log.Warn("identity is a member's who is no agent of this program", "identity", n.cfg.identity, "err", taken.who())
 			return
 		}
@@ -101,7 +101,7 @@ func (n *identities) give(s *session, p *opening, req turnRequest) *rpcError {
 	if !implied {
 		n.awaitLeaver(name, s)
 	}
-	n.team.addresses.strange(name) // reads what is half written, if need be, while nobody waits for us
+	n.addresses.strange(name) // reads what is half written, if need be, while nobody waits for us
 	n.one.Lock()
 	defer n.one.Unlock()
 	if n.table.agent(s.agentID) != s {
@@ -126,7 +126,7 @@ func (n *identities) give(s *session, p *opening, req turnRequest) *rpcError {
 
 // lease leases a name that was asked for, or one like it where it is implied.
 func (n *identities) lease(name string, implied bool, agentID string, p *opening) (*lease, *rpcError) {
-	taken := n.team.addresses.strange(name)
+	taken := n.addresses.strange(name)
 	known := ""
 	if p.revived {
 		known = p.rec.AgentID
@@ -148,7 +148,7 @@ func (n *identities) lease(name string, implied bool, agentID string, p *opening
 	case p.rec.Identity != "":
 		p.notes = append(p.notes, fmt.Sprintf("the agent, which was %s, has another name now: %s", name, taken.who()))
 	}
-	l, err := n.reg.acquireFree(name, agentID, n.team.addresses.isStrange)
+	l, err := n.reg.acquireFree(name, agentID, n.addresses.isStrange)
 	if err != nil {
 		return nil, heldError(err, p.rec.AgentID, name, "")
 	}
@@ -188,7 +188,7 @@ func (n *identities) wanted(p *opening, req turnRequest) (name string, implied b
 
 // free is a name that a call could have instead, for an error's advice.
 func (n *identities) free(name string) string {
-	return n.reg.freeIdentity(name, n.team.addresses.isStrange)
+	return n.reg.freeIdentity(name, n.addresses.isStrange)
 }
 
 // refusal is why an agent can't have another name than it has, nil where it can.
@@ -199,7 +199,7 @@ func (n *identities) refusal(agentID, had, name string) *rpcError {
 	if holder, pid, held := n.reg.holder(name); held {
 		return heldError(&leaseHeld{identity: name, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, name, n.free(name))
 	}
-	if taken := n.team.addresses.strange(name); taken != nil {
+	if taken := n.addresses.strange(name); taken != nil {
 		return heldError(taken, agentID, name, n.free(name))
 	}
 	return nil

@@ -1037,9 +1037,7 @@ func testMailroom(t *testing.T, open ...string) *mailroom {
 	root := t.TempDir()
 	cfg := &config{team: "crew", mailPollInterval: time.Second, idleTimeout: time.Minute}
 	cfg.teamsRoot = root
-	h := &hub{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-	r := &h.mail
-	r.init(h)
+	r := newMailroom(&agentDirectory{cfg: cfg, log: slog.New(slog.DiscardHandler)}, nil, nil)
 	for _, name := range open {
 		r.slots[strings.ToLower(name)] = &mailSlot{identity: name, names: []string{name}, s: &session{}, given: map[string]*givenMail{}}
 	}
@@ -1094,7 +1092,7 @@ func TestMailroomPause(t *testing.T) {
 		{"no session", nil, false, 0, time.Minute, true},
 	} {
 		r := testMailroom(t, tt.open...)
-		r.h.cfg.idleTimeout, r.last = tt.limit, time.Now().Add(-tt.quiet)
+		r.cfg.idleTimeout, r.last = tt.limit, time.Now().Add(-tt.quiet)
 		if got := r.pause(tt.noticed); got != tt.rests || r.rests() != got {
 			t.Errorf("%s: rests %v", tt.name, got)
 		}

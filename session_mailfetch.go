@@ -41,7 +41,7 @@ type mailFetch struct {
 // fetch takes the oldest unread messages for a turn. They stay unread, and are
 // taken again by the next fetch until they are acknowledged.
 func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
-	if err := r.h.team.mayAct(agentID, identity); err != nil {
+	if err := r.team.mayAct(agentID, identity); err != nil {
 		if errors.Is(err, errNoTeam) {
 			return mailFetch{} // it vanished: Claude Code removes its own as it exits
 		}
@@ -51,7 +51,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 	sl := r.slots[strings.ToLower(identity)]
 	names := sl.names
 	r.mu.Unlock()
-	limits := mailLimits{Messages: r.h.cfg.maxMailMessages, Length: r.h.cfg.maxMailMessageLength}
+	limits := mailLimits{Messages: r.cfg.maxMailMessages, Length: r.cfg.maxMailMessageLength}
 	for _, name := range names {
 		msgs, more, err := r.news(sl, agentID, name, limits.Messages)
 		if err != nil {
@@ -60,7 +60,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			}
 			continue
 		}
-		addressed(msgs, r.h.cfg.team)
+		addressed(msgs, r.cfg.team)
 		prompt, used := mailEnvelope(identity, msgs, more, limits)
 		if used == 0 {
 			continue
@@ -97,7 +97,7 @@ func addressed(msgs []mailMessage, own string) {
 // more there are. Frames are dealt with on the way.
 func (r *mailroom) news(sl *mailSlot, agentID, name string, want int) (msgs []mailMessage, more int, err error) {
 	for limit := want + r.known(sl); ; limit *= 4 {
-		all, rest, err := r.h.team.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Limit: limit})
+		all, rest, err := r.team.boxes.list(r.life, r.cfg.team, name, mailFilter{Limit: limit})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -147,8 +147,8 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 			r.mu.Lock()
 			sl.giveLocked(m.Key, name).left = true
 			r.mu.Unlock()
-			r.h.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity", sl.identity, "kind", m.Kind, "from", m.From)
-			r.h.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
+			r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity", sl.identity, "kind", m.Kind, "from", m.From)
+			r.agents.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
 		default:
 			kept = append(kept, m)
 		}
@@ -160,7 +160,7 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool {
 	switch m.Kind {
 	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse, mailSandboxResponse:
-		r.h.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
+		r.agents.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
 		return true
 	case mailShutdownRequest:
 		if m.Frame == nil { // words about it
@@ -177,7 +177,7 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
-	if s := r.h.table.agent(agentID); s != nil && s.client.named() {
+	if s := r.agents.table.agent(agentID); s != nil && s.client.named() {
 		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
 	}
 	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
@@ -189,8 +189,8 @@ func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) 
 	if err := r.reply(sl.identity, m, mailMessage{Text: string(answer), Summary: "shutdown declined", ID: "shutdown-rejected-" + m.Key}); err != nil {
 		told = "declined; not told to the sender: " + err.Error()
 	}
-	r.h.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
-	r.h.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+"; message_id: "+m.ID)
+	r.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
+	r.agents.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+"; message_id: "+m.ID)
 	return true
 }
 
@@ -207,26 +207,26 @@ func (r *mailroom) reply(identity string, to, m mailMessage) error {
 	switch {
 	case to.Automatic:
 		return fmt.Errorf("%w: the message is automatic itself", errNoReply)
-	case team != "" && !strings.EqualFold(team, r.h.cfg.team):
+	case team != "" && !strings.EqualFold(team, r.cfg.team):
 		return fmt.Errorf("%w: %q is of team %q", errNoReply, cutName(name), cutName(team))
 	case strings.EqualFold(name, identity):
 		return fmt.Errorf("%w: it is the agent itself", errNoReply)
 	}
-	if err := r.h.team.mayAct("", identity); err != nil {
+	if err := r.team.mayAct("", identity); err != nil {
 		return err
 	}
-	members, err := r.h.team.file.list()
+	members, err := r.team.file.list()
 	if err != nil {
 		return err
 	}
 	for _, mem := range members {
 		if strings.EqualFold(mem.name, name) {
-			m.From, m.SourceTeam, m.Automatic = identity, r.h.cfg.team, true
+			m.From, m.SourceTeam, m.Automatic = identity, r.cfg.team, true
 			ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 			defer cancel()
-			_, _, err := r.h.team.boxes.send(ctx, r.h.cfg.team, mem.name, m)
+			_, _, err := r.team.boxes.send(ctx, r.cfg.team, mem.name, m)
 			return err
 		}
 	}
-	return fmt.Errorf("%w: team %q has no member %q", errNoReply, r.h.cfg.team, cutName(name))
+	return fmt.Errorf("%w: team %q has no member %q", errNoReply, r.cfg.team, cutName(name))
 }

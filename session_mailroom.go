@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,12 @@ const (
 // mailroom may be used from any goroutine. run is its own, while there is a
 // session; it ends with the hub's life.
 type mailroom struct {
-	h          *hub
+	cfg        *config
+	log        *slog.Logger
+	agents     *agentDirectory
+	team       *teamAgents
+	work       *workGroup
+	life       context.Context
 	dir        string                   // of the inboxes
 	newWatcher func() (*watcher, error) // a test without processes has none
 	wake       chan struct{}            // has room for one: run is to look at changed, all and respell
@@ -80,10 +86,11 @@ type mailSeen struct {
 	keys map[string]bool // of the unread messages
 }
 
-func (r *mailroom) init(h *hub) {
-	r.h, r.dir = h, filepath.Join(h.cfg.teamsRoot, h.cfg.team, "inboxes")
-	r.newWatcher, r.wake = newWatcher, make(chan struct{}, 1)
-	r.slots, r.changed, r.boxes = map[string]*mailSlot{}, map[string]bool{}, map[string]*mailSeen{}
+func newMailroom(agents *agentDirectory, team *teamAgents, work *workGroup) *mailroom {
+	cfg := agents.cfg
+	return &mailroom{cfg: cfg, log: agents.log, agents: agents, team: team, work: work, life: agents.life,
+		dir: filepath.Join(cfg.teamsRoot, cfg.team, "inboxes"), newWatcher: newWatcher, wake: make(chan struct{}, 1),
+		slots: map[string]*mailSlot{}, changed: map[string]bool{}, boxes: map[string]*mailSeen{}}
 }
 
 // join has a session's inbox looked after, and looked into at once.
@@ -111,7 +118,7 @@ func (r *mailroom) attend(identity string, who func(*mailSlot)) {
 	r.activeLocked()
 	r.mu.Unlock()
 	if start {
-		r.h.work.start(r.run)
+		r.work.start(r.run)
 	}
 	nudge(r.wake)
 }
@@ -192,7 +199,7 @@ func (m *mailWatch) open(r *mailroom) bool {
 	}
 	if !m.told {
 		m.told = true
-		r.h.log.Info("inboxes can't be watched, mail is polled for", "interval", r.h.cfg.mailPollInterval, "err", err)
+		r.log.Info("inboxes can't be watched, mail is polled for", "interval", r.cfg.mailPollInterval, "err", err)
 	}
 	return false
 }
@@ -213,11 +220,11 @@ func (r *mailroom) run() {
 	defer w.close()
 	w.open(r)
 	r.tell()
-	poll := time.NewTimer(r.h.cfg.mailPollInterval)
+	poll := time.NewTimer(r.cfg.mailPollInterval)
 	defer poll.Stop()
 	for stopped := false; ; {
 		select {
-		case <-r.h.life.Done():
+		case <-r.life.Done():
 			return
 		case <-r.wake:
 			r.tell()
@@ -236,7 +243,7 @@ func (r *mailroom) run() {
 			}
 		}
 		stopped = false
-		poll.Reset(r.h.cfg.mailPollInterval)
+		poll.Reset(r.cfg.mailPollInterval)
 	}
 }
 
@@ -245,7 +252,7 @@ func (r *mailroom) run() {
 func (r *mailroom) pause(noticed bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	open, limit := false, r.h.cfg.idleTimeout
+	open, limit := false, r.cfg.idleTimeout
 	for _, sl := range r.slots {
 		open = open || sl.watched()
 	}
@@ -308,7 +315,7 @@ func (r *mailroom) lookInto(sl *mailSlot) {
 	if busy {
 		return
 	}
-	r.h.work.start(func() {
+	r.work.start(func() {
 		for r.count(sl) {
 		}
 	})
@@ -337,10 +344,10 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	unread := -1
 	for i, name := range names {
 		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
-		n, err := r.h.team.boxes.count(r.h.life, r.h.cfg.team, name)
+		n, err := r.team.boxes.count(r.life, r.cfg.team, name)
 		if err != nil {
 			if !errors.Is(err, errNoTeam) {
-				r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
+				r.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 				unread = max(unread, 0)
 			}
 			continue
@@ -351,7 +358,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 		return a == nil && b == nil || a != nil && b != nil && sameFile(a, b)
 	})
 	strange := ""
-	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.h.team.mayAct(s.agentID, sl.identity), &taken) {
+	if taken := (*memberTaken)(nil); unread >= 0 && errors.As(r.team.mayAct(s.agentID, sl.identity), &taken) {
 		strange = taken.who()
 	}
 	r.mu.Lock()
@@ -363,7 +370,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	pending := sl.pendingLocked()
 	r.mu.Unlock()
 	if unread >= 0 {
-		r.h.team.teamSeen(s.agentID, back)
+		r.team.teamSeen(s.agentID, back)
 	}
 	if unread > 0 || unread != was || strange != known {
 		s.box.do(func() { s.mail.counted(pending, fresh, strange) })
@@ -394,17 +401,17 @@ func (r *mailroom) recount(name string) {
 	if was != nil && (info == nil && was.info == nil || info != nil && was.info != nil && sameFile(info, was.info)) {
 		return
 	}
-	msgs, _, err := r.h.team.boxes.list(r.h.life, r.h.cfg.team, name, mailFilter{Plain: r.h.team.isClient(name)})
+	msgs, _, err := r.team.boxes.list(r.life, r.cfg.team, name, mailFilter{Plain: r.team.isClient(name)})
 	if err != nil && !errors.Is(err, errNoTeam) {
-		r.h.log.Debug("an inbox can't be counted", "identity", name, "err", err)
+		r.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 	}
-	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.h.team.owns(name)}, info: info, keys: map[string]bool{}}
+	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.team.owns(name)}, info: info, keys: map[string]bool{}}
 	fresh := false
 	for _, m := range msgs {
 		now.keys[m.Key] = true
 		fresh = fresh || was == nil || !was.keys[m.Key]
 	}
-	r.h.kept.stamp(func(seq int64) {
+	r.agents.kept.stamp(func(seq int64) {
 		if now.seq = seq; !fresh && was != nil {
 			now.seq = was.seq
 		}
@@ -436,10 +443,10 @@ func (r *mailroom) box(name string) mailBox {
 
 // own is the client's own inbox, if it has one and no agent has its name.
 func (r *mailroom) own() mailBox {
-	if !r.h.team.isClient(r.h.cfg.clientIdentity) {
+	if !r.team.isClient(r.cfg.clientIdentity) {
 		return mailBox{}
 	}
-	return r.box(r.h.cfg.clientIdentity)
+	return r.box(r.cfg.clientIdentity)
 }
 
 // spell finds how the inboxes are spelt: a member is one whatever the case, but
@@ -461,16 +468,6 @@ func (r *mailroom) spell() {
 	}
 }
 
-// waitingFor is the unread mail of an identity without an open session, nil
-// where there is no team. It reads the disk.
-func (r *mailroom) waitingFor(identity string) *int {
-	n, err := r.h.team.boxes.count(r.h.life, r.h.cfg.team, identity)
-	if err != nil {
-		return nil
-	}
-	return &n
-}
-
 // acknowledge: a turn has these messages of an inbox, or nobody needs to. They
 // are never delivered again, and marked read as soon as the file is free.
 func (r *mailroom) acknowledge(identity, name string, keys []string) {
@@ -490,7 +487,7 @@ func (r *mailroom) acknowledge(identity, name string, keys []string) {
 	sl.marking = true
 	r.mu.Unlock()
 	if start {
-		r.h.work.start(func() { r.mark(sl) })
+		r.work.start(func() { r.mark(sl) })
 	}
 }
 
@@ -513,9 +510,9 @@ func (sl *mailSlot) giveLocked(key, name string) *givenMail {
 func (r *mailroom) mark(sl *mailSlot) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer context.AfterFunc(r.h.life, func() { time.AfterFunc(markAtTheEnd, cancel) })()
+	defer context.AfterFunc(r.life, func() { time.AfterFunc(markAtTheEnd, cancel) })()
 	for pause := markPause; ; {
-		last := r.h.life.Err() != nil
+		last := r.life.Err() != nil
 		name, batch := r.unmarked(sl)
 		if batch == nil {
 			return
@@ -524,7 +521,7 @@ func (r *mailroom) mark(sl *mailSlot) {
 		for i, g := range batch {
 			keys[i] = g.key
 		}
-		_, err := r.h.team.boxes.markRead(ctx, r.h.cfg.team, name, keys)
+		_, err := r.team.boxes.markRead(ctx, r.cfg.team, name, keys)
 		if err == nil || errors.Is(err, errNoTeam) { // gone is as good as read
 			r.mu.Lock()
 			for _, g := range batch {
@@ -536,16 +533,16 @@ func (r *mailroom) mark(sl *mailSlot) {
 			continue
 		}
 		if last {
-			r.h.log.Warn("mail was delivered and can't be marked read, so it is delivered again by the next start", "identity", name, "messages", len(keys), "err", err)
+			r.log.Warn("mail was delivered and can't be marked read, so it is delivered again by the next start", "identity", name, "messages", len(keys), "err", err)
 			r.mu.Lock()
 			sl.marking = false
 			r.mu.Unlock()
 			return
 		}
-		r.h.log.Debug("mail is not marked read yet", "identity", name, "messages", len(keys), "err", err)
+		r.log.Debug("mail is not marked read yet", "identity", name, "messages", len(keys), "err", err)
 		select {
 		case <-time.After(pause):
-		case <-r.h.life.Done():
+		case <-r.life.Done():
 		}
 		pause = min(2*pause, markPauseMost)
 	}

@@ -1,8 +1,8 @@
 package main
 
 // session_table.go owns the two tables of the hub: which agents are open here, by agent_id, thread and name, with
-// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. The hub and
-// its parts look things up here. A table takes no lock but its own, and never calls a session.
+// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. It also owns the one
+// way of a call to its agent, by those lines. A table takes no lock but its own, and never calls a session.
 
 import (
 	"maps"
@@ -185,6 +185,60 @@ func (t *sessionTable) next(line string) (c agentCall, s *session, ok bool) {
 	}
 	t.lines[line] = calls[1:]
 	return calls[0], t.findLocked(line), true
+}
+
+// agentLines is the one way of a call to the agent that it is about, open here or not: calls on one agent are received in the
+// order in which they came.
+type agentLines struct {
+	table *sessionTable
+	work  *workGroup
+}
+
+// withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
+// where the agent is open and nothing waits in its line, else from that line's goroutine.
+func (l agentLines) withAgent(ref string, c agentCall) {
+	s, line, serve := l.table.meet(ref, c)
+	if s != nil {
+		if c.open(s, false) == received {
+			return
+		}
+		serve = l.table.join(line, c)
+	}
+	if serve {
+		l.work.start(func() { l.serveLine(line) })
+	}
+}
+
+// serveLine hands over the calls of one line until the line is empty. serveLine may wait, as each call may.
+func (l agentLines) serveLine(line string) {
+	for {
+		c, s, ok := l.table.next(line)
+		if !ok {
+			return
+		}
+		if s == nil || c.open(s, true) != received {
+			c.stored(line)
+		}
+	}
+}
+
+// onLoop has the loop of an agent's session run do, behind the calls on the agent that came before; where the agent
+// isn't open here, stored serves the call in a goroutine that may wait.
+func (l agentLines) onLoop(ref string, do func(*session), stored func(ref string)) {
+	c := agentCall{stored: stored}
+	c.open = func(s *session, _ bool) reception {
+		if s.box.do(func() {
+			if s.m.phase == phaseOver { // the session has ended since: its record may belong to a newer session by now
+				l.withAgent(s.agentID, c)
+				return
+			}
+			do(s)
+		}) {
+			return received
+		}
+		return missed
+	}
+	l.withAgent(ref, c)
 }
 
 // waiterTable is who waits: for turns by their waiters, and for decisions by their approvals.

@@ -31,12 +31,16 @@ const (
 
 // teamAgents may be used from any goroutine.
 type teamAgents struct {
-	h         *hub
+	cfg       *config
 	log       *slog.Logger
+	agents    *agentDirectory
+	names     *identities
 	boxes     *inboxes
 	file      *teamFile // of our own team
 	addresses addressBook
 	tools     *atmTools
+	work      *workGroup
+	life      context.Context
 
 	mu        sync.Mutex // guards the fields below
 	jobs      []func()
@@ -47,13 +51,12 @@ type teamAgents struct {
 	refused   map[string]error      // agent_ids that could not join, and why
 }
 
-func newTeamAgents(h *hub) *teamAgents {
-	cfg := h.cfg
-	p := &teamAgents{h: h, log: h.log, file: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot),
+func newTeamAgents(agents *agentDirectory, names *identities, file *teamFile, work *workGroup) *teamAgents {
+	cfg := agents.cfg
+	p := &teamAgents{cfg: cfg, log: agents.log, agents: agents, names: names, boxes: agents.boxes, file: file, addresses: names.addresses,
+		work: work, life: agents.life,
 		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
-	p.boxes = newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), h.reg.disk, h.log)
-	p.addresses = addressBook{own: p.file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
-	p.tools = newAtmTools(cfg, p.boxes, p.addresses, h.ledger.audit, h.log)
+	p.tools = newAtmTools(cfg, p.boxes, p.addresses, agents.ledger.audit, p.log)
 	return p
 }
 
@@ -75,11 +78,11 @@ func (p *teamAgents) later(f func()) {
 	p.running = true
 	p.mu.Unlock()
 	if start {
-		p.h.work.start(p.work)
+		p.work.start(p.runJobs)
 	}
 }
 
-func (p *teamAgents) work() {
+func (p *teamAgents) runJobs() {
 	for {
 		p.mu.Lock()
 		if len(p.jobs) == 0 {
@@ -99,20 +102,20 @@ func (p *teamAgents) work() {
 // team's file by others.
 func (p *teamAgents) sweep(tries int) {
 	for try := 1; ; try++ {
-		n, again, err := p.file.sweep(p.h.life, p.h.reg.holder)
+		n, again, err := p.file.sweep(p.life, p.agents.reg.holder)
 		if n > 0 {
-			p.log.Info("members whose process is gone removed", "team", p.h.cfg.team, "members", n)
+			p.log.Info("members whose process is gone removed", "team", p.cfg.team, "members", n)
 		}
-		if !again || p.h.life.Err() != nil {
+		if !again || p.life.Err() != nil {
 			return
 		}
 		if try == tries {
 			if err != nil {
-				p.log.Warn("members whose process is gone could not be removed", "team", p.h.cfg.team, "err", err)
+				p.log.Warn("members whose process is gone could not be removed", "team", p.cfg.team, "err", err)
 			}
 			return
 		}
-		if pauseUntil(p.h.life, time.Now().Add(sweepPause<<try)) != nil {
+		if pauseUntil(p.life, time.Now().Add(sweepPause<<try)) != nil {
 			return
 		}
 	}
@@ -127,7 +130,7 @@ func (p *teamAgents) usesMail(agentID string) {
 	if known && wanted { // else it is the session before that is a member still, and about to leave
 		return
 	}
-	s := p.h.table.agent(agentID)
+	s := p.agents.table.agent(agentID)
 	if s == nil {
 		return
 	}
@@ -173,11 +176,11 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 			p.enrolled(agentID, nil)
 			return
 		}
-		got, err := p.file.join(p.h.life, m, p.h.reg.holder)
+		got, err := p.file.join(p.life, m, p.agents.reg.holder)
 		p.mu.Lock()
 		was := p.refused[m.agentID]
 		delete(p.refused, m.agentID)
-		failed := err != nil && !errors.Is(err, errNoTeam) && p.h.life.Err() == nil // without a team it works without mail
+		failed := err != nil && !errors.Is(err, errNoTeam) && p.life.Err() == nil // without a team it works without mail
 		switch {
 		case err == nil:
 			p.joined[m.agentID] = got
@@ -187,9 +190,9 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 		p.mu.Unlock()
 		switch {
 		case err == nil:
-			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.h.cfg.team, "adopted", !got.added)
+			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.cfg.team, "adopted", !got.added)
 		case failed && (was == nil || err.Error() != was.Error()):
-			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.h.cfg.team, "err", err)
+			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.cfg.team, "err", err)
 		}
 		p.enrolled(agentID, err)
 	})
@@ -197,7 +200,7 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 
 // enrolled tells a session what came of its joining.
 func (p *teamAgents) enrolled(agentID string, err error) {
-	if s := p.h.table.agent(agentID); s != nil {
+	if s := p.agents.table.agent(agentID); s != nil {
 		s.box.do(func() { s.member.settled(err) })
 	}
 }
@@ -224,7 +227,7 @@ func (p *teamAgents) leave(was ...membership) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	if err := p.file.leave(ctx, was...); err != nil {
-		p.log.Warn("could not leave the team; the next start does", "team", p.h.cfg.team, "err", err)
+		p.log.Warn("could not leave the team; the next start does", "team", p.cfg.team, "err", err)
 	}
 }
 
@@ -256,7 +259,7 @@ func (p *teamAgents) inbox(agentID, identity string) string {
 // inboxOf is the name under which anybody's inbox is found: an identity's that
 // is ours, or a member's. It reads the disk.
 func (p *teamAgents) inboxOf(identity string) (string, error) {
-	if s := p.h.table.named(identity); s != nil {
+	if s := p.agents.table.named(identity); s != nil {
 		return p.inbox(s.agentID, s.shown.Load().Identity), nil
 	}
 	if p.owns(identity) {
@@ -270,37 +273,37 @@ func (p *teamAgents) inboxOf(identity string) (string, error) {
 // and nothing is sent in it. nil if it is, listed or not. It reads the disk.
 func (p *teamAgents) mayAct(agentID, identity string) error {
 	if agentID == "" {
-		if s := p.h.table.named(identity); s != nil {
+		if s := p.agents.table.named(identity); s != nil {
 			agentID = s.agentID
 		}
 	}
-	return p.addresses.mayAct(identity, agentID, p.h.reg.holder)
+	return p.addresses.mayAct(identity, agentID, p.agents.reg.holder)
 }
 
 // lives reports an identity that a session here has.
-func (p *teamAgents) lives(identity string) bool { return p.h.table.named(identity) != nil }
+func (p *teamAgents) lives(identity string) bool { return p.agents.table.named(identity) != nil }
 
 // reached reports an identity that a session of the team has, here or in another
 // process, or the client itself: mail to it is delivered or told of, listed or not.
 // It reads the disk.
 func (p *teamAgents) reached(identity string) bool {
-	if p.lives(identity) || identity == p.h.cfg.clientIdentity && p.isClient(identity) { // as it is spelt: no member's entry tells the file
+	if p.lives(identity) || identity == p.cfg.clientIdentity && p.isClient(identity) { // as it is spelt: no member's entry tells the file
 		return true
 	}
-	agentID, _, held := p.h.reg.holder(identity)
+	agentID, _, held := p.agents.reg.holder(identity)
 	return held && agentID != ""
 }
 
 // isClient reports the client's own name, unless an agent has it.
 func (p *teamAgents) isClient(identity string) bool {
-	return p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity) && !p.lives(identity)
+	return p.cfg.clientIdentity != "" && strings.EqualFold(identity, p.cfg.clientIdentity) && !p.lives(identity)
 }
 
 // owns reports an identity that this instance holds, or the client's own: only
 // as those is anything sent or marked as read.
 func (p *teamAgents) owns(identity string) bool {
-	return p.lives(identity) || p.h.names.reserves(identity) ||
-		p.h.cfg.clientIdentity != "" && strings.EqualFold(identity, p.h.cfg.clientIdentity)
+	return p.lives(identity) || p.names.reserves(identity) ||
+		p.cfg.clientIdentity != "" && strings.EqualFold(identity, p.cfg.clientIdentity)
 }
 
 // notify mails a member what a background turn brought: so a lead that doesn't
@@ -308,17 +311,17 @@ func (p *teamAgents) owns(identity string) bool {
 func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation string) {
 	from := p.inbox(agentID, k.Identity)
 	p.usesMail(agentID)
-	p.h.work.start(func() {
+	p.work.start(func() {
 		to, err := p.addresses.recipient(member, from, p.reached)
 		if err == nil {
 			err = p.mayAct(agentID, k.Identity)
 		}
 		if err == nil {
 			text := noticeText(&k)
-			if shown, left := cutMail(text, p.h.cfg.maxMailMessageLength); left > 0 {
+			if shown, left := cutMail(text, p.cfg.maxMailMessageLength); left > 0 {
 				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]", k.AgentID, k.TurnID)
 			}
-			_, _, err = p.boxes.send(context.Background(), to.team, to.name, mailMessage{From: from, SourceTeam: p.h.cfg.team, Text: text,
+			_, _, err = p.boxes.send(context.Background(), to.team, to.name, mailMessage{From: from, SourceTeam: p.cfg.team, Text: text,
 				Summary: fmt.Sprintf("%s: background turn %s", from, k.Status), Automatic: true})
 		}
 		if err != nil {
@@ -328,7 +331,7 @@ func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation stri
 		if err != nil {
 			e.Detail += "; not delivered: " + err.Error()
 		}
-		p.h.ledger.audit.append(e)
+		p.agents.ledger.audit.append(e)
 	})
 }
 
@@ -352,28 +355,28 @@ func (p *teamAgents) reachable(from, member string) *rpcError {
 	return nil
 }
 
-// mailCaller is whom a client's mail tool acts as: the session that ref means, an
+// caller is whom a client's mail tool acts as: the session that ref means, an
 // identity, or else the client itself (FR-4.5); and inbox, where it reads another's.
 // It may read the disk.
-func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
-	who := atmCaller{Team: h.cfg.team, Owns: h.team.owns, Live: h.team.reached, Lead: h.team.isClient}
+func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
+	who := atmCaller{Team: p.cfg.team, Owns: p.owns, Live: p.reached, Lead: p.isClient}
 	var s *session
 	if ref != "" {
-		open, agentID, err := h.agents.find(ref)
+		open, agentID, err := p.agents.find(ref)
 		switch name := isName(ref); {
 		case open != nil:
 			s = open
-		case name && h.team.owns(ref):
+		case name && p.owns(ref):
 			who.Identity = ref
 		case name && err != nil:
-			if strange := h.team.mayAct("", ref); h.agents.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
+			if strange := p.mayAct("", ref); p.agents.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
 				return who, err // an agent's that isn't open, whether the team lists it still or not
 			}
 			who.Identity = ref // a member's: it may be looked into, and nothing can be sent as it
 		case err != nil:
 			return who, err
 		default:
-			v := h.agents.view(agentID)
+			v := p.agents.view(agentID)
 			if elsewhere(&v) != nil { // as by its name: it may be looked into
 				who.Identity = v.Identity
 				break
@@ -383,33 +386,24 @@ func (h *hub) mailCaller(ref, inbox string) (atmCaller, *rpcError) {
 	}
 	switch {
 	case inbox != "":
-		s = h.table.named(inbox)
+		s = p.agents.table.named(inbox)
 		who.Identity = inbox
 	case ref != "":
-	case h.cfg.clientIdentity != "":
-		who.Identity = h.cfg.clientIdentity
+	case p.cfg.clientIdentity != "":
+		who.Identity = p.cfg.clientIdentity
 	default:
 		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open here. To have a name of your own, set client_identity (user configuration, or ATM_AGENT_MCP_CLIENT_IDENTITY), [core].identity or ATM_IDENTITY, and restart this server; in Claude Code with agent teams you are the team's lead without any of them")
 	}
 	if s != nil {
 		v := s.shown.Load()
-		who.AgentID, who.Identity = s.agentID, h.team.inbox(s.agentID, v.Identity)
-		who.Strange = func() error { return h.team.mayAct(s.agentID, v.Identity) }
-		h.team.usesMail(s.agentID)
-	} else if !strings.EqualFold(who.Identity, h.cfg.clientIdentity) {
+		who.AgentID, who.Identity = s.agentID, p.inbox(s.agentID, v.Identity)
+		who.Strange = func() error { return p.mayAct(s.agentID, v.Identity) }
+		p.usesMail(s.agentID)
+	} else if !strings.EqualFold(who.Identity, p.cfg.clientIdentity) {
 		identity := who.Identity
-		who.Strange = func() error { return h.team.mayAct("", identity) }
+		who.Strange = func() error { return p.mayAct("", identity) }
 	}
 	return who, nil
-}
-
-// runTool is how a front runs an ATM tool. It waits for files.
-func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
-	structured, text, err := h.team.tools.run(ctx, who, tool, args)
-	if h.team.isClient(who.Identity) && looksIntoInbox(tool) {
-		h.mail.recount(who.Identity) // the next result must not tell of what was just read
-	}
-	return structured, text, err
 }
 
 // looksIntoInbox reports the tools that are about an inbox.
@@ -417,11 +411,11 @@ func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "at
 
 // runAgentTool is how an agent's own call runs: as the agent, whatever it says
 // of itself.
-func (h *hub) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
-	h.team.usesMail(agentID)
-	who := atmCaller{Identity: h.team.inbox(agentID, identity), AgentID: agentID, Team: h.cfg.team, Owns: h.team.owns, Live: h.team.reached,
-		Correlation: correlation, Auto: auto, Strange: func() error { return h.team.mayAct(agentID, identity) }}
-	_, text, err := h.team.tools.run(ctx, who, tool, args)
+func (p *teamAgents) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
+	p.usesMail(agentID)
+	who := atmCaller{Identity: p.inbox(agentID, identity), AgentID: agentID, Team: p.cfg.team, Owns: p.owns, Live: p.reached,
+		Correlation: correlation, Auto: auto, Strange: func() error { return p.mayAct(agentID, identity) }}
+	_, text, err := p.tools.run(ctx, who, tool, args)
 	if err != nil {
 		return err.Message, false
 	}

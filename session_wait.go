@@ -7,10 +7,11 @@ package main
 // call that was lost can be made again. It never touches a session's loop.
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 )
@@ -166,49 +167,39 @@ func newView(r *record) sessionView {
 		Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
 }
 
-// status tells the whole proxy. It reads no disk.
-func (h *hub) status() statusView {
-	leased := h.table.leased()
-	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(), Uptime: time.Since(h.started),
-		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes}
-	h.child.show(&v)
-	for _, s := range leased {
-		if view := s.shown.Load(); view.Identity != "" {
-			v.Identities[view.Identity] = view.AgentID
-		}
-	}
-	for _, s := range h.table.all() {
-		view := *s.shown.Load()
-		v.Agents = append(v.Agents, view)
-		if view.PendingMail != nil {
-			sum := *view.PendingMail
-			if v.PendingMail != nil {
-				sum += *v.PendingMail
-			}
-			v.PendingMail = &sum
-		}
-	}
-	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
-	return v
+// agentWaits are the calls of agent_wait that are open.
+type agentWaits struct {
+	log    *slog.Logger
+	agents *agentDirectory
+	kept   *keptTurns
+	team   *teamAgents
+	mail   *mailroom
+	poll   time.Duration // how often an inbox is looked into without a notice
+	work   *workGroup
+	life   context.Context
+
+	mu   sync.Mutex // guards the fields below
+	open int
+	over chan struct{} // closed when the last one ends, nil while nobody waits for that
 }
 
 // wait calls done once, from another goroutine, unless stop was called first:
 // when an agent of q has a turn newer than since or a pending approval, when
 // none of them has anything to do, after the timeout, or at shutdown. An
 // unknown agent is an error.
-func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
+func (o *agentWaits) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
 	quit := make(chan struct{})
-	h.waits.begin()
-	h.work.start(func() {
-		defer h.waits.end()
-		w := &waiting{h: h, q: q}
+	o.begin()
+	o.work.start(func() {
+		defer o.end()
+		w := &waiting{agentWaits: o, q: q}
 		if err := w.resolve(); err != nil {
 			done(waitResult{}, err)
 			return
 		}
 		if r, ok := w.run(quit); ok {
 			for i := range r.Agents {
-				h.kept.fill(r.Agents[i].Turns)
+				o.kept.fill(r.Agents[i].Turns)
 			}
 			done(r, nil)
 		}
@@ -216,20 +207,13 @@ func (h *hub) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) 
 	return func() { close(quit) }
 }
 
-// openWaits counts the calls of agent_wait that are open.
-type openWaits struct {
-	mu   sync.Mutex // guards the fields below
-	open int
-	over chan struct{} // closed when the last one ends, nil while nobody waits for that
-}
-
-func (o *openWaits) begin() {
+func (o *agentWaits) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.open++
 }
 
-func (o *openWaits) end() {
+func (o *agentWaits) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open--; o.open == 0 && o.over != nil {
@@ -239,7 +223,7 @@ func (o *openWaits) end() {
 }
 
 // none is closed when no agent_wait is open any more.
-func (o *openWaits) none() <-chan struct{} {
+func (o *agentWaits) none() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	over := make(chan struct{})
@@ -253,10 +237,10 @@ func (o *openWaits) none() <-chan struct{} {
 
 // waiting is one agent_wait.
 type waiting struct {
-	h      *hub
-	q      waitQuery
-	agents []string         // agent_ids, each once
-	since  map[string]int64 // by agent_id
+	*agentWaits
+	q     waitQuery
+	ids   []string         // agent_ids, each once
+	since map[string]int64 // by agent_id
 
 	elsewhere bool // one of them works in another process, which tells us nothing
 }
@@ -271,19 +255,19 @@ const elsewhereEvery = time.Second
 func (w *waiting) resolve() *rpcError {
 	w.since = map[string]int64{}
 	if w.q.Inbox != "" {
-		if _, err := w.h.team.file.list(); errors.Is(err, errNoTeam) {
+		if _, err := w.team.file.list(); errors.Is(err, errNoTeam) {
 			return proxyError(codeInvalidSession, err.Error()+"; without a team there is no mail to wait for")
 		}
-		name, err := w.h.team.inboxOf(w.q.Inbox)
+		name, err := w.team.inboxOf(w.q.Inbox)
 		if err != nil {
 			return mailRefused(err) // else a slip of the pen would be waited for to the end
 		}
 		w.q.Inbox = name
 	}
 	for _, ref := range w.q.Agents {
-		_, id, err := w.h.agents.find(ref)
+		_, id, err := w.agents.find(ref)
 		if err != nil {
-			if name, none := w.h.team.inboxOf(ref); none == nil && isName(ref) {
+			if name, none := w.team.inboxOf(ref); none == nil && isName(ref) {
 				err.Message += fmt.Sprintf("; for the mail of member %s give {\"inbox\": %q}", name, name)
 			}
 			return err
@@ -291,10 +275,10 @@ func (w *waiting) resolve() *rpcError {
 		if _, twice := w.since[id]; twice {
 			continue
 		}
-		w.agents = append(w.agents, id)
+		w.ids = append(w.ids, id)
 		w.since[id] = w.q.Since
 		if w.q.Since == 0 {
-			w.since[id] = w.h.kept.base(id)
+			w.since[id] = w.kept.base(id)
 		}
 	}
 	return nil
@@ -302,7 +286,7 @@ func (w *waiting) resolve() *rpcError {
 
 // run looks until there is something to tell; false: nobody wants it any more.
 func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
-	changed, unwatch := w.h.kept.watch()
+	changed, unwatch := w.kept.watch()
 	defer unwatch()
 	limit := time.NewTimer(w.q.Timeout)
 	defer limit.Stop()
@@ -321,7 +305,7 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		case w.elsewhere:
 			again = time.After(elsewhereEvery)
 		case w.q.Inbox != "":
-			again = time.After(w.h.cfg.mailPollInterval)
+			again = time.After(w.poll)
 		}
 		select {
 		case <-changed:
@@ -329,7 +313,7 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		case <-limit.C: // a session that is just telling how its turn ended is let finish: else it is seen busy with it
 			over, late = true, over
 			limit.Reset(tellingLimit)
-		case <-w.h.life.Done():
+		case <-w.life.Done():
 			r, _, _ = w.look()
 			return r, true
 		case <-quit:
@@ -341,12 +325,12 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 // watchMail nudges changed as the team's inboxes change; without notification
 // the poll stands alone. What it returns ends that.
 func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
-	eyes, err := w.h.mail.newWatcher()
+	eyes, err := w.mail.newWatcher()
 	if err != nil {
 		return func() {}
 	}
-	if _, err := eyes.add(w.h.mail.dir, func(string) { nudge(changed) }); err != nil {
-		w.h.log.Debug("inboxes can't be watched", "err", err)
+	if _, err := eyes.add(w.mail.dir, func(string) { nudge(changed) }); err != nil {
+		w.log.Debug("inboxes can't be watched", "err", err)
 	}
 	return eyes.close
 }
@@ -360,8 +344,8 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 	with, busy, asked := 0, 0, false
 	w.elsewhere = false
 	for i := range r.Agents {
-		a, id := &r.Agents[i], w.agents[i]
-		a.Turns = w.h.kept.ended(id, w.since[id], r.Seq)
+		a, id := &r.Agents[i], w.ids[i]
+		a.Turns = w.kept.ended(id, w.since[id], r.Seq)
 		if len(a.Turns) > 0 {
 			with++
 		}
@@ -379,10 +363,10 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 		return r, false, false
 	case asked || busy == 0 && w.q.Inbox == "":
 		return r, true, true
-	case w.q.Inbox != "" && len(w.agents) == 0:
+	case w.q.Inbox != "" && len(w.ids) == 0:
 		return r, false, true
 	case w.q.All:
-		return r, with == len(w.agents), true
+		return r, with == len(w.ids), true
 	}
 	return r, with > 0, true
 }
@@ -392,49 +376,24 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 // is. false: a session is just telling how a turn ended, and will say so.
 func (w *waiting) snapshot(r *waitResult) (whole bool) {
 	if w.q.Inbox != "" {
-		w.h.mail.recount(w.q.Inbox)
+		w.mail.recount(w.q.Inbox)
 	}
 	for {
-		seq, unseen := w.h.kept.state(w.agents)
-		r.Inbox = w.h.mail.box(w.q.Inbox)
+		seq, unseen := w.kept.state(w.ids)
+		r.Inbox = w.mail.box(w.q.Inbox)
 		if w.q.Own {
-			r.Own = w.h.mail.own()
+			r.Own = w.mail.own()
 		}
 		r.Agents = r.Agents[:0]
-		for _, id := range w.agents {
-			v := w.h.agents.view(id)
+		for _, id := range w.ids {
+			v := w.agents.view(id)
 			if !v.Mine { // what it ended before it stood so
-				w.h.kept.load(id)
+				w.kept.load(id)
 			}
 			r.Agents = append(r.Agents, waitAgent{View: v})
 		}
-		if r.Seq = w.h.kept.now(); r.Seq == seq {
+		if r.Seq = w.kept.now(); r.Seq == seq {
 			return !unseen
 		}
 	}
-}
-
-// turn is one kept turn of an agent_id or threadId. It may read the disk.
-func (h *hub) turn(ref, turnID string) (keptTurn, *rpcError) {
-	_, agentID, err := h.agents.find(ref)
-	if err != nil {
-		return keptTurn{}, err
-	}
-	t := h.kept.find(agentID, turnID)
-	if t == nil {
-		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
-	}
-	if t.finished() {
-		return *t, nil
-	}
-	if t.process != h.kept.began {
-		t.Activity = "working in another process"
-		return *t, nil
-	}
-	v := h.agents.view(agentID)
-	t.Activity, t.Pending = v.Activity, v.Pending
-	if t.Status == "queued" && !v.opening {
-		t.Activity, t.Pending = "waiting for its turn", nil
-	}
-	return *t, nil
 }
