@@ -87,7 +87,8 @@ type session struct {
 
 // newSession makes a session that the hub is about to open; the hub starts its loop.
 func newSession(h *hub, agentID, wanted string) *session {
-	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID), box: newPostbox(&h.letters),
+	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID),
+		box:   newPostbox(&h.letters),
 		ended: make(chan struct{}), opening: true}
 	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
@@ -247,7 +248,8 @@ func undo(be backend, e *event) {
 	case e.kind == evAsk && e.ask != nil:
 		be.do(0, e.thread, command{kind: cmdAnswer, ask: e.ask.id, decision: deny})
 	case e.kind == evTool && e.tool != nil:
-		be.do(0, e.thread, command{kind: cmdToolResult, ask: e.tool.id, text: "the session has ended, so " + e.tool.name + " was not done"})
+		be.do(0, e.thread, command{kind: cmdToolResult, ask: e.tool.id, text: "the session has ended, so " +
+			e.tool.name + " was not done"})
 	}
 }
 
@@ -317,7 +319,8 @@ func (s *session) handle(e *event, now time.Time) {
 	if cur != nil && cur.run != nil {
 		cur.run.note(e, now)
 	}
-	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" { // as good as turn/start's answer, which may be lost
+	// as good as turn/start's answer, which may be lost
+	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" {
 		s.mail.acknowledge(cur, e.turn)
 	}
 	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
@@ -426,9 +429,11 @@ func (s *session) threadOpened(e *event) {
 		s.h.ledger.save(&p.rec) // kill -9 after this loses neither thread nor session
 	}
 	if s.joins(p) {
-		s.h.team.join(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model, cwd: p.policy.Settings.Cwd, sessionID: s.threadID()})
+		s.h.team.join(newMember{name: p.rec.Identity, agentID: s.agentID, model: p.policy.Settings.Model,
+			cwd: p.policy.Settings.Cwd, sessionID: s.threadID()})
 	}
-	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "", "sandbox", p.policy.Settings.Sandbox)
+	s.log.Info("session open", "identity", p.rec.Identity, "thread", s.thread, "resumed", p.spec.Thread != "",
+		"sandbox", p.policy.Settings.Sandbox)
 }
 
 // threadNamed: the child named the thread as its first turn began.
@@ -469,13 +474,14 @@ func (s *session) threadID() string {
 	return s.thread
 }
 
-// openRefused: the child has no such thread, or won't make one. A history that is gone is replaced by what we know of it
-// ourselves (FR-6).
+// openRefused: the child has no such thread, or won't make one. A history that is gone is replaced by what we know of
+// it ourselves (FR-6).
 func (s *session) openRefused(err *backendError) {
 	p := s.place
 	switch {
 	case err.Missing && p.spec.Thread != "" && p.adopted:
-		s.failOpening(proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread of that id; agent_sessions lists what there is", p.spec.Thread)))
+		s.failOpening(proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread "+
+			"of that id; agent_sessions lists what there is", p.spec.Thread)))
 	case err.Missing && p.spec.Thread != "":
 		why := "Codex's own history of thread " + p.spec.Thread + " is gone"
 		if err.Code == 0 { // the driver's words: it didn't even ask
@@ -573,9 +579,11 @@ func (m *memberWait) settled(err error) {
 	switch {
 	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
 	case errors.Is(err, context.DeadlineExceeded):
-		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and atm can't write to it", s.place.identity(), s.h.cfg.team)
+		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and "+
+			"atm can't write to it", s.place.identity(), s.h.cfg.team)
 	case err != nil:
-		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v", s.place.identity(), s.h.cfg.team, err)
+		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v",
+			s.place.identity(), s.h.cfg.team, err)
 	}
 	if note != "" && m.joining && len(held) == 0 {
 		s.notes = append(s.notes, note)
@@ -598,7 +606,8 @@ func (s *session) takeNotes() []string {
 
 // newResult is what every result of a turn says of its session.
 func (s *session) newResult(t *turn) turnResult {
-	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(), Team: s.h.cfg.team,
+	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(),
+		Team:   s.h.cfg.team,
 		Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval()}
 }
 
@@ -616,7 +625,8 @@ func (s *session) status() string {
 // publish renews what others may read of this session.
 func (s *session) publish() {
 	old := s.shown.Load()
-	v := sessionView{AgentID: s.agentID, Backend: "codex", Team: s.h.cfg.team, LastActive: old.LastActive, StartedAt: old.StartedAt}
+	v := sessionView{AgentID: s.agentID, Backend: "codex", Team: s.h.cfg.team, LastActive: old.LastActive,
+		StartedAt: old.StartedAt}
 	if p := s.place; p != nil {
 		v = newView(&p.rec)
 		v.Resumable = s.h.cfg.persistThreads
@@ -624,7 +634,8 @@ func (s *session) publish() {
 	} else {
 		v.Activity, v.opening = cmp.Or(s.startup, "opening"), true
 	}
-	v.BackendID, v.Status, v.Queued, v.Mine, v.Interrupted = s.threadID(), s.status(), len(s.m.queue), true, s.closing.cut
+	v.BackendID, v.Status, v.Queued, v.Mine, v.Interrupted = s.threadID(), s.status(), len(s.m.queue), true,
+		s.closing.cut
 	v.Dropped, v.Tokens, v.LastError = s.dropped+s.box.lost(), s.tokens, s.lastErr
 	if t := s.m.cur; t != nil && t.run != nil {
 		v.Activity, v.Source = t.run.activity(), t.req.source.String()
@@ -634,15 +645,18 @@ func (s *session) publish() {
 	}
 	for _, id := range s.asks.ids() {
 		p := s.asks.pending[id]
-		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd, Reason: p.reason, q: p.approval, offered: p.offered})
+		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd,
+			Reason: p.reason, q: p.approval, offered: p.offered})
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
-	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 && (old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
+	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 &&
+		(old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
 		s.h.kept.stamp(func(seq int64) { v.mailSeq = seq; s.shown.Store(&v) })
 	} else {
 		s.shown.Store(&v)
 	}
-	if old.Status != v.Status || old.Queued != v.Queued || !slices.EqualFunc(old.Pending, v.Pending, sameAsk) || !samePending(old.PendingMail, v.PendingMail) {
+	if old.Status != v.Status || old.Queued != v.Queued || !slices.EqualFunc(old.Pending, v.Pending, sameAsk) ||
+		!samePending(old.PendingMail, v.PendingMail) {
 		s.h.kept.poke()
 	}
 	if s.turns.unseen {

@@ -28,7 +28,8 @@ func (a *sessionAsks) put(q *approval) {
 		a.s.box.do(func() {
 			late := decider{byNobody, "within " + a.s.h.cfg.approvalTimeout.String() + " (approval_timeout_secs)"}
 			if a.decide(q.id, late, deny, nil) {
-				a.s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+				a.s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(),
+					"thread", q.thread, "turn", q.turn, "item", q.item)
 				a.s.h.front.askGone(*a.s.ref.Load(), q.id, late.words(deny))
 			}
 		})
@@ -43,8 +44,10 @@ func (a *sessionAsks) put(q *approval) {
 		why = decider{byPolicy, "a session that ends is given nothing more"} // its summary neither
 	case a.s.m.cur == nil && q.thread == a.s.thread:
 		why = decider{byUs, "it was asked while no turn was running"}
-	case a.s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange || q.kind == askPermissions):
-		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"} // an approved command leaves the sandbox
+	case a.s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange ||
+		q.kind == askPermissions):
+		// an approved command leaves the sandbox
+		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"}
 	case a.s.m.cur != nil:
 		w = a.s.m.cur.waiter
 	}
@@ -52,7 +55,8 @@ func (a *sessionAsks) put(q *approval) {
 		a.decide(q.id, why, deny, nil)
 		return
 	}
-	a.s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn", q.turn, "item", q.item)
+	a.s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn",
+		q.turn, "item", q.item)
 	a.s.h.waiters.addAsk(q.id, a.s)
 	if cur := a.s.m.cur; cur != nil && cur.req.background || cur == nil && a.byCaller {
 		a.pending[q.id].offered = true
@@ -165,7 +169,8 @@ func (a *sessionAsks) takeDecided(id string, by decider, d *decision) *pendingAs
 // noteDeclined keeps for the turn's result what was not done.
 func (a *sessionAsks) noteDeclined(p *pendingAsk, by decider) {
 	if a.s.m.cur != nil && a.s.m.cur.run != nil && len(a.s.m.cur.run.declined) < maxNotices {
-		a.s.m.cur.run.declined = append(a.s.m.cur.run.declined, declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by.words(deny)})
+		a.s.m.cur.run.declined = append(a.s.m.cur.run.declined,
+			declined{Kind: p.kind, Action: clip(p.action, 500), Reason: by.words(deny)})
 	}
 }
 
@@ -178,12 +183,15 @@ func (a *sessionAsks) approve(q approveQuery) (decision, *rpcError) {
 	}
 	id := []any{"agent_id", a.s.agentID, "approval_id", q.Ask}
 	if strings.TrimSpace(p.action) != strings.TrimSpace(q.Action) {
-		return deny, proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
+		return deny, proxyError(codeInvalidSession, fmt.Sprintf("action %q isn't what approval %s is about; nothing "+
+			"was decided. Its action is %q: repeat that exactly", clip(q.Action, 200), q.Ask, p.action), id...)
 	}
 	if p.kind == askQuestion && q.Decision != deny {
 		for _, each := range p.questions {
 			if len(q.Answers[each.id]) == 0 && !each.optional {
-				return deny, proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was decided. Give answers as an object of question id and text, or deny", each.id, clip(each.text, 200)), id...)
+				return deny, proxyError(codeInvalidSession, fmt.Sprintf("question %q (%s) has no answer; nothing was "+
+					"decided. Give answers as an object of question id and text, or deny", each.id,
+					clip(each.text, 200)), id...)
 			}
 		}
 	}

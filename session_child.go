@@ -1,9 +1,9 @@
 package main
 
 // session_child.go owns the one child: its lazy start, who waits for that, how the last one ended, the facts that are
-// asked of it beside any session, and the errors that callers get of it. The hub and opening sessions ask it; the driver
-// tells it of a death before it tells any session. It never starts a second child while one lives, and none after a
-// death unless restart_child says so (FR-11.2).
+// asked of it beside any session, and the errors that callers get of it. The hub and opening sessions ask it; the
+// driver tells it of a death before it tells any session. It never starts a second child while one lives, and none
+// after a death unless restart_child says so (FR-11.2).
 
 import (
 	"context"
@@ -216,7 +216,8 @@ func deathError(d *childDeath, again bool) *rpcError {
 	case again:
 		advice = ". Sessions are kept, and codex-reply with the same agent_id starts Codex again (restart_child)"
 	default:
-		advice = ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set restart_child = true"
+		advice = ". Sessions are kept: restart this MCP server and call codex-reply with the same agent_id, or set " +
+			"restart_child = true"
 	}
 	return proxyAdvice(codeChildDead, r, d.Error(), advice, "reason", d.Reason, "stderr", d.Stderr)
 }
@@ -232,7 +233,8 @@ func childError(what string, e *backendError) *rpcError {
 	case e.Timeout:
 		return proxyError(codeTimeout, "Codex had no answer in time when asked to "+what, "child_error", e.Data)
 	case e.Busy:
-		return childSays(codeTimeout, "Codex had too much to do when asked to "+what+", and nothing was done; try again later: "+e.Message, e)
+		return childSays(codeTimeout, "Codex had too much to do when asked to "+what+", and nothing was done; try "+
+			"again later: "+e.Message, e)
 	case e.Held:
 		return childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
 	case e.Missing:
@@ -250,7 +252,8 @@ func childSays(code int, msg string, e *backendError) *rpcError {
 	if e.Code == 0 && e.Data == nil {
 		return err // our own words about the child
 	}
-	data := map[string]any{"error_source": "child", "name": codeName(code), "child_error": map[string]any{"code": e.Code, "message": e.Message}}
+	data := map[string]any{"error_source": "child", "name": codeName(code),
+		"child_error": map[string]any{"code": e.Code, "message": e.Message}}
 	if e.Data != nil {
 		data["child_error"] = e.Data
 	}

@@ -82,11 +82,13 @@ func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 			n.agents.log.Warn("records could not be listed", "err", err)
 		}
 	}
-	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)), "session_id", clip(session, 200))
+	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)),
+		"session_id", clip(session, 200))
 }
 
 func (n *clientAgents) view(rec *record) clientSession {
-	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots, Title: rec.Title,
+	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots,
+		Title:   rec.Title,
 		Updated: rec.LastActive, Turns: rec.Turns}
 	if v.Updated.IsZero() {
 		v.Updated = rec.StartedAt

@@ -1,8 +1,9 @@
 package main
 
-// session_end.go owns how a session ends: by agent_close, parking, shutdown, the child's death, or because it never came
-// to be; and the summary it is asked for before it does. It runs on the session's own goroutine. Whoever waits for the
-// end is told when record, thread and identity are free, never before, except by shutdown, which has no time for that.
+// session_end.go owns how a session ends: by agent_close, parking, shutdown, the child's death, or because it never
+// came to be; and the summary it is asked for before it does. It runs on the session's own goroutine. Whoever waits for
+// the end is told when record, thread and identity are free, never before, except by shutdown, which has no time for
+// that.
 
 import (
 	"strings"
@@ -44,7 +45,8 @@ func (e *sessionClosing) begin(why ending, limit time.Duration) {
 	s.turns.clock.within(limit, func() {
 		s.box.do(func() {
 			if s.m.phase != phaseOver {
-				s.log.Warn("session ended without waiting for Codex any longer", "why", s.m.ending.String(), "limit", limit, "thread", s.thread)
+				s.log.Warn("session ended without waiting for Codex any longer", "why", s.m.ending.String(), "limit",
+					limit, "thread", s.thread)
 			}
 			s.carry(s.m.expire())
 		})
@@ -56,7 +58,8 @@ func (e *sessionClosing) begin(why ending, limit time.Duration) {
 func (e *sessionClosing) lastTurn(why ending) *turn {
 	s, p := e.s, e.s.place
 	switch {
-	case p == nil || s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries || s.h.ledger.summaryPath(&p.rec) == "":
+	case p == nil || s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries ||
+		s.h.ledger.summaryPath(&p.rec) == "":
 		return nil
 	case s.turns.past != "": // Codex lost its history, and no turn has told the new thread of it
 		return nil
@@ -82,8 +85,8 @@ func (e *sessionClosing) startSummary(t *turn) {
 	s.log.Info("summary asked for", "why", s.m.ending.String(), "thread", s.thread)
 }
 
-// takeSummary keeps what the summary turn brought. Text of a turn that was cut short is no summary: the digest is better
-// than half of one.
+// takeSummary keeps what the summary turn brought. Text of a turn that was cut short is no summary: the digest is
+// better than half of one.
 func (e *sessionClosing) takeSummary(t *turn, how finishKind) {
 	s, p, text := e.s, e.s.place, strings.TrimSpace(t.run.text())
 	if how != finishEnded || !t.done() || text == "" {
@@ -205,7 +208,8 @@ func (e *sessionClosing) free(why ending) {
 	if s.thread != "" && why != endGone && !(why == endPark && p.spec.Ephemeral) {
 		p.be.do(0, s.thread, command{kind: cmdUnload})
 	}
-	known := s.thread != "" || why == endClose && p.revived && !p.adopted // it has a record, though Codex hasn't opened it yet
+	// it has a record, though Codex hasn't opened it yet
+	known := s.thread != "" || why == endClose && p.revived && !p.adopted
 	if known && (why != endFailed || p.rec.Turns > 0) {
 		p.noteOver(why, e.cut || why == endBroken, time.Now())
 		s.h.ledger.save(&p.rec) // before somebody else may have the lease

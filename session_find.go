@@ -2,8 +2,8 @@ package main
 
 // session_find.go owns how an agent is found, by its agent_id, its threadId or the name that it has while it is open,
 // here or in what is kept; and how the record of one that isn't open is changed. The hub and its parts
-// ask; most look-ups read the disk. The finder must never take a name for an agent that isn't open (names go from one to the
-// next; only agent_close means the last that had one), nor write a record that a session may be writing.
+// ask; most look-ups read the disk. The finder must never take a name for an agent that isn't open (names go from one
+// to the next; only agent_close means the last that had one), nor write a record that a session may be writing.
 
 import (
 	"cmp"
@@ -73,7 +73,8 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 		return rec, nil
 	}
 	if looksLikeThread(ref) {
-		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team}, nil
+		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team},
+			nil
 	}
 	return nil, d.unknown(ref)
 }
@@ -164,7 +165,8 @@ func (d *agentDirectory) turn(ref, turnID string) (keptTurn, *rpcError) {
 	}
 	t := d.kept.find(agentID, turnID)
 	if t == nil {
-		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
+		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells "+
+			"its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
 	}
 	if t.finished() {
 		return *t, nil
@@ -185,7 +187,8 @@ func (d *agentDirectory) turn(ref, turnID string) (keptTurn, *rpcError) {
 func (d *agentDirectory) named(name string) *sessionView {
 	var found *sessionView
 	for _, v := range d.list(0) {
-		if strings.EqualFold(v.Identity, name) && (found == nil || found.Status == statusClosed && v.Status != statusClosed) {
+		if strings.EqualFold(v.Identity, name) && (found == nil || found.Status == statusClosed &&
+			v.Status != statusClosed) {
 			found = &v
 		}
 	}
@@ -207,7 +210,8 @@ const namesTold = 8
 // nearest, or who is open.
 func (d *agentDirectory) unknown(ref string) *rpcError {
 	said := func(format string, args ...any) *rpcError {
-		return proxyError(codeSessionNotFound, fmt.Sprintf(format, args...)+". agent_sessions lists them, codex {prompt} starts a new one", "agent_id", ref)
+		return proxyError(codeSessionNotFound, fmt.Sprintf(format, args...)+". agent_sessions lists them, codex "+
+			"{prompt} starts a new one", "agent_id", ref)
 	}
 	what := fmt.Sprintf("no session has the id %q", cutName(ref))
 	if isName(ref) {
@@ -215,9 +219,11 @@ func (d *agentDirectory) unknown(ref string) *rpcError {
 		switch v := d.named(ref); {
 		case v == nil:
 		case elsewhere(v) != nil:
-			return said("%s: agent %s has that name in another process (pid %d), which alone can be asked", what, v.AgentID, v.pid)
+			return said("%s: agent %s has that name in another process (pid %d), which alone can be asked", what,
+				v.AgentID, v.pid)
 		default:
-			return proxyError(codeSessionNotFound, fmt.Sprintf("%s; %s had that name and is %s: codex {\"agent_id\": %q} reopens it", what, v.AgentID, v.Status, v.AgentID),
+			return proxyError(codeSessionNotFound, fmt.Sprintf("%s; %s had that name and is %s: codex {\"agent_id\": "+
+				"%q} reopens it", what, v.AgentID, v.Status, v.AgentID),
 				"agent_id", v.AgentID, "identity", v.Identity)
 		}
 	}
@@ -258,7 +264,8 @@ func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
 			defer release()
 		} else if !d.reg.holds(rec.Identity, agentID) || d.table.agent(agentID) != nil {
 			_, pid, _ := d.reg.holder(rec.Identity)
-			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}, agentID, rec.Identity, "")
+			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()},
+				agentID, rec.Identity, "")
 		} // else the opening of a session that was just ended holds it, and writes nothing
 		d.changing.Lock()
 		defer d.changing.Unlock()
@@ -268,7 +275,8 @@ func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
 		}
 		do(now)
 		if err := d.ledger.put(now); err != nil {
-			return proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id", agentID)
+			return proxyError(codeInvalidSession, "the session's record can't be written: "+errorText(err), "agent_id",
+				agentID)
 		}
 		return nil
 	}
@@ -288,11 +296,15 @@ func (d *agentDirectory) close(ref, correlation string) (closeResult, *rpcError)
 	if err != nil {
 		return closeResult{}, err
 	}
-	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: statusClosed, Already: rec.Status == statusClosed}
+	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: statusClosed,
+		Already: rec.Status == statusClosed}
 	if res.Already {
 		return res, nil
 	}
-	if err := d.change(rec.AgentID, func(r *record) { r.Status, r.LastActive = statusClosed, time.Now().UTC() }); err != nil {
+	if err := d.change(rec.AgentID, func(r *record) {
+		r.Status, r.LastActive = statusClosed,
+			time.Now().UTC()
+	}); err != nil {
 		return closeResult{}, err
 	}
 	d.ledger.auditClose(rec.AgentID, rec.Identity, rec.BackendID, statusClosed, correlation)
@@ -356,31 +368,37 @@ func (d *agentDirectory) newestOf(identity string) (*record, *rpcError) {
 			return &recs[i], nil
 		}
 	}
-	return nil, proxyError(codeSessionNotFound, fmt.Sprintf("--resume: team %q has no session of identity %q; atm-agent-mcp sessions lists what there is, and the next codex call starts a new one", d.cfg.team, identity), "identity", identity)
+	return nil, proxyError(codeSessionNotFound, fmt.Sprintf("--resume: team %q has no session of identity %q; "+
+		"atm-agent-mcp sessions lists what there is, and the next codex call starts a new one", d.cfg.team, identity),
+		"identity", identity)
 }
 
 // takes reports a call for a new agent that may be the one that continues the session: the first that asks for no
 // other identity, an agent file's name included. Only into tells of one that asks for an identity.
 func (r *resumption) takes(req *turnRequest) bool {
-	return req.client == nil && r.open.Load() && (cmp.Or(req.identity, req.implied) != "" || r.open.CompareAndSwap(true, false))
+	return req.client == nil && r.open.Load() && (cmp.Or(req.identity, req.implied) != "" ||
+		r.open.CompareAndSwap(true, false))
 }
 
 // into makes of such a call what codex {agent_id} would be, or leaves it as it is where it is meant for somebody else.
 // It waits for the look-up.
 func (r *resumption) into(req *turnRequest) *rpcError {
 	<-r.found
-	if name := cmp.Or(req.identity, req.implied); name != "" && (r.rec == nil || !strings.EqualFold(name, r.rec.Identity) || !r.open.CompareAndSwap(true, false)) {
+	if name := cmp.Or(req.identity, req.implied); name != "" &&
+		(r.rec == nil || !strings.EqualFold(name, r.rec.Identity) || !r.open.CompareAndSwap(true, false)) {
 		return nil
 	}
 	if r.err != nil {
 		return r.err
 	}
 	req.mode, req.ref = modeRevive, r.rec.AgentID
-	note := fmt.Sprintf("serve --resume: this continues session %s (identity %q, last active %s); the next codex call without agent_id starts a new agent",
+	note := fmt.Sprintf("serve --resume: this continues session %s (identity %q, last active %s); the next codex "+
+		"call without agent_id starts a new agent",
 		r.rec.AgentID, r.rec.Identity, r.rec.LastActive.UTC().Format(time.RFC3339))
 	if r.rec.Status == "" { // a thread that only Codex knows
 		req.ref = r.rec.BackendID
-		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID, r.rec.AgentID)
+		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID,
+			r.rec.AgentID)
 	}
 	req.notes = append(req.notes, note)
 	return nil
@@ -397,9 +415,11 @@ func heldError(err error, agentID, identity, free string) *rpcError {
 		case free != "" && name.agentID == "":
 			msg += fmt.Sprintf("; identity %q is free", free)
 		case free != "":
-			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}", free, name.agentID)
+			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}",
+				free, name.agentID)
 		}
-		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity, "pid", name.pid)
+		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity,
+			"pid", name.pid)
 	}
 	var member *memberTaken
 	if errors.As(err, &member) {
@@ -410,11 +430,14 @@ func heldError(err error, agentID, identity, free string) *rpcError {
 		case free != "":
 			msg += fmt.Sprintf("; identity %q is free", free)
 		}
-		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type", member.agentType)
+		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type",
+			member.agentType)
 	}
 	var thread *threadHeld
 	if errors.As(err, &thread) {
-		return proxyError(codeIdentityConflict, thread.Error()+"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid", thread.pid)
+		return proxyError(codeIdentityConflict, thread.Error()+
+			"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid",
+			thread.pid)
 	}
 	return proxyError(codeInvalidSession, errorText(err), "identity", identity)
 }

@@ -119,7 +119,8 @@ func askMessage(a agentRef, q *approval) string {
 	}
 	lines = append(lines, "asked by "+askerOf(a, q))
 	if rule := ruleText(q); rule != "" {
-		lines = append(lines, fmt.Sprintf("Always would let every command that begins with `%s` run unasked from now on, in every session: Codex keeps it as a rule.", visible(rule)))
+		lines = append(lines, fmt.Sprintf("Always would let every command that begins with `%s` run unasked from now "+
+			"on, in every session: Codex keeps it as a rule.", visible(rule)))
 	}
 	if whole != "" {
 		lines = append(lines, "", "In full:", visible(strings.TrimSpace(whole)))
@@ -262,7 +263,8 @@ func askSchema(q *approval) json.RawMessage {
 			what, words = what+"; session: this agent isn't asked again", append(words, "session")
 		}
 		if rule := ruleText(q); rule != "" {
-			what, words = what+"; always: "+strings.Join(fitLines("all that begins with `", rule, "`"), " "), append(words, "always")
+			what, words = what+"; always: "+strings.Join(fitLines("all that begins with `", rule, "`"), " "),
+				append(words, "always")
 		}
 		b = appendJSONString(append(b, `"allow":{"type":"string","title":"Allow","description":`...), what)
 		return append(append(append(b, `,"enum":`...), toJSON(words)...), `,"default":"once"}}}`...)
@@ -401,7 +403,8 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		}
 	}
 	for _, each := range q.questions {
-		if s, _ := rawString(rawField(result, "content", each.id+otherField)); s != "" && each.other && len(each.options) > 0 {
+		if s, _ := rawString(rawField(result, "content", each.id+otherField)); s != "" && each.other &&
+			len(each.options) > 0 {
 			answers[each.id] = append(answers[each.id], s)
 		}
 	}
@@ -416,7 +419,8 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 func answeredBy(result json.RawMessage, d decision) decider {
 	action, old := stringField(result, "action"), stringField(result, "decision")
 	switch {
-	case d != deny, strings.EqualFold(action, "decline"), action == "" && (strings.EqualFold(old, "denied") || strings.EqualFold(old, "abort")):
+	case d != deny, strings.EqualFold(action, "decline"), action == "" &&
+		(strings.EqualFold(old, "denied") || strings.EqualFold(old, "abort")):
 		return decider{who: byUser}
 	case strings.EqualFold(action, "cancel"):
 		return decider{who: byDismissal}

@@ -1,10 +1,11 @@
 package main
 
-// session_hub.go owns the hub: it makes the parts that serve all sessions, brings every turn to the session whose it is,
-// and ends everything, first what must be done before somebody kills us (answers, records, the index), then what may take
-// its time (summaries, the child). The fronts call the hub and its parts; proxy.go calls beginStop and stop, in this order
-// and from one goroutine. The hub must never call a session while it holds a lock, nor wait for a client or the child on a
-// caller's goroutine. Whoever is told "closed" must find a closed record, whatever the session was just about.
+// session_hub.go owns the hub: it makes the parts that serve all sessions, brings every turn to the session whose it
+// is, and ends everything, first what must be done before somebody kills us (answers, records, the index), then what
+// may take its time (summaries, the child). The fronts call the hub and its parts; proxy.go calls beginStop and stop,
+// in this order and from one goroutine. The hub must never call a session while it holds a lock, nor wait for a client
+// or the child on a caller's goroutine. Whoever is told "closed" must find a closed record, whatever the session was
+// just about.
 
 import (
 	"cmp"
@@ -22,8 +23,9 @@ import (
 // machine is overloaded. Claude Code kills us half a second after its first signal.
 const settleLimit = 200 * time.Millisecond
 
-// hub, with its parts, is the only thing a front talks to. Its methods may be called from any goroutine and don't block,
-// except where they say so. Where a comment says that done is called "once, from another goroutine", the method has returned by then.
+// hub, with its parts, is the only thing a front talks to. Its methods may be called from any goroutine and don't
+// block, except where they say so. Where a comment says that done is called "once, from another goroutine", the method
+// has returned by then.
 type hub struct {
 	// set before the first call and never changed
 	cfg     *config
@@ -62,21 +64,26 @@ type hub struct {
 
 // newHub makes the hub; the composition root sets front, the child's spawn and the agents' tools before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
-	h := &hub{cfg: cfg, log: log, reg: reg, started: time.Now(), endsBy: "asked to stop", ledger: newLedger(cfg, log, reg, audit),
-		kept: newKeptTurns(reg, log), table: newSessionTable(), waiters: newWaiterTable()}
+	h := &hub{cfg: cfg, log: log, reg: reg, started: time.Now(), endsBy: "asked to stop",
+		ledger: newLedger(cfg, log, reg, audit),
+		kept:   newKeptTurns(reg, log), table: newSessionTable(), waiters: newWaiterTable()}
 	h.life, h.endLife = context.WithCancel(context.Background())
 	h.child = childSlot{restart: cfg.restartChild, log: log, life: h.life, work: &h.work}
 	h.lines = agentLines{table: h.table, work: &h.work}
 	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
-	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, life: h.life, tried: make(chan struct{}),
+	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, life: h.life,
+		tried:     make(chan struct{}),
 		addresses: addressBook{own: file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}}
-	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table, life: h.life, marked: make(chan struct{}),
+	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table,
+		life: h.life, marked: make(chan struct{}),
 		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), reg.disk, log)}
 	h.team = newTeamAgents(h.agents, h.names, file, &h.work)
 	h.mail = newMailroom(h.agents, h.team, &h.work)
-	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools, life: h.life}
+	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools,
+		life: h.life}
 	h.clients = &clientAgents{agents: h.agents, lines: h.lines, opener: h.opener, ids: map[string]string{}}
-	h.waits = &agentWaits{log: log, agents: h.agents, kept: h.kept, team: h.team, mail: h.mail, poll: cfg.mailPollInterval, work: &h.work, life: h.life}
+	h.waits = &agentWaits{log: log, agents: h.agents, kept: h.kept, team: h.team, mail: h.mail,
+		poll: cfg.mailPollInterval, work: &h.work, life: h.life}
 	return h
 }
 
@@ -102,7 +109,8 @@ func (h *hub) start() {
 }
 
 // submit runs one turn, or reopens an agent without a turn. The waiter gets exactly one result by front.done, errors
-// included, unless the waiter is cancelled first. Turns for one agent are queued in the order in which they were submitted.
+// included, unless the waiter is cancelled first. Turns for one agent are queued in the order in which they were
+// submitted.
 func (h *hub) submit(req turnRequest, w waiterID) {
 	if req.background && req.handle == "" {
 		req.handle = newTurnHandle()
@@ -164,8 +172,8 @@ func (h *hub) queueTurn(s *session, req turnRequest, w waiterID) reception {
 	return missed
 }
 
-// resubmit looks for the session of a turn once more: the session that had the turn was parked or closed before the turn
-// could run.
+// resubmit looks for the session of a turn once more: the session that had the turn was parked or closed before the
+// turn could run.
 func (h *hub) resubmit(req turnRequest, w waiterID) {
 	h.work.start(func() { h.findOrOpen(req, w) })
 }
@@ -175,13 +183,14 @@ func (h *hub) resubmit(req turnRequest, w waiterID) {
 func (h *hub) parkToReopen(s *session) *rpcError {
 	parked := make(chan closeResult, 1)
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
-		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
+		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its "+
+			"turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
 	}
 	return nil
 }
 
-// mayNotify refuses a turn, and answers its waiter, where notify names nobody who can be mailed: that is a mistake in the
-// call. It reads the disk.
+// mayNotify refuses a turn, and answers its waiter, where notify names nobody who can be mailed: that is a mistake in
+// the call. It reads the disk.
 func (h *hub) mayNotify(req turnRequest, w waiterID) bool {
 	if req.notify == "" {
 		return true
@@ -217,7 +226,8 @@ func (h *hub) enterNew(req turnRequest, w waiterID) {
 	}
 	s := newSession(h, req.agentID, req.identity)
 	if h.table.enter(s, "") != nil {
-		h.answer(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", req.agentID), "agent_id", req.agentID)})
+		h.answer(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", req.agentID),
+			"agent_id", req.agentID)})
 		return
 	}
 	h.open(s, req, w, nil)
@@ -268,9 +278,10 @@ func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
 
 // forget takes an ended session out of the table; who looks for the agent finds its record from then on.
 func (h *hub) forget(s *session) {
-	h.table.remove(s)
-	h.ledger.leave(s.agentID)
-	h.kept.forget(s.agentID)
+	if !h.table.remove(s) { // else index and results are the newer session's
+		h.ledger.leave(s.agentID)
+		h.kept.forget(s.agentID)
+	}
 	h.kept.poke()
 }
 
@@ -278,9 +289,11 @@ func (h *hub) forget(s *session) {
 func replyRefusal(rec *record) *rpcError {
 	switch rec.Status {
 	case statusClosed:
-		return closedError(rec.AgentID, fmt.Sprintf("session %s (identity %q) is closed", rec.AgentID, rec.Identity), "resume")
+		return closedError(rec.AgentID, fmt.Sprintf("session %s (identity %q) is closed", rec.AgentID, rec.Identity),
+			"resume")
 	case statusBroken:
-		return closedError(rec.AgentID, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn stopped", rec.AgentID), "recover")
+		return closedError(rec.AgentID, fmt.Sprintf("session %s is broken: Codex did not confirm that its last turn "+
+			"stopped", rec.AgentID), "recover")
 	}
 	return nil
 }
@@ -314,17 +327,19 @@ func (h *hub) decide(ask string, by decider, d decision, answers map[string][]st
 	return s != nil && s.box.do(func() { s.asks.decide(ask, by, d, answers) })
 }
 
-// interrupt stops a turn and keeps its session: the turn that runs or, where turn names one, that turn, queued or running.
-// done is called once, from another goroutine, when the turn has stopped; where there was nothing to stop, the result says so.
+// interrupt stops a turn and keeps its session: the turn that runs or, where turn names one, that turn, queued or
+// running. done is called once, from another goroutine, when the turn has stopped; where there was nothing to stop, the
+// result says so.
 func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
-	h.lines.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) }, func(ref string) {
-		v, err := h.agents.closedView(ref)
-		done(interruptResult{AgentID: v.AgentID, Identity: v.Identity}, err)
-	})
+	h.lines.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) },
+		func(ref string) {
+			v, err := h.agents.closedView(ref)
+			done(interruptResult{AgentID: v.AgentID, Identity: v.Identity}, err)
+		})
 }
 
-// approve decides a pending approval for a caller that repeats the action which it decides on. done is called once, from
-// another goroutine, with the decision as it took effect. The first decision wins; a later one gets an error.
+// approve decides a pending approval for a caller that repeats the action which it decides on. done is called once,
+// from another goroutine, with the decision as it took effect. The first decision wins; a later one gets an error.
 func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 	h.lines.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
 		v, err := h.agents.closedView(ref)
@@ -333,7 +348,9 @@ func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 }
 
 func notPending(agentID, ask string) *rpcError {
-	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id", ask)
+	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, "+
+		"withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id",
+		ask)
 }
 
 // setMail turns auto-mail on or off for one session; it is kept in its record. auto true also resumes what the runaway
@@ -459,8 +476,10 @@ func (h *hub) stop(grace time.Duration) {
 // status tells the whole proxy. It reads no disk.
 func (h *hub) status() statusView {
 	leased := h.table.leased()
-	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(), Uptime: time.Since(h.started),
-		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes}
+	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(),
+		Uptime:   time.Since(h.started),
+		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(),
+		EventBytesLimit: maxWaitingBytes}
 	h.child.show(&v)
 	for _, s := range leased {
 		if view := s.shown.Load(); view.Identity != "" {

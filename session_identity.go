@@ -1,8 +1,9 @@
 package main
 
 // session_identity.go owns who gets which name, and whether one more session has room: the lease of an identity for a
-// session that opens, --identity until the first session takes it, the parking of idle sessions where the table is full.
-// The opener calls this file from the hub's goroutines, which may wait. It must never give one name to two, nor a name of a member who is no agent of ours.
+// session that opens, --identity until the first session takes it, the parking of idle sessions where the table is
+// full. The opener calls this file from the hub's goroutines, which may wait. It must never give one name to two, nor a
+// name of a member who is no agent of ours.
 
 import (
 	"context"
@@ -47,7 +48,8 @@ func (n *identities) reserve(work *workGroup) {
 	work.start(func() {
 		defer close(n.tried)
 		if taken := n.addresses.strange(n.cfg.identity); taken != nil { // each call that wants it is told
-			n.log.Warn("identity is a member's who is no agent of this program", "identity", n.cfg.identity, "err", taken.who())
+			n.log.Warn("identity is a member's who is no agent of this program", "identity", n.cfg.identity, "err",
+				taken.who())
 			return
 		}
 		deadline := time.NewTimer(reserveLimit)
@@ -197,7 +199,8 @@ func (n *identities) refusal(agentID, had, name string) *rpcError {
 		return nil
 	}
 	if holder, pid, held := n.reg.holder(name); held {
-		return heldError(&leaseHeld{identity: name, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, name, n.free(name))
+		return heldError(&leaseHeld{identity: name, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, name,
+			n.free(name))
 	}
 	if taken := n.addresses.strange(name); taken != nil {
 		return heldError(taken, agentID, name, n.free(name))
@@ -238,7 +241,8 @@ func (n *identities) makeRoom() *rpcError {
 		all := n.table.leased()
 		for _, s := range all {
 			v := s.shown.Load()
-			if v.Status == statusIdle && v.implied && (oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
+			if v.Status == statusIdle && v.implied &&
+				(oldest == nil || v.LastActive.Before(oldest.shown.Load().LastActive)) {
 				oldest = s
 			}
 		}
@@ -246,7 +250,8 @@ func (n *identities) makeRoom() *rpcError {
 			return nil
 		}
 		if oldest == nil {
-			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked (max_concurrent_threads = %d); close one with agent_close", len(all), n.cfg.maxConcurrentThreads))
+			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked "+
+				"(max_concurrent_threads = %d); close one with agent_close", len(all), n.cfg.maxConcurrentThreads))
 		}
 		done := make(chan struct{})
 		if oldest.end(endPark, "", func(closeResult) { close(done) }) {

@@ -32,7 +32,8 @@ const turnHandlePrefix = "bg-"
 
 // newTurnHandle makes such a name. Nobody guesses another's.
 func newTurnHandle() string {
-	return turnHandlePrefix + strings.TrimPrefix(randomAgentID(), agentIDPrefix) + strings.TrimPrefix(randomAgentID(), agentIDPrefix)
+	return turnHandlePrefix + strings.TrimPrefix(randomAgentID(), agentIDPrefix) +
+		strings.TrimPrefix(randomAgentID(), agentIDPrefix)
 }
 
 // keptTurn is one turn as it is kept after, or beside, its caller: what
@@ -93,7 +94,8 @@ type keptAgent struct {
 
 func newKeptTurns(reg *registry, log *slog.Logger) *keptTurns {
 	now := time.Now().UnixMicro()
-	return &keptTurns{reg: reg, log: log, seq: now, began: now, agents: map[string]*keptAgent{}, watchers: map[chan struct{}]bool{}}
+	return &keptTurns{reg: reg, log: log, seq: now, began: now, agents: map[string]*keptAgent{},
+		watchers: map[chan struct{}]bool{}}
 }
 
 func (k *keptTurns) agentLocked(agentID string) *keptAgent {
@@ -116,8 +118,8 @@ func (k *keptTurns) asked(agentID string) {
 	k.mu.Unlock()
 }
 
-// unasked takes a turn back that asked has noted: its session was not to be had, so no turn came of it and the newest is
-// the one before.
+// unasked takes a turn back that asked has noted: its session was not to be had, so no turn came of it and the newest
+// is the one before.
 func (k *keptTurns) unasked(agentID string) {
 	k.mu.Lock()
 	if a := k.agents[agentID]; a != nil {
@@ -493,8 +495,11 @@ func (k *keptTurns) runs(t *keptTurn) bool {
 // passed over.
 func (t *keptTurn) lose() {
 	t.Status, t.Lost, t.Seq = "failed", true, t.Created.UnixMicro() // its place among those that ended
-	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale, TurnStatus: "interrupted",
-		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn did; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id", t.AgentID)}
+	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale,
+		TurnStatus: "interrupted",
+		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn "+
+			"did; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id",
+			t.AgentID)}
 }
 
 // mergeLocked takes in what is on disk of a session's turns. What another
@@ -602,7 +607,8 @@ type turnOnDisk struct {
 }
 
 func encodeTurn(t *keptTurn) ([]byte, error) {
-	f := turnOnDisk{1, t.AgentID, t.Identity, t.TurnID, t.Seq, t.Source, t.Status, t.Created.UTC(), t.Updated.UTC(), t.Task, t.Stopped, t.Result, nil, t.process, t.pid}
+	f := turnOnDisk{1, t.AgentID, t.Identity, t.TurnID, t.Seq, t.Source, t.Status, t.Created.UTC(), t.Updated.UTC(),
+		t.Task, t.Stopped, t.Result, nil, t.process, t.pid}
 	if t.Result != nil {
 		f.Error = t.Result.err
 	}
@@ -618,8 +624,10 @@ func decodeTurn(data []byte) (*keptTurn, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
-	t := &keptTurn{AgentID: f.AgentID, Identity: f.Identity, TurnID: f.TurnID, Seq: f.Seq, Source: f.Source, Status: f.Status,
-		Created: f.Created, Updated: f.Updated, Task: f.Task, Stopped: f.Stopped, Result: f.Result, process: f.Process, pid: f.PID}
+	t := &keptTurn{AgentID: f.AgentID, Identity: f.Identity, TurnID: f.TurnID, Seq: f.Seq, Source: f.Source,
+		Status:  f.Status,
+		Created: f.Created, Updated: f.Updated, Task: f.Task, Stopped: f.Stopped, Result: f.Result, process: f.Process,
+		pid: f.PID}
 	if t.Result != nil {
 		t.Result.err = f.Error
 	}

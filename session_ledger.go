@@ -212,7 +212,8 @@ func (l *ledger) warnUnsaved(err error) {
 // unsaved tells a user that records can't be written, "" while they can be.
 func (l *ledger) unsaved() string {
 	if err := l.reg.unwritten.Load(); err != nil {
-		return "What is needed to resume agents can't be written, so they won't survive this process: " + errorText(*err)
+		return "What is needed to resume agents can't be written, so they won't survive this process: " +
+			errorText(*err)
 	}
 	return ""
 }
@@ -256,7 +257,8 @@ func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 
 // auditTurn notes a forwarded turn (FR-9.2).
 func (l *ledger) auditTurn(s *session, t *turn) {
-	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity, Thread: s.thread}
+	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
+		Thread: s.thread}
 	if m := t.req.mail; m != nil {
 		e.Detail = "message_ids: " + strings.Join(m.ids, " ")
 		if t.req.source == sourceMail {
@@ -287,12 +289,14 @@ func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail 
 // auditChoice notes what a person chose for a session's later turns.
 func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
-		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval, set.Model, set.Effort)})
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval,
+			set.Model, set.Effort)})
 }
 
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by decider, d decision) auditEntry {
-	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(), Thread: p.thread, Turn: p.turn,
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(),
+		Thread: p.thread, Turn: p.turn,
 		Summary: p.action, Decision: d.String(), Detail: p.kind + ", " + by.words(d)}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
@@ -312,7 +316,8 @@ func (l *ledger) auditNow(e auditEntry) {
 
 // auditClose notes the end of a session.
 func (l *ledger) auditClose(agentID, identity, thread, how, correlation string) {
-	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity, Thread: thread, Detail: how})
+	l.audit.append(auditEntry{Event: "close", Correlation: correlation, AgentID: agentID, Identity: identity,
+		Thread: thread, Detail: how})
 }
 
 // auditShutdown notes the end of the instance, if it did anything.

@@ -101,5 +101,6 @@ func (l *clientLink) correlation(w waiterID) string {
 
 // idInUse refuses a request whose id another one has that is still open.
 func idInUse(id []byte) *rpcError {
-	return &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a request that is still open", id)}
+	return &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf("Invalid Request: id %s is already in use by a "+
+		"request that is still open", id)}
 }

@@ -88,7 +88,8 @@ func (s stopReason) words() string {
 	case stopTimeout, stopUnknown:
 		return "The turn was interrupted: it took too long."
 	case stopShutdown:
-		return "The turn was interrupted: atm-agent-mcp is shutting down. Start it again and call codex-reply with the same agent_id."
+		return "The turn was interrupted: atm-agent-mcp is shutting down. Start it again and call codex-reply with " +
+			"the same agent_id."
 	case stopClose:
 		return "The turn was interrupted: agent_close was called."
 	case stopInterrupt:

@@ -48,17 +48,18 @@ const (
 
 // mailPump is the session's part of the mail.
 type mailPump struct {
-	s        *session
-	state    pumpState
-	turn     *turn       // that carries mail: queued or running
-	waits    *turn       // the prompt that waits for a fetch, nil for none
-	looked   bool        // the inbox was read for a prompt once since the session opened
-	joined   bool        // the mailroom looks after the inbox
-	asked    *bool       // agent_mail's word before there was a record
-	unread   int         // messages, as last counted; -1: there is no team
-	dirty    bool        // there may be mail that was not looked for
-	refused  string      // why the inbox isn't delivered from
-	conflict string      // whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
+	s       *session
+	state   pumpState
+	turn    *turn  // that carries mail: queued or running
+	waits   *turn  // the prompt that waits for a fetch, nil for none
+	looked  bool   // the inbox was read for a prompt once since the session opened
+	joined  bool   // the mailroom looks after the inbox
+	asked   *bool  // agent_mail's word before there was a record
+	unread  int    // messages, as last counted; -1: there is no team
+	dirty   bool   // there may be mail that was not looked for
+	refused string // why the inbox isn't delivered from
+	// whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
+	conflict string
 	paused   string      // why nothing is delivered until a client's turn or agent_mail
 	row      int         // mail turns since the last client turn
 	hour     []time.Time // when the mail turns of the last hour started
@@ -168,9 +169,11 @@ func (p *mailPump) counted(unread int, changed bool, conflict string) {
 		s.h.team.enrol(s.agentID, false)
 		return
 	}
-	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why", conflict)
+	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why",
+		conflict)
 	s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", conflict)
-	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, conflict, s.agentID))
+	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member "+
+		"leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, conflict, s.agentID))
 }
 
 // quiet reports that nothing runs or waits and a turn could start.
@@ -187,7 +190,8 @@ func (p *mailPump) withPrompts() bool {
 
 // fetch begins a fetch if there is any reason to. The loop calls it after everything that had come was taken in.
 func (p *mailPump) fetch() {
-	if p.withPrompts() || p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil || !p.quiet() || !p.auto() {
+	if p.withPrompts() || p.state != pumpIdle || !p.dirty || p.unread <= 0 || p.paused != "" || p.retry != nil ||
+		!p.quiet() || !p.auto() {
 		return
 	}
 	s := p.s
@@ -215,7 +219,8 @@ func (p *mailPump) fetched(got mailFetch) {
 		return
 	}
 	p.state = pumpQueued
-	p.turn = &turn{asked: now, req: turnRequest{mode: modeReply, source: sourceMail, ref: p.s.agentID, prompt: got.prompt, run: true,
+	p.turn = &turn{asked: now, req: turnRequest{mode: modeReply, source: sourceMail, ref: p.s.agentID,
+		prompt: got.prompt, run: true,
 		mail: got.turn, correlation: "mail-" + newMessageID()[:8]}}
 	p.s.asks.byCaller = false
 	p.s.carry(p.s.m.submit(p.turn))
@@ -241,7 +246,8 @@ func (p *mailPump) delaysTurn() bool {
 	if p.waits != nil {
 		return slices.Contains(s.m.queue, p.waits)
 	}
-	if !p.withPrompts() || p.state != pumpIdle || !p.joined || p.retry != nil || s.m.phase != phaseIdle || s.m.ending != endNone || !p.auto() {
+	if !p.withPrompts() || p.state != pumpIdle || !p.joined || p.retry != nil || s.m.phase != phaseIdle ||
+		s.m.ending != endNone || !p.auto() {
 		return false
 	}
 	at := slices.IndexFunc(s.m.queue, func(t *turn) bool { return t.req.run })
@@ -266,7 +272,8 @@ func (p *mailPump) fetchFor(t *turn, fetch func() mailFetch) {
 		s.box.do(func() {
 			if p.waits == t {
 				p.waits = nil
-				s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time", "identity", s.place.identity(), "limit", mailWaitLimit)
+				s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time",
+					"identity", s.place.identity(), "limit", mailWaitLimit)
 			}
 		})
 	})
@@ -327,7 +334,8 @@ func (p *mailPump) acknowledge(t *turn, id string) {
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
 	s.h.team.usesMail(s.agentID)
-	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation", t.req.correlation)
+	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation",
+		t.req.correlation)
 }
 
 // ended: a turn that carries mail has left the machine.
@@ -354,7 +362,8 @@ func (p *mailPump) retryLater(why string) {
 	p.stopRetry()
 	p.dirty = true
 	p.retry = time.AfterFunc(pause, func() { p.s.box.do(func() { p.retry = nil }) })
-	p.s.log.Warn("mail could not be delivered and is tried again", "identity", p.s.place.rec.Identity, "in", pause, "why", why)
+	p.s.log.Warn("mail could not be delivered and is tried again", "identity", p.s.place.rec.Identity, "in", pause,
+		"why", why)
 }
 
 // runaway is why no further mail turn may start by itself, "" if one may.
@@ -382,7 +391,8 @@ func (p *mailPump) pause(why string, last mailMessage) {
 	identity := s.place.rec.Identity
 	s.log.Warn("auto-mail paused", "identity", identity, "why", why)
 	s.h.ledger.auditMail(s.agentID, identity, "auto_mail", last.From, "paused", why)
-	text := fmt.Sprintf("This is an automatic message. Mail to %s is not delivered for now: %s. Your message is kept in its inbox, unread, and will be delivered then. Don't answer this.", identity, why)
+	text := fmt.Sprintf("This is an automatic message. Mail to %s is not delivered for now: %s. Your message is kept "+
+		"in its inbox, unread, and will be delivered then. Don't answer this.", identity, why)
 	s.h.work.start(func() {
 		if err := s.h.mail.reply(identity, last, mailMessage{Text: text, Summary: "mail is paused"}); err != nil {
 			s.log.Info("the sender is not told that auto-mail is paused", "to", cutName(last.From), "err", err)

@@ -73,7 +73,8 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 			turn.automatic = turn.automatic && m.Automatic
 			from = append(from, m.From)
 		}
-		turn.words = fmt.Sprintf("%d messages from %s: %s", used, strings.Join(from, ", "), cmp.Or(msgs[0].Summary, mailSummary(msgs[0].Text)))
+		turn.words = fmt.Sprintf("%d messages from %s: %s", used, strings.Join(from, ", "),
+			cmp.Or(msgs[0].Summary, mailSummary(msgs[0].Text)))
 		return mailFetch{prompt: prompt, turn: turn, last: msgs[used-1]}
 	}
 	return got
@@ -147,7 +148,8 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 			r.mu.Lock()
 			sl.giveLocked(m.Key, name).left = true
 			r.mu.Unlock()
-			r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity", sl.identity, "kind", m.Kind, "from", m.From)
+			r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity",
+				sl.identity, "kind", m.Kind, "from", m.From)
 			r.agents.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
 		default:
 			kept = append(kept, m)
@@ -159,8 +161,10 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 // frame deals with a system frame that is no mail; true: it is done with.
 func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool {
 	switch m.Kind {
-	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse, mailSandboxResponse:
-		r.agents.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
+	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse,
+		mailSandboxResponse:
+		r.agents.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+
+			cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
 		return true
 	case mailShutdownRequest:
 		if m.Frame == nil { // words about it
@@ -176,21 +180,26 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 // declineShutdown answers a shutdown_request. The answer's id is made of the
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
-	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close {\"agent_id\": %q}, and mail does not", sl.identity, agentID)
+	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close "+
+		"{\"agent_id\": %q}, and mail does not", sl.identity, agentID)
 	if s := r.agents.table.agent(agentID); s != nil && s.client.named() {
-		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, and mail does not"
+		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, " +
+			"and mail does not"
 	}
-	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected), "requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
-		"from": sl.identity, "reason": reason, "timestamp": time.Now().UTC().Format(mailTimeLayout)})
+	answer, err := json.Marshal(map[string]string{"type": string(mailShutdownRejected),
+		"requestId": cmp.Or(stringField(m.Frame, "requestId"), m.ID),
+		"from":      sl.identity, "reason": reason, "timestamp": time.Now().UTC().Format(mailTimeLayout)})
 	if err != nil {
 		panic("BUG: marshalling a frame: " + err.Error())
 	}
 	told := "declined"
-	if err := r.reply(sl.identity, m, mailMessage{Text: string(answer), Summary: "shutdown declined", ID: "shutdown-rejected-" + m.Key}); err != nil {
+	if err := r.reply(sl.identity, m, mailMessage{Text: string(answer), Summary: "shutdown declined",
+		ID: "shutdown-rejected-" + m.Key}); err != nil {
 		told = "declined; not told to the sender: " + err.Error()
 	}
 	r.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
-	r.agents.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+"; message_id: "+m.ID)
+	r.agents.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+
+		"; message_id: "+m.ID)
 	return true
 }
 

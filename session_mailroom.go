@@ -1,10 +1,10 @@
 package main
 
 // session_mailroom.go owns the watch over the team's inboxes: the mailroom tells sessions when their inboxes may have
-// mail, takes messages for a turn, and marks messages read once a turn has them. Sessions join as they open and leave as
-// they end; session_mail.go decides what is done about mail. One watcher and one poll timer serve all sessions: an inbox
-// that is left alone costs a stat at each poll. The mailroom must never make a team or an inbox, deliver from another
-// member's, or read a file on a session's loop.
+// mail, takes messages for a turn, and marks messages read once a turn has them. Sessions join as they open and leave
+// as they end; session_mail.go decides what is done about mail. One watcher and one poll timer serve all sessions: an
+// inbox that is left alone costs a stat at each poll. The mailroom must never make a team or an inbox, deliver from
+// another member's, or read a file on a session's loop.
 
 import (
 	"context"
@@ -405,7 +405,8 @@ func (r *mailroom) recount(name string) {
 	if err != nil && !errors.Is(err, errNoTeam) {
 		r.log.Debug("an inbox can't be counted", "identity", name, "err", err)
 	}
-	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.team.owns(name)}, info: info, keys: map[string]bool{}}
+	now := &mailSeen{mailBox: mailBox{Name: name, Unread: len(msgs), Ours: r.team.owns(name)}, info: info,
+		keys: map[string]bool{}}
 	fresh := false
 	for _, m := range msgs {
 		now.keys[m.Key] = true
@@ -533,7 +534,8 @@ func (r *mailroom) mark(sl *mailSlot) {
 			continue
 		}
 		if last {
-			r.log.Warn("mail was delivered and can't be marked read, so it is delivered again by the next start", "identity", name, "messages", len(keys), "err", err)
+			r.log.Warn("mail was delivered and can't be marked read, so it is delivered again by the next start",
+				"identity", name, "messages", len(keys), "err", err)
 			r.mu.Lock()
 			sl.marking = false
 			r.mu.Unlock()

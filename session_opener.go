@@ -2,9 +2,9 @@ package main
 
 // session_opener.go owns the place of a session, which is what the session holds while it is open, and how it gets one:
 // child, identity, thread lock, and the settings that its thread is opened and its turns are run with, also where a
-// person chooses others later. The hub calls the opener in goroutines that may wait; the session takes the finished place
-// as a letter, changes it with its turns and gives it back. Whatever fails gives back what was taken. Nothing in it
-// passes the ceilings: config_policy.go decides every choice as it decided the first one.
+// person chooses others later. The hub calls the opener in goroutines that may wait; the session takes the finished
+// place as a letter, changes it with its turns and gives it back. Whatever fails gives back what was taken. Nothing in
+// it passes the ceilings: config_policy.go decides every choice as it decided the first one.
 
 import (
 	"cmp"
@@ -37,7 +37,8 @@ type opener struct {
 // prepare gets a place ready for a session, by its record or, where rec is nil, for a new one. A place with an error
 // holds nothing.
 func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals, servers: req.servers, client: req.client != nil}
+	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals, servers: req.servers,
+		client: req.client != nil}
 	if rec != nil {
 		p.rec = *rec
 		p.adopted = rec.Status == ""
@@ -157,7 +158,8 @@ func (o *opener) latest(p *opening, req turnRequest) *rpcError {
 			return err
 		}
 	}
-	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.Noted = now.Status, now.Digest, now.Turns, now.Context, now.Noted
+	p.rec.Status, p.rec.Digest, p.rec.Turns, p.rec.Context, p.rec.Noted = now.Status, now.Digest, now.Turns,
+		now.Context, now.Noted
 	p.rec.SummaryDue = now.SummaryDue
 	return nil
 }
@@ -325,7 +327,8 @@ func (o *opener) withServers(p *opening) (json.RawMessage, *rpcError) {
 	}
 	if why := serversRefused(o.cfg); why != "" {
 		names := slices.Sorted(maps.Keys(servers))
-		p.policy.Notes = append(slices.Clip(p.policy.Notes), fmt.Sprintf("MCP servers left out: %s (%s)", shortName(strings.Join(names, ", ")), why))
+		p.policy.Notes = append(slices.Clip(p.policy.Notes),
+			fmt.Sprintf("MCP servers left out: %s (%s)", shortName(strings.Join(names, ", ")), why))
 		return p.policy.Config, nil
 	}
 	config, err := decodeConfig(p.policy.Config)
@@ -333,7 +336,8 @@ func (o *opener) withServers(p *opening) (json.RawMessage, *rpcError) {
 		config, err = mergeConfig(config, map[string]any{"mcp_servers": servers})
 	}
 	if err != nil {
-		return nil, proxyError(codeInvalidSession, "the client's MCP servers can't be added to the thread's configuration: "+err.Error())
+		return nil, proxyError(codeInvalidSession, "the client's MCP servers can't be added to the thread's "+
+			"configuration: "+err.Error())
 	}
 	return toJSON(config), nil
 }
@@ -348,8 +352,10 @@ func serversRefused(cfg *config) string {
 
 // instructions are the developer instructions of a thread's first turn.
 func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
-	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts, Subagents: o.cfg.subagents || asRole.subagents,
-		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.tools.run != nil, MailShared: p.rec.Tools == toolsServer,
+	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts,
+		Subagents: o.cfg.subagents || asRole.subagents,
+		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.tools.run != nil,
+		MailShared:  p.rec.Tools == toolsServer,
 		MailOffered: p.client && o.cfg.acpMail == "prompt", Alone: o.cfg.teamless}
 	if p.approvals != "" && p.policy.Settings.Approval != "never" {
 		in.Approvals = p.approvals
@@ -393,8 +399,10 @@ func mergeOptions(r *recordSettings, o sessionOptions) {
 	for _, f := range []struct {
 		into *string
 		from string
-	}{{&r.Model, o.Model}, {&r.Effort, o.Effort}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox}, {&r.BaseInstructions, o.BaseInstructions},
-		{&r.DeveloperInstructions, o.DeveloperInstructions}, {&r.CompactPrompt, o.CompactPrompt}, {&r.Profile, o.Profile}} {
+	}{{&r.Model, o.Model}, {&r.Effort, o.Effort}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox},
+		{&r.BaseInstructions, o.BaseInstructions},
+		{&r.DeveloperInstructions, o.DeveloperInstructions}, {&r.CompactPrompt, o.CompactPrompt},
+		{&r.Profile, o.Profile}} {
 		if f.from != "" {
 			*f.into = f.from
 		}
@@ -406,8 +414,10 @@ func mergeOptions(r *recordSettings, o sessionOptions) {
 
 // optionsOf is the way back: what was asked for, to be decided anew.
 func optionsOf(r *recordSettings) sessionOptions {
-	return sessionOptions{Model: r.Model, Effort: r.Effort, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox, Config: r.Config,
-		BaseInstructions: r.BaseInstructions, DeveloperInstructions: r.DeveloperInstructions, CompactPrompt: r.CompactPrompt, Profile: r.Profile}
+	return sessionOptions{Model: r.Model, Effort: r.Effort, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox,
+		Config:           r.Config,
+		BaseInstructions: r.BaseInstructions, DeveloperInstructions: r.DeveloperInstructions,
+		CompactPrompt: r.CompactPrompt, Profile: r.Profile}
 }
 
 // opening is the place of one session: what it holds while it is open.
@@ -444,14 +454,16 @@ type opening struct {
 // settings is what the next turn runs with, for who lets a person choose.
 func (p *opening) settings() sessionSettings {
 	t := &p.policy.Settings
-	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox, Approval: t.Approval,
+	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox,
+		Approval:    t.Approval,
 		BaseSandbox: p.base.Sandbox, BaseApproval: p.base.Approval, MaxSandbox: p.ceiling, Notes: p.policy.Notes}
 }
 
 // withChoice is a copy with a choice in it that the settings can be decided anew with, off the
 // session's goroutine: of what that needs nothing is changed in place.
 func (p *opening) withChoice(c settingsChange) *opening {
-	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals, client: p.client,
+	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals,
+		client:  p.client,
 		servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
 	c.into(&next.rec.Settings)
 	return next

@@ -1,10 +1,10 @@
 package main
 
 // session_run.go owns one turn while it runs: what a session gathers of it (the answer, the partial text, open items,
-// touched files, what was declined), and the clock that says when it must end (silence, wall clock, how long an interrupt
-// may take to be confirmed, how long the session may take to end). The session's loop feeds it with the child's events
-// and acts on it; nothing here decides anything, and all of it is bounded. Timers call back from their own goroutine, so
-// what they are given posts a letter.
+// touched files, what was declined), and the clock that says when it must end (silence, wall clock, how long an
+// interrupt may take to be confirmed, how long the session may take to end). The session's loop feeds it with the
+// child's events and acts on it; nothing here decides anything, and all of it is bounded. Timers call back from their
+// own goroutine, so what they are given posts a letter.
 
 import (
 	"fmt"
@@ -282,7 +282,8 @@ func timeoutError(agentID string, t *turn) *rpcError {
 	if partial != "" {
 		advice += ". Its answer so far: " + partial
 	}
-	return proxyAdvice(codeTimeout, remedyGoOn, t.over.why+"; it was interrupted", advice, "agent_id", agentID, "turn_id", t.name(), "partial", partial, "limit", t.over.limit)
+	return proxyAdvice(codeTimeout, remedyGoOn, t.over.why+"; it was interrupted", advice, "agent_id", agentID,
+		"turn_id", t.name(), "partial", partial, "limit", t.over.limit)
 }
 
 const (
@@ -331,11 +332,13 @@ func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, 
 	default:
 		next = t.run.last.Add(c.silence)
 	}
-	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no timeout_secs passes"
+	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no "+
+		"timeout_secs passes"
 	if l := t.req.timeout; l > 0 && (limit == 0 || l < limit) {
 		name, mend = "timeout_secs", "ask for less at a time, or allow the next turn longer"
 		if limit > 0 {
-			mend = fmt.Sprintf("ask for less at a time, or allow the next turn longer, up to turn_limit_secs (%s)", limit)
+			mend = fmt.Sprintf("ask for less at a time, or allow the next turn longer, up to turn_limit_secs (%s)",
+				limit)
 		}
 		limit = l
 	}
@@ -358,7 +361,8 @@ func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, 
 	if t.run.retry != "" {
 		why += "; it was retrying: " + clip(t.run.retry, 200)
 	}
-	return overrun{"request_timeout_secs", why, "if a step may be silent for longer, raise request_timeout_secs (--timeout)"}, now
+	return overrun{"request_timeout_secs", why, "if a step may be silent for longer, raise request_timeout_secs " +
+		"(--timeout)"}, now
 }
 
 // arm calls f after d, instead of what was armed before.

@@ -1,8 +1,8 @@
 package main
 
 // session_table.go owns the two tables of the hub: which agents are open here, by agent_id, thread and name, with
-// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. It also owns the one
-// way of a call to its agent, by those lines. A table takes no lock but its own, and never calls a session.
+// the line of calls that wait for each; and who waits for which turn, or was asked to approve what. It also owns the
+// one way of a call to its agent, by those lines. A table takes no lock but its own, and never calls a session.
 
 import (
 	"maps"
@@ -36,7 +36,8 @@ const (
 )
 
 func newSessionTable() *sessionTable {
-	return &sessionTable{agents: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{}, lines: map[string][]agentCall{}}
+	return &sessionTable{agents: map[string]*session{}, threads: map[string]*session{}, names: map[string]*session{},
+		lines: map[string][]agentCall{}}
 }
 
 // find is the open session that a reference of any tool means, nil for none: an agent_id, a threadId or a name,
@@ -123,13 +124,14 @@ func (t *sessionTable) enterName(s *session, identity string) {
 	t.names[strings.ToLower(identity)] = s
 }
 
-// remove takes an ended session out.
-func (t *sessionTable) remove(s *session) {
+// remove takes an ended session out. again: the agent is open again, as a newer session.
+func (t *sessionTable) remove(s *session) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, by := range []map[string]*session{t.agents, t.threads, t.names} {
 		maps.DeleteFunc(by, func(_ string, other *session) bool { return other == s })
 	}
+	return t.agents[s.agentID] != nil
 }
 
 // meet returns the open session that a reference means, unless calls wait in the agent's line: then, or where no such
@@ -187,8 +189,8 @@ func (t *sessionTable) next(line string) (c agentCall, s *session, ok bool) {
 	return calls[0], t.findLocked(line), true
 }
 
-// agentLines is the one way of a call to the agent that it is about, open here or not: calls on one agent are received in the
-// order in which they came.
+// agentLines is the one way of a call to the agent that it is about, open here or not: calls on one agent are received
+// in the order in which they came.
 type agentLines struct {
 	table *sessionTable
 	work  *workGroup

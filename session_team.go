@@ -53,9 +53,11 @@ type teamAgents struct {
 
 func newTeamAgents(agents *agentDirectory, names *identities, file *teamFile, work *workGroup) *teamAgents {
 	cfg := agents.cfg
-	p := &teamAgents{cfg: cfg, log: agents.log, agents: agents, names: names, boxes: agents.boxes, file: file, addresses: names.addresses,
-		work: work, life: agents.life,
-		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{}, refused: map[string]error{}}
+	p := &teamAgents{cfg: cfg, log: agents.log, agents: agents, names: names, boxes: agents.boxes, file: file,
+		addresses: names.addresses,
+		work:      work, life: agents.life,
+		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{},
+		refused: map[string]error{}}
 	p.tools = newAtmTools(cfg, p.boxes, p.addresses, agents.ledger.audit, p.log)
 	return p
 }
@@ -180,7 +182,8 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 		p.mu.Lock()
 		was := p.refused[m.agentID]
 		delete(p.refused, m.agentID)
-		failed := err != nil && !errors.Is(err, errNoTeam) && p.life.Err() == nil // without a team it works without mail
+		// without a team it works without mail
+		failed := err != nil && !errors.Is(err, errNoTeam) && p.life.Err() == nil
 		switch {
 		case err == nil:
 			p.joined[m.agentID] = got
@@ -190,9 +193,11 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 		p.mu.Unlock()
 		switch {
 		case err == nil:
-			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.cfg.team, "adopted", !got.added)
+			p.log.Info("joined the team", "agent", m.agentID, "identity", got.name, "team", p.cfg.team, "adopted",
+				!got.added)
 		case failed && (was == nil || err.Error() != was.Error()):
-			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.cfg.team, "err", err)
+			p.log.Warn("could not join the team", "agent", m.agentID, "identity", m.name, "team", p.cfg.team, "err",
+				err)
 		}
 		p.enrolled(agentID, err)
 	})
@@ -287,7 +292,8 @@ func (p *teamAgents) lives(identity string) bool { return p.agents.table.named(i
 // process, or the client itself: mail to it is delivered or told of, listed or not.
 // It reads the disk.
 func (p *teamAgents) reached(identity string) bool {
-	if p.lives(identity) || identity == p.cfg.clientIdentity && p.isClient(identity) { // as it is spelt: no member's entry tells the file
+	// as it is spelt: no member's entry tells the file
+	if p.lives(identity) || identity == p.cfg.clientIdentity && p.isClient(identity) {
 		return true
 	}
 	agentID, _, held := p.agents.reg.holder(identity)
@@ -319,15 +325,19 @@ func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation stri
 		if err == nil {
 			text := noticeText(&k)
 			if shown, left := cutMail(text, p.cfg.maxMailMessageLength); left > 0 {
-				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]", k.AgentID, k.TurnID)
+				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]",
+					k.AgentID, k.TurnID)
 			}
-			_, _, err = p.boxes.send(context.Background(), to.team, to.name, mailMessage{From: from, SourceTeam: p.cfg.team, Text: text,
-				Summary: fmt.Sprintf("%s: background turn %s", from, k.Status), Automatic: true})
+			_, _, err = p.boxes.send(context.Background(), to.team, to.name,
+				mailMessage{From: from, SourceTeam: p.cfg.team, Text: text,
+					Summary: fmt.Sprintf("%s: background turn %s", from, k.Status), Automatic: true})
 		}
 		if err != nil {
-			p.log.Warn("a member could not be told of a background turn", "agent", agentID, "turn", k.TurnID, "member", member, "err", err)
+			p.log.Warn("a member could not be told of a background turn", "agent", agentID, "turn", k.TurnID, "member",
+				member, "err", err)
 		}
-		e := auditEntry{Event: "notify", Correlation: correlation, AgentID: agentID, Identity: from, Turn: k.TurnID, Recipient: member, Detail: k.Status}
+		e := auditEntry{Event: "notify", Correlation: correlation, AgentID: agentID, Identity: from, Turn: k.TurnID,
+			Recipient: member, Detail: k.Status}
 		if err != nil {
 			e.Detail += "; not delivered: " + err.Error()
 		}
@@ -369,7 +379,8 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 		case name && p.owns(ref):
 			who.Identity = ref
 		case name && err != nil:
-			if strange := p.mayAct("", ref); p.agents.named(ref) != nil && (strange == nil || errors.Is(strange, errNoTeam)) {
+			if strange := p.mayAct("", ref); p.agents.named(ref) != nil &&
+				(strange == nil || errors.Is(strange, errNoTeam)) {
 				return who, err // an agent's that isn't open, whether the team lists it still or not
 			}
 			who.Identity = ref // a member's: it may be looked into, and nothing can be sent as it
@@ -381,7 +392,8 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 				who.Identity = v.Identity
 				break
 			}
-			return who, proxyError(codeInvalidSession, fmt.Sprintf("agent %s is not open here, so nobody can act for it; codex {\"agent_id\": %q} reopens it", agentID, agentID), "agent_id", agentID)
+			return who, proxyError(codeInvalidSession, fmt.Sprintf("agent %s is not open here, so nobody can act for "+
+				"it; codex {\"agent_id\": %q} reopens it", agentID, agentID), "agent_id", agentID)
 		}
 	}
 	switch {
@@ -392,7 +404,10 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 	case p.cfg.clientIdentity != "":
 		who.Identity = p.cfg.clientIdentity
 	default:
-		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open here. To have a name of your own, set client_identity (user configuration, or ATM_AGENT_MCP_CLIENT_IDENTITY), [core].identity or ATM_IDENTITY, and restart this server; in Claude Code with agent teams you are the team's lead without any of them")
+		return who, proxyError(codeIdentityRequired, "whose mail? Give agent_id or identity of an agent that is open "+
+			"here. To have a name of your own, set client_identity (user configuration, or "+
+			"ATM_AGENT_MCP_CLIENT_IDENTITY), [core].identity or ATM_IDENTITY, and restart this server; in Claude "+
+			"Code with agent teams you are the team's lead without any of them")
 	}
 	if s != nil {
 		v := s.shown.Load()
@@ -411,9 +426,11 @@ func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "at
 
 // runAgentTool is how an agent's own call runs: as the agent, whatever it says
 // of itself.
-func (p *teamAgents) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (string, bool) {
+func (p *teamAgents) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string,
+	args json.RawMessage) (string, bool) {
 	p.usesMail(agentID)
-	who := atmCaller{Identity: p.inbox(agentID, identity), AgentID: agentID, Team: p.cfg.team, Owns: p.owns, Live: p.reached,
+	who := atmCaller{Identity: p.inbox(agentID, identity), AgentID: agentID, Team: p.cfg.team, Owns: p.owns,
+		Live:        p.reached,
 		Correlation: correlation, Auto: auto, Strange: func() error { return p.mayAct(agentID, identity) }}
 	_, text, err := p.tools.run(ctx, who, tool, args)
 	if err != nil {

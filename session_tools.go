@@ -1,7 +1,7 @@
 package main
 
-// session_tools.go owns the tools of the agent itself: which way a thread gets them, and the calls that the agent makes of
-// them. A call runs in the hub's goroutines, one of an agent after the other, always as the session's own identity,
+// session_tools.go owns the tools of the agent itself: which way a thread gets them, and the calls that the agent makes
+// of them. A call runs in the hub's goroutines, one of an agent after the other, always as the session's own identity,
 // whatever its arguments claim. The session's loop calls it; it must answer every call once, and never waits.
 
 import (
@@ -47,28 +47,32 @@ func toolsWay(info backendInfo, resumed bool, kept string, subagents bool) strin
 
 // agentToolFunc does what an agent's model calls for, as identity. It may wait,
 // at most as long as ctx. auto: the turn answers mail that came by itself.
-type agentToolFunc func(ctx context.Context, agentID, identity, correlation string, auto bool, tool string, args json.RawMessage) (text string, ok bool)
+type agentToolFunc func(ctx context.Context, agentID, identity, correlation string, auto bool, tool string,
+	args json.RawMessage) (text string, ok bool)
 
 // toolServerEntry is an entry of Codex's mcp_servers. Codex hands down next to
 // nothing of its environment, and may start it in any directory.
 type toolServerEntry struct {
-	Command  string            `json:"command"`
-	Args     []string          `json:"args"`
-	Env      map[string]string `json:"env,omitempty"`
-	Cwd      string            `json:"cwd,omitempty"`
-	Startup  int               `json:"startup_timeout_sec"`
-	Timeout  int               `json:"tool_timeout_sec"`
-	Approval string            `json:"default_tools_approval_mode"` // else 0.148 and later ask, and mcp-server hangs on it
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env,omitempty"`
+	Cwd     string            `json:"cwd,omitempty"`
+	Startup int               `json:"startup_timeout_sec"`
+	Timeout int               `json:"tool_timeout_sec"`
+	// else 0.148 and later ask, and mcp-server hangs on it
+	Approval string `json:"default_tools_approval_mode"`
 }
 
 // newToolServerEntry is this program, in the configuration that it has here:
 // everything that says where teams, sessions and settings are. configFile is the
 // file of --config, "" for none.
 func newToolServerEntry(exe, cwd, configFile string, environ []string) toolServerEntry {
-	e := toolServerEntry{Command: exe, Cwd: cwd, Env: map[string]string{}, Startup: 20, Timeout: 60, Approval: "approve"}
+	e := toolServerEntry{Command: exe, Cwd: cwd, Env: map[string]string{}, Startup: 20, Timeout: 60,
+		Approval: "approve"}
 	for _, kv := range environ {
 		name, val, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "ATM_") || name == "CLAUDE_CONFIG_DIR" || name == "CODEX_HOME" || name == "GOCOVERDIR" {
+		if strings.HasPrefix(name, "ATM_") || name == "CLAUDE_CONFIG_DIR" || name == "CODEX_HOME" ||
+			name == "GOCOVERDIR" {
 			e.Env[name] = val
 		}
 	}
@@ -170,7 +174,8 @@ func (o *ownTools) add(e *event) {
 	case o.s.m.ending != endNone:
 		o.answer(c, "the session is ending, so "+c.name+" was not done", false)
 	case len(o.waiting) >= maxAgentCalls:
-		o.answer(c, fmt.Sprintf("%d calls already wait, so %s was not done; call it again later", maxAgentCalls, c.name), false)
+		o.answer(c, fmt.Sprintf("%d calls already wait, so %s was not done; call it again later", maxAgentCalls,
+			c.name), false)
 	default:
 		o.waiting = append(o.waiting, c)
 		o.runNext()
@@ -195,7 +200,8 @@ func (o *ownTools) runNext() {
 			o.answer(c, text, ok)
 			o.runNext()
 		}) {
-			c.be.do(0, thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok}) // the driver knows whether anybody still waits
+			// the driver knows whether anybody still waits
+			c.be.do(0, thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok})
 		}
 	})
 }

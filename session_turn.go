@@ -1,9 +1,9 @@
 package main
 
 // session_turn.go owns how a session runs its turns: sending them, ending those that take too long, answering and
-// keeping what they brought, accepting background turns. It carries out the effects of the turn machine on the session's
-// own goroutine. Whoever is answered may act at once, so what an answer says must be true before it is given; a
-// background turn is on disk before its name is given out, and no turn ends without a result.
+// keeping what they brought, accepting background turns. It carries out the effects of the turn machine on the
+// session's own goroutine. Whoever is answered may act at once, so what an answer says must be true before it is given;
+// a background turn is on disk before its name is given out, and no turn ends without a result.
 
 import (
 	"fmt"
@@ -55,7 +55,8 @@ func (r *turnRunner) start(t *turn) {
 // command is what the child is told to do for a turn. Blocks of ours stand in front of what the user says; an action
 // other than a prompt has no room for any, so they wait for the next one that has.
 func (r *turnRunner) command(t *turn, facts contextFacts) command {
-	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts, settings: r.s.place.policy.Settings}
+	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts,
+		settings: r.s.place.policy.Settings}
 	if c.action != actPrompt {
 		return c
 	}
@@ -109,7 +110,9 @@ func (r *turnRunner) limitOpening(t *turn) {
 	t.limit = time.AfterFunc(t.req.timeout, func() {
 		s.box.do(func() {
 			if s.m.phase == phaseOpening && s.m.drop(t) {
-				r.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout), "agent_id", s.agentID)})
+				r.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within "+
+					"timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout),
+					"agent_id", s.agentID)})
 				s.endUnwanted()
 			}
 		})
@@ -159,7 +162,8 @@ func (r *turnRunner) stop(why stopReason) {
 }
 
 // abandon lets go of a stopped turn, and of its thread, that Codex (mcp-server) has not named: there is nothing to
-// interrupt and nothing to lose, and Codex may take any time to say more. The driver cancels whatever comes of the call.
+// interrupt and nothing to lose, and Codex may take any time to say more. The driver cancels whatever comes of the
+// call.
 func (r *turnRunner) abandon() {
 	s, t := r.s, r.s.m.cur
 	if !s.unnamed || t == nil || t.id != "" || s.m.phase != phaseStopping || s.m.ending != endNone {
@@ -207,15 +211,18 @@ func (r *turnRunner) acceptNow(t *turn) {
 	if s.m.cur == nil && s.m.queue[0] == t {
 		status = "running" // as soon as there is a thread
 	}
-	k := keptTurn{AgentID: s.agentID, Identity: s.place.identity(), TurnID: t.req.handle, Source: t.req.source, Status: status,
+	k := keptTurn{AgentID: s.agentID, Identity: s.place.identity(), TurnID: t.req.handle, Source: t.req.source,
+		Status:  status,
 		Created: t.asked, Updated: time.Now(), Task: t.req.task}
 	if err := s.h.kept.begin(k); err != nil {
 		s.m.drop(t)
-		r.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept on disk: "+errorText(err)+"; or leave out background", "agent_id", s.agentID)})
+		r.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept "+
+			"on disk: "+errorText(err)+"; or leave out background", "agent_id", s.agentID)})
 		s.endUnwanted()
 		return
 	}
-	if p := s.place; p != nil && s.m.phase == phaseOpening && p.noteEarly() { // its thread isn't there yet, but its name is given out
+	// its thread isn't there yet, but its name is given out
+	if p := s.place; p != nil && s.m.phase == phaseOpening && p.noteEarly() {
 		s.h.ledger.save(&p.rec)
 	}
 	t.accepted = true
@@ -255,7 +262,8 @@ func (r *turnRunner) keep(t *turn, res *turnResult, rec *record) bool {
 	t.kept = true
 	kept := *res
 	kept.TurnID = t.name()
-	k := keptTurn{AgentID: s.agentID, Identity: res.Identity, TurnID: t.name(), Source: t.req.source, Status: res.TurnStatus, Created: t.asked,
+	k := keptTurn{AgentID: s.agentID, Identity: res.Identity, TurnID: t.name(), Source: t.req.source,
+		Status: res.TurnStatus, Created: t.asked,
 		Task: t.req.task, Stopped: t.stop == stopInterrupt || t.stop == stopCancel, Result: &kept}
 	if k.Status == "" {
 		k.Status = "failed"
@@ -283,7 +291,8 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 		s.mail.ended(t, how)
 	}
 	switch {
-	case how == finishOver && s.m.ending == endPark && t.req.source != sourceMail: // parked while this was on its way here
+	// parked while this was on its way here
+	case how == finishOver && s.m.ending == endPark && t.req.source != sourceMail:
 		t.req.mail = nil
 		s.h.resubmit(t.req, t.waiter)
 		return
@@ -307,7 +316,8 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
 		p.noteOver(s.m.ending, s.closing.cut, time.Now())
 	}
-	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status", t.status(how),
+	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status",
+		t.status(how),
 		"latency_ms", time.Since(t.run.started).Milliseconds())
 	if how == finishRefused && s.unnamed {
 		r.takePast("Codex made no thread for the turn before")
@@ -316,7 +326,8 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 		s.lastErr = clip(t.run.err.Message, 300)
 	}
 	res := r.result(t, how)
-	if s.closing.pending() || !r.keep(t, &res, &p.rec) { // its result is kept later, or was when its caller was answered
+	// its result is kept later, or was when its caller was answered
+	if s.closing.pending() || !r.keep(t, &res, &p.rec) {
 		s.h.ledger.noteTurn(&p.rec)
 	}
 	r.answer(t, res)
@@ -344,7 +355,8 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	return res
 }
 
-// failure is the error a turn ends with, nil when it has a result: a turn that ran and failed or was interrupted has one.
+// failure is the error a turn ends with, nil when it has a result: a turn that ran and failed or was interrupted has
+// one.
 func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 	s := r.s
 	id := []any{"agent_id", s.agentID}
@@ -356,10 +368,12 @@ func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 		}
 	case finishRefused:
 		err := childError("start the turn", t.run.err)
-		err.Message += fmt.Sprintf("; agent %s (identity %q) stays idle: codex-reply with its agent_id tries again", s.agentID, s.place.identity())
+		err.Message += fmt.Sprintf("; agent %s (identity %q) stays idle: codex-reply with its agent_id tries again",
+			s.agentID, s.place.identity())
 		return err
 	case finishFull:
-		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start another agent", maxQueue, s.agentID), id...)
+		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start "+
+			"another agent", maxQueue, s.agentID), id...)
 	case finishOver:
 		if s.m.ending == endShutdown {
 			return stoppingError(id...)
@@ -375,7 +389,8 @@ func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 		case late:
 			return timeoutError(s.agentID, t)
 		case s.m.ending != endClose && s.m.ending != endShutdown:
-			return closedError(s.agentID, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that its turn stopped", s.agentID, confirmLimit), "recover")
+			return closedError(s.agentID, fmt.Sprintf("session %s is broken: Codex did not confirm within %s that "+
+				"its turn stopped", s.agentID, confirmLimit), "recover")
 		}
 	case finishRebound, finishDropped:
 	}
@@ -393,7 +408,8 @@ func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
 		done(res)
 	}
 	for i, t := range s.m.queue {
-		if name != "" && t.name() == name || name == "" && i == 0 && s.m.cur == nil { // about to run, once its thread is open
+		// about to run, once its thread is open
+		if name != "" && t.name() == name || name == "" && i == 0 && s.m.cur == nil {
 			s.m.drop(t)
 			res.Interrupted, res.TurnID = true, t.name()
 			t.stop = stopInterrupt

@@ -1,10 +1,10 @@
 package main
 
-// session_wait.go owns what is told of sessions, turns and the whole proxy, as copies that nobody changes, so that a reader
-// never waits for a session; and agent_wait, which looks at them until a turn has ended or somebody must
-// decide something. The session publishes its own view after every transition; the fronts ask. agent_wait is
-// level-triggered and consumes nothing: it compares what is kept and shown with a number that the caller brings, so a
-// call that was lost can be made again. It never touches a session's loop.
+// session_wait.go owns what is told of sessions, turns and the whole proxy, as copies that nobody changes, so that a
+// reader never waits for a session; and agent_wait, which looks at them until a turn has ended or somebody must decide
+// something. The session publishes its own view after every transition; the fronts ask. agent_wait is level-triggered
+// and consumes nothing: it compares what is kept and shown with a number that the caller brings, so a call that was
+// lost can be made again. It never touches a session's loop.
 
 import (
 	"context"
@@ -163,7 +163,8 @@ type approveQuery struct {
 // newView is what a record tells of a session; how the session stands is still to be said.
 func newView(r *record) sessionView {
 	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
-		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt, Tag: r.Tag, Role: r.Role,
+		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt,
+		Tag: r.Tag, Role: r.Role,
 		Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
 }
 

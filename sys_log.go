@@ -130,7 +130,7 @@ var (
 	// Tokens that tell by their first letters whose they are.
 	reToken = regexp.MustCompile(`github_pat_[A-Za-z0-9_]{20,}|gh[pousr]_[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|` +
 		`xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[0-9]-[A-Za-z0-9-]{8,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|` +
-		`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z]{30,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|` +
+		`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|` +
 		`SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}`)
 	reSK = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`)
 
