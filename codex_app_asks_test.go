@@ -1,152 +1,190 @@
 package main
 
-// codex_app_asks_test.go holds what app-server asks: answers in each version's
-// words, what is asked twice or for nobody, and that each call of a dynamic tool is
-// answered exactly once, whatever becomes of its session and the child, since
-// Codex waits for ever. The peer that plays app-server is codex_app_rig_test.go's.
+// codex_app_asks_test.go holds what app-server asks and what becomes of it: the neutral form,
+// answers in each version's words, what is asked twice or for nobody, which decision a child
+// can keep, and that each call of a dynamic tool is answered exactly once, whatever becomes
+// of its session and the child, since Codex waits for ever.
 
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// Every kind of request and every decision, in the exact words that go out.
+// Every kind of request and every decision, in the exact words that go out, where no
+// recording has it.
 func TestAppAskAndAnswer(t *testing.T) {
-	const ids = `"threadId":"t1","turnId":"u1","itemId":"i1"`
-	form := `"serverName":"atm","mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"},"n":{"type":"integer"},"ok":{"type":"boolean","title":"Sure"}},"required":["name"]}`
+	const tool = `"mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call"`
+	const form = `"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{
+		"name":{"type":"string"},"n":{"type":"integer"},"ok":{"type":"boolean","title":"Sure"}},"required":["name"]}`
+	const formAsk = `question action=Who? reason="atm asks" questions=[{name text=name} ` +
+		`{n text="n (optional)" optional} {ok header=Sure text="ok (optional)" options=[true false] optional}]`
+	const network = `permissions action="network access" forSession`
+	const patch = `files=[{path=/w/a add diff=+1}]`
+	type answers = map[string][]string
 	for _, tc := range []struct {
-		name, method, params, ask string
-		d                         decision
-		answers                   map[string][]string
-		reply                     string
+		name, method, params string
+		ask                  string
+		d                    decision
+		answers              answers
+		reply                string
 	}{
-		{name: "command", method: mCommand, params: `"command":"touch x","cwd":"/w","reason":"why","availableDecisions":["accept","cancel"],"proposedExecpolicyAmendment":["touch"]`,
-			ask: `{ask-0-1 command "touch x" "why"}`, d: approve, reply: `{"decision":"accept"}`},
-		{name: "command for the session, never the proposed rule", method: mCommand, params: `"command":"touch x","proposedExecpolicyAmendment":["touch"]`,
-			ask: `{ask-0-1 command "touch x" ""}`, d: approveForSession, reply: `{"decision":"acceptForSession"}`},
-		{name: "command denied goes on", method: mCommand, params: `"command":"touch x"`,
-			ask: `{ask-0-1 command "touch x" ""}`, d: deny, reply: `{"decision":"decline"}`},
-		{name: "network", method: mCommand, params: `"networkApprovalContext":{"host":"example.org","protocol":"https"}`,
-			ask: `{ask-0-1 command "network access to https://example.org" ""}`, d: deny, reply: `{"decision":"decline"}`},
-		{name: "patch", method: mFileChange, params: `"reason":null,"grantRoot":null`,
-			ask: `{ask-0-1 file_change "add /w/a\nupdate /w/b" "" file=add /w/a "+1" file=update /w/b "-2"}`, d: approve, reply: `{"decision":"accept"}`},
-		{name: "patch denied", method: mFileChange, params: `"grantRoot":"/w"`,
-			ask: `{ask-0-1 file_change "add /w/a\nupdate /w/b\nwrite access under /w" "" file=add /w/a "+1" file=update /w/b "-2"}`, d: deny, reply: `{"decision":"decline"}`},
-		{name: "permissions", method: mPermissions, params: `"permissions":{"network":{"enabled":true},"fileSystem":null}`,
-			ask: `{ask-0-1 permissions "network access" ""}`, d: approve, reply: `{"permissions":{"network":{"enabled":true}},"scope":"turn"}`},
-		{name: "permissions for the session", method: mPermissions, params: `"permissions":{"network":null,"fileSystem":{"write":["/x"]}}`,
-			ask: `{ask-0-1 permissions "file system write [\"/x\"]" ""}`, d: approveForSession, reply: `{"permissions":{"fileSystem":{"write":["/x"]}},"scope":"session"}`},
-		{name: "permissions denied", method: mPermissions, params: `"permissions":{"network":{"enabled":true}}`,
-			ask: `{ask-0-1 permissions "network access" ""}`, d: deny, reply: `{"permissions":{},"scope":"turn"}`},
-		{name: "question", method: mUserInput, params: `"questions":[{"id":"q1","header":"H","question":"A or B?","options":[{"label":"A"},{"label":"B"}]}]`,
-			ask: `{ask-0-1 question "A or B?" "" question=q1 "A or B?" ["A" "B"]}`, d: approve, answers: map[string][]string{"q1": {"B"}}, reply: `{"answers":{"q1":{"answers":["B"]}}}`},
-		{name: "question denied", method: mUserInput, params: `"questions":[]`,
-			ask: `{ask-0-1 question "item/tool/requestUserInput" ""}`, d: deny, answers: map[string][]string{"q1": {"B"}}, reply: `{"answers":{}}`},
-		{name: "MCP tool for the session", method: mElicitation, params: `"serverName":"atm","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","persist":["session","always"],"tool_name":"send","tool_params":{"to":"bob"}},"message":"Allow?","requestedSchema":{"type":"object","properties":{}}`,
-			ask: `{ask-0-1 mcp_tool "atm.send {\"to\":\"bob\"}" "Allow?"}`, d: approveForSession, reply: `{"action":"accept","content":{},"_meta":{"persist":"session"}}`},
-		{name: "MCP tool denied", method: mElicitation, params: `"serverName":"atm","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"send"},"message":"Allow?"`,
-			ask: `{ask-0-1 mcp_tool "atm.send" "Allow?"}`, d: deny, reply: `{"action":"decline"}`},
-		{name: "MCP tool of 0.153", method: mElicitation, params: `"serverName":"atm","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_params":{"to":"bob"}},"message":"Allow the atm MCP server to run tool \"send\"?"`,
-			ask: `{ask-0-1 mcp_tool "atm.send {\"to\":\"bob\"}" "Allow the atm MCP server to run tool \"send\"?"}`, d: deny, reply: `{"action":"decline"}`},
-		{name: "form", method: mElicitation, params: form,
-			ask: `{ask-0-1 question "Who?" "atm asks" question=name "name" [] question=n "n (optional)" [] question=ok "ok (optional)" ["true" "false"]}`,
-			d:   approve, answers: map[string][]string{"name": {"bob"}, "n": {"7"}, "ok": {"True"}}, reply: `{"action":"accept","content":{"name":"bob","n":7,"ok":true}}`},
-		{name: "a form without what it requires is no yes", method: mElicitation, params: form,
-			ask: `{ask-0-1 question "Who?" "atm asks" question=name "name" [] question=n "n (optional)" [] question=ok "ok (optional)" ["true" "false"]}`,
-			d:   approve, answers: map[string][]string{"n": {"seven"}}, reply: `{"action":"decline"}`},
-		{name: "url", method: mElicitation, params: `"serverName":"atm","mode":"url","message":"Log in","url":"https://x.example"`,
-			ask: `{ask-0-1 question "open https://x.example" "Log in"}`, d: approve, reply: `{"action":"accept","content":{}}`},
+		{"never the proposed rule", mCommand, `"command":"touch x","proposedExecpolicyAmendment":["touch"]`,
+			`command action="touch x" command="touch x" forSession rule=[touch]`,
+			approveForSession, nil, `{"decision":"acceptForSession"}`},
+		{"network", mCommand, `"networkApprovalContext":{"host":"example.org","protocol":"https"}`,
+			`command action="network access to https://example.org" more=["network access to https://example.org"] forSession`,
+			deny, nil, `{"decision":"decline"}`},
+		{"patch", mFileChange, `"grantRoot":"/w"`,
+			`file_change action="add /w/a\nwrite access under /w" ` + patch + ` more=["write access under /w"] forSession`,
+			deny, nil, `{"decision":"decline"}`},
+		{"permissions", mPermissions, `"permissions":{"network":{"enabled":true},"fileSystem":null}`, network,
+			approve, nil, `{"permissions":{"network":{"enabled":true}},"scope":"turn"}`},
+		{"permissions for the session", mPermissions, `"permissions":{"network":null,"fileSystem":{"write":["/x"]}}`,
+			`permissions action="file system write [\"/x\"]" forSession`,
+			approveForSession, nil, `{"permissions":{"fileSystem":{"write":["/x"]}},"scope":"session"}`},
+		{"permissions denied", mPermissions, `"permissions":{"network":{"enabled":true}}`, network,
+			deny, nil, `{"permissions":{},"scope":"turn"}`},
+		{"permissions of no known kind", mPermissions, `"permissions":{"moon":1}`, `permissions action="{\"moon\":1}" forSession`,
+			deny, nil, `{"permissions":{},"scope":"turn"}`},
+		{"question", mUserInput,
+			`"questions":[{"id":"q1","header":"H","question":"A or B?","options":[{"label":"A"},{"label":"B"}]}]`,
+			`question action="A or B?" questions=[{q1 header=H text="A or B?" options=[A B]}]`,
+			approve, answers{"q1": {"B"}}, `{"answers":{"q1":{"answers":["B"]}}}`},
+		{"question denied", mUserInput, `"questions":[]`, `question action=item/tool/requestUserInput`,
+			deny, answers{"q1": {"B"}}, `{"answers":{}}`},
+		{"MCP tool for the session", mElicitation,
+			tool + `,"persist":["session","always"],"tool_name":"send","tool_params":{"to":"bob"}},"message":"Allow?"`,
+			`mcp_tool action="atm.send {\"to\":\"bob\"}" reason=Allow? server=atm tool=send arguments={"to":"bob"} forSession`,
+			approveForSession, nil, `{"action":"accept","content":{},"_meta":{"persist":"session"}}`},
+		{"MCP tool of 0.153", mElicitation, tool + `},"message":"Allow the atm MCP server to run tool \"send\"?"`,
+			`mcp_tool action=atm.send reason="Allow the atm MCP server to run tool \"send\"?" server=atm tool=send`,
+			deny, nil, `{"action":"decline"}`},
+		{"form", mElicitation, form, formAsk,
+			approve, answers{"name": {"bob"}, "n": {"7"}, "ok": {"True"}},
+			`{"action":"accept","content":{"name":"bob","n":7,"ok":true}}`},
+		{"a form without what it requires is no yes", mElicitation, form, formAsk,
+			approve, answers{"n": {"seven"}}, `{"action":"decline"}`},
+		{"a choice of several", mElicitation, `"mode":"form","message":"M","requestedSchema":{"properties":{
+			"m":{"type":"array","items":{"anyOf":[{"const":"1","title":"one"},{"const":"2"}]}},
+			"o":{"type":"string","oneOf":[{"const":"p"}]}},"required":["m","o"]}`,
+			`question action=M reason="atm asks" questions=[{m text=m options=[1 2] several} {o text=o options=[p]}]`,
+			approve, answers{"m": {"1", "2"}, "o": {"p"}}, `{"action":"accept","content":{"m":["1","2"],"o":"p"}}`},
+		{"url", mElicitation, `"mode":"url","message":"Log in","url":"https://x.example"`,
+			`question action="open https://x.example" page=https://x.example reason="Log in"`,
+			approve, nil, `{"action":"accept","content":{}}`},
 	} {
-		withApp(t, tc.name, "0.169.0", func(t *testing.T, p *appPeer) {
-			h := p.running()
-			p.say(`{"method":"item/started","params":{"threadId":"t1","turnId":"u1","item":{"type":"fileChange","id":"i1","status":"inProgress","changes":[{"path":"/w/a","kind":{"type":"add"},"diff":"+1"},{"path":"/w/b","kind":"update","diff":"-2"}]}}}`)
-			h.take()
-			p.say(`{"id":0,"method":%q,"params":{%s,%s}}`, tc.method, ids, tc.params)
-			want(t, h.take(), fmt.Sprintf("ask thread=t1 turn=u1 item=i1 ask=%s method=%s", tc.ask, tc.method))
-			c := command{kind: cmdAnswer, ask: "ask-0-1", decision: tc.d, answers: tc.answers}
-			p.a.do(0, "t1", c)
-			m := p.next()
-			want(t, string(m.id), "0")
-			sameJSON(t, m.result, tc.reply)
-			// only the first answer counts
-			p.a.do(0, "t1", c)
-			p.silent()
-			p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":0}}`)
-			want(t, h.take(), "raw thread=t1 method=serverRequest/resolved")
+		t.Run(tc.name, func(t *testing.T) {
+			q := &openAsk{method: tc.method, params: json.RawMessage(`{"serverName":"atm",` + tc.params + `}`)}
+			ask := newAsk(q, []fileChange{{path: "/w/a", kind: "add", diff: "+1"}})
+			want(t, strings.Join(fieldWords(reflect.ValueOf(*ask)), " "), tc.ask)
+			sameJSON(t, toJSON(answerTo(q, tc.d, tc.answers, backendInfo{version: "0.169.0"})), tc.reply)
 		})
 	}
 }
 
 // What nobody is asked about is answered at once.
 func TestAppRefusedAtOnce(t *testing.T) {
+	const teleport = "item/teleport/requestApproval"
 	for _, tc := range []struct{ name, version, method, params, reply, told string }{
-		{"old patch", "0.104.0", mOldPatch, `{"conversationId":"t1","callId":"c","fileChanges":{}}`, `{"decision":"denied"}`, ""},
-		{"old exec", "0.104.0", mOldExec, `{"conversationId":"t1"}`, `{"decision":"denied"}`, ""},
-		{"old exec, new words", "0.169.0", mOldExec, `{"conversationId":"t1"}`, `{"decision":{"denied":{"rejection":"declined"}}}`, ""},
-		{"unknown approval", "0.169.0", "item/teleport/requestApproval", `{"threadId":"t1","turnId":"u1"}`, "",
-			`notice thread=t1 turn=u1 text="Codex asked item/teleport/requestApproval, which is not known here; it was refused" method=item/teleport/requestApproval`},
+		{"old patch", "0.104.0", mOldPatch, `{"conversationId":"t1"}`, `{"decision":"denied"}`, ""},
+		{"old exec, new words", "0.169.0", mOldExec, `{"conversationId":"t1"}`,
+			`{"decision":{"denied":{"rejection":"declined"}}}`, ""},
+		{"unknown approval", "0.169.0", teleport, `{"threadId":"t1","turnId":"u1"}`, "",
+			`notice t1/u1 text="Codex asked ` + teleport + `, which is not known here; it was refused" (` + teleport + ")"},
 		{"unknown and nobody's", "0.169.0", "account/chatgptAuthTokens/refresh", `{}`, "", ""},
 		{"without params", "0.169.0", mCommand, `null`, `{"decision":"decline"}`, ""},
-		{"unknown elicitation", "0.169.0", mElicitation, `{"threadId":"t1","serverName":"s","mode":"openai/userVerification","title":"T"}`, `{"action":"decline"}`,
-			`notice thread=t1 text="Codex asked mcpServer/elicitation/request (s openai/userVerification), a kind that is not known here; it was declined" method=mcpServer/elicitation/request`},
+		{"unknown elicitation", "0.169.0", mElicitation, `{"threadId":"t1","serverName":"s","mode":"openai/userVerification"}`,
+			`{"action":"decline"}`, `notice t1 text="Codex asked ` + mElicitation +
+				` (s openai/userVerification), a kind that is not known here; it was declined" (` + mElicitation + ")"},
+		{"a command that nobody sees", "0.169.0", mCommand, `{"threadId":"t1","reason":"trust me"}`, `{"decision":"decline"}`,
+			`notice t1 text="Codex asked ` + mCommand + ` (` + mCommand +
+				` trust me), a kind that is not known here; it was declined" (` + mCommand + ")"},
 	} {
-		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
+		withApp(t, tc.name, tc.version, func(p *codexPeer) {
 			h := p.open(threadSpec{})
 			p.say(`{"id":"r","method":%q,"params":%s}`, tc.method, tc.params)
-			m := p.next()
-			want(t, string(m.id), `"r"`)
-			if tc.reply == "" {
-				if m.err == nil || m.err.Code != codeNoMethod {
-					t.Errorf("%s %v", m.result, m.err)
-				}
-			} else {
-				sameJSON(t, m.result, tc.reply)
+			switch m := p.next(); {
+			case tc.reply != "":
+				sameJSON(p.t, m.result, tc.reply)
+			case m.err == nil || m.err.Code != codeNoMethod:
+				p.t.Errorf("%s %v", m.result, m.err)
 			}
-			want(t, h.take(), tc.told)
+			h.wants(tc.told)
 		})
 	}
 }
 
 // An ask of a turn that is over is void: 0.104 says so in no other way.
 func TestAppAskGone(t *testing.T) {
-	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
+	const asked = "ask t1/u1 ask={ask-0-1 command action=x command=x forSession} (" + mCommand + ")"
+	withApp(t, "", "0.104.0", func(p *codexPeer) {
 		h := p.running()
-		p.say(`{"id":4,"method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
-		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"interrupted"}}}`)
-		want(t, h.take(), `ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
-askGone thread=t1 turn=u1 ask={ask-0-1  "" ""}
-ended thread=t1 turn=u1 status=interrupted method=turn/completed`)
-		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-1", decision: approve})
+		p.request("4", mCommand, "t1", `,"command":"x"`)
+		p.ended("t1", "u1", "interrupted")
+		h.wants(asked, "askGone t1/u1 ask={ask-0-1}", "ended t1/u1 interrupted (turn/completed)")
+		p.decide("ask-0-1", approve)
 		p.silent()
 	})
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := p.running()
-		p.say(`{"id":"s","method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
-		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":"s"}}`)
-		want(t, h.take(), `ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
-askGone thread=t1 turn=u1 ask={ask-0-1  "" ""} method=serverRequest/resolved`)
-	})
-	// so it is where both came before anybody owned the thread
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := &heard{}
-		p.a.open(1, threadSpec{Thread: "t1"}, h.to)
+	// withdrawn, also where both came before anybody owned the thread
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.hear()
+		p.b.open(1, threadSpec{Thread: "t1"}, h.to)
 		m := p.expect("thread/resume")
-		p.say(`{"id":"s","method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","command":"x"}}`)
-		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":"s"}}`)
-		p.say(`{"id":%s,"result":{"thread":{"id":"t1"}}}`, m.id)
-		want(t, h.take(), `opened op=1 thread=t1
-ask thread=t1 turn=u1 ask={ask-0-1 command "x" ""} method=item/commandExecution/requestApproval
-askGone thread=t1 turn=u1 ask={ask-0-1  "" ""} method=serverRequest/resolved`)
+		p.request(`"s"`, mCommand, "t1", `,"command":"x"`)
+		p.tell("serverRequest/resolved", "t1", `,"requestId":"s"`)
+		p.answer(m, `{"thread":{"id":"t1"}}`)
+		h.wants("opened #1 t1 opened={}", asked, "askGone t1/u1 ask={ask-0-1} (serverRequest/resolved)")
 	})
 }
 
-const spawned = `{"method":"item/completed","params":{"threadId":%q,"turnId":"u1","item":{"type":"collabAgentToolCall","id":"c","tool":"spawnAgent","status":"completed","receiverThreadIds":[%q]}}}`
+// The same approval under two request ids is put once, and both are answered; a
+// request that comes twice is answered once. A command asks for several things
+// under its own id, which are several approvals, and so is what reads otherwise.
+func TestAppAskedTwice(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.running()
+		ask := func(id, fields string) { p.request(id, mCommand, "t1", `,"itemId":"i1"`+fields) }
+		line := func(id, command, more string) string {
+			return fmt.Sprintf("ask t1/u1/i1 ask={%s command action=%s command=%[2]s%s forSession} (%s)", id, command, more, mCommand)
+		}
+		ask("1", `,"startedAtMs":1,"command":"a"`)
+		ask("2", `,"startedAtMs":2,"command":"a"`)
+		ask("2", `,"startedAtMs":2,"command":"a"`)
+		ask("3", `,"command":"a","approvalId":"sub"`)
+		ask("4", `,"command":"b","approvalId":"sub"`)
+		ask("5", `,"command":"a","reason":"again"`)
+		h.wants(line("ask-0-1", "a", ""), line("ask-0-2", "a", ""), line("ask-0-3", "b", ""), line("ask-0-4", "a", " reason=again"))
+		p.decide("ask-0-1", approve)
+		want(p.t, p.reply(), `1 {"decision":"accept"}`)
+		want(p.t, p.reply(), `2 {"decision":"accept"}`)
+
+		// Answered, it may be asked again: so a command is tried outside the sandbox.
+		// Withdrawn under one id it still waits under the other.
+		ask("6", `,"command":"a"`)
+		ask("7", `,"command":"a"`)
+		p.tell("serverRequest/resolved", "t1", `,"requestId":6`)
+		h.wants(line("ask-0-5", "a", ""), "raw t1 (serverRequest/resolved)")
+		p.tell("serverRequest/resolved", "t1", `,"requestId":7`)
+		h.wants("askGone t1/u1 ask={ask-0-5} (serverRequest/resolved)")
+		p.decide("ask-0-5", approve)
+
+		// Under the request's own id again, but with other words: those were shown to
+		// nobody, so nobody's yes is passed on.
+		ask("8", `,"command":"a"`)
+		ask("8", `,"command":"other"`)
+		p.decide("ask-0-6", approve)
+		want(p.t, p.reply(), `8 {"decision":"decline"}`)
+		p.silent()
+	})
+}
 
 // A sink hears one event at a time and in order, whoever puts, and nothing after the last.
-func TestSink(t *testing.T) {
+func TestSinkHearsInOrder(t *testing.T) {
 	var s *sink
 	var got []string
 	s = &sink{to: func(e event) {
@@ -162,180 +200,256 @@ func TestSink(t *testing.T) {
 	want(t, fmt.Sprint(got), "[a b c]")
 }
 
-// The same approval under two request ids is put once, and both are answered; a
-// request that comes twice is answered once. A command asks for several things
-// under its own id, which are several approvals, and so is what reads otherwise.
-func TestAppAskedTwice(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := p.running()
-		ask := func(id, more string) {
-			p.say(`{"id":%s,"method":"item/commandExecution/requestApproval","params":{"threadId":"t1","turnId":"u1","itemId":"i1"%s}}`, id, more)
-		}
-		ask("1", `,"startedAtMs":1,"command":"a"`)
-		ask("2", `,"startedAtMs":2,"command":"a"`)
-		ask("2", `,"startedAtMs":2,"command":"a"`)
-		ask("3", `,"command":"a","approvalId":"sub"`)
-		ask("4", `,"command":"b","approvalId":"sub"`)
-		ask("5", `,"command":"a","reason":"again, outside the sandbox"`)
-		want(t, h.take(), `ask thread=t1 turn=u1 item=i1 ask={ask-0-1 command "a" ""} method=item/commandExecution/requestApproval
-ask thread=t1 turn=u1 item=i1 ask={ask-0-2 command "a" ""} method=item/commandExecution/requestApproval
-ask thread=t1 turn=u1 item=i1 ask={ask-0-3 command "b" ""} method=item/commandExecution/requestApproval
-ask thread=t1 turn=u1 item=i1 ask={ask-0-4 command "a" "again, outside the sandbox"} method=item/commandExecution/requestApproval`)
-		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-1", decision: approve})
-		for _, id := range []string{"1", "2"} {
-			if r := p.reply(); r != id+` {"decision":"accept"}` {
-				t.Errorf("answered %s", r)
-			}
-		}
-
-		// Answered, it may be asked again: so a command is tried outside the sandbox.
-		// Withdrawn under one id it still waits under the other.
-		ask("6", `,"command":"a"`)
-		ask("7", `,"command":"a"`)
-		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":6}}`)
-		want(t, h.take(), `ask thread=t1 turn=u1 item=i1 ask={ask-0-5 command "a" ""} method=item/commandExecution/requestApproval
-raw thread=t1 method=serverRequest/resolved`)
-		p.say(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":7}}`)
-		want(t, h.take(), `askGone thread=t1 turn=u1 ask={ask-0-5  "" ""} method=serverRequest/resolved`)
-		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-5", decision: approve})
-
-		// Under the request's own id again, but with other words: those were shown to
-		// nobody, so nobody's yes is passed on.
-		ask("8", `,"command":"a"`)
-		ask("8", `,"command":"other"`)
-		h.take()
-		p.a.do(0, "t1", command{kind: cmdAnswer, ask: "ask-0-6", decision: approve})
-		if r := p.reply(); r != `8 {"decision":"decline"}` {
-			t.Errorf("answered %s", r)
-		}
-		p.silent()
-	})
+// callTool calls a dynamic tool under a request id.
+func (p *codexPeer) callTool(id, thread string) {
+	p.request(id, mToolCall, thread, `,"callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}`)
 }
 
-const atmSendCall = `{"id":%s,"method":"item/tool/call","params":{"threadId":%q,"turnId":"u1","callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}}`
-
-// toolText is the text of the driver's answer to a tool call, with its request
-// id and whether it is a success.
-func toolText(t *testing.T, m *message) string {
-	t.Helper()
-	text := ""
-	eachElement(rawField(m.result, "contentItems"), func(part json.RawMessage) {
-		if stringField(part, "type") != "inputText" {
-			t.Errorf("part %s", part)
-		}
-		text += stringField(part, "text")
-	})
-	return fmt.Sprintf("%s %s %s", m.id, rawField(m.result, "success"), text)
+// toolReply reads the driver's answer to a tool call: id, success, text.
+func (p *codexPeer) toolReply(want string) {
+	p.t.Helper()
+	m := p.next()
+	part := rawField(m.result, "contentItems")
+	eachElement(part, func(only json.RawMessage) { part = only })
+	if got := fmt.Sprintf("%s %s %s", m.id, rawField(m.result, "success"), stringField(part, "text")); got != want {
+		p.t.Errorf("answered %s, want %s", got, want)
+	}
 }
 
-// A call is answered once, by its first result; 0.104 says it with fewer words.
-func TestAppToolResult(t *testing.T) {
-	for _, tc := range []struct{ version, params string }{
-		{"0.104.0", `{"threadId":"t1","turnId":"u1","callId":"c1","tool":"atm_send","arguments":{"to":"bob"}}`},
-		{"0.153.0", `{"threadId":"t1","turnId":"u1","callId":"c1","namespace":null,"tool":"atm_send","arguments":{"to":"bob"}}`},
-		{"0.169.0", `{"threadId":"t1","turnId":"u1","callId":"exec-7","namespace":null,"tool":"atm_send","arguments":{"to":"bob"},"later":[1]}`},
-	} {
-		withApp(t, tc.version, tc.version, func(t *testing.T, p *appPeer) {
-			h := p.running()
-			p.say(`{"id":0,"method":"item/tool/call","params":%s}`, tc.params)
-			want(t, h.take(), fmt.Sprintf(`tool thread=t1 turn=u1 item=%s tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`, stringField([]byte(tc.params), "callId")))
+// A call is answered once, by its first result, and by one answer on every other way out
+// too: never by an error of the protocol, of which the model would read nothing.
+func TestAppToolCallHasOneAnswer(t *testing.T) {
+	const call = `tool %s/u1/c1 tool={tool-0-1 name=atm_send args={"to":"bob"}} (item/tool/call)`
+	const ended = ` false the session of this agent has ended, so atm_send can't be answered`
+	const none = ` false the tool "atm_send" is not available in this session`
+	result := func(p *codexPeer) {
+		p.b.do(0, "t1", command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true})
+	}
+	for _, tc := range []struct {
+		name string
+		play func(p *codexPeer, h *heard)
+	}{
+		{"by the session", func(p *codexPeer, h *heard) {
+			p.say(`{"id":0,"method":"item/tool/call","params":{"threadId":"t1","turnId":"u1","callId":"c1",
+				"tool":"atm_send","arguments":{"to":"bob"},"later":[1]}}`) // 0.104 has no namespace
+			h.wants(fmt.Sprintf(call, "t1"))
 			p.silent()
-			result := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
-			p.a.do(0, "t1", result)
-			want(t, toolText(t, p.next()), "0 true sent")
-			p.a.do(0, "t1", result)
-			p.silent()
+			result(p)
+			p.toolReply("0 true sent")
 			time.Sleep(2 * time.Minute)
+		}},
+		{"too late", func(p *codexPeer, _ *heard) {
+			p.callTool(`"r"`, "t1")
+			time.Sleep(time.Minute + time.Second)
+			p.toolReply(`"r" false atm_send had no result within 1m0s; ` +
+				`it may or may not have been done, so look before you call it again`)
+		}},
+		{"the session let its thread go", func(p *codexPeer, _ *heard) {
+			p.callTool("4", "t1")
+			p.unload()
+			p.toolReply("4" + ended)
+			p.expect("thread/unsubscribe")
+		}},
+		{"a call behind that", func(p *codexPeer, _ *heard) {
+			p.unload()
+			p.expect("thread/unsubscribe")
+			p.callTool("5", "t1")
+			time.Sleep(2 * time.Second)
+			p.toolReply("5" + none)
+		}},
+		{"nobody's thread", func(p *codexPeer, _ *heard) {
+			p.callTool("6", "x9")
+			p.silent() // it may yet turn out to be a subagent's
+			time.Sleep(2 * time.Second)
+			p.toolReply("6" + none)
+		}},
+		{"without a thread", func(p *codexPeer, _ *heard) {
+			p.say(`{"id":7,"method":"item/tool/call","params":null}`)
+			time.Sleep(2 * time.Second)
+			p.toolReply(`7 false the tool "" is not available in this session`)
+		}},
+		{"the turn was interrupted", func(p *codexPeer, _ *heard) {
+			p.callTool("8", "t1")
+			p.ended("t1", "u1", "interrupted")
+			result(p)
+			p.toolReply("8 true sent") // Codex takes no notice, and what was done was done
+		}},
+		{"a subagent's is the session's", func(p *codexPeer, h *heard) {
+			p.spawned("t1", "s1")
+			p.callTool("9", "s1")
+			h.wants(spawnedLine, fmt.Sprintf(call, "s1"))
+			result(p)
+			p.toolReply("9 true sent")
+		}},
+		{"asked twice", func(p *codexPeer, h *heard) {
+			p.callTool("2", "t1")
+			p.callTool("2", "t1")
+			h.wants(fmt.Sprintf(call, "t1"))
+			result(p)
+			p.toolReply("2 true sent")
+		}},
+	} {
+		withApp(t, tc.name, "0.169.0", func(p *codexPeer) {
+			tc.play(p, p.running())
+			result(p) // a second answer is dropped
 			p.silent()
 		})
 	}
-}
-
-// Every other way out of a call has one answer too, and never an error of the
-// protocol, of which the model would read nothing.
-func TestAppToolAnsweredWithoutAResult(t *testing.T) {
-	play := func(name string, f func(t *testing.T, p *appPeer, h *heard)) {
-		withApp(t, name, "0.169.0", func(t *testing.T, p *appPeer) {
-			h := p.running()
-			f(t, p, h)
-		})
-	}
-	late := command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true}
-	play("too late", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(atmSendCall, `"r"`, "t1")
-		time.Sleep(time.Minute + time.Second)
-		want(t, toolText(t, p.next()), `"r" false atm_send had no result within 1m0s; it may or may not have been done, so look before you call it again`)
-		p.a.do(0, "t1", late)
-		p.silent()
-	})
-	play("the session let its thread go", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(atmSendCall, "4", "t1")
-		p.a.do(0, "t1", command{kind: cmdUnload})
-		want(t, toolText(t, p.next()), "4 false the session of this agent has ended, so atm_send can't be answered")
-		p.expect("thread/unsubscribe")
-		p.a.do(0, "t1", late)
-		p.silent()
-	})
-	play("a call behind that", func(t *testing.T, p *appPeer, h *heard) {
-		p.a.do(0, "t1", command{kind: cmdUnload})
-		p.expect("thread/unsubscribe")
-		p.say(atmSendCall, "5", "t1")
-		time.Sleep(2 * time.Second)
-		want(t, toolText(t, p.next()), `5 false the tool "atm_send" is not available in this session`)
-		p.silent()
-	})
-	play("nobody's thread", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(atmSendCall, "6", "x9")
-		p.silent() // it may yet turn out to be a subagent's
-		time.Sleep(2 * time.Second)
-		want(t, toolText(t, p.next()), `6 false the tool "atm_send" is not available in this session`)
-	})
-	play("without a thread", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(`{"id":7,"method":"item/tool/call","params":null}`)
-		time.Sleep(2 * time.Second)
-		want(t, toolText(t, p.next()), `7 false the tool "" is not available in this session`)
-	})
-	play("the turn was interrupted", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(atmSendCall, "8", "t1")
-		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"interrupted"}}}`)
-		p.a.do(0, "t1", late)
-		want(t, toolText(t, p.next()), "8 true sent") // Codex takes no notice, and what was done was done
-		p.silent()
-	})
-	play("a subagent's is the session's", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(spawned, "t1", "s1")
-		h.take()
-		p.say(atmSendCall, "9", "s1")
-		want(t, h.take(), `tool thread=s1 turn=u1 item=c1 tool={tool-0-1 atm_send {"to":"bob"}} method=item/tool/call`)
-		p.a.do(0, "t1", late)
-		want(t, toolText(t, p.next()), "9 true sent")
-	})
-	play("the child died", func(t *testing.T, p *appPeer, h *heard) {
-		p.say(atmSendCall, "10", "t1")
+	withApp(t, "the child died", "0.169.0", func(p *codexPeer) {
+		p.running()
+		p.callTool("10", "t1")
 		p.out.Close()
 		synctest.Wait()
-		p.a.do(0, "t1", late) // nobody is there, and nothing breaks
+		result(p) // nobody is there, and nothing breaks
 		if n := len(p.a.requests.tools.open); n != 0 {
-			t.Errorf("%d calls are still open", n)
+			p.t.Errorf("%d calls are still open", n)
 		}
 		time.Sleep(2 * time.Minute)
 	})
+	// A session that unloads its thread while a call is on its way to it: whoever comes
+	// first, the call has one answer, and so has an approval.
+	for method, answer := range map[string]string{mToolCall: "1" + ended, mCommand: ""} {
+		withApp(t, "unloaded at "+method, "0.104.0", func(p *codexPeer) {
+			p.b.open(1, threadSpec{}, func(e event) {
+				if e.kind == evTool || e.kind == evAsk {
+					p.unload()
+				}
+			})
+			p.answer(p.next(), `{"thread":{"id":"t1"},"model":"m"}`)
+			if answer == "" {
+				p.request("1", method, "t1", `,"command":"x"`)
+				want(p.t, p.reply(), `1 {"decision":"decline"}`)
+			} else {
+				p.callTool("1", "t1")
+				p.toolReply(answer)
+			}
+			p.silent()
+		})
+	}
 }
 
-// A session that unloads its thread while a call is on its way to it: whoever
-// comes first, the call has one answer.
-func TestAppToolMeetsUnload(t *testing.T) {
-	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
-		h := &heard{}
-		p.a.open(1, threadSpec{}, func(e event) {
-			if e.kind == evTool {
-				p.a.do(0, "t1", command{kind: cmdUnload})
+// What a decision comes to: a rule needs allow_rules, a proposal and a person.
+func TestSettledDecisions(t *testing.T) {
+	rule := []string{"touch"}
+	for _, tt := range []struct {
+		q    approval
+		d    decision
+		by   deciderKind
+		want decision
+	}{
+		{approval{rule: rule}, approveAlways, byUser, approveAlways},
+		{approval{rule: rule}, approveAlways, byCaller, approve},
+		{approval{}, approveAlways, byUser, approve},
+		{approval{forSession: true}, approveForSession, byCaller, approveForSession},
+		{approval{}, approveForSession, byUser, approve},
+		{approval{rule: rule, forSession: true}, deny, byUser, deny},
+		{approval{rule: rule}, approve, byUser, approve},
+	} {
+		if got := tt.q.limit(tt.d, decider{who: tt.by}); got != tt.want {
+			t.Errorf("%v by %d for %+v: %v, want %v", tt.d, tt.by, tt.q, got, tt.want)
+		}
+	}
+}
+
+func TestApprovalDiff(t *testing.T) {
+	q := approval{files: []fileChange{
+		{path: "/w/a", kind: "add", diff: "x\ny"}, {path: "/w/b", kind: "delete", diff: "z\n"},
+		{path: "/w/c", kind: "update", diff: "@@ -1 +1 @@\n-1\n+2", move: "/w/d"}, {path: "/w/e", kind: "add"}}}
+	want(t, q.diff(), "--- /dev/null\n+++ /w/a\n@@ -0,0 +1,2 @@\n+x\n+y\n\\ No newline at end of file\n"+
+		"--- /w/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-z\n--- /w/c\n+++ /w/d\n@@ -1 +1 @@\n-1\n+2\n--- /dev/null\n+++ /w/e\n")
+	want(t, changesText(q.files), "add /w/a\ndelete /w/b\nupdate /w/c moved to /w/d\nadd /w/e")
+	q.files = []fileChange{{path: "/w/long", kind: "add", diff: strings.Repeat("0123456789abcdef\n", 10000)}}
+	got := q.diff()
+	if len(got) > maxShownDiff+100 || !strings.Contains(got, "\n[diff cut: ") || !strings.HasSuffix(got, " bytes shown]\n") {
+		t.Errorf("%d bytes, ends %q", len(got), got[len(got)-100:])
+	}
+}
+
+// A subagent is named by what Codex tells of it, and so is who started it.
+func TestAppAsksOfSubagents(t *testing.T) {
+	for _, tt := range []struct{ version, tells, want string }{
+		{"0.169.0", `"parentThreadId":"t1","agentNickname":"Atlas","agentRole":"explorer"`, "Atlas (explorer)"},
+		{"0.153.0", `"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1","agent_nickname":"Atlas"}}}`, "Atlas"},
+		{"0.104.0", `"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1"}}}`, "s1"},
+	} {
+		withApp(t, tt.version, tt.version, func(p *codexPeer) {
+			h := p.running()
+			ask := func(id, thread string) *approval {
+				p.request(id, mCommand, thread, `,"command":"x"`)
+				return h.last().ask
 			}
-			h.to(e)
+			p.say(`{"method":"thread/started","params":{"thread":{"id":"s1",%s}}}`, tt.tells)
+			p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`)
+			want(p.t, ask("1", "t1").asker(), "")
+			q := ask("2", "s1")
+			want(p.t, q.asker(), tt.want)
+			want(p.t, ask("3", "s2").asker(), "s2, started by subagent "+tt.want)
+			want(p.t, askMessage(agentRef{AgentID: "codex:a", Identity: "arch"}, q),
+				"Run `x`\nasked by subagent "+tt.want+" of agent arch (codex:a)")
 		})
-		p.say(`{"id":%s,"result":{"thread":{"id":"t1"},"model":"m"}}`, p.next().id)
-		p.say(atmSendCall, "1", "t1")
-		want(t, toolText(t, p.next()), "1 false the session of this agent has ended, so atm_send can't be answered")
-		p.silent()
-	})
+	}
+}
+
+// The proposed rule goes back as it came, where the version would take it.
+func TestAppPermanentRule(t *testing.T) {
+	const takes = `{"decision":{"acceptWithExecpolicyAmendment":{"execpolicy_amendment":["touch","x"]}}}`
+	for _, tt := range []struct{ params, rule, reply string }{
+		{`["touch","x"]`, "touch x", takes},
+		{`["touch","x"],"availableDecisions":["accept",{"acceptWithExecpolicyAmendment":{}}]`, "touch x", takes},
+		{`["touch"],"availableDecisions":["accept","cancel"]`, "", `{"decision":"accept"}`},
+		{`null`, "", `{"decision":"accept"}`},
+		{`"touch"`, "", `{"decision":"accept"}`},
+	} {
+		q := &openAsk{method: mCommand,
+			params: json.RawMessage(`{"command":"touch x","proposedExecpolicyAmendment":` + tt.params + `}`)}
+		want(t, ruleText(newAsk(q, nil)), tt.rule)
+		sameJSON(t, toJSON(answerTo(q, approveAlways, nil, backendInfo{})), tt.reply)
+		sameJSON(t, toJSON(answerTo(q, approve, nil, backendInfo{})), `{"decision":"accept"}`)
+	}
+}
+
+// Forms ask for several choices as the client can show them, and for words
+// beside the options in a field of their own.
+func TestQuestionForms(t *testing.T) {
+	const which, word = `"a":{"type":%s"description":"Which? (several may be chosen, separated by commas)%s`,
+		`"b":{"type":"string","description":"What? (a secret: the agent gets to read it)","enum":["z"]},
+		"b_other":{"type":"string","description":"or an answer in words of your own"}}}`
+	q := approval{kind: askQuestion, questions: []question{
+		{id: "a", text: "Which?", options: []string{"x", "y"}, several: true},
+		{id: "b", text: "What?", options: []string{"z"}, other: true, secret: true}}}
+	form := `{"type":"object","properties":{` + which + "," + word
+	sameJSON(t, askSchema(&q), fmt.Sprintf(form, `"array",`, `","items":{"type":"string","enum":["x","y"]}}`))
+	q.questions[0].flat = true
+	sameJSON(t, askSchema(&q), fmt.Sprintf(form, `"string",`, `: x, y"}`))
+	for content, gives := range map[string]string{
+		`{"a":["x","y"]}`:           `{"a":["x","y"]}`,
+		`{"a":"x, y"}`:              `{"a":["x","y"]}`,
+		`{"a":"x, neither"}`:        `{"a":["x, neither"]}`,
+		`{"b_other":"mine"}`:        `{"b":["mine"]}`,
+		`{"b":"z","b_other":"too"}`: `{"b":["z","too"]}`,
+	} {
+		d, answers := readAnswer(json.RawMessage(`{"action":"accept","content":`+content+`}`), &q)
+		if d != approve || string(toJSON(answers)) != gives {
+			t.Errorf("%s: %v %s", content, d, toJSON(answers))
+		}
+	}
+}
+
+// With a rule proposed the field says how long; what it doesn't know denies.
+func TestAnswersWithARule(t *testing.T) {
+	q := approval{kind: askCommand, rule: []string{"touch"}, forSession: true}
+	for answer, want := range map[string]decision{
+		`{"action":"accept"}`:                                                approve,
+		`{"action":"accept","content":{"allow":"once"}}`:                     approve,
+		`{"action":"accept","content":{"allow":"session"}}`:                  approveForSession,
+		`{"action":"accept","content":{"allow":"always"}}`:                   approveAlways,
+		`{"action":"accept","content":{"allow":"sometimes"}}`:                deny,
+		`{"action":"decline","content":{"allow":"always"}}`:                  deny,
+		`{"decision":{"approved_execpolicy_amendment":{"x":["rm"]}}}`:        approveAlways,
+		`{"decision":{"approved_execpolicy_amendment":{},"denied":{"a":1}}}`: deny,
+	} {
+		if d, _ := readAnswer(json.RawMessage(answer), &q); d != want {
+			t.Errorf("%s: %v, want %v", answer, d, want)
+		}
+	}
 }

@@ -1,214 +1,120 @@
 package main
 
-// codex_app_calls_test.go holds the calls that somebody waits for: catalogs, the
-// account, the history of threads, and that an app-server with too much to do is
-// asked again. The peer is codex_app_rig_test.go's; how real ones tell their
-// history stands in testdata/recordings.
+// codex_app_calls_test.go holds what is said to app-server and what comes back outside of turns:
+// the calls that somebody waits for (catalogs, the account, the history of threads), what
+// goes out to which version, since an older or a newer Codex refuses a parameter that it
+// doesn't know, the items that no recording has, and the quick reading of deltas, which may
+// make no other event than the parsing of them.
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
-// past asks for the history of t1, answers it and returns what was told.
-func (p *appPeer) past(answer string, each func(*event) error) (string, error) {
-	p.t.Helper()
-	h := &heard{}
-	if each == nil {
-		each = func(e *event) error { h.to(*e); return nil }
-	}
-	got := make(chan error, 1)
-	go func() { got <- p.a.history(context.Background(), "t1", each) }()
-	m := p.expect("thread/read")
-	sameJSON(p.t, m.params, `{"threadId":"t1","includeTurns":true}`)
-	p.say(`{"id":%s,%s}`, m.id, answer)
-	err := <-got
-	return h.take(), err
+// asked is what a call of a test came to.
+type asked struct {
+	res json.RawMessage
+	err error
+}
+
+// ask begins a call of the driver.
+func (p *codexPeer) ask(call func() (json.RawMessage, error)) <-chan asked {
+	got := make(chan asked, 1)
+	go func() {
+		res, err := call()
+		got <- asked{res, err}
+	}()
+	return got
+}
+
+func (p *codexPeer) catalog(ctx context.Context, what string) <-chan asked {
+	return p.ask(func() (json.RawMessage, error) { return p.b.catalog(ctx, what, "/w") })
+}
+
+// past asks for the history of t1; what is told goes to each.
+func (p *codexPeer) past(ctx context.Context, each func(*event) error) <-chan asked {
+	return p.ask(func() (json.RawMessage, error) { return nil, p.b.history(ctx, "t1", each) })
 }
 
 func TestAppHistory(t *testing.T) {
-	const stop = "\nended thread=t1 turn=u1 status="
-	const said = "started thread=t1 turn=u1\nitem thread=t1 turn=u1 item=i phase=completed body={userMessage  \"hi\" \"\" } method=item/completed"
-	turn := func(more string) string {
-		return `"result":{"thread":{"turns":[{"id":"u1","items":[{"type":"userMessage","id":"i","content":[{"type":"text","text":"hi"}]}],` + more + `}]}}`
+	const begun, stop = "started t1/u1", "ended t1/u1 "
+	const said = begun + "\nitem t1/u1/i completed body={userMessage text=hi} (item/completed)"
+	const message = `{"type":"userMessage","id":"i","content":[{"type":"text","text":"hi"}]}`
+	turn := func(status string) string {
+		return `{"thread":{"turns":[{"id":"u1","items":[` + message + `],"error":null,"status":"` + status + `"}]}}`
 	}
-	for _, tc := range []struct{ name, version, answer, want, err string }{
-		{"never used, 0.169", "0.169.0", `"error":{"code":-32601,"message":"list_turns is not supported yet"}`, "", ""},
-		{"never used, 0.104", "0.104.0", `"error":{"code":-32600,"message":"thread t1 is not materialized yet; includeTurns is unavailable before first user message"}`, "", ""},
-		{"no such method is an error", "0.169.0", `"error":{"code":-32601,"message":"Method not found"}`, "", "reading the history of thread t1 from Codex: Method not found"},
-		{"no turns", "0.169.0", `"result":{"thread":{"turns":[]}}`, "", ""},
-		{"nonsense", "0.169.0", `"result":{"thread":{"turns":[7,{"id":"u1","items":{}}]}}`, "started thread=t1 turn=u1" + stop + "completed method=turn/completed", ""},
-		{"completed", "0.169.0", turn(`"status":"completed","error":null`), said + stop + "completed method=turn/completed", ""},
-		{"failed", "0.169.0", turn(`"status":"failed","error":{"message":"boom","codexErrorInfo":"other"}`), said + stop + `failed err={0 "boom" other} method=turn/completed`, ""},
-		{"cut off by a kill, which only the rollout knows", "0.169.0", turn(`"status":"inProgress","error":null`), said + stop + "interrupted method=turn/completed", ""},
+	for _, tc := range []struct {
+		name, version, answer, want string
+		runs                        bool
+	}{
+		{"nonsense", "0.169.0", `{"thread":{"turns":[7,{"id":"u1","items":{}}]}}`,
+			begun + "\n" + stop + "completed (turn/completed)", false},
+		{"completed", "0.169.0", turn("completed"), said + "\n" + stop + "completed (turn/completed)", false},
+		{"cut off by a kill, which only the rollout knows", "0.169.0", turn("inProgress"),
+			said + "\n" + stop + "interrupted (turn/completed)", false},
+		{"what runs has no end yet", "0.169.0", turn("inProgress"), said, true},
+		{"0.104 calls that completed", "0.104.0", turn("completed"), said, true},
 	} {
-		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
-			got, err := p.past(tc.answer, nil)
-			want(t, got, tc.want)
-			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
-				t.Errorf("error %v, want %q", err, tc.err)
+		withApp(t, tc.name, tc.version, func(p *codexPeer) {
+			h := p.hear()
+			if tc.runs {
+				p.running()
+			}
+			got := p.past(p.t.Context(), func(e *event) error { h.to(*e); return nil })
+			p.answer(p.expect("thread/read", `{"threadId":"t1","includeTurns":true}`), tc.answer)
+			if a := <-got; a.err != nil {
+				p.t.Error(a.err)
+			}
+			list := h.take()
+			want(p.t, eventLines(list), tc.want)
+			if tc.name == "completed" { // raw is a live event's
+				sameJSON(p.t, list[1].raw, `{"item":`+message+`,"threadId":"t1","turnId":"u1"}`)
+				sameJSON(p.t, list[2].raw, `{"threadId":"t1","turn":{"id":"u1","items":[],"status":"completed","error":null}}`)
 			}
 		})
 	}
-	t.Run("an unknown thread is missing", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			_, err := playApp(t, "0.104.0").past(`"error":{"code":-32600,"message":"thread not loaded: t1"}`, nil)
-			var be *backendError
-			if !errors.As(err, &be) || !be.Missing {
-				t.Errorf("%#v", err)
-			}
-		})
-	})
-	t.Run("what runs has no end yet", func(t *testing.T) {
-		for version, status := range map[string]string{"0.104.0": "completed", "0.169.0": "inProgress"} {
-			withApp(t, "", version, func(t *testing.T, p *appPeer) {
-				p.begin(p.open(threadSpec{}))
-				got, err := p.past(turn(`"status":"`+status+`","error":null`), nil)
-				if want(t, got, said); err != nil {
-					t.Error(err)
-				}
-			})
+	withApp(t, "whoever listens may end it, and an error is one", "0.169.0", func(p *codexPeer) {
+		n, enough := 0, errors.New("enough")
+		got := p.past(p.t.Context(), func(*event) error { n++; return enough })
+		p.serve("thread/read", turn("completed"))
+		if a := <-got; a.err != enough || n != 1 {
+			p.t.Errorf("%d events, %v", n, a.err)
 		}
-	})
-	t.Run("whoever listens may end it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			n, enough := 0, errors.New("enough")
-			_, err := playApp(t, "0.169.0").past(turn(`"status":"completed"`), func(e *event) error {
-				if n++; n == 2 {
-					return enough
-				}
-				return nil
-			})
-			if err != enough || n != 2 {
-				t.Errorf("%d events, %v", n, err)
-			}
-		})
-	})
-	t.Run("raw is a live event's", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			var raws []string
-			_, err := playApp(t, "0.169.0").past(turn(`"status":"completed","error":null`), func(e *event) error {
-				raws = append(raws, string(e.raw))
-				return nil
-			})
-			if err != nil || len(raws) != 3 {
-				t.Fatal(raws, err)
-			}
-			sameJSON(t, json.RawMessage(raws[1]), `{"item":{"type":"userMessage","id":"i","content":[{"type":"text","text":"hi"}]},"threadId":"t1","turnId":"u1"}`)
-			sameJSON(t, json.RawMessage(raws[2]), `{"threadId":"t1","turn":{"id":"u1","items":[],"status":"completed","error":null}}`)
-		})
+		got = p.past(p.t.Context(), nil)
+		p.fail(p.expect("thread/read"), codeNoMethod, "Method not found") // unlike a thread that was never used
+		if a := <-got; a.err == nil || a.err.Error() != "reading the history of thread t1 from Codex: Method not found" {
+			p.t.Errorf("error %v", a.err)
+		}
 	})
 }
 
-func TestAppAccount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var heard []string
-		p := playApp(t, "0.169.0", func(o *appServerOptions) {
-			o.OnAccount = func(method string, params json.RawMessage) { heard = append(heard, method+" "+string(params)) }
-		})
-		type answer struct {
-			res json.RawMessage
-			err error
-		}
-		got := make(chan answer, 1)
-		for _, tc := range []struct {
-			action         string
-			params         any
-			method, want   string
-			answer, result string
-			err            string
-		}{
-			{"login", map[string]any{"type": "apiKey", "apiKey": "k"}, "account/login/start", `{"type":"apiKey","apiKey":"k"}`, `"result":{"type":"apiKey"}`, `{"type":"apiKey"}`, ""},
-			{"login", map[string]any{"type": "zzz"}, "account/login/start", `{"type":"zzz"}`, `"error":{"code":-32600,"message":"unknown variant"}`, "", "logging in to Codex: unknown variant"},
-			{"cancelLogin", map[string]any{"loginId": "l"}, "account/login/cancel", `{"loginId":"l"}`, `"result":{"status":"canceled"}`, `{"status":"canceled"}`, ""},
-			{"logout", nil, "account/logout", `{}`, `"result":{}`, `{}`, ""},
-		} {
-			go func() {
-				res, err := p.a.account(context.Background(), tc.action, tc.params)
-				got <- answer{res, err}
-			}()
-			m := p.expect(tc.method)
-			sameJSON(t, m.params, tc.want)
-			p.say(`{"id":%s,%s}`, m.id, tc.answer)
-			a := <-got
-			if tc.err != "" {
-				if a.err == nil || a.err.Error() != tc.err {
-					t.Errorf("%s: %v", tc.action, a.err)
-				}
-				continue
-			}
-			sameJSON(t, a.res, tc.result)
-		}
-		if _, err := p.a.account(context.Background(), "buy", nil); err == nil {
-			t.Error("an unknown action")
-		}
-		p.say(`{"method":"account/login/completed","params":{"loginId":"l","success":false,"error":"no"}}`)
-		p.say(`{"method":"account/updated","params":{"authMode":null}}`)
-		p.say(`{"method":"account/rateLimits/updated","params":{}}`)
-		want(t, strings.Join(heard, "\n"), "account/login/completed {\"loginId\":\"l\",\"success\":false,\"error\":\"no\"}\naccount/updated {\"authMode\":null}")
-	})
-}
-
+// Lists come in pages, and end; whoever asks doesn't wait for good.
 func TestAppCatalog(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		type answer struct {
-			res json.RawMessage
-			err error
-		}
-		got := make(chan answer, 1)
-		ask := func(ctx context.Context, what string) {
-			go func() {
-				res, err := p.a.catalog(ctx, what, "/w")
-				got <- answer{res, err}
-			}()
-		}
-		ask(context.Background(), "config")
-		m := p.expect("config/read")
-		sameJSON(t, m.params, `{"cwd":"/w","includeLayers":false}`)
-		p.say(`{"id":%s,"result":{"config":{"model":"m"}}}`, m.id)
-		sameJSON(t, (<-got).res, `{"config":{"model":"m"}}`)
-		ask(context.Background(), "models") // all pages as one
-		m = p.expect("model/list")
-		sameJSON(t, m.params, `{}`)
-		p.say(`{"id":%s,"result":{"data":[{"id":"a"}, {"id":"b"}],"nextCursor":"2"}}`, m.id)
-		m = p.expect("model/list")
-		sameJSON(t, m.params, `{"cursor":"2"}`)
-		p.say(`{"id":%s,"result":{"data":[],"nextCursor":"2x"}}`, m.id)
-		m = p.expect("model/list")
-		p.say(`{"id":%s,"result":{"data":[{"id":"c"}],"nextCursor":null}}`, m.id)
-		sameJSON(t, (<-got).res, `{"data":[{"id":"a"},{"id":"b"},{"id":"c"}],"nextCursor":null}`)
-		ask(context.Background(), "mcp")
-		m = p.expect("mcpServerStatus/list")
-		p.say(`{"id":%s,"result":{"data":[],"nextCursor":null,"more":1}}`, m.id)
-		sameJSON(t, (<-got).res, `{"data":[],"nextCursor":null,"more":1}`)
-		ask(context.Background(), "mcp")
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		got := p.catalog(p.t.Context(), "mcp")
 		for range maxPages {
-			m = p.expect("mcpServerStatus/list")
-			p.say(`{"id":%s,"result":{"data":[{}],"nextCursor":"on"}}`, m.id)
+			p.serve("mcpServerStatus/list", `{"data":[{}],"nextCursor":"on"}`)
 		}
 		if a := <-got; a.err == nil || !strings.Contains(a.err.Error(), "has no end") {
-			t.Errorf("endless: %s %v", a.res, a.err)
+			p.t.Errorf("endless: %s %v", a.res, a.err)
 		}
-		ask(context.Background(), "models")
+		got = p.catalog(p.t.Context(), "models")
 		p.expect("model/list")
 		if a := <-got; a.err == nil {
-			t.Error("no answer is an error after 10 s")
+			p.t.Error("no answer is an error after 10 s")
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ask(ctx, "account")
+		ctx, cancel := context.WithCancel(p.t.Context())
+		got = p.catalog(ctx, "account")
 		p.expect("account/read")
 		cancel()
 		if a := <-got; a.err == nil {
-			t.Error("cancelled")
-		}
-		ask(context.Background(), "nonsense")
-		if a := <-got; a.err == nil {
-			t.Error("unknown catalog")
+			p.t.Error("cancelled")
 		}
 	})
 }
@@ -217,48 +123,236 @@ func TestAppCatalog(t *testing.T) {
 // after pauses that grow and are never the same for all, and not for ever. What
 // changes something is asked once.
 func TestAppOverloaded(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
 		h := p.open(threadSpec{})
-		got := make(chan error, 1)
-		read := func(ctx context.Context, do func(context.Context) error) { go func() { got <- do(ctx) }() }
-		models := func(ctx context.Context) error { _, err := p.a.catalog(ctx, "models", ""); return err }
-		past := func(ctx context.Context) error { return p.a.history(ctx, "t1", func(*event) error { return nil }) }
-		busy := func(method string) {
-			t.Helper()
-			p.say(`{"id":%s,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`, p.expect(method).id)
+		models := func(ctx context.Context) <-chan asked { return p.catalog(ctx, "models") }
+		busy := func(method string) { p.fail(p.expect(method), codeOverloaded, "Server overloaded; retry later.") }
+		past := p.past(p.t.Context(), nil)
+		busy("thread/read")
+		busy("thread/read")
+		p.serve("thread/read", `{}`)
+		if a := <-past; a.err != nil {
+			p.t.Error(a.err)
 		}
-		for method, do := range map[string]func(context.Context) error{"model/list": models, "thread/read": past} {
-			read(t.Context(), do)
-			busy(method)
-			busy(method)
-			p.say(`{"id":%s,"result":{"data":[]}}`, p.expect(method).id)
-			if err := <-got; err != nil {
-				t.Errorf("%s: %v", method, err)
-			}
-		}
-		read(t.Context(), models)
+		got := models(p.t.Context())
 		for pause := firstPause; pause <= longestPause; pause *= 2 {
 			busy("model/list")
 			time.Sleep(pause/2 - 1) // p.silent reads whatever was sent too early
 			p.silent()
 		}
 		busy("model/list")
-		if err := <-got; err == nil || !strings.Contains(err.Error(), "overloaded") {
-			t.Errorf("overloaded for good: %v", err)
+		if a := <-got; a.err == nil || !strings.Contains(a.err.Error(), "overloaded") {
+			p.t.Errorf("overloaded for good: %v", a.err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		read(ctx, models)
+		ctx, cancel := context.WithCancel(p.t.Context())
+		got = models(ctx)
 		busy("model/list")
 		cancel()
-		if err := <-got; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled: %v", err)
+		if a := <-got; !errors.Is(a.err, context.Canceled) {
+			p.t.Errorf("cancelled: %v", a.err)
 		}
-		p.a.do(2, "t1", command{kind: cmdTurn, prompt: "hi"})
+		p.turn(2)
 		busy("turn/start")
 		time.Sleep(time.Minute)
 		p.silent()
-		if e := h.last(); e.kind != evRefused || e.unknown || e.err.Code != codeOverloaded {
-			t.Errorf("the turn: %s", eventLine(e))
+		h.wants(`refused #2 t1 err={Code=-32001 Message="Server overloaded; retry later." Busy}`)
+		got = models(p.t.Context())
+		busy("model/list")
+		p.out.Close()
+		if a := <-got; a.err == nil {
+			p.t.Error("the child died in a pause")
+		}
+	})
+}
+
+// What items tell of calls and commands, where no recording has it.
+func TestAppItemFields(t *testing.T) {
+	const agents = `"type":"collabAgentToolCall","tool":"spawnAgent"`
+	for _, tc := range []struct{ item, want string }{
+		{`"type":"commandExecution","commandActions":[{"type":"read","path":"/w/a"},{"type":"search","path":null}]`,
+			`commandExecution actions=[{read path=/w/a} {search}]`},
+		{`"type":"mcpToolCall","arguments":null,"result":null,"error":{"message":"gone"},"durationMs":null`,
+			`mcpToolCall failure=gone`},
+		{agents + `,"receiverThreadIds":["b"],"prompt":"do","model":"","agentsStates":{"b":{}}`,
+			`collabAgentToolCall text=do tool=spawnAgent arguments={"receiverThreadIds":["b"],"prompt":"do"} result={"b":{}}`},
+		{agents + `,"receiverThreadIds":[],"prompt":null,"agentsStates":{}`, `collabAgentToolCall tool=spawnAgent`},
+		{`"type":"webSearch","query":"","action":{"type":"findInPage","url":"http://x","pattern":"p"}`,
+			`webSearch query="p in http://x"`},
+		{`"type":"imageGeneration","savedPath":"/o.png","failure":{"type":"usageLimitExceeded"}`,
+			`imageGeneration failure=usageLimitExceeded path=/o.png`},
+		{`"type":"functionCallOutput","name":"f","namespace":"n","output":"text"`,
+			`functionCallOutput server=n tool=f result="text"`},
+		{`"type":"sleep","durationMs":1500`, `sleep duration=1500`},
+		{`"type":7,"arguments":null,"commandActions":7,"error":"x","durationMs":"long","action":[],"result":null`, ``},
+	} {
+		body := appItem(json.RawMessage("{" + tc.item + "}"))
+		want(t, strings.Join(fieldWords(reflect.ValueOf(*body)), " "), tc.want)
+	}
+}
+
+// 0.104 tells of servers in its first protocol alone, and what was cancelled in the sum.
+func TestAppOldServers(t *testing.T) {
+	withApp(t, "", "0.104.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		for method, msg := range map[string]string{
+			oldStatus:                  `{"server":"a","status":{"state":"failed","error":"no"}}`,
+			oldComplete:                `{"ready":["r"],"failed":[{"server":"a","error":"no"}],"cancelled":["c"]}`,
+			"codex/event/task_started": `{}`,
+		} {
+			p.say(`{"method":%q,"params":{"id":"","msg":%s,"conversationId":"t1"}}`, method, msg)
+		}
+		lines := strings.Split(eventLines(h.take()), "\n")
+		slices.Sort(lines)
+		want(p.t, strings.Join(lines, "\n"), "raw t1 ("+oldComplete+")\n"+
+			"server t1//a text=no failed ("+oldStatus+")\nserver t1//c cancelled")
+	})
+}
+
+func TestAppTurnParamsPerVersion(t *testing.T) {
+	full := turnSettings{Cwd: "/w", Model: "m", Effort: "ultra", Approval: "on-failure", Sandbox: "workspace-write",
+		WritableRoots: []string{"/r"}, Network: true}
+	const roots = `"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/r"],"networkAccess":true,
+		"excludeTmpdirEnvVar":false,"excludeSlashTmp":false}}`
+	for _, tc := range []struct {
+		name, version string
+		s             turnSettings
+		want          string
+	}{
+		{"0.104 drops an effort it would refuse", "0.104.0", full,
+			`{"threadId":"t1","cwd":"/w","model":"m","approvalPolicy":"on-failure",` + roots},
+		{"0.148 has no on-failure, and any effort", "0.148.0", full,
+			`{"threadId":"t1","cwd":"/w","model":"m","effort":"ultra","approvalPolicy":"on-request",` + roots},
+		{"0.104 read-only has no network", "0.104.0", turnSettings{Effort: "HIGH", Approval: "never", Sandbox: "read-only"},
+			`{"threadId":"t1","effort":"high","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly"}}`},
+		{"full access", "0.169.0", turnSettings{Sandbox: "danger-full-access"},
+			`{"threadId":"t1","sandboxPolicy":{"type":"dangerFullAccess"}}`},
+		{"an unknown sandbox is the narrowest", "0.169.0", turnSettings{Sandbox: "everything"},
+			`{"threadId":"t1","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			sameJSON(t, toJSON(settingsParams(backendInfo{version: tc.version}, "t1", command{settings: tc.s})), tc.want)
+		})
+	}
+}
+
+func TestAppOpenParamsPerVersion(t *testing.T) {
+	spec := threadSpec{
+		Settings:              turnSettings{Cwd: "/w", Model: "m", Approval: "never", Sandbox: "danger-full-access"},
+		DeveloperInstructions: "D", BaseInstructions: "B", Profile: "p", Ephemeral: true,
+		Config: json.RawMessage(`{"features":{"x":true}}`)}
+	resume := spec
+	resume.Thread = "t9"
+	tools := threadSpec{Tools: []clientTool{{"send", "sends", json.RawMessage(`{"required":["to"]}`)}, {Name: "count"}}}
+	kept := tools
+	kept.Thread = "t9"
+	const base = `"cwd":"/w","model":"m","approvalPolicy":"never","sandbox":"read-only","baseInstructions":"B",
+		"developerInstructions":"D"`
+	const profile = `"config":{"features":{"x":true},"profile":"p"}}`
+	const unload = `"config":{"features":{"x":true},"thread_unload_delay_secs":1}}`
+	for _, tc := range []struct {
+		name, version string
+		s             threadSpec
+		want          string
+	}{
+		{"start on 0.104 takes the profile", "0.104.0", spec, `{"ephemeral":true,` + base + "," + profile},
+		{"start on 0.169 never sends it", "0.169.0", spec, `{"ephemeral":true,` + base + "," + unload},
+		{"resume sends everything again", "0.104.0", resume, `{"threadId":"t9",` + base + "," + profile},
+		{"resume without the turns", "0.148.0", resume, `{"threadId":"t9","excludeTurns":true,` + base + "," + unload},
+		{"tools in the one form that all versions take", "0.104.0", tools, `{"sandbox":"read-only","dynamicTools":[
+			{"type":"function","name":"send","description":"sends","inputSchema":{"required":["to"]}},
+			{"type":"function","name":"count","description":"","inputSchema":{"type":"object","properties":{}}}]}`},
+		{"tools are the thread's for good", "0.104.0", kept, `{"threadId":"t9","sandbox":"read-only"}`},
+		{"no tools where there are none", "0.103.0", tools, `{"sandbox":"read-only"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			info := backendInfo{version: tc.version}
+			info.clientTools = info.atLeast(104)
+			method, params := openParams(info, tc.s)
+			if (method == "thread/resume") != (tc.s.Thread != "") {
+				t.Error(method)
+			}
+			sameJSON(t, toJSON(params), tc.want)
+		})
+	}
+}
+
+// longWay is the event of a record that nothing was known of before.
+func longWay(rec string) (e event, ok bool) {
+	m, err := parseMessage([]byte(rec))
+	if err != nil || m.method == "" || m.id != nil {
+		return e, false
+	}
+	return new(appIDs).event(m.method, m.params), true
+}
+
+// afterDelta is a run that has learned from rec what there is to learn.
+func afterDelta(rec string) *deltaRun {
+	d := &deltaRun{}
+	d.same([]byte(rec))
+	if e, ok := longWay(rec); ok {
+		d.learn(&e)
+	}
+	return d
+}
+
+const deltaOf169 = `{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"it",` +
+	`"delta":"one"},"emittedAtMs":1795283347107}`
+
+// deltaPair is a record, and a second one that is the first with a part replaced. short: in
+// a burst the second must be taken the short way.
+type deltaPair struct {
+	first, part, with string
+	short             bool
+}
+
+func (d deltaPair) second() string { return strings.Replace(d.first, d.part, d.with, 1) }
+
+func deltaPairs() []deltaPair {
+	old := strings.Replace(deltaOf169, `,"emittedAtMs":1795283347107`, "", 1)
+	inside := `{"method":"item/reasoning/summaryTextDelta","params":{"delta":"one","threadId":"th","summaryIndex":0}}`
+	list := []deltaPair{
+		{deltaOf169, "one", "", true},
+		{deltaOf169, "one", `a \"b\" \u00fc \ud83d\ude00 ü`, true},
+		{deltaOf169, "347107", "999999", true},
+		{old, "one", "two and more", true},
+		{inside, "one", "two", true},
+		{inside, ":0}", ":1}", false},
+		{deltaOf169, deltaOf169, old, false},
+		{deltaOf169, deltaOf169, deltaOf169[:40], false},
+		{`{"method":"turn/started","params":{"delta":"one"}}`, "one", "two", false},
+		{strings.Replace(deltaOf169, `"one"`, `1`, 1), `:1}`, `:2}`, false},
+		{strings.Replace(deltaOf169, `"method"`, `"id":1,"method"`, 1), "one", "two", false},
+		{`{"params":{"delta":"","delta":"one","x":1},"method":"item/agentMessage/delta","n":5}`, "one", "two", true},
+	}
+	for _, with := range []string{"\xff", `o"e`, `"`, `","delta":"x`, `"},"id":7,"x":{"a":"`, `\ud83d`, "\\"} {
+		list = append(list, deltaPair{deltaOf169, "one", with, with == `\ud83d`})
+	}
+	for part, with := range map[string]string{`"it"`: `"is"`, "agentMessage": "commandExecution", `:1795`: `:0795`, "347": "3x7"} {
+		list = append(list, deltaPair{deltaOf169, part, with, false})
+	}
+	return list
+}
+
+// FuzzDeltaRun: whatever was learned, the short way is the long one or none.
+func FuzzDeltaRun(f *testing.F) {
+	for _, d := range deltaPairs() {
+		f.Add(d.first, d.part, d.with)
+		if _, ok := afterDelta(d.first).same([]byte(d.second())); ok != d.short {
+			f.Errorf("behind %s\nthe short way of %s: %v", d.first, d.second(), ok)
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, part, with string) {
+		second := deltaPair{first: first, part: part, with: with}.second()
+		if strings.Contains(first+second, "\n") || strings.TrimSpace(first) != first || strings.TrimSpace(second) != second {
+			return // no records
+		}
+		e, ok := afterDelta(first).same([]byte(second))
+		if !ok {
+			return
+		}
+		long, known := longWay(second)
+		if !known || !reflect.DeepEqual(e, long) {
+			t.Fatalf("behind %s\nthe short way of %s\nis %+v\nnot %+v (%v)", first, second, e, long, known)
 		}
 	})
 }

@@ -1,20 +1,24 @@
 package main
 
-// codex_app_test.go holds the app-server driver to its connection: the handshake,
-// threads opened, recovered and let go, what isn't known, and that every sink
-// hears of the child's end once.
+// codex_app_test.go holds the app-server driver to its connection, its threads and their
+// turns: the handshake, threads opened, recovered and let go, what isn't known, and that
+// every sink hears of the child's end once. Nothing but a turn's own end ends it, an
+// unanswered start is never sent again, an interrupt reaches what runs whatever the child
+// has told by then; compactions and reviews run under the settings that the session chose.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// A child that reads and never answers is stopped after the limit.
 func TestAppHandshake(t *testing.T) {
 	for agent, version := range map[string]string{
 		"atm-agent-mcp/0.104.0 (Debian 12.0.0; x86_64) dumb (atm-agent-mcp; 1.0)": "0.104.0",
@@ -24,266 +28,637 @@ func TestAppHandshake(t *testing.T) {
 	} {
 		want(t, versionOf(agent), version)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		p := newAppPeer(t)
-		done := make(chan error, 1)
-		go func() { done <- p.a.initialize(context.Background()) }()
-		m := p.expect("initialize")
-		if name := stringField(m.params, "clientInfo", "name"); name != "atm-agent-mcp" {
-			t.Errorf("clientInfo.name %q", name)
-		}
-		if string(rawField(m.params, "capabilities", "experimentalApi")) != "true" {
-			t.Error("experimentalApi is not asked for")
-		}
-		if !rawListHas(rawField(m.params, "capabilities", "optOutNotificationMethods"), "codex/event/agent_message_delta") {
-			t.Error("0.104 will say everything twice")
-		}
-		p.say(`{"id":%s,"result":{"userAgent":"atm-agent-mcp/0.169.0 (x)"}}`, m.id)
-		p.expect("initialized")
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if i := p.a.info(); i.version != "0.169.0" || i.kind != "app-server" {
-			t.Errorf("info %+v", i)
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		if i := p.b.info(); i.version != "0.169.0" || i.kind != "app-server" {
+			p.t.Errorf("info %+v", i)
 		}
 	})
-}
-
-// A child that reads and never answers is stopped after the limit.
-func TestAppHandshakeSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newAppPeer(t)
-		go func() { // like a real one, it leaves when its stdin ends
-			_, _ = io.Copy(io.Discard, p.in)
-			p.out.Close()
-		}()
-		begun := time.Now()
-		err := p.a.initialize(context.Background())
-		d, ok := err.(*childDeath)
-		if !ok || !d.Never || !strings.Contains(d.Reason, "within 30s") || time.Since(begun) != 30*time.Second {
-			t.Fatalf("after %v: %#v", time.Since(begun), err)
-		}
-	})
-}
-
-func TestAppHandshakeRefusedOrGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newAppPeer(t)
-		go func() {
-			m := p.next()
-			p.say(`{"id":%s,"error":{"code":-32600,"message":"no"}}`, m.id)
-			_, _ = io.Copy(io.Discard, p.in)
-			p.out.Close()
-		}()
-		if d, ok := p.a.initialize(context.Background()).(*childDeath); !ok || !d.Never || d.Reason != "refused initialize: no" {
-			t.Errorf("%v", d)
-		}
-		q := newAppPeer(t)
-		go func() {
-			q.next()
-			q.out.Close()
-		}()
-		if d, ok := q.a.initialize(context.Background()).(*childDeath); !ok || !d.Never || d.Reason != "closed its stdout" {
-			t.Errorf("%v", d)
-		}
-	})
+	const asked = `{"clientInfo":{"name":"atm-agent-mcp","title":"ATM agent","version":"1"},
+		"capabilities":{"experimentalApi":true,"optOutNotificationMethods":%s}}`
+	for name, tc := range map[string]struct {
+		answer func(p *codexPeer, m *message)
+		took   time.Duration
+		why    string
+	}{
+		"silent": {func(*codexPeer, *message) {}, 30 * time.Second, "did not answer initialize within 30s and was stopped"},
+		"refused": {func(p *codexPeer, m *message) { p.fail(m, codeInvalidRequest, "no") }, 0,
+			"refused initialize: no"},
+		"gone": {func(p *codexPeer, _ *message) { p.out.Close() }, 0, "closed its stdout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPeerOf(t, "app-server")
+				begun, done := time.Now(), p.shaking()
+				m := p.expect("initialize", fmt.Sprintf(asked, toJSON(oldEventMethods()))) // else 0.104 says everything twice
+				go func() {                                                                // like a real one, it leaves when its stdin ends
+					_, _ = io.Copy(io.Discard, p.in)
+					p.out.Close()
+				}()
+				tc.answer(p, m)
+				d, ok := (<-done).(*childDeath)
+				if !ok || !d.Never || d.Reason != tc.why || time.Since(begun) != tc.took {
+					t.Errorf("after %v: %+v", time.Since(begun), d)
+				}
+			})
+		})
+	}
 }
 
 // An overloaded app-server took nothing: who called may try again.
 func TestAppOpenRefused(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		code    int
 		message string
+		code    int
 		flag    string
 		told    int // the code of the error that a caller gets
 	}{
-		{"no history", -32600, "no rollout found for thread id t9", " missing", codeSessionNotFound},
-		{"not loaded", -32600, "thread not found: t9", " missing", codeSessionNotFound},
-		{"no id", -32600, "invalid session id: invalid character", " missing", codeSessionNotFound},
-		{"second writer", -32600, "thread t9 already has an active writer", " held", codeIdentityConflict},
-		{"bad config", -32600, "failed to load configuration: x", "", codeInvalidSession},
-		{"overloaded", codeOverloaded, "Server overloaded; retry later.", " busy", codeTimeout},
+		{"no rollout found for thread id t9", codeInvalidRequest, " Missing", codeSessionNotFound},
+		{"invalid session id: invalid character", codeInvalidRequest, " Missing", codeSessionNotFound},
+		{"thread t9 already has an active writer", codeInvalidRequest, " Held", codeIdentityConflict},
+		{"failed to load configuration: x", codeInvalidRequest, "", codeInvalidSession},
+		{"Server overloaded; retry later.", codeOverloaded, " Busy", codeTimeout},
 	} {
-		withApp(t, tc.name, "0.169.0", func(t *testing.T, p *appPeer) {
-			h := &heard{}
-			p.a.open(5, threadSpec{Thread: "t9"}, h.to)
-			p.say(`{"id":%s,"error":{"code":%d,"message":%q}}`, p.expect("thread/resume").id, tc.code, tc.message)
-			if e := childError("open the thread", h.last().err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
-				t.Errorf("told: %+v", e)
+		withApp(t, tc.message, "0.169.0", func(p *codexPeer) {
+			h := p.hear()
+			p.b.open(5, threadSpec{Thread: "t9"}, h.to)
+			p.fail(p.expect("thread/resume"), tc.code, tc.message)
+			refused := h.last()
+			if e := childError("open the thread", refused.err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
+				p.t.Errorf("told: %+v", e)
 			}
-			want(t, h.take(), fmt.Sprintf("refused op=5 thread=t9 err={%d %q%s}", tc.code, tc.message, tc.flag))
+			want(p.t, eventLine(refused), fmt.Sprintf("refused #5 t9 err={Code=%d Message=%q%s}", tc.code, tc.message, tc.flag))
 			p.out.Close()
-			want(t, h.take(), "") // nothing after a refusal, no gone either
+			h.wants() // nothing after a refusal, no gone either
 		})
 	}
-}
-
-func TestAppOpenDropped(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := &heard{}
-		p.a.open(5, threadSpec{}, h.to)
+	withApp(t, "never answered", "0.169.0", func(p *codexPeer) {
+		h := p.hear()
+		p.b.open(5, threadSpec{}, h.to)
 		p.expect("thread/start")
 		time.Sleep(59 * time.Second)
-		want(t, h.take(), "")
+		h.wants()
 		time.Sleep(time.Second)
-		want(t, h.take(), `refused op=5 unknown err={0 "Codex gave no answer in time" timeout}`)
+		h.wants(`refused #5 unknown err={Message="Codex gave no answer in time" Timeout}`)
 	})
 }
 
-// A thread that is opened to recover may still run a turn in this child: it is
+// A thread that is opened to recover may still run a turn in this child: the turn is
 // stopped before anybody hears that the thread is open.
-func TestAppRecover(t *testing.T) {
+func TestAppRecoversAThread(t *testing.T) {
+	const idle, active = `{"id":"t1","status":{"type":"idle"}}`, `{"id":"t1","status":{"type":"active","activeFlags":[]}}`
+	recovering := func(p *codexPeer, thread string) (h *heard) {
+		h = p.hear()
+		p.b.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
+		p.serve("thread/resume", `{"thread":`+thread+`}`)
+		return h
+	}
 	for _, tc := range []struct{ name, version, thread, turn string }{
-		{"0.169 by status", "0.169.0", `{"id":"t1","status":{"type":"active","activeFlags":[]}}`, ""},
-		{"0.104 by its last turn", "0.104.0", `{"id":"t1","turns":[{"id":"a","status":"completed"},{"id":"b","status":"inProgress"}]}`, "b"},
+		{"0.169 by status", "0.169.0", active, ""},
+		{"0.104 by its last turn", "0.104.0",
+			`{"id":"t1","turns":[{"id":"a","status":"completed"},{"id":"b","status":"inProgress"}]}`, "b"},
 	} {
-		withApp(t, tc.name, tc.version, func(t *testing.T, p *appPeer) {
-			h := &heard{}
-			p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
-			m := p.expect("thread/resume")
-			p.say(`{"id":%s,"result":{"thread":%s}}`, m.id, tc.thread)
-			i := p.expect("turn/interrupt")
-			sameJSON(t, i.params, fmt.Sprintf(`{"threadId":"t1","turnId":%q}`, tc.turn))
-			p.expect("thread/backgroundTerminals/clean")
-			p.say(`{"id":%s,"result":{}}`, i.id)
-			p.say(`{"id":7,"method":"item/fileChange/requestApproval","params":{"threadId":"t1","turnId":"b","itemId":"i"}}`)
-			want(t, p.reply(), `7 {"decision":"decline"}`)
-			p.say(`{"method":"item/agentMessage/delta","params":{"threadId":"t1","turnId":"b","itemId":"i","delta":"old"}}`)
-			want(t, h.take(), "")
-			p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"b","status":"interrupted"}}}`)
-			want(t, h.take(), "opened op=5 thread=t1")
+		withApp(t, tc.name, tc.version, func(p *codexPeer) {
+			h := recovering(p, tc.thread)
+			p.answer(p.stops(tc.turn), `{}`)
+			p.request("7", mFileChange, "t1", "")
+			want(p.t, p.reply(), `7 {"decision":"decline"}`)
+			p.tell("item/agentMessage/delta", "t1", `,"turnId":"b","itemId":"i","delta":"old"`)
+			h.wants()
+			p.ended("t1", "b", "interrupted")
+			h.wants("opened #5 t1 opened={}")
 		})
 	}
-	withApp(t, "idle on 0.104 is not interrupted, that would never be answered", "0.104.0", func(t *testing.T, p *appPeer) {
-		h := &heard{}
-		p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
-		m := p.expect("thread/resume")
-		p.say(`{"id":%s,"result":{"thread":{"id":"t1","turns":[{"id":"a","status":"completed"}]}}}`, m.id)
-		want(t, h.take(), "opened op=5 thread=t1")
+	withApp(t, "idle on 0.104 is not interrupted, that would never be answered", "0.104.0", func(p *codexPeer) {
+		recovering(p, `{"id":"t1","turns":[{"id":"a","status":"completed"}]}`).wants("opened #5 t1 opened={}")
 		p.silent()
 	})
-	withApp(t, "a turn that can't be stopped", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := &heard{}
-		p.a.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
-		m := p.expect("thread/resume")
-		p.say(`{"id":%s,"result":{"thread":{"id":"t1","status":{"type":"active"}}}}`, m.id)
-		i := p.expect("turn/interrupt")
-		p.expect("thread/backgroundTerminals/clean")
-		p.say(`{"id":%s,"result":{}}`, i.id)
+	withApp(t, "a turn that can't be stopped", "0.169.0", func(p *codexPeer) {
+		h := recovering(p, active)
+		p.answer(p.stops(""), `{}`)
 		time.Sleep(10 * time.Second)
-		want(t, h.take(), `refused op=5 thread=t1 err={0 "an earlier turn of thread t1 still runs and could not be stopped within 10s" timeout}`)
+		h.wants(`refused #5 t1 err={Message="an earlier turn of thread t1 still runs and could not be stopped within 10s" Timeout}`)
+	})
+	// What is told of MCP servers meanwhile comes once, and somebody may wait for it.
+	withApp(t, "its servers", "0.169.0", func(p *codexPeer) {
+		h := p.hear()
+		p.b.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
+		m := p.expect("thread/resume")
+		p.tell(mServerStatus, "t1", `,"name":"a","status":"starting"`)
+		p.answer(m, `{"thread":`+idle+`}`)
+		i := p.stops("")
+		p.tell(mServerStatus, "t1", `,"name":"a","status":"failed","error":"no","failureReason":"reauthenticationRequired"`)
+		p.tell("item/agentMessage/delta", "t1", `,"turnId":"b","itemId":"i","delta":"old"`)
+		h.wants()
+		p.fail(i, codeInvalidRequest, "no active turn to interrupt")
+		h.wants("opened #5 t1 opened={}",
+			"server t1//a starting ("+mServerStatus+")",
+			`server t1//a text="no (reauthenticationRequired)" failed (`+mServerStatus+")")
+		p.say(`{"method":%q,"params":{"threadId":null,"name":"a","status":"ready"}}`, mServerStatus) // of no thread
+		p.tell(mServerStatus, "t1", `,"name":"b","status":"ready","error":null`)
+		h.wants("server t1//b ready (" + mServerStatus + ")")
 	})
 }
 
 func TestAppUnload(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
 		h := p.running()
-		p.say(`{"id":3,"method":"item/fileChange/requestApproval","params":{"threadId":"t1","turnId":"u1","itemId":"i"}}`)
+		p.request("3", mFileChange, "t1", "")
 		h.take()
-		p.a.do(0, "t1", command{kind: cmdUnload})
-		want(t, p.reply(), `3 {"decision":"decline"}`)
-		sameJSON(t, p.expect("thread/unsubscribe").params, `{"threadId":"t1"}`)
-		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"completed"}}}`)
+		p.unload()
+		want(p.t, p.reply(), `3 {"decision":"decline"}`)
+		p.expect("thread/unsubscribe", `{"threadId":"t1"}`)
+		p.ended("t1", "u1", "completed")
 		p.out.Close()
-		want(t, h.take(), "")
+		h.wants()
 	})
-	withApp(t, "", "0.104.0", func(t *testing.T, p *appPeer) {
+	withApp(t, "", "0.104.0", func(p *codexPeer) {
 		p.open(threadSpec{})
-		p.a.do(0, "t1", command{kind: cmdUnload})
+		p.unload()
 		p.silent() // archive is all it has, and that takes the history away
 		p.open(threadSpec{Thread: "t1"})
 	})
 }
 
-func TestAppGone(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
-		h := p.open(threadSpec{})
-		p.a.do(2, "t1", command{kind: cmdTurn})
+func TestAppEveryoneHearsOnceThatTheChildIsGone(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		const gone = ` err={Message="the Codex child process ended: closed its stdout"}`
+		h, pending, after := p.open(threadSpec{}), p.hear(), p.hear()
+		p.turn(2)
 		p.expect("turn/start")
-		pending := &heard{}
-		p.a.open(6, threadSpec{}, pending.to)
+		p.b.open(6, threadSpec{}, pending.to)
 		p.expect("thread/start")
 		p.out.Close()
-		want(t, h.take(), `gone op=1 thread=t1 err={0 "the Codex child process ended: closed its stdout"}`)
-		want(t, pending.take(), `gone op=6 err={0 "the Codex child process ended: closed its stdout"}`)
-		if len(p.gone) != 1 {
-			t.Errorf("OnGone was called %d times", len(p.gone))
+		h.wants("gone #1 t1" + gone)
+		pending.wants("gone #6" + gone)
+		if len(p.died) != 1 {
+			p.t.Errorf("OnGone was called %d times", len(p.died))
 		}
-		after := &heard{}
-		p.a.open(7, threadSpec{}, after.to)
-		p.a.do(8, "t1", command{kind: cmdTurn})
-		p.a.do(9, "t1", command{kind: cmdInterrupt})
+		p.b.open(7, threadSpec{}, after.to)
+		p.turn(8)
+		p.interrupt(9, "")
 		time.Sleep(2 * time.Minute)
-		want(t, after.take(), `gone op=7 err={0 "the Codex child process ended: closed its stdout"}`)
-		want(t, h.take(), "")
-		if _, err := p.a.catalog(context.Background(), "account", ""); err == nil {
-			t.Error("a dead child answered")
+		after.wants("gone #7" + gone)
+		h.wants()
+		if _, err := p.b.catalog(context.Background(), "account", ""); err == nil {
+			p.t.Error("a dead child answered")
 		}
 	})
 }
 
 // Whatever comes that isn't known is raw or nothing, and the stream goes on.
 func TestAppUnknownEverything(t *testing.T) {
-	withApp(t, "", "0.169.0", func(t *testing.T, p *appPeer) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
 		h := p.running()
-		for _, line := range []string{
-			"garbage", "{", "[]", `[{"method":"x"}]`, `{"id":null}`, `{"id":99999,"result":{}}`, `{"id":"x","result":1}`, "\xff\xfe",
-			`{"method":"turn/completed"}`, `{"method":"turn/completed","params":null}`, `{"method":"turn/completed","params":[1]}`,
-			`{"method":"codex/event/agent_message","params":{"id":"u1","msg":{"type":"agent_message"},"conversationId":"t1"}}`,
-			`{"method":"configWarning","params":{"summary":"s"}}`,
-		} {
+		for _, line := range []string{"garbage", "{", "[]", `[{"method":"x"}]`, `{"id":null}`, `{"id":99999,"result":{}}`,
+			`{"id":"x","result":1}`, "\xff\xfe", `{"method":"turn/completed"}`, `{"method":"turn/completed","params":null}`,
+			`{"method":"turn/completed","params":[1]}`, `{"method":"configWarning","params":{"summary":"s"}}`,
+			`{"method":"codex/event/agent_message","params":{"id":"u1","msg":{"type":"agent_message"},"conversationId":"t1"}}`} {
 			p.say("%s", line)
 		}
-		want(t, h.take(), "")
+		h.wants()
 		p.say(`{"method":"brand/new","params":{"threadId":"t1","x":1},"emittedAtMs":5}`)
-		p.say(`{"method":"item/started","params":{"threadId":"t1","turnId":"u1","item":{"type":"hologram","id":"i9","status":"sparkling"}}}`)
-		p.say(`{"method":"item/completed","params":{"threadId":"t1","turnId":"u1","item":7}}`)
-		p.say(`{"method":"thread/tokenUsage/updated","params":{"threadId":"t1","tokenUsage":"many"}}`)
-		p.say(`{"method":"error","params":{"threadId":"t1","turnId":"u1","willRetry":true,"error":{"message":"Reconnecting... 1/2","codexErrorInfo":{"brandNew":{"httpStatusCode":null}},"additionalDetails":"d"}}}`)
-		p.say(`{"method":"turn/completed","params":{"threadId":"t1","turn":{"id":"u1","status":"evaporated"}}}`)
-		want(t, h.take(), `raw thread=t1 method=brand/new
-item thread=t1 turn=u1 item=i9 phase=started body={hologram  "" "" sparkling} method=item/started
-raw thread=t1 turn=u1 method=item/completed
-raw thread=t1 method=thread/tokenUsage/updated
-notice thread=t1 turn=u1 text="Reconnecting... 1/2: d" retry method=error
-ended thread=t1 turn=u1 status=completed method=turn/completed`)
+		p.item("started", "t1", "hologram", "i9", `,"status":"sparkling"`)
+		p.tell("item/completed", "t1", `,"turnId":"u1","item":7`)
+		p.tell("thread/tokenUsage/updated", "t1", `,"tokenUsage":"many"`)
+		p.tell("error", "t1", `,"turnId":"u1","willRetry":true,"error":{"message":"Reconnecting... 1/2",
+			"codexErrorInfo":{"brandNew":{"httpStatusCode":null}},"additionalDetails":"d"}`)
+		p.ended("t1", "u1", "evaporated")
+		h.wants("raw t1 (brand/new)",
+			"item t1/u1/i9 started body={hologram sparkling} (item/started)",
+			"raw t1/u1 (item/completed)",
+			"raw t1 (thread/tokenUsage/updated)",
+			`notice t1/u1 text="Reconnecting... 1/2: d" retry (error)`,
+			"ended t1/u1 completed (turn/completed)")
 	})
 }
 
-func TestAppErrors(t *testing.T) {
-	for _, tc := range []struct{ name, raw, info, message string }{
-		{"0.104 not logged in", `{"message":"unexpected status 401 Unauthorized: Missing bearer, url: x","codexErrorInfo":"other","additionalDetails":null}`, "unauthorized", "run `codex login`"},
-		{"0.169 not logged in", `{"message":"unexpected status","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":401}}}`, "unauthorized", "run `codex login`"},
-		{"its own word", `{"message":"token expired","codexErrorInfo":"unauthorized"}`, "unauthorized", "run `codex login`"},
-		{"says so itself", `{"message":"Run codex login to continue","codexErrorInfo":"other"}`, "unauthorized", "Run codex login"},
-		{"something else", `{"message":"boom","codexErrorInfo":{"responseTooManyFailedAttempts":{"httpStatusCode":429}},"additionalDetails":"slow down"}`, "responseTooManyFailedAttempts", "boom: slow down"},
-		{"nothing", `{}`, "", "Codex gave no reason"},
-		{"nonsense", `7`, "", "Codex gave no reason"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			e := turnError(json.RawMessage(tc.raw))
-			if e.Info != tc.info || !strings.Contains(e.Message, tc.message) || strings.Count(e.Message, "codex login") > 1 {
-				t.Errorf("%+v", e)
+// A subagent's thread speaks before its parent names it.
+func TestAppSubagentsAreTheSessions(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.running()
+		p.started("s1", "v1")
+		p.say(`{"id":0,"method":%q,"params":{"threadId":"s1","turnId":"v1","command":"x"}}`, mCommand)
+		p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`) // a subagent's subagent
+		h.wants()
+		time.Sleep(900 * time.Millisecond)
+		p.spawned("t1", "s1")
+		h.wants(spawnedLine, "raw s1/v1 (turn/started)",
+			"ask s1/v1 ask={ask-0-1 command action=x command=x forSession subagent={}} ("+mCommand+")",
+			"raw s2 (thread/started)")
+		p.say(`{"method":"thread/started","params":{"thread":{"id":"s3",
+			"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1","depth":1}}}}}}`)
+		h.wants("raw s3 (thread/started)")
+		// one interrupt stops the tree
+		p.interrupt(0, "u1")
+		var sent []string
+		for range 6 {
+			m := p.next()
+			sent = append(sent, m.method+" "+string(m.params))
+		}
+		slices.Sort(sent)
+		want(p.t, strings.Join(sent, "\n"), `thread/backgroundTerminals/clean {"threadId":"s1"}
+thread/backgroundTerminals/clean {"threadId":"s2"}
+thread/backgroundTerminals/clean {"threadId":"s3"}
+thread/backgroundTerminals/clean {"threadId":"t1"}
+turn/interrupt {"threadId":"s1","turnId":"v1"}
+turn/interrupt {"threadId":"t1","turnId":"u1"}`)
+		// the subagent's end is not the session's, and what a subagent starts now is stopped too
+		p.ended("s1", "v1", "interrupted")
+		p.started("s2", "w1")
+		p.expect("turn/interrupt", `{"threadId":"s2","turnId":"w1"}`)
+		h.wants("askGone s1/v1 ask={ask-0-1}", "raw s1/v1 (turn/completed)", "raw s2/w1 (turn/started)")
+	})
+}
+
+// spawned tells that a turn of a thread has started a subagent.
+func (p *codexPeer) spawned(thread, subagent string) {
+	p.item("completed", thread, "collabAgentToolCall", "c", `,"receiverThreadIds":["`+subagent+`"]`)
+}
+
+const spawnedLine = `item t1/u1/c completed body={collabAgentToolCall arguments={"receiverThreadIds":["s1"]}} (item/completed)`
+
+// What nobody claims is dropped after a second, and its requests declined.
+func TestAppUnownedThreads(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.running()
+		declined := func(id string, after time.Duration) {
+			p.t.Helper()
+			begun := time.Now()
+			p.request(id, mFileChange, "s1", "")
+			want(p.t, p.reply(), id+` {"decision":"decline"}`)
+			if d := time.Since(begun); d != after {
+				p.t.Errorf("after %v", d)
 			}
+		}
+		p.tell("item/agentMessage/delta", "s1", `,"turnId":"v","itemId":"i","delta":"x"`)
+		declined("5", time.Second)
+		// over the limit a request isn't held any more
+		for i := range maxHeldBytes / heldOverhead {
+			p.say(`{"method":"x","params":{"threadId":"z%d"}}`, i)
+		}
+		declined("6", 0)
+		p.spawned("t1", "s1")
+		h.wants(spawnedLine)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if l := &p.a.threads.unowned; len(l.held) != 0 || l.bytes != 0 {
+			p.t.Errorf("%d unowned threads, %d bytes kept", len(l.held), l.bytes)
+		}
+	})
+	// thread/start's own first words come before its answer, however slow that is
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.hear()
+		p.b.open(1, threadSpec{}, h.to)
+		m := p.expect("thread/start")
+		p.tell(mServerStatus, "t1", `,"name":"atm","status":"starting"`)
+		time.Sleep(20 * time.Second)
+		p.answer(m, `{"thread":{"id":"t1"},"model":"m"}`)
+		h.wants("opened #1 t1 opened={model=m}", "server t1//atm starting ("+mServerStatus+")")
+	})
+}
+
+func TestAppTurnEndsOnlyByItsOwnEnd(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.running()
+		p.ended("t1", "other", "completed")
+		p.tell("thread/status/changed", "t1", `,"status":{"type":"idle"}`)
+		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"completed","items":[
+			{"type":"agentMessage","id":"i","phase":"commentary","text":"no"},{"type":"agentMessage","id":"i","text":"yes"}]}`)
+		p.ended("t1", "u1", "completed") // a second end is no news
+		h.wants("raw t1/other (turn/completed)", "raw t1 (thread/status/changed)",
+			"ended t1/u1 text=yes completed (turn/completed)", "raw t1/u1 (turn/completed)")
+	})
+	// the end may overtake the answer that names the turn
+	withApp(t, "", "0.104.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.turn(2)
+		m := p.expect("turn/start")
+		p.started("t1", "u1")
+		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"failed","error":{"message":"boom","codexErrorInfo":"other"}}`)
+		h.wants("raw t1/u1 (turn/started)")
+		p.answer(m, `{"turn":{"id":"u1"}}`)
+		h.wants("started #2 t1/u1", "ended t1/u1 failed err={Message=boom Info=other} (turn/completed)")
+	})
+}
+
+// turn/start is dropped without an answer: the outcome is unknown, the turn is
+// interrupted, also if it begins later, and never sent again.
+func TestAppTurnStartDropped(t *testing.T) {
+	dropped := func(p *codexPeer) (h *heard, start, stop *message) {
+		h = p.open(threadSpec{})
+		begun := time.Now()
+		p.turn(2)
+		start = p.expect("turn/start")
+		stop = p.stops("")
+		if time.Since(begun) != 30*time.Second {
+			p.t.Errorf("after %v", time.Since(begun))
+		}
+		h.wants(`refused #2 t1 unknown err={Message="Codex gave no answer in time" Timeout}`)
+		return h, start, stop
+	}
+	withApp(t, "it begins later", "0.169.0", func(p *codexPeer) {
+		h, start, _ := dropped(p)
+		p.answer(start, `{"turn":{"id":"late"}}`) // too late: nobody waits
+		p.started("t1", "late")
+		p.expect("turn/interrupt", `{"threadId":"t1","turnId":"late"}`)
+		p.turn(3)
+		p.ended("t1", "late", "interrupted")
+		h.wants("raw t1/late (turn/started)",
+			`refused #3 t1 err={Message="thread t1 still runs turn late: interrupt it and wait for its end"}`,
+			"ended t1/late interrupted (turn/completed)")
+		p.turn(4)
+		p.expect("turn/start")
+	})
+	withApp(t, "nothing runs, as Codex says, and that ends it once", "0.169.0", func(p *codexPeer) {
+		h, _, stop := dropped(p)
+		p.fail(stop, codeInvalidRequest, "no active turn to interrupt")
+		h.wants("ended t1 interrupted")
+		p.interrupt(0, "")
+		p.fail(p.stops(""), codeInvalidRequest, "no active turn to interrupt")
+		h.wants()
+	})
+}
+
+// 32 calls may be open; what had to wait for a slot and never got one was not
+// sent, so it did not happen. A slot is freed when its call times out.
+func TestAppInFlightLimit(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		for range appInFlight {
+			go func() { _, _ = p.b.catalog(context.Background(), "account", "") }()
+		}
+		for range appInFlight {
+			p.expect("account/read")
+		}
+		p.turn(2)
+		time.Sleep(6 * time.Second)
+		h.wants(`refused #2 t1 err={Message="Codex was too busy to be asked in time" Busy}`)
+		p.turn(3)
+		time.Sleep(4 * time.Second) // the first calls' 10 s are over
+		p.expect("turn/start")
+	}, func(o *appServerOptions) { o.TurnLimit = 5 * time.Second })
+}
+
+func TestAppInterruptReachesWhatRuns(t *testing.T) {
+	withApp(t, "accepted and not begun", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.turn(2)
+		p.serve("turn/start", `{"turn":{"id":"u1"}}`)
+		p.interrupt(9, "u1") // 0.153 and 0.169 refuse the id now and run the turn
+		p.fail(p.stops(""), codeInvalidRequest, "no active turn to interrupt")
+		p.started("t1", "u1")
+		p.answer(p.expect("turn/interrupt", `{"threadId":"t1","turnId":"u1"}`), `{}`)
+		p.ended("t1", "u1", "interrupted")
+		h.wants("started #2 t1/u1", "raw t1/u1 (turn/started)", "ended t1/u1 interrupted (turn/completed)")
+		p.interrupt(10, "u1") // the turn is over: nothing is sent for its id
+		p.expect(methodClean)
+		p.silent()
+	})
+	withApp(t, "not accepted yet", "0.169.0", func(p *codexPeer) {
+		p.open(threadSpec{})
+		p.turn(2)
+		p.interrupt(0, "")
+		m := p.expect("turn/start")
+		p.answer(p.stops(""), `{}`)
+		p.answer(m, `{"turn":{"id":"u1"}}`)
+		p.stops("")
+	})
+	// The interrupt reached Codex before the turn had begun, and was refused when it ran.
+	withApp(t, "begun meanwhile", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.turn(2)
+		p.serve("turn/start", `{"turn":{"id":"u1"}}`)
+		p.started("t1", "u1")
+		p.interrupt(9, "u1")
+		p.fail(p.stops("u1"), codeInvalidRequest, "no active turn to interrupt")
+		p.fail(p.expect("turn/interrupt", `{"threadId":"t1","turnId":"u1"}`), codeInvalidRequest, "no")
+		h.wants("started #2 t1/u1", "raw t1/u1 (turn/started)", "refused #9 t1/u1 err={Code=-32600 Message=no}")
+	})
+	// 0.104 doesn't answer an interrupt when nothing runs; it has no list of terminals to clean with it.
+	withApp(t, "never answered", "0.104.0", func(p *codexPeer) {
+		h := p.running()
+		p.interrupt(9, "")
+		p.expect("turn/interrupt", `{"threadId":"t1","turnId":"u1"}`)
+		p.silent()
+		time.Sleep(10 * time.Second)
+		h.wants(`refused #9 t1/u1 unknown err={Message="Codex gave no answer in time" Timeout}`)
+	})
+}
+
+// An interrupted turn ends when its shells have: 0.169 tells that after the turn's end,
+// and is not waited for where it doesn't. 0.104 tells nothing.
+func TestAppInterruptEndsShellsFirst(t *testing.T) {
+	const ended = "ended t1/u1 interrupted (turn/completed)"
+	for name, tc := range map[string]struct {
+		version   string
+		tells     bool
+		wait      time.Duration
+		then, end []string
+	}{
+		"told": {"0.169.0", true, 0, nil,
+			[]string{"item t1/u1/c1 completed body={commandExecution failed} (item/completed)", ended}},
+		"not told": {"0.169.0", false, shellsGrace, nil, []string{ended}},
+		"0.104":    {"0.104.0", false, 0, []string{ended}, nil},
+	} {
+		withApp(t, name, tc.version, func(p *codexPeer) {
+			h := p.running()
+			p.item("started", "t1", "commandExecution", "c1", "")
+			h.take()
+			p.interrupt(0, "")
+			p.serve("turn/interrupt", `{}`)
+			p.ended("t1", "u1", "interrupted")
+			h.wants(tc.then...)
+			if tc.tells {
+				p.item("completed", "t1", "commandExecution", "c1", `,"status":"failed"`)
+			}
+			time.Sleep(tc.wait)
+			h.wants(tc.end...)
 		})
 	}
 }
 
-func BenchmarkAppDelta(b *testing.B) {
-	rec := []byte(`{"method":"item/agentMessage/delta","params":{"threadId":"01a1fd66-9e5c-76e0-92a3-5717962be18f","turnId":"01a1fd66-b084-7fd2-98f3-1852e88ef645","itemId":"msg_18825_000003","delta":"some words of an answer "},"emittedAtMs":1795260852245}`)
-	a := &appServer{}
-	a.threads = newThreadTable(func(*message) {}, a.deliver)
-	n := 0
-	t := &threadTree{sink: sink{to: func(e event) { n += len(e.text) }}, opened: true}
-	a.threads.addTree(t, "01a1fd66-9e5c-76e0-92a3-5717962be18f")
-	b.ReportAllocs()
-	for b.Loop() {
-		m, err := parseMessage(rec)
-		if err != nil {
-			b.Fatal(err)
-		}
-		a.handle(&m)
+// act starts an action on t1 as op 2 and answers what is sent before it.
+func (p *codexPeer) act(action turnAction) {
+	p.t.Helper()
+	p.b.do(2, "t1", command{kind: cmdTurn, action: action})
+	if p.b.info().atLeast(148) {
+		p.serve("thread/settings/update", `{}`)
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "deltas/s")
+}
+
+// Nobody is asked in a review and none takes settings, so those of the session must be
+// the thread's before it begins.
+func TestAppReviewSettings(t *testing.T) {
+	set := turnSettings{Cwd: "/w", Model: "m", Effort: "high", Approval: "on-request", Sandbox: "read-only"}
+	const noMethod = "Invalid request: unknown variant `thread/settings/update`, expected"
+	for _, tc := range []struct {
+		name, refusal string // "": they are taken
+		action        turnAction
+		next          string // what is sent then; "": nothing
+		want          string
+	}{
+		{"taken", "", actReview, "review/start", ""},
+		{"refused", "no such model", actReview, "", `refused #2 t1 err={Code=-32600 Message="no such model"}`},
+		{"a version without the method reviews nothing", noMethod, actReview, "", `refused #2 t1 err={Code=-32600 ` +
+			`Message="this Codex 0.150.0 can't be told what a review may do; use a newer one, or ask for the review in a prompt"}`},
+		{"but it compacts", noMethod, actCompact, "thread/compact/start", ""},
+	} {
+		withApp(t, tc.name, "0.150.0", func(p *codexPeer) {
+			h := p.open(threadSpec{})
+			p.b.do(2, "t1", command{kind: cmdTurn, action: tc.action, settings: set})
+			m := p.expect("thread/settings/update", `{"threadId":"t1","cwd":"/w","model":"m","effort":"high",
+				"approvalPolicy":"on-request","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`)
+			p.silent()
+			if tc.refusal == "" {
+				p.answer(m, `{}`)
+			} else {
+				p.fail(m, codeInvalidRequest, tc.refusal)
+			}
+			if h.wants(tc.want); tc.next != "" {
+				p.expect(tc.next)
+				return
+			}
+			p.silent()
+			p.begin(h) // the thread is free
+		})
+	}
+	withApp(t, "no answer", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.b.do(2, "t1", command{kind: cmdTurn, action: actReview})
+		p.expect("thread/settings/update")
+		time.Sleep(10 * time.Second)
+		h.wants(`refused #2 t1 err={Message="Codex was too busy to be asked in time" Busy}`)
+		p.silent() // there is nothing to interrupt
+	})
+}
+
+func TestAppReviewThatNobodyWaitsFor(t *testing.T) {
+	// It must not leave the thread busy for good: its end goes by another id than its beginning.
+	withApp(t, "it ends unheard", "0.153.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.act(actReview)
+		p.serve("review/start", `{"turn":{"id":"r1"}}`)
+		p.started("t1", "x1")
+		h.wants("started #2 t1/r1", "raw t1/r1 (turn/started)")
+		p.unload()
+		p.expect("thread/unsubscribe")
+		p.ended("t1", "r1", "completed")
+		p.begin(p.open(threadSpec{Thread: "t1"}))
+	})
+	withApp(t, "it is not begun", "0.169.0", func(p *codexPeer) {
+		p.open(threadSpec{})
+		p.b.do(2, "t1", command{kind: cmdTurn, action: actReview})
+		m := p.expect("thread/settings/update")
+		p.unload()
+		p.expect("thread/unsubscribe")
+		p.answer(m, `{}`)
+		p.silent()
+	})
+	// An interrupt that comes before a review runs finds nothing, and is sent again as
+	// the review begins, with the id that Codex wants.
+	withApp(t, "interrupted early", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.act(actReview)
+		m := p.expect("review/start")
+		p.interrupt(3, "")
+		p.fail(p.stops(""), codeInvalidRequest, "no active turn to interrupt")
+		p.answer(m, `{"turn":{"id":"r1"}}`)
+		p.stops("")
+		p.tell("turn/started", "t1", `,"turn":{"id":"x1","rootTurnId":"r1"}`)
+		p.expect("turn/interrupt", `{"threadId":"t1","turnId":"x1"}`)
+		p.ended("t1", "r1", "interrupted")
+		h.wants("started #2 t1/r1", "raw t1/r1 (turn/started)", "ended t1/r1 interrupted (turn/completed)")
+	})
+}
+
+// What a compaction's id is, only its first word tells.
+func TestAppCompact(t *testing.T) {
+	const start, raw, ended = "started #2 t1/c1", "raw t1/c1 (turn/started)", "ended t1/c1 interrupted (turn/completed)"
+	for _, tc := range []struct {
+		name   string
+		begins bool // before it is answered
+		want   []string
+	}{
+		{"it begins before it is answered", true, []string{start, raw, ended}},
+		{"it ends as it begins", false, []string{start, ended}},
+	} {
+		withApp(t, tc.name, "0.169.0", func(p *codexPeer) {
+			h := p.open(threadSpec{})
+			p.act(actCompact)
+			m := p.expect("thread/compact/start")
+			p.tell("item/completed", "t1", `,"turnId":"old","item":{"type":"commandExecution","id":"i"}`)
+			h.wants("item t1/old/i completed body={commandExecution} (item/completed)")
+			if tc.begins {
+				p.started("t1", "c1")
+			}
+			p.answer(m, `{}`)
+			p.ended("t1", "c1", "interrupted")
+			h.wants(tc.want...)
+			time.Sleep(time.Minute) // nor does anything come of it later
+			p.silent()
+			p.begin(h)
+		})
+	}
+	withApp(t, "busy while it runs", "0.104.0", func(p *codexPeer) {
+		const busy = `refused #3 t1 err={Message="thread t1 still runs turn %s: interrupt it and wait for its end"}`
+		h := p.open(threadSpec{})
+		p.act(actCompact)
+		p.serve("thread/compact/start", `{}`)
+		p.turn(3)
+		h.wants(fmt.Sprintf(busy, "whose start is not answered yet"))
+		p.tell("item/started", "t1", `,"turnId":"c1","item":{"type":"contextCompaction","id":"i"}`)
+		h.take()
+		p.turn(3)
+		h.wants(fmt.Sprintf(busy, "c1"))
+		p.interrupt(4, "c1")
+		p.expect("turn/interrupt", `{"threadId":"t1","turnId":"c1"}`)
+	})
+	withApp(t, "refused, and never begun", "0.169.0", func(p *codexPeer) {
+		h := p.open(threadSpec{})
+		p.act(actCompact)
+		p.fail(p.expect("thread/compact/start"), codeInvalidRequest, "thread not found: t1")
+		h.wants(`refused #2 t1 err={Code=-32600 Message="thread not found: t1" Missing}`)
+		p.act(actCompact) // the thread is free
+		p.serve("thread/compact/start", `{}`)
+		time.Sleep(30 * time.Second)
+		h.wants(`refused #2 t1 unknown err={Message="Codex gave no answer in time" Timeout}`)
+		p.expect("turn/interrupt")
+	})
+}
+
+// Two sessions that reopen a thread one after the other: the first hears nothing more.
+func TestAppReopenedThreadIsTheLastSessions(t *testing.T) {
+	withApp(t, "", "0.169.0", func(p *codexPeer) {
+		before := p.running()
+		p.request("3", mCommand, "t1", `,"command":"x"`)
+		before.take()
+		h := p.hear()
+		p.b.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
+		p.serve("thread/resume", `{"thread":{"id":"t1"}}`)
+		want(p.t, p.reply(), `3 {"decision":"decline"}`)
+		p.answer(p.stops("u1"), `{}`)
+		p.ended("t1", "u1", "interrupted")
+		h.wants("opened #5 t1 opened={}")
+		before.wants()
+	})
+}
+
+func TestAppErrorsSayWhatToDo(t *testing.T) {
+	for _, tc := range []struct{ raw, info, message string }{
+		{`{"message":"unexpected status 401 Unauthorized: Missing bearer, url: x","codexErrorInfo":"other"}`, // 0.104
+			"unauthorized", "run `codex login`"},
+		{`{"message":"unexpected status","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":401}}}`, // 0.169
+			"unauthorized", "run `codex login`"},
+		{`{"message":"token expired","codexErrorInfo":"unauthorized"}`, "unauthorized", "run `codex login`"},
+		{`{"message":"Run codex login to continue","codexErrorInfo":"other"}`, "unauthorized", "Run codex login"},
+		{`{"message":"boom","codexErrorInfo":{"responseTooManyFailedAttempts":{"httpStatusCode":429}},"additionalDetails":"slow down"}`,
+			"responseTooManyFailedAttempts", "boom: slow down"},
+		{`{}`, "", "Codex gave no reason"},
+		{`7`, "", "Codex gave no reason"},
+	} {
+		e := turnError(json.RawMessage(tc.raw))
+		if e.Info != tc.info || !strings.Contains(e.Message, tc.message) || strings.Count(e.Message, "codex login") > 1 {
+			t.Errorf("%s: %+v", tc.raw, e)
+		}
+	}
 }

@@ -32,63 +32,55 @@ func script(t *testing.T, body string) string {
 	return path
 }
 
-func startScript(t *testing.T, body string) *child {
+// startScript starts such a program and returns the first line that it says.
+func startScript(t *testing.T, body string) (c *child, line string) {
 	t.Helper()
 	c, err := startChild(childOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.stop(0) })
-	return c
-}
-
-// readLine waits until the child has got so far.
-func readLine(t *testing.T, c *child) string {
-	t.Helper()
-	b := make([]byte, 1)
-	line := ""
-	for {
+	for b := make([]byte, 1); ; line += string(b) {
 		if _, err := io.ReadFull(c.stdout, b); err != nil || b[0] == '\n' {
-			return line
+			return c, line
 		}
-		line += string(b)
 	}
-}
-
-func TestChildEndsByEOF(t *testing.T) {
-	c := startScript(t, "cat; echo Error: the end >&2; exit 3\n")
-	if d := c.death(); d != nil {
-		t.Fatalf("dead at once: %v", d)
-	}
-	c.stop(time.Minute)
-	d := c.death()
-	if d == nil || d.Reason != "exit code 3" || d.Stderr != "Error: the end" || d.Never {
-		t.Fatalf("%#v", d)
-	}
-	c.stop(time.Minute) // again is nothing
 }
 
 func TestChildLadder(t *testing.T) {
-	for _, tc := range []struct{ name, body, reason string }{
-		{"deaf to EOF", "echo ready; exec sleep 1000\n", "signal: terminated (SIGTERM)"},
-		{"deaf to EOF and TERM", "trap '' TERM; echo ready; while :; do sleep 1; done\n", "signal: killed (SIGKILL)"},
+	for _, tc := range []struct {
+		body   string
+		grace  time.Duration
+		reason string
+	}{
+		{"echo ready; cat; echo Error: the end >&2; exit 3\n", time.Minute, "exit code 3"},
+		{"echo ready; exec sleep 1000\n", 50 * time.Millisecond, "signal: terminated (SIGTERM)"},
+		{"trap '' TERM; echo ready; while :; do sleep 1; done\n", 50 * time.Millisecond, "signal: killed (SIGKILL)"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := startScript(t, tc.body)
-			readLine(t, c)
-			c.stop(50 * time.Millisecond)
-			if d := c.death(); d == nil || d.Reason != tc.reason {
+		t.Run(tc.reason, func(t *testing.T) {
+			c, _ := startScript(t, tc.body)
+			if d := c.death(); d != nil {
+				t.Fatalf("dead at once: %v", d)
+			}
+			c.stop(tc.grace)
+			d := c.death()
+			if d == nil || d.Reason != tc.reason || d.Never || !strings.Contains(tc.body, d.Stderr) {
 				t.Fatalf("%#v", d)
 			}
+			c.stop(tc.grace) // again is nothing
 		})
+	}
+	_, err := startChild(childOptions{Path: "/no/such/codex"})
+	d, ok := err.(*childDeath)
+	if !ok || !d.Never || !strings.HasPrefix(d.Reason, "could not be started: ") {
+		t.Fatalf("%#v", err)
 	}
 }
 
 // npm's shim dies by KILL and leaves the real codex in the group, with our
 // pipes in its hands: it is ended with the shim, and the reader isn't held up.
 func TestChildGroupDiesWithIt(t *testing.T) {
-	c := startScript(t, "sleep 1000 & echo ready; wait\n")
-	readLine(t, c)
+	c, _ := startScript(t, "sleep 1000 & echo ready; wait\n")
 	p, _ := os.FindProcess(c.pid)
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
@@ -109,9 +101,9 @@ func TestChildPipesHeldByGrandchild(t *testing.T) {
 	if _, err := os.Stat("/usr/bin/setsid"); err != nil {
 		t.Skip("no setsid")
 	}
-	c := startScript(t, "setsid sh -c 'echo $$; exec sleep 20' & read gate; exit 4\n")
+	c, line := startScript(t, "setsid sh -c 'echo $$; exec sleep 20' & read gate; exit 4\n")
 	pid := 0
-	if _, err := fmt.Sscan(readLine(t, c), &pid); err != nil {
+	if _, err := fmt.Sscan(line, &pid); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -133,26 +125,23 @@ func TestChildPipesHeldByGrandchild(t *testing.T) {
 	}
 }
 
-func TestChildCannotStart(t *testing.T) {
-	_, err := startChild(childOptions{Path: "/no/such/codex"})
-	d, ok := err.(*childDeath)
-	if !ok || !d.Never || !strings.HasPrefix(d.Reason, "could not be started: ") {
-		t.Fatalf("%#v", err)
-	}
-}
-
 func TestStderrLines(t *testing.T) {
-	const bwrap = "\x1b[2m2026-11-21T11:35:09.914243Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m Codex could not find bubblewrap on PATH.\n"
-	for _, tc := range []struct{ name, text, last, first string }{
-		{"nothing", "", "", ""},
-		{"plain", "one\ntwo\n\n", "two", "two"},
-		{"an error before other words", "Error: CODEX_HOME is missing\n  at x\nbye\n", "Error: CODEX_HOME is missing", "Error: CODEX_HOME is missing"},
-		{"log lines", "2026-11-21T11:35:09Z  INFO codex_core: fine\n2026-11-21T11:35:09Z ERROR codex_core::x: broken\n2026-11-21T11:35:09Z ERROR codex_core::y: worse\n", "worse", "broken"},
-		{"bubblewrap is said on every start", bwrap, "", ""},
-		{"bubblewrap and more", bwrap + "thread 'main' panicked at x.rs\n", "thread 'main' panicked at x.rs", "thread 'main' panicked at x.rs"},
-		{"long", "error " + strings.Repeat("x", 20000), strings.Repeat("x", 399) + "…", "error " + strings.Repeat("x", 393) + "…"},
+	const bwrap = "\x1b[2m2026-11-21T11:35:09.914243Z\x1b[0m \x1b[31mERROR\x1b[0m \x1b[2mcodex_app_server\x1b[0m\x1b[2m:\x1b[0m " +
+		"Codex could not find bubblewrap on PATH.\n"
+	const log = "2026-11-21T11:35:09Z  INFO codex_core: fine\n2026-11-21T11:35:09Z ERROR codex_core::x: broken\n" +
+		"2026-11-21T11:35:09Z ERROR codex_core::y: worse\n"
+	const panics = "thread 'main' panicked at x.rs"
+	for name, tc := range map[string]struct{ text, last, first string }{
+		"nothing":                     {"", "", ""},
+		"plain":                       {"one\ntwo\n\n", "two", "two"},
+		"an error before other words": {"Error: no CODEX_HOME\n  at x\nbye\n", "Error: no CODEX_HOME", "Error: no CODEX_HOME"},
+		"log lines":                   {log, "worse", "broken"},
+		"said on every start":         {bwrap, "", ""},
+		"and more":                    {bwrap + panics + "\n", panics, panics},
+		"long": {"error " + strings.Repeat("x", 20000), strings.Repeat("x", 399) + "…",
+			"error " + strings.Repeat("x", 393) + "…"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			tail := &stderrTail{}
 			for b := []byte(tc.text); len(b) > 0; {
 				n, _ := tail.Write(b[:min(7, len(b))])
@@ -167,18 +156,20 @@ func TestStderrLines(t *testing.T) {
 	}
 }
 
-func TestProbe(t *testing.T) {
+func TestCodexIsFoundAndAskedOnce(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	note := fmt.Sprintf("echo x >> %s\n", count)
-	for _, tc := range []struct {
-		name, body string
-		has        bool
+	for name, tc := range map[string]struct {
+		body string
+		has  bool
+		runs int
 	}{
-		{"today's", note + "echo 'Usage: codex app-server [OPTIONS] [COMMAND]'\n", true},
-		{"one without it", note + "echo \"error: unrecognized subcommand 'app-server'\" >&2; echo 'Usage: codex [OPTIONS] [PROMPT]' >&2; exit 2\n", false},
-		{"one that is broken says so when it is started", note + "echo boom >&2; exit 1\n", true},
+		"today's":                          {note + "echo 'Usage: codex app-server [OPTIONS] [COMMAND]'\n", true, 1},
+		"one without it":                   {note + "echo \"error: unrecognized subcommand 'app-server'\" >&2; exit 2\n", false, 1},
+		"one that prints its general help": {note + "echo 'Usage: codex [OPTIONS] [PROMPT]'\n", false, 1},
+		"one that is broken says so when it is started": {note + "echo boom >&2; exit 1\n", true, 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var p childProbe
 			_ = os.Remove(count)
 			path := script(t, tc.body)
@@ -188,55 +179,43 @@ func TestProbe(t *testing.T) {
 					t.Fatalf("%+v %v", got, err)
 				}
 			}
-			runs, _ := os.ReadFile(count)
-			if n := strings.Count(string(runs), "x"); n != 1 && !strings.Contains(tc.body, "boom") {
-				t.Errorf("asked %d times", n)
-			}
+			want(t, readText(t, count), strings.Repeat("x\n", tc.runs))
 		})
 	}
-	t.Setenv("PATH", t.TempDir())
+	plain := script(t, "")
+	if err := os.Chmod(plain, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(plain))
 	var p childProbe
-	for _, bin := range []string{"", "no-such-codex", "/no/such/codex"} {
+	for bin, says := range map[string]string{
+		"": "chmod +x", plain: "chmod +x", "no-such-codex": "codex_bin", "/no/such/codex": "npm install -g @openai/codex",
+	} {
 		_, err := p.probeBackend(context.Background(), bin, "auto", os.Environ())
-		d, ok := err.(*childDeath)
-		if !ok || !d.Never || !strings.Contains(d.Reason, "npm install -g @openai/codex") || !strings.Contains(d.Reason, "codex_bin") {
+		if d, ok := err.(*childDeath); !ok || !d.Never || !strings.Contains(d.Reason, says) {
 			t.Errorf("%q: %v", bin, err)
 		}
 	}
-	if got, err := p.probeBackend(context.Background(), "mock", "auto", nil); err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
+	got, err := p.probeBackend(context.Background(), "mock", "auto", nil)
+	if err != nil || !got.AppServer || strings.Join(got.Args, " ") != "mock-codex" {
 		t.Errorf("%+v %v", got, err)
 	}
 }
 
 func TestAppServerProcess(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T, body string, change ...func(*appServerOptions)) (backend, error) {
-		o := appServerOptions{linkOptions: linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}}
-		for _, f := range change {
-			f(&o)
-		}
-		return startAppServer(context.Background(), o)
-	}
-	const hello = `read line; echo '{"id":1,"result":{"userAgent":"atm-agent-mcp/0.169.0 (x)"}}'; read line` + "\n"
-	t.Run("exits at once", func(t *testing.T) {
-		_, err := start(t, "echo 'Error: CODEX_HOME points to nowhere' >&2; echo more >&2; exit 1\n")
-		d, ok := err.(*childDeath)
-		if !ok || !d.Never || d.Reason != "exit code 1" || d.Stderr != "Error: CODEX_HOME points to nowhere" {
-			t.Fatalf("%#v", err)
-		}
-	})
-	t.Run("never answers", func(t *testing.T) {
-		_, err := start(t, "exec sleep 1000\n", func(o *appServerOptions) { o.InitLimit = 50 * time.Millisecond })
-		if d, ok := err.(*childDeath); !ok || !d.Never || !strings.Contains(d.Reason, "did not answer initialize within 50ms") {
-			t.Fatalf("%#v", err)
-		}
-	})
-	t.Run("closes stdout and lives on", func(t *testing.T) {
-		var gone []*childDeath
-		b, err := start(t, hello+"exec >&-; exec sleep 1000\n", func(o *appServerOptions) { o.OnGone = func(d *childDeath) { gone = append(gone, d) } })
+	var gone []*childDeath
+	start := func(t *testing.T, body string) backend {
+		const hello = `read line; echo '{"id":1,"result":{"userAgent":"atm-agent-mcp/0.169.0 (x)"}}'; read line` + "\n"
+		b, err := startAppServer(context.Background(), appServerOptions{linkOptions: linkOptions{Path: script(t, hello+body),
+			Env: os.Environ(), Dir: t.TempDir(), OnGone: func(d *childDeath) { gone = append(gone, d) }}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		return b
+	}
+	t.Run("closes stdout and lives on", func(t *testing.T) {
+		b := start(t, "exec >&-; exec sleep 1000\n")
 		<-b.(*appServer).gone
 		if len(gone) != 1 || gone[0].Reason != "signal: terminated (SIGTERM)" || gone[0].Never {
 			t.Fatalf("%v", gone)
@@ -244,14 +223,11 @@ func TestAppServerProcess(t *testing.T) {
 		b.stop(time.Second)
 	})
 	t.Run("stopped", func(t *testing.T) {
-		b, err := start(t, hello+"cat > /dev/null; exit 0\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := start(t, "cat > /dev/null; exit 0\n")
 		if i := b.info(); i.version != "0.169.0" || i.pid == 0 {
 			t.Errorf("%+v", i)
 		}
-		h := &heard{}
+		h := &heard{t: t}
 		b.open(4, threadSpec{Thread: "t"}, h.to)
 		b.stop(10 * time.Second)
 		if e := h.list; len(e) != 1 || e[0].kind != evGone || e[0].op != 4 || e[0].err.Death.Reason != "exit code 0" {
