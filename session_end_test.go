@@ -10,309 +10,234 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// record is a session's record as it is on disk.
-func (w *world) record(agent string) record {
-	w.t.Helper()
-	data, err := os.ReadFile(w.hub.reg.recordPath(agent))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	rec, err := decodeRecord(data, agent)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return *rec
-}
-
 // summary is what a session wrote as it ended.
 func (w *world) summary(agent string) string {
 	w.t.Helper()
-	rec := w.record(agent)
-	return strings.TrimSpace(w.hub.ledger.summary(&rec))
+	return strings.TrimSpace(w.hub.ledger.summary(w.record(agent)))
 }
 
 // busyAgent starts an agent and leaves a turn running in it; ending is what it
 // does when it is asked for a summary.
 func (w *world) busyAgent(identity, ending, prompt string) (agent string, turn *worldCall) {
-	agent = stringField(w.tool("codex", "identity", identity, "prompt", "ENDING "+ending+"\nSAY hello").ok(w.t), "structuredContent", "agent_id")
-	turn = w.tool("codex-reply", "agent_id", agent, "prompt", prompt)
+	agent = w.named(identity, "ENDING "+ending+"\nSAY hello")
+	turn = w.reply(agent, prompt)
 	synctest.Wait()
 	return agent, turn
 }
 
-func closedAs(t *testing.T, c *worldCall) (interrupted bool) {
-	t.Helper()
-	res := c.ok(t)
-	if got := stringField(res, "structuredContent", "status"); got != "closed" {
-		t.Errorf("closed as %q", got)
+func (w *world) close(agent string) *worldCall { return w.tool("agent_close", "agent_id", agent) }
+
+// wantClosed holds the answer of a close to its word, and to whether a turn was cut short.
+func (c *worldCall) wantClosed(w *world, interrupted bool) {
+	w.t.Helper()
+	res := c.ok(w.t)
+	w.is("closed as", resultField(res, "status"), statusClosed)
+	w.is("interrupted", string(rawField(res, "structuredContent", "interrupted")) == "true", interrupted)
+}
+
+// wantRecord holds a session's record to its status and whether it says that it was interrupted.
+func (w *world) wantRecord(agent, status string, interrupted bool) *record {
+	w.t.Helper()
+	rec := w.record(agent)
+	if rec.Status != status || rec.Interrupted != interrupted {
+		w.t.Errorf("record %+v, want %s, interrupted %v", rec, status, interrupted)
 	}
-	return string(rawField(res, "structuredContent", "interrupted")) == "true"
+	return rec
 }
 
 // codex {agent_id} that reaches a session in the instant after its close was
 // answered "closed before this turn ran": it came too late for those that wait
 // for the end, and too early to be turned away at the postbox.
 func TestWorldReopenInTheInstantOfTheClose(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent := w.agent("SAY hello")
 		const waiter = waiterID(1000) // none of the front's
 		s := w.hub.table.agent(agent)
 		w.hub.waiters.add(waiter)
-		before := w.sent("turn/start")
 		s.box.do(func() {
 			s.carry(s.m.end(endClose))
 			w.hub.queueTurn(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
 		})
 		synctest.Wait()
-		if n, status := w.sent("turn/start")-before, w.status(agent); n != 1 || status != "idle" {
-			t.Errorf("%d turns ran, and the agent is %s; want 1, idle", n, status)
-		}
+		w.is("turns", w.sent("turn/start"), 2)
+		w.wantStatus(agent, statusIdle)
 	})
 }
 
-// A summary that takes its time is waited for, and its file is private.
+// A summary that takes its time is waited for, and its file is private. codex {agent_id} to a session that is being
+// closed waits until it is, and opens it again.
 func TestWorldCloseWithSummary(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent, turn := w.busyAgent("ann", "SLOW 4000 all that is done", "SAY half\nHANG")
 		from := w.now()
-		closing := w.tool("agent_close", "identity", "ann")
+		closing := w.close(agent)
 		about(t, "caller answered", turn.wait().at-from, 0)
-		if !closedAs(t, closing) {
-			t.Error("not told that a turn was cut short")
-		}
+		closing.wantClosed(w, true)
 		if d := w.now() - from; d < 4*time.Second || d >= closingLimit {
 			t.Errorf("closed after %v", d)
 		}
-		if got := w.summary(agent); got != "all that is done" {
-			t.Errorf("summary %q", got)
-		}
-		rec := w.record(agent)
-		if st, err := os.Stat(w.hub.ledger.summaryPath(&rec)); err != nil || st.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+		w.is("summary", w.summary(agent), "all that is done")
+		rec := w.wantRecord(agent, statusClosed, true)
+		st, err := os.Stat(w.hub.ledger.summaryPath(rec))
+		if err != nil || st.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
 			t.Errorf("mode %v, %v", st.Mode(), err)
 		}
-		if rec.SummaryDue || rec.Turns != 2 || rec.Status != "closed" || !strings.Contains(rec.Digest.LastAnswer, "half") {
+		if rec.SummaryDue || rec.Turns != 2 || !strings.Contains(rec.Digest.LastAnswer, "half") {
 			t.Errorf("record %+v", rec)
 		}
-	})
-}
 
-// One deadline holds from the request: without a summary by then the session is
-// closed and says that it was interrupted.
-func TestWorldCloseSummaryTimeout(t *testing.T) {
-	for _, c := range []struct{ name, ending, prompt string }{
-		{"the summary hangs", "HANG", "HANG"},
-		{"the summary can't be stopped", "IGNORE_INTERRUPT\nENDING HANG", "HANG"},
-		{"the summary's start is lost", "SAY never", "DROP turn/start\nHANG"},
-		{"the summary is too slow", "SLOW 60000 half" + strings.Repeat("x", 236), "HANG"},
-		{"the turn can't be stopped", "SAY never", "IGNORE_INTERRUPT\nHANG"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, nil, noElicitation, func(w *world) {
-				t := w.t
-				agent, turn := w.busyAgent("ann", c.ending, c.prompt)
-				from := w.now()
-				first := w.tool("agent_close", "agent_id", agent)
-				time.Sleep(4 * time.Second)
-				second := w.tool("agent_close", "agent_id", agent) // joins, and prolongs nothing
-				if got := stringField(turn.ok(t), "structuredContent", "turn_status"); got != "interrupted" {
-					t.Errorf("turn %q", got)
-				}
-				if !closedAs(t, first) {
-					t.Error("not interrupted")
-				}
-				about(t, "closed", w.now()-from, closingLimit)
-				closedAs(t, second)
-				about(t, "joined", w.now()-from, closingLimit)
-				if rec := w.record(agent); rec.Status != "closed" || !rec.Interrupted || !rec.SummaryDue {
-					t.Errorf("record %+v", rec)
-				}
-				if got := w.summary(agent); got != "" {
-					t.Errorf("summary %q", got)
-				}
-				w.tool("codex", "identity", "ann", "prompt", "SAY the name is free").ok(t)
-			})
-		})
-	}
-}
-
-// Closing ten busy sessions takes one grace, not ten.
-func TestWorldCloseManyOneGrace(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
-		var closing []*worldCall
-		for i := range 10 {
-			w.busyAgent(fmt.Sprintf("a%d", i), "HANG", "HANG")
-		}
-		from := w.now()
-		for i := range 10 {
-			closing = append(closing, w.tool("agent_close", "identity", fmt.Sprintf("a%d", i)))
-		}
-		for _, c := range closing {
-			closedAs(t, c)
-		}
-		about(t, "all closed", w.now()-from, closingLimit)
-	})
-}
-
-// A death while the summary is written closes the session all the same.
-func TestWorldCloseSummaryDeath(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
-		agent, _ := w.busyAgent("ann", "DIE 3", "HANG")
-		if !closedAs(t, w.tool("agent_close", "agent_id", agent)) {
-			t.Error("not interrupted")
-		}
-		if rec := w.record(agent); rec.Status != "closed" || !rec.Interrupted {
-			t.Errorf("record %+v", rec)
-		}
-	})
-}
-
-// Nothing is asked of a session that keeps nothing.
-func TestWorldCloseWithoutPersistence(t *testing.T) {
-	inWorld(t, map[string]string{"persist_threads": "false"}, noElicitation, func(w *world) {
-		t := w.t
-		agent, _ := w.busyAgent("ann", "HANG", "HANG")
-		from := w.now()
-		closedAs(t, w.tool("agent_close", "agent_id", agent))
-		about(t, "closed", w.now()-from, 0)
-		if n := w.sent("turn/start"); n != 2 {
-			t.Errorf("%d turns were started", n)
-		}
-	})
-}
-
-// Shutdown: whoever waits is answered within a moment, whatever the child does;
-// what is asked later is refused; all summaries together have the grace.
-func TestWorldShutdown(t *testing.T) {
-	inWorld(t, map[string]string{"shutdown_grace_secs": "7"}, noElicitation, func(w *world) {
-		t := w.t
-		quick := stringField(w.tool("codex", "identity", "quick", "prompt", "ENDING SLOW 3000 summed up\nSAY one").ok(t), "structuredContent", "agent_id")
-		slow := stringField(w.tool("codex", "identity", "slow", "prompt", "ENDING HANG\nSAY one").ok(t), "structuredContent", "agent_id")
-		deaf, turn := w.busyAgent("deaf", "SAY never", "IGNORE_INTERRUPT\nSAY half\nHANG")
-		queued := w.tool("codex-reply", "agent_id", deaf, "prompt", "SAY never")
-		synctest.Wait()
-
-		from := w.now()
-		w.hub.beginStop(7 * time.Second)
-		if took := w.now() - from; took > 80*time.Millisecond {
-			t.Errorf("settled after %v", took)
-		}
-		for _, id := range []string{quick, slow, deaf} {
-			if rec := w.record(id); rec.Status != "stale" || rec.Interrupted != (id == deaf) {
-				t.Errorf("record %s %v", rec.Status, rec.Interrupted)
-			}
-		}
-		queued.fails(t, codeSessionClosed, "shutting down")
-		res := turn.ok(t)
-		if got := stringField(res, "structuredContent", "turn_status"); got != "interrupted" || stringField(res, "structuredContent", "content") != "half" {
-			t.Errorf("turn: %s", res)
-		}
-		w.tool("codex", "prompt", "SAY late").fails(t, codeSessionClosed, "shutting down")
-		w.tool("codex-reply", "agent_id", quick, "prompt", "SAY late").fails(t, codeSessionClosed, "shutting down")
-		if took := w.now() - from; took > 80*time.Millisecond {
-			t.Errorf("all answered after %v", took)
-		}
-
-		w.hub.stop(7 * time.Second)
-		about(t, "stopped", w.now()-from, 7*time.Second)
-		if got := w.summary(quick); got != "summed up" {
-			t.Errorf("summary %q", got)
-		}
-		if rec := w.record(quick); rec.Interrupted || rec.SummaryDue {
-			t.Errorf("quick: %+v", rec)
-		}
-		if rec := w.record(slow); rec.Status != "stale" || !rec.Interrupted || !rec.SummaryDue {
-			t.Errorf("slow: %+v", rec)
-		}
-		var index indexFile
-		data, err := os.ReadFile(filepath.Join(w.hub.cfg.sessionsRoot, "default", "quick", "registry.json"))
-		if err != nil || json.Unmarshal(data, &index) != nil || len(index.Sessions) != 0 {
-			t.Errorf("index %s, %v", data, err)
-		}
-	})
-}
-
-// A grace of 0 asks for no summary and takes no time.
-func TestWorldShutdownWithoutGrace(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
-		_, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSAY half\nHANG")
-		w.agent("SAY idle")
-		before, from := w.sent("turn/start"), w.now()
-		w.hub.beginStop(0)
-		w.hub.stop(0)
-		about(t, "stopped", w.now()-from, 0)
-		if got := stringField(turn.ok(t), "structuredContent", "content"); got != "half" {
-			t.Errorf("content %q", got)
-		}
-		if n := w.sent("turn/start"); n != before {
-			t.Errorf("%d turns were started", n-before)
-		}
-	})
-}
-
-// A close that shutdown overtakes is answered at once: the client is going.
-func TestWorldShutdownOverAClose(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
-		agent, _ := w.busyAgent("ann", "HANG", "HANG")
-		closing := w.tool("agent_close", "agent_id", agent)
-		synctest.Wait()
-		from := w.now()
-		w.hub.beginStop(5 * time.Second)
-		closedAs(t, closing)
-		about(t, "answered", w.now()-from, 0)
-		w.hub.stop(5 * time.Second)
-		about(t, "stopped", w.now()-from, 5*time.Second)
-		if rec := w.record(agent); rec.Status != "closed" || !rec.Interrupted {
-			t.Errorf("record %+v", rec)
-		}
-	})
-}
-
-// codex {agent_id} to a session that is being closed waits until it is, and
-// opens it again.
-func TestWorldReviveWhileClosing(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
-		agent, _ := w.busyAgent("ann", "SLOW 4000 summed up so far", "HANG")
-		from := w.now()
-		closing := w.tool("agent_close", "agent_id", agent)
+		agent, _ = w.busyAgent("bob", "SLOW 4000 summed up so far", "HANG")
+		from = w.now()
+		closing = w.close(agent)
 		synctest.Wait()
 		back := w.tool("codex", "agent_id", agent, "prompt", "SAY back")
 		again := w.tool("codex", "agent_id", agent, "model", "gpt-5.5", "prompt", "SAY and again")
 		gone := w.tool("codex", "agent_id", agent, "prompt", "SAY cancelled")
 		synctest.Wait()
 		w.calls.notify("notifications/cancelled", map[string]any{"requestId": gone.id})
-		closedAs(t, closing)
+		closing.wantClosed(w, true)
 		for _, c := range []*worldCall{back, again} {
 			if at := c.wait().at - from; at < 4*time.Second || at > 5*time.Second {
 				t.Errorf("answered after %v", at)
 			}
 		}
-		if got := w.status(agent); got != "idle" {
-			t.Errorf("status %q", got)
+		w.wantStatus(agent, statusIdle)
+	})
+}
+
+// One deadline holds from the request, for ten sessions at once as for one: without a summary by then the session is
+// closed and says that it was interrupted. A second close joins the first, and prolongs nothing.
+func TestWorldCloseSummaryTimeout(t *testing.T) {
+	for _, c := range []struct {
+		name, ending, prompt string
+		others               int
+	}{
+		{"the summaries hang", "HANG", "HANG", 9},
+		{"the summary can't be stopped", "IGNORE_INTERRUPT\nENDING HANG", "HANG", 0},
+		{"the summary's start is lost", "SAY never", "DROP turn/start\nHANG", 0},
+		{"the summary is too slow", "SLOW 60000 half" + strings.Repeat("x", 236), "HANG", 0},
+		{"the turn can't be stopped", "SAY never", "IGNORE_INTERRUPT\nHANG", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+				agent, turn := w.busyAgent("ann", c.ending, c.prompt)
+				closing := map[string]*worldCall{}
+				for i := range c.others {
+					other, _ := w.busyAgent(fmt.Sprintf("a%d", i), "HANG", "HANG")
+					closing[other] = nil
+				}
+				from := w.now()
+				first := w.close(agent)
+				for other := range closing {
+					closing[other] = w.close(other)
+				}
+				time.Sleep(4 * time.Second)
+				second := w.close(agent)
+				w.is("turn", resultField(turn.ok(t), "turn_status"), "interrupted")
+				for _, other := range closing {
+					other.wantClosed(w, true)
+				}
+				first.wantClosed(w, true)
+				second.wantClosed(w, true)
+				about(t, "closed", w.now()-from, closingLimit)
+				w.is("summary due", w.wantRecord(agent, statusClosed, true).SummaryDue, true)
+				w.is("summary", w.summary(agent), "")
+				w.named("ann", "SAY the name is free")
+			})
+		})
+	}
+}
+
+// A death while the summary is written closes the session all the same, and so does agent_interrupt of the summary.
+// Nothing is asked of a session that keeps nothing.
+func TestWorldCloseWithoutSummary(t *testing.T) {
+	for _, c := range []struct{ ending, persist string }{{"DIE 3", "true"}, {"HANG", "true"}, {"HANG", "false"}} {
+		settings := map[string]string{"persist_threads": c.persist}
+		inWorld(t, settings, noElicitation, func(t *testing.T, w *world) {
+			agent, _ := w.busyAgent("ann", c.ending, "HANG")
+			from := w.now()
+			closing := w.close(agent)
+			synctest.Wait()
+			if c.ending == "HANG" && c.persist == "true" {
+				res := w.tool("agent_interrupt", "agent_id", agent).ok(t)
+				w.is("interrupted", string(rawField(res, "structuredContent", "interrupted")), "true")
+			}
+			closing.wantClosed(w, true)
+			about(t, "closed", w.now()-from, 0)
+			if c.persist == "false" {
+				w.is("turns", w.sent("turn/start"), 2)
+			} else {
+				w.wantRecord(agent, statusClosed, true)
+			}
+		})
+	}
+}
+
+// Shutdown: whoever waits is answered within a moment, whatever the child does; what is asked later is refused; all
+// summaries together have the grace. A close that shutdown overtakes is answered at once: the client is going.
+func TestWorldShutdown(t *testing.T) {
+	const grace = 7 * time.Second
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		quick := w.named("quick", "ENDING SLOW 3000 summed up\nSAY one")
+		slow := w.named("slow", "ENDING HANG\nSAY one")
+		deaf, turn := w.busyAgent("deaf", "SAY never", "IGNORE_INTERRUPT\nSAY half\nHANG")
+		queued := w.reply(deaf, "SAY never")
+		left, _ := w.busyAgent("left", "HANG", "HANG")
+		closing := w.close(left)
+		synctest.Wait()
+
+		from := w.now()
+		w.hub.beginStop(grace)
+		for _, id := range []string{quick, slow, deaf} {
+			w.wantRecord(id, statusStale, id == deaf)
+		}
+		queued.fails(t, codeSessionClosed, "shutting down")
+		res := turn.ok(t)
+		w.is("turn", resultField(res, "turn_status")+" "+resultField(res, "content"), "interrupted half")
+		closing.wantClosed(w, true)
+		w.tool("codex", "prompt", "SAY late").fails(t, codeSessionClosed, "shutting down")
+		w.reply(quick, "SAY late").fails(t, codeSessionClosed, "shutting down")
+		about(t, "all answered", w.now()-from, 0)
+
+		w.hub.stop(grace)
+		about(t, "stopped", w.now()-from, grace)
+		w.is("summary", w.summary(quick), "summed up")
+		w.is("summary due", w.wantRecord(quick, statusStale, false).SummaryDue, false)
+		w.is("summary due", w.wantRecord(slow, statusStale, true).SummaryDue, true)
+		w.wantRecord(left, statusClosed, true)
+		var index indexFile
+		data := readText(t, filepath.Join(w.cfg.sessionsRoot, "default", "quick", "registry.json"))
+		if json.Unmarshal([]byte(data), &index) != nil || len(index.Sessions) != 0 {
+			t.Errorf("index %s", data)
 		}
 	})
 }
 
-// agent_interrupt is answered however the turn ends that it stops: here a new
-// agent's first one, cancelled by its caller just before, which parks the agent.
-// The answer never came.
+// A grace of 0 asks for no summary and takes no time.
+func TestWorldShutdownWithoutGrace(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		_, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSAY half\nHANG")
+		w.agent("SAY idle")
+		before, from := w.sent("turn/start"), w.now()
+		w.hub.beginStop(0)
+		w.hub.stop(0)
+		about(t, "stopped", w.now()-from, 0)
+		w.is("content", resultField(turn.ok(t), "content"), "half")
+		w.is("turns", w.sent("turn/start"), before)
+	})
+}
+
+// agent_interrupt is answered however the turn ends that it stops: here a new agent's first one, cancelled by its caller
+// just before. The answer never came.
 func TestWorldInterruptOfACancelledTurn(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		w.tool("codex", "identity", "ann", "prompt", "HANG")
 		synctest.Wait()
 		s := w.hub.table.named("ann")
@@ -323,124 +248,72 @@ func TestWorldInterruptOfACancelledTurn(t *testing.T) {
 			s.turns.interruptTurn("", func(r interruptResult) { told <- r })
 		})
 		if r := <-told; !r.Interrupted || r.AgentID != s.agentID {
-			w.t.Errorf("told %+v", r)
+			t.Errorf("told %+v", r)
 		}
-	})
-}
-
-// The same of a summary that an agent writes as it closes.
-func TestWorldInterruptOfASummary(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		agent, _ := w.busyAgent("ann", "HANG", "HANG")
-		from := w.now()
-		closing := w.tool("agent_close", "agent_id", agent)
-		synctest.Wait()
-		res := w.tool("agent_interrupt", "agent_id", agent).ok(w.t)
-		if string(rawField(res, "structuredContent", "interrupted")) != "true" {
-			w.t.Errorf("interrupt: %s", res)
-		}
-		closedAs(w.t, closing)
-		about(w.t, "closed", w.now()-from, 0)
 	})
 }
 
 // What a file system keeps waiting, for a read that nothing can end, keeps serve
 // from its end for endLimit at most.
 func TestWorldTheEndWaitsForNoDisk(t *testing.T) {
-	dir := t.TempDir()
-	early := make(chan os.Signal, 1) // os/signal's own goroutine must not be born in a bubble: it never ends
-	signal.Notify(early, syscall.SIGHUP)
-	signal.Stop(early)
-	synctest.Test(t, func(t *testing.T) {
-		cfg, err := loadConfig(func(name string) string { return map[string]string{"HOME": dir}[name] }, dir, flagValues{})
-		wantNil(t, err)
+	inBubble(t, nil, func(w *world) {
 		log := slog.New(slog.DiscardHandler)
-		p := &proxyRun{log: log, lines: newOutbox(io.Discard, logBudget, nil), deaf: make(chan struct{}), grace: cfg.shutdownGrace}
-		p.h, p.audit = newProxyHub(cfg, log, nil)
-		p.h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch }
+		p := &proxyRun{log: log, lines: newOutbox(io.Discard, logBudget, nil), deaf: make(chan struct{}),
+			grace: w.cfg.shutdownGrace, audit: w.newHub(w.cfg)}
+		p.h = w.hub
 		hung := make(chan struct{})
-		began := time.Now()
-		p.until(t.Context(), func() error { return nil }, func(time.Duration) { <-hung }, func(time.Duration) {})
-		if took := time.Since(began); took != cfg.shutdownGrace+endLimit {
-			t.Errorf("ended after %v", took)
-		}
+		p.until(w.t.Context(), func() error { return nil }, func(time.Duration) { <-hung }, func(time.Duration) {})
+		w.is("ended after", w.now(), w.cfg.shutdownGrace+endLimit)
 		close(hung)
 		<-p.audit.exited
 	})
 }
 
-// pushedOut is an agent that a second one pushed out.
-func pushedOut(w *world) (agent, other string) {
-	w.t.Helper()
-	agent = w.agent("SAY one")
-	other = w.agent("SAY two")
-	if got := w.status(agent); got != statusParked {
-		w.t.Fatalf("status %q, want parked", got)
-	}
-	return agent, other
-}
-
-// closedFor holds an answered close to its word.
-func closedFor(w *world, agent string) {
-	w.t.Helper()
-	w.tool("agent_close", "agent_id", agent).ok(w.t)
-	if got := w.status(agent); got != statusClosed {
-		w.t.Errorf("status %q after agent_close was answered, want closed", got)
-	}
-	w.tool("codex-reply", "agent_id", agent, "prompt", "SAY more").fails(w.t, codeSessionClosed, "is closed")
-}
-
-// A close may come while a revived session waits for its settings, before it
-// has its place, and while Codex opens its thread.
-func TestWorldCloseWhileOpening(t *testing.T) {
-	for _, dropped := range []string{"config/read", "thread/resume"} {
-		t.Run(dropped, func(t *testing.T) {
-			inWorld(t, map[string]string{"max_concurrent_threads": "1"}, noElicitation, func(w *world) {
-				agent, other := pushedOut(w)
-				w.tool("codex-reply", "agent_id", other, "prompt", "DROP "+dropped).ok(w.t)
-				reply := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY three")
-				if got := w.status(agent); got == statusIdle {
-					w.t.Fatalf("the session is open: %s was not dropped", dropped)
+// A close that meets a session as it is being opened or parked closes it all the same: the session may wait for its
+// settings, before it has its place, or for Codex, which opens its thread; and it was told to be closed "before" as it
+// was just being parked.
+func TestWorldCloseBetweenStates(t *testing.T) {
+	for _, between := range []string{"config/read", "thread/resume", "parking"} {
+		t.Run(between, func(t *testing.T) {
+			settings := map[string]string{"max_concurrent_threads": "1"}
+			inWorld(t, settings, noElicitation, func(t *testing.T, w *world) {
+				agent := w.agent("SAY one")
+				var reply *worldCall
+				if between == "parking" {
+					s, release := w.hold(agent)
+					s.end(endPark, "", nil)
+					closed := w.close(agent)
+					w.request("ping", "{}").ok(t) // the close is with the session
+					release()
+					closed.ok(t)
+				} else {
+					other := w.agent("SAY two") // pushes the first out
+					w.wantStatus(agent, statusParked)
+					w.reply(other, "DROP "+between).ok(t)
+					reply = w.reply(agent, "SAY three")
+					if w.view(agent).Status == statusIdle {
+						t.Fatalf("the session is open: %s was not dropped", between)
+					}
+					w.close(agent).ok(t)
 				}
-				closedFor(w, agent)
-				reply.fails(w.t, codeSessionClosed, "closed before this turn ran")
+				w.wantStatus(agent, statusClosed)
+				w.reply(agent, "SAY more").fails(t, codeSessionClosed, "is closed")
+				if reply != nil {
+					reply.fails(t, codeSessionClosed, "closed before this turn ran")
+				}
 			})
 		})
 	}
 }
 
-// A close that meets a session which is just being parked closes it all the
-// same: it was told to be closed "before".
-func TestWorldCloseOfASessionBeingParked(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		agent := w.agent("SAY one")
-		s := w.hub.table.agent(agent)
-		gate := make(chan struct{})
-		s.box.do(func() { <-gate })
-		s.end(endPark, "", nil)
-		closed := w.tool("agent_close", "agent_id", agent)
-		w.request("ping", "{}").ok(w.t) // the close is with the session
-		close(gate)
-		closed.ok(w.t)
-		if got := w.status(agent); got != statusClosed {
-			t.Errorf("status %q after agent_close was answered, want closed", got)
-		}
-	})
-}
-
 // A turn that completes while it is being closed was not cut short.
 func TestWorldCloseOfACompletedTurn(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent := w.agent("SAY one")
-		reply := w.tool("codex-reply", "agent_id", agent, "prompt", "IGNORE_INTERRUPT\nSLOW 2000 at last")
-		if got := w.status(agent); got != statusBusy {
-			t.Fatalf("status %q, want busy", got)
-		}
-		w.tool("agent_close", "agent_id", agent).ok(w.t)
-		reply.ok(w.t)
-		rec := w.hub.ledger.record(agent)
-		if rec.Status != statusClosed || rec.LastTurnStatus != "completed" || rec.Interrupted {
-			t.Errorf("the record says %s, last turn %s, interrupted %v", rec.Status, rec.LastTurnStatus, rec.Interrupted)
-		}
+		reply := w.reply(agent, "IGNORE_INTERRUPT\nSLOW 2000 at last")
+		w.wantStatus(agent, statusBusy)
+		w.close(agent).ok(t)
+		reply.ok(t)
+		w.is("last turn", w.wantRecord(agent, statusClosed, false).LastTurnStatus, "completed")
 	})
 }

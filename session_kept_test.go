@@ -1,16 +1,22 @@
 package main
 
-// session_kept_test.go holds the store of finished turns to what agent_wait and tasks build on: nothing told twice or
-// passed over, nothing lost with the process, memory bounded; and, in the world of session_world_test.go, answers that
-// are too long for a result, and sessions that are on no disk.
+// session_kept_test.go holds what is kept for those who come later. The store of finished turns: nothing told twice or
+// passed over, nothing lost with the process, memory bounded. What waits for sessions and for a client that doesn't
+// read: its bound (invariant 3), and that each event is either told or counted as dropped (FR-19.3, FR-19.4). And, in
+// the world of session_world_test.go, answers that are too long, sessions that are on no disk, and what agent_wait sees.
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,53 +25,89 @@ import (
 
 const keptAgentID = "codex:bcdfghj"
 
-// keptIn makes a store over dir, as each process has one.
-func keptIn(t *testing.T, dir string, persist bool) *keptTurns {
+// keptRig is a store over a directory, as each process has one.
+type keptRig struct {
+	*keptTurns
+	t *testing.T
+}
+
+func keptIn(t *testing.T, dir string, persist bool) keptRig {
 	t.Helper()
 	reg := newRegistry(dir, "default", persist, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { _ = reg.close(context.Background()) }) // the test's own context is over by then
-	return newKeptTurns(reg, slog.New(slog.DiscardHandler))
+	return keptRig{newKeptTurns(reg, slog.New(slog.DiscardHandler)), t}
 }
 
-func keptResult(turn, content string) keptTurn {
-	return keptTurn{AgentID: keptAgentID, TurnID: turn, Status: "completed", Created: time.Now(),
-		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed"}}
+// end keeps a turn's answer as a session does.
+func (k keptRig) end(turn, content string) {
+	k.t.Helper()
+	k.fails(turn, content, nil)
 }
 
-// finishKept keeps a result as a session does.
-func finishKept(t *testing.T, k *keptTurns, turn keptTurn) {
-	t.Helper()
-	if err := k.finish(turn, nil); err != nil {
-		t.Fatal(err)
-	}
+func (k keptRig) fails(turn, content string, err *rpcError) {
+	k.t.Helper()
+	wantNil(k.t, k.finish(keptTurn{AgentID: keptAgentID, TurnID: turn, Status: "completed", Created: time.Now(),
+		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed", err: err}}, nil))
 }
 
-func turnIDs(turns []keptTurn) string {
+// starts keeps that a task runs.
+func (k keptRig) starts(turn string) {
+	k.t.Helper()
+	now := time.Now()
+	wantNil(k.t, k.begin(keptTurn{AgentID: keptAgentID, Identity: "ann", TurnID: turn, Status: "running",
+		Created: now, Updated: now, Task: true}))
+}
+
+// between lists a session's turns that ended after since and not after until, with their whole answers.
+func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
+	out := k.ended(agentID, since, until)
+	k.fill(out)
+	return out
+}
+
+// tells holds a look at what ended after since to the turns that it tells.
+func (k keptRig) tells(since int64, want string) {
+	k.t.Helper()
 	var ids []string
-	for _, t := range turns {
-		ids = append(ids, t.TurnID)
+	for _, turn := range k.between(keptAgentID, since, k.now()) {
+		ids = append(ids, turn.TurnID)
 	}
-	return strings.Join(ids, " ")
+	if got := strings.Join(ids, " "); got != want {
+		k.t.Errorf("a look after %d of %d tells %q, want %q", since, k.now(), got, want)
+	}
 }
 
-// What ended between two looks is told by exactly one of them.
+// turn finds a turn with its whole answer.
+func (k keptRig) turn(id string) keptTurn {
+	k.t.Helper()
+	found := k.find(keptAgentID, id)
+	if found == nil {
+		k.t.Fatalf("there is no %s", id)
+	}
+	return *found
+}
+
+// What ended between two looks is told by exactly one of them. A call that comes to nothing is no turn: the newest is
+// the one before it.
 func TestKeptTurnsAreToldOnce(t *testing.T) {
 	k := keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
 	since := k.base(keptAgentID)
-	finishKept(t, k, keptResult("one", "1"))
-	finishKept(t, k, keptResult("two", "2"))
+	k.end("one", "1")
+	k.end("two", "2")
 	first := k.now()
-	finishKept(t, k, keptResult("three", "3"))
-	if got := turnIDs(k.between(keptAgentID, since, first)); got != "one two" {
-		t.Errorf("first look told %q", got)
+	k.tells(since, "one two")
+	k.end("three", "3")
+	k.tells(first, "three")
+	k.tells(k.now(), "")
+	if told := k.between(keptAgentID, since, first); len(told) != 2 {
+		t.Errorf("between two looks %+v", told)
 	}
-	if got := turnIDs(k.between(keptAgentID, first, k.now())); got != "three" {
-		t.Errorf("second look told %q", got)
-	}
-	if got := turnIDs(k.between(keptAgentID, k.now(), k.now())); got != "" {
-		t.Errorf("third look told %q", got)
-	}
+	k.forget(keptAgentID)
+	k.asked(keptAgentID)
+	k.unasked(keptAgentID)
+	k.forget(keptAgentID)
+	k.tells(k.base(keptAgentID), "three")
 }
 
 // A new process has the results of the one before, whole, and its own come
@@ -75,46 +117,29 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	k := keptIn(t, dir, true)
 	long := strings.Repeat("x", 100_000)
 	k.asked(keptAgentID)
-	finishKept(t, k, keptResult("one", long))
-	failed := keptResult("two", "")
-	failed.Result.err = proxyError(codeTimeout, "too slow", "agent_id", keptAgentID)
-	finishKept(t, k, failed)
-	began := time.Now()
-	if err := k.begin(keptTurn{AgentID: keptAgentID, TurnID: "bg-three", Status: "running", Created: began, Updated: began, Task: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.reg.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	k.end("one", long)
+	k.fails("two", "", proxyError(codeTimeout, "too slow", "agent_id", keptAgentID))
+	k.starts("bg-three")
+	wantNil(t, k.reg.close(t.Context()))
 
 	k = keptIn(t, dir, true)
 	if !k.has(keptAgentID) || k.has("codex:zzzzzzz") {
 		t.Errorf("has: %v %v", k.has(keptAgentID), k.has("codex:zzzzzzz"))
 	}
-	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != long {
-		t.Errorf("one = %+v", one)
+	want(t, k.turn("one").Result.Content, long)
+	if err := k.turn("two").Result.err; err == nil || err.Code != codeTimeout || !strings.Contains(err.Message, "too slow") {
+		t.Errorf("two: %v", err)
 	}
-	if two := k.find(keptAgentID, "two"); two == nil || two.Result.err == nil || two.Result.err.Code != codeTimeout || !strings.Contains(two.Result.err.Message, "too slow") {
-		t.Errorf("two = %+v", two)
-	}
-	if three := k.find(keptAgentID, "bg-three"); three == nil || !three.Lost || !three.finished() || !three.Task {
+	if three := k.turn("bg-three"); !three.Lost || !three.finished() || !three.Task {
 		t.Errorf("three = %+v", three)
 	}
-	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "bg-three" {
-		t.Errorf("the newest turn isn't what a first look tells: %q", turnIDs(k.between(keptAgentID, base, k.now())))
-	}
+	k.tells(k.base(keptAgentID), "bg-three")
 	before := k.now()
-	finishKept(t, k, keptResult("four", "4"))
-	if got := turnIDs(k.between(keptAgentID, before, k.now())); got != "four" {
-		t.Errorf("after the restart %q is new", got)
-	}
-	if err := k.reg.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	k.end("four", "4")
+	k.tells(before, "four")
+	wantNil(t, k.reg.close(t.Context()))
 	k = keptIn(t, dir, true) // what was lost long ago is not news for ever
-	if base := k.base(keptAgentID); turnIDs(k.between(keptAgentID, base, k.now())) != "four" {
-		t.Errorf("the third process tells %q first", turnIDs(k.between(keptAgentID, base, k.now())))
-	}
+	k.tells(k.base(keptAgentID), "four")
 }
 
 // A process that looks at a session which another one has learns what that ends,
@@ -125,119 +150,85 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 	theirs := keptIn(t, dir, true)
 	ours := keptIn(t, dir, true)
 	lease, err := theirs.reg.acquire("ann", keptAgentID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin := func(turn string) {
-		t.Helper()
-		now := time.Now()
-		if err := theirs.begin(keptTurn{AgentID: keptAgentID, Identity: "ann", TurnID: turn, Status: "running", Created: now, Updated: now}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	begin("bg-one")
-	if one := ours.find(keptAgentID, "bg-one"); one == nil || one.finished() || one.Lost {
+	wantNil(t, err)
+	theirs.starts("bg-one")
+	if one := ours.turn("bg-one"); one.finished() || one.Lost {
 		t.Fatalf("while it runs: %+v", one)
 	}
 	since := ours.now()
-	finishKept(t, theirs, keptResult("bg-one", "the answer"))
-	if one := ours.find(keptAgentID, "bg-one"); one == nil || !one.finished() || one.Result.Content != "the answer" {
+	theirs.end("bg-one", "the answer")
+	if one := ours.turn("bg-one"); !one.finished() || one.Result.Content != "the answer" {
 		t.Fatalf("after it ended: %+v", one)
 	}
-	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-one" {
-		t.Errorf("new is %q", got)
-	}
+	ours.tells(since, "bg-one")
 	since = ours.now()
-	begin("bg-two")
+	theirs.starts("bg-two")
 	if base := ours.base(keptAgentID); base != since {
 		t.Errorf("while a turn runs elsewhere, base %d isn't after what ended before it (%d)", base, since)
 	}
 	lease.release()
-	if two := ours.find(keptAgentID, "bg-two"); two == nil || !two.Lost {
+	if two := ours.turn("bg-two"); !two.Lost {
 		t.Errorf("after its process let go: %+v", two)
 	}
-	if got := turnIDs(ours.between(keptAgentID, since, ours.now())); got != "bg-two" {
-		t.Errorf("new is %q", got)
-	}
-	finishKept(t, theirs, keptResult("bg-two", "late")) // it had let go first
-	if two := ours.find(keptAgentID, "bg-two"); two == nil || two.Lost || two.Result.Content != "late" {
+	ours.tells(since, "bg-two")
+	theirs.end("bg-two", "late") // it had let go first
+	if two := ours.turn("bg-two"); two.Lost || two.Result.Content != "late" {
 		t.Errorf("after all: %+v", two)
-	}
-}
-
-// A call that comes to nothing is no turn: the newest is the one before it.
-func TestKeptTurnsAfterARefusal(t *testing.T) {
-	k := keptIn(t, t.TempDir(), true)
-	k.asked(keptAgentID)
-	finishKept(t, k, keptResult("one", "1"))
-	k.forget(keptAgentID)
-	k.asked(keptAgentID)
-	k.unasked(keptAgentID)
-	k.forget(keptAgentID)
-	if got := turnIDs(k.between(keptAgentID, k.base(keptAgentID), k.now())); got != "one" {
-		t.Errorf("told %q", got)
 	}
 }
 
 // The newest maxKeptTurns stay, in memory and on disk.
 func TestKeptTurnsAreBounded(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	k := keptIn(t, dir, true)
+	k := keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
 	for i := range 3 * maxKeptTurns {
-		finishKept(t, k, keptResult(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns)))
+		k.end(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns))
 	}
 	if k.bytes > maxKeptBytes {
 		t.Errorf("%d bytes in memory", k.bytes)
 	}
 	turns := k.between(keptAgentID, 0, k.now())
 	if len(turns) != maxKeptTurns || turns[0].TurnID != fmt.Sprintf("t-%02d", 2*maxKeptTurns) {
-		t.Fatalf("kept %s", turnIDs(turns))
+		t.Fatalf("kept %d, first %s", len(turns), turns[0].TurnID)
 	}
 	for _, turn := range turns {
 		if len(turn.Result.Content) != maxKeptBytes/maxKeptTurns {
 			t.Errorf("%s has %d bytes", turn.TurnID, len(turn.Result.Content))
 		}
 	}
-	if err := k.reg.close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, k.reg.close(t.Context()))
 	if lines, err := k.reg.journals.turns(keptAgentID); err != nil || len(lines) != maxKeptTurns {
 		t.Errorf("%d turns, %v", len(lines), err)
 	}
 }
 
-// Without a disk the newest answers stay, and an older one says that it's gone.
-func TestKeptTurnsWithoutADisk(t *testing.T) {
+// Without a disk the newest answers stay, and an older one says that it's gone. With one an ended session's answers
+// leave memory and are read again from its journal.
+func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	dir := t.TempDir()
 	k := keptIn(t, dir, false)
 	k.asked(keptAgentID)
 	for i := range 5 {
-		finishKept(t, k, keptResult(fmt.Sprint("t", i), strings.Repeat("z", maxKeptBytes/3)))
+		k.end(fmt.Sprint("t", i), strings.Repeat("z", maxKeptBytes/3))
 	}
 	k.forget(keptAgentID)
 	turns := k.between(keptAgentID, 0, k.now())
 	if len(turns) != 5 || turns[0].Result.Content != awayText || len(turns[4].Result.Content) != maxKeptBytes/3 {
-		t.Errorf("kept %s, first %.40q", turnIDs(turns), turns[0].Result.Content)
+		t.Errorf("kept %d, first %.40q", len(turns), turns[0].Result.Content)
 	}
 	if files, _ := os.ReadDir(dir); len(files) != 0 {
 		t.Errorf("%d entries on disk", len(files))
 	}
-}
 
-// An ended session's answers leave memory and are read again from its journal.
-func TestKeptTurnsOfAnEndedSession(t *testing.T) {
-	k := keptIn(t, t.TempDir(), true)
+	k = keptIn(t, t.TempDir(), true)
 	k.asked(keptAgentID)
-	finishKept(t, k, keptResult("one", "the answer"))
+	k.end("one", "the answer")
 	k.forget(keptAgentID)
 	if k.bytes != 0 || len(k.order) != 0 {
 		t.Errorf("%d bytes of %d turns in memory", k.bytes, len(k.order))
 	}
-	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
-		t.Errorf("one = %+v", one)
-	}
+	want(t, k.turn("one").Result.Content, "the answer")
 	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away { // looking again and again is cheap
 		t.Errorf("a look read the answers: %+v", turns)
 	}
@@ -249,19 +240,16 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	if n := len(k.agents); n > maxLeft+1 {
 		t.Errorf("%d sessions in memory", n)
 	}
-	if one := k.find(keptAgentID, "one"); one == nil || one.Result.Content != "the answer" {
-		t.Errorf("after memory forgot it: %+v", one)
-	}
+	want(t, k.turn("one").Result.Content, "the answer") // after memory forgot it
 }
 
 // max_answer_bytes cuts between characters, and the file that the cut answer
 // names holds the whole, with nothing left beside it.
 func TestWorldLongAnswer(t *testing.T) {
-	inWorld(t, map[string]string{"max_answer_bytes": "1025"}, noElicitation, func(w *world) {
-		t := w.t
+	settings := map[string]string{"max_answer_bytes": "1025"}
+	inWorld(t, settings, noElicitation, func(t *testing.T, w *world) {
 		whole := strings.Repeat("ä", 2000)
-		res := w.tool("codex", "prompt", "SAY "+whole).ok(t)
-		content := stringField(res, "structuredContent", "content")
+		content := resultField(w.tool("codex", "prompt", "SAY "+whole).ok(t), "content")
 		shown, note, _ := strings.Cut(content, "\n\n[answer cut: ")
 		if shown != strings.Repeat("ä", 512) || !utf8.ValidString(content) {
 			t.Errorf("shown are %d bytes: %q", len(shown), shown)
@@ -270,85 +258,57 @@ func TestWorldLongAnswer(t *testing.T) {
 		if m == nil {
 			t.Fatalf("note %q", note)
 		}
-		data, err := os.ReadFile(m[1])
-		if err != nil || string(data) != whole {
-			t.Errorf("%s: %v, %d bytes", m[1], err, len(data))
-		}
-		dir := m[1][:strings.LastIndexAny(m[1], `/\`)]
-		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
-			t.Errorf("%d files in %s, %v", len(files), dir, err)
+		want(t, readText(t, m[1]), whole)
+		files, err := os.ReadDir(filepath.Dir(m[1]))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%d files beside %s, %v", len(files), m[1], err)
 		}
 	})
 }
 
-// A parked session that is on no disk is closed by agent_id and by identity
-// all the same: its record was looked for on the disk, and stayed parked.
-func TestWorldCloseOfAKeptSession(t *testing.T) {
+// A parked session that is on no disk is closed by agent_id and by identity all the same: its record was looked for on
+// the disk, and stayed parked. What a call asks of an open session is checked against that session: a name that is
+// taken must not cost it its own.
+func TestWorldSessionsOnNoDisk(t *testing.T) {
 	for _, by := range []string{"agent_id", "identity"} {
-		t.Run(by, func(t *testing.T) {
-			inWorld(t, map[string]string{"persist_threads": "false", "max_concurrent_threads": "1"}, noElicitation, func(w *world) {
-				t := w.t
-				first := w.tool("codex", "prompt", "SAY one").ok(t)
-				agent := stringField(first, "structuredContent", "agent_id")
-				second := w.agent("SAY two") // parks the first
-				if got := w.status(agent); got != "parked" {
-					t.Fatalf("status %q, want parked", got)
-				}
-				w.tool("agent_close", "agent_id", second).ok(t)
-				named := stringField(first, "structuredContent", by)
-				if by == "identity" {
-					// Both had the name: the one that isn't closed is meant.
-					named = "codex"
-				}
-				res := w.tool("agent_close", by, named).ok(t)
-				if got := stringField(res, "structuredContent", "agent_id"); got != agent {
-					t.Fatalf("closed %s, want %s", got, agent)
-				}
-				if got := w.status(agent); got != "closed" {
-					t.Errorf("status %q, want closed", got)
-				}
-				w.tool("codex-reply", "agent_id", agent, "prompt", "SAY three").fails(t, codeSessionClosed, "is closed")
-			})
+		settings := map[string]string{"persist_threads": "false", "max_concurrent_threads": "1"}
+		inWorld(t, settings, noElicitation, func(t *testing.T, w *world) {
+			agent := w.agent("SAY one")
+			second := w.agent("SAY two")
+			w.wantStatus(agent, statusParked)
+			w.close(second).ok(t)
+			// Both had the name: the one that isn't closed is meant.
+			named := map[string]string{"agent_id": agent, "identity": "codex"}[by]
+			w.is("closed", resultField(w.tool("agent_close", by, named).ok(t), "agent_id"), agent)
+			w.wantStatus(agent, statusClosed)
+			w.reply(agent, "SAY three").fails(t, codeSessionClosed, "is closed")
 		})
 	}
+	inWorld(t, map[string]string{"persist_threads": "false"}, noElicitation, func(t *testing.T, w *world) {
+		agent := w.named("ann", "SAY one")
+		w.named("bob", "SAY two")
+		call := w.tool("codex", "agent_id", agent, "identity", "bob", "prompt", "SAY three")
+		call.fails(t, codeIdentityConflict, "bob")
+		w.wantStatus(agent, statusIdle)
+	})
 }
 
 // A turn that is refused since its session is just being closed is no newer turn: agent_wait tells the one before, and
 // nobody takes the session for open.
 func TestWorldWaitAfterATurnThatMetTheClose(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent := w.agent("SAY one")
-		gate := make(chan struct{})
-		w.hub.table.agent(agent).box.do(func() { <-gate })
-		closed := w.tool("agent_close", "agent_id", agent)
-		refused := w.tool("codex-reply", "agent_id", agent, "prompt", "SAY two")
+		_, release := w.hold(agent)
+		closed := w.close(agent)
+		refused := w.reply(agent, "SAY two")
 		w.request("ping", "{}").ok(t) // both are with the session
-		close(gate)
+		release()
 		closed.ok(t)
 		refused.fails(t, codeSessionClosed)
-		if got := string(w.tool("agent_wait", "agent_id", agent).ok(t)); !strings.Contains(got, `"content":"one"`) {
-			t.Errorf("told %s", got)
-		}
+		mustContain(t, string(w.tool("agent_wait", "agent_id", agent).ok(t)), `"content":"one"`)
 		w.hub.kept.mu.Lock()
 		defer w.hub.kept.mu.Unlock()
-		if w.hub.kept.agents[agent].open {
-			t.Error("the turns of a closed session are taken for those of an open one, which nobody else writes")
-		}
-	})
-}
-
-// What a call asks of an open session is checked against that session, also
-// where that is on no disk: a name that is taken must not cost it its own.
-func TestWorldReshapingAKeptSession(t *testing.T) {
-	inWorld(t, map[string]string{"persist_threads": "false"}, noElicitation, func(w *world) {
-		t := w.t
-		agent := stringField(w.tool("codex", "identity", "ann", "prompt", "SAY one").ok(t), "structuredContent", "agent_id")
-		w.tool("codex", "identity", "bob", "prompt", "SAY two").ok(t)
-		w.tool("codex", "agent_id", agent, "identity", "bob", "prompt", "SAY three").fails(t, codeIdentityConflict, "bob")
-		if got := w.status(agent); got != "idle" {
-			t.Errorf("status %q, want idle: it lost its place for another's mistake", got)
-		}
+		w.is("the turns of a closed session are taken for an open one's", w.hub.kept.agents[agent].open, false)
 	})
 }
 
@@ -356,10 +316,9 @@ func TestWorldReshapingAKeptSession(t *testing.T) {
 // left it unanswered, and a kill must not lose it.
 func TestWorldResultOfADetachedCaller(t *testing.T) {
 	for _, reason := range []string{"Request timed out", ""} {
-		inWorld(t, nil, noElicitation, func(w *world) {
-			t := w.t
+		inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 			agent := w.agent("SAY one")
-			call := w.tool("codex-reply", "agent_id", agent, "prompt", "SLOW 2 the late answer")
+			call := w.reply(agent, "SLOW 2 the late answer")
 			synctest.Wait()
 			if reason != "" {
 				w.calls.notify("notifications/cancelled", map[string]any{"requestId": call.id, "reason": reason})
@@ -377,9 +336,9 @@ func TestWorldResultOfADetachedCaller(t *testing.T) {
 // turn's end and the session's own word on it: the agent was told as busy with
 // the very turn whose answer stood beside it.
 func TestWorldWaitWhileATurnIsTold(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		res := w.tool("codex", "prompt", "SAY done").ok(w.t)
-		agent, turn := stringField(res, "structuredContent", "agent_id"), stringField(res, "structuredContent", "turn_id")
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		res := w.tool("codex", "prompt", "SAY done").ok(t)
+		agent, turn := resultField(res, "agent_id"), resultField(res, "turn_id")
 		unseen := func(is bool) {
 			w.hub.kept.mu.Lock()
 			defer w.hub.kept.mu.Unlock()
@@ -388,14 +347,12 @@ func TestWorldWaitWhileATurnIsTold(t *testing.T) {
 		unseen(true)
 		call := w.tool("agent_wait", "agent_id", agent, "turn_id", turn)
 		synctest.Wait()
-		if len(call.got) > 0 {
-			w.t.Error("agent_wait answered while the session was telling how its turn ended")
-		}
+		w.is("answered while the session was telling how its turn ended", len(call.got), 0)
 		w.hub.kept.seen(agent)
-		mustContain(w.t, string(call.ok(w.t)), `"content":"done"`, `"status":"idle"`)
+		mustContain(t, string(call.ok(t)), `"content":"done"`, `"status":"idle"`)
 
 		unseen(true) // and a session that never says so keeps nobody for ever
-		mustContain(w.t, string(w.tool("agent_wait", "agent_id", agent, "turn_id", turn).ok(w.t)), `"content":"done"`)
+		mustContain(t, string(w.tool("agent_wait", "agent_id", agent, "turn_id", turn).ok(t)), `"content":"done"`)
 		unseen(false)
 	})
 }
@@ -403,7 +360,7 @@ func TestWorldWaitWhileATurnIsTold(t *testing.T) {
 // An approval is news as somebody can decide it. agent_wait returned on one that was declined at once, since nobody
 // could be asked; and it must be told of the change, else it waits to its limit.
 func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
-	inWorld(t, nil, elicits, func(w *world) {
+	inWorld(t, nil, elicits, func(t *testing.T, w *world) {
 		turn := w.tool("codex", "prompt", "PATCH made.txt text")
 		synctest.Wait()
 		s := w.hub.table.all()[0]
@@ -419,19 +376,174 @@ func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
 		offer(false)
 		call, from := w.tool("agent_wait", "agent_id", s.agentID), w.now()
 		synctest.Wait()
-		if len(call.got) > 0 {
-			w.t.Error("agent_wait answered while nobody could decide the approval")
-		}
+		w.is("answered while nobody could decide the approval", len(call.got), 0)
 		offer(true)
-		mustContain(w.t, string(call.ok(w.t)), `"pending_approvals":[{`)
-		about(w.t, "the wait", w.now()-from, 0)
-		turn.ok(w.t) // the approval is declined at its limit
+		mustContain(t, string(call.ok(t)), `"pending_approvals":[{`)
+		about(t, "the wait", w.now()-from, 0)
+		turn.ok(t) // the approval is declined at its limit
 	})
 }
 
-// between lists a session's turns that ended after since and not after until, with their whole answers.
-func (k *keptTurns) between(agentID string, since, until int64) []keptTurn {
-	out := k.ended(agentID, since, until)
-	k.fill(out)
-	return out
+// Ten flooding agents share one bound, of bytes and not of letters, since a
+// command's output may come in large pieces: what may be dropped is, and
+// counted; what may not is kept. What a loop has taken makes room only once it
+// is done with it.
+func TestPostboxesShareOneBound(t *testing.T) {
+	var waiting atomic.Int64
+	boxes := [2]*postbox{newPostbox(&waiting), newPostbox(&waiting)}
+	delta := event{kind: evDelta, raw: bytes.Repeat([]byte("x"), 1<<20-letterSize)}
+	for i := range maxWaitingBytes>>20 + 10 {
+		boxes[i%2].event(delta)
+	}
+	lost := func() int64 { return boxes[0].lost() + boxes[1].lost() }
+	if lost() != 10 {
+		t.Fatalf("%d dropped, want 10", lost())
+	}
+	boxes[0].event(event{kind: evEnded})
+	got := boxes[0].take(nil)
+	if len(got) != maxWaitingBytes>>21+1 {
+		t.Fatalf("%d letters, want %d", len(got), maxWaitingBytes>>21+1)
+	}
+	if boxes[1].event(delta); lost() != 11 {
+		t.Fatal("room for more while what was taken is still in hand")
+	}
+	boxes[0].do(func() {})
+	if old := got[0]; len(boxes[0].take(got)) != 1 || old.ev.raw == nil || got[0].ev.raw != nil {
+		t.Fatal("letters that are done with are kept")
+	}
+	if boxes[1].event(delta); lost() != 11 {
+		t.Fatal("no room after letters were done with")
+	}
+	if rest := len(boxes[1].close()); rest != maxWaitingBytes>>21+1 {
+		t.Fatalf("%d letters left", rest)
+	}
+	boxes[0].close()
+	if waiting.Load() != 0 {
+		t.Fatalf("%d bytes are counted in nobody's hand", waiting.Load())
+	}
+	if boxes[1].do(func() {}) {
+		t.Fatal("a closed postbox takes letters")
+	}
+}
+
+// pausableReader is what a client reads with, when it reads.
+type pausableReader struct {
+	r io.Reader
+
+	mu   sync.Mutex // guards the field below
+	hold chan struct{}
+}
+
+func newPausableReader(r io.Reader) *pausableReader { return &pausableReader{r: r} }
+
+func (p *pausableReader) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	hold := p.hold
+	p.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return p.r.Read(b)
+}
+
+// pause has the next Read wait for resume. One that is under way takes a chunk
+// more.
+func (p *pausableReader) pause() {
+	p.mu.Lock()
+	p.hold = make(chan struct{})
+	p.mu.Unlock()
+}
+
+func (p *pausableReader) resume() {
+	p.mu.Lock()
+	close(p.hold)
+	p.hold = nil
+	p.mu.Unlock()
+}
+
+// told counts the codex/event notifications that came, by agent, and forgets
+// them.
+func (w *world) told() map[string]int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := map[string]int{}
+	for _, note := range w.notes {
+		if note.method == "codex/event" {
+			n[stringField(note.params, "_meta", "agent_id")]++
+		}
+	}
+	w.notes = nil
+	return n
+}
+
+func TestWorldClientThatStopsReading(t *testing.T) {
+	const flood = "FLOOD 12000 9" // three of them are more than may wait; what ends them fits
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		loud := []string{w.agent("SAY hello"), w.agent("SAY hello"), w.agent("SAY hello")}
+		quiet := w.agent("SAY hello")
+		w.told()
+
+		// A client that reads gets everything.
+		for _, a := range loud {
+			w.reply(a, flood).ok(t)
+		}
+		whole := w.told()
+		for _, a := range loud {
+			if v := w.view(a); v.Dropped != 0 || whole[a] < 12000 {
+				t.Errorf("a client that reads was told %d events of %s, %d are said to be dropped", whole[a], a, v.Dropped)
+			}
+		}
+
+		// One that doesn't holds up nobody.
+		w.out.pause()
+		var calls []*worldCall
+		for _, a := range loud {
+			calls = append(calls, w.reply(a, flood))
+		}
+		calls = append(calls, w.reply(quiet, "SAY still here"))
+		for _, a := range append(loud, quiet) {
+			w.wantStatus(a, statusIdle)
+			w.is("queued", w.view(a).Queued, 0)
+		}
+		w.is("the quiet agent's last answer", w.hub.ledger.record(quiet).Digest.LastAnswer, "still here")
+		if n := w.hub.front.(*mcpFront).p.queued(); n > 16<<20 || n < 8<<20 {
+			t.Errorf("%d bytes wait for the client, the budget is 16 MiB", n)
+		}
+
+		// What it reads then is every answer, and each event or its drop.
+		w.out.resume()
+		for _, c := range calls {
+			c.ok(t)
+		}
+		came, all := w.told(), 0
+		for _, a := range loud { // one that was quick may have lost none
+			dropped := int(w.view(a).Dropped)
+			all += dropped
+			w.is("events that came or were dropped", came[a]+dropped, whole[a])
+		}
+		if all == 0 {
+			t.Error("nothing was dropped, so nothing was proved")
+		}
+
+		// And it is as good a client as before.
+		w.reply(loud[0], flood).ok(t)
+		w.is("events", w.told()[loud[0]], whole[loud[0]])
+	})
+}
+
+// A client that never reads again doesn't hold the end up either, and approvals
+// that it is asked are declined by their timer: the turn goes on.
+func TestWorldClientThatNeverReads(t *testing.T) {
+	inWorld(t, map[string]string{"approval_timeout_secs": "5"}, elicits, func(_ *testing.T, w *world) {
+		agent := w.agent("SAY hello")
+		w.out.pause()
+		defer w.out.resume() // the end of the world reads it all
+		w.reply(agent, "SHELLESC true\nSAY went on")
+		w.wantStatus(agent, statusBusy)
+		w.is("pending", len(w.view(agent).Pending), 1)
+		time.Sleep(6 * time.Second) // of the bubble
+		w.wantStatus(agent, statusIdle)
+		w.is("last answer", w.hub.ledger.record(agent).Digest.LastAnswer, "went on")
+	})
 }

@@ -1,12 +1,11 @@
 package main
 
-// session_machine_test.go holds the turn machine to the invariants: a table of dialogues
-// (testdata/machine.golden), and random and fuzzed events in any order, after each
-// of which every turn is in exactly one place.
+// session_machine_test.go holds the turn machine to the invariants: every event in every state
+// (testdata/machine.golden), the dialogues that take more than one step, and random and fuzzed events in any order,
+// after each of which every turn is in exactly one place. The lines of calls that wait for an agent stand here too.
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,8 +23,9 @@ func (e effect) word() string {
 	case effInterrupt:
 		return "interrupt" + name
 	case effFinish:
-		how := map[finishKind]string{finishEnded: "ended", finishRebound: "rebound", finishRefused: "refused", finishFull: "full", finishOver: "over",
-			finishGone: "gone", finishBroken: "broken", finishUnopened: "unopened", finishDropped: "dropped"}
+		how := map[finishKind]string{finishEnded: "ended", finishRebound: "rebound", finishRefused: "refused",
+			finishFull: "full", finishOver: "over", finishGone: "gone", finishBroken: "broken",
+			finishUnopened: "unopened", finishDropped: "dropped"}
 		return "finish" + name + " " + how[e.finish]
 	case effEnd:
 		return "end " + e.end.String()
@@ -42,7 +42,7 @@ func words(effects []effect) string {
 }
 
 // play runs one script of events against a fresh machine and returns what
-// came out of each.
+// came out of each; playOn does it to a machine that is there.
 func play(script string) string { return playOn(&turnMachine{}, script) }
 
 func playOn(m *turnMachine, script string) string {
@@ -70,28 +70,20 @@ func playOn(m *turnMachine, script string) string {
 			got = m.ended(arg)
 		case "timeout":
 			got = m.stopTurn(stopTimeout)
-		case "close":
-			got = m.end(endClose)
-		case "wind": // close, with a last turn
-			got = m.endWith(endClose, &turn{req: turnRequest{prompt: arg, source: sourceSummary, run: true}})
-		case "down": // shutdown, with a last turn
-			got = m.endWith(endShutdown, &turn{req: turnRequest{prompt: arg, source: sourceSummary, run: true}})
+		case "wind", "down": // close and shutdown, with a last turn
+			why := map[string]ending{"wind": endClose, "down": endShutdown}[verb]
+			got = m.endWith(why, &turn{req: turnRequest{prompt: arg, source: sourceSummary, run: true}})
 		case "expire":
 			got = m.expire()
 		case "stop":
 			got = m.stopTurn(stopInterrupt)
 		case "spent":
 			m.spent()
-		case "park":
-			got = m.end(endPark)
-		case "shutdown":
-			got = m.end(endShutdown)
+		case "park", "shutdown", "close", "gone", "failed":
+			got = m.end(map[string]ending{"park": endPark, "shutdown": endShutdown, "close": endClose, "gone": endGone,
+				"failed": endFailed}[verb])
 		case "broken":
 			got = m.giveUp()
-		case "gone":
-			got = m.end(endGone)
-		case "failed":
-			got = m.end(endFailed)
 		case "lost":
 			got = m.lost()
 		default:
@@ -104,65 +96,36 @@ func playOn(m *turnMachine, script string) string {
 	return strings.Join(out, "; ")
 }
 
+// Rules that take more than one event: TestMachineTable has each event in each state.
 func TestMachine(t *testing.T) {
 	for _, c := range []struct{ rule, script, want string }{
-		{"a turn waits for the thread", "client:a go open go", "start a"},
 		{"turns run in the order they came", "open client:a client:b go started:1 ended:1 go started:2 ended:2",
 			"start a; finish a ended; start b; finish b ended"},
-		{"client before mail before summary", "open summary:s mail:m client:a go started:1 ended:1 go started:2 ended:2 go",
+		{"client before mail before summary",
+			"open summary:s mail:m client:a go started:1 ended:1 go started:2 ended:2 go",
 			"start a; finish a ended; start m; finish m ended; start s"},
-		{"one turn runs at a time", "open client:a go client:b go started:1 go", "start a"},
-		{"another turn's end changes nothing", "open client:a go started:1 ended:9 go ended:1", "start a; finish a ended"},
 		{"a cancelled queued turn never runs", "open client:a go client:b cancel:b started:1 ended:1 go",
 			"start a; finish b dropped; finish a ended"},
-		{"cancel interrupts what runs", "open client:a go started:1 cancel:a ended:1", "start a; interrupt a; finish a ended"},
-		{"a cancel that overtakes the start is not lost", "open client:a go cancel:a started:1 ended:1", "start a; interrupt a; finish a ended"},
-		{"a turn is interrupted once", "open client:a go started:1 timeout cancel:a close ended:1", "start a; interrupt a; finish a ended, end closed"},
-		{"cancel of nobody", "open cancel:x go", ""},
-		{"a refused start leaves the session idle", "open client:a client:b go refused go", "start a; finish a refused; start b"},
-		{"an unknown start is interrupted and not sent again", "open client:a go refused:unknown ended:7 go", "start a; interrupt a; finish a ended"},
+		{"an unknown start is interrupted and not sent again", "open client:a go refused:unknown ended:7 go",
+			"start a; interrupt a; finish a ended"},
 		{"rebinding runs nothing", "rebind:r client:a open go", "finish r rebound, start a"},
-		{"close refuses what waits and stops what runs", "open client:a client:b go started:1 close ended:1",
-			"start a; finish b over, interrupt a; finish a ended, end closed"},
-		{"close of an idle session is at once", "open close", "end closed"},
-		{"nothing enters a closing session", "open client:a go started:1 close client:b ended:1 client:c",
-			"start a; interrupt a; finish b over; finish a ended, end closed; finish c over"},
-		{"close beats a turn that is about to start", "open client:a go started:1 client:b ended:1 close go", "start a; finish a ended; finish b over, end closed"},
+		{"close beats a turn that is about to start", "open client:a go started:1 client:b ended:1 close go",
+			"start a; finish a ended; finish b over, end closed"},
 		{"parking is refused while there is work", "open client:a park go", "start a"},
-		{"parking", "open park go", "end parked"},
-		{"close wins over shutdown", "open client:a go started:1 shutdown close ended:1", "start a; interrupt a; finish a ended, end closed"},
-		{"shutdown doesn't undo close", "open client:a go started:1 close shutdown ended:1", "start a; interrupt a; finish a ended, end closed"},
-		{"death ends everything", "open client:a client:b go started:1 gone client:c", "start a; finish b gone, finish a gone, end stale; finish c over"},
-		{"death while closing", "open client:a go started:1 close gone", "start a; interrupt a; finish a gone, end closed"},
-		{"an interrupt that isn't confirmed", "open client:a client:b go started:1 timeout broken ended:1", "start a; interrupt a; finish b broken, finish a broken, end broken"},
-		{"a close that isn't confirmed", "open client:a go started:1 close broken", "start a; interrupt a; finish a broken, end closed"},
-		{"giving up on nothing", "open broken", ""},
-		{"a thread that can't be opened", "client:a client:b failed", "finish a unopened, finish b unopened, end could not be opened"},
-		{"the next child after a death", "open client:a go started:1 lost client:b go open go", "start a; finish a gone; start b"},
-		{"a busy close runs the last turn when what ran has stopped", "open client:a client:b go started:1 wind:s ended:1 started:2 ended:2 go",
-			"start a; finish b over, interrupt a; finish a ended, start s; finish s ended, end closed"},
-		{"shutdown of an idle session runs it at once", "open down:s started:1 ended:1", "start s; finish s ended, end stale"},
-		{"there is none in a thread that isn't open", "down:s", "end stale"},
-		{"nothing enters while the last turn runs", "open client:a go started:1 wind:s client:b ended:1 client:c go started:2 ended:2",
-			"start a; interrupt a; finish b over; finish a ended, start s; finish c over; finish s ended, end closed"},
-		{"a second close joins the first", "open client:a go started:1 wind:s wind:x ended:1 wind:y started:2 ended:2", "start a; interrupt a; finish a ended, start s; finish s ended, end closed"},
-		{"close takes over a shutdown's last turn", "open down:s started:1 wind:x ended:1", "start s; finish s ended, end closed"},
-		{"a shutdown joins a close", "open client:a go started:1 wind:s down:x ended:1 started:2 ended:2", "start a; interrupt a; finish a ended, start s; finish s ended, end closed"},
-		{"what can't be stopped leaves no time for a last turn", "open client:a go started:1 wind:s broken", "start a; interrupt a; finish a broken, end closed"},
-		{"the deadline before the last turn", "open client:a go started:1 wind:s expire ended:1", "start a; interrupt a; finish a broken, end closed"},
-		{"the deadline in the last turn", "open client:a go started:1 wind:s ended:1 started:2 expire ended:2",
-			"start a; interrupt a; finish a ended, start s; interrupt s, finish s broken, end closed"},
-		{"the deadline before the last turn has a name", "open down:s expire started:1", "start s; interrupt s, finish s broken, end stale"},
-		{"no deadline without an end", "open client:a go started:1 expire", "start a"},
-		{"death in the last turn", "open client:a go started:1 wind:s ended:1 gone", "start a; interrupt a; finish a ended, start s; finish s gone, end closed"},
-		{"death before it", "open client:a go started:1 wind:s gone", "start a; interrupt a; finish a gone, end closed"},
-		{"a last turn that is refused", "open client:a go started:1 wind:s ended:1 refused", "start a; interrupt a; finish a ended, start s; finish s refused, end closed"},
-		{"close of a turn that is refused as it starts", "open client:a go wind:s refused started:2 ended:2", "start a; finish a refused, start s; finish s ended, end closed"},
-		{"close overtakes a start", "open client:a go wind:s started:1 ended:1 started:2 ended:2", "start a; interrupt a; finish a ended, start s; finish s ended, end closed"},
-		{"a timed-out last turn ends the session without it", "open down:s started:1 timeout ended:1", "start s; interrupt s; finish s ended, end stale"},
-		{"agent_interrupt keeps the session", "open client:a client:b go started:1 stop ended:1 go", "start a; interrupt a; finish a ended; start b"},
-		{"a spent thread is opened again first", "open client:a go started:1 ended:1 spent client:b go open go", "start a; finish a ended; start b"},
-		{"death of a closing session under restart", "open client:a go started:1 close lost", "start a; interrupt a; finish a gone, end closed"},
+		{"close wins over shutdown", "open client:a go started:1 shutdown close ended:1",
+			"start a; interrupt a; finish a ended, end closed"},
+		{"shutdown doesn't undo close", "open client:a go started:1 close shutdown ended:1",
+			"start a; interrupt a; finish a ended, end closed"},
+		{"the next child after a death", "open client:a go started:1 lost client:b go open go",
+			"start a; finish a gone; start b"},
+		{"shutdown of an idle session runs the last turn at once", "open down:s started:1 ended:1",
+			"start s; finish s ended, end stale"},
+		{"a second close joins the first", "open client:a go started:1 wind:s wind:x ended:1 wind:y started:2 ended:2",
+			"start a; interrupt a; finish a ended, start s; finish s ended, end closed"},
+		{"close takes over a shutdown's last turn", "open down:s started:1 wind:x ended:1",
+			"start s; finish s ended, end closed"},
+		{"a timed-out last turn ends the session without it", "open down:s started:1 timeout ended:1",
+			"start s; interrupt s; finish s ended, end stale"},
 	} {
 		if got := play(c.script); got != c.want {
 			t.Errorf("%s:\n script %s\n got    %s\n want   %s", c.rule, c.script, got, c.want)
@@ -198,8 +161,9 @@ func TestMachineTable(t *testing.T) {
 		{"summary running", "open client:a go started:1 wind:s ended:1 started:2"},
 		{"over", "open close"},
 	}
-	events := []string{"client:n", "rebind:r", "cancel:a", "cancel:q", "open", "go", "started:7", "refused", "refused:unknown", "ended:1", "ended:2", "ended:9", "timeout", "stop", "park", "close", "wind:l",
-		"shutdown", "down:l", "expire", "broken", "gone", "failed", "lost", "spent"}
+	events := []string{"client:n", "rebind:r", "cancel:a", "cancel:q", "open", "go", "started:7", "refused",
+		"refused:unknown", "ended:1", "ended:2", "ended:9", "timeout", "stop", "park", "close", "wind:l", "shutdown",
+		"down:l", "expire", "broken", "gone", "failed", "lost", "spent"}
 	var got strings.Builder
 	for _, st := range states {
 		fmt.Fprintf(&got, "# %s\n", st.name)
@@ -212,27 +176,7 @@ func TestMachineTable(t *testing.T) {
 			got.WriteString(strings.TrimRight(fmt.Sprintf("%-16s %-8s %s", ev, phase, out), " ") + "\n")
 		}
 	}
-	const golden = "testdata/machine.golden"
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(want) == got.String() {
-		return
-	}
-	w, g := strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")
-	state := ""
-	for i := range min(len(w), len(g)) {
-		if strings.HasPrefix(g[i], "#") {
-			state = g[i]
-		}
-		if w[i] != g[i] {
-			t.Errorf("%s\n got  %s\n want %s", state, g[i], w[i])
-		}
-	}
-	if len(w) != len(g) {
-		t.Errorf("%d lines, want %d; the whole table:\n%s", len(g), len(w), got.String())
-	}
+	wantGolden(t, "testdata/machine.golden", got.String())
 }
 
 // FuzzMachine drives random events and holds the machine to design.md's
@@ -248,6 +192,7 @@ func FuzzMachine(f *testing.F) {
 	f.Add([]byte{2, 0, 3, 5, 0x0e, 6, 5, 6})       // close with a last turn
 	f.Add([]byte{2, 0, 3, 5, 0x1e, 6, 5, 0x0f, 0}) // shutdown with one, and its deadline
 	f.Add([]byte{2, 0, 3, 0x0e, 7, 5, 0x0f})
+	f.Add([]byte{2, 0, 3, 0, 12, 5, 6, 3}) // a turn that is taken out of the queue
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		m := &turnMachine{}
 		const queued, running, finished = 0, 1, 2
@@ -379,4 +324,40 @@ func FuzzMachine(f *testing.F) {
 			t.Fatal("a dead child's session lives on")
 		}
 	})
+}
+
+// Calls that name an agent by its thread wait in a line of that name while nobody knows whose thread it is. A call that
+// comes when the agent is open, but behind them, stands in the same line, whatever it names the agent by.
+func TestCallsStandInOneLine(t *testing.T) {
+	table, s := newSessionTable(), &session{agentID: "codex:a"}
+	const thread = "0198c0de-0000-7000-8000-000000000001"
+	var got string
+	call := func(name string) agentCall { return agentCall{stored: func(string) { got += name }} }
+	if _, _, serve := table.meet(thread, call("1")); !serve {
+		t.Fatal("nobody is to serve the line")
+	}
+	table.meet(thread, call("2"))
+	first, _, _ := table.next(thread)
+	first.stored("")
+	table.enter(s, thread) // the first call opens the agent
+	for _, c := range []struct{ ref, name string }{{thread, "3"}, {s.agentID, "4"}} {
+		if open, line, serve := table.meet(c.ref, call(c.name)); open != nil || line != thread || serve {
+			t.Errorf("call %s by %q: overtakes %v, in line %q, to be served %v", c.name, c.ref, open != nil, line, serve)
+		}
+	}
+	for {
+		c, found, ok := table.next(thread)
+		if !ok {
+			break
+		}
+		if c.stored(""); found != s {
+			t.Error("a call is not handed to the agent that was opened")
+		}
+	}
+	if got != "1234" {
+		t.Errorf("served in the order %s", got)
+	}
+	if open, line, _ := table.meet(thread, call("5")); open != s || line != s.agentID {
+		t.Errorf("once the line is empty a call is in line %q", line)
+	}
 }

@@ -1,15 +1,13 @@
 package main
 
-// session_world_test.go owns the world in one process: a client, the MCP front, the hub,
-// the app-server driver and the mock Codex over pipes, in a synctest bubble.
-// Nothing in it is a process, so the clock is fake: a test of five minutes takes
-// a millisecond, and a time limit can be held to the second. Tests of time and
-// order use it (session_turn_test.go); what users do stands in testdata/script.
+// session_world_test.go owns the world in one process, in a synctest bubble: a client, the MCP front, the hub, the
+// app-server driver and the mock Codex over pipes; or, for clients with sessions of their own names (ACP), the same with
+// a front that only notes what it is told. Nothing in it is a process, so the clock is fake: a test of five minutes
+// takes a millisecond, and a time limit can be held to the second. What users do stands in testdata/script.
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -23,9 +21,12 @@ import (
 	"time"
 )
 
+const noElicitation, elicits = `{}`, `{"elicitation":{}}`
+
 // world is one client with its proxy.
 type world struct {
 	t     *testing.T
+	cfg   *config
 	hub   *hub
 	began time.Time
 	log   string // MOCK_CODEX_LOG: what the child was sent
@@ -51,9 +52,8 @@ type worldAnswer struct {
 	err    *rpcError
 }
 
-// inWorld runs f in a world. settings are configuration keys; caps the client's
-// capabilities. Processes never run in it: no SHELL that is approved.
-func inWorld(t *testing.T, settings map[string]string, caps string, f func(w *world)) {
+// inBubble runs f with a world that has no hub yet. settings are configuration keys.
+func inBubble(t *testing.T, settings map[string]string, f func(w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm")}
@@ -69,29 +69,44 @@ func inWorld(t *testing.T, settings map[string]string, caps string, f func(w *wo
 	signal.Stop(early)
 	synctest.Test(t, func(t *testing.T) {
 		cfg, err := loadConfig(func(name string) string { return env[name] }, dir, flagValues{})
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || len(cfg.warnings) > 0 {
+			t.Fatalf("%v, warnings: %q", err, cfg.warnings)
 		}
-		if len(cfg.warnings) > 0 {
-			t.Fatalf("warnings: %q", cfg.warnings)
-		}
-		w := &world{t: t, log: logPath, began: time.Now()}
-		defer w.build(cfg)()
-		w.request("initialize", fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":%s,"clientInfo":{"name":"world","version":"1"}}`, caps)).ok(t)
-		f(w)
+		f(&world{t: t, cfg: cfg, log: logPath, began: time.Now()})
 	})
+}
+
+// inWorld runs f in a world with the MCP front. caps are the client's capabilities.
+// Processes never run in it: no SHELL that is approved.
+func inWorld(t *testing.T, settings map[string]string, caps string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	inBubble(t, settings, func(w *world) {
+		defer w.build(w.cfg)()
+		w.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+caps+
+			`,"clientInfo":{"name":"world","version":"1"}}`).ok(w.t)
+		f(w.t, w)
+	})
+}
+
+// newHub makes the world's hub.
+func (w *world) newHub(cfg *config) *auditLog {
+	h, audit := newProxyHub(cfg, slog.New(slog.DiscardHandler), nil)
+	h.child.spawn = spawnMock
+	// A bubble can't wait for the kernel: mail is polled for.
+	h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch }
+	w.hub = h
+	return audit
 }
 
 // build wires everything and returns what takes it down.
 func (w *world) build(cfg *config) func() {
 	log := slog.New(slog.DiscardHandler)
-	h, audit := newProxyHub(cfg, log, nil)
-	w.hub = h
-	h.child.spawn = spawnMock
-	h.mail.newWatcher = func() (*watcher, error) { return nil, errNoWatch } // a bubble can't wait for the kernel: mail is polled for
+	audit := w.newHub(cfg)
+	h := w.hub
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
-	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
+	front := newMCPFront(mcpOptions{R: toFront, W: fromFront, Log: log, Version: "test",
+		ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 		submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
 		interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
 		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
@@ -169,9 +184,26 @@ func (w *world) tool(name string, args ...any) *worldCall {
 	return w.request("tools/call", string(toJSON(map[string]any{"name": name, "arguments": m, "_meta": map[string]any{"progressToken": name}})))
 }
 
-// agent starts an agent that has said hello, and returns its id.
+// agent starts an agent, and returns its id.
 func (w *world) agent(prompt string) string {
-	return stringField(w.tool("codex", "prompt", prompt).ok(w.t), "structuredContent", "agent_id")
+	w.t.Helper()
+	return resultField(w.tool("codex", "prompt", prompt).ok(w.t), "agent_id")
+}
+
+// named starts an agent of an identity, and returns its id.
+func (w *world) named(identity, prompt string) string {
+	w.t.Helper()
+	return resultField(w.tool("codex", "identity", identity, "prompt", prompt).ok(w.t), "agent_id")
+}
+
+// reply sends an agent a prompt.
+func (w *world) reply(agent, prompt string) *worldCall {
+	return w.tool("codex-reply", "agent_id", agent, "prompt", prompt)
+}
+
+// resultField is a field of a tool's result.
+func resultField(result json.RawMessage, key string) string {
+	return stringField(result, "structuredContent", key)
 }
 
 // wait waits for the answer. In a bubble the clock runs on to the next timer
@@ -210,28 +242,92 @@ func (c *worldCall) fails(t *testing.T, code int, words ...string) worldAnswer {
 // now is the time since the world began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-// status is the word agent_sessions has for an agent.
-func (w *world) status(agent string) string {
+// after lets the clock run, and then everything that it set off.
+func (w *world) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// is holds what was got to what was wanted: values of one type that compare.
+func (w *world) is(what string, got, want any) {
+	w.t.Helper()
+	if got != want {
+		w.t.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+// view is a session as agent_sessions tells it.
+func (w *world) view(agent string) sessionView {
 	w.t.Helper()
 	synctest.Wait() // what was told a moment ago is shown
-	res := w.tool("agent_sessions").ok(w.t)
-	var word string
-	eachElement(rawField(res, "structuredContent", "sessions"), func(s json.RawMessage) {
-		if stringField(s, "agent_id") == agent {
-			word = stringField(s, "status")
+	return w.hub.agents.view(agent)
+}
+
+// wantStatus holds an agent to the word that agent_sessions has for it.
+func (w *world) wantStatus(agent, want string) {
+	w.t.Helper()
+	if got := w.view(agent).Status; got != want {
+		w.t.Fatalf("status %q, want %q", got, want)
+	}
+}
+
+// record is a session's record as it is on disk.
+func (w *world) record(agent string) *record {
+	w.t.Helper()
+	rec, err := w.hub.reg.load(agent)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return rec
+}
+
+// params is what the child was sent by a method, newest last.
+func (w *world) params(method string) (all []json.RawMessage) {
+	w.t.Helper()
+	synctest.Wait()
+	for line := range strings.Lines(readText(w.t, w.log)) {
+		if stringField(json.RawMessage(line), "method") == method {
+			all = append(all, rawField(json.RawMessage(line), "params"))
 		}
-	})
-	return word
+	}
+	return all
 }
 
 // sent counts the requests of a method that reached the child.
 func (w *world) sent(method string) int {
 	w.t.Helper()
-	data, err := os.ReadFile(w.log)
-	if err != nil {
-		w.t.Fatal(err)
+	return len(w.params(method))
+}
+
+// lastSent is the newest of them.
+func (w *world) lastSent(method string) json.RawMessage {
+	w.t.Helper()
+	all := w.params(method)
+	if len(all) == 0 {
+		w.t.Fatalf("the child was sent no %s", method)
 	}
-	return strings.Count(string(data), `"method":"`+method+`"`)
+	return all[len(all)-1]
+}
+
+// gate is what a turn's GATE waits for.
+func (w *world) gate() (path string, open func()) {
+	path = filepath.Join(w.t.TempDir(), "gate")
+	return path, func() { wantNil(w.t, os.WriteFile(path, nil, 0o600)) }
+}
+
+// hold keeps an agent's session busy with nothing until release is called: what comes meanwhile, comes at once.
+func (w *world) hold(agent string) (s *session, release func()) {
+	s = w.hub.table.agent(agent)
+	gate := make(chan struct{})
+	s.box.do(func() { <-gate })
+	return s, func() { close(gate) }
+}
+
+// childDies ends the child that an agent's session has.
+func (w *world) childDies(agent string) {
+	s, was := w.hub.table.agent(agent), make(chan backend, 1)
+	s.box.do(func() { was <- s.place.be })
+	(<-was).stop(0)
 }
 
 // times are when notifications of a method came.
@@ -254,5 +350,129 @@ func about(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if d := got - want; d < 0 || d > 100*time.Millisecond {
 		t.Errorf("%s after %v, want %v", what, got, want)
+	}
+}
+
+// clientWorld is a world whose client has sessions of its own names, in a repository. Its restarts are real ones:
+// another hub over the same files, and another child.
+type clientWorld struct {
+	*world
+	end   func()
+	cwd   string
+	notes *clientNotes
+}
+
+// clientNotes is a front that notes what it is told.
+type clientNotes struct {
+	mu    sync.Mutex // guards the fields below
+	last  waiterID
+	waits map[waiterID]chan turnResult
+}
+
+func (n *clientNotes) event(agentRef, waiterID, *event) bool { return true }
+
+func (n *clientNotes) ask(agentRef, waiterID, approval) bool { return true }
+
+func (n *clientNotes) askGone(agentRef, string, string) {}
+
+func (n *clientNotes) done(w waiterID, r turnResult) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waits[w] <- r // twice: it has room for one, so a second answer is a deadlock that synctest reports
+}
+
+func (n *clientNotes) waiter() (waiterID, chan turnResult) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	n.waits[n.last] = make(chan turnResult, 1)
+	return n.last, n.waits[n.last]
+}
+
+// inClientWorld runs f in such a world.
+func inClientWorld(t *testing.T, settings map[string]string, f func(t *testing.T, w *clientWorld)) {
+	t.Helper()
+	inBubble(t, settings, func(inner *world) {
+		w := &clientWorld{world: inner, cwd: filepath.Join(filepath.Dir(inner.log), "repo"),
+			notes: &clientNotes{waits: map[waiterID]chan turnResult{}}}
+		plant(w.t, w.cwd, map[string]string{".git/objects/": "", ".git/refs/": "", ".git/HEAD": "ref: refs/heads/main\n"})
+		w.cfg.restartChild, w.cfg.noSummaries = true, true
+		w.start()
+		defer func() { w.end() }()
+		f(w.t, w)
+	})
+}
+
+func (w *clientWorld) start() {
+	audit := w.newHub(w.cfg)
+	h := w.hub
+	h.front = w.notes
+	h.start()
+	w.end = func() {
+		h.stop(time.Second)
+		audit.close()
+	}
+}
+
+// restart ends the process and starts another.
+func (w *clientWorld) restart() {
+	w.end()
+	w.start()
+}
+
+// submit asks for a turn of the session, as an editor does: with all it knows.
+func (w *clientWorld) submit(req turnRequest) (waiterID, chan turnResult) {
+	id, got := w.notes.waiter()
+	w.hub.submit(req, id)
+	return id, got
+}
+
+// birth is the request of session/new, and the id that the client gets for it.
+func (w *clientWorld) birth(session string) turnRequest {
+	return turnRequest{mode: modeNew, agentID: w.hub.reg.newAgentID(), cwd: w.cwd, approvals: "client",
+		client: &clientBirth{session: session}}
+}
+
+// born is a session of the client that has answered "hello" to a prompt; none where that is "".
+func (w *clientWorld) born(session, prompt string) turnRequest {
+	w.t.Helper()
+	req := w.birth(session)
+	w.good(req)
+	if prompt != "" {
+		w.says(again(req, prompt), "hello")
+	}
+	return req
+}
+
+// again makes of that the request of a prompt, or of session/load without one.
+func again(born turnRequest, prompt string) turnRequest {
+	born.mode, born.ref, born.agentID, born.prompt, born.run = modeRevive, born.agentID, "", prompt, prompt != ""
+	return born
+}
+
+// good waits for a result that is none of our errors.
+func (w *clientWorld) good(req turnRequest) turnResult {
+	w.t.Helper()
+	_, got := w.submit(req)
+	r := <-got
+	if r.err != nil {
+		w.t.Fatalf("error %d: %s", r.err.Code, r.err.Message)
+	}
+	return r
+}
+
+func (w *clientWorld) bad(req turnRequest, code int, words string) {
+	w.t.Helper()
+	_, got := w.submit(req)
+	if r := <-got; r.err == nil || r.err.Code != code || !strings.Contains(r.err.Message, words) {
+		w.t.Fatalf("got %+v, want error %d with %q", r, code, words)
+	}
+}
+
+// says waits for an answer.
+func (w *clientWorld) says(req turnRequest, want string) {
+	w.t.Helper()
+	if r := w.good(req); r.Content != want || len(r.Notes) > 0 {
+		w.t.Fatalf("got %q with notes %q, want %q", r.Content, r.Notes, want)
 	}
 }
