@@ -1,52 +1,59 @@
 package main
 
 // main_test.go holds the command line: the table of commands and flags to what the commands take, `acp login` to be the
-// login of the codex that acp would start, whatever a client put around it, and what a terminal and a pipe are given:
-// columns that fit, colours only where they are seen. Spellings of help are in testdata/script/help-every-spelling.txtar.
+// login of the codex that acp would start, what a terminal and a pipe are given (columns that fit, colours only where
+// they are seen), and the two ways in which the program gets elsewhere: the `go install` line of the README and a copy
+// in somebody's monorepo, both built with the network off. Spellings of help are in testdata/script/help-*.txtar.
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 )
 
-func TestACPLoginCommand(t *testing.T) {
+// runLine runs one command line in this process.
+func runLine(input string, args ...string) (code int, out, errs string) {
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), args, strings.NewReader(input), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestACPLoginIsTheLoginOfItsCodex(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its codex is a shell script")
 	}
 	dir := t.TempDir()
 	codex := filepath.Join(dir, "my-codex")
 	script := "#!/bin/sh\necho \"args: $*\"\nread line\necho \"read: $line\"\necho oops >&2\nexit ${CODE:-0}\n"
-	if err := os.WriteFile(codex, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(codex, []byte(script), 0o700))
 	t.Setenv("HOME", dir)
 	t.Chdir(dir)
 	for _, tt := range []struct {
-		args, code, want string
+		args, took string
+		code       int
 	}{
-		{"acp --codex-bin " + codex + " login", "", "args: login\nread: typed\n"},
-		{"acp --codex-bin " + codex + " login --device-auth -c x=y", "", "args: login --device-auth -c x=y\nread: typed\n"},
-		{"acp --codex-bin " + codex + " --identity x acp login", "", "args: login\nread: typed\n"},
-		{"acp --codex-bin=" + codex + " login", "7", "args: login\nread: typed\n"},
+		{"acp --codex-bin " + codex + " login", "login", 0},
+		{"acp --codex-bin " + codex + " login --device-auth -c x=y", "login --device-auth -c x=y", 0},
+		{"acp --codex-bin " + codex + " --identity x acp login", "login", 0}, // a client puts its own words in between
+		{"acp --codex-bin=" + codex + " login", "login", 7},
 	} {
-		t.Setenv("CODE", tt.code)
-		var out, errs bytes.Buffer
-		code := run(context.Background(), strings.Fields(tt.args), strings.NewReader("typed\n"), &out, &errs)
-		if want := map[string]int{"": 0, "7": 7}[tt.code]; code != want || out.String() != tt.want || errs.String() != "oops\n" {
-			t.Errorf("%s: code %d, %q, %q", tt.args, code, out.String(), errs.String())
+		t.Setenv("CODE", strconv.Itoa(tt.code))
+		code, out, errs := runLine("typed\n", strings.Fields(tt.args)...)
+		if code != tt.code || out != "args: "+tt.took+"\nread: typed\n" || errs != "oops\n" {
+			t.Errorf("%s: code %d, %q, %q", tt.args, code, out, errs)
 		}
 	}
-}
-
-func TestACPCommandLine(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
 	for args, want := range map[string]struct {
 		code  int
 		words string
@@ -58,34 +65,26 @@ func TestACPCommandLine(t *testing.T) {
 		"acp --sandbox reckless":         {2, "reckless"},
 		"acp --codex-bin /no/such login": {1, "/no/such"},
 	} {
-		var out, errs bytes.Buffer
-		code := run(context.Background(), strings.Fields(args), strings.NewReader(""), &out, &errs)
-		if code != want.code || !strings.Contains(errs.String(), want.words) || out.Len() > 0 {
-			t.Errorf("%s: code %d, %q, %q", args, code, out.String(), errs.String())
+		if code, out, errs := runLine("", strings.Fields(args)...); code != want.code || !strings.Contains(errs, want.words) || out != "" {
+			t.Errorf("%s: code %d, %q, %q", args, code, out, errs)
 		}
 	}
 }
 
-// TestHelpOfEachCommand: every row is a command that run knows, and -h of it is
-// what help says.
+// Every row is a command that run knows, and -h of it is what help says; every flag is taken, with a value if it has one.
 func TestHelpOfEachCommand(t *testing.T) {
-	ask := func(args ...string) (string, int) {
-		var out, errs bytes.Buffer
-		code := run(context.Background(), args, strings.NewReader(""), &out, &errs)
-		if errs.Len() > 0 {
-			t.Errorf("%q says %q", args, errs.String())
+	ask := func(args ...string) string {
+		code, out, errs := runLine("", args...)
+		if code != 0 || errs != "" {
+			t.Errorf("%q ends with %d and says %q", args, code, errs)
 		}
-		return out.String(), code
+		return out
 	}
 	for _, c := range commands() {
-		told, code := ask("help", c.name)
-		if code != 0 {
-			t.Errorf("help %s ends with %d", c.name, code)
-		}
+		told := ask("help", c.name)
 		for _, spelling := range []string{"-h", "--help"} {
-			got, code := ask(c.name, spelling)
-			if code != 0 || got != told {
-				t.Errorf("%s %s ends with %d and prints %q, help prints %q", c.name, spelling, code, got, told)
+			if got := ask(c.name, spelling); got != told {
+				t.Errorf("%s %s prints %q, help prints %q", c.name, spelling, got, told)
 			}
 		}
 		for line := range strings.Lines(told) {
@@ -93,7 +92,7 @@ func TestHelpOfEachCommand(t *testing.T) {
 				t.Errorf("help %s has a line of %d characters: %s", c.name, n, line)
 			}
 		}
-		var args []string // every flag is taken, with a value if it has one
+		args := []string{c.name}
 		for _, f := range c.flags {
 			for _, n := range f.names() {
 				args = append(args, "--"+n)
@@ -102,47 +101,40 @@ func TestHelpOfEachCommand(t *testing.T) {
 				}
 			}
 		}
-		if _, code := ask(append(append([]string{c.name}, args...), "-h")...); code != 0 {
-			t.Errorf("%s %q ends with %d", c.name, args, code)
-		}
+		ask(append(args, "-h")...)
 	}
 }
 
-// TestTheWordsOfAFlagAreTheSettings: the words that a flag's help names are
-// those that the configuration takes.
+// The words that a flag's help names are those that the configuration takes.
 func TestTheWordsOfAFlagAreTheSettings(t *testing.T) {
-	words := map[string][]string{
-		"sandbox":         {"read-only", "workspace-write", "danger-full-access"},
-		"approval-policy": {"untrusted", "on-request", "never"},
-		"backend":         {"auto", "app-server", "mcp-server"},
-		"log-level":       {"error", "warn", "info", "debug", "trace"},
+	home := t.TempDir()
+	env := func(name string) string {
+		if name == "HOME" || name == "USERPROFILE" {
+			return home
+		}
+		return ""
 	}
-	for _, row := range serveRows() {
-		for _, word := range words[row.name] {
-			home := t.TempDir()
-			cfg, err := loadConfig(func(name string) string {
-				if name == "HOME" || name == "USERPROFILE" {
-					return home
-				}
-				return ""
-			}, home, flagValues{row.name: word})
-			if err != nil {
-				t.Errorf("--%s %s: %v", row.name, word, err)
-			} else if len(cfg.warnings) > 0 {
-				t.Errorf("--%s %s: %q", row.name, word, cfg.warnings)
+	rows := serveRows()
+	for flag, words := range map[string]string{
+		"sandbox":         "read-only workspace-write danger-full-access",
+		"approval-policy": "untrusted on-request never",
+		"backend":         "auto app-server mcp-server",
+		"log-level":       "error warn info debug trace",
+	} {
+		row := rows[slices.IndexFunc(rows, func(f flagRow) bool { return f.name == flag })]
+		for word := range strings.FieldsSeq(words) {
+			cfg, err := loadConfig(env, home, flagValues{flag: word})
+			if err != nil || len(cfg.warnings) > 0 {
+				t.Errorf("--%s %s: %v, %+v", flag, word, err, cfg)
 			}
 			if !strings.Contains(row.help, word) {
-				t.Errorf("the help of --%s doesn't name %q", row.name, word)
+				t.Errorf("the help of --%s doesn't name %q", flag, word)
 			}
 		}
-		delete(words, row.name)
-	}
-	if len(words) > 0 {
-		t.Errorf("no flag for %v", words)
 	}
 }
 
-func TestWhen(t *testing.T) {
+func TestTimesAreToldAsPeopleSayThem(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	const day = 24 * time.Hour
 	tests := []struct {
@@ -174,7 +166,7 @@ func TestWhen(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableForATerminalAndAPipe(t *testing.T) {
 	rows := [][]cell{
 		{{"a", ""}, {"red", inRed}, {"a long prompt that\ngoes on\x1b[2J and on", ""}},
 		{{"bcd", ""}, {"é", ""}, {"", ""}},
@@ -230,4 +222,112 @@ func TestTextCannotSteerATerminal(t *testing.T) {
 	if got := (screen{}).text(text); got != text {
 		t.Errorf("a pipe gets %q", got)
 	}
+}
+
+// goTool runs the go command in dir with the network off, unless env opens it.
+func goTool(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local")
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// shipTo copies what a build needs into dir: no tests and no test data.
+func shipTo(t *testing.T, dir string) {
+	t.Helper()
+	n := 0
+	wantNil(t, fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != "." && path != "prompts":
+			return fs.SkipDir
+		case d.IsDir() || strings.HasSuffix(path, "_test.go"):
+			return nil
+		case !strings.HasSuffix(path, ".go") && !strings.HasPrefix(path, "prompts/") &&
+			!slices.Contains([]string{"go.mod", "go.sum", "LICENSE"}, path):
+			return nil
+		}
+		n++
+		data, err := os.ReadFile(path)
+		wantNil(t, err)
+		to := filepath.Join(dir, filepath.FromSlash(path))
+		wantNil(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		return os.WriteFile(to, data, 0o644)
+	}))
+	if n < 50 {
+		t.Fatalf("only %d files to ship", n)
+	}
+}
+
+func wantVersion(t *testing.T, program, want string) {
+	t.Helper()
+	if out, err := exec.Command(program, "version").Output(); err != nil || string(out) != "atm-agent-mcp "+want+"\n" {
+		t.Errorf("version prints %q, %v, want %s", out, err, want)
+	}
+}
+
+func programName() string {
+	if runtime.GOOS == "windows" {
+		return "atm-agent-mcp.exe"
+	}
+	return "atm-agent-mcp"
+}
+
+// fileURL is a directory as GOPROXY takes it.
+func fileURL(path string) string { return "file:///" + strings.TrimPrefix(filepath.ToSlash(path), "/") } // or C:/…
+
+// This module is served as v1.2.3 from a directory, as the module proxy would, and installed from there.
+func TestGoInstallHasAVersion(t *testing.T) {
+	t.Parallel()
+	if !longTests() {
+		t.Skip("builds the program: set " + longVar)
+	}
+	const module, version = "github.com/randlee/atm-agent-mcp", "v1.2.3"
+	proxy, cache, bin, tree := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	dir := filepath.Join(proxy, filepath.FromSlash(module), "@v")
+	wantNil(t, os.MkdirAll(dir, 0o755))
+	shipTo(t, filepath.Join(tree, filepath.FromSlash(module+"@"+version)))
+	var zipped bytes.Buffer
+	z := zip.NewWriter(&zipped)
+	wantNil(t, z.AddFS(os.DirFS(tree)))
+	wantNil(t, z.Close())
+	for name, data := range map[string]string{"list": version + "\n", version + ".mod": readText(t, "go.mod"), version + ".zip": zipped.String(),
+		version + ".info": `{"Version":"` + version + `","Time":"2026-01-02T03:04:05Z"}`} {
+		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644))
+	}
+	known := filepath.Join(goTool(t, ".", nil, "env", "GOMODCACHE"), "cache", "download")
+	goTool(t, t.TempDir(), []string{
+		"GOPROXY=" + fileURL(proxy) + "," + fileURL(known), "GOBIN=" + bin,
+		"GOMODCACHE=" + cache, "GOFLAGS=-modcacherw", // or the test couldn't remove the cache
+	}, "install", module+"@"+version)
+	wantVersion(t, filepath.Join(bin, programName()), "1.2.3")
+}
+
+// What a build needs is copied into a directory of another project, as CONTRIBUTING says, with the one dependency
+// vendored there, and builds without network and without module cache.
+func TestBuildsVendoredInAMonorepo(t *testing.T) {
+	t.Parallel()
+	mono := t.TempDir()
+	dir := filepath.Join(mono, "third_party", "atm-agent-mcp")
+	wantNil(t, os.WriteFile(filepath.Join(mono, "go.mod"), []byte("module example.com/mono\n\ngo 1.25.0\n"), 0o644)) // must not matter
+	shipTo(t, dir)
+	goTool(t, dir, nil, "mod", "vendor")
+	found, err := filepath.Glob(filepath.Join(dir, "vendor", "*"))
+	if err != nil || len(found) != 2 || filepath.Base(found[0]) != "golang.org" || filepath.Base(found[1]) != "modules.txt" {
+		t.Errorf("vendored are %s, %v; the program itself needs golang.org/x/sys alone", found, err)
+	}
+	if !longTests() {
+		return // the build takes longest
+	}
+	program := filepath.Join(mono, "bin", programName())
+	goTool(t, mono, []string{"GOMODCACHE=" + filepath.Join(mono, "no-cache")},
+		"build", "-C", "third_party/atm-agent-mcp", "-mod=vendor", "-buildvcs=false", "-o", program, ".")
+	wantVersion(t, program, "devel")
 }
