@@ -8,20 +8,20 @@ package main
 // "FAKE: " and the prompt. Every request is kept for assertions. The model never
 // talks to anything, and never decides what a test expects.
 //
-//	SAY text | SLOW seconds [text] | STAMP n ms (n deltas, an @ and the clock each) | HANG | GATE name [text] (answers once it is opened)
+//	SAY text | STAMP n ms (n deltas, an @ and the clock each) | HANG | GATE name [text] (answers once it is opened)
 //	SHELL cmd | SHELLESC cmd (asks for escalation) | PATCH path text | RAWPATCH "json"
-//	CALLMCP server tool {json} | CALL function {json} | CUSTOM tool text
-//	REASON text (with the step after it) | ECHO_INSTRUCTIONS | ECHO_TOOLS
-//	FAIL httpcode [msg] | FAILSTREAM code msg | DROP | USAGE n (input tokens, no step)
+//	CALLMCP server tool {json} | CALL function {json}
+//	REASON text (with the step after it) | ECHO_INSTRUCTIONS | FAIL httpcode [msg] | FAILSTREAM code msg
 
 import (
 	"bytes"
-	"compress/gzip"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,7 +50,6 @@ type modelAPI struct {
 
 // modelRequest is what one request told the model.
 type modelRequest struct {
-	Path         string
 	Model        string
 	Instructions string
 	Developer    []string // developer and system messages
@@ -77,8 +76,8 @@ type modelTool struct {
 type modelStep struct{ op, arg string }
 
 // directives are written where a line of the prompt begins.
-var directives = regexp.MustCompile(`^\s*(SAY|SLOW|STAMP|HANG|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|CUSTOM|REASON|` +
-	`ECHO_INSTRUCTIONS|ECHO_TOOLS|FAILSTREAM|FAIL|DROP|USAGE)(?:\s+(.*))?$`)
+var directives = regexp.MustCompile(`^\s*(SAY|STAMP|HANG|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|REASON|` +
+	`ECHO_INSTRUCTIONS|FAILSTREAM|FAIL)(?:\s+(.*))?$`)
 
 func startModelAPI(tb testing.TB) *modelAPI {
 	tb.Helper()
@@ -152,80 +151,39 @@ func (api *modelAPI) newID(prefix string) string {
 }
 
 func (api *modelAPI) serve(w http.ResponseWriter, r *http.Request) {
-	raw, err := requestBody(r)
-	if err != nil {
-		replyJSON(w, http.StatusUnsupportedMediaType, apiError(err.Error()))
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/responses") {
+		replyError(w, http.StatusNotFound, fmt.Sprintf("the scripted API has no %s %s", r.Method, r.URL.Path))
 		return
 	}
-	switch {
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses"):
-		req, stream, err := parseModelRequest(raw)
-		if err != nil {
-			replyJSON(w, http.StatusBadRequest, apiError(err.Error()))
-			return
-		}
-		req.Path = r.URL.Path
-		api.keep(req)
-		if !stream {
-			replyJSON(w, http.StatusBadRequest, apiError("this model only streams"))
-			return
-		}
-		(&modelStream{api: api, w: w, ctx: r.Context(), req: req}).respond()
-	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses/compact"):
-		api.keep(modelRequest{Path: r.URL.Path, Raw: string(raw)})
-		replyJSON(w, http.StatusOK, map[string]any{"output": []any{map[string]any{
-			"type": "message", "role": "user",
-			"content": []any{map[string]any{"type": "input_text", "text": "COMPACTED HISTORY"}},
-		}}})
-	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
-		replyJSON(w, http.StatusOK, map[string]any{"object": "list", "models": []any{},
-			"data": []any{map[string]any{"id": "scripted-model", "object": "model", "owned_by": "test"}}})
-	default:
-		replyJSON(w, http.StatusNotFound, apiError(fmt.Sprintf("the scripted API has no %s %s", r.Method, r.URL.Path)))
+	raw, err := io.ReadAll(r.Body)
+	var req modelRequest
+	if err == nil {
+		req, err = parseModelRequest(raw)
 	}
-}
-
-func (api *modelAPI) keep(req modelRequest) {
+	if err != nil {
+		replyError(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	api.mu.Lock()
-	defer api.mu.Unlock()
 	api.seen = append(api.seen, req)
 	close(api.changed)
 	api.changed = make(chan struct{})
+	api.mu.Unlock()
+	(&modelStream{api: api, w: w, ctx: r.Context(), req: req}).respond()
 }
 
-func requestBody(r *http.Request) ([]byte, error) {
-	body := io.Reader(r.Body)
-	switch enc := r.Header.Get("Content-Encoding"); enc {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, err
-		}
-		body = z
-	default: // Codex compresses with zstd only for its own provider
-		return nil, fmt.Errorf("the scripted API does not read content encoding %q", enc)
-	}
-	return io.ReadAll(body)
-}
-
-func replyJSON(w http.ResponseWriter, code int, v any) {
+func replyError(w http.ResponseWriter, code int, msg string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away is no failure
-}
-
-func apiError(msg string) any {
-	return map[string]any{"error": map[string]any{"message": msg, "type": "scripted_error", "code": "scripted_error"}}
+	fmt.Fprintln(w, compact(object{"error": object{"message": msg, "type": "scripted_error", "code": "scripted_error"}}))
 }
 
 // parseModelRequest reads what the model was told. The steps are those of the
 // last user message: Codex puts its own context into user messages before it.
-func parseModelRequest(raw []byte) (req modelRequest, stream bool, err error) {
+func parseModelRequest(raw []byte) (req modelRequest, err error) {
 	var body struct {
 		Model        string
 		Instructions string
-		Stream       *bool
 		Tools        []modelTool
 		Input        []struct {
 			Type, Role      string
@@ -234,7 +192,7 @@ func parseModelRequest(raw []byte) (req modelRequest, stream bool, err error) {
 		}
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return req, false, fmt.Errorf("reading model request: %w", err)
+		return req, fmt.Errorf("reading model request: %w", err)
 	}
 	req = modelRequest{Model: body.Model, Instructions: body.Instructions, Raw: string(raw)}
 	req.addTools("", body.Tools)
@@ -272,7 +230,7 @@ func parseModelRequest(raw []byte) (req modelRequest, stream bool, err error) {
 			req.steps = append(req.steps, modelStep{op: m[1], arg: strings.TrimSpace(m[2])})
 		}
 	}
-	return req, body.Stream == nil || *body.Stream, nil
+	return req, nil
 }
 
 func (r *modelRequest) addTools(ns string, tools []modelTool) {
@@ -286,12 +244,7 @@ func (r *modelRequest) addTools(ns string, tools []modelTool) {
 		}
 		t.ns = ns
 		r.tools = append(r.tools, t)
-		if ns != "" {
-			ns := ns + "::"
-			r.Tools = append(r.Tools, ns+t.Name)
-		} else {
-			r.Tools = append(r.Tools, t.Name)
-		}
+		r.Tools = append(r.Tools, strings.TrimPrefix(ns+"::"+t.Name, "::"))
 	}
 }
 
@@ -318,16 +271,10 @@ func contentText(raw json.RawMessage) string {
 func codexHome(tb testing.TB, port int) string {
 	tb.Helper()
 	cache, err := filepath.Abs(".cache")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		tb.Fatal(err)
-	}
+	wantNil(tb, err)
+	wantNil(tb, os.MkdirAll(cache, 0o700))
 	dir, err := os.MkdirTemp(cache, "codex-home-*")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wantNil(tb, err)
 	tb.Cleanup(func() {
 		// A Codex that was just killed may have helpers that still write there.
 		var err error
@@ -358,9 +305,7 @@ metrics_exporter = "none"
 plugins = false
 apps = false
 `, port)
-	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	wantNil(tb, os.WriteFile(filepath.Join(dir, "config.toml"), []byte(config), 0o600))
 	return dir
 }
 
@@ -387,10 +332,7 @@ func (s *modelStream) respond() {
 		if err != nil {
 			status = http.StatusInternalServerError
 		}
-		if msg == "" {
-			msg = "scripted failure " + code
-		}
-		replyJSON(s.w, status, apiError(msg))
+		replyError(s.w, status, cmp.Or(msg, "scripted failure "+code))
 		return
 	}
 	s.id = s.api.newID("resp")
@@ -403,7 +345,7 @@ func (s *modelStream) respond() {
 	case err == errAnswered:
 	case s.ctx.Err() != nil: // nobody listens any more
 	case err != nil:
-		s.say(fmt.Sprintf("FAKE-ERROR: %v", err), 0)
+		s.say(fmt.Sprintf("FAKE-ERROR: %v", err))
 		s.complete()
 	default:
 		s.complete()
@@ -419,7 +361,6 @@ func (s *modelStream) nextStep() (step modelStep, reason string) {
 	done := len(s.req.Outputs)
 	for _, st := range s.req.steps {
 		switch {
-		case st.op == "USAGE":
 		case st.op == "REASON":
 			reason = st.arg
 		case done == 0:
@@ -436,21 +377,11 @@ func (s *modelStream) do(step modelStep) error {
 	switch step.op {
 	case "":
 		if n := len(s.req.Outputs); n > 0 {
-			return s.say("DONE: "+clipText(s.req.Outputs[n-1], 400), 0)
+			return s.say("DONE: " + clipText(s.req.Outputs[n-1], 400))
 		}
-		return s.say("FAKE: "+clipText(s.req.Prompt, 200), 0)
+		return s.say("FAKE: " + clipText(s.req.Prompt, 200))
 	case "SAY":
-		return s.say(step.arg, 0)
-	case "SLOW":
-		secs, text := cutWord(step.arg)
-		n, err := strconv.ParseFloat(secs, 64)
-		if err != nil {
-			return fmt.Errorf("SLOW wants seconds, got %q", secs)
-		}
-		if text == "" {
-			text = "slow answer after " + secs + " seconds, in small pieces"
-		}
-		return s.say(text, time.Duration(n*float64(time.Second)))
+		return s.say(step.arg)
 	case "STAMP":
 		count, ms := cutWord(step.arg)
 		n, err := strconv.Atoi(count)
@@ -463,16 +394,13 @@ func (s *modelStream) do(step modelStep) error {
 		name, text := cutWord(step.arg)
 		select {
 		case <-s.api.gate(name):
-			return s.say(text, 0)
+			return s.say(text)
 		case <-s.ctx.Done():
 			return s.ctx.Err()
 		}
 	case "HANG":
 		<-s.ctx.Done()
 		return s.ctx.Err()
-	case "DROP":
-		s.event("response.output_item.added", object{"output_index": 0, "item": s.message("", "in_progress")})
-		panic(http.ErrAbortHandler) // net/http's word for cutting the connection
 	case "FAILSTREAM":
 		code, msg := cutWord(step.arg)
 		resp := s.response("failed")
@@ -480,9 +408,7 @@ func (s *modelStream) do(step modelStep) error {
 		s.event("response.failed", object{"response": resp})
 		return errAnswered
 	case "ECHO_INSTRUCTIONS":
-		return s.say(compact(object{"instructions": s.req.Instructions, "developer": s.req.Developer, "user": s.req.User}), 0)
-	case "ECHO_TOOLS":
-		return s.say(compact(s.req.Tools), 0)
+		return s.say(compact(object{"instructions": s.req.Instructions, "developer": s.req.Developer, "user": s.req.User}))
 	}
 	item, err := s.toolCall(step)
 	if err != nil {
@@ -520,8 +446,6 @@ func (s *modelStream) toolCall(step modelStep) (object, error) {
 			}
 		}
 		return call, nil
-	case "CUSTOM":
-		return s.custom(name, rest), nil
 	}
 	return nil, fmt.Errorf("unknown directive %q", step.op)
 }
@@ -570,21 +494,7 @@ func (s *modelStream) shell(cmd string, escalate bool) (object, error) {
 			return s.function(shape.tool, compact(args)), nil
 		}
 	}
-	if _, ok := s.tool("local_shell"); ok {
-		args["type"], args["command"] = "exec", []string{"bash", "-lc", cmd}
-		return object{"type": "local_shell_call", "id": s.api.newID("lsc"), "call_id": s.api.newID("call"), "action": args}, nil
-	}
-	if s.codeMode() {
-		args["cmd"] = cmd
-		return s.custom("exec", "const r = await tools.exec_command("+compact(args)+"); text(JSON.stringify(r));"), nil
-	}
 	return nil, fmt.Errorf("no shell among the tools %s", strings.Join(s.req.Tools, ", "))
-}
-
-// codeMode is the tool of newer model families, which takes JavaScript.
-func (s *modelStream) codeMode() bool {
-	t, ok := s.tool("exec")
-	return ok && t.Type == "custom"
 }
 
 func (s *modelStream) patch(patch string) (object, error) {
@@ -594,8 +504,6 @@ func (s *modelStream) patch(patch string) (object, error) {
 		return s.custom("apply_patch", patch), nil
 	case ok:
 		return s.function("apply_patch", compact(object{"input": patch})), nil
-	case s.codeMode():
-		return s.custom("exec", "const r = await tools.apply_patch("+compact(patch)+"); text(JSON.stringify(r));"), nil
 	}
 	return s.shell("apply_patch <<'EOF'\n"+patch+"\nEOF", false)
 }
@@ -613,12 +521,6 @@ func (s *modelStream) callMCP(server, tool, args string) object {
 			return call
 		}
 	}
-	if s.codeMode() {
-		if args == "" {
-			args = "{}"
-		}
-		return s.custom("exec", "const r = await tools["+compact(want)+"]("+args+"); text(JSON.stringify(r));")
-	}
 	return s.function("mcp__"+server+"__"+tool, args)
 }
 
@@ -626,24 +528,11 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 func plainName(s string) string { return strings.Trim(notInNames.ReplaceAllString(s, "_"), "_") }
 
-// say streams a message in deltas, spread over the time if there is one.
-func (s *modelStream) say(text string, over time.Duration) error {
+// say streams a message in pieces, cut between characters.
+func (s *modelStream) say(text string) error {
 	item, at := s.begin()
-	pieces := min(6, max(3, len(text)/40))
-	if over > 0 {
-		pieces = max(4, int(over/(500*time.Millisecond)))
-	}
-	for i := range pieces {
-		if over > 0 {
-			select {
-			case <-time.After(over / time.Duration(pieces)): // the slowness that was asked for
-			case <-s.ctx.Done():
-				return s.ctx.Err()
-			}
-		}
-		if piece := cutRunes(text, i, pieces); piece != "" {
-			s.event("response.output_text.delta", at, object{"delta": piece})
-		}
+	for piece := range slices.Chunk([]rune(text), 1+len(text)/4) {
+		s.event("response.output_text.delta", at, object{"delta": string(piece)})
 	}
 	return s.end(item, at, text)
 }
@@ -693,12 +582,6 @@ func (s *modelStream) end(item, at object, text string) error {
 	return s.ctx.Err()
 }
 
-// cutRunes is piece i of n of the text, cut between characters.
-func cutRunes(text string, i, n int) string {
-	r := []rune(text)
-	return string(r[len(r)*i/n : len(r)*(i+1)/n])
-}
-
 func (s *modelStream) message(text, status string) object {
 	content := []any{}
 	if text != "" || status == "completed" {
@@ -733,17 +616,11 @@ func (s *modelStream) item(item object) {
 
 func (s *modelStream) complete() {
 	resp := s.response("completed")
-	input := 100
-	for _, st := range s.req.steps {
-		if n, err := strconv.Atoi(st.arg); st.op == "USAGE" && err == nil {
-			input = n
-		}
-	}
 	resp["output"] = s.output
 	resp["usage"] = object{
-		"input_tokens": input, "input_tokens_details": object{"cached_tokens": 0},
+		"input_tokens": 100, "input_tokens_details": object{"cached_tokens": 0},
 		"output_tokens": 20, "output_tokens_details": object{"reasoning_tokens": 0},
-		"total_tokens": input + 20,
+		"total_tokens": 120,
 	}
 	s.event("response.completed", object{"response": resp})
 }
@@ -757,9 +634,7 @@ func (s *modelStream) event(kind string, parts ...object) {
 	data := object{"type": kind, "sequence_number": s.seq}
 	s.seq++
 	for _, part := range parts {
-		for k, v := range part {
-			data[k] = v
-		}
+		maps.Copy(data, part)
 	}
 	fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", kind, compact(data)) // Codex may be gone; ctx tells
 	if f, ok := s.w.(http.Flusher); ok {

@@ -1,12 +1,10 @@
 package main
 
-// proxy_real_acp_test.go proves with every real Codex of CODEX_BINS what an
-// editor sees of it over `atm-agent-mcp acp`: text, tools, permissions, cancel,
-// load, options, MCP servers. It is driven as proxy_real_serve_test.go is, by a client
-// of the protocol that knows nothing of Codex; every dialogue is judged by the
-// published schema and the rules of acp_check_test.go. TestCodexACPClients has clients
-// that aren't ours: the official SDK's (testdata/acp/client.mjs) and the headless
-// acpx, from the cache folder that .ci/run fills.
+// proxy_real_acp_test.go proves with every real Codex of CODEX_BINS what an editor sees of it over `atm-agent-mcp acp`:
+// text, tools, permissions, cancel, load, options, MCP servers. It is driven as proxy_real_serve_test.go is, by a client
+// of the protocol that knows nothing of Codex; every dialogue is judged by the published schema and the rules of
+// acp_check_test.go. TestCodexACPClients has clients that aren't ours: the official SDK's (testdata/acp/client.mjs) and
+// the headless acpx, from the cache folder that .ci/run fills.
 
 import (
 	"bufio"
@@ -19,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -42,27 +39,16 @@ func TestCodexACP(t *testing.T) {
 }
 
 // acp starts the program as an ACP agent over the binary.
-func (l *codexLab) acp(capabilities map[string]any, flags ...string) *acpPeer {
+func (l *codexLab) acp() *acpPeer {
 	l.t.Helper()
-	return startACP(l.t, peerConfig{name: "atm-agent-mcp acp", path: l.prog, args: append([]string{"acp", "--codex-bin", l.bin.path}, flags...),
-		env: l.env(), dir: l.repo}, capabilities)
-}
-
-func (l *codexLab) finishACP(p *acpPeer) {
-	l.t.Helper()
-	p.finish()
-	l.configUnchanged()
+	return startACP(l.t, l.peer("acp"), map[string]any{})
 }
 
 func acpSays(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
-	if got := p.say(s.SessionID, "SAY hello from the model"); got != "hello from the model" {
-		t.Errorf("said %q", got)
-	}
-	if got := p.say(s.SessionID, "REASON thinking first\nSAY then answering"); got != "then answering" {
-		t.Errorf("said %q", got)
-	}
+	want(t, p.say(s.SessionID, "SAY hello from the model"), "hello from the model")
+	want(t, p.say(s.SessionID, "REASON thinking first\nSAY then answering"), "then answering")
 	kinds := map[string]bool{}
 	for _, u := range p.updates(s.SessionID) {
 		kinds[u.Kind] = true
@@ -72,16 +58,16 @@ func acpSays(l *codexLab) {
 			t.Errorf("no %s among the updates", want)
 		}
 	}
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorApproved(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	file := filepath.Join(l.home, "approved")
 	call := p.prompt(s.SessionID, "SHELLESC echo shown-to-the-user; touch "+file+"\nSAY after it")
 	ask := p.permit("allow_once")
-	if _, err := os.Stat(file); err == nil {
+	if there(file) {
 		t.Error("the command ran before it was allowed")
 	}
 	p.ends(call, "end_turn")
@@ -95,77 +81,65 @@ func editorApproved(l *codexLab) {
 	if id := stringField(ask, "toolCall", "toolCallId"); id != tools[0].ToolCallID {
 		t.Errorf("the permission was about %s, the call is %s", id, tools[0].ToolCallID)
 	}
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the allowed command did not run: %v", err)
+	if !there(file) {
+		t.Error("the allowed command did not run")
 	}
-	if got := spoken(p.updates(s.SessionID)); got != "after it" {
-		t.Errorf("said %q", got)
-	}
+	want(t, spoken(p.updates(s.SessionID)), "after it")
 	// Allowed for the session: not asked again.
 	call = p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY first")
 	p.permit("allow_always")
 	p.ends(call, "end_turn")
 	p.ends(p.prompt(s.SessionID, "SHELLESC touch "+file+".twice\nSAY second"), "end_turn")
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorRejected(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	file := filepath.Join(l.home, "rejected")
 	call := p.prompt(s.SessionID, "SHELLESC touch "+file+"\nSAY going on")
 	p.permit("reject_once")
 	p.ends(call, "end_turn")
-	if got := spoken(p.updates(s.SessionID)); got != "going on" {
-		t.Errorf("said %q", got)
-	}
+	want(t, spoken(p.updates(s.SessionID)), "going on")
 	tools := toolsIn(p.updates(s.SessionID))
 	if len(tools) != 1 || tools[0].Status != "failed" || tools[0].shown() == "" {
 		t.Errorf("tool calls %+v", tools)
 	}
-	if _, err := os.Stat(file); err == nil {
+	if there(file) {
 		t.Error("the rejected command ran")
 	}
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorStopped(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	for _, kind := range []string{"reject_always", ""} {
 		file := filepath.Join(l.home, "stopped")
 		call := p.prompt(s.SessionID, "SHELLESC touch "+file+"\nSAY never said")
 		p.permit(kind)
 		p.ends(call, "cancelled")
-		if _, err := os.Stat(file); err == nil {
+		if there(file) {
 			t.Error("the rejected command ran")
 		}
 	}
-	if got := spoken(p.updates(s.SessionID)); got != "" {
-		t.Errorf("said %q", got)
-	}
-	if got := p.say(s.SessionID, "SAY next"); got != "next" {
-		t.Errorf("said %q", got)
-	}
-	l.finishACP(p)
+	want(t, spoken(p.updates(s.SessionID)), "")
+	want(t, p.say(s.SessionID, "SAY next"), "next")
+	l.finish(p)
 }
 
 func editorEdit(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	p.set(s.SessionID, "mode", "auto")
 	file := filepath.Join(l.repo, "poem.txt")
 	before := "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
-	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(file, []byte(before), 0o600))
 	patch := compact("*** Begin Patch\n*** Update File: poem.txt\n@@\n two\n-three\n+THREE\n four\n*** End Patch\n")
 	p.ends(p.prompt(s.SessionID, "RAWPATCH "+patch+"\nSAY edited"), "end_turn")
 	p.ends(p.prompt(s.SessionID, "PATCH new.txt fresh\nSAY edited"), "end_turn")
 	after := strings.Replace(before, "three", "THREE", 1)
-	if now, err := os.ReadFile(file); err != nil || string(now) != after {
-		t.Fatalf("the edit was not made: %v, %q", err, now)
-	}
+	want(t, readText(t, file), after)
 	type diff struct{ path, old, new string }
 	var got []diff
 	for _, c := range toolsIn(p.updates(s.SessionID)) {
@@ -182,24 +156,15 @@ func editorEdit(l *codexLab) {
 	if !slices.Equal(got, want) {
 		t.Errorf("diffs\n%q, want\n%q", got, want)
 	}
-	l.finishACP(p)
+	l.finish(p)
 }
 
 // runningSleep starts a prompt whose command runs for long.
 func (l *codexLab) runningSleep(p *acpPeer, session string) (call *pendingCall, pid int) {
 	l.t.Helper()
 	p.set(session, "mode", "full")
-	file := filepath.Join(l.home, "pid")
-	call = p.prompt(session, "SHELL echo $$ > "+file+".new; mv "+file+".new "+file+"; exec sleep 600\nSAY never said")
-	if !poll(p.limit, func() bool {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		return err == nil
-	}) {
-		l.t.Fatalf("the command does not run%s", p.told())
-	}
+	call = p.prompt(session, l.sleeps())
+	pid = l.sleeping(p.testClient)
 	p.awaitNote("the command's tool call", func(m wireMessage) bool {
 		return stringField(m.Params, "sessionId") == session && stringField(m.Params, "update", "sessionUpdate") == "tool_call"
 	})
@@ -207,7 +172,7 @@ func (l *codexLab) runningSleep(p *acpPeer, session string) (call *pendingCall, 
 }
 
 func editorCancel(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	call, pid := l.runningSleep(p, s.SessionID)
 	queued := p.prompt(s.SessionID, "SAY never begun")
@@ -219,22 +184,20 @@ func editorCancel(l *codexLab) {
 	if len(tools) != 1 || tools[0].Status != "failed" {
 		t.Errorf("tool calls %+v", tools)
 	}
-	if got := p.say(s.SessionID, "SAY usable"); got != "usable" {
-		t.Errorf("said %q", got)
-	}
-	l.finishACP(p)
+	want(t, p.say(s.SessionID, "SAY usable"), "usable")
+	l.finish(p)
 }
 
 func editorLoad(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s, unused := p.open(), p.open()
 	p.set(s.SessionID, "mode", "auto")
 	p.set(unused.SessionID, "mode", "read-only")
 	p.say(s.SessionID, "SHELL echo loaded-output\nSAY first answer")
 	p.say(s.SessionID, "SAY second answer")
-	l.finishACP(p)
+	l.finish(p)
 
-	p = l.acp(map[string]any{})
+	p = l.acp()
 	var list struct {
 		Sessions []struct{ SessionID, Cwd, Title string }
 	}
@@ -265,53 +228,39 @@ func editorLoad(l *codexLab) {
 	if want := "user: SHELL echo loaded-output\nSAY first answer\n" + tool + "agent: first answer\nuser: SAY second answer\nagent: second answer"; all != want {
 		t.Errorf("replayed\n%s\nwant\n%s", all, want)
 	}
-	if got := p.say(s.SessionID, "SAY third answer"); got != "third answer" {
-		t.Errorf("said %q", got)
-	}
-	if r := l.api.await(t, "SAY third answer"); !slices.Contains(r.Assistant, "first answer") {
-		t.Errorf("the model does not see its past: %q", r.Assistant)
-	}
+	want(t, p.say(s.SessionID, "SAY third answer"), "third answer")
+	l.wantPast("SAY third answer", "first answer", "second answer")
 	load["sessionId"] = unused.SessionID
 	p.start("session/load", load).result(&back)
 	if back.value("mode") != "read-only" {
 		t.Errorf("the unused session's mode after the restart is %q", back.value("mode"))
 	}
-	if got := p.say(unused.SessionID, "SAY first words"); got != "first words" {
-		t.Errorf("said %q", got)
-	}
-	l.finishACP(p)
+	want(t, p.say(unused.SessionID, "SAY first words"), "first words")
+	l.finish(p)
 }
 
 func acpChooses(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	if s.value("mode") != "ask" {
 		t.Errorf("the mode is %q, want ask", s.value("mode"))
 	}
-	model := ""
-	for _, o := range s.ConfigOptions {
-		if o.ID == "model" {
+	other := func(s acpSetUp, id string) (value string) {
+		for _, o := range s.ConfigOptions {
 			for _, m := range o.Options {
-				if m.Value != s.value("model") {
-					model = m.Value
+				if o.ID == id && m.Value != s.value(id) {
+					value = m.Value
 				}
 			}
 		}
+		if value == "" {
+			t.Fatalf("no other %s among %+v", id, s.ConfigOptions)
+		}
+		return value
 	}
-	if model == "" {
-		t.Fatalf("no other model among %+v", s.ConfigOptions)
-	}
+	model := other(s, "model")
 	state := p.set(s.SessionID, "model", model)
-	effort := ""
-	for _, o := range state.ConfigOptions {
-		if o.ID == "thought_level" {
-			for _, m := range o.Options {
-				if m.Value != state.value("thought_level") {
-					effort = m.Value
-				}
-			}
-		}
-	}
+	effort := other(state, "thought_level")
 	state = p.set(s.SessionID, "thought_level", effort)
 	if state.value("model") != model || state.value("thought_level") != effort || state.value("mode") != "ask" {
 		t.Errorf("state %+v", state)
@@ -322,25 +271,20 @@ func acpChooses(l *codexLab) {
 		t.Errorf("the model was asked as %q with %s, want %q with effort %q", r.Model, clipText(r.Raw, 300), model, effort)
 	}
 	p.start("session/set_config_option", map[string]any{"sessionId": s.SessionID, "configId": "mode", "value": "reckless"}).fault(-32602)
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorServer(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	wantNil(t, err)
+	server := func(name, command string) map[string]any {
+		return map[string]any{"name": name, "command": command, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}}
 	}
-	s := p.open(map[string]any{"name": "post", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}},
-		map[string]any{"name": "broken", "command": filepath.Join(l.home, "no-such-server"), "args": []string{}, "env": []any{}})
+	s := p.open(server("post", self), server("broken", filepath.Join(l.home, "no-such-server")))
 	call := p.prompt(s.SessionID, `CALLMCP post shout {"text":"over an editor's server"}`+"\nSAY shouted")
 	if !strings.HasPrefix(l.bin.version, "0.104.") { // which asks nobody about MCP tools
-		ask := p.permit("allow_once")
-		for _, want := range []string{"post", "shout", "over an editor's server"} {
-			if !strings.Contains(string(ask), want) {
-				t.Errorf("the permission doesn't tell %q: %s", want, ask)
-			}
-		}
+		mustContain(t, string(p.permit("allow_once")), "post", "shout", "over an editor's server")
 	}
 	p.ends(call, "end_turn")
 	var failed, done *acpCallSeen
@@ -358,8 +302,7 @@ func editorServer(l *codexLab) {
 		t.Errorf("the tool call: %+v", done)
 	}
 	if !strings.HasPrefix(l.bin.version, "0.104.") { // which lets go of no thread
-		other := map[string]any{"name": "other", "command": self, "args": []string{}, "env": []any{map[string]any{"name": shoutServerVar, "value": "1"}}}
-		p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{other}}).result(nil)
+		p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{server("other", self)}}).result(nil)
 		call = p.prompt(s.SessionID, `CALLMCP other shout {"text":"loaded with another"}`+"\nSAY shouted again")
 		p.permit("allow_once")
 		p.ends(call, "end_turn")
@@ -367,73 +310,49 @@ func editorServer(l *codexLab) {
 			t.Error("a session that was loaded again has not the servers that it was loaded with")
 		}
 	}
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorDeath(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	p.set(s.SessionID, "mode", "read-only")
 	p.say(s.SessionID, "SAY remembered")
 	call := p.prompt(s.SessionID, "HANG")
 	l.api.await(t, "HANG")
-	for _, pid := range markedProcesses(p.marker) {
-		if pid == p.cmd.Process.Pid {
-			continue
-		}
-		if child, err := os.FindProcess(pid); err == nil {
-			_ = child.Kill() // one that ended by itself meanwhile is as good
-		}
-	}
+	l.killCodex(p.testClient)
 	if e := call.wait().Error; e == nil || !strings.Contains(e.Message, "killed") {
 		t.Errorf("the prompt under way got %+v", e)
 	}
-	if got := p.say(s.SessionID, "SAY again"); got != "again" {
-		t.Errorf("said %q", got)
-	}
-	if r := l.api.await(t, "SAY again"); !slices.Contains(r.Assistant, "remembered") {
-		t.Errorf("the model does not see its past: %q", r.Assistant)
-	}
+	want(t, p.say(s.SessionID, "SAY again"), "again")
+	l.wantPast("SAY again", "remembered")
 	var back acpSetUp
 	p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": l.repo, "mcpServers": []any{}}).result(&back)
 	if back.value("mode") != "read-only" {
 		t.Errorf("the mode is %q", back.value("mode"))
 	}
-	l.finishACP(p)
+	l.finish(p)
 }
 
 func editorHangup(l *codexLab) {
-	p := l.acp(map[string]any{})
+	p := l.acp()
 	s := p.open()
 	_, pid := l.runningSleep(p, s.SessionID)
 	p.hangup()
-	if err := p.waitExit(p.limit); err != nil {
-		l.t.Fatal(err)
-	}
+	wantNil(l.t, p.waitAllGone(p.limit))
 	l.dies(p.testClient, pid)
-	if err := p.waitAllGone(p.limit); err != nil {
-		l.t.Error(err)
-	}
 	p.judge()
 
-	p = l.acp(map[string]any{}) // and so does a kill
-	if err := os.Remove(filepath.Join(l.home, "pid")); err != nil {
-		l.t.Fatal(err)
-	}
-	s = p.open()
-	_, pid = l.runningSleep(p, s.SessionID)
-	if err := p.cmd.Process.Kill(); err != nil {
-		l.t.Fatal(err)
-	}
+	p = l.acp() // and so does a kill
+	wantNil(l.t, os.Remove(filepath.Join(l.home, "pid")))
+	_, pid = l.runningSleep(p, p.open().SessionID)
+	l.kill(p.testClient)
 	l.dies(p.testClient, pid)
-	if err := p.waitAllGone(p.limit); err != nil {
-		l.t.Error(err)
-	}
 	l.configUnchanged()
 }
 
 func editorFailure(l *codexLab) {
-	t, p := l.t, l.acp(map[string]any{})
+	t, p := l.t, l.acp()
 	s := p.open()
 	e := p.prompt(s.SessionID, "FAIL 400 request-broke").wait().Error
 	if e == nil || !strings.Contains(e.Message, "request-broke") {
@@ -442,10 +361,8 @@ func editorFailure(l *codexLab) {
 	if got := spoken(p.updates(s.SessionID)); got != "" {
 		t.Errorf("the failure was said as an answer: %q", got)
 	}
-	if got := p.say(s.SessionID, "SAY well again"); got != "well again" {
-		t.Errorf("said %q", got)
-	}
-	l.finishACP(p)
+	want(t, p.say(s.SessionID, "SAY well again"), "well again")
+	l.finish(p)
 }
 
 // acpClients is the cache folder and the node that runs what is in it.
@@ -464,13 +381,10 @@ func acpClients(t *testing.T) (dir, node string) {
 
 func TestCodexACPClients(t *testing.T) {
 	dir, node := acpClients(t)
-	bins := codexBinaries(t)
-	needProcFS(t)
-	prog := programPath(t)
-	for _, bin := range bins {
-		t.Run(bin.version+"/sdk", func(t *testing.T) { sdkClient(newCodexLab(t, bin, prog), dir, node) })
-		t.Run(bin.version+"/acpx", func(t *testing.T) { acpxClient(newCodexLab(t, bin, prog), dir, node) })
-	}
+	runCodexRules(t, []codexRule{
+		{"sdk", func(l *codexLab) { sdkClient(l, dir, node) }},
+		{"acpx", func(l *codexLab) { acpxClient(l, dir, node) }},
+	})
 }
 
 // agentLine is how a client starts the agent.
@@ -495,21 +409,11 @@ func (l *codexLab) foreign(code int, env []string, argv ...string) string {
 }
 
 func sdkClient(l *codexLab, dir, node string) {
-	script, err := os.ReadFile(filepath.Join("testdata", "acp", "client.mjs"))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	// Modules are found from where a script stands.
-	file := filepath.Join(dir, "client-"+l.bin.version+".mjs")
-	if err := os.WriteFile(file, script, 0o600); err != nil {
-		l.t.Fatal(err)
-	}
+	script := readText(l.t, filepath.Join("testdata", "acp", "client.mjs"))
+	file := filepath.Join(dir, "client-"+l.bin.version+".mjs") // modules are found from where a script stands
+	wantNil(l.t, os.WriteFile(file, []byte(script), 0o600))
 	out := l.foreign(0, []string{"AGENT=" + compact(l.agentLine()), "CWD=" + l.repo}, node, file)
-	for _, want := range []string{"prompt", "permission", "rejection", "options", "edit", "cancel", "load"} {
-		if !strings.Contains(out, "ok "+want+"\n") {
-			l.t.Errorf("no %q in\n%s", want, out)
-		}
-	}
+	mustContain(l.t, out, "ok prompt\n", "ok permission\n", "ok rejection\n", "ok options\n", "ok edit\n", "ok cancel\n", "ok load\n")
 	l.configUnchanged()
 }
 
@@ -520,14 +424,10 @@ func acpxClient(l *codexLab, dir, node string) {
 	run := func(code int, args ...string) string {
 		return l.foreign(code, nil, append([]string{node, acpx, "--agent", agent, "--cwd", l.repo}, args...)...)
 	}
-	if out := run(0, "--approve-all", "exec", "SHELLESC echo shown-by-acpx\nSAY spoken-by-acpx"); !strings.Contains(out, "shown-by-acpx") || !strings.Contains(out, "spoken-by-acpx") {
-		t.Errorf("acpx shows\n%s", out)
-	}
+	mustContain(t, run(0, "--approve-all", "exec", "SHELLESC echo shown-by-acpx\nSAY spoken-by-acpx"), "shown-by-acpx", "spoken-by-acpx")
 	const denied = 5 // acpx's word for a permission that was denied
-	if out := run(denied, "--deny-all", "exec", "SHELLESC touch denied\nSAY after the denial"); !strings.Contains(out, "after the denial") {
-		t.Errorf("acpx shows\n%s", out)
-	}
-	if _, err := os.Stat(filepath.Join(l.repo, "denied")); err == nil {
+	mustContain(t, run(denied, "--deny-all", "exec", "SHELLESC touch denied\nSAY after the denial"), "after the denial")
+	if there(filepath.Join(l.repo, "denied")) {
 		t.Error("the denied command ran")
 	}
 	l.configUnchanged()

@@ -1,20 +1,19 @@
 package main
 
-// proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS:
-// the program, built as a user gets it, is driven over stdio as an MCP client
-// drives it, while the scripted model answers. One rule a test, each in a home of
-// its own; every test ends with an exit that leaves no process and the user's
-// config.toml as it was. TestCodexTurns has what makes unattended work safe: turns in
-// the background, their approvals, tasks and retries of modern clients, resuming.
+// proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS: the program, built as a user gets
+// it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a home
+// of its own; every test ends with an exit that leaves no process and the user's config.toml as it was. TestCodexTurns
+// has what makes unattended work safe: turns in the background, their approvals, tasks and retries of modern clients,
+// resuming. codex_real_test.go holds mcp-server to the same rules.
 
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -37,37 +36,54 @@ func TestCodex(t *testing.T) {
 	})
 }
 
-// codexRule is one thing that every Codex is held to.
-type codexRule struct {
-	name string
-	run  func(*codexLab)
-}
-
-// runCodexRules runs each rule with each Codex of CODEX_BINS.
-func runCodexRules(t *testing.T, rules []codexRule) {
-	t.Helper()
-	bins := codexBinaries(t)
-	needProcFS(t)
-	prog := programPath(t)
-	for _, bin := range bins {
-		for _, rule := range rules {
-			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(newCodexLab(t, bin, prog)) })
-		}
-	}
+func TestCodexTurns(t *testing.T) {
+	runCodexRules(t, []codexRule{
+		{"a background turn is waited for", backgroundTurn},
+		{"a background turn asks its caller", backgroundApproval},
+		{"an interrupt stops a background shell", interruptedShell},
+		{"a modern approval is a retry", modernApproval},
+		{"a task is polled", polledTask},
+		{"a busy agent is closed with a summary", closedWithSummary},
+	})
 }
 
 // askable are the capabilities of a client that can be asked.
 func askable() map[string]any { return map[string]any{"elicitation": map[string]any{}} }
 
-// echoed is what the model was told, as ECHO_INSTRUCTIONS answers it.
-type echoed struct {
-	Instructions    string
-	Developer, User []string
+// codex calls for an agent, and again for one's next turn; more are further arguments, name and value by turns.
+func (c *testClient) codex(prompt string, more ...any) *pendingCall {
+	c.tb.Helper()
+	return c.call("codex", argsOf(append(more, "prompt", prompt)))
 }
 
-func echoOf(t *testing.T, r turnReply) echoed {
+func (c *testClient) again(agent, prompt string, more ...any) *pendingCall {
+	c.tb.Helper()
+	return c.call("codex-reply", argsOf(append(more, "prompt", prompt, "agent_id", agent)))
+}
+
+func argsOf(list []any) map[string]any {
+	args := map[string]any{}
+	for pair := range slices.Chunk(list, 2) {
+		args[pair[0].(string)] = pair[1]
+	}
+	return args
+}
+
+// wantSaid waits for a turn that ran well and said this.
+func (p *pendingCall) wantSaid(want string) turnReply {
+	p.c.tb.Helper()
+	r := p.turn()
+	if r.Content != want {
+		p.c.tb.Errorf("%s: said %q, want %q", p.what, r.Content, want)
+	}
+	return r
+}
+
+// echoed is what the model was told, as ECHO_INSTRUCTIONS answers it.
+type echoed struct{ Developer, User []string }
+
+func echoOf(t *testing.T, r turnReply) (e echoed) {
 	t.Helper()
-	var e echoed
 	if err := json.Unmarshal([]byte(r.Content), &e); err != nil {
 		t.Fatalf("the model's echo is no JSON (%v): %s", err, r.Content)
 	}
@@ -78,75 +94,65 @@ func anyContains(list []string, text string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, text) })
 }
 
+// wantPast holds the request with that prompt to a conversation that the model must still see.
+func (l *codexLab) wantPast(prompt string, answers ...string) {
+	l.t.Helper()
+	req := l.api.await(l.t, prompt)
+	for _, answer := range answers {
+		if !anyContains(req.User, "SAY "+answer) || !slices.Contains(req.Assistant, answer) {
+			l.t.Errorf("the model lost %q: user %q, assistant %q", answer, req.User, req.Assistant)
+		}
+	}
+}
+
 func aConversation(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	first := c.call("codex", map[string]any{"prompt": "SAY first answer"}).turn()
-	if first.Content != "first answer" || !regexp.MustCompile(`^codex:[a-z0-9]+$`).MatchString(first.AgentID) ||
+	first := c.codex("SAY first answer").wantSaid("first answer")
+	if !regexp.MustCompile(`^codex:[a-z0-9]+$`).MatchString(first.AgentID) ||
 		first.ThreadID == "" || first.TurnID == "" || first.Identity != "codex" || first.Status != "idle" {
 		t.Errorf("first turn = %+v", first)
 	}
-	second := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "ECHO_INSTRUCTIONS"}).turn()
+	second := c.again(first.AgentID, "SAY answer").turn()
 	if second.ThreadID != first.ThreadID || second.AgentID != first.AgentID || second.TurnID == first.TurnID {
 		t.Errorf("reply is not of the same conversation: %+v after %+v", second, first)
 	}
-	if !anyContains(echoOf(t, second).User, "SAY first answer") {
-		t.Errorf("the model does not see the first prompt: %s", second.Content)
-	}
 	for i, key := range []string{"threadId", "conversationId"} { // as callers of the removed command say it
-		prompt := fmt.Sprintf("SAY answer %d", i)
-		third := c.call("codex-reply", map[string]any{key: first.ThreadID, "prompt": prompt}).turn()
-		if third.AgentID != first.AgentID || third.Content != fmt.Sprintf("answer %d", i) {
+		said := fmt.Sprintf("answer %d", i)
+		third := c.call("codex-reply", map[string]any{key: first.ThreadID, "prompt": "SAY " + said}).wantSaid(said)
+		if third.AgentID != first.AgentID {
 			t.Errorf("reply by %s = %+v", key, third)
 		}
 	}
-	req := l.api.await(t, "SAY answer 1")
-	if !slices.Contains(req.Assistant, "first answer") || !slices.Contains(req.Assistant, "answer 0") {
-		t.Errorf("the model does not see its answers: %q", req.Assistant)
-	}
+	l.wantPast("SAY answer 1", "first answer", "answer", "answer 0")
 	var status struct {
-		Alive   bool    `json:"child_alive"`
-		Version string  `json:"child_version"`
-		Backend *string `json:"backend"`
+		Alive   bool   `json:"child_alive"`
+		Version string `json:"child_version"`
+		Backend string
 	}
 	structured(c.call("agent_status", map[string]any{}), &status)
-	if !status.Alive || status.Version != l.bin.version || status.Backend == nil || *status.Backend != l.backend {
+	if !status.Alive || status.Version != l.bin.version || status.Backend != l.backend {
 		t.Errorf("status = %+v", status)
 	}
 	structured(c.call("agent_close", map[string]any{"agent_id": first.AgentID}), nil)
-	c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY no"}).fault(-32003)
+	c.again(first.AgentID, "SAY no").fault(-32003)
 	l.finish(c)
 }
 
+// FR-2: our context comes after the caller's own instructions, and on a reply where a fact changed.
 func contextReachesTheModel(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	r := c.call("codex", map[string]any{"prompt": "ECHO_INSTRUCTIONS", "identity": "Scout",
-		"developer-instructions": "CALLERS-OWN-RULE"}).turn()
-	told := echoOf(t, r)
-	at := slices.IndexFunc(told.Developer, func(s string) bool { return strings.Contains(s, "CALLERS-OWN-RULE") })
-	if at < 0 {
-		t.Fatalf("the model was not told the caller's instructions: %q", told.Developer)
+	r := c.codex("ECHO_INSTRUCTIONS", "identity", "Scout", "developer-instructions", "CALLERS-OWN-RULE").turn()
+	_, ours, ok := strings.Cut(strings.Join(echoOf(t, r).Developer, "\n"), "CALLERS-OWN-RULE")
+	if !ok {
+		t.Errorf("the model was not told the caller's instructions: %s", r.Content)
 	}
-	text := told.Developer[at]
-	own := strings.Index(text, "CALLERS-OWN-RULE")
-	for _, fact := range []string{"Scout", r.Team, "lab-repo", "main", l.repo} {
-		// FR-2: our context comes after the caller's own instructions.
-		if !strings.Contains(text[own:], fact) {
-			t.Errorf("context has no %q after the caller's instructions: %s", fact, text)
-		}
-	}
-	if r.Identity != "Scout" {
-		t.Errorf("identity = %q", r.Identity)
-	}
+	mustContain(t, ours, "Scout", r.Team, "lab-repo", "main", l.repo)
+	want(t, r.Identity, "Scout")
 
-	same := c.call("codex-reply", map[string]any{"agent_id": r.AgentID, "prompt": "SAY same"}).turn()
-	before := l.api.await(t, "SAY same").Prompt
-	if before != "SAY same" {
-		t.Errorf("no fact changed, but the prompt was %q (%+v)", before, same)
-	}
-	if err := makeGitRepo(l.repo, "feature/moved"); err != nil {
-		t.Fatal(err)
-	}
-	c.call("codex-reply", map[string]any{"agent_id": r.AgentID, "prompt": "SAY changed"}).turn()
+	c.again(r.AgentID, "SAY same").turn()
+	want(t, l.api.await(t, "SAY same").Prompt, "SAY same")
+	wantNil(t, makeGitRepo(l.repo, "feature/moved"))
+	c.again(r.AgentID, "SAY changed").turn()
 	if after := l.api.await(t, "SAY changed").Prompt; !strings.Contains(after, "feature/moved") || !strings.HasSuffix(after, "SAY changed") {
 		t.Errorf("the branch changed, but the prompt was %q", after)
 	}
@@ -155,20 +161,16 @@ func contextReachesTheModel(l *codexLab) {
 
 func twoAgentsAtOnce(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	one := c.call("codex", map[string]any{"prompt": "GATE one answer-one"})
-	two := c.call("codex", map[string]any{"prompt": "GATE two answer-two"})
+	one, two := c.codex("GATE one answer-one"), c.codex("GATE two answer-two")
 	l.api.await(t, "GATE one")
 	l.api.await(t, "GATE two") // both are at the model: neither waits for the other
 	l.api.open("two")
-	second := two.turn()
+	second := two.wantSaid("answer-two")
 	if one.answered() {
 		t.Error("the first agent answered although its model waits")
 	}
 	l.api.open("one")
-	first := one.turn()
-	if first.Content != "answer-one" || second.Content != "answer-two" {
-		t.Errorf("answers = %q, %q", first.Content, second.Content)
-	}
+	first := one.wantSaid("answer-one")
 	if first.AgentID == second.AgentID || first.ThreadID == second.ThreadID || strings.EqualFold(first.Identity, second.Identity) {
 		t.Errorf("two agents share something: %+v, %+v", first, second)
 	}
@@ -177,28 +179,20 @@ func twoAgentsAtOnce(l *codexLab) {
 
 func failedModel(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	first := c.call("codex", map[string]any{"prompt": "SAY well"}).turn()
+	agent := c.codex("SAY well").turn().AgentID
 	for _, tt := range []struct{ prompt, words string }{
 		{"FAIL 500 server-broke", "high demand"}, // Codex puts words of its own for a 500
 		{"FAIL 400 request-broke", "request-broke"},
 		{"FAILSTREAM server_error stream-broke", "stream-broke"},
 	} {
-		res := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": tt.prompt}).tool()
-		if !res.IsError || res.Turn.TurnStatus != "failed" || res.Turn.AgentID != first.AgentID || res.Turn.Status != "idle" {
-			t.Errorf("%s: %s", tt.prompt, res.raw)
-		}
-		if res.Turn.Content == "" || !strings.Contains(res.Turn.Content, tt.words) {
-			t.Errorf("%s: content = %q, want the backend's own words", tt.prompt, res.Turn.Content)
-		}
-		if len(res.Content) == 0 || !strings.Contains(res.Content[0].Text, res.Turn.Content) {
-			t.Errorf("%s: the text a model is shown = %v", tt.prompt, res.Content)
+		res := c.again(agent, tt.prompt).tool()
+		if !res.IsError || res.Turn.TurnStatus != "failed" || res.Turn.AgentID != agent || res.Turn.Status != "idle" ||
+			!strings.Contains(res.Turn.Content, tt.words) || len(res.Content) == 0 || !strings.Contains(res.Content[0].Text, res.Turn.Content) {
+			t.Errorf("%s, want the backend's own words %q: %s", tt.prompt, tt.words, res.raw)
 		}
 	}
-	if again := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY well again"}).turn(); again.Content != "well again" {
-		t.Errorf("after failures: %+v", again)
-	}
-	failed := c.call("codex", map[string]any{"prompt": "FAIL 500 at-once", "identity": "unlucky"}).tool()
-	if !failed.IsError || failed.Turn.AgentID == "" {
+	c.again(agent, "SAY well again").wantSaid("well again")
+	if failed := c.codex("FAIL 500 at-once", "identity", "unlucky").tool(); !failed.IsError || failed.Turn.AgentID == "" {
 		t.Errorf("a failed first turn: %s", failed.raw)
 	}
 	l.finish(c)
@@ -208,18 +202,9 @@ func failedModel(l *codexLab) {
 func (l *codexLab) askedToRun(c *testClient, file string) wireMessage {
 	l.t.Helper()
 	ask := c.awaitAsk("elicitation/create")
-	var p struct {
-		Message string
-		AgentID string `json:"agent_id"`
-		Schema  struct{ Type string }
-	}
-	if err := json.Unmarshal(ask.Params, &p); err != nil {
-		l.t.Fatal(err)
-	}
-	if !strings.Contains(p.Message, file) || !strings.Contains(p.Message, l.repo) || !strings.HasPrefix(p.AgentID, "codex:") {
-		l.t.Errorf("the approval does not show command, directory and agent: %s", ask.Params)
-	}
-	if _, err := os.Stat(file); err == nil {
+	mustContain(l.t, stringField(ask.Params, "message"), file, l.repo)
+	mustContain(l.t, stringField(ask.Params, "agent_id"), "codex:")
+	if there(file) {
 		l.t.Errorf("%s is there before anyone approved", file)
 	}
 	return ask
@@ -228,23 +213,17 @@ func (l *codexLab) askedToRun(c *testClient, file string) wireMessage {
 func approvedCommand(l *codexLab) {
 	t, c := l.t, l.serve(askable())
 	file := filepath.Join(l.home, "approved")
-	call := c.call("codex", map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it", "approval-policy": "on-request"})
+	call := c.codex("SHELLESC touch "+file+"\nSAY after it", "approval-policy", "on-request")
 	c.reply(l.askedToRun(c, file), map[string]any{"action": "accept", "content": map[string]any{}})
-	r := call.turn()
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the approved command did not run: %v", err)
+	r := call.wantSaid("after it")
+	if !there(file) || len(r.Declined) != 0 {
+		t.Errorf("the approved command did not run: %+v", r)
 	}
-	if r.Content != "after it" || len(r.Declined) != 0 {
-		t.Errorf("turn = %+v", r)
-	}
-
-	// The words of the removed command are understood too.
 	file += "-2"
-	call = c.call("codex-reply", map[string]any{"agent_id": r.AgentID, "prompt": "SHELLESC touch " + file})
+	call = c.again(r.AgentID, "SHELLESC touch "+file)
 	c.reply(l.askedToRun(c, file), map[string]any{"decision": "approved"})
-	call.turn()
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the command approved in older words did not run: %v", err)
+	if call.turn(); !there(file) {
+		t.Error("the command approved in the words of the removed command did not run")
 	}
 	l.finish(c)
 }
@@ -252,24 +231,18 @@ func approvedCommand(l *codexLab) {
 // permanentRule: only with allow_rules, only by the client's user, and as Codex
 // proposed it, whatever the client names.
 func permanentRule(l *codexLab) {
-	t := l.t
-	rules := filepath.Join(l.codex, "rules", "default.rules")
 	for _, allowed := range []bool{false, true} {
 		l.more = []string{fmt.Sprintf("ATM_AGENT_MCP_ALLOW_RULES=%v", allowed)}
 		c := l.serve(askable())
 		file := filepath.Join(l.home, fmt.Sprintf("rule-%v", allowed))
-		call := c.call("codex", map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY done", "approval-policy": "on-request"})
-		c.reply(l.askedToRun(c, file), map[string]any{"decision": map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": []string{"rm"}}}})
-		r := call.turn()
-		if _, err := os.Stat(file); err != nil || r.Content != "done" {
-			t.Errorf("the approved command did not run: %v, %+v", err, r)
+		call := c.codex("SHELLESC touch "+file+"\nSAY done", "approval-policy", "on-request")
+		c.reply(l.askedToRun(c, file), json.RawMessage(`{"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["rm"]}}}`))
+		if call.wantSaid("done"); !there(file) {
+			l.t.Error("the approved command did not run")
 		}
-		text, _ := os.ReadFile(rules)
-		if !allowed && len(text) > 0 {
-			t.Errorf("a rule without allow_rules: %s", text)
-		}
-		if allowed && (!strings.Contains(string(text), "touch") || strings.Contains(string(text), `"rm"`)) {
-			t.Errorf("rules are %q", text)
+		rules, _ := os.ReadFile(filepath.Join(l.codex, "rules", "default.rules")) // none, or these
+		if strings.Contains(string(rules), "touch") != allowed || strings.Contains(string(rules), `"rm"`) {
+			l.t.Errorf("allow_rules %v: the rules are %q", allowed, rules)
 		}
 		l.finish(c)
 	}
@@ -277,25 +250,14 @@ func permanentRule(l *codexLab) {
 
 func declinedCommand(l *codexLab) {
 	t, c := l.t, l.serve(askable())
-	agent := ""
-	for i, answer := range []map[string]any{
-		{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"}, {"action": "perhaps"}, {},
-	} {
+	agent := c.codex("SAY ready").turn().AgentID
+	for i, answer := range []map[string]any{{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"}, {"action": "perhaps"}, {}} {
 		file := filepath.Join(l.home, fmt.Sprintf("declined-%d", i))
-		args := map[string]any{"prompt": fmt.Sprintf("SHELLESC touch %s\nSAY went on %d", file, i)}
-		tool := "codex"
-		if agent != "" {
-			tool, args["agent_id"] = "codex-reply", agent
-		}
-		call := c.call(tool, args)
+		call := c.again(agent, fmt.Sprintf("SHELLESC touch %s\nSAY went on %d", file, i))
 		c.reply(l.askedToRun(c, file), answer)
-		r := call.turn()
-		agent = r.AgentID
-		if _, err := os.Stat(file); err == nil {
+		r := call.wantSaid(fmt.Sprintf("went on %d", i))
+		if there(file) {
 			t.Errorf("%v: the declined command ran", answer)
-		}
-		if r.Content != fmt.Sprintf("went on %d", i) {
-			t.Errorf("%v: the turn did not go on: %+v", answer, r)
 		}
 		if len(r.Declined) != 1 || !strings.Contains(r.Declined[0].Action, file) || r.Declined[0].Reason == "" {
 			t.Errorf("%v: declined = %+v", answer, r.Declined)
@@ -305,69 +267,40 @@ func declinedCommand(l *codexLab) {
 }
 
 func nobodyToAsk(l *codexLab) {
-	t, c := l.t, l.serve(map[string]any{})
+	c := l.serve(map[string]any{})
 	file := filepath.Join(l.home, "nobody")
-	r := c.call("codex", map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY went on"}).turn()
-	if _, err := os.Stat(file); err == nil {
-		t.Error("the command ran although nobody could approve it")
-	}
-	if r.Content != "went on" || len(r.Declined) != 1 {
-		t.Errorf("turn = %+v", r)
+	if r := c.codex("SHELLESC touch " + file + "\nSAY went on").wantSaid("went on"); there(file) || len(r.Declined) != 1 {
+		l.t.Errorf("the command ran (%v) although nobody could approve it: %+v", there(file), r)
 	}
 	l.finish(c)
 }
 
-// runningShell starts an agent whose shell runs for long, and returns its pid.
+// runningShell starts an agent whose shell runs for long, and returns the shell's pid.
 func (l *codexLab) runningShell(c *testClient) (call *pendingCall, pid int) {
 	l.t.Helper()
-	file := filepath.Join(l.home, "pid")
-	call = c.call("codex", map[string]any{"sandbox": "danger-full-access", "approval-policy": "never", "identity": "runner",
-		"prompt": "SHELL echo $$ > " + file + ".new; mv " + file + ".new " + file + "; exec sleep 600"})
-	if !poll(c.limit, func() bool {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		return err == nil
-	}) {
-		l.t.Fatalf("the shell does not run%s", c.told())
-	}
-	if !processAlive(pid) {
-		l.t.Fatalf("the shell, process %d, is dead already", pid)
-	}
-	return call, pid
+	call = c.codex(l.sleeps(), "sandbox", "danger-full-access", "approval-policy", "never", "identity", "runner")
+	return call, l.sleeping(c)
 }
 
-// dies waits for the end of the process.
-func (l *codexLab) dies(c *testClient, pid int) {
+// runner is the agent of runningShell, whose call has not told its id.
+func (l *codexLab) runner(c *testClient) (agent string) {
 	l.t.Helper()
-	if !poll(c.limit, func() bool { return !processAlive(pid) }) {
-		l.t.Errorf("still running:%s", describeProcesses([]int{pid}))
+	var list struct{ Sessions []map[string]any }
+	structured(c.call("agent_sessions", map[string]any{}), &list)
+	if len(list.Sessions) != 1 || list.Sessions[0]["identity"] != "runner" {
+		l.t.Fatalf("sessions = %+v", list.Sessions)
 	}
+	return list.Sessions[0]["agent_id"].(string)
 }
 
 func cancelledCall(l *codexLab) {
-	t, c := l.t, l.serve(map[string]any{})
+	c := l.serve(map[string]any{})
 	call, pid := l.runningShell(c)
 	call.cancel("user")
 	l.dies(c, pid)
 	c.start("ping", nil).result(nil)
-	c.noStrays()
-	var list struct {
-		Sessions []struct {
-			AgentID  string `json:"agent_id"`
-			Identity string
-		}
-	}
-	structured(c.call("agent_sessions", map[string]any{}), &list)
-	if len(list.Sessions) != 1 || list.Sessions[0].Identity != "runner" {
-		t.Fatalf("sessions = %+v", list.Sessions)
-	}
-	// The agent is usable, and its answer to the cancelled call never comes.
-	r := c.call("codex-reply", map[string]any{"agent_id": list.Sessions[0].AgentID, "prompt": "SAY usable"}).turn()
-	if r.Content != "usable" {
-		t.Errorf("after the cancel: %+v", r)
-	}
+	c.noStrays() // the answer to the cancelled call never comes
+	c.again(l.runner(c), "SAY usable").wantSaid("usable")
 	l.finish(c)
 }
 
@@ -387,51 +320,37 @@ func endOfInput(l *codexLab) {
 	l.dies(c, pid)
 }
 
+// killedProxy: the child ends by the end of its input, and the next process has the conversation, also by --resume.
 func killedProxy(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	first := c.call("codex", map[string]any{"prompt": "SAY remember-the-answer", "identity": "keeper"}).turn()
-	if err := c.signal("KILL"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.waitAllGone(c.limit); err != nil {
-		t.Fatal(err) // the child ends by end of input
-	}
+	c.codex("SAY older", "identity", "finder").turn()
+	first := c.codex("SAY remember-the-answer", "identity", "keeper").turn()
+	l.kill(c)
 	c = l.serve(map[string]any{})
-	again := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY after restart"}).turn()
-	if again.AgentID != first.AgentID || again.ThreadID != first.ThreadID || again.Identity != "keeper" || again.Content != "after restart" {
+	again := c.again(first.AgentID, "SAY after restart").wantSaid("after restart")
+	if again.AgentID != first.AgentID || again.ThreadID != first.ThreadID || again.Identity != "keeper" {
 		t.Errorf("after kill -9: %+v, before: %+v", again, first)
 	}
-	req := l.api.await(t, "SAY after restart")
-	if !anyContains(req.User, "SAY remember-the-answer") || !slices.Contains(req.Assistant, "remember-the-answer") {
-		t.Errorf("the model lost the conversation: user %q, assistant %q", req.User, req.Assistant)
+	l.wantPast("SAY after restart", "remember-the-answer")
+	l.kill(c)
+	c = l.serve(map[string]any{}, "--resume", "keeper")
+	if again = c.codex("SAY by the flag").turn(); again.AgentID != first.AgentID || again.Identity != "keeper" {
+		t.Errorf("resumed %+v, want %+v", again, first)
 	}
+	l.wantPast("SAY by the flag", "remember-the-answer", "after restart")
+	if next := c.codex("SAY new").turn(); next.AgentID == first.AgentID {
+		t.Error("the second call resumed it again")
+	}
+	c.codex("SAY no", "agent_id", "codex:zzzzzz").fault(-32002)
 	l.finish(c)
 }
 
 func killedChild(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	calls := []*pendingCall{
-		c.call("codex", map[string]any{"prompt": "HANG one", "identity": "one"}),
-		c.call("codex", map[string]any{"prompt": "HANG two", "identity": "two"}),
-	}
+	calls := []*pendingCall{c.codex("HANG one", "identity", "one"), c.codex("HANG two", "identity", "two")}
 	l.api.await(t, "HANG one")
 	l.api.await(t, "HANG two")
-	var pids []int
-	for _, pid := range childProcesses(c.cmd.Process.Pid) {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == filepath.Base(l.bin.path) {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) != 1 {
-		t.Fatalf("the program has %d Codex children, want one%s", len(pids), describeProcesses(pids))
-	}
-	proc, err := os.FindProcess(pids[0])
-	if err == nil {
-		err = proc.Kill()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.killCodex(c)
 	for _, call := range calls {
 		fault := call.fault(-32005)
 		if !strings.Contains(fault.Message, "SIGKILL") || !strings.Contains(string(fault.Data), "error_source") {
@@ -446,63 +365,40 @@ func killedChild(l *codexLab) {
 	if status.Alive || !strings.Contains(status.Error, "SIGKILL") {
 		t.Errorf("status = %+v", status)
 	}
-	c.call("codex", map[string]any{"prompt": "SAY late"}).fault(-32005) // restart_child is off
+	c.codex("SAY late").fault(-32005) // restart_child is off
 	c.start("ping", nil).result(nil)
 	l.finish(c)
 }
 
 func configStays(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	r := c.call("codex", map[string]any{"prompt": "SAY wide", "sandbox": "workspace-write", "approval-policy": "on-failure", "cwd": l.repo}).turn()
+	r := c.codex("SAY wide", "sandbox", "workspace-write", "approval-policy", "on-failure", "cwd", l.repo).turn()
 	if r.Sandbox != "workspace-write" || r.Approval != "on-request" {
 		t.Errorf("effective settings = %q, %q", r.Sandbox, r.Approval)
 	}
-	c.call("codex-reply", map[string]any{"agent_id": r.AgentID, "prompt": "SHELL true\nSAY done"}).turn()
-	full := c.call("codex", map[string]any{"prompt": "SAY full", "sandbox": "danger-full-access"}).turn()
-	if full.Sandbox != "danger-full-access" {
-		t.Errorf("effective sandbox = %q", full.Sandbox)
-	}
+	c.again(r.AgentID, "SHELL true\nSAY done").turn()
+	want(t, c.codex("SAY full", "sandbox", "danger-full-access").turn().Sandbox, "danger-full-access")
 	l.configUnchanged() // while it runs
 	l.finish(c)         // and after
-}
-
-func TestCodexTurns(t *testing.T) {
-	runCodexRules(t, []codexRule{
-		{"a background turn is waited for", backgroundTurn},
-		{"a background turn asks its caller", backgroundApproval},
-		{"an interrupt stops a background shell", interruptedShell},
-		{"a modern approval is a retry", modernApproval},
-		{"a task is polled", polledTask},
-		{"a busy agent is closed with a summary", closedWithSummary},
-		{"a killed proxy resumes by flag", resumedByFlag},
-	})
 }
 
 // waitedFor is the structuredContent of agent_wait.
 type waitedFor struct {
 	Seq    int64
 	Agents []struct {
-		AgentID string `json:"agent_id"`
-		Status  string
-		Turns   []struct {
-			TurnID     string `json:"turn_id"`
-			TurnStatus string `json:"turn_status"`
-			Content    string
-		}
+		Turns   []turnReply
 		Pending []struct {
-			ApprovalID string `json:"approval_id"`
-			Kind       string
-			Action     string
-			Command    string
+			ApprovalID   string `json:"approval_id"`
+			Kind, Action string
 		} `json:"pending_approvals"`
 	}
 }
 
 func backgroundTurn(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	one := c.call("codex", map[string]any{"prompt": "SAY from behind", "background": true}).tool().Turn
-	two := c.call("codex", map[string]any{"prompt": "SAY the other", "background": true}).tool().Turn
-	queued := c.call("codex-reply", map[string]any{"agent_id": one.AgentID, "prompt": "SAY then this", "background": true}).tool().Turn
+	one := c.codex("SAY from behind", "background", true).tool().Turn
+	two := c.codex("SAY the other", "background", true).tool().Turn
+	queued := c.again(one.AgentID, "SAY then this", "background", true).tool().Turn
 	if one.TurnID == "" || one.AgentID == two.AgentID || queued.TurnID == one.TurnID {
 		t.Fatalf("accepted %+v, %+v, %+v", one, two, queued)
 	}
@@ -524,10 +420,8 @@ func backgroundTurn(l *codexLab) {
 			break
 		}
 	}
-	for turn, want := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other", queued.TurnID: "then this"} {
-		if said[turn] != "completed: "+want {
-			t.Errorf("turn %s told %q, want %q", turn, said[turn], want)
-		}
+	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other", queued.TurnID: "then this"} {
+		want(t, said[turn], "completed: "+text)
 	}
 	l.finish(c)
 }
@@ -535,7 +429,7 @@ func backgroundTurn(l *codexLab) {
 func backgroundApproval(l *codexLab) {
 	t, c := l.t, l.serve(askable()) // the caller is asked all the same, not the client
 	file := filepath.Join(l.home, "behind")
-	agent := c.call("codex", map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it", "background": true}).tool().Turn.AgentID
+	agent := c.codex("SHELLESC touch "+file+"\nSAY after it", "background", true).tool().Turn.AgentID
 	var w waitedFor
 	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
 	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" || !strings.Contains(w.Agents[0].Pending[0].Action, file) {
@@ -544,17 +438,14 @@ func backgroundApproval(l *codexLab) {
 	ask := w.Agents[0].Pending[0]
 	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else", "decision": "approve"}
 	c.call("agent_approve", approve).fault(-32007)
-	if _, err := os.Stat(file); err == nil {
+	if there(file) {
 		t.Error("the command ran before its approval")
 	}
 	approve["action"] = ask.Action
 	structured(c.call("agent_approve", approve), nil)
 	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
-	if len(w.Agents[0].Turns) != 1 || w.Agents[0].Turns[0].Content != "after it" {
-		t.Errorf("agent_wait told %+v", w)
-	}
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the approved command did not run: %v", err)
+	if len(w.Agents[0].Turns) != 1 || w.Agents[0].Turns[0].Content != "after it" || !there(file) {
+		t.Errorf("agent_wait told %+v; the approved command ran: %v", w, there(file))
 	}
 	c.call("agent_approve", approve).fault(-32007) // the first decision wins
 	l.finish(c)
@@ -563,22 +454,14 @@ func backgroundApproval(l *codexLab) {
 func interruptedShell(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	call, pid := l.runningShell(c)
-	var list struct {
-		Sessions []struct {
-			AgentID string `json:"agent_id"`
-		}
-	}
-	structured(c.call("agent_sessions", map[string]any{}), &list)
-	agent := list.Sessions[0].AgentID
+	agent := l.runner(c)
 	var r struct{ Interrupted bool }
 	structured(c.call("agent_interrupt", map[string]any{"agent_id": agent}), &r)
 	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" || res.Turn.Status != "idle" {
 		t.Errorf("interrupted %v, the caller got %s", r.Interrupted, res.raw)
 	}
 	l.dies(c, pid)
-	if r := c.call("codex-reply", map[string]any{"agent_id": agent, "prompt": "SAY still here"}).turn(); r.Content != "still here" {
-		t.Errorf("after the interrupt: %+v", r)
-	}
+	c.again(agent, "SAY still here").wantSaid("still here")
 	l.finish(c)
 }
 
@@ -591,47 +474,32 @@ func modern(params, capabilities map[string]any) map[string]any {
 	return params
 }
 
-// serveModern starts a client that shakes no hands.
-func (l *codexLab) serveModern() *testClient {
-	l.t.Helper()
-	return startClient(l.t, peerConfig{
-		name: "atm-agent-mcp", path: l.prog, args: []string{"serve", "--codex-bin", l.bin.path, "--backend", l.backend},
-		env: l.env(), dir: l.repo,
-	})
-}
-
 func modernApproval(l *codexLab) {
-	t, c := l.t, l.serveModern()
+	t, c := l.t, l.start("serve", "--backend", l.backend) // a client that shakes no hands
 	file := filepath.Join(l.home, "retried")
 	params := func() map[string]any {
 		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it"}}, askable())
 	}
 	var asked struct {
-		Type     string                                               `json:"resultType"`
-		Requests map[string]struct{ Params struct{ Message string } } `json:"inputRequests"`
-		State    string                                               `json:"requestState"`
+		Type     string                     `json:"resultType"`
+		Requests map[string]json.RawMessage `json:"inputRequests"`
+		State    string                     `json:"requestState"`
 	}
 	c.start("tools/call", params()).result(&asked)
 	if asked.Type != "input_required" || len(asked.Requests) != 1 || asked.State == "" {
 		t.Fatalf("the call was answered %+v", asked)
 	}
 	retry := params()
-	retry["requestState"] = asked.State
 	answers := map[string]any{}
 	for key, ask := range asked.Requests {
-		if !strings.Contains(ask.Params.Message, file) {
-			t.Errorf("asked %q", ask.Params.Message)
-		}
+		mustContain(t, string(ask), file)
 		answers[key] = map[string]any{"action": "accept", "content": map[string]any{}}
 	}
-	retry["inputResponses"] = answers
+	retry["requestState"], retry["inputResponses"] = asked.State, answers
 	var res callResult
 	c.start("tools/call", retry).result(&res)
-	if res.IsError || res.Turn.Content != "after it" {
-		t.Errorf("the retry was answered %+v", res)
-	}
-	if _, err := os.Stat(file); err != nil {
-		t.Errorf("the approved command did not run: %v", err)
+	if res.IsError || res.Turn.Content != "after it" || !there(file) {
+		t.Errorf("the retry was answered %+v; the approved command ran: %v", res, there(file))
 	}
 	c.start("tools/call", retry).result(&res) // the handle is spent: no second turn
 	if !res.IsError {
@@ -641,7 +509,7 @@ func modernApproval(l *codexLab) {
 }
 
 func polledTask(l *codexLab) {
-	t, c := l.t, l.serveModern()
+	t, c := l.t, l.start("serve", "--backend", l.backend)
 	caps := map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}}
 	type taskState struct {
 		Type   string `json:"resultType"`
@@ -649,104 +517,60 @@ func polledTask(l *codexLab) {
 		Status string
 		Result callResult
 	}
-	start := func(prompt string) taskState {
-		var task taskState
+	start := func(prompt string) (task taskState) {
 		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}}, caps)).result(&task)
 		if task.Type != "task" || task.TaskID == "" || task.Status != "working" {
 			t.Fatalf("the call was answered %+v", task)
 		}
+		l.api.await(t, prompt)
 		return task
 	}
-	get := func(task taskState) (now taskState) {
-		c.start("tasks/get", modern(map[string]any{"taskId": task.TaskID}, caps)).result(&now)
-		return now
+	ends := func(task taskState, status, said string) {
+		t.Helper()
+		var now taskState
+		if !poll(c.limit, func() bool {
+			c.start("tasks/get", modern(map[string]any{"taskId": task.TaskID}, caps)).result(&now)
+			return now.Status != "working"
+		}) || now.Status != status || said != "" && now.Result.Turn.Content != said {
+			t.Errorf("the task ended as %+v, want %s", now, status)
+		}
 	}
 	done, hangs := start("SAY polled"), start("HANG on")
-	var now taskState
-	if !poll(c.limit, func() bool { now = get(done); return now.Status != "working" }) || now.Status != "completed" || now.Result.Turn.Content != "polled" {
-		t.Errorf("the task ended as %+v", now)
-	}
-	l.api.await(t, "HANG on")
+	ends(done, "completed", "polled")
 	c.start("tasks/cancel", modern(map[string]any{"taskId": hangs.TaskID}, caps)).result(nil)
-	if !poll(c.limit, func() bool { now = get(hangs); return now.Status != "working" }) || now.Status != "cancelled" {
-		t.Errorf("the cancelled task ended as %+v", now)
-	}
-	// Another process knows the result too; what it can't know it doesn't hide.
+	ends(hangs, "cancelled", "")
 	hangs = start("HANG again")
-	l.api.await(t, "HANG again")
-	if err := c.signal("KILL"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.waitAllGone(c.limit); err != nil {
-		t.Fatal(err)
-	}
-	c = l.serveModern()
-	if now = get(done); now.Status != "completed" || now.Result.Turn.Content != "polled" {
-		t.Errorf("after a restart the task is %+v", now)
-	}
-	if now = get(hangs); now.Status != "failed" {
-		t.Errorf("after a restart the unfinished task is %+v", now)
-	}
+	l.kill(c)
+	c = l.start("serve", "--backend", l.backend) // knows the result too; what it can't know it doesn't hide
+	ends(done, "completed", "polled")
+	ends(hangs, "failed", "")
 	l.finish(c)
 }
 
 func closedWithSummary(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
-	first := c.call("codex", map[string]any{"prompt": "SAY begun"}).turn()
-	hangs := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "HANG here"})
+	first := c.codex("SAY begun").turn()
+	hangs := c.again(first.AgentID, "HANG here")
 	l.api.await(t, "HANG here")
-	waits := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY never"})
-	var r struct {
-		Status      string
-		Interrupted bool
-	}
+	waits := c.again(first.AgentID, "SAY never")
+	var r struct{ Status string }
 	structured(c.call("agent_close", map[string]any{"agent_id": first.AgentID}), &r)
-	if res := hangs.tool(); res.Turn.TurnStatus != "interrupted" {
-		t.Errorf("the running turn's caller got %s", res.raw)
-	}
+	want(t, r.Status, "closed")
+	want(t, hangs.tool().Turn.TurnStatus, "interrupted")
 	waits.fault(-32003)
-	if r.Status != "closed" {
-		t.Errorf("closed = %+v", r)
-	}
 	found := ""
-	_ = filepath.WalkDir(filepath.Join(l.home), func(path string, d os.DirEntry, err error) error {
+	wantNil(t, filepath.WalkDir(l.home, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "summary.md" {
 			found = path
 		}
 		return nil
-	})
-	text, err := os.ReadFile(found)
-	if err != nil || len(text) == 0 {
+	}))
+	if text, err := os.ReadFile(found); err != nil || len(text) == 0 {
 		t.Errorf("no summary was kept: %q, %v", found, err)
 	}
-	again := c.call("codex", map[string]any{"agent_id": first.AgentID, "prompt": "ECHO_INSTRUCTIONS"}).turn()
-	if told := echoOf(t, again); !anyContains(told.User, "SAY begun") || again.Sandbox != first.Sandbox {
+	again := c.codex("ECHO_INSTRUCTIONS", "agent_id", first.AgentID).turn()
+	if !anyContains(echoOf(t, again).User, "SAY begun") || again.Sandbox != first.Sandbox {
 		t.Errorf("reopened as %+v", again)
 	}
-	l.finish(c)
-}
-
-func resumedByFlag(l *codexLab) {
-	t, c := l.t, l.serve(map[string]any{})
-	c.call("codex", map[string]any{"prompt": "SAY older", "identity": "keeper"}).turn()
-	first := c.call("codex", map[string]any{"prompt": "SAY remember-me", "identity": "finder"}).turn()
-	if err := c.signal("KILL"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.waitAllGone(c.limit); err != nil {
-		t.Fatal(err)
-	}
-	c = l.serve(map[string]any{}, "--resume", "finder")
-	again := c.call("codex", map[string]any{"prompt": "SAY after restart"}).turn()
-	if again.AgentID != first.AgentID || again.Identity != "finder" {
-		t.Errorf("resumed %+v, want %+v", again, first)
-	}
-	if req := l.api.await(t, "SAY after restart"); !anyContains(req.User, "SAY remember-me") || !slices.Contains(req.Assistant, "remember-me") {
-		t.Errorf("the model lost the conversation: %q", req.User)
-	}
-	if next := c.call("codex", map[string]any{"prompt": "SAY new"}).turn(); next.AgentID == first.AgentID {
-		t.Errorf("the second call resumed it again")
-	}
-	c.call("codex", map[string]any{"agent_id": "codex:zzzzzz", "prompt": "SAY no"}).fault(-32002)
 	l.finish(c)
 }
