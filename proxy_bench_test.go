@@ -12,7 +12,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -375,10 +374,9 @@ func newBenchRig(tb testing.TB) *benchRig {
 	tb.Helper()
 	dir := tb.TempDir()
 	r := &benchRig{bin: programPath(tb), home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project")}
-	err := errors.Join(os.MkdirAll(r.codexHome("direct"), 0o700), os.MkdirAll(r.codexHome("served"), 0o700), makeDemoRepo(r.project))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wantNil(tb, os.MkdirAll(r.codexHome("direct"), 0o700))
+	wantNil(tb, os.MkdirAll(r.codexHome("served"), 0o700))
+	wantNil(tb, makeDemoRepo(r.project))
 	return r
 }
 
@@ -404,18 +402,14 @@ type benchTurn struct {
 	mark string // stands in each of the events that are counted
 }
 
-// benchPeer is one process, spoken to from one goroutine.
+// benchPeer is one process, spoken to from one goroutine, which also reads what it says.
 type benchPeer struct {
-	tb     testing.TB
-	name   string
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *bufio.Reader
-	stderr bytes.Buffer // whole once the process was waited for
-	dog    *time.Timer  // kills the process where an answer takes too long
-	ids    int
-	long   []byte // the record that didn't fit out's buffer
-	closed bool
+	*livePeer
+	tb   testing.TB
+	out  *bufio.Reader
+	dog  *time.Timer // kills the process where an answer takes too long
+	ids  int
+	long []byte // the record that didn't fit out's buffer
 }
 
 // start begins the program; the test's end closes it.
@@ -427,54 +421,43 @@ func (r *benchRig) start(tb testing.TB, side string, env []string, args ...strin
 // startOf is start for any program.
 func (r *benchRig) startOf(tb testing.TB, side string, env []string, bin string, args ...string) *benchPeer {
 	tb.Helper()
-	p := &benchPeer{tb: tb, name: side, cmd: exec.Command(bin, args...)}
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = r.project, append(r.environ(side), env...), &p.stderr, 10*time.Second
-	in, err := p.cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p.in, p.out = in, bufio.NewReaderSize(out, benchBuffer)
-	if err := p.cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	p.dog = time.AfterFunc(benchLimit, func() { _ = p.cmd.Process.Kill() })
+	path, err := exec.LookPath(bin)
+	wantNil(tb, err)
+	live, err := startPeer(peerConfig{name: side, path: path, args: args, env: append(r.environ(side), env...), dir: r.project})
+	wantNil(tb, err)
+	p := &benchPeer{livePeer: live, tb: tb, out: bufio.NewReaderSize(live.stdout, benchBuffer)}
+	p.dog = time.AfterFunc(benchLimit, func() { _ = live.cmd.Process.Kill() })
 	tb.Cleanup(p.close)
 	return p
 }
 
 // close ends the process as a client does, by the end of its stdin.
 func (p *benchPeer) close() {
-	if p.closed {
+	if p.gone() {
 		return
 	}
-	p.closed = true
 	p.dog.Reset(benchLimit)
 	defer p.dog.Stop()
-	p.in.Close()
-	_, _ = io.Copy(io.Discard, p.out) // up to its end: what Wait wants before it
-	if err := p.cmd.Wait(); err != nil {
-		p.tb.Errorf("%s ended with %v: %s", p.name, err, p.stderr.String())
+	p.hangup()
+	_, _ = io.Copy(io.Discard, p.out)
+	if <-p.exited; p.cmd.ProcessState.ExitCode() != 0 {
+		p.tb.Errorf("%s ended with %s: %s", p.name, p.howEnded(), p.stderr.String())
 	}
+	p.stop()
 }
 
 // fail tells why nothing more is to be had from the process.
 func (p *benchPeer) fail(format string, args ...any) {
 	p.tb.Helper()
-	p.closed = true
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	p.stop()
 	p.tb.Fatalf("%s: %s; stderr: %s", p.name, fmt.Sprintf(format, args...), p.stderr.String())
 }
 
 // send writes one record.
 func (p *benchPeer) send(rec []byte) {
 	p.tb.Helper()
-	if _, err := p.in.Write(rec); err != nil {
-		p.fail("writing: %v", err)
+	if err := p.writeRaw(rec); err != nil {
+		p.fail("%v", err)
 	}
 }
 
@@ -611,25 +594,18 @@ func (p *benchPeer) reply(agent, prompt string) benchTurn {
 func (r *benchRig) onDisk(tb testing.TB, agent string, turns int) {
 	tb.Helper()
 	pattern := filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records", strings.TrimPrefix(agent, "codex:")+".json")
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for until := time.Now().Add(benchLimit); ; <-look.C {
+	var rec []byte
+	if !poll(benchLimit, func() bool {
 		paths, err := filepath.Glob(pattern)
-		if err != nil {
-			tb.Fatal(err)
+		if err != nil || len(paths) != 1 {
+			return false
 		}
-		var rec []byte
-		if len(paths) == 1 {
-			if rec, err = os.ReadFile(paths[0]); err == nil { // absent for a moment on Windows: looked at again
-				rec = wholeRecord(paths[0], rec)
-			}
+		if rec, err = os.ReadFile(paths[0]); err == nil { // absent for a moment on Windows: looked at again
+			rec = wholeRecord(paths[0], rec)
 		}
-		if string(rawField(rec, "turns")) == strconv.Itoa(turns) && stringField(rec, "status") == statusIdle {
-			return
-		}
-		if time.Now().After(until) {
-			tb.Fatalf("no record %s tells of %d turns within %s: found %q, %s", pattern, turns, benchLimit, paths, rec)
-		}
+		return string(rawField(rec, "turns")) == strconv.Itoa(turns) && stringField(rec, "status") == statusIdle
+	}) {
+		tb.Fatalf("no record %s tells of %d turns within %s: %s", pattern, turns, benchLimit, rec)
 	}
 }
 
@@ -643,21 +619,13 @@ func (p *benchPeer) memory() (now, peak float64) {
 	}
 	for line := range strings.Lines(string(status)) {
 		name, rest, _ := strings.Cut(line, ":")
-		var kb float64
-		switch name {
-		case "VmRSS", "VmHWM":
-			if _, err := fmt.Sscanf(rest, "%f kB", &kb); err != nil {
+		if into, ok := map[string]*float64{"VmRSS": &now, "VmHWM": &peak}[name]; ok {
+			if _, err := fmt.Sscanf(rest, "%f kB", into); err != nil {
 				p.fail("%s is %q: %v", name, rest, err)
 			}
 		}
-		switch name {
-		case "VmRSS":
-			now = kb / 1024
-		case "VmHWM":
-			peak = kb / 1024
-		}
 	}
-	return now, peak
+	return now / 1024, peak / 1024
 }
 
 // cpu is what the process, without its children, has used so far, in ms. The

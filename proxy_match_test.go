@@ -1,21 +1,28 @@
 package main
 
-// proxy_match_test.go owns the patterns that scripts compare JSON with. The script
-// commands expect and jsonfile call it. A pattern is JSON, and matches what
-// contains it: an object may have more members, an array must be as long. In it
-// "$any" is any value, "$re:…" a regexp over a string or a number's digits,
-// "$bind:name" any value, kept as a variable, "$absent" a member that must not be
-// there. A last element "$rest" makes an array a prefix; a first element
-// "$contains" asks that each pattern after it matches some element.
+// proxy_match_test.go owns the patterns that scripts compare JSON with, and proves that the script commands fail when
+// they should. The script commands expect and jsonfile call it. A pattern is JSON, and matches what contains it: an
+// object may have more members, an array must be as long. In it "$any" is any value, "$re:…" a regexp over a string or a
+// number's digits, "$bind:name" any value, kept as a variable, "$absent" a member that must not be there. A last element
+// "$rest" makes an array a prefix; a first element "$contains" asks that each pattern after it matches some element.
+// harness-peer is a small program that speaks JSON-RPC on stdio and misbehaves when asked.
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // decodeJSON reads exactly one value and keeps numbers as they are written.
@@ -119,9 +126,7 @@ func containsMatch(at string, want any, g []any, bound map[string]any) bool {
 	for _, v := range g {
 		tried := map[string]any{} // an element that fails half way must bind nothing
 		if matchValue(at, want, v, tried) == nil {
-			for k, v := range tried {
-				bound[k] = v
-			}
+			maps.Copy(bound, tried)
 			return true
 		}
 	}
@@ -289,63 +294,57 @@ func clipText(s string, max int) string {
 }
 
 func TestMatchJSON(t *testing.T) {
-	tests := []struct {
-		name, pattern, got string
-		want               string // part of the error, "" for a match
+	for _, tt := range []struct {
+		pattern, got string
+		want         string // part of the error, "" for a match
 	}{
-		{"subset", `{"a":1}`, `{"a":1,"b":2}`, ""},
-		{"deep subset", `{"a":{"b":[{"c":true}]}}`, `{"a":{"b":[{"c":true,"d":null}],"x":0}}`, ""},
-		{"missing member", `{"a":{"b":1}}`, `{"a":{}}`, ".a.b: is missing"},
-		{"other value", `{"a":"x"}`, `{"a":"y"}`, `.a: want "x", got "y"`},
-		{"other type", `{"a":"1"}`, `{"a":1}`, `want "1", got 1`},
-		{"null is a value", `{"a":null}`, `{"a":null}`, ""},
-		{"null is not false", `{"a":null}`, `{"a":false}`, "want null, got false"},
-		{"null is not missing", `{"a":null}`, `{}`, "is missing"},
-		{"any", `{"a":"$any"}`, `{"a":[1]}`, ""},
-		{"any is there", `{"a":"$any"}`, `{}`, "is missing"},
-		{"absent", `{"a":"$absent"}`, `{"b":1}`, ""},
-		{"not absent", `{"a":"$absent"}`, `{"a":null}`, "must be absent"},
-		{"regexp", `{"a":"$re:^codex:[a-z0-9]+$"}`, `{"a":"codex:k3f"}`, ""},
-		{"regexp of a number", `{"a":"$re:^-3200[0-9]$"}`, `{"a":-32005}`, ""},
-		{"regexp fails", `{"a":"$re:^b"}`, `{"a":"abc"}`, `want text like "^b"`},
-		{"regexp of an object", `{"a":"$re:."}`, `{"a":{}}`, "want text like"},
-		{"bad regexp", `{"a":"$re:("}`, `{"a":"x"}`, "bad pattern"},
-		{"arrays are exact", `[1,2]`, `[1,2,3]`, "want 2 elements, got 3"},
-		{"array prefix", `[1,2,"$rest"]`, `[1,2,3]`, ""},
-		{"array shorter than prefix", `[1,2,"$rest"]`, `[1]`, "want 2 elements, got 1"},
-		{"array order", `[1,2]`, `[2,1]`, "[0]: want 1, got 2"},
-		{"contains", `["$contains",{"n":"b"},{"n":"a"}]`, `[{"n":"a"},{"n":"b","x":1}]`, ""},
-		{"contains not", `["$contains",{"n":"c"}]`, `[{"n":"a"}]`, "no element is"},
-		{"numbers by value", `1.0`, `1`, ""},
-		{"large numbers", `9007199254740993`, `9007199254740992`, "want 9007199254740993"},
-		{"dollar text", `"$$any"`, `"$any"`, ""},
-		{"unknown word", `"$nay"`, `"x"`, "unknown pattern word"},
-		{"object for array", `[]`, `{}`, "want an array"},
-		{"array for object", `{}`, `[]`, "want an object"},
-		{"same binding twice", `["$bind:a","$bind:a"]`, `[1,1]`, ""},
-		{"two bindings differ", `["$bind:a","$bind:a"]`, `[1,2]`, "$a is 1 already"},
+		{`{"a":1}`, `{"a":1,"b":2}`, ""},
+		{`{"a":{"b":[{"c":true}]}}`, `{"a":{"b":[{"c":true,"d":null}],"x":0}}`, ""},
+		{`{"a":{"b":1}}`, `{"a":{}}`, ".a.b: is missing"},
+		{`{"a":"x"}`, `{"a":"y"}`, `.a: want "x", got "y"`},
+		{`{"a":"1"}`, `{"a":1}`, `want "1", got 1`},
+		{`{"a":null}`, `{"a":null}`, ""},
+		{`{"a":null}`, `{"a":false}`, "want null, got false"},
+		{`{"a":null}`, `{}`, "is missing"},
+		{`{"a":"$any"}`, `{"a":[1]}`, ""},
+		{`{"a":"$any"}`, `{}`, "is missing"},
+		{`{"a":"$absent"}`, `{"b":1}`, ""},
+		{`{"a":"$absent"}`, `{"a":null}`, "must be absent"},
+		{`{"a":"$re:^codex:[a-z0-9]+$"}`, `{"a":"codex:k3f"}`, ""},
+		{`{"a":"$re:^-3200[0-9]$"}`, `{"a":-32005}`, ""},
+		{`{"a":"$re:^b"}`, `{"a":"abc"}`, `want text like "^b"`},
+		{`{"a":"$re:."}`, `{"a":{}}`, "want text like"},
+		{`{"a":"$re:("}`, `{"a":"x"}`, "bad pattern"},
+		{`[1,2]`, `[1,2,3]`, "want 2 elements, got 3"},
+		{`[1,2,"$rest"]`, `[1,2,3]`, ""},
+		{`[1,2,"$rest"]`, `[1]`, "want 2 elements, got 1"},
+		{`[1,2]`, `[2,1]`, "[0]: want 1, got 2"},
+		{`["$contains",{"n":"b"},{"n":"a"}]`, `[{"n":"a"},{"n":"b","x":1}]`, ""},
+		{`["$contains",{"n":"c"}]`, `[{"n":"a"}]`, "no element is"},
+		{`1.0`, `1`, ""},
+		{`9007199254740993`, `9007199254740992`, "want 9007199254740993"},
+		{`"$$any"`, `"$any"`, ""},
+		{`"$nay"`, `"x"`, "unknown pattern word"},
+		{`[]`, `{}`, "want an array"},
+		{`{}`, `[]`, "want an object"},
+		{`["$bind:a","$bind:a"]`, `[1,1]`, ""},
+		{`["$bind:a","$bind:a"]`, `[1,2]`, "$a is 1 already"},
+	} {
+		if _, err := matchJSON(mustJSON(t, tt.pattern), mustJSON(t, tt.got)); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s against %s: %v, want an error with %q", tt.pattern, tt.got, err, tt.want)
+		}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := matchJSON(mustJSON(t, tt.pattern), mustJSON(t, tt.got))
-			switch {
-			case tt.want == "" && err != nil:
-				t.Errorf("no match: %v", err)
-			case tt.want != "" && err == nil:
-				t.Errorf("matched, want an error with %q", tt.want)
-			case tt.want != "" && !strings.Contains(err.Error(), tt.want):
-				t.Errorf("error %q does not contain %q", err, tt.want)
-			}
-		})
+	for _, in := range []string{``, `{`, `{} {}`, `nul`} {
+		if v, err := decodeJSON([]byte(in)); err == nil {
+			t.Errorf("decoding %q gave %v, want an error", in, v)
+		}
 	}
 }
 
 func TestMatchBindsAndExpands(t *testing.T) {
 	vars, err := matchJSON(mustJSON(t, `{"id":"$bind:id","l":["$contains",{"k":"z","v":"$bind:v"}]}`),
 		mustJSON(t, `{"id":0,"l":[{"k":"y","v":"no"},{"k":"z","v":"a.b"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	lookup := func(name string) (any, bool) { v, ok := vars[name]; return v, ok }
 	for _, tt := range []struct {
 		in, want string
@@ -371,19 +370,165 @@ func TestMatchBindsAndExpands(t *testing.T) {
 	}
 }
 
-func TestDecodeJSONTakesOneValue(t *testing.T) {
-	for _, in := range []string{``, `{`, `{} {}`, `nul`} {
-		if v, err := decodeJSON([]byte(in)); err == nil {
-			t.Errorf("decoding %q gave %v, want an error", in, v)
-		}
-	}
-}
-
 func mustJSON(t *testing.T, s string) any {
 	t.Helper()
 	v, err := decodeJSON([]byte(s))
-	if err != nil {
-		t.Fatalf("decoding %s: %v", s, err)
-	}
+	wantNil(t, err)
 	return v
+}
+
+func TestScriptCommandsFail(t *testing.T) {
+	t.Parallel()
+	limit := waitLimit(t)
+	for _, tt := range []struct {
+		script, want string
+		soon         bool // it waits for nothing but what never comes, so it gets a short limit
+	}{
+		{"request p bye\nexpect p '{\"method\":\"never\"}'\n", "ended (exit code 0", false},
+		{"expect p '{\"method\":\"never\"}'\n", "no record of p matched", true},
+		{"request p notify '{\"count\":1}'\nexpect -next p '{\"id\":1}'\n", "the next record of p does not match", false},
+		{"request p notify '{\"count\":1}'\nexpect -none p '{\"method\":\"note\"}'\n", "matches {\"method\":\"note\"}", false},
+		{"request p notify '{\"count\":1}'\nexpect p '{\"method\":\"note\"}'\nexpect -never p '{\"method\":\"note\"}'\n", "matches {\"method\":\"note\"}", false},
+		{"request p junk\nexpect p '{\"id\":1}'\n", "no JSON", false},
+		{"request p half\nexpect p '{\"id\":9}'\n", "middle of a record", false},
+		{"request p bye '{\"code\":3}'\nexit p 0\n", "exit code 3, want code 0", false},
+		{"exit p\n", "still runs", true},
+		{"reply p '{}'\n", "nothing to reply to", false},
+		{"hangup q\n", "no peer \"q\"", false},
+		{"start p harness-peer serve\n", "still runs", false},
+		{"send p '{\"id\":\"$nobody\"}'\n", "no variable", false},
+		{"send p '{'\n", "is not JSON", false},
+		{"expect -soon p '{}'\n", "usage", false},
+		{"! hangup p\n", "unsupported", false},
+		{"request p bye\nerrlog p never\n", "nothing like", false},
+		{"request p complain '{\"text\":\"ouch\"}'\nexpect p '{\"id\":1}'\nerrlog p ouch\n! errlog p ouch\n", "has \"ouch\"", false},
+		{"[linux] noproc p\nexit p\n", "still runs", true},
+		{"request p bye\nexit p\n[linux] ! noproc p\n[!linux] hangup q\n", "no p", false},
+		{"waitfile nofile\n", "waited", true},
+		{"jsonfile f.json '{\"a\":2}'\n-- f.json --\n{\"a\":1}\n", "want 2, got 1", true},
+		{"! jsonfile f.json '{\"a\":1}'\n-- f.json --\n{\"a\":1}\n", "matches", false},
+		{"! jsonfile f.json '{}'\n", "proves nothing", false},
+		{"signal 1 TERM\n", "was not started", false},
+	} {
+		t.Run(strings.ReplaceAll(tt.script, "\n", ";"), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "s.txtar")
+			wantNil(t, os.WriteFile(file, []byte("start p harness-peer serve\n"+tt.script), 0o600))
+			params := scriptParams(t, "")
+			params.Files = []string{file}
+			params.Setup = func(env *testscript.Env) error {
+				return setupScript(env, map[bool]time.Duration{true: 200 * time.Millisecond, false: limit}[tt.soon])
+			}
+			r := &scriptResult{}
+			r.run(func() { testscript.RunT(r, params) })
+			if !r.failed || !strings.Contains(r.log.String(), tt.want) {
+				t.Errorf("failed: %v; the log does not tell %q:\n%s", r.failed, tt.want, r.log.String())
+			}
+		})
+	}
+}
+
+// scriptResult stands in for testing.T where a script must fail.
+type scriptResult struct {
+	log    strings.Builder
+	failed bool
+}
+
+func (r *scriptResult) Skip(args ...any)                   { panic(r) }
+func (r *scriptResult) Fatal(args ...any)                  { r.Log(args...); r.FailNow() }
+func (r *scriptResult) Parallel()                          {}
+func (r *scriptResult) Log(args ...any)                    { fmt.Fprintln(&r.log, args...) }
+func (r *scriptResult) FailNow()                           { r.failed = true; panic(r) }
+func (r *scriptResult) Verbose() bool                      { return true }
+func (r *scriptResult) Run(_ string, f func(testscript.T)) { r.run(func() { f(r) }) }
+
+// run runs f up to where it fails.
+func (r *scriptResult) run(f func()) {
+	defer func() {
+		if e := recover(); e != nil && e != any(r) {
+			panic(e)
+		}
+	}()
+	f()
+}
+
+// Clean-up after a failed test leaves nothing, not even what moved to another session.
+func TestStopReachesWhatAPeerLeft(t *testing.T) {
+	needProcFS(t)
+	path, err := exec.LookPath("harness-peer") // testscript.Main put it on PATH
+	wantNil(t, err)
+	c := startClient(t, peerConfig{name: "p", path: path, args: []string{"serve"}, env: os.Environ()})
+	var left struct{ PID int }
+	c.start("spawn", nil).result(&left)
+	c.hangup()
+	wantNil(t, c.waitExit(c.limit))
+	if err := c.waitAllGone(time.Millisecond); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("\t%d ", left.PID)) {
+		t.Errorf("waitAllGone = %v, want the command line of %d", err, left.PID)
+	}
+	c.stop()
+	if !poll(c.limit, func() bool { return !processAlive(left.PID) }) {
+		t.Errorf("grandchild %d outlived stop", left.PID)
+	}
+}
+
+// harnessPeer is the program: "environ" prints its environment, "serve" answers requests, "linger" stays until it is
+// killed.
+func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	switch args[0] {
+	case "environ":
+		_ = json.NewEncoder(stdout).Encode(os.Environ())
+		return 0
+	case "linger":
+		fmt.Fprintln(stdout, "ready")
+		<-make(chan struct{})
+	}
+	lines := bufio.NewScanner(stdin)
+	for lines.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Count, Code int
+				Text        string
+			}
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return 2
+		}
+		result := any(m.Method)
+		switch m.Method {
+		case "notify":
+			for i := range m.Params.Count {
+				fmt.Fprintf(stdout, `{"method":"note","params":%d}`+"\n", i)
+			}
+		case "junk":
+			fmt.Fprintln(stdout, "hello, I am no JSON")
+		case "half":
+			fmt.Fprint(stdout, `{"id":`)
+			return 0
+		case "complain":
+			fmt.Fprintln(stderr, m.Params.Text)
+		case "spawn":
+			result = map[string]any{"pid": leaveProcess()}
+		case "bye":
+			return m.Params.Code
+		}
+		fmt.Fprintln(stdout, compact(map[string]any{"id": m.ID, "result": result}))
+	}
+	return 0
+}
+
+// leaveProcess starts a process in a session of its own, and leaves it.
+func leaveProcess() int {
+	self, err := os.Executable()
+	if err != nil {
+		return 0
+	}
+	cmd := exec.Command(self, "linger")
+	startInOwnGroup(cmd)
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		return 0
+	}
+	_, _ = bufio.NewReader(out).ReadString('\n') // it runs, and under its own name
+	return cmd.Process.Pid
 }

@@ -1,11 +1,10 @@
 package main
 
-// proxy_soak_test.go drives one proxy for as long as it is told to, with everything
-// that clients do to it at once, and holds it to the program's invariants
-// afterwards: whatever was asked was answered once, nothing is held, busy or
-// running any more, files are whole, and the process is as small as it was.
-// All of it runs in this process, front, hub, driver and mock Codex over pipes,
-// so that goroutines can be counted. Its client is that of proxy_client_test.go.
+// proxy_soak_test.go owns the client that does at random what clients do, with the ledger of what it was told, and holds
+// one proxy to the program's invariants by it: whatever was asked was answered once, nothing is held, busy or running
+// any more, files are whole, and the process is as small as it was. All of the proxy runs in this process, front, hub,
+// driver and mock Codex over pipes, so that goroutines can be counted. proxy_kill_test.go has the same client play with
+// processes that are killed.
 
 import (
 	"bytes"
@@ -19,27 +18,373 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 )
 
-const (
-	soakAgents  = 20 // known at once; fewer may be open
-	soakOpen    = 12
-	soakDrivers = 8                      // goroutines that ask
-	soakRound   = 10 * time.Second       // of one proxy, at most
-	soakKill    = 400 * time.Millisecond // between two deaths of the child, about
-	// soakPatience is how long a driver waits for an answer: it may stand behind
-	// one that never comes.
-	soakPatience = 50 * time.Millisecond
-)
+// gameLedger is what the clients of one state directory were told, over all lives of the proxy.
+type gameLedger struct {
+	said peerLog // the conversations, for a failure
+
+	mu     sync.Mutex // guards the fields below, and everything in agents, turns and calls
+	rnd    *rand.Rand
+	words  int
+	agents []*gameAgent   // as they came
+	counts map[string]int // of what happened, for the log
+}
+
+// gameAgent is what clients know of one agent.
+type gameAgent struct {
+	id      string
+	turns   []*gameTurn // as they were asked for
+	ended   int         // turns that were told to have run
+	closing bool        // a close is under way, or was when its proxy died
+	closed  bool        // told so, and not asked for anything since
+	revives int         // how often it was asked to reopen
+	named   bool        // by its client: it is never parked
+	touched bool        // in the life that ended last
+}
+
+// gameTurn is one turn that was asked for.
+type gameTurn struct {
+	word       string // what it says, "" if that isn't known
+	status     string // as answered, "" while it isn't
+	background bool
+	id         string // of a background turn that was taken on
+}
+
+func newGameLedger(seed uint64) *gameLedger {
+	return &gameLedger{rnd: rand.New(rand.NewPCG(seed, 4)), counts: map[string]int{}}
+}
+
+func (l *gameLedger) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("%d agents, %v", len(l.agents), l.counts)
+}
+
+func (l *gameLedger) intN(n int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rnd.IntN(n)
+}
+
+// word is said once in all lives.
+func (l *gameLedger) word() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.words++
+	return "word-" + strconv.Itoa(l.words)
+}
+
+// meetLocked notes an agent that a client has heard of.
+func (l *gameLedger) meetLocked(id string) *gameAgent {
+	i := slices.IndexFunc(l.agents, func(a *gameAgent) bool { return a.id == id })
+	if i < 0 && id != "" {
+		i = len(l.agents)
+		l.agents = append(l.agents, &gameAgent{id: id})
+	}
+	if i < 0 {
+		return nil
+	}
+	l.agents[i].touched = true
+	return l.agents[i]
+}
+
+// player is a client of one proxy.
+type player struct {
+	*testClient
+	l      *gameLedger
+	newest int // one of so many agents is asked for something
+
+	// Guarded by the ledger's lock.
+	calls   []*playedCall
+	hanging []*playedCall // those that end by a cancel only
+	asks    []wireMessage // approvals that nobody has answered yet
+	records int           // read
+	writes  int           // requests and answers written
+	dieAt   int           // records after which the proxy dies, 0 for never
+	dieSent int           // writes after which it dies, 0 for never
+	dead    bool
+}
+
+// playedCall is one request, and what it asks for.
+type playedCall struct {
+	*pendingCall
+	agent     *gameAgent // nil: it is new, or the call isn't about one
+	turn      *gameTurn  // nil: none
+	closes    bool
+	revives   int // of a close: the agent's when it was asked for; a later one wins
+	cancelled bool
+	done      chan struct{} // closed with the answer
+	m         wireMessage   // the answer
+}
+
+func newPlayer(tb testing.TB, l *gameLedger, newest int) *player {
+	p := &player{testClient: newTestClient(tb), l: l, newest: newest}
+	p.heard, p.mayEnd = p.note, true
+	p.tap = func(ours bool, raw []byte) {
+		if !bytes.Contains(raw, []byte(`"method":"codex/event"`)) { // there are too many to keep
+			fmt.Fprintln(&l.said, map[bool]string{true: "<", false: ">"}[ours], clipText(string(raw), 300))
+		}
+	}
+	return p
+}
+
+// note takes in one message on the reading goroutine, and kills the proxy if it was the one.
+func (p *player) note(m wireMessage, call *pendingCall) {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	if p.records++; p.records == p.dieAt {
+		p.killLocked()
+	}
+	switch {
+	case m.Method == "elicitation/create":
+		p.l.meetLocked(stringField(m.Params, "agent_id"))
+		p.l.counts["approvals"]++
+		if p.l.rnd.IntN(3) == 0 {
+			p.asks = append(p.asks, m) // answered by a later move, or by the timer
+		} else {
+			p.answerLocked(m)
+		}
+	case m.Method != "":
+		p.l.meetLocked(stringField(m.Params, "_meta", "agent_id"))
+	case call != nil && call.about != nil:
+		c := call.about.(*playedCall)
+		c.m = m
+		p.learnLocked(c)
+		close(c.done)
+	}
+}
+
+// learnLocked takes in what an answer tells.
+func (p *player) learnLocked(c *playedCall) {
+	p.l.counts["answers"]++
+	if c.m.Error != nil {
+		return
+	}
+	var r turnReply
+	c.structured(&r)
+	a := c.agent
+	if c.turn != nil && a == nil {
+		a = p.l.meetLocked(r.AgentID)
+		a.turns = slices.Insert(a.turns, 0, c.turn) // its first, whatever was asked since its events told of it
+	}
+	switch {
+	case c.turn != nil && c.turn.background:
+		c.turn.id = r.TurnID
+	case c.turn != nil:
+		a.named = a.named || strings.HasPrefix(r.Identity, "word-")
+		a.ended++
+		if c.turn.status = r.TurnStatus; r.TurnStatus == "completed" && c.turn.word != "" && r.Content != c.turn.word {
+			p.tb.Errorf("%s: %s was answered %q, want %q", p.name, r.AgentID, r.Content, c.turn.word)
+		}
+	case c.closes && a.revives == c.revives:
+		a.closed, a.closing = true, false
+	}
+}
+
+// structured decodes the answer's structured content.
+func (c *playedCall) structured(into any) {
+	_ = json.Unmarshal(rawField(c.m.Result, "structuredContent"), into)
+}
+
+// killLocked kills the proxy, and nothing but it: what it started has to end by itself.
+func (p *player) killLocked() {
+	if !p.dead {
+		p.dead = true
+		fmt.Fprintln(&p.l.said, "killed", p.name)
+		_ = p.cmd.Process.Kill()
+	}
+}
+
+func (p *player) wroteLocked() {
+	if p.writes++; p.writes == p.dieSent {
+		p.killLocked()
+	}
+}
+
+// answerLocked answers an approval: yes, no or nonsense.
+func (p *player) answerLocked(ask wireMessage) {
+	answers := []string{`{"action":"accept","content":{}}`, `{"action":"decline"}`, `{"action":"cancel"}`, `{"nonsense":[1]}`}
+	p.reply(ask, json.RawMessage(answers[p.l.rnd.IntN(len(answers))]))
+	p.wroteLocked()
+}
+
+// ask calls a tool, and notes what for.
+func (p *player) ask(tool string, call playedCall, args ...any) *playedCall {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	c := &call
+	c.done = make(chan struct{})
+	if c.agent != nil {
+		c.agent.touched = true
+		args = append(args, "agent_id", c.agent.id)
+		if c.turn != nil {
+			c.agent.turns = append(c.agent.turns, c.turn)
+		}
+		if c.closes {
+			c.agent.closing, c.revives = true, c.agent.revives
+		}
+	}
+	p.calls = append(p.calls, c)
+	p.l.counts["requests"]++
+	c.pendingCall = p.startAbout(c, "tools/call", map[string]any{"name": tool, "arguments": argsOf(args)})
+	c.what = tool + " " + fmt.Sprint(args...)
+	p.wroteLocked()
+	return c
+}
+
+// turnOf is the turn that a prompt asks for: it says the word of its last line.
+func turnOf(prompt string) *gameTurn {
+	_, word, _ := strings.Cut(prompt[strings.LastIndex(prompt, "\n")+1:], "SAY ")
+	return &gameTurn{word: word}
+}
+
+func (p *player) begin(prompt string, more ...any) *playedCall {
+	return p.ask("codex", playedCall{turn: turnOf(prompt)}, append(more, "prompt", prompt)...)
+}
+
+func (p *player) says(a *gameAgent, prompt string, more ...any) *playedCall {
+	return p.ask("codex-reply", playedCall{agent: a, turn: turnOf(prompt)}, append(more, "prompt", prompt)...)
+}
+
+// revive asks a closed agent to go on.
+func (p *player) revive(a *gameAgent, prompt string) *playedCall {
+	p.l.mu.Lock()
+	a.closed, a.closing = false, true // it may stay closed if nobody comes to it
+	a.revives++
+	p.l.mu.Unlock()
+	if prompt == "" {
+		return p.ask("codex", playedCall{agent: a})
+	}
+	return p.ask("codex", playedCall{agent: a, turn: turnOf(prompt)}, "prompt", prompt, "tag", prompt)
+}
+
+func (p *player) closes(a *gameAgent) *playedCall {
+	return p.ask("agent_close", playedCall{agent: a, closes: true})
+}
+
+// move does one thing that a client may do, and waits for its answer so long as a client may: the call may stand behind
+// one that never ends.
+func (p *player) move(over <-chan struct{}) {
+	const patience = 50 * time.Millisecond
+	word := p.l.word()
+	prompts := []string{"SAY %", "SAY %", "SAY %", "SAY %", "SHELLESC true\nSAY %", "SHELLESC true\nSAY %", "SLOW 40 %", "FLOOD 100\nSAY %",
+		"BIG 40000", "SUBAGENT SAY sub ;; SHELLESC true\nSAY %", "FAIL 500", "BACKGROUND exec sleep 1000\nSAY %"}
+	prompt := strings.ReplaceAll(prompts[p.l.intN(len(prompts))], "%", word)
+	var c *playedCall
+	a := p.pick()
+	switch n := p.l.intN(100); {
+	case a == nil || n < 12:
+		var named []any
+		if p.l.intN(4) == 0 {
+			named = []any{"identity", word}
+		}
+		c = p.begin("SAY "+word, named...)
+	case n < 45:
+		c = p.says(a, prompt)
+	case n < 52:
+		c = p.ask("codex-reply", playedCall{agent: a, turn: &gameTurn{word: turnOf(prompt).word, background: true}}, "prompt", prompt, "background", true)
+	case n < 58:
+		c = p.says(a, []string{"HANG", "SHELL exec sleep 1000"}[p.l.intN(2)]+"\nSAY "+word)
+		p.l.mu.Lock()
+		p.hanging = append(p.hanging, c)
+		p.l.mu.Unlock()
+		return
+	case n < 60:
+		c = p.says(a, "HANG", "timeout_secs", 0.05)
+	case n < 66:
+		c = p.ask("agent_wait", playedCall{agent: a}, "timeout_secs", 0.1)
+	case n < 69:
+		c = p.ask("agent_interrupt", playedCall{agent: a})
+	case n < 84:
+		p.settle(n < 76)
+		return
+	case n < 88:
+		c = p.closes(a)
+	case n < 93:
+		c = p.revive(a, "SAY "+word)
+	case n < 95:
+		c = p.revive(a, "")
+	case n < 97:
+		c = p.ask("agent_status", playedCall{})
+	default:
+		c = p.ask("agent_sessions", playedCall{}, "limit", 30)
+	}
+	if p.l.intN(10) > 0 {
+		p.waitFor(c, patience, over)
+	}
+}
+
+// pick is one of the newest agents, nil if there is none.
+func (p *player) pick() *gameAgent {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	newest := p.l.agents[max(0, len(p.l.agents)-p.newest):]
+	if len(newest) == 0 {
+		return nil
+	}
+	return newest[p.l.rnd.IntN(len(newest))]
+}
+
+// settle cancels a call that hangs, or answers an approval that waits; it may be too late for either.
+func (p *player) settle(cancel bool) {
+	p.l.mu.Lock()
+	defer p.l.mu.Unlock()
+	if n := len(p.hanging); cancel && n > 0 {
+		i := p.l.rnd.IntN(n)
+		p.hanging[i].cancelled = true
+		p.l.counts["cancelled"]++
+		p.notify("notifications/cancelled", map[string]any{"requestId": p.hanging[i].id, "reason": "soak"})
+		p.hanging = slices.Delete(p.hanging, i, i+1)
+		p.wroteLocked()
+	}
+	if n := len(p.asks); !cancel && n > 0 {
+		i := p.l.rnd.IntN(n)
+		p.answerLocked(p.asks[i])
+		p.asks = slices.Delete(p.asks, i, i+1)
+	}
+}
+
+// waitFor waits for an answer, for so long, until over or the proxy's end. Approvals that the answer shows are given.
+func (p *player) waitFor(c *playedCall, limit time.Duration, over <-chan struct{}) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-over:
+		return
+	case <-p.exited:
+		return
+	case <-timer.C:
+		return // whoever needs the answer looks whether it is there
+	}
+	eachElement(rawField(c.m.Result, "structuredContent", "agents"), func(a json.RawMessage) {
+		eachElement(rawField(a, "pending_approvals"), func(ask json.RawMessage) {
+			p.ask("agent_approve", playedCall{}, "agent_id", stringField(a, "agent_id"), "approval_id", stringField(ask, "approval_id"),
+				"action", stringField(ask, "action"), "decision", "approve")
+		})
+	})
+}
+
+// isOpen tells whether the call has no answer yet.
+func (c *playedCall) isOpen() bool {
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
 
 func TestSoak(t *testing.T) {
+	const round = 10 * time.Second // of one proxy, at most
 	length, seed := pick(2*time.Second, time.Minute), testSeed(t)
 	defer func() {
 		if t.Failed() {
@@ -49,275 +394,42 @@ func TestSoak(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("CODEX_HOME", dir)
 	before := takeFootprint()
-	known := &soakBook{}
+	l := newGameLedger(seed)
 	end := time.Now().Add(length)
-	for round := 0; round == 0 || time.Now().Before(end) && !t.Failed(); round++ {
-		restart := round%2 == 0 // or else nothing runs after a child's death but a new proxy
-		s := newSoak(t, dir, restart, known, rand.New(rand.NewPCG(seed, uint64(round))))
-		s.long = longTests()
-		s.run(min(soakRound, max(length/2, time.Until(end))), restart)
+	for n := 0; n == 0 || time.Now().Before(end) && !t.Failed(); n++ {
+		s := newSoak(t, dir, n%2 == 0, l) // without a restart nothing runs after a child's death but a new proxy
+		s.run(min(round, max(length/2, time.Until(end))))
 		s.quiesce()
 		s.end()
 		s.checkFiles()
 	}
 	before.compare(t)
-	t.Logf("%v: %s", length, known)
-}
-
-// run has the drivers ask until the time is up.
-func (s *soak) run(length time.Duration, restart bool) {
-	over := make(chan struct{})
-	timer := time.AfterFunc(length, func() { close(over) })
-	defer timer.Stop()
-	var drivers sync.WaitGroup
-	for range soakDrivers {
-		rnd := rand.New(rand.NewPCG(s.rnd.Uint64(), 1))
-		drivers.Go(func() { // until over
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				s.act(rnd, over)
-			}
-		})
-	}
-	drivers.Go(func() { // kills the child, until over
-		for kills := 0; ; kills++ {
-			pause := time.NewTimer(soakKill)
-			select {
-			case <-over:
-				pause.Stop()
-				return
-			case <-pause.C:
-			}
-			if restart || kills == 2 {
-				s.killChild()
-			}
-		}
-	})
-	drivers.Wait()
-}
-
-// act does one thing that a client may do.
-func (s *soak) act(rnd *rand.Rand, over <-chan struct{}) {
-	word := "w" + strconv.Itoa(int(s.words.Add(1)))
-	agent := s.known.pick(rnd)
-	var c *soakCall
-	switch n := rnd.IntN(100); {
-	case agent == "" || n < 8 && s.known.size() < soakAgents:
-		args := map[string]any{"prompt": "SAY " + word}
-		if rnd.IntN(4) == 0 {
-			args["identity"] = "named-" + word
-		}
-		c = s.tool("codex", args)
-	case n < 30:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "SAY " + word})
-	case n < 36:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "SHELLESC true\nSAY " + word})
-	case n < 40:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "SLOW 40 " + word})
-	case n < 43:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "FLOOD 500\nSAY " + word})
-	case n < 45:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "BIG 40000"})
-	case n < 47:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "SUBAGENT SAY sub ;; SHELLESC true\nSAY " + word})
-	case n < 49:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "FAIL 500"})
-	case n < 50:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "BACKGROUND exec sleep 1000\nSAY " + word})
-	case n < 55:
-		s.stuck(s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "SAY half\n" + []string{"HANG", "SHELL exec sleep 1000"}[rnd.IntN(2)]}))
-		return
-	case n < 57:
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "HANG", "timeout_secs": 0.05})
-	case n < 63:
-		prompt := []string{"SAY " + word, "SLOW 40 " + word, "SHELLESC true\nSAY " + word, "HANG"}[rnd.IntN(4)]
-		c = s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": prompt, "background": true})
-	case n < 68:
-		c = s.tool("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 0.1})
-	case n < 70:
-		c = s.tool("agent_interrupt", map[string]any{"agent_id": agent})
-	case n < 76:
-		s.cancelOne(rnd)
-		return
-	case n < 84:
-		s.answerOne(rnd)
-		return
-	case n < 88:
-		c = s.tool("agent_close", map[string]any{"agent_id": agent})
-	case n < 92:
-		c = s.tool("codex", map[string]any{"agent_id": agent, "prompt": "SAY " + word, "tag": word})
-	case n < 94:
-		c = s.tool("codex", map[string]any{"agent_id": agent})
-	case n < 97:
-		c = s.tool("agent_status", map[string]any{})
-	case n < 99:
-		c = s.tool("agent_sessions", map[string]any{"limit": 30})
-	case s.long && rnd.IntN(20) == 0: // the session is broken after ten seconds, and recovered by a later codex
-		s.stuck(s.tool("codex-reply", map[string]any{"agent_id": agent, "prompt": "IGNORE_INTERRUPT\nHANG"}))
-		return
-	default:
-		c = s.request("tools/list", map[string]any{})
-	}
-	if rnd.IntN(10) > 0 {
-		s.waitFor(c, soakPatience, over)
-	}
-}
-
-// quiesce ends what would never end, until everything is answered; then nothing
-// may be busy, and what is closed must be free.
-func (s *soak) quiesce() {
-	s.t.Helper()
-	if !poll(s.limit, func() bool {
-		for _, v := range s.busy() {
-			s.waitFor(s.tool("agent_interrupt", map[string]any{"agent_id": v.ID}), s.limit, nil)
-		}
-		s.answerAll()
-		return len(s.unanswered()) == 0 && len(s.busy()) == 0
-	}) {
-		s.t.Fatalf("after %v these have no answer: %s\nand %s", s.limit, strings.Join(s.unanswered(), "\n\t"), toJSON(s.busy()))
-	}
-	var closed []*soakCall
-	for _, v := range s.sessions() { // also those whose first turn died with the child: nobody was told of them
-		closed = append(closed, s.tool("agent_close", map[string]any{"agent_id": v.ID}))
-	}
-	for _, c := range closed {
-		s.waitFor(c, s.limit, nil)
-	}
-	for _, v := range s.sessions() {
-		if v.Here || v.Status != statusClosed {
-			s.t.Errorf("%s is %s after agent_close, here: %v", v.ID, v.Status, v.Here)
-		}
-		if _, pid, held := s.hub.reg.holder(v.Identity); held {
-			s.t.Errorf("identity %s of %s, which is closed, is held by process %d", v.Identity, v.ID, pid)
-		}
-	}
-	status := s.ask("agent_status", map[string]any{})
-	if names := rawField(status, "identities"); string(names) != "{}" {
-		s.t.Errorf("every agent is closed, and these names are in use: %s", names)
-	}
-	s.known.forget(s.rnd)
-}
-
-// soakSession is a session as agent_sessions tells it.
-type soakSession struct {
-	ID       string `json:"agent_id"`
-	Identity string
-	Status   string
-	Activity string
-	Queued   int
-	Here     bool `json:"open_here"`
-}
-
-func (s *soak) sessions() []soakSession {
-	s.t.Helper()
-	var list struct{ Sessions []soakSession }
-	if err := json.Unmarshal(s.ask("agent_sessions", map[string]any{"limit": 1000}), &list); err != nil {
-		s.t.Fatal(err)
-	}
-	return list.Sessions
-}
-
-// busy are the agents that are still at work.
-func (s *soak) busy() (busy []soakSession) {
-	s.t.Helper()
-	for _, v := range s.sessions() {
-		if v.Status == statusBusy {
-			busy = append(busy, v)
-		}
-	}
-	return busy
-}
-
-// soakBook is what the clients of all rounds know and have counted.
-type soakBook struct {
-	mu     sync.Mutex // guards the fields below
-	agents []string
-
-	asked, answered, cancelled, deaths, approvals int
-}
-
-func (b *soakBook) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return fmt.Sprintf("%d requests, %d answers, %d cancelled, %d approvals, %d deaths of the child", b.asked, b.answered, b.cancelled, b.approvals, b.deaths)
-}
-
-func (b *soakBook) add(agent string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, a := range b.agents {
-		if a == agent {
-			return
-		}
-	}
-	b.agents = append(b.agents, agent)
-}
-
-func (b *soakBook) pick(rnd *rand.Rand) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.agents) == 0 {
-		return ""
-	}
-	return b.agents[rnd.IntN(len(b.agents))]
-}
-
-func (b *soakBook) size() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.agents)
-}
-
-// forget lets half of the agents go, so that the next round starts new ones.
-func (b *soakBook) forget(rnd *rand.Rand) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	rnd.Shuffle(len(b.agents), func(i, j int) { b.agents[i], b.agents[j] = b.agents[j], b.agents[i] })
-	b.agents = b.agents[:len(b.agents)/2]
+	t.Logf("%v: %s", length, l)
 }
 
 // soak is one proxy and its client.
 type soak struct {
-	*testClient
-	t     *testing.T
-	rnd   *rand.Rand
-	known *soakBook
-	root  string // agent-sessions
-	hub   *hub
-	long  bool // there is time for what takes ten seconds
-	words atomic.Int64
+	*player
+	t       *testing.T
+	root    string // agent-sessions
+	hub     *hub
+	restart bool // Codex is started again after its death
 
-	holds   sync.Mutex // guards the fields below
-	asked   []*soakCall
-	hanging []*soakCall
-	late    []wireMessage // approvals that may be answered later
-	child   func()        // kills it
-}
-
-// soakCall is one request.
-type soakCall struct {
-	*pendingCall
-	prompt    string        // "SAY w": what the agent must say, if it completes
-	done      chan struct{} // closed with the answer
-	result    json.RawMessage
-	cancelled bool // guarded by holds
+	childMu   sync.Mutex // guards killChild
+	killChild func()     // nil: it is dead
 }
 
 // newSoak starts a proxy on the state that the ones before it left.
-func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.Rand) *soak {
+func newSoak(t *testing.T, dir string, restart bool, l *gameLedger) *soak {
 	t.Helper()
-	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS": strconv.Itoa(soakOpen),
+	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS": "12",
 		"ATM_AGENT_MCP_APPROVAL_TIMEOUT_SECS": "1", "ATM_AGENT_MCP_RESTART_CHILD": strconv.FormatBool(restart)}
 	cfg, err := loadConfig(func(name string) string { return env[name] }, dir, flagValues{})
 	if err != nil || len(cfg.warnings) > 0 {
 		t.Fatal(err, cfg.warnings)
 	}
-	s := &soak{testClient: newTestClient(t), t: t, rnd: rnd, known: known, root: cfg.sessionsRoot}
-	s.heard = s.note
+	s := &soak{player: newPlayer(t, l, 16), t: t, root: cfg.sessionsRoot, restart: restart}
+	s.tap = nil                      // it goes on for too long
 	s.skip = func(raw []byte) bool { // there are too many to keep
 		return bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"codex/event"`)) || bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"notifications/`))
 	}
@@ -341,7 +453,7 @@ func newSoak(t *testing.T, dir string, restart bool, known *soakBook, rnd *rand.
 	return s
 }
 
-// spawn starts a mock Codex that killChild can take away at any moment.
+// spawn starts a mock Codex that can be taken away at any moment.
 func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, error) {
 	stdin, toChild := io.Pipe()
 	fromChild, stdout := io.Pipe()
@@ -350,13 +462,13 @@ func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, erro
 		stdout.Close()
 		stdin.Close()
 	}()
-	s.holds.Lock()
-	s.child = func() {
+	s.childMu.Lock()
+	s.killChild = func() {
 		stdout.CloseWithError(io.EOF)
 		stdin.CloseWithError(io.ErrClosedPipe)
 		toChild.Close()
 	}
-	s.holds.Unlock()
+	s.childMu.Unlock()
 	a := newAppServer(fromChild, toChild, nil, appServerOptions{linkOptions: linkOptions{OnGone: gone}})
 	if err := a.initialize(ctx); err != nil {
 		return nil, err
@@ -364,162 +476,121 @@ func (s *soak) spawn(ctx context.Context, gone func(*childDeath)) (backend, erro
 	return a, nil
 }
 
-func (s *soak) killChild() {
-	s.holds.Lock()
-	kill := s.child
-	s.child = nil
-	s.holds.Unlock()
-	if kill != nil {
-		kill()
-		s.known.mu.Lock()
-		s.known.deaths++
-		s.known.mu.Unlock()
-	}
-}
-
-// note takes in what is asked and answered, on the reading goroutine.
-func (s *soak) note(m wireMessage, call *pendingCall) {
-	if m.Method == "elicitation/create" {
-		s.known.mu.Lock()
-		s.known.approvals++
-		s.known.mu.Unlock()
-		s.holds.Lock()
-		s.late = append(s.late, m)
-		s.holds.Unlock()
-		return
-	}
-	if call == nil || call.about == nil {
-		return
-	}
-	c := call.about.(*soakCall)
-	c.result = m.Result
-	if id := stringField(m.Result, "structuredContent", "agent_id"); id != "" {
-		s.known.add(id)
-	}
-	prompt, says := strings.CutPrefix(c.prompt, "SAY ")
-	if content := stringField(m.Result, "structuredContent", "content"); says && stringField(m.Result, "structuredContent", "turn_status") == "completed" && content != prompt {
-		s.t.Errorf("%s was answered %q", c.prompt, content)
-	}
-	close(c.done)
-}
-
-func (s *soak) tool(name string, args map[string]any) *soakCall {
-	return s.request("tools/call", map[string]any{"name": name, "arguments": args})
-}
-
-func (s *soak) request(method string, params any) *soakCall {
-	c := &soakCall{prompt: stringField(toJSON(params), "arguments", "prompt"), done: make(chan struct{})}
-	s.holds.Lock()
-	defer s.holds.Unlock() // over the start: whoever finds the call among those asked finds it whole
-	c.pendingCall = s.startAbout(c, method, params)
-	c.what = method + " " + compact(params)
-	s.asked = append(s.asked, c)
-	return c
-}
-
-// ask waits for a tool's structured content, which there must be.
-func (s *soak) ask(name string, args map[string]any) json.RawMessage {
-	s.t.Helper()
-	c := s.tool(name, args)
-	s.waitFor(c, s.limit, nil)
-	if c.isOpen() {
-		s.t.Fatalf("no answer to %s within %v", c.what, s.limit)
-	}
-	return rawField(c.result, "structuredContent")
-}
-
-// isOpen tells whether the call has no answer yet.
-func (c *soakCall) isOpen() bool {
-	select {
-	case <-c.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// waitFor waits for an answer so long, or until over. Open approvals that it
-// shows are given.
-func (s *soak) waitFor(c *soakCall, limit time.Duration, over <-chan struct{}) {
-	timer := time.NewTimer(limit)
+// run has eight goroutines ask, and one kill the child, until the time is up.
+func (s *soak) run(length time.Duration) {
+	const betweenDeaths = 400 * time.Millisecond
+	over := make(chan struct{})
+	timer := time.AfterFunc(length, func() { close(over) })
 	defer timer.Stop()
-	select {
-	case <-c.done:
-	case <-over:
-		return
-	case <-timer.C:
-		return // quiesce tells of what is never answered
-	}
-	eachElement(rawField(c.result, "structuredContent", "agents"), func(a json.RawMessage) {
-		eachElement(rawField(a, "pending_approvals"), func(p json.RawMessage) {
-			s.tool("agent_approve", map[string]any{"agent_id": stringField(a, "agent_id"), "approval_id": stringField(p, "approval_id"),
-				"action": stringField(p, "action"), "decision": "approve"})
+	var players sync.WaitGroup
+	for range 8 {
+		players.Go(func() { // until over
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					s.move(over)
+				}
+			}
 		})
-	})
-}
-
-// stuck keeps a call that ends by a cancel only.
-func (s *soak) stuck(c *soakCall) {
-	s.holds.Lock()
-	s.hanging = append(s.hanging, c)
-	s.holds.Unlock()
-}
-
-func (s *soak) cancelOne(rnd *rand.Rand) {
-	s.holds.Lock()
-	if len(s.hanging) == 0 {
-		s.holds.Unlock()
-		return
 	}
-	i := rnd.IntN(len(s.hanging))
-	c := s.hanging[i]
-	s.hanging = append(s.hanging[:i], s.hanging[i+1:]...)
-	c.cancelled = true
-	s.holds.Unlock()
-	s.notify("notifications/cancelled", map[string]any{"requestId": c.id, "reason": "soak"})
-}
-
-// answerOne answers an approval: yes, no or nonsense. One that isn't picked in
-// time is declined by the timer; an answer after that is a late one.
-func (s *soak) answerOne(rnd *rand.Rand) {
-	s.holds.Lock()
-	if len(s.late) == 0 {
-		s.holds.Unlock()
-		return
-	}
-	i := rnd.IntN(len(s.late))
-	ask := s.late[i]
-	s.late = append(s.late[:i], s.late[i+1:]...)
-	s.holds.Unlock()
-	s.decide(ask, rnd.IntN(4))
-}
-
-func (s *soak) decide(ask wireMessage, how int) {
-	result := []string{`{"action":"accept","content":{}}`, `{"action":"decline"}`, `{"action":"cancel"}`, `{"nonsense":[1]}`}[how]
-	s.reply(ask, json.RawMessage(result))
-}
-
-// answerAll answers what is still asked.
-func (s *soak) answerAll() {
-	s.holds.Lock()
-	late := s.late
-	s.late = nil
-	s.holds.Unlock()
-	for _, ask := range late {
-		s.decide(ask, 1)
-	}
-}
-
-// unanswered are the requests that want an answer still.
-func (s *soak) unanswered() (what []string) {
-	s.holds.Lock()
-	defer s.holds.Unlock()
-	for _, c := range s.asked {
-		if c.isOpen() && !c.cancelled {
-			what = append(what, c.what)
+	if longTests() { // broken after ten seconds, and recovered by a later codex
+		s.l.mu.Lock()
+		last := s.l.agents[max(0, len(s.l.agents)-1):]
+		s.l.mu.Unlock()
+		for _, a := range last {
+			s.says(a, "IGNORE_INTERRUPT\nHANG")
 		}
 	}
-	return what
+	players.Go(func() { // until over
+		for deaths := 0; ; deaths++ {
+			pause := time.NewTimer(betweenDeaths)
+			select {
+			case <-over:
+				pause.Stop()
+				return
+			case <-pause.C:
+			}
+			s.childMu.Lock()
+			if s.killChild != nil && (s.restart || deaths == 2) {
+				s.killChild()
+				s.killChild = nil
+			}
+			s.childMu.Unlock()
+		}
+	})
+	players.Wait()
+}
+
+// soakSession is a session as agent_sessions tells it.
+type soakSession struct {
+	ID       string `json:"agent_id"`
+	Identity string
+	Status   string
+	Here     bool `json:"open_here"`
+}
+
+// told waits for a tool's structured content, which there must be.
+func (s *soak) told(tool string, into any, args ...any) {
+	s.t.Helper()
+	c := s.ask(tool, playedCall{}, args...)
+	if s.waitFor(c, s.limit, nil); c.isOpen() {
+		s.t.Fatalf("no answer to %s within %v", c.what, s.limit)
+	}
+	c.structured(into)
+}
+
+func (s *soak) sessions() []soakSession {
+	s.t.Helper()
+	var list struct{ Sessions []soakSession }
+	s.told("agent_sessions", &list, "limit", 1000)
+	return list.Sessions
+}
+
+// quiesce ends what would never end, until everything is answered; then nothing may be busy, and what is closed must be
+// free.
+func (s *soak) quiesce() {
+	s.t.Helper()
+	var open []string
+	if !poll(s.limit, func() bool {
+		open = nil
+		for _, v := range s.sessions() {
+			if v.Status == statusBusy {
+				open = append(open, v.ID)
+				s.told("agent_interrupt", nil, "agent_id", v.ID)
+			}
+		}
+		s.l.mu.Lock()
+		defer s.l.mu.Unlock()
+		for _, ask := range s.asks {
+			s.answerLocked(ask)
+		}
+		s.asks = nil
+		for _, c := range s.calls {
+			if c.isOpen() && !c.cancelled {
+				open = append(open, c.what)
+			}
+		}
+		return len(open) == 0
+	}) {
+		s.t.Fatalf("after %v these have no answer or no end: %s", s.limit, strings.Join(open, "\n\t"))
+	}
+	for _, v := range s.sessions() { // also those whose first turn died with the child: nobody was told of them
+		s.told("agent_close", nil, "agent_id", v.ID)
+	}
+	for _, v := range s.sessions() {
+		if v.Here || v.Status != statusClosed {
+			s.t.Errorf("%s is %s after agent_close, here: %v", v.ID, v.Status, v.Here)
+		}
+		if _, pid, held := s.hub.reg.holder(v.Identity); held {
+			s.t.Errorf("identity %s of %s, which is closed, is held by process %d", v.Identity, v.ID, pid)
+		}
+	}
+	var status struct{ Identities map[string]any }
+	if s.told("agent_status", &status); len(status.Identities) > 0 {
+		s.t.Errorf("every agent is closed, and these names are in use: %v", status.Identities)
+	}
 }
 
 // end hangs up and takes everything down. Then the ledger must be even.
@@ -530,56 +601,38 @@ func (s *soak) end() {
 		s.t.Error(err)
 	}
 	s.noStrays() // a second answer is one
-	s.holds.Lock()
-	defer s.holds.Unlock()
-	s.known.mu.Lock()
-	defer s.known.mu.Unlock()
-	for _, c := range s.asked {
-		s.known.asked++
-		switch {
-		case c.cancelled:
-			s.known.cancelled++
-		case c.isOpen():
+	for _, c := range s.calls {
+		if c.isOpen() && !c.cancelled {
 			s.t.Errorf("%s was never answered", c.what)
-		}
-		if !c.isOpen() {
-			s.known.answered++
 		}
 	}
 	t, w := s.hub.table, s.hub.waiters
-	if n := len(t.agents) + len(t.threads) + len(t.names) + len(t.lines) + len(w.turns) + len(w.asks); n != 0 {
-		s.t.Errorf("the hub still keeps %d agents, %d threads, %d names, %d lines, %d waiters, %d asks", len(t.agents), len(t.threads),
-			len(t.names), len(t.lines), len(w.turns), len(w.asks))
-	}
-	if n := s.hub.letters.Load(); n != 0 {
-		s.t.Errorf("%d bytes of letters are counted that nobody will take", n)
+	kept := []int{len(t.agents), len(t.threads), len(t.names), len(t.lines), len(w.turns), len(w.asks), int(s.hub.letters.Load())}
+	if slices.Max(kept) > 0 {
+		s.t.Errorf("of agents, threads, names, lines, waiters, asks, bytes of letters the hub still keeps %v", kept)
 	}
 }
 
 // checkFiles reads everything that was written: whole, and nothing beside it.
 func (s *soak) checkFiles() {
 	s.t.Helper()
-	err := filepath.WalkDir(s.root, func(path string, e fs.DirEntry, err error) error {
+	wantNil(s.t, filepath.WalkDir(s.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		name := e.Name()
 		data, err := os.ReadFile(path)
-		switch {
-		case err != nil:
-			s.t.Error(err)
-		case strings.HasPrefix(name, tempPrefix) || strings.Contains(name, ".corrupt-"):
+		lines := [][]byte{data}
+		if strings.HasSuffix(name, ".jsonl") {
+			lines = bytes.Split(bytes.TrimSpace(data), []byte{'\n'})
+		}
+		for _, line := range lines {
+			if strings.Contains(filepath.Ext(name), ".json") && len(line) > 0 && !json.Valid(line) {
+				s.t.Errorf("%s is no JSON: %q", path, clipText(string(line), 300))
+			}
+		}
+		if strings.HasPrefix(name, tempPrefix) || strings.Contains(name, ".corrupt-") {
 			s.t.Errorf("%s was left", path)
-		case strings.HasSuffix(name, ".jsonl"):
-			for _, line := range bytes.Split(bytes.TrimSpace(data), []byte{'\n'}) {
-				if len(line) > 0 && !json.Valid(line) {
-					s.t.Errorf("%s: %q is no JSON", path, line)
-				}
-			}
-		case strings.HasSuffix(name, ".json"):
-			if !json.Valid(data) {
-				s.t.Errorf("%s is no JSON: %q", path, clipText(string(data), 300))
-			}
 		}
 		if filepath.Base(filepath.Dir(path)) == ".records" && strings.HasSuffix(name, ".json") {
 			if rec, err := decodeRecord(data, agentOfFile(name)); err != nil || rec.Status == statusBusy || rec.Status == statusIdle {
@@ -589,23 +642,20 @@ func (s *soak) checkFiles() {
 		if name == "registry.json" && len(rawField(data, "sessions")) > 2 {
 			s.t.Errorf("%s lists sessions, and none is open: %s", path, data)
 		}
-		return nil
-	})
-	if err != nil {
-		s.t.Error(err)
-	}
+		return err
+	}))
 }
 
 // footprint is what this process holds.
 type footprint struct {
 	goroutines, files int
 	heap              uint64
-	children          map[int]bool
+	children          []int
 }
 
 // takeFootprint counts. What is made once and stays, os/signal's goroutine and the files that the runtime polls with, is
 // made before.
-func takeFootprint() footprint {
+func takeFootprint() (f footprint) {
 	early := make(chan os.Signal, 1)
 	signal.Notify(early, syscall.SIGHUP)
 	signal.Stop(early)
@@ -613,15 +663,10 @@ func takeFootprint() footprint {
 		r.Close()
 		w.Close()
 	}
-	f := footprint{children: map[int]bool{}}
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	f.goroutines, f.files, f.heap = runtime.NumGoroutine(), openFiles(), m.HeapAlloc
-	for _, pid := range childProcesses(os.Getpid()) {
-		f.children[pid] = true
-	}
-	return f
+	return footprint{runtime.NumGoroutine(), openFiles(), m.HeapAlloc, childProcesses(os.Getpid())}
 }
 
 // openFiles is 0 where there is no /proc.
@@ -633,32 +678,16 @@ func openFiles() int {
 // compare wants everything back to what it was, soon.
 func (f footprint) compare(t *testing.T) {
 	t.Helper()
-	limit := waitLimit(t)
-	if !poll(limit, func() bool { return runtime.NumGoroutine() <= f.goroutines }) {
+	const room = 24 << 20 // bytes of the heap
+	var now footprint
+	var left []int
+	if !poll(waitLimit(t), func() bool {
+		now = takeFootprint()
+		left = slices.DeleteFunc(now.children, func(pid int) bool { return slices.Contains(f.children, pid) })
+		return now.goroutines <= f.goroutines && now.files <= f.files && now.heap <= f.heap+room && len(left) == 0
+	}) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		t.Errorf("%d goroutines were %d before:\n%s", runtime.NumGoroutine(), f.goroutines, stacks)
-	}
-	if !poll(limit, func() bool { return openFiles() <= f.files }) {
-		t.Errorf("%d open files were %d before", openFiles(), f.files)
-	}
-	var left []int
-	if !poll(limit, func() bool {
-		left = nil
-		for _, pid := range childProcesses(os.Getpid()) {
-			if !f.children[pid] {
-				left = append(left, pid)
-			}
-		}
-		return len(left) == 0
-	}) {
-		t.Errorf("left running:%s", describeProcesses(left))
-	}
-	const room = 24 << 20
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	if m.HeapAlloc > f.heap+room {
-		t.Errorf("the heap has %d KiB and had %d", m.HeapAlloc>>10, f.heap>>10)
+		t.Errorf("before: %+v, now: %+v, left running:%s\n%s", f, now, describeProcesses(left), stacks)
 	}
 }
