@@ -1,8 +1,8 @@
 package main
 
-// config_policy_test.go holds what a session may do: who wins over whom, the defaults by
-// directory, ceilings that no argument or config key passes (fuzzed too), profiles,
-// and directories.
+// config_policy_test.go holds whose word counts and what a session may do: ceilings that no layer, argument or config
+// key passes (fuzzed too), what a repository's file may set before it is trusted, who wins over whom, the defaults by
+// directory, profiles and directories.
 
 import (
 	"encoding/json"
@@ -10,16 +10,290 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 )
 
+// A ceiling that can't be read must not read as none.
+func TestConfigCeilingFailsClosed(t *testing.T) {
+	const ours = "plugins.atm-agent-mcp."
+	for _, c := range []struct{ name, project, want string }{
+		{"a bad word", ours + "max_sandbox = 'readonly!'", "read-only"},
+		{"a bad kind", ours + "readonly = 'yes'", "read-only"},
+		{"a file that can't be read, with a ceiling in it", ours + "max_sandbox = 'workspace-write'\nmodel = ",
+			"read-only"},
+		{"a file that can't be read, with a ceiling misspelt", ours + "max_sanbox = 'workspace-write'\nmodel = ",
+			"read-only"},
+		{"a file that can't be read, without one", ours + "model = ", ""},
+		{"a role's table", ours + "roles.r.max_sandbox = 'workspace-write'", "read-only"},
+		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "read-only"},
+		{"an array of tables", "[[plugins.codex-mcp]]\nreadonly = true", "read-only"},
+		{"an array of tables, misspelt", "[[codex-mcp]]\nreadonly = true", "read-only"},
+		{"an array of the plugins' tables", "[[plugins]]\n[plugins.atm-agent-mcp]\nmax_sandbox = 'workspace-write'\n",
+			"read-only"},
+		{"a list of the plugins' tables", "plugins = [{ codex-mcp = { readonly = true } }]\n", "read-only"},
+		{"the plugins' table, misspelt", "[Plugins.codex-mcp]\nreadonly = true", "read-only"},
+		{"a table that nobody knows", "[plugins.atm-agent-mcp.limits]\nmax_sandbox = 'workspace-write'", "read-only"},
+		{"no table of ours", "[core]\nreadonly = true", "read-only"},
+		{"an array in place of the table", "[plugins]\ncodex-mcp = [[{ readonly = true }]]", "read-only"},
+		{"an array in place of the word", "[core]\nmax_sandbox = ['workspace-write']", "read-only"},
+		{"a table in place of the word", "[plugins.codex-mcp.max_sandbox]\nx = 1", "read-only"},
+		{"an agent of that name is no ceiling", ours + "per_thread_auto_mail.readonly = true", ""},
+		{"nor a role", ours + "roles.readonly.model = 'm'\n" + ours + "roles.explore.model = 'm'", ""},
+		{"but a word in a role's place is", ours + "roles.readonly = true", "read-only"},
+		{"another program's table", "[plugins.ci-monitor]\nreadonly = true\n[broker]\nmax_sandbox = 'read-only'", ""},
+		{"a good word", ours + "max_sandbox = 'workspace-write'", "workspace-write"},
+	} {
+		w := newConfigWorld(t)
+		w.project(c.project + "\n")
+		if got := w.load(nil).maxSandbox; got != c.want {
+			t.Errorf("%s: max_sandbox %q, want %q", c.name, got, c.want)
+		}
+	}
+	// A bad variable, and a misspelt one.
+	for pair, want := range map[string]string{"ATM_AGENT_MCP_MAX_SANDBOX=bogus": "read-only",
+		"ATM_AGENT_MCP_READ_ONLY=1": "read-only",
+		"CODEX_MCP_MAXSANDBOX=x":    "read-only", "ATM_AGENT_MCP_TEAM=crew": "", "CODEX_MCP_NONSENSE=1": ""} {
+		w := newConfigWorld(t)
+		name, value, _ := strings.Cut(pair, "=")
+		w.env[name] = value
+		c, err := loadConfig(func(name string) string { return w.env[name] }, w.in, nil, pair)
+		if err != nil || c.maxSandbox != want || len(c.warnings) == 0 != strings.HasSuffix(name, "NONSENSE") {
+			t.Errorf("%s: %v, max_sandbox %q, want %q; %q", pair, err, c.maxSandbox, want, c.warnings)
+		}
+	}
+}
+
+// Of all that name a ceiling, the lowest holds: every layer, both names, trusted or not, good words and bad.
+func TestCeilingsCombine(t *testing.T) {
+	type layer struct {
+		name string // of two layers with one first word only one can be
+		set  func(w *configWorld, fl flagValues, key, value string)
+	}
+	var layers []layer
+	for _, table := range []string{"atm-agent-mcp", "codex-mcp"} {
+		for name, write := range map[string]func(*configWorld, string){
+			"global":            func(w *configWorld, s string) { w.global(s) },
+			"project trusted":   func(w *configWorld, s string) { w.project(s) },
+			"project untrusted": func(w *configWorld, s string) { w.stranger(s) },
+			"named": func(w *configWorld,
+				s string) {
+				w.env["ATM_CONFIG"] = w.write(filepath.Join(w.repo, "mine.toml"), s)
+			},
+		} {
+			layers = append(layers, layer{name + " " + table, func(w *configWorld, _ flagValues, key, value string) {
+				write(w, "[plugins."+table+"]\n"+key+" = "+value+"\n")
+			}})
+		}
+	}
+	for _, prefix := range []string{variablePrefix, oldVariablePrefix} {
+		layers = append(layers, layer{prefix, func(w *configWorld, _ flagValues, key, value string) {
+			w.env[prefix+strings.ToUpper(key)] = strings.Trim(value, "'")
+		}})
+	}
+	layers = append(layers, layer{"flag", func(_ *configWorld, fl flagValues, key, value string) { fl[key] = value }})
+	for _, low := range layers {
+		for _, high := range layers {
+			where, other := strings.Fields(low.name)[0], strings.Fields(high.name)[0]
+			for _, c := range []struct{ key, value, lift, want string }{
+				{"readonly", "true", "false", sandboxRead}, {"readonly", "'maybe'", "false", sandboxRead},
+				{"max_sandbox", "'read-only'", "'danger-full-access'", sandboxRead},
+				{"max_sandbox", "'workspace-write'", "'danger-full-access'", sandboxWrite},
+				{"max_sandbox", "'wrkspace'", "'danger-full-access'", sandboxRead},
+				{"max_sandbox", "3", "'none'", sandboxRead},
+			} {
+				isFlag := where == "flag" || other == "flag"
+				if where == other || isFlag && c.value != "true" {
+					continue // one file, or no such flag
+				}
+				w, fl := newConfigWorld(t), flagValues{}
+				high.set(w, fl, c.key, c.lift)
+				low.set(w, fl, c.key, c.value)
+				cfg, err := w.try(fl)
+				if err != nil && where != "named" && other != "named" || err == nil && cfg.maxSandbox != c.want {
+					t.Errorf("%s = %s in %s, %s in %s: %v, %+v", c.key, c.value, low.name, c.lift, high.name, err, cfg)
+				}
+			}
+		}
+	}
+}
+
+// The ceiling lowers the plain sandbox and a role's, and an unknown mode; the lowest one is told.
+func TestConfigCeiling(t *testing.T) {
+	w := newConfigWorld(t)
+	const danger = "sandbox = 'danger-full-access'\n"
+	w.project(pluginHead + danger + "max_sandbox = 'workspace-write'\nroles.r." + danger)
+	c := w.quiet(nil, "sandbox workspace-write from P:3")
+	if r, err := c.role("r"); err != nil || r.sandbox != "workspace-write" {
+		t.Errorf("role's sandbox %q, %v", r.sandbox, err)
+	}
+	c = w.quiet(flagValues{"readonly": "true", "sandbox": "workspace-write"}, "sandbox read-only from --readonly")
+	if r, err := c.role("r"); err != nil || r.sandbox != "read-only" {
+		t.Errorf("role's sandbox %q, %v", r.sandbox, err)
+	}
+	for _, mode := range []string{"read-only", "workspace-write", "danger-full-access", "new-mode"} {
+		if got := c.top.cap(mode); got != "read-only" {
+			t.Errorf("cap(%q) = %q", mode, got)
+		}
+		if got := (ceiling{}).cap(mode); got != mode || c.top.cap("") != "" {
+			t.Errorf("without a ceiling %q became %q", mode, got)
+		}
+	}
+}
+
+// Each line alone in a repository's file, beside the user's own file: untrusted it may not widen anything (FR-12).
+func TestTrustOfEachKey(t *testing.T) {
+	const own = pluginHead + "sandbox = 'workspace-write'\nreadonly = false\nsubagents = true\nauto_mail = true\n" +
+		"roles.yolo.sandbox = 'danger-full-access'\n" +
+		"roles.scout = { sandbox = 'read-only', approval_policy = 'untrusted', subagents = false }\n"
+	lines := map[string]bool{} // true: it counts only once the file is trusted
+	for _, line := range []string{
+		"identity = 'ann'", "default_identity = 'ann'", "model = 'm'", "reasoning_effort = 'low'", "role = 'scout'",
+		"role = 'theirs'\nroles.theirs.model = 'm'", "sandbox = 'read-only'", "sandbox = 'workspace-write'",
+		"approval_policy = 'untrusted'", "approval_policy = 'on-failure'", "max_sandbox = 'read-only'",
+		"readonly = true",
+		"readonly = false", "subagents = false", "subagents = true", "auto_mail = false", "allow_rules = false",
+		"per_thread_auto_mail.ann = false", "roles.scout.model = 'm'", "roles.new.sandbox = 'workspace-write'",
+		"roles.yolo.sandbox = 'workspace-write'", "roles.new.auto_mail = false",
+	} {
+		lines[line] = false
+	}
+	for _, line := range []string{
+		"role = 'yolo'", "sandbox = 'danger-full-access'", "approval_policy = 'never'", "allow_rules = true",
+		"per_thread_auto_mail.ann = true", "codex_bin = 'bin/codex'", "log_file = '~/.bashrc'",
+		"base_prompt_file = '~/.ssh/id_rsa'", "extra_instructions_file = 'x'", "backend = 'mcp-server'",
+		"persist_threads = false",
+		"log_level = 'trace'", "client_identity = 'team-lead'", "restart_child = true", "turn_limit_secs = 5",
+		"acp_mail = 'turn'",
+		"roles.scout.sandbox = 'workspace-write'", "roles.scout.sandbox = ''",
+		"roles.scout.approval_policy = 'on-request'",
+		"roles.scout.subagents = true", "roles.new.sandbox = 'danger-full-access'",
+		"roles.new.approval_policy = 'never'",
+	} {
+		lines[line] = true
+	}
+	for line, ignored := range lines {
+		for _, table := range []string{"plugins.atm-agent-mcp.", "plugins.codex-mcp."} {
+			w := newConfigWorld(t)
+			w.global(own)
+			p := w.stranger(table + strings.ReplaceAll(line, "\n", "\n"+table) + "\n")
+			got := w.load(nil)
+			if (len(got.ignored) > 0) != ignored || (len(got.warnings) > 0) != ignored ||
+				(len(got.notes) > 0) != ignored {
+				t.Errorf("%s%s: ignored %v, warnings %q, notes %q", table, line, got.ignored, got.warnings, got.notes)
+			}
+			if ignored && (got.ignored[0].From != p+":1" || !strings.Contains(got.warnings[0], p+":1: ") ||
+				!strings.Contains(got.warnings[0], trustCommand)) {
+				t.Errorf("%s is told as %+v, %q", line, got.ignored[0], got.warnings)
+			}
+			w.trust(p)
+			if got := w.quiet(nil); len(got.ignored) > 0 || !got.repo.trusted {
+				t.Errorf("%s is ignored although it is trusted: %v", line, got.ignored)
+			}
+		}
+	}
+}
+
+// What is wider than the user's Codex configuration is known only with that: an untrusted file is held against it too.
+func TestTrustAndCodexConfig(t *testing.T) {
+	for _, c := range []struct{ ours, theirs, codex, arg, sandbox, approval string }{
+		{"", "sandbox = 'workspace-write'", `{"sandbox_mode":"read-only"}`, "", "read-only", "on-request"},
+		{"", "sandbox = 'read-only'", `{"sandbox_mode":"workspace-write"}`, "", "read-only", "on-request"},
+		{"", "approval_policy = 'on-request'", `{"approval_policy":"untrusted"}`, "", "workspace-write", "untrusted"},
+		{"", "sandbox = 'workspace-write'", `{}`, "", "workspace-write", "on-request"},
+		{"sandbox = 'workspace-write'", "sandbox = 'workspace-write'", `{"sandbox_mode":"read-only"}`, "",
+			"workspace-write", "on-request"},
+		{"", "role = 'r'\nroles.r.sandbox = 'workspace-write'", `{"sandbox_mode":"read-only"}`, "", "read-only",
+			"on-request"},
+		{"role = 'r'\nroles.r.sandbox = 'read-only'", "role = ''", `{}`, "", "read-only", "on-request"},
+		{"", "sandbox = 'read-only'", `{}`, "workspace-write", "workspace-write", "on-request"},
+	} {
+		w := newConfigWorld(t)
+		w.global(pluginHead + c.ours + "\n")
+		w.stranger(pluginHead + c.theirs + "\n")
+		cfg := w.load(nil)
+		r, err := cfg.role("")
+		wantNil(t, err)
+		in := policyInput{cfg: cfg, role: r, user: userSays(c.codex), cwd: w.repo, repoRoot: w.repo}
+		in.options.Sandbox = c.arg
+		if pol := resolved(t, in); pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval {
+			t.Errorf("%+v: got %s, %s; %q", c, pol.Settings.Sandbox, pol.Settings.Approval, pol.Notes)
+		}
+		in.cwd, in.repoRoot = w.home, "" // where nothing but read-only is the default
+		if pol := resolved(t, in); c.arg == "" && c.ours == "" && c.codex == "{}" &&
+			pol.Settings.Sandbox != "read-only" {
+			t.Errorf("%+v: in the home directory got %s", c, pol.Settings.Sandbox)
+		}
+	}
+}
+
+// Trust is of one content in one place, and what keeps it must be the user's alone.
+func TestTrustIsLost(t *testing.T) {
+	w := newConfigWorld(t)
+	const text = pluginHead + "codex_bin = 'bin/codex'\n"
+	p := w.project(text)
+	w.quiet(nil, "codex_bin "+filepath.Join(w.repo, "bin", "codex"))
+	want := func(why string, trusted bool, warning string) {
+		t.Helper()
+		c := w.load(nil)
+		if c.codexBin != "codex" != trusted || !strings.Contains(strings.Join(c.warnings, "\n"), warning) {
+			t.Errorf("%s: codex_bin %q, %q", why, c.codexBin, c.warnings)
+		}
+	}
+	w.stranger(text + "# one more\n")
+	want("a change", false, trustCommand)
+	w.stranger(text)
+	want("the same content again", true, "")
+	store := directories{atmHome: w.home}.trust()
+	if runtime.GOOS != "windows" {
+		// A link to a trusted file elsewhere would have its relative paths mean that other place's programs.
+		other := newConfigWorld(t)
+		other.env = w.env
+		wantNil(t, os.Symlink(p, filepath.Join(other.repo, ".atm.toml")))
+		if c := other.load(nil); c.codexBin != "codex" {
+			t.Errorf("a link to a trusted file has its trust: %q", c.codexBin)
+		}
+		if st, err := os.Stat(store.path); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", st.Mode(), err)
+		}
+		for _, path := range []string{store.path, p} {
+			for _, mode := range []os.FileMode{0o620, 0o602, 0o644} {
+				wantNil(t, os.Chmod(path, mode))
+				want(fmt.Sprintf("%s with mode %o", path, mode), mode == 0o644, "")
+			}
+		}
+		if os.Getuid() == 0 { // another user's file, link, and repository around us
+			for _, path := range []string{p, filepath.Join(w.repo, ".git"), w.repo, store.path} {
+				wantNil(t, os.Lchown(path, 1, 1))
+				want("of another user", false, path+" belongs to another user (1)")
+				wantNil(t, os.Lchown(path, 0, 0))
+			}
+		}
+	}
+	w.write(store.path, "{")
+	want("nothing that makes sense", false, store.path+" can't be understood")
+	w.trust(p)
+	want("trusted anew", true, "")
+	if aside, _ := filepath.Glob(store.path + ".corrupt-*"); len(aside) != 1 {
+		t.Errorf("set aside: %q", aside)
+	}
+	for _, changes := range []bool{true, false} {
+		if changed, err := store.set(trustKey(p), "", quietLog()); err != nil || changed != changes {
+			t.Errorf("taken back: %v, %v", changed, err)
+		}
+		want("taken back", false, "")
+	}
+}
+
 // emptyUser is config/read's answer over an empty config.toml.
-const emptyUser = `{"config":{"model":"theirs","approval_policy":null,"sandbox_mode":null,"sandbox_workspace_write":null,"profiles":{},"model_reasoning_effort":"xhigh"},"origins":{}}`
+const emptyUser = `{"config":{"model":"theirs","approval_policy":null,"sandbox_mode":null,"profiles":{},
+"sandbox_workspace_write":null,"model_reasoning_effort":"xhigh"},"origins":{}}`
 
 func repoInput() policyInput {
-	return policyInput{cfg: &config{directories: directories{home: "/home/u"}}, user: json.RawMessage(emptyUser), cwd: "/home/u/repo/sub", repoRoot: "/home/u/repo"}
+	return policyInput{cfg: &config{directories: directories{home: "/home/u"}}, user: json.RawMessage(emptyUser),
+		cwd: "/home/u/repo/sub", repoRoot: "/home/u/repo"}
 }
 
 func userSays(config string) json.RawMessage { return json.RawMessage(`{"config":` + config + `}`) }
@@ -42,79 +316,79 @@ func resolved(t *testing.T, in policyInput) policy {
 	return p
 }
 
-// hasNote looks for one note that holds all of the parts.
-func hasNote(p policy, parts ...string) bool {
-	return slices.ContainsFunc(p.Notes, func(n string) bool {
-		for _, part := range parts {
-			if !strings.Contains(n, part) {
-				return false
-			}
-		}
-		return true
-	})
+// wantNotes wants one note that holds all of the parts, and without parts none at all.
+func wantNotes(t *testing.T, p policy, parts ...string) {
+	t.Helper()
+	holds := func(note string) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(note, part) })
+	}
+	if len(parts) == 0 && len(p.Notes) > 0 || len(parts) > 0 && !slices.ContainsFunc(p.Notes, holds) {
+		t.Errorf("notes %q, want %q in one", p.Notes, parts)
+	}
 }
 
-// Each level beats all below it: they are taken away from the top, one by one.
+// Each level beats all below it: they are taken away from the top, one by one. Of effort a person's choice is first.
 func TestPolicyPrecedence(t *testing.T) {
 	in := repoInput()
-	in.options = sessionOptions{Model: "m-arg", Sandbox: "danger-full-access", Approval: "never",
-		Config: json.RawMessage(`{"model":"m-config","model_reasoning_effort":"e-config","sandbox_mode":"workspace-write","approval_policy":"on-failure"}`)}
-	in.profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile", "sandbox_mode": "danger-full-access", "approval_policy": "untrusted"}
+	in.options = sessionOptions{Model: "m-arg", Effort: "e-arg", Sandbox: "danger-full-access", Approval: "never"}
+	in.options.Config = json.RawMessage(`{"model":"m-config","model_reasoning_effort":"e-config",
+		"sandbox_mode":"workspace-write","approval_policy":"on-failure"}`)
+	in.profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile",
+		"sandbox_mode":    "danger-full-access",
+		"approval_policy": "untrusted"}
 	in.role = role{name: "r", model: "m-role", effort: "e-role", sandbox: "read-only", approvalPolicy: "never"}
-	in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "m-ours", "e-ours", "danger-full-access", "untrusted"
-	in.user = userSays(`{"model":"m-user","model_reasoning_effort":"e-user","sandbox_mode":"read-only","approval_policy":"never"}`)
-
+	in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "m-ours", "e-ours", "danger-full-access",
+		"untrusted"
+	in.user = userSays(`{"model":"m-user","model_reasoning_effort":"e-user",
+		"sandbox_mode":"read-only","approval_policy":"never"}`)
 	for _, level := range []struct {
-		name string
 		want turnSettings
 		off  func()
 	}{
-		{"argument", turnSettings{Model: "m-arg", Effort: "e-config", Sandbox: "danger-full-access", Approval: "never"},
-			func() { in.options.Model, in.options.Sandbox, in.options.Approval = "", "", "" }},
-		{"config argument", turnSettings{Model: "m-config", Effort: "e-config", Sandbox: "workspace-write", Approval: "on-request"},
+		{turnSettings{Model: "m-arg", Effort: "e-arg", Sandbox: "danger-full-access", Approval: "never"},
+			func() { in.options = sessionOptions{Config: in.options.Config} }},
+		{turnSettings{Model: "m-config", Effort: "e-config", Sandbox: "workspace-write", Approval: "on-request"},
 			func() { in.options.Config = nil }},
-		{"profile", turnSettings{Model: "m-profile", Effort: "e-profile", Sandbox: "danger-full-access", Approval: "untrusted"},
+		{turnSettings{Model: "m-profile", Effort: "e-profile", Sandbox: "danger-full-access", Approval: "untrusted"},
 			func() { in.profile = nil }},
-		{"role", turnSettings{Model: "m-role", Effort: "e-role", Sandbox: "read-only", Approval: "never"},
+		{turnSettings{Model: "m-role", Effort: "e-role", Sandbox: "read-only", Approval: "never"},
 			func() { in.role = role{} }},
-		{"ours", turnSettings{Model: "m-ours", Effort: "e-ours", Sandbox: "danger-full-access", Approval: "untrusted"},
-			func() { in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "", "", "", "" }},
-		{"user", turnSettings{Sandbox: "read-only", Approval: "never"}, // FR-12.4: their model and effort aren't resent
+		{turnSettings{Model: "m-ours", Effort: "e-ours", Sandbox: "danger-full-access", Approval: "untrusted"},
+			func() { in.cfg = repoInput().cfg }},
+		{turnSettings{Sandbox: "read-only", Approval: "never"}, // FR-12.4: their model and effort aren't resent
 			func() { in.user = json.RawMessage(emptyUser) }},
-		{"default", turnSettings{Sandbox: "workspace-write", Approval: "on-request"}, func() {}},
+		{turnSettings{Sandbox: "workspace-write", Approval: "on-request"}, func() {}},
 	} {
 		p := resolved(t, in)
 		level.want.Cwd = in.cwd
-		if !reflect.DeepEqual(p.Settings, level.want) {
-			t.Errorf("%s: %+v, want %+v", level.name, p.Settings, level.want)
+		if !reflect.DeepEqual(p.Settings, level.want) || p.Config != nil {
+			t.Errorf("%+v, want %+v; left in config: %s", p.Settings, level.want, p.Config)
 		}
-		if p.Config != nil {
-			t.Errorf("%s: settings of the turn are left in config: %s", level.name, p.Config)
-		}
-		if len(p.Notes) > 0 {
-			t.Errorf("%s: notes %q", level.name, p.Notes)
-		}
+		wantNotes(t, p)
 		level.off()
 	}
 }
 
 func TestPolicyDefaultByDirectory(t *testing.T) {
 	unixPaths(t)
-	for _, c := range []struct {
-		name, cwd, root, user string
-		want, note            string
-	}{
+	const untrusted = `{"projects":{"/r":{"trust_level":"untrusted"}}}`
+	for _, c := range []struct{ name, cwd, root, user, want, note string }{
 		{"repository", "/home/u/repo", "/home/u/repo", `{}`, "workspace-write", ""},
 		{"home", "/home/u", "", `{}`, "read-only", "/home/u is the home directory"},
 		{"home with a slash", "/home/u/", "/home/u", `{}`, "read-only", "is the home directory"},
 		{"below a home that is a repository", "/home/u/x", "/home/u", `{}`, "workspace-write", ""},
 		{"root", "/", "/", `{}`, "read-only", "/ is a root directory"},
-		{"outside", "/tmp/x", "", `{}`, "read-only", "/tmp/x is outside a git repository"},
-		{"untrusted by the user", "/r/sub", "/r", `{"projects":{"/r":{"trust_level":"untrusted"}}}`, "read-only", "marks /r as untrusted"},
-		{"trusted by the user", "/r", "/r", `{"projects":{"/r":{"trust_level":"trusted"}}}`, "workspace-write", ""},
+		{"outside", "/tmp/x", "", `{}`, "read-only",
+			"sandbox is read-only because /tmp/x is outside a git repository; "},
+		{"untrusted by the user", "/r/sub", "/r", untrusted, "read-only", "marks /r as untrusted"},
+		{"trusted by the user", "/r", "/r", strings.ReplaceAll(untrusted, "untrusted", "trusted"), "workspace-write",
+			""},
 		{"the user set it", "/tmp/x", "", `{"sandbox_mode":"workspace-write"}`, "workspace-write", ""},
 		{"the user set a built-in profile", "/r", "/r", `{"default_permissions":":read-only"}`, "read-only", ""},
-		{"sandbox_mode beside it counts", "/r", "/r", `{"default_permissions":":read-only","sandbox_mode":"danger-full-access"}`, "danger-full-access", ""},
+		{"another one", "/tmp/x", "", `{"default_permissions":":workspace"}`, "workspace-write", ""},
+		{"sandbox_mode beside it counts", "/r", "/r",
+			`{"default_permissions":":read-only","sandbox_mode":"danger-full-access"}`,
+			"danger-full-access", ""},
 	} {
 		in := repoInput()
 		in.cwd, in.repoRoot, in.user = c.cwd, c.root, userSays(c.user)
@@ -122,131 +396,164 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 		if p.Settings.Sandbox != c.want || p.Settings.Network {
 			t.Errorf("%s: %+v", c.name, p.Settings)
 		}
-		if c.note == "" && len(p.Notes) > 0 || c.note != "" && !hasNote(p, c.note, `pass sandbox: "workspace-write" to let the agent edit`) {
-			t.Errorf("%s: notes %q", c.name, p.Notes)
+		if c.note == "" {
+			wantNotes(t, p)
+			continue
 		}
-	}
-	in := repoInput()
-	in.cwd, in.repoRoot = "/tmp/x", ""
-	if want := `sandbox is read-only because /tmp/x is outside a git repository; pass sandbox: "workspace-write" to let the agent edit`; !slices.Equal(resolved(t, in).Notes, []string{want}) {
-		t.Errorf("the note reads %q", resolved(t, in).Notes)
-	}
-	in.cfg.top = readonlyFlag() // passing sandbox would not help
-	if p := resolved(t, in); len(p.Notes) > 0 {
-		t.Errorf("under --readonly: %q", p.Notes)
-	}
-	in.cfg.top, in.options.Sandbox = ceiling{}, "workspace-write"
-	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || len(p.Notes) > 0 {
-		t.Errorf("asked for: %+v %q", p.Settings, p.Notes)
-	}
-}
-
-// What can't be read may have narrowed the sandbox.
-func TestPolicyUnreadableUserConfig(t *testing.T) {
-	for _, raw := range []string{"", "null", "5", "{}", `{"config":null}`, `{"config":7}`, `{"config":`} {
-		in := repoInput()
-		in.user = json.RawMessage(raw)
-		p := resolved(t, in)
-		if p.Settings.Sandbox != "read-only" || p.Settings.Approval != "on-request" || !hasNote(p, "could not be read", "workspace-write") {
-			t.Errorf("%s: %+v %q", raw, p.Settings, p.Notes)
+		wantNotes(t, p, c.note, `; pass sandbox: "workspace-write" to let the agent edit`)
+		in.cfg.top = readonlyFlag() // passing sandbox would not help
+		wantNotes(t, resolved(t, in))
+		in.cfg.top, in.options.Sandbox = ceiling{}, "workspace-write"
+		p = resolved(t, in)
+		if wantNotes(t, p); p.Settings.Sandbox != "workspace-write" {
+			t.Errorf("%s, asked for: %+v", c.name, p.Settings)
 		}
 	}
 }
 
+// What can't be read of the user's Codex configuration may have narrowed the sandbox. A word that doesn't count, since
+// a call says otherwise, is not talked of.
 func TestPolicyUserWords(t *testing.T) {
-	for _, c := range []struct{ user, sandbox, approval, note string }{
-		{`{"approval_policy":"on-failure"}`, "workspace-write", "on-request", ""},
-		{`{"approval_policy":{"granular":{"rules":true}}}`, "workspace-write", "on-request", "approval_policy"},
-		{`{"approval_policy":"yolo"}`, "workspace-write", "on-request", "yolo"},
-		{`{"sandbox_mode":"container"}`, "read-only", "on-request", "container"},
-		{`{"sandbox_mode":"Danger-Full-Access"}`, "read-only", "on-request", "Danger"},
-		{`{"sandbox_mode":["danger-full-access"]}`, "read-only", "on-request", "sandbox_mode"},
-		{`{"default_permissions":"mine"}`, "read-only", "on-request", "mine"},
-		{`{"sandbox_mode":"read-only","profile":"p","profiles":{"p":{"sandbox_mode":"danger-full-access","approval_policy":"never"}}}`, "danger-full-access", "never", ""},
-		{`{"sandbox_mode":"read-only","profile":"gone"}`, "read-only", "on-request", ""},
+	type row struct{ user, sandbox, approval, note string }
+	var rows []row
+	for _, c := range []row{
+		{`"approval_policy":"on-failure"`, "workspace-write", "on-request", ""},
+		{`"approval_policy":{"granular":{"rules":true}}`, "workspace-write", "on-request", "approval_policy"},
+		{`"approval_policy":"yolo"`, "workspace-write", "on-request", "yolo"},
+		{`"sandbox_mode":"container"`, "read-only", "on-request", "container"},
+		{`"sandbox_mode":"Danger-Full-Access"`, "read-only", "on-request", "Danger"},
+		{`"sandbox_mode":["danger-full-access"]`, "read-only", "on-request", "sandbox_mode"},
+		{`"default_permissions":"mine"`, "read-only", "on-request", "mine"},
+		{`"sandbox_mode":"read-only","profile":"p",
+			"profiles":{"p":{"sandbox_mode":"danger-full-access","approval_policy":"never"}}`,
+			"danger-full-access", "never", ""},
+		{`"sandbox_mode":"read-only","approval_policy":"never","profile":"p","profiles":{"p":{}}`, "read-only", "never",
+			""},
+		{`"sandbox_mode":"read-only","profile":"gone"`, "read-only", "on-request", ""},
 	} {
+		c.user = `{"config":{` + c.user + `}}`
+		rows = append(rows, c)
+	}
+	for _, raw := range []string{"", "null", "5", "{}", `{"config":null}`, `{"config":7}`, `{"config":`} {
+		rows = append(rows, row{raw, "read-only", "on-request", "could not be read"})
+	}
+	for _, c := range rows {
 		in := repoInput()
-		in.user = userSays(c.user)
+		in.user = json.RawMessage(c.user)
 		p := resolved(t, in)
 		if p.Settings.Sandbox != c.sandbox || p.Settings.Approval != c.approval {
 			t.Errorf("%s: %+v", c.user, p.Settings)
 		}
-		if c.note == "" && len(p.Notes) > 0 || c.note != "" && !hasNote(p, c.note) {
-			t.Errorf("%s: notes %q", c.user, p.Notes)
-		}
+		wantNotes(t, p, strings.Fields(c.note)...)
 		in.options.Sandbox, in.options.Approval = "workspace-write", "never"
-		if p := resolved(t, in); len(p.Notes) > 0 {
-			t.Errorf("%s: a word that doesn't count is talked of: %q", c.user, p.Notes)
-		}
+		wantNotes(t, resolved(t, in))
 	}
 }
 
 func TestPolicyWorkspaceSettings(t *testing.T) {
 	unixPaths(t)
-	user := `{"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","rel","~/cache"],"network_access":true,"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}}`
+	const user = `{"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","rel","~/cache"],
+		"network_access":true,"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}}`
+	theirs := []string{"/u1", "/home/u/cache"}
 	for _, c := range []struct {
-		name, config string
-		profile      map[string]any
-		sandbox      string
-		want         turnSettings
+		name, user, config string
+		want               turnSettings
 	}{
-		{"user", ``, nil, "", turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/u1", "/home/u/cache"}, Network: true, ExcludeSlashTmp: true}},
-		{"argument, key by key", `{"sandbox_workspace_write":{"network_access":false},"sandbox_workspace_write.writable_roots":["/a","b","/a/../a"]}`, nil, "",
-			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/a", "/home/u/repo/sub/b"}, ExcludeSlashTmp: true}},
-		{"profile", ``, map[string]any{"sandbox_workspace_write": map[string]any{"exclude_tmpdir_env_var": true, "exclude_slash_tmp": false}}, "",
-			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/u1", "/home/u/cache"}, Network: true, ExcludeTmpdir: true}},
-		{"danger needs none", ``, nil, "danger-full-access", turnSettings{Sandbox: "danger-full-access"}},
-		{"read-only keeps the user's network", ``, nil, "read-only", turnSettings{Sandbox: "read-only", Network: true}},
-		{"read-only, network taken away", `{"sandbox_workspace_write.network_access":false}`, nil, "read-only", turnSettings{Sandbox: "read-only"}},
+		{"user", user, ``, turnSettings{Sandbox: "workspace-write", WritableRoots: theirs, Network: true,
+			ExcludeSlashTmp: true}},
+		{"argument, key by key", user,
+			`{"sandbox_workspace_write":{"network_access":false},
+			"sandbox_workspace_write.writable_roots":["/a","b","/a/../a"]}`,
+			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/a", "/home/u/repo/sub/b"},
+				ExcludeSlashTmp: true}},
+		{"profile", user, ``, turnSettings{Sandbox: "workspace-write", WritableRoots: theirs, Network: true,
+			ExcludeTmpdir: true}},
+		{"danger needs none", user, ``, turnSettings{Sandbox: "danger-full-access"}},
+		{"read-only keeps the user's network", user, ``, turnSettings{Sandbox: "read-only", Network: true}},
+		{"which can be taken away", user, `{"sandbox_workspace_write.network_access":false}`,
+			turnSettings{Sandbox: "read-only"}},
+		{"but granted by the user only", `{}`, `{"sandbox_workspace_write":{"network_access":true}}`,
+			turnSettings{Sandbox: "read-only"}},
 	} {
 		in := repoInput()
-		in.user, in.profile = userSays(user), c.profile
-		in.options.Config, in.options.Sandbox = json.RawMessage(c.config), c.sandbox
+		in.user, in.options.Config, in.options.Sandbox = userSays(c.user), json.RawMessage(c.config), c.want.Sandbox
+		if c.name == "profile" {
+			in.profile = map[string]any{"sandbox_workspace_write": map[string]any{"exclude_tmpdir_env_var": true,
+				"exclude_slash_tmp": false}}
+		}
 		p := resolved(t, in)
 		c.want.Cwd, c.want.Approval = in.cwd, "on-request"
 		if !reflect.DeepEqual(p.Settings, c.want) || p.Config != nil {
 			t.Errorf("%s: %+v %s\nwant %+v", c.name, p.Settings, p.Config, c.want)
 		}
 	}
-	// Only the user grants network to a read-only sandbox.
-	in := repoInput()
-	in.options = sessionOptions{Sandbox: "read-only", Config: json.RawMessage(`{"sandbox_workspace_write":{"network_access":true}}`)}
-	if p := resolved(t, in); p.Settings.Network {
-		t.Error("an argument opened the network of a read-only sandbox")
+	// What the client works in beside cwd is writable with the user's own roots, and an argument's roots are. Under a
+	// ceiling neither is wider than the workspace and the user's own.
+	for _, c := range []struct {
+		rule, config, sandbox string
+		top                   ceiling
+		roots, want           []string
+		note                  string
+	}{
+		{"added to the user's own", ``, "", ceiling{}, []string{"/client", "/home/u/repo"},
+			[]string{"/own", "/client", "/home/u/repo"}, ""},
+		{"none of them once more", ``, "", ceiling{}, []string{"/own/", "/home/u/repo/sub"}, []string{"/own"}, ""},
+		{"not under a ceiling", ``, "", maxSandbox(sandboxWrite), []string{"/client", "/home/u/repo"},
+			[]string{"/own", "/home/u/repo"},
+			"/client stay read-only (max_sandbox"},
+		{"read-only writes nowhere", ``, sandboxRead, ceiling{}, []string{"/client"}, nil, ""},
+		{"--readonly", ``, "", readonlyFlag(), []string{"/client"}, nil, ""},
+		{"an argument's", `{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],
+			"exclude_slash_tmp":false}}`, "",
+			maxSandbox(sandboxWrite), nil, []string{"/own", "/home/u/repo"}, "/own/x, / (max_sandbox"},
+	} {
+		in := repoInput()
+		in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
+		in.options.Config, in.options.Sandbox, in.cfg.top, in.roots = json.RawMessage(c.config), c.sandbox, c.top,
+			c.roots
+		p := resolved(t, in)
+		if s := p.Settings; !slices.Equal(s.WritableRoots, c.want) || s.ExcludeSlashTmp != (c.want != nil) {
+			t.Errorf("%s: %+v, want %q", c.rule, s, c.want)
+		}
+		if c.note != "" {
+			wantNotes(t, p, c.note)
+		} else if len(p.Notes) > 0 && c.top.word != sandboxRead {
+			t.Errorf("%s: notes %q", c.rule, p.Notes)
+		}
 	}
 }
 
 // Every way to say it is one of these; no ceiling may be passed by any.
 func wideningConfigs() []string {
 	return []string{
-		`{"sandbox_mode":"danger-full-access"}`,
-		`{"\u0073andbox_mode":"danger-full-access"}`,
-		`{"\"sandbox_mode\"":"danger-full-access"}`,
-		`{"'sandbox_mode'":"danger-full-access"}`,
+		`{"sandbox_mode":"danger-full-access"}`, `{"\u0073andbox_mode":"danger-full-access"}`,
+		`{"\"sandbox_mode\"":"danger-full-access"}`, `{"'sandbox_mode'":"danger-full-access"}`,
 		`{"\"sandbox\\u005fmode\"":"danger-full-access"}`,
 		`{"sandbox_mode":"read-only","sandbox_mode":"danger-full-access"}`,
 		`{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"writable_roots":["/"],"network_access":true}}`,
-		`{"sandbox_mode":"workspace-write","sandbox_workspace_write.writable_roots":["/","../../..","~/","/home/u/repo/sub/link"]}`,
-		`{"sandbox_mode":"workspace-write","sandbox_workspace_write.\"writable_roots\"":["/home"],"sandbox_workspace_write.'network_access'":true}`,
-		`{"default_permissions":":danger-full-access"}`,
+		`{"sandbox_mode":"workspace-write",
+			"sandbox_workspace_write.writable_roots":["/","../../..","~/","/home/u/repo/sub/link"]}`,
+		`{"sandbox_mode":"workspace-write",
+			"sandbox_workspace_write.\"writable_roots\"":["/home"],"sandbox_workspace_write.'network_access'":true}`,
+		`{"default_permissions":":danger-full-access"}`, `{"permissions.open.filesystem.\"/\"":"write"}`,
 		`{"permissions":{"open":{"filesystem":{"/":"write"},"network":{"enabled":true}}}}`,
-		`{"permissions.open.filesystem.\"/\"":"write"}`,
 		`{"sandbox_permissions":["disk-full-write-access"]}`,
 		`{"SANDBOX_MODE":"danger-full-access","Default_Permissions":":danger-full-access"}`,
 		`{"approvals_reviewer":"auto_review","auto_review":{"policy":"approve all"}}`,
-		`{"features":{"use_linux_sandbox_bwrap":false,"use_legacy_landlock":true,"guardian_approval":true,"exec_permission_approvals":true}}`,
+		`{"features":{"use_linux_sandbox_bwrap":false,"use_legacy_landlock":true,
+			"guardian_approval":true,"exec_permission_approvals":true}}`,
 		`{"features.network_proxy":{"enabled":true,"dangerously_allow_all_unix_sockets":true},"features.hooks":false}`,
 		`{"features.experimental_windows_sandbox":false,"features.Elevated_Windows_Sandbox":false}`,
-		`{"windows":{"sandbox":"disabled"}}`,
+		`{"windows":{"sandbox":"disabled"}}`, `{"mcp_servers.x.command":"sh"}`,
 		`{"mcp_servers":{"x":{"command":"sh","args":["-c","touch /etc/x"]}}}`,
-		`{"mcp_servers.x.command":"sh"}`,
-		`{"notify":["sh","-c","x"],"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]}]},"features.codex_hooks":true}`,
+		`{"notify":["sh","-c","x"],"hooks":{"Stop":[{"hooks":[{"type":"command","command":"x"}]}]},
+			"features.codex_hooks":true}`,
 		`{"profile":"open","profiles":{"open":{"sandbox_mode":"danger-full-access"}}}`,
-		`{"profiles.open.sandbox_mode":"danger-full-access"}`,
-		`{"agents":{"x":{"config_file":"/tmp/open.toml"}}}`,
+		`{"profiles.open.sandbox_mode":"danger-full-access"}`, `{"agents":{"x":{"config_file":"/tmp/open.toml"}}}`,
 		`{"projects":{"/home/u/repo":{"trust_level":"trusted"}}}`,
 		`{"debug.config_lockfile.load_path":"/tmp/open.lock"}`,
-		`{"shell_environment_policy":{"set":{"LD_PRELOAD":"/tmp/x.so"}},"zsh_path":"/tmp/x","js_repl_node_path":"/tmp/x"}`,
+		`{"shell_environment_policy":{"set":{"LD_PRELOAD":"/tmp/x.so"}},"zsh_path":"/tmp/x",
+			"js_repl_node_path":"/tmp/x"}`,
 		`{"model_providers":{"x":{"auth":{"command":"sh"}}}}`,
 		`{"plugins":{"x":{}},"apps":{"x":{}},"marketplaces":{},"skills":{},"a_key_of_next_year":{"open":true}}`,
 	}
@@ -254,21 +561,17 @@ func wideningConfigs() []string {
 
 func TestPolicyCeilings(t *testing.T) {
 	for _, cfg := range wideningConfigs() {
-		for _, max := range []string{"read-only", "workspace-write", "--readonly", "nonsense"} {
+		for _, top := range []ceiling{maxSandbox("read-only"), maxSandbox("workspace-write"), readonlyFlag(),
+			maxSandbox("nonsense")} {
 			in := repoInput()
 			in.options.Config = json.RawMessage(cfg)
-			in.role.sandbox, in.cfg.sandbox = "danger-full-access", "danger-full-access"
-			in.user = userSays(`{"sandbox_mode":"danger-full-access","sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
-			if in.cfg.top = maxSandbox(max); max == "--readonly" {
-				in.cfg.top = readonlyFlag()
-			}
+			in.role.sandbox, in.cfg.sandbox, in.cfg.top = "danger-full-access", "danger-full-access", top
+			in.user = userSays(`{"sandbox_mode":"danger-full-access",
+				"sandbox_workspace_write":{"writable_roots":["/own"],"network_access":false}}`)
 			p := resolved(t, in)
 			checkCeiling(t, in, p)
-			if p.Config != nil {
-				t.Errorf("%s under %s: passed on as %s", cfg, max, p.Config)
-			}
-			if len(p.Notes) == 0 {
-				t.Errorf("%s under %s: nobody is told", cfg, max)
+			if p.Config != nil || len(p.Notes) == 0 {
+				t.Errorf("%s under %s: passed on as %s, or nobody is told: %q", cfg, top.word, p.Config, p.Notes)
 			}
 		}
 	}
@@ -288,35 +591,26 @@ func readonlyFlag() ceiling {
 // checkCeiling holds for every input there is.
 func checkCeiling(t *testing.T, in policyInput, p policy) {
 	t.Helper()
-	top := in.cfg.top
-	s := p.Settings
-	if sandboxRank(s.Sandbox) == 0 || top.cap(s.Sandbox) != s.Sandbox {
-		t.Errorf("%s: sandbox %q under %s", in.options.Config, s.Sandbox, top.word)
-	}
-	if s.Sandbox != "workspace-write" && len(s.WritableRoots) > 0 || top.word == "read-only" && s.Network {
+	top, s := in.cfg.top, p.Settings
+	if sandboxRank(s.Sandbox) == 0 || top.cap(s.Sandbox) != s.Sandbox || top.word == "read-only" && s.Network ||
+		s.Sandbox != "workspace-write" && len(s.WritableRoots) > 0 || approvalRank(s.Approval) == 0 {
 		t.Errorf("%s: %+v under %s", in.options.Config, s, top.word)
 	}
-	if s.Approval != "untrusted" && s.Approval != "on-request" && s.Approval != "never" {
-		t.Errorf("approval %q", s.Approval)
-	}
-	if top.binds() {
-		for _, root := range s.WritableRoots {
-			if root != "/own" && root != in.cwd && root != in.repoRoot {
-				t.Errorf("%s: writable root %s under %s", in.options.Config, root, top.word)
-			}
+	for _, root := range s.WritableRoots {
+		if top.binds() && root != "/own" && root != in.cwd && root != in.repoRoot {
+			t.Errorf("%s: writable root %s under %s", in.options.Config, root, top.word)
 		}
 	}
 	var config map[string]any
 	if p.Config != nil {
-		if err := json.Unmarshal(p.Config, &config); err != nil {
-			t.Fatalf("config is not JSON: %s", p.Config)
-		}
+		wantNil(t, json.Unmarshal(p.Config, &config))
 	}
 	for key := range config {
 		switch {
 		case !plainConfigKey(key):
 			t.Errorf("config key %q would be read as a path", key)
-		case key == "sandbox_mode" || key == "approval_policy" || key == "sandbox_workspace_write" || key == "default_permissions":
+		case slices.Contains([]string{"sandbox_mode", "approval_policy", "sandbox_workspace_write",
+			"default_permissions"}, key):
 			t.Errorf("config keeps %s, which the turn carries", key)
 		case top.binds() && key != "features" && !harmlessSetting(key):
 			t.Errorf("config keeps %s under %s", key, top.word)
@@ -324,221 +618,179 @@ func checkCeiling(t *testing.T, in policyInput, p policy) {
 	}
 }
 
+// What a ceiling took away is told, and what cannot widen passes under it, the user's own profile included.
 func TestPolicyCeilingNotes(t *testing.T) {
 	in := repoInput()
 	in.options.Sandbox, in.cfg.top = "danger-full-access", maxSandbox("workspace-write")
-	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; max_sandbox in configuration allows workspace-write"}) {
-		t.Errorf("%q", p.Notes)
-	}
+	wantNotes(t, resolved(t, in), "danger-full-access was asked for; max_sandbox in configuration allows workspace-w")
 	in.cfg.top = readonlyFlag()
-	if p := resolved(t, in); !slices.Equal(p.Notes, []string{"sandbox danger-full-access was asked for; --readonly allows read-only"}) {
-		t.Errorf("%q", p.Notes)
-	}
-	in.options.Sandbox = ""
-	if p := resolved(t, in); p.Settings.Sandbox != "read-only" || len(p.Notes) > 0 { // nobody asked for more
-		t.Errorf("%+v %q", p.Settings, p.Notes)
-	}
+	wantNotes(t, resolved(t, in), "sandbox danger-full-access was asked for; --readonly allows read-only")
+	in.options.Sandbox = "" // nobody asked for more
+	wantNotes(t, resolved(t, in))
 	in.options.Config = json.RawMessage(`{"sandbox_workspace_write.network_access":true}`)
-	if p := resolved(t, in); !hasNote(p, "network_access", "--readonly") {
-		t.Errorf("%q", p.Notes)
-	}
+	wantNotes(t, resolved(t, in), "network_access", "--readonly")
 	many := map[string]any{}
 	for i := range 200 {
 		many[fmt.Sprintf("k%d", i)] = true
 	}
 	in.options.Config = toJSON(many)
-	if p := resolved(t, in); !hasNote(p, "and 188 more") || len(p.Notes[0]) > 600 {
+	p := resolved(t, in)
+	if wantNotes(t, p, "and 188 more"); len(p.Notes[0]) > 600 {
 		t.Errorf("%q", p.Notes)
 	}
-}
-
-// What cannot widen passes under a ceiling, the user's own profile included.
-func TestPolicyCeilingKeepsTheHarmless(t *testing.T) {
-	in := repoInput()
-	in.cfg.top = readonlyFlag()
-	in.options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
-	in.profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}}, "sandbox_mode": "danger-full-access",
-		"permissions": map[string]any{"p": true}, "windows": map[string]any{"sandbox": "x"}, "features": map[string]any{"use_legacy_landlock": true}}
-	p := resolved(t, in)
-	want := `{"features":{"apps":false,"unbounded_connection_retries":false,"unified_exec":true},"mcp_servers":{"docs":{"command":"d"}},"model_verbosity":"low","tools":{"view_image":true}}`
-	if string(p.Config) != want {
-		t.Errorf("config %s\nwant   %s", p.Config, want)
-	}
-	if p.Settings.Sandbox != "read-only" || !hasNote(p, "features.plugins, features.use_legacy_landlock, permissions, windows") {
-		t.Errorf("%+v %q", p.Settings, p.Notes)
+	in.options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},
+		"features":{"unbounded_connection_retries":false,"apps":false,"unified_exec":true,"plugins":true}}`)
+	in.profile = map[string]any{"mcp_servers": map[string]any{"docs": map[string]any{"command": "d"}},
+		"sandbox_mode": "danger-full-access",
+		"permissions":  map[string]any{"p": true}, "windows": map[string]any{"sandbox": "x"},
+		"features": map[string]any{"use_legacy_landlock": true}}
+	p = resolved(t, in)
+	want := `{"features":{"apps":false,"unbounded_connection_retries":false,"unified_exec":true},` +
+		`"mcp_servers":{"docs":{"command":"d"}},"model_verbosity":"low","tools":{"view_image":true}}`
+	wantNotes(t, p, "features.plugins, features.use_legacy_landlock, permissions, windows")
+	if string(p.Config) != want || p.Settings.Sandbox != "read-only" {
+		t.Errorf("%+v, config %s\nwant %s", p.Settings, p.Config, want)
 	}
 	in.cfg.top, in.profile = ceiling{}, nil
 	in.options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
-	if p := resolved(t, in); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` || len(p.Notes) > 0 {
-		t.Errorf("without a ceiling: %s %q", p.Config, p.Notes)
-	}
-}
-
-// Under workspace-write an argument may name roots that are writable anyway.
-func TestPolicyCeilingRoots(t *testing.T) {
-	unixPaths(t)
-	in := repoInput()
-	in.cfg.top = maxSandbox("workspace-write")
-	in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
-	in.options.Config = json.RawMessage(`{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`)
-	p := resolved(t, in)
-	if !slices.Equal(p.Settings.WritableRoots, []string{"/own", "/home/u/repo"}) || !p.Settings.ExcludeSlashTmp || !hasNote(p, "/own/x, /", "max_sandbox") {
-		t.Errorf("%+v %q", p.Settings, p.Notes)
+	p = resolved(t, in)
+	if wantNotes(t, p); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` {
+		t.Errorf("without a ceiling: %s", p.Config)
 	}
 }
 
 func TestPolicyProfile(t *testing.T) {
 	in := repoInput()
 	in.options.Profile = "work"
-	in.profile = map[string]any{"model": "m", "profile": "other", "features": map[string]any{"a": true, "b": true}, "compact_prompt": "theirs", "ratio": 2.0, "count": int64(1) << 60}
+	in.profile = map[string]any{"model": "m", "profile": "other", "features": map[string]any{"a": true, "b": true},
+		"compact_prompt": "theirs", "ratio": 2.0, "count": int64(1) << 60}
 	in.options.Config = json.RawMessage(`{"features.b":false,"big":12345678901234567890123}`)
 	in.options.CompactPrompt = "explicit"
 	p := resolved(t, in)
-	if want := `{"big":12345678901234567890123,"compact_prompt":"explicit","count":1152921504606846976,"features":{"a":true,"b":false},"ratio":2.0}`; string(p.Config) != want || p.Settings.Model != "m" {
-		t.Errorf("%s\nwant %s", p.Config, want)
+	const want = `{"big":12345678901234567890123,"compact_prompt":"explicit","count":1152921504606846976,` +
+		`"features":{"a":true,"b":false},"ratio":2.0}`
+	if string(p.Config) != want || p.Settings.Model != "m" || in.profile["model"] != "m" {
+		t.Errorf("%s\nwant %s; the caller's %v", p.Config, want, in.profile)
 	}
-	if _, there := in.profile["model"]; !there {
-		t.Error("the caller's profile was changed")
-	}
-
 	// Codex before 0.148: the profile is a table of the user's config.toml and merged there.
 	in = repoInput()
 	in.options.Profile = "old"
-	in.user = userSays(`{"sandbox_mode":"read-only","profiles":{"old":{"sandbox_mode":"workspace-write","model":"m-old"}}}`)
+	in.user = userSays(`{"sandbox_mode":"read-only",
+		"profiles":{"old":{"sandbox_mode":"workspace-write","model":"m-old"}}}`)
 	if p := resolved(t, in); p.Settings.Sandbox != "workspace-write" || p.Settings.Model != "m-old" || p.Config != nil {
 		t.Errorf("%+v %s", p.Settings, p.Config)
+	}
+
+	home := t.TempDir()
+	plant(t, home, map[string]string{"config.toml": "model = 'no profile'\n",
+		"work.config.toml": "model = \"m\"\n[features]\nx = true\n",
+		"bad.config.toml":  "model = \"m\"\nx = = 1\n", "big.config.toml": strings.Repeat("# \n", 1<<19),
+		"dir.config.toml/": ""})
+	if got, err := loadProfile(home, "work"); err != nil ||
+		string(toJSON(got)) != `{"features":{"x":true},"model":"m"}` {
+		t.Errorf("work: %s %v", toJSON(got), err)
+	}
+	for name, want := range map[string]string{
+		"gone": filepath.Join(home, "gone.config.toml") + "; profiles there: bad, big, dir, work",
+		"bad":  "bad.config.toml:2:5",
+		"big":  "larger than is read: over 1048576 bytes", "dir": "not a regular file", "": "not a profile's name",
+		"..": "not a profile's name", "../work": "not a profile's name", `a\b`: "not a profile's name",
+		"a\x00b":                 "not a profile's name",
+		strings.Repeat("x", 129): "not a profile's name",
+	} {
+		if _, err := loadProfile(home, name); err == nil || err.Code != codeInvalidSession ||
+			!strings.Contains(err.Message, want) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+	if _, err := loadProfile(filepath.Join(home, "gone"), "work"); err == nil ||
+		!strings.Contains(err.Message, "can't be read") {
+		t.Errorf("no CODEX_HOME: %v", err)
 	}
 }
 
 func TestPolicyRefusals(t *testing.T) {
-	for config, want := range map[string]string{
-		`[]`:              "must be an object",
-		`{"a":1,"a.b":2}`: `"a.b" contradicts another one: a is a number in one and a table in the other`,
-		`{"features":{"x":true},"features.x":false}`: `"features.x" contradicts another one: both set features.x`,
-		`{"a..b":1}`:                             "empty part",
-		`{"":1}`:                                 "empty part",
-		`{"a.":1}`:                               "empty part",
-		`{"a.\"b":1}`:                            "no end",
-		`{"a.'b":1}`:                             "no end",
-		`{"a.\"b\"c":1}`:                         "followed by a dot",
-		`{" sandbox_mode":"danger-full-access"}`: "quoted as a whole",
-		`{"\"sandbox_workspace_write.network_access\"":true}`: "letters, digits",
-		`{"'\"sandbox_mode\"'":"danger-full-access"}`:         "letters, digits",
-		`{"ｓandbox_mode":"danger-full-access"}`:               "letters, digits",
-		`{"sandbox_mode":"Danger-Full-Access"}`:               "is none of read-only",
-		`{"sandbox_mode":5}`:                                  "sandbox_mode 5 of the config argument is none of",
-		`{"approval_policy":{"granular":{}}}`:                 `approval_policy {"granular":{}} of the config argument is none of`,
-		`{"approval_policy":"always"}`:                        "none of untrusted",
-		`{"default_permissions":"mine"}`:                      `"mine"`,
-		`{"sandbox_workspace_write":true}`:                    "must be a table",
-		`{"sandbox_workspace_write.network_access":"yes"}`:    "must be true or false",
-		`{"sandbox_workspace_write.writable_roots":"/"}`:      "must be a list",
-		`{"x":[null]}`: "no word",
-		`{"x":` + strings.Repeat(`{"y":`, 70) + `1` + strings.Repeat("}", 71):   "deeper than 64",
-		`{"x":` + strings.Repeat(`[`, 70) + strings.Repeat("]", 70) + `}`:       "deeper than 64",
-		`{"x` + strings.Repeat(`.y`, 70) + `":1}`:                               "more than 64",
-		`{"x":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`: "must be an object",
+	deep := func(open, close string) string {
+		return `{"x":` + strings.Repeat(open, 70) + "1" + strings.Repeat(close, 70) + "}"
+	}
+	for want, configs := range map[string][]string{
+		"must be an object": {`[]`, `{"x":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`},
+		// What is set twice.
+		`"a.b" contradicts another one: a is a number in one and a table`: {`{"a":1,"a.b":2}`},
+		`"features.x" contradicts another one: both set`:                  {`{"features":{"x":true},"features.x":false}`},
+		"features.x is true or false in one and a table in the other":     {`{"features.x.y":1}`},
+		// Names that are none, or would be read in two ways.
+		"empty part": {`{"a..b":1}`, `{"":1}`, `{"a.":1}`}, "no end": {`{"a.\"b":1}`, `{"a.'b":1}`},
+		"followed by a dot": {`{"a.\"b\"c":1}`}, "quoted as a whole": {`{" sandbox_mode":"danger-full-access"}`},
+		"letters, digits": {`{"\"sandbox_workspace_write.network_access\"":true}`,
+			`{"'\"sandbox_mode\"'":"danger-full-access"}`,
+			`{"ｓandbox_mode":"danger-full-access"}`},
+		// Words that a turn can't carry.
+		"is none of read-only": {`{"sandbox_mode":"Danger-Full-Access"}`, `{"sandbox_mode":5}`},
+		"of the config argument is none of untrusted": {`{"approval_policy":{"granular":{}}}`,
+			`{"approval_policy":"always"}`},
+		`"mine"`: {`{"default_permissions":"mine"}`}, "must be a string": {`{"model":7}`},
+		"must be a table": {`{"sandbox_workspace_write":true}`}, "no word": {`{"x":[null]}`},
+		"must be true or false": {`{"sandbox_workspace_write.network_access":"yes"}`},
+		"must be a list":        {`{"sandbox_workspace_write.writable_roots":"/"}`},
+		"deeper than 64":        {deep(`{"y":`, "}"), deep("[", "]")},
+		"more than 64":          {`{"x` + strings.Repeat(`.y`, 70) + `":1}`},
 	} {
-		in := repoInput()
-		in.options.Config = json.RawMessage(config)
-		_, err := resolvePolicy(in)
-		if err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
-			t.Errorf("%.80s: %v, want %q", config, err, want)
+		for _, config := range configs {
+			in := repoInput()
+			in.options.Config, in.profile = json.RawMessage(config),
+				map[string]any{"features": map[string]any{"x": true}}
+			if _, err := resolvePolicy(in); err == nil || err.Code != codeInvalidSession ||
+				!strings.Contains(err.Message, want) {
+				t.Errorf("%.80s: %v, want %q", config, err, want)
+			}
 		}
 	}
 	in := repoInput()
-	in.options.Profile = "p"
-	in.profile = map[string]any{"sandbox_workspace_write.network_access": true}
+	in.options.Profile, in.profile = "p", map[string]any{"sandbox_workspace_write.network_access": true}
 	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, `profile "p"`) {
 		t.Errorf("a dotted name in a profile: %v", err)
-	}
-	in.profile, in.options.Config = map[string]any{"features": map[string]any{"x": true}}, json.RawMessage(`{"features.x.y":1}`)
-	if _, err := resolvePolicy(in); err == nil || !strings.Contains(err.Message, "features.x is true or false in one and a table in the other") {
-		t.Errorf("a conflict with the profile: %v", err)
-	}
-}
-
-func TestLoadProfile(t *testing.T) {
-	home := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("config.toml", "model = 'no profile'\n")
-	write("work.config.toml", "model = \"m\"\n[features]\nx = true\n")
-	write("bad.config.toml", "model = \"m\"\nx = = 1\n")
-	write("big.config.toml", strings.Repeat("# \n", 1<<19))
-	if err := os.Mkdir(filepath.Join(home, "dir.config.toml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	got, err := loadProfile(home, "work")
-	if err != nil || string(toJSON(got)) != `{"features":{"x":true},"model":"m"}` {
-		t.Errorf("work: %s %v", toJSON(got), err)
-	}
-	for name, want := range map[string]string{
-		"gone":                   filepath.Join(home, "gone.config.toml") + "; profiles there: bad, big, dir, work",
-		"bad":                    "bad.config.toml:2:5",
-		"big":                    "larger than is read: over 1048576 bytes",
-		"dir":                    "not a regular file",
-		"":                       "not a profile's name",
-		"..":                     "not a profile's name",
-		"../work":                "not a profile's name",
-		`a\b`:                    "not a profile's name",
-		"a\x00b":                 "not a profile's name",
-		strings.Repeat("x", 129): "not a profile's name",
-	} {
-		if _, err := loadProfile(home, name); err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
-			t.Errorf("%q: %v, want %q", name, err, want)
-		}
-	}
-	if _, err := loadProfile(filepath.Join(home, "gone"), "work"); err == nil || !strings.Contains(err.Message, "can't be read") {
-		t.Errorf("no CODEX_HOME: %v", err)
 	}
 }
 
 func TestCheckCwd(t *testing.T) {
 	home := t.TempDir()
-	base := filepath.Join(home, "base")
-	if err := os.MkdirAll(filepath.Join(base, "sub"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(base, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(home, "link")
+	base, link := filepath.Join(home, "base"), filepath.Join(home, "link")
+	plant(t, base, map[string]string{"sub/": "", "file": ""})
 	if err := os.Symlink(base, link); err != nil {
 		t.Skip("no symlinks here")
 	}
 	for arg, want := range map[string]string{
-		"": base, ".": base, "sub": filepath.Join(base, "sub"), "sub/..//sub/": filepath.Join(base, "sub"), "..": home,
-		"~": home, "~/base": base, base: base, link + "/": link, // a link stays what it is
+		"": base, ".": base, "sub/..//sub/": filepath.Join(base, "sub"), "..": home, "~": home, "~/base": base,
+		base:       base,
+		link + "/": link, // a link stays what it is
 	} {
 		if got, err := checkCwd(arg, base, home); err != nil || got != want {
 			t.Errorf("%q: %q %v, want %q", arg, got, err, want)
 		}
 	}
 	for arg, want := range map[string]string{
-		"gone": filepath.Join(base, "gone") + " does not exist", file: "is not a directory", "file/x": "file/x", "a\x00b": "can't be used",
+		"gone": filepath.Join(base, "gone") + " does not exist", "file": "is not a directory", "file/x": "file/x",
+		"a\x00b":    "can't be used",
 		"~nobody/x": "only a leading ~/ is expanded",
 	} {
-		if _, err := checkCwd(arg, base, home); err == nil || err.Code != codeInvalidSession || !strings.Contains(err.Message, want) {
+		if _, err := checkCwd(arg, base, home); err == nil || err.Code != codeInvalidSession ||
+			!strings.Contains(err.Message, want) {
 			t.Errorf("%q: %v, want %q", arg, err, want)
 		}
 	}
-	if _, err := checkCwd("~/x", base, ""); err == nil || !strings.Contains(err.Message, "home directory is not known") {
+	if _, err := checkCwd("~/x", base, ""); err == nil ||
+		!strings.Contains(err.Message, "home directory is not known") {
 		t.Errorf("no home: %v", err)
 	}
 }
 
-// Whatever a caller sends, the ceilings hold, and what goes to Codex expands
-// to itself: it is nested and has nothing left to be read as a path.
+// Whatever a caller sends, the ceilings hold, and what goes to Codex expands to itself: it is nested and has nothing
+// left to be read as a path.
 func FuzzResolvePolicy(f *testing.F) {
-	for _, cfg := range wideningConfigs() {
+	for _, cfg := range append(wideningConfigs(), `{"a.\"b.c\".d":1.50,"a":{"x":[{"y":null}]}}`) {
 		f.Add(cfg, "danger-full-access", "workspace-write", "never")
 	}
-	f.Add(`{"a.\"b.c\".d":1.50,"a":{"x":[{"y":null}]}}`, "", "", "")
 	f.Fuzz(func(t *testing.T, config, sandbox, max, approval string) {
 		if config != "" && !validJSON([]byte(config)) {
 			return
@@ -563,50 +815,9 @@ func FuzzResolvePolicy(f *testing.F) {
 	})
 }
 
-// What the client works in beside cwd is writable with the user's own roots, and
-// under a ceiling no wider than the workspace and those.
-func TestPolicyClientRoots(t *testing.T) {
-	unixPaths(t)
-	for _, c := range []struct {
-		rule string
-		set  func(*policyInput)
-		want []string
-		note string
-	}{
-		{"added to the user's own", func(*policyInput) {}, []string{"/own", "/client", "/home/u/repo"}, ""},
-		{"none of them once more", func(in *policyInput) { in.roots = []string{"/own/", "/home/u/repo/sub"} }, []string{"/own"}, ""},
-		{"not under a ceiling", func(in *policyInput) { in.cfg.top = maxSandbox(sandboxWrite) }, []string{"/own", "/home/u/repo"}, "/client stay read-only (max_sandbox"},
-		{"read-only writes nowhere", func(in *policyInput) { in.options.Sandbox = sandboxRead }, nil, ""},
-		{"--readonly", func(in *policyInput) { in.cfg.top = readonlyFlag() }, nil, ""},
-	} {
-		in := repoInput()
-		in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"]}}`)
-		in.roots = []string{"/client", "/home/u/repo"}
-		c.set(&in)
-		p := resolved(t, in)
-		if !slices.Equal(p.Settings.WritableRoots, c.want) {
-			t.Errorf("%s: %q, want %q", c.rule, p.Settings.WritableRoots, c.want)
-		}
-		if c.note == "" && len(p.Notes) > 0 && in.cfg.top.word != sandboxRead || c.note != "" && !hasNote(p, c.note) {
-			t.Errorf("%s: notes %q", c.rule, p.Notes)
-		}
-	}
-}
-
-// A person's choice of an effort goes before everything else that names one.
-func TestPolicyChosenEffort(t *testing.T) {
-	in := repoInput()
-	in.options = sessionOptions{Effort: "low", Config: json.RawMessage(`{"model_reasoning_effort":"high"}`)}
-	if p := resolved(t, in); p.Settings.Effort != "low" || p.Config != nil {
-		t.Errorf("effort %q, config %s", p.Settings.Effort, p.Config)
-	}
-}
-
 func TestExpandConfig(t *testing.T) {
 	for config, want := range map[string]string{
-		``:                                       `null`,
-		`null`:                                   `null`,
-		`{}`:                                     `{}`,
+		``: `null`, `null`: `null`, `{}`: `{}`, `{"n":1.10,"m":1e400}`: `{"m":1e400,"n":1.10}`,
 		`{"features.x":true,"features":{"y":1}}`: `{"features":{"x":true,"y":1}}`,
 		`{"a.\"b.c\".d":1}`:                      `{"a":{"b.c":{"d":1}}}`,
 		`{"a.'b\".c'":1,"a.\"\\u0062\"":2}`:      `{"a":{"b":2,"b\".c":1}}`,
@@ -615,52 +826,35 @@ func TestExpandConfig(t *testing.T) {
 		`{"a":{"b":null},"c":null,"d.e":null}`:   `{"a":{},"d":{}}`,
 		`{"mcp_servers":{}}`:                     `{"mcp_servers":{}}`, // clears the user's, in Codex
 		`{"a":{"b":1},"a.b":1}`:                  `{"a":{"b":1}}`,
-		`{"n":1.10,"m":1e400}`:                   `{"m":1e400,"n":1.10}`,
 	} {
-		got, err := expandConfig(json.RawMessage(config))
-		if err != nil || string(toJSON(got)) != want {
+		if got, err := expandConfig(json.RawMessage(config)); err != nil || string(toJSON(got)) != want {
 			t.Errorf("%s: %s %v, want %s", config, toJSON(got), err, want)
 		}
 	}
-}
-
-func TestMergeConfig(t *testing.T) {
+	deep := strings.Repeat(`{"x":`, 100) + "{}" + strings.Repeat("}", 100)
 	for _, c := range []struct{ base, over, want, err string }{
 		{`{"a":1}`, `{"b":2}`, `{"a":1,"b":2}`, ""},
 		{`{"a":{"x":1,"y":[1,2]}}`, `{"a":{"y":[3]}}`, `{"a":{"x":1,"y":[3]}}`, ""},
-		{`{"mcp_servers":{"theirs":{"command":"t"}}}`, `{"mcp_servers":{"ours":{"command":"o"}}}`, `{"mcp_servers":{"ours":{"command":"o"},"theirs":{"command":"t"}}}`, ""},
-		{`{"mcp_servers":{"s":{"command":"t","args":["x"]}}}`, `{"mcp_servers":{"s":{"url":"u"}}}`, `{"mcp_servers":{"s":{"url":"u"}}}`, ""},
-		{`{"mcp_servers":{"s":{"command":"t"}}}`, `{"mcp_servers":{"s":{"enabled":false}}}`, `{"mcp_servers":{"s":{"command":"t","enabled":false}}}`, ""},
+		{`{"mcp_servers":{"theirs":{"command":"t"}}}`, `{"mcp_servers":{"ours":{"command":"o"}}}`,
+			`{"mcp_servers":{"ours":{"command":"o"},"theirs":{"command":"t"}}}`, ""},
+		{`{"mcp_servers":{"s":{"command":"t","args":["x"]}}}`, `{"mcp_servers":{"s":{"url":"u"}}}`,
+			`{"mcp_servers":{"s":{"url":"u"}}}`, ""},
+		{`{"mcp_servers":{"s":{"command":"t"}}}`, `{"mcp_servers":{"s":{"enabled":false}}}`,
+			`{"mcp_servers":{"s":{"command":"t","enabled":false}}}`, ""},
 		{`{"a":{"b":1}}`, `{"a":{"b":{"c":1}}}`, ``, "a.b is a number in one and a table in the other"},
 		{`{"a":{}}`, `{"a":"x"}`, ``, "a is a table in one and a string in the other"},
+		{`null`, `null`, `{}`, ""},
+		{deep, deep, ``, "nests deeper than 64 levels"},
 	} {
 		base, _ := decodeConfig(json.RawMessage(c.base))
 		over, _ := decodeConfig(json.RawMessage(c.over))
-		before := string(toJSON(base)) + string(toJSON(over))
 		got, err := mergeConfig(base, over)
-		switch {
-		case c.err != "":
-			if err == nil || err.Error() != c.err {
-				t.Errorf("%s + %s: %v", c.base, c.over, err)
-			}
-		case err != nil || string(toJSON(got)) != c.want:
+		if c.err == "" && (err != nil || string(toJSON(got)) != c.want) ||
+			c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s + %s: %s %v", c.base, c.over, toJSON(got), err)
 		}
-		if string(toJSON(base))+string(toJSON(over)) != before {
-			t.Errorf("merging changed %s", before)
+		if again, _ := decodeConfig(json.RawMessage(c.base)); !reflect.DeepEqual(base, again) {
+			t.Errorf("merging changed %s", c.base)
 		}
-	}
-	if got, err := mergeConfig(nil, nil); err != nil || got == nil {
-		t.Errorf("nothing and nothing: %v %v", got, err)
-	}
-	deep := func() map[string]any {
-		t := map[string]any{}
-		for range 100 {
-			t = map[string]any{"x": t}
-		}
-		return t
-	}
-	if _, err := mergeConfig(deep(), deep()); err == nil {
-		t.Error("no bound on depth")
 	}
 }

@@ -1,14 +1,13 @@
 package main
 
 // config_test.go holds the configuration as a whole: defaults, which layer wins and what every value's origin is, the
-// files and what a mistake in them costs, ceilings that no mistake may lift, roles, and the example of the design.
+// files and what a mistake in them costs, roles, names and directories, and how our team is found.
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,25 +27,16 @@ type configWorld struct {
 func newConfigWorld(t *testing.T) *configWorld {
 	t.Helper()
 	root := t.TempDir()
-	w := &configWorld{t: t, home: filepath.Join(root, "home"), repo: filepath.Join(root, "repo"), env: map[string]string{}}
-	w.in = filepath.Join(w.repo, "src", "deep")
-	for _, dir := range []string{w.home, w.in, filepath.Join(w.repo, ".git")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.env["HOME"], w.env["USERPROFILE"] = w.home, w.home
-	return w
+	plant(t, root, map[string]string{"home/": "", "repo/src/deep/": "", "repo/.git/": ""})
+	home, repo := filepath.Join(root, "home"), filepath.Join(root, "repo")
+	return &configWorld{t, home, repo, filepath.Join(repo, "src", "deep"),
+		map[string]string{"HOME": home, "USERPROFILE": home}}
 }
 
 func (w *configWorld) write(path, text string) string {
 	w.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	wantNil(w.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	wantNil(w.t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -54,7 +44,11 @@ func (w *configWorld) global(text string) string {
 	return w.write(filepath.Join(w.home, ".config", "atm", "config.toml"), text)
 }
 
-// project writes the repository's file and trusts it.
+// stranger writes a repository's file that nobody has trusted; project trusts it too.
+func (w *configWorld) stranger(text string) string {
+	return w.write(filepath.Join(w.repo, ".atm.toml"), text)
+}
+
 func (w *configWorld) project(text string) string {
 	w.t.Helper()
 	path := w.stranger(text)
@@ -62,23 +56,13 @@ func (w *configWorld) project(text string) string {
 	return path
 }
 
-// stranger writes a repository's file that nobody has trusted.
-func (w *configWorld) stranger(text string) string {
-	w.t.Helper()
-	return w.write(filepath.Join(w.repo, ".atm.toml"), text)
-}
-
 func (w *configWorld) trust(path string) {
 	w.t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	wantNil(w.t, err)
 	sum := sha256.Sum256(data)
-	store := directories{atmHome: w.home}.trust()
-	if _, err := store.set(trustKey(path), hex.EncodeToString(sum[:]), slog.New(slog.DiscardHandler)); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err = directories{atmHome: w.home}.trust().set(trustKey(path), hex.EncodeToString(sum[:]), quietLog())
+	wantNil(w.t, err)
 }
 
 func (w *configWorld) try(fl flagValues) (*config, error) {
@@ -88,20 +72,37 @@ func (w *configWorld) try(fl flagValues) (*config, error) {
 func (w *configWorld) load(fl flagValues) *config {
 	w.t.Helper()
 	c, err := w.try(fl)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	wantNil(w.t, err)
 	return c
 }
 
-// quiet loads and wants no warning.
-func (w *configWorld) quiet(fl flagValues) *config {
+// quiet loads and wants no warning, and of every setting named in want its value, and its origin where that is given:
+// "model m", "model m from G:2". A G that a colon follows is the user's own file and a P the repository's.
+func (w *configWorld) quiet(fl flagValues, want ...string) *config {
 	w.t.Helper()
 	c := w.load(fl)
 	if len(c.warnings) > 0 {
 		w.t.Errorf("unwanted warnings: %q", c.warnings)
 	}
+	w.shows(c, want...)
 	return c
+}
+
+func (w *configWorld) shows(c *config, want ...string) {
+	w.t.Helper()
+	shown := map[string]shownSetting{"team": {Value: c.team, From: c.teamFrom}}
+	for _, s := range c.list() {
+		shown[s.Key] = s
+	}
+	paths := strings.NewReplacer(" G:", " "+filepath.Join(w.home, ".config", "atm", "config.toml:"),
+		" P:", " "+filepath.Join(w.repo, ".atm.toml:"), "HOME", w.home, "REPO", w.repo)
+	for _, line := range want {
+		key, value, _ := strings.Cut(paths.Replace(line), " ")
+		value, from, given := strings.Cut(value, " from ")
+		if s, ok := shown[key]; !ok || fmt.Sprint(s.Value) != value || given && s.From != from {
+			w.t.Errorf("%s is %v from %s, want %s", key, s.Value, s.From, line)
+		}
+	}
 }
 
 func (w *configWorld) wantWarnings(c *config, want ...string) {
@@ -116,22 +117,16 @@ func (w *configWorld) wantWarnings(c *config, want ...string) {
 	}
 }
 
-func shownOf(t *testing.T, c *config, key string) shownSetting {
-	t.Helper()
-	for _, s := range c.list() {
-		if s.Key == key {
-			return s
-		}
-	}
-	t.Fatalf("no setting %q is listed", key)
-	return shownSetting{}
-}
-
 const pluginHead = "[plugins.atm-agent-mcp]\n"
 
 func TestConfigDefaults(t *testing.T) {
-	c := newConfigWorld(t).quiet(flagValues{})
-	want := `codex_bin=codex backend=auto identity=codex role= model= fast_model= fast=false reasoning_effort= sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_instructions_file= subagents=false request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file= allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000 idle_timeout_ms=300000 client_identity= acp_mail=prompt`
+	c := newConfigWorld(t).quiet(nil)
+	const want = `codex_bin=codex backend=auto identity=codex role= model= fast_model= fast=false reasoning_effort=
+sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_instructions_file= subagents=false
+request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10
+persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file=
+allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000
+idle_timeout_ms=300000 client_identity= acp_mail=prompt`
 	var got []string
 	for _, s := range c.list() {
 		got = append(got, fmt.Sprintf("%s=%v", s.Key, s.Value))
@@ -139,337 +134,142 @@ func TestConfigDefaults(t *testing.T) {
 			t.Errorf("%s comes from %s", s.Key, s.From)
 		}
 	}
-	if strings.Join(got, " ") != want {
+	if strings.Join(got, " ") != strings.ReplaceAll(want, "\n", " ") || c.identityExplicit {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}
-	if c.identityExplicit || c.team != "default" || c.teamFrom != "default" || c.teamExists {
-		t.Errorf("explicit %v, team %q from %q, exists %v", c.identityExplicit, c.team, c.teamFrom, c.teamExists)
-	}
 }
 
-// A ceiling that can't be read must not read as none.
-func TestConfigCeilingFailsClosed(t *testing.T) {
-	for _, c := range []struct{ name, project, variable, global, want string }{
-		{"a bad word", "max_sandbox = 'readonly!'", "", "", "read-only"},
-		{"a bad kind", "readonly = 'yes'", "", "", "read-only"},
-		{"a bad variable", "", "bogus", "", "read-only"},
-		{"a file that can't be read, with a ceiling in it", "max_sandbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
-		{"a file that can't be read, without one", "model = ", "", "", ""},
-		{"no other layer's word lifts that", "max_sandbox = 'none'", "", "max_sandbox = 'workspace-write'", "read-only"},
-		{"a role's table", "roles.r.max_sandbox = 'workspace-write'", "", "", "read-only"},
-		{"a file that can't be read, with a ceiling misspelt", "max_sanbox = 'workspace-write'\nmodel = ", "", "", "read-only"},
-		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "", "", "read-only"},
-		{"an array of tables", "[[plugins.codex-mcp]]\nreadonly = true", "", "", "read-only"},
-		{"an array of tables, misspelt", "[[codex-mcp]]\nreadonly = true", "", "", "read-only"},
-		{"the plugins' table, misspelt", "[Plugins.codex-mcp]\nreadonly = true", "", "", "read-only"},
-		{"a table that nobody knows", "[plugins.atm-agent-mcp.limits]\nmax_sandbox = 'workspace-write'", "", "", "read-only"},
-		{"no table of ours", "[core]\nreadonly = true", "", "", "read-only"},
-		{"an array in place of the table", "[plugins]\ncodex-mcp = [[{ readonly = true }]]", "", "", "read-only"},
-		{"an array in place of the word", "[core]\nmax_sandbox = ['workspace-write']", "", "", "read-only"},
-		{"a table in place of the word", "[plugins.codex-mcp.max_sandbox]\nx = 1", "", "", "read-only"},
-		{"an agent of that name is no ceiling", "per_thread_auto_mail.readonly = true", "", "", ""},
-		{"nor a role", "roles.readonly.model = 'm'\nroles.explore.model = 'm'", "", "", ""},
-		{"but a word in a role's place is", "roles.readonly = true", "", "", "read-only"},
-		{"another program's table", "[plugins.ci-monitor]\nreadonly = true\n[broker]\nmax_sandbox = 'read-only'", "", "", ""},
-		{"a good word", "max_sandbox = 'workspace-write'", "", "", "workspace-write"},
-	} {
-		w := newConfigWorld(t)
-		w.env["ATM_AGENT_MCP_MAX_SANDBOX"] = c.variable
-		w.project(pluginHead + c.project + "\n")
-		if c.global != "" {
-			w.global(pluginHead + c.global + "\n")
-		}
-		if got := w.load(flagValues{}).maxSandbox; got != c.want {
-			t.Errorf("%s: max_sandbox %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// In an array in place of the plugins' table our own table is not read, so neither is a ceiling in it.
-func TestConfigCeilingInAnArrayOfPlugins(t *testing.T) {
-	for _, text := range []string{
-		"[[plugins]]\n[plugins.atm-agent-mcp]\nmax_sandbox = 'workspace-write'\n",
-		"plugins = [{ codex-mcp = { readonly = true } }]\n",
-	} {
-		w := newConfigWorld(t)
-		w.project(text)
-		if got := w.load(flagValues{}).maxSandbox; got != "read-only" {
-			t.Errorf("%s: max_sandbox %q, want read-only", text, got)
-		}
-	}
-}
-
-// What only --identity says, and against what the paths of flags are resolved.
+// What only --identity says, against what the paths of flags are resolved, and a bad flag: an error that names the
+// flag, and the command exits 2; what is in files doesn't matter then.
 func TestConfigFlags(t *testing.T) {
 	w := newConfigWorld(t)
-	c := w.quiet(flagValues{"identity": "Ann", "codex-bin": "./bin/codex", "log-file": "~/log"})
-	if !c.identityExplicit || c.codexBin != filepath.Join(w.in, "bin", "codex") || c.logFile != filepath.Join(w.home, "log") {
+	w.project(pluginHead + "identity = 'fine'\n[plugins.atm-agent-mcp.roles.worker]\n")
+	c := w.quiet(flagValues{"identity": "Ann", "codex-bin": "./bin/codex", "log-file": "~/log"},
+		"identity Ann from --identity")
+	if !c.identityExplicit || c.codexBin != filepath.Join(w.in, "bin", "codex") ||
+		c.logFile != filepath.Join(w.home, "log") {
 		t.Errorf("got %v %q %q", c.identityExplicit, c.codexBin, c.logFile)
 	}
-}
-
-// A bad flag is an error that names it, and the command exits 2; what is in files doesn't matter then.
-func TestConfigBadFlags(t *testing.T) {
-	w := newConfigWorld(t)
-	w.project(pluginHead + "identity = 'fine'\n[plugins.atm-agent-mcp.roles.worker]\n")
-	for _, c := range []struct {
-		fl   flagValues
-		want string
-	}{
-		{flagValues{"identity": ""}, "--identity: an identity can't be empty"},
-		{flagValues{"identity": "../x"}, `--identity: identity "../x" is no name`},
-		{flagValues{"role": "workr"}, `--role: no role "workr": there are worker; did you mean "worker"?`},
-		{flagValues{"sandbox": "readOnly"}, `--sandbox: "readOnly" is written "read-only"`},
-		{flagValues{"sandbox": "write"}, `--sandbox: "write" is no sandbox mode (there are read-only, workspace-write, danger-full-access)`},
-		{flagValues{"approval-policy": "always"}, `--approval-policy: "always" is no approval policy`},
-		{flagValues{"backend": "appserver"}, `--backend: "appserver" is written "app-server"`},
-		{flagValues{"codex-bin": ""}, "--codex-bin: can't be empty"},
-		{flagValues{"team": "a/b"}, `--team: team name "a/b" is a path`},
-		{flagValues{"log-level": "inof"}, `did you mean "info"?`},
-		{flagValues{"timeout": "0"}, "--timeout: 0 is out of range: 1 to 604800"},
-		{flagValues{"timeout": "-5"}, "--timeout: -5 is out of range"},
-		{flagValues{"fast": "true"}, "--fast: there is no fast model: set fast_model"},
-		{flagValues{"model": "a\nb"}, "--model: "},
+	for _, c := range []struct{ flag, value, want string }{
+		{"identity", "", "an identity can't be empty"},
+		{"identity", "../x", `identity "../x" is no name`},
+		{"role", "workr", `no role "workr": there are worker; did you mean "worker"?`},
+		{"sandbox", "readOnly", `"readOnly" is written "read-only"`},
+		{"sandbox", "write", `"write" is no sandbox mode (there are read-only, workspace-write, danger-full-access)`},
+		{"approval-policy", "always", `"always" is no approval policy`},
+		{"backend", "appserver", `"appserver" is written "app-server"`},
+		{"codex-bin", "", "can't be empty"},
+		{"team", "a/b", `team name "a/b" is a path`},
+		{"log-level", "inof", `"inof" is no log level (there are error, warn, info, debug, trace); did you m`},
+		{"timeout", "0", "0 is out of range: 1 to 604800"},
+		{"timeout", "-99999999999999999999", "-9223372036854775808 is out of range"},
+		{"fast", "true", "there is no fast model: set fast_model"},
+		{"model", "a\nb", `"a\nb" has a character that can't be printed`},
 	} {
-		cfg, err := w.try(c.fl)
+		cfg, err := w.try(flagValues{c.flag: c.value})
 		var fe *flagError
-		if !errors.As(err, &fe) || !strings.Contains(err.Error(), c.want) || cfg != nil {
-			t.Errorf("got %v, want a flagError …%s…", err, c.want)
+		if !errors.As(err, &fe) || !strings.HasPrefix(err.Error(), "--"+c.flag+": "+c.want) || cfg != nil {
+			t.Errorf("got %v, want a flagError of --%s: %s", err, c.flag, c.want)
 		}
 	}
 }
 
-func TestConfigDirectories(t *testing.T) {
-	w := newConfigWorld(t)
-	dirs := func() string {
-		c := w.quiet(flagValues{})
-		return c.home + "|" + c.atmHome + "|" + c.teamsRoot + "|" + c.sessionsRoot
-	}
-	j := filepath.Join
-	if got, want := dirs(), w.home+"|"+w.home+"|"+j(w.home, ".claude", "teams")+"|"+j(w.home, ".config", "atm", "agent-sessions"); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	w.env["CLAUDE_CONFIG_DIR"] = j(w.home, "cc")
-	if got, want := dirs(), w.home+"|"+w.home+"|"+j(w.home, "cc", "teams")+"|"+j(w.home, ".config", "atm", "agent-sessions"); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	w.env["ATM_HOME"] = "../atm"
-	atm := j(w.repo, "src", "atm")
-	w.write(j(atm, ".config", "atm", "config.toml"), pluginHead+"model = 'atm'\n")
-	if got, want := dirs(), w.home+"|"+atm+"|"+j(atm, ".claude", "teams")+"|"+j(atm, ".config", "atm", "agent-sessions"); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
-	if c := w.quiet(flagValues{}); c.model != "atm" {
-		t.Error("config.toml of ATM_HOME was not read")
-	}
-}
-
-// [core].identity names the client, never an agent.
+// [core].identity names the client, never an agent, and half a [core] resets nothing.
 func TestConfigClientIdentity(t *testing.T) {
 	w := newConfigWorld(t)
-	g := w.global("[core]\ndefault_team = 'a'\nidentity = 'human'\n")
-	w.project("[core]\ndefault_team = 'b'\n") // half a [core] resets nothing
-	check := func(want, from string) {
-		t.Helper()
-		c := w.quiet(flagValues{})
-		if c.clientIdentity != want || c.origin["client_identity"].String() != from || c.identity != "codex" || c.team != "b" {
-			t.Errorf("client %q from %s, identity %q, team %q", c.clientIdentity, c.origin["client_identity"], c.identity, c.team)
-		}
-	}
-	check("human", g+":3")
+	w.global("[core]\ndefault_team = 'a'\nidentity = 'human'\n")
+	w.project("[core]\ndefault_team = 'b'\n")
+	w.quiet(nil, "client_identity human from G:3", "identity codex", "team b")
 	w.env["ATM_IDENTITY"] = "lead"
-	check("lead", "ATM_IDENTITY")
-	g = w.global("[core]\nidentity = 'human'\n" + pluginHead + "client_identity = 'boss'\n")
-	check("boss", g+":4")
+	w.quiet(nil, "client_identity lead from ATM_IDENTITY", "identity codex", "team b")
+	w.global("[core]\nidentity = 'human'\n" + pluginHead + "client_identity = 'boss'\n")
+	w.quiet(nil, "client_identity boss from G:4", "identity codex", "team b")
 }
 
+// --fast chooses fast_model unless the same layer or a higher one sets a model; a role's model is a pin.
 func TestConfigFast(t *testing.T) {
 	w := newConfigWorld(t)
-	p := w.project(pluginHead + "model = 'pin'\nfast_model = 'spark'\n[plugins.atm-agent-mcp.roles.r]\nmodel = 'own'\n")
+	w.project(pluginHead + "model = 'pin'\nfast_model = 'spark'\nroles.r.model = 'own'\n")
 	fast := flagValues{"fast": "true"}
-	c := w.quiet(fast)
-	if c.model != "spark" || c.origin["model"].String() != "--fast (fast_model from "+p+":3)" {
-		t.Errorf("model %q from %s", c.model, c.origin["model"])
-	}
+	c := w.quiet(fast, "model spark from --fast (fast_model from "+filepath.Join(w.repo, ".atm.toml")+":3)")
 	if r, err := c.role("r"); err != nil || r.model != "own" {
 		t.Errorf("a role's model is a pin: %q, %v", r.model, err)
 	}
-	if c = w.quiet(flagValues{}); c.model != "pin" {
-		t.Errorf("model %q", c.model)
-	}
+	w.quiet(nil, "model pin")
 	fast["model"] = "mine"
 	c = w.load(fast)
 	w.wantWarnings(c, `--fast has no effect: --model sets the model "mine"`)
-	if c.model != "mine" {
-		t.Errorf("model %q", c.model)
-	}
+	w.shows(c, "model mine")
 	w.env["ATM_AGENT_MCP_FAST"] = "1"
-	if c = w.quiet(flagValues{}); c.model != "spark" {
-		t.Errorf("model %q", c.model)
-	}
+	w.quiet(nil, "model spark")
 	w.project(pluginHead)
-	c = w.load(flagValues{})
+	c = w.load(nil)
 	w.wantWarnings(c, "ATM_AGENT_MCP_FAST: fast: there is no fast model")
-	if c.fast || c.model != "" {
-		t.Errorf("fast %v, model %q", c.fast, c.model)
-	}
+	w.shows(c, "fast false", "model ")
 }
 
-func TestConfigCeiling(t *testing.T) {
-	w := newConfigWorld(t)
-	p := w.project(pluginHead + "sandbox = 'danger-full-access'\nmax_sandbox = 'workspace-write'\n[plugins.atm-agent-mcp.roles.r]\nsandbox = 'danger-full-access'\n")
-	c := w.quiet(flagValues{})
-	if r, err := c.role("r"); err != nil || r.sandbox != "workspace-write" || c.sandbox != "workspace-write" || c.origin["sandbox"].String() != p+":3" {
-		t.Errorf("sandbox %q from %s, role's %q, %v", c.sandbox, c.origin["sandbox"], r.sandbox, err)
-	}
-	c = w.quiet(flagValues{"readonly": "true", "sandbox": "workspace-write"})
-	if r, err := c.role("r"); err != nil || r.sandbox != "read-only" || c.sandbox != "read-only" || c.origin["sandbox"].String() != "--readonly" {
-		t.Errorf("sandbox %q from %s, role's %q, %v", c.sandbox, c.origin["sandbox"], r.sandbox, err)
-	}
-	for mode, want := range map[string]string{"": "", "read-only": "read-only", "workspace-write": "read-only", "danger-full-access": "read-only", "new-mode": "read-only"} {
-		if got := c.top.cap(mode); got != want {
-			t.Errorf("cap(%q) = %q, want %q", mode, got, want)
-		}
-	}
-	w.project(pluginHead)
-	if got := w.quiet(flagValues{}).top.cap("danger-full-access"); got != "danger-full-access" {
-		t.Errorf("without a ceiling got %q", got)
-	}
-}
-
+// A role takes each of its settings from the highest layer that has it, and the rest from the plain settings.
 func TestConfigRoles(t *testing.T) {
 	w := newConfigWorld(t)
-	g := w.global(pluginHead + "subagents = true\n[plugins.atm-agent-mcp.roles.worker]\nmodel = 'g'\nsandbox = 'read-only'\napproval_policy = 'on-failure'\n[plugins.atm-agent-mcp.roles.alone]\nsubagents = false\nauto_mail = false\n")
-	p := w.project(pluginHead + "auto_mail = true\n[plugins.atm-agent-mcp.roles.worker]\nmodel = 'p'\nsandbox = 'full'\nreasoning_effort = 'high'\nmodell = 1\n[plugins.atm-agent-mcp.roles.'a b']\n[roles]\nlead = 'arch-ctm'\n[aliases]\narch = 'arch-ctm'\nn = 1\n")
-	c := w.load(flagValues{})
-	w.wantWarnings(c, p+":13:5: aliases.n wants a string, not an integer", p+":5:11: roles.worker.sandbox: \"full\" is no sandbox mode", p+`:7:1: unknown key "roles.worker.modell"; did you mean "model"?`, p+":8:30: roles.a b: a role's name has letters")
-	r, err := c.role("worker")
-	if want := (role{"worker", "p", "high", "read-only", "on-request", true, true}); err != nil || r != want {
-		t.Errorf("got %+v, %v, want %+v", r, err, want)
-	}
-	if r, err = c.role("alone"); err != nil || r != (role{name: "alone"}) {
-		t.Errorf("got %+v, %v", r, err)
-	}
-	if r, err = c.role(""); err != nil || r != (role{subagents: true, autoMail: true}) {
-		t.Errorf("got %+v, %v", r, err)
-	}
-	for key, want := range map[string]string{"model": p + ":4", "sandbox": g + ":5"} {
-		if got := shownOf(t, c, "roles.worker."+key).From; got != want {
-			t.Errorf("%s comes from %s, want %s", key, got, want)
+	w.global(pluginHead + "subagents = true\n" +
+		"roles.worker = { model = 'g', sandbox = 'read-only', approval_policy = 'on-failure' }\n" +
+		"roles.alone = { subagents = false, auto_mail = false }\n")
+	p := w.project(pluginHead + "auto_mail = true\n" +
+		"[plugins.atm-agent-mcp.roles.worker]\nmodel = 'p'\nsandbox = 'full'\n" +
+		"reasoning_effort = 'high'\nmodell = 1\n[plugins.atm-agent-mcp.roles.'a b']\n" +
+		"[roles]\nlead = 'arch-ctm'\n[aliases]\narch = 'arch-ctm'\nn = 1\n")
+	c := w.load(nil)
+	w.wantWarnings(c, p+":13:5: aliases.n wants a string, not an integer",
+		p+`:5:11: roles.worker.sandbox: "full" is no sandbox mode`,
+		p+`:7:1: unknown key "roles.worker.modell"; did you mean "model"?`,
+		p+":8:30: roles.a b: a role's name has letters")
+	for name, want := range map[string]role{"worker": {"worker", "p", "high", "read-only", "on-request", true, true},
+		"alone": {name: "alone"}, "": {subagents: true, autoMail: true}} {
+		if r, err := c.role(name); err != nil || r != want {
+			t.Errorf("%s: got %+v, %v, want %+v", name, r, err, want)
 		}
 	}
-	if _, err = c.role("wroker"); err == nil || err.Error() != `no role "wroker": there are alone, worker; did you mean "worker"?` {
+	w.shows(c, "roles.worker.model p from P:4", "roles.worker.sandbox read-only from G:3",
+		"[roles].lead arch-ctm from P:10",
+		"[aliases].arch arch-ctm from P:12")
+	if len(c.aliases) != 1 || c.aliases["arch"] != "arch-ctm" || c.atmRoles["lead"] != "arch-ctm" {
+		t.Errorf("got %v %v", c.aliases, c.atmRoles)
+	}
+	_, err := c.role("wroker")
+	if want := `no role "wroker": there are alone, worker; did you mean "worker"?`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	if c.atmRoles["lead"] != "arch-ctm" || len(c.aliases) != 1 || c.aliases["arch"] != "arch-ctm" {
-		t.Errorf("got %v %v", c.atmRoles, c.aliases)
-	}
-	for key, line := range map[string]string{"[roles].lead": ":10", "[aliases].arch": ":12"} {
-		if s := shownOf(t, c, key); s.Value != "arch-ctm" || s.From != p+line {
-			t.Errorf("%s is shown as %v from %s", key, s.Value, s.From)
-		}
-	}
-	c = w.load(flagValues{"role": "worker"})
-	if r, err = c.role(""); err != nil || r.name != "worker" {
+	if r, err := w.load(flagValues{"role": "worker"}).role(""); err != nil || r.name != "worker" {
 		t.Errorf("--role should be the default role: %+v, %v", r, err)
 	}
 	w.env["ATM_AGENT_MCP_ROLE"] = "nobody"
-	if c = w.load(flagValues{}); c.defaultRole != "" || !strings.Contains(c.warnings[len(c.warnings)-1], `ATM_AGENT_MCP_ROLE: role: no role "nobody"`) {
-		t.Errorf("role %q, warnings %q", c.defaultRole, c.warnings)
+	c = w.load(nil)
+	if last := c.warnings[len(c.warnings)-1]; c.defaultRole != "" ||
+		!strings.Contains(last, `ATM_AGENT_MCP_ROLE: role: no role "nobody"`) {
+		t.Errorf("role %q, warning %q", c.defaultRole, last)
 	}
 }
 
-// The example of proxy-design.md's "Configuration", which people have copied.
-func TestConfigExampleOfTheDesign(t *testing.T) {
-	w := newConfigWorld(t)
-	w.project(`[core]
-default_team = "my-team"
-identity = "codex"              # default identity if --identity not passed
-
-[plugins.atm-agent-mcp]
-# Path to codex binary (default: resolved from PATH)
-codex_bin = "codex"
-identity = "codex-architect"
-# model = "o3"
-fast_model = "gpt-5.3-codex-spark"
-reasoning_effort = "high"
-sandbox = "workspace-write"
-approval_policy = "on-failure"
-base_prompt_file = ""          # empty = use bundled
-extra_instructions_file = ""   # empty = use bundled experimental_prompt.md
-mail_poll_interval_ms = 5000
-idle_timeout_ms = 300000
-persist_threads = true
-
-[plugins.atm-agent-mcp.roles.architect]
-model = "o3"
-reasoning_effort = "high"
-sandbox = "read-only"
-
-[plugins.atm-agent-mcp.roles.worker]
-model = "gpt-5.3-codex"
-sandbox = "workspace-write"
-approval_policy = "never"
-`)
-	c := w.quiet(flagValues{})
-	r, err := c.role("architect")
-	if err != nil || r.model != "o3" || r.sandbox != "read-only" || c.identity != "codex-architect" || c.approvalPolicy != "on-request" || c.team != "my-team" {
-		t.Errorf("got %+v, %v; %q %q %q", r, err, c.identity, c.approvalPolicy, c.team)
-	}
-}
-
-// Flag, ATM_TEAM, .atm.toml, the Claude Code session's, config.toml of the home, default.
-func TestConfigTeamLayers(t *testing.T) {
-	w := newConfigWorld(t)
-	root := filepath.Join(w.home, ".claude", "teams")
-	want := func(fl flagValues, name, from string, exists bool) {
-		t.Helper()
-		if c := w.quiet(fl); c.team != name || c.teamFrom != from || c.teamExists != exists {
-			t.Errorf("got %q from %q %v, want %q from %q %v", c.team, c.teamFrom, c.teamExists, name, from, exists)
-		}
-	}
-	want(flagValues{}, "default", "default", false)
-	g := w.global("[core]\ndefault_team = 'mine'\n")
-	want(flagValues{}, "mine", g+":2", false)
-	writeTeam(t, root, "session-e9a98a05", leadOf(leadSession))
-	w.env["CLAUDE_CODE_SESSION_ID"] = leadSession
-	want(flagValues{}, "session-e9a98a05", "CLAUDE_CODE_SESSION_ID", true)
-	p := w.project("[core]\ndefault_team = 'My.Team'\n")
-	want(flagValues{}, "My.Team", p+":2", false)
-	w.env["ATM_TEAM"] = " crew "
-	writeTeam(t, root, "crew", "{}")
-	want(flagValues{}, "crew", "ATM_TEAM", true)
-	want(flagValues{"team": "flagged"}, "flagged", "--team", false)
-	if _, err := os.Stat(filepath.Join(root, "flagged")); err == nil {
-		t.Error("a team was created")
-	}
-	w.env["ATM_TEAM"] = ""
-	w.project("[core]\ndefault_team = '../x'\n")
-	c := w.load(flagValues{})
-	w.wantWarnings(c, p+`:2:16: core.default_team: team name "../x" is a path`)
-	if c.team != "session-e9a98a05" {
-		t.Errorf("team %q", c.team)
-	}
-}
-
-// Design rule: one bad value never resets the others, and every bad one is told with its place.
+// One bad value never resets the others, and every bad one is told with its place.
 func TestConfigBadValuesStandAlone(t *testing.T) {
 	w := newConfigWorld(t)
-	g := w.global(pluginHead + "sandbox = 'read-only'\nmax_concurrent_threads = 3\nmodel = 'global'\n")
-	p := w.project(pluginHead + "sandbox = 'readOnly'\n  max_concurrent_threads = \"many\"\nmodel = 'mine'\nrequest_timeout_secs = 9_999_999\nmodle = 1\nroles = 3\n" +
-		"persist_threads = false\n")
-	w.env["ATM_AGENT_MCP_LOG_LEVEL"] = "loud"
-	w.env["ATM_AGENT_MCP_TURN_LIMIT_SECS"] = "99999999999999999999"
-	w.env["ATM_AGENT_MCP_AUTO_MAIL"] = "jein"
-	w.env["ATM_AGENT_MCP_IDLE_TIMEOUT_MS"] = "5s"
-	w.env["ATM_TEAM"] = "../up"
-	w.env["ATM_IDENTITY"] = "a b"
-	c := w.load(flagValues{})
+	w.global(pluginHead + "sandbox = 'read-only'\nmax_concurrent_threads = 3\nmodel = 'global'\n")
+	p := w.project(pluginHead + "sandbox = 'readOnly'\n  max_concurrent_threads = \"many\"\nmodel = 'mine'\n" +
+		"request_timeout_secs = 9_999_999\nmodle = 1\nroles = 3\npersist_threads = false\nteam = 't'\n" +
+		"per_thread_auto_mail = { 'codex:ab' = false, worker = 3 }\n")
+	for name, value := range map[string]string{"ATM_AGENT_MCP_LOG_LEVEL": "loud", "ATM_AGENT_MCP_AUTO_MAIL": "jein",
+		"ATM_AGENT_MCP_TURN_LIMIT_SECS": "99999999999999999999", "ATM_AGENT_MCP_IDLE_TIMEOUT_MS": "5s",
+		"ATM_TEAM": "../up", "ATM_IDENTITY": "a b"} {
+		w.env[name] = value
+	}
+	c := w.load(nil)
 	w.wantWarnings(c,
 		p+`:2:11: sandbox: "readOnly" is written "read-only"`,
 		p+`:3:28: max_concurrent_threads: wants an integer, not a string`,
 		p+`:5:24: request_timeout_secs: 9999999 is out of range: 1 to 604800`,
 		p+`:6:1: unknown key "modle"; did you mean "model"?`,
+		p+`:9:1: unknown key "team"; a team is named by default_team under [core]`,
+		p+":10:55: per_thread_auto_mail.worker: wants a boolean, not an integer",
 		p+`:7:9: roles wants a table, not an integer`,
 		`ATM_AGENT_MCP_TURN_LIMIT_SECS: 9223372036854775807 is out of range`,
 		`ATM_AGENT_MCP_LOG_LEVEL: "loud" is no log level (there are error, warn, info, debug, trace)`,
@@ -478,43 +278,37 @@ func TestConfigBadValuesStandAlone(t *testing.T) {
 		`ATM_IDENTITY: identity "a b" is no name`,
 		`ATM_TEAM: team name "../up" is a path`,
 	)
-	if c.sandbox != "read-only" || c.maxConcurrentThreads != 3 || c.model != "mine" || c.requestTimeout != 300*time.Second || c.persistThreads {
-		t.Errorf("got %q %d %q %v %v", c.sandbox, c.maxConcurrentThreads, c.model, c.requestTimeout, c.persistThreads)
-	}
-	if got := c.origin["sandbox"].String(); got != g+":2" {
-		t.Errorf("sandbox comes from %s", got)
+	w.shows(c, "sandbox read-only from G:2", "max_concurrent_threads 3", "model mine", "request_timeout_secs 300",
+		"persist_threads false", "per_thread_auto_mail.codex:ab false")
+	if len(c.perThreadAutoMail) != 1 {
+		t.Errorf("got %v", c.perThreadAutoMail)
 	}
 }
 
+// A file that can't be read is left out whole, with a word; max_sandbox may have been in it.
 func TestConfigBadFileIsLeftOut(t *testing.T) {
 	w := newConfigWorld(t)
 	w.global(pluginHead + "model = 'global'\n")
-	p := w.project(pluginHead + "model = mine\n")
-	c := w.load(flagValues{})
-	w.wantWarnings(c, p+`:2:9: "mine" is no value: text is written in quotes`)
-	if c.model != "global" {
-		t.Errorf("model %q", c.model)
+	p := filepath.Join(w.repo, ".atm.toml")
+	const closed = "max_sandbox could not be read, so agents are read-only"
+	for text, want := range map[string][]string{
+		pluginHead + "model = mine\n":            {p + `:2:9: "mine" is no value: text is written in quotes`},
+		"plugins = 1\n":                          {"1:11: plugins wants a table"},
+		"plugins.atm-agent-mcp = 'x'\n":          {"plugins.atm-agent-mcp wants a table, not a string"},
+		"[plugins.atm_agent_mcp]\nmodel = 'x'\n": {"2:1: model has no effect here: settings stand in the table"},
+		strings.Repeat("#\n", maxConfigSize/2+1): {"over 1048576 bytes", closed},
+		"# \xff\n":                               {p + ":1:3: byte 0xFF is not UTF-8"},
+		"[core]\nidentity = 3\ndefault_taem = 1\n": {":2:12: core.identity: wants a string, not an integer",
+			`did you mean "default_team"?`},
+	} {
+		w.project(text)
+		c := w.load(nil)
+		w.wantWarnings(c, want...)
+		w.shows(c, "model global")
 	}
-	for name, text := range map[string]string{"plugins = 1\n": "1:11: plugins wants a table", "plugins.atm-agent-mcp = 'x'\n": "plugins.atm-agent-mcp wants a table, not a string",
-		"[plugins.atm_agent_mcp]\nmodel = 'x'\n": "2:1: model has no effect here: settings stand in the table [plugins.atm-agent-mcp]"} {
-		w.project(name)
-		w.wantWarnings(w.load(flagValues{}), text)
-	}
-	if err := os.Remove(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(p, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	const closed = "max_sandbox could not be read, so agents are read-only" // it may have been in there
-	w.wantWarnings(w.load(flagValues{}), ".atm.toml: not a regular file", closed)
-	if err := os.Remove(p); err != nil {
-		t.Fatal(err)
-	}
-	w.project(strings.Repeat("#\n", maxConfigSize/2+1))
-	w.wantWarnings(w.load(flagValues{}), "over 1048576 bytes", closed)
-	w.project("# \xff\n")
-	w.wantWarnings(w.load(flagValues{}), p+":1:3: byte 0xFF is not UTF-8")
+	wantNil(t, os.Remove(p))
+	wantNil(t, os.Mkdir(p, 0o755))
+	w.wantWarnings(w.load(nil), ".atm.toml: not a regular file", closed)
 }
 
 // The file of --config or ATM_CONFIG is strict, and the nearest .atm.toml is looked for from its directory.
@@ -524,18 +318,14 @@ func TestConfigNamedFile(t *testing.T) {
 	other := filepath.Join(w.home, "other")
 	w.write(filepath.Join(other, ".atm.toml"), pluginHead+"model = 'beside'\nsandbox = 'read-only'\n")
 	named := w.write(filepath.Join(other, "my.toml"), pluginHead+"model = 'named'\nbase_prompt_file = 'p.md'\n")
-	c := w.quiet(flagValues{"config": named})
-	if c.model != "named" || c.sandbox != "read-only" || c.logLevel != "info" || c.basePromptFile != filepath.Join(other, "p.md") {
-		t.Errorf("got %q %q %q %q", c.model, c.sandbox, c.logLevel, c.basePromptFile)
-	}
+	w.quiet(flagValues{"config": named}, "model named", "sandbox read-only", "log_level info",
+		"base_prompt_file "+filepath.Join(other, "p.md"))
 	w.env["ATM_CONFIG"] = "~/other/my.toml"
 	w.env["ATM_AGENT_MCP_MODEL"] = "variable"
-	if c = w.quiet(flagValues{}); c.model != "variable" || c.sandbox != "read-only" {
-		t.Errorf("got %q %q", c.model, c.sandbox)
-	}
+	w.quiet(nil, "model variable", "sandbox read-only")
 	delete(w.env, "ATM_AGENT_MCP_MODEL")
 	for text, want := range map[string]string{
-		pluginHead + "model = 7\n":              "my.toml:2:9: model: wants a string, not an integer",
+		pluginHead + "model = 7.5\n":            "my.toml:2:9: model: wants a string, not a float",
 		"x":                                     "my.toml:1:2: ",
 		"[core]\nidentity = ''\n":               "my.toml:2:12: core.identity: an identity can't be empty",
 		pluginHead + "roles.r.sandbox = 'rw'\n": "my.toml:2:19: roles.r.sandbox: ",
@@ -545,7 +335,7 @@ func TestConfigNamedFile(t *testing.T) {
 		pluginHead + "per_thread_auto_mail.a = 1\nroles.r.model = 'a b'\n": "per_thread_auto_mail.a: wants a boolean",
 	} {
 		w.write(named, text)
-		if _, err := w.try(flagValues{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := w.try(nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want …%s…", text, err, want)
 		}
 	}
@@ -556,245 +346,346 @@ func TestConfigNamedFile(t *testing.T) {
 	}
 }
 
+// Only the nearest .atm.toml counts, up to the root of the repository; outside of one only the working directory's own,
+// since the directories above may be anybody's.
 func TestConfigWalkUp(t *testing.T) {
 	w := newConfigWorld(t)
-	above := w.write(filepath.Join(filepath.Dir(w.repo), ".atm.toml"), pluginHead+"model = 'above'\n")
-	if c := w.quiet(flagValues{}); c.model != "" || len(c.files) != 0 {
+	src, here := filepath.Join(w.repo, "src", ".atm.toml"), filepath.Join(w.in, ".atm.toml")
+	w.write(filepath.Join(filepath.Dir(w.repo), ".atm.toml"), pluginHead+"model = 'above'\n")
+	if c := w.quiet(nil, "model "); len(c.files) != 0 {
 		t.Errorf("went past .git: %q", c.files)
 	}
 	p := w.project(pluginHead + "model = 'repo'\n")
-	if c := w.quiet(flagValues{}); c.model != "repo" || !slices.Equal(c.files, []string{p}) {
-		t.Errorf("model %q from %q", c.model, c.files)
+	if c := w.quiet(nil, "model repo"); !slices.Equal(c.files, []string{p}) {
+		t.Errorf("read %q", c.files)
 	}
-	w.write(filepath.Join(w.repo, "src", ".atm.toml"), pluginHead+"sandbox = 'read-only'\n")
-	if c := w.quiet(flagValues{}); c.model != "" || c.sandbox != "read-only" {
-		t.Error("more than the nearest file was read")
+	w.write(src, pluginHead+"sandbox = 'read-only'\n")
+	w.quiet(nil, "model ", "sandbox read-only")
+	for _, path := range []string{src, p, filepath.Join(w.repo, ".git")} {
+		wantNil(t, os.Remove(path))
 	}
-	for _, path := range []string{filepath.Join(w.repo, "src", ".atm.toml"), p, filepath.Join(w.repo, ".git")} {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
+	w.quiet(nil, "model ")
+	w.write(here, pluginHead+"model = 'here'\n")
+	w.quiet(nil, "model here")
+	wantNil(t, os.Remove(here))
+	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
+	w.quiet(nil, "model ")
+}
+
+// Paths are relative to where they are written; an empty one is none (the bundled prompt).
+func TestConfigPaths(t *testing.T) {
+	w := newConfigWorld(t)
+	j := filepath.Join
+	w.project(pluginHead + "base_prompt_file = 'prompts/a.md'\n" +
+		"extra_instructions_file = '~/b.md'\ncodex_bin = 'bin/codex'\n")
+	w.env["ATM_AGENT_MCP_LOG_FILE"] = "log.txt"
+	w.quiet(nil, "base_prompt_file "+j(w.repo, "prompts", "a.md"), "extra_instructions_file "+j(w.home, "b.md"),
+		"codex_bin "+j(w.repo, "bin", "codex"), "log_file "+j(w.in, "log.txt"))
+	w.global(pluginHead + "base_prompt_file = '/g.md'\ncodex_bin = 'codex-g'\n")
+	w.project(pluginHead + "base_prompt_file = ''\n")
+	w.quiet(nil, "base_prompt_file ", "codex_bin codex-g")
+
+	wantDirs := func(atm, teams string) {
+		t.Helper()
+		c := w.load(nil)
+		if c.home != w.home || c.atmHome != atm || c.teamsRoot != teams ||
+			c.sessionsRoot != j(atm, ".config", "atm", "agent-sessions") {
+			t.Errorf("got %+v", c.directories)
 		}
 	}
-	if c := w.quiet(flagValues{}); c.model != "" {
-		t.Errorf("outside a repository %s is anybody's", above)
+	wantDirs(w.home, j(w.home, ".claude", "teams"))
+	w.env["CLAUDE_CONFIG_DIR"] = j(w.home, "cc")
+	wantDirs(w.home, j(w.home, "cc", "teams"))
+	w.env["ATM_HOME"] = "../atm"
+	atm := j(w.repo, "src", "atm")
+	w.write(j(atm, ".config", "atm", "config.toml"), pluginHead+"model = 'atm'\n")
+	wantDirs(atm, j(atm, ".claude", "teams"))
+	w.shows(w.load(nil), "model atm")
+	if got, err := osHome(func(string) string { return "" }); err == nil && !filepath.IsAbs(got) {
+		t.Errorf("home without HOME %q", got)
 	}
-	w.write(filepath.Join(w.in, ".atm.toml"), pluginHead+"model = 'here'\n")
-	if c := w.quiet(flagValues{}); c.model != "here" {
-		t.Error("outside a repository the working directory's own file should be read")
-	}
-	if err := os.Remove(filepath.Join(w.in, ".atm.toml")); err != nil {
-		t.Fatal(err)
-	}
-	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
-	if c := w.quiet(flagValues{}); c.model != "" {
-		t.Error("a .git file should stop the search as a directory does")
-	}
-}
-
-func TestConfigPathsAreRelativeToWhereTheyAreWritten(t *testing.T) {
-	w := newConfigWorld(t)
-	w.project(pluginHead + "base_prompt_file = 'prompts/a.md'\nextra_instructions_file = '~/b.md'\ncodex_bin = 'bin/codex'\n")
-	w.env["ATM_AGENT_MCP_LOG_FILE"] = "log.txt"
-	c := w.quiet(flagValues{})
-	got := []string{c.basePromptFile, c.extraInstructionsFile, c.codexBin, c.logFile}
-	want := []string{filepath.Join(w.repo, "prompts", "a.md"), filepath.Join(w.home, "b.md"), filepath.Join(w.repo, "bin", "codex"), filepath.Join(w.in, "log.txt")}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	w.global(pluginHead + "base_prompt_file = '/g.md'\ncodex_bin = 'codex-g'\n")
-	w.project(pluginHead + "base_prompt_file = ''\n") // proxy-design.md: empty = use bundled
-	if c = w.quiet(flagValues{}); c.basePromptFile != "" || c.codexBin != "codex-g" {
-		t.Errorf("got %q %q", c.basePromptFile, c.codexBin)
+	for path, want := range map[string]string{"a": j(w.repo, "a"), "../a": j(filepath.Dir(w.repo), "a"), "~": w.home,
+		"~/a": j(w.home, "a"), "~a": j(w.repo, "~a"), j(w.home, "x", "..", "y"): j(w.home, "y")} {
+		if got := resolvePath(path, w.repo, w.home); got != want {
+			t.Errorf("resolve(%q) = %q, want %q", path, got, want)
+		}
 	}
 }
 
-// sampleValues holds, for every key, three good values in TOML, told apart by layer, and a bad one.
-func sampleValues() map[string][4]string {
-	numbers := [4]string{"2000", "3000", "4000", "-1"}
-	flags := [4]string{"true", "false", "true", `"perhaps"`}
+// sampleOf returns three good values of a setting in TOML, told apart by layer, and a bad one.
+func sampleOf(s setting[config]) [4]string {
+	switch s.field(defaultConfig()).(type) {
+	case *bool:
+		return [4]string{"true", "false", "true", `"perhaps"`}
+	case *int, *time.Duration: // a number without a range has none that is good
+		return [4]string{fmt.Sprint(s.max), fmt.Sprint(s.max - 1), fmt.Sprint(max(s.min, 1)), fmt.Sprint(s.max + 1)}
+	}
+	if s.path {
+		return [4]string{`"/p/1"`, `"/p/2"`, `"/p/3"`, `"a\nb"`}
+	}
 	return map[string][4]string{
-		"codex_bin":               {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
-		"backend":                 {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
-		"identity":                {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
-		"role":                    {`"r1"`, `"r2"`, `"r3"`, "7"},
-		"model":                   {`"m1"`, `"m2"`, `"m3"`, "7"},
-		"fast_model":              {`"m1"`, `"m2"`, `"m3"`, `" m"`},
-		"reasoning_effort":        {`"low"`, `"high"`, `"none"`, `"High!"`},
-		"sandbox":                 {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"workspaceWrite"`},
-		"approval_policy":         {`"never"`, `"untrusted"`, `"on-request"`, `"onRequest"`},
-		"max_sandbox":             {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"none"`},
-		"base_prompt_file":        {`"/p/1"`, `"/p/2"`, `"/p/3"`, "true"},
-		"extra_instructions_file": {`"/p/1"`, `"/p/2"`, `"/p/3"`, `"a\nb"`},
-		"log_file":                {`"/p/1"`, `"/p/2"`, `"/p/3"`, "1.5"},
-		"log_level":               {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
-		"forward_events":          {`"on"`, `"off"`, `"auto"`, "true"},
-		"client_identity":         {`"me"`, `"you"`, `"them"`, `"@"`},
-		"acp_mail":                {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
-		"max_concurrent_threads":  {"1", "20", "30", "0"},
-		"max_mail_messages":       {"1", "20", "30", "1979-05-27"},
-		"shutdown_grace_secs":     {"0", "20", "30", "301"},
-		"request_timeout_secs":    numbers, "turn_limit_secs": numbers, "approval_timeout_secs": numbers,
-		"max_answer_bytes": numbers, "max_mail_message_length": numbers, "mail_poll_interval_ms": numbers, "idle_timeout_ms": numbers,
-		"fast": flags, "readonly": flags, "subagents": flags, "persist_threads": flags, "restart_child": flags,
-		"allow_rules": flags, "auto_mail": flags,
-	}
+		"codex_bin":        {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
+		"backend":          {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
+		"identity":         {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
+		"role":             {`"r1"`, `"r2"`, `"r3"`, "7"},
+		"model":            {`"m1"`, `"m2"`, `"m3"`, "7"},
+		"fast_model":       {`"m1"`, `"m2"`, `"m3"`, `" m"`},
+		"reasoning_effort": {`"low"`, `"high"`, `"none"`, `"High!"`},
+		"sandbox":          {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"workspaceWrite"`},
+		"approval_policy":  {`"never"`, `"untrusted"`, `"on-request"`, `"onRequest"`},
+		"log_level":        {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
+		"forward_events":   {`"on"`, `"off"`, `"auto"`, "true"},
+		"client_identity":  {`"me"`, `"you"`, `"them"`, `"@"`},
+		"acp_mail":         {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
+	}[s.name]
 }
 
 // For every key: each layer beats the next lower one, a bad value falls to it with a warning, and the origin is
-// named. What depends on other keys (--fast, --readonly) has tests of its own.
+// named. A text without a check, a number without a range and a key without a sample fail.
 func TestConfigProvenance(t *testing.T) {
-	samples := sampleValues()
 	for _, s := range settings() {
-		v, ok := samples[s.name]
-		if !ok {
-			t.Errorf("no sample for %s", s.name)
-			continue
-		}
 		if s.name == "max_sandbox" || s.name == "readonly" {
 			continue // no layer replaces another's: TestCeilingsCombine
 		}
+		v := sampleOf(s)
+		_, isText := s.field(defaultConfig()).(*string)
 		t.Run(s.name, func(t *testing.T) {
 			w := newConfigWorld(t)
-			roles := "[plugins.atm-agent-mcp.roles]\nr1 = {}\nr2 = {}\nr3 = {}\n"
 			want := func(fl flagValues, sample, from string, warnings int) {
 				t.Helper()
-				c := w.load(fl)
 				text, err := strconv.Unquote(sample)
 				if err != nil {
 					text = sample
 				}
-				got := shownOf(t, c, s.name)
-				if fmt.Sprint(got.Value) != text || got.From != from {
-					t.Errorf("got %v from %s, want %s from %s", got.Value, got.From, text, from)
-				}
+				c := w.load(fl)
+				w.shows(c, s.name+" "+text+" from "+from)
 				if len(c.warnings) != warnings {
 					t.Errorf("warnings %q, want %d", c.warnings, warnings)
 				}
 			}
+			line := func(value string) string { return pluginHead + s.name + " = " + value + "\n" }
 			// fast has no effect without a model to go to, which is not what is tested here.
-			fast := ""
-			if s.name == "fast" {
-				fast = "fast_model = 'f'\n"
-			}
-			g := w.global(pluginHead + s.name + " = " + v[0] + "\n" + fast + roles)
-			want(flagValues{}, v[0], g+":2", 0)
-			p := w.project(pluginHead + "\n" + s.name + " = " + v[1] + "\n")
-			want(flagValues{}, v[1], p+":3", 0)
-			w.project(pluginHead + s.name + " = " + v[3] + "\n")
-			want(flagValues{}, v[0], g+":2", 1)
-			w.project(pluginHead + s.name + " = " + v[1] + "\n")
+			w.global(line(v[0]) + map[string]string{"fast": "fast_model = 'f'\n"}[s.name] +
+				"roles = { r1 = {}, r2 = {}, r3 = {} }\n")
+			want(nil, v[0], "G:2", 0)
+			w.project(line(v[3]))
+			want(nil, v[0], "G:2", 1)
+			w.project(line(v[1]))
+			want(nil, v[1], "P:2", 0)
 			name := "ATM_AGENT_MCP_" + strings.ToUpper(s.name)
 			w.env[name] = " " + strings.Trim(v[2], `"`) + " "
-			want(flagValues{}, strings.Trim(v[2], `"`), name, 0)
+			want(nil, strings.Trim(v[2], `"`), name, 0)
 			w.env[name] = "  "
-			want(flagValues{}, v[1], p+":2", 0)
+			want(nil, v[1], "P:2", 0)
 			// Some samples are bad only as TOML: text in a variable has no kind, and blanks around it don't count.
 			bad := strings.Trim(v[3], `"`)
-			_, isText := s.field(defaultConfig()).(*string)
 			if (!isText || bad != v[3]) && bad != "" && strings.TrimSpace(bad) == bad && !strings.Contains(bad, `\n`) {
 				w.env[name] = bad
-				want(flagValues{}, v[1], p+":2", 1)
+				want(nil, v[1], "P:2", 1)
 			}
-			named := w.write(filepath.Join(w.repo, "named.toml"), pluginHead+s.name+" = "+v[2]+"\n")
 			delete(w.env, name)
+			named := w.write(filepath.Join(w.repo, "named.toml"), line(v[2]))
 			want(flagValues{"config": named}, v[2], named+":2", 0)
 			if s.flag != "" {
 				want(flagValues{"config": named, s.flag: strings.Trim(v[0], `"`)}, v[0], "--"+s.flag, 0)
 			}
 		})
 	}
-	if len(samples) != len(settings()) {
-		t.Errorf("%d samples for %d settings", len(samples), len(settings()))
-	}
 }
 
-func TestConfigAliases(t *testing.T) {
+// Older names of keys, tables and variables hold below ours, and a read-only agent of the ancestor stays one.
+func TestConfigOlderNames(t *testing.T) {
 	w := newConfigWorld(t)
 	p := w.project(pluginHead + "default_identity = 'arch'\nmax_messages = 3\nmax_message_length = 99\n")
-	c := w.quiet(flagValues{})
-	if c.identity != "arch" || c.identityExplicit || c.maxMailMessages != 3 || c.maxMailMessageLength != 99 || c.origin["identity"].String() != p+":2" {
-		t.Errorf("got %q %v %d %d from %s", c.identity, c.identityExplicit, c.maxMailMessages, c.maxMailMessageLength, c.origin["identity"])
+	c := w.quiet(nil, "identity arch from P:2", "max_mail_messages 3", "max_mail_message_length 99")
+	if c.identityExplicit {
+		t.Error("a file's identity is taken for --identity")
 	}
 	w.project(pluginHead + "default_identity = 'old'\nidentity = 'new'\n")
-	c = w.load(flagValues{})
+	c = w.load(nil)
 	w.wantWarnings(c, p+":2:1: default_identity is the older name of identity")
-	if c.identity != "new" {
-		t.Errorf("identity %q", c.identity)
-	}
-	w.project(pluginHead)
+	w.shows(c, "identity new")
+	w.project("[plugins.codex-mcp]\nsandbox = 'read-only'\nmodel = 'old'\nroles.r.model = 'r'\n" + pluginHead +
+		"model = 'new'\n")
+	w.env["CODEX_MCP_REASONING_EFFORT"] = "low"
 	w.env["ATM_AGENT_MCP_DEFAULT_IDENTITY"] = "old-v"
-	if c = w.quiet(flagValues{}); c.identity != "old-v" || c.identityExplicit {
-		t.Errorf("identity %q, explicit %v", c.identity, c.identityExplicit)
-	}
-	w.env["ATM_AGENT_MCP_IDENTITY"] = "new-v"
-	if c = w.quiet(flagValues{}); c.identity != "new-v" || c.identityExplicit {
-		t.Errorf("identity %q, explicit %v", c.identity, c.identityExplicit)
-	}
-}
-
-func TestConfigPerThreadAutoMail(t *testing.T) {
-	w := newConfigWorld(t)
-	w.project(pluginHead + "per_thread_auto_mail = { 'codex:ab' = false, worker = 3 }\n")
-	c := w.load(flagValues{})
-	w.wantWarnings(c, "per_thread_auto_mail.worker: wants a boolean, not an integer")
-	if v, ok := c.perThreadAutoMail["codex:ab"]; !ok || v || len(c.perThreadAutoMail) != 1 {
-		t.Errorf("got %v", c.perThreadAutoMail)
-	}
-	if got := shownOf(t, c, "per_thread_auto_mail.codex:ab").Value; got != false {
-		t.Errorf("shown as %v", got)
+	w.quiet(nil, "identity old-v", "sandbox read-only", "model new", "roles.r.model r",
+		"reasoning_effort low from CODEX_MCP_REASONING_EFFORT")
+	w.env["CODEX_MCP_IDENTITY"], w.env["ATM_AGENT_MCP_IDENTITY"] = "older", "new-v"
+	if w.quiet(nil, "identity new-v").identityExplicit {
+		t.Error("a variable's identity is taken for --identity")
 	}
 }
 
-// Every key stands once in the table, can be shown, and has the check or the range that its kind needs.
-func TestConfigSettingsTable(t *testing.T) {
-	c := defaultConfig()
-	seen := map[string]bool{}
-	for _, s := range settings() {
-		for _, name := range []string{s.name, s.alias} {
-			if name != "" && seen[name] {
-				t.Errorf("%s stands twice", name)
+// A word in another spelling is refused with the right one; a mistyped one with the nearest.
+func TestConfigWords(t *testing.T) {
+	for _, c := range []struct {
+		check func(string) (string, error)
+		words map[string]string // the word that comes out, or of an error a part with a blank
+	}{
+		{normalizePolicy, map[string]string{"on-request": "on-request", "never": "never", "untrusted": "untrusted",
+			"on-failure": "on-request", "onRequest": `is written "on-request"`, "on_request": `is written "on-request"`,
+			"NEVER": `is written "never"`, "onFailure": `is written "on-failure"`,
+			"unlessTrusted": `is written "untrusted"`,
+			"nevr":          `; did you mean "never"?`,
+			"":              " is no approval policy (there are untrusted, on-request, never)",
+			"granular":      " is no approval policy"}},
+		{normalizeSandbox, map[string]string{"read-only": "read-only", "workspace-write": "workspace-write",
+			"danger-full-access": "danger-full-access", "readOnly": `is written "read-only"`,
+			"workspaceWrite": `is written "workspace-write"`, "dangerFullAccess": `is written "danger-full-access"`,
+			"read_only": `is written "read-only"`, "": " is no sandbox mode", "externalSandbox": " is no sandbox mode",
+			"read-olny": `; did you mean "read-only"?`}},
+	} {
+		for word, want := range c.words {
+			got, err := c.check(word)
+			if strings.Contains(want, " ") != (err != nil) || err == nil && got != want ||
+				err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %q, %v, want %s", word, got, err, want)
 			}
-			seen[name] = true
 		}
-		s.shown(s.field(c))
-		if _, number := s.field(c).(*int); number && s.max == 0 {
-			t.Errorf("%s has no range", s.name)
-		}
-		if d, duration := s.field(c).(*time.Duration); duration && (s.max == 0 || s.unit == 0 || *d%s.unit != 0) {
-			t.Errorf("%s has no range or unit", s.name)
-		}
-		if _, text := s.field(c).(*string); text && s.check == nil {
-			t.Errorf("%s is not checked", s.name)
+	}
+	words := []string{"model", "fast_model", "sandbox", "identity", "role"}
+	for word, want := range map[string]string{
+		"modle": "model", "MODEL": "model", "fastmodel": "fast_model", "sandbxo": "sandbox", "idnetity": "identity",
+		"rol": "role",
+		"":    "", "x": "", "zebra": "", "completely-different": "", strings.Repeat("m", 10_000): "",
+	} {
+		if got := nearest(word, words); got != want || nearest(word, nil) != "" {
+			t.Errorf("nearest(%q) = %q, want %q", cutName(word), got, want)
 		}
 	}
 }
 
-func TestNormalizeWords(t *testing.T) {
-	for word, want := range map[string]string{"on-request": "on-request", "never": "never", "untrusted": "untrusted", "on-failure": "on-request"} {
-		if got, err := normalizePolicy(word); err != nil || got != want {
-			t.Errorf("policy %q: %q, %v", word, got, err)
-		}
-	}
-	for word, want := range map[string]string{
-		"onRequest": `is written "on-request"`, "on_request": `is written "on-request"`, "NEVER": `is written "never"`,
-		"onFailure": `is written "on-failure"`, "unlessTrusted": `is written "untrusted"`, "nevr": `did you mean "never"?`,
-		"": "is no approval policy (there are untrusted, on-request, never)", "granular": "is no approval policy",
+// Names become paths: they are names of one file or directory, wherever they are used.
+func TestConfigNames(t *testing.T) {
+	for _, c := range []struct {
+		check     func(string) error
+		good, bad []string
+	}{
+		{validIdentity, []string{"a", "Z", "0", "codex-2", "Arch_CTM", "9-_", "a--", strings.Repeat("a", 64)},
+			[]string{"", " ", "a b", "-a", "_a", ".", "..", ".a", "a.b", "../a", "a/b", `a\b`, "/a", "a@b", "ä", "аrch",
+				"a\n", "a\x00",
+				"a:b", "~", "*", strings.Repeat("a", 65), "\xff"}},
+		{validTeam, []string{"a", "My_Team", "team.one", "session-e9a98a05", "Tëam 1", "-a", "~x",
+			strings.Repeat("a", 255)},
+			[]string{"", " ", ".", "..", ".archives", "a/b", "../a", "/a", "a/", `a\b`, "a\n", "a\x00b", "\x7f",
+				"a\xff",
+				strings.Repeat("a", 256)}},
 	} {
-		if got, err := normalizePolicy(word); err == nil || !strings.Contains(err.Error(), want) || got != "" {
-			t.Errorf("policy %q: %q, %v, want …%s…", word, got, err, want)
+		for _, s := range c.good {
+			wantNil(t, c.check(s))
+		}
+		for _, s := range c.bad {
+			if c.check(s) == nil {
+				t.Errorf("%q accepted", s)
+			}
 		}
 	}
-	for _, word := range []string{"read-only", "workspace-write", "danger-full-access"} {
-		if got, err := normalizeSandbox(word); err != nil || got != word {
-			t.Errorf("sandbox %q: %q, %v", word, got, err)
+}
+
+const leadSession = "e9a98a05-1111-2222-3333-444455556666"
+
+func writeTeam(t *testing.T, root, name, text string) string {
+	t.Helper()
+	plant(t, root, map[string]string{name + "/config.json": text})
+	return filepath.Join(root, name, "config.json")
+}
+
+// leadOf is config.json as Claude Code 2.1.197 writes it: the lead has no model.
+func leadOf(id string) string {
+	return fmt.Sprintf(`{"name":"x","leadAgentId":"team-lead@x","leadSessionId":%q,`+
+		`"members":[{"agentId":"team-lead@x","name":"team-lead","subscriptions":[]}]}`, id)
+}
+
+// Flag, ATM_TEAM, .atm.toml, the Claude Code session's, config.toml of the home, default. Nothing is made.
+func TestConfigTeamLayers(t *testing.T) {
+	w := newConfigWorld(t)
+	root := filepath.Join(w.home, ".claude", "teams")
+	want := func(fl flagValues, line string, exists bool) {
+		t.Helper()
+		if c := w.quiet(fl, "team "+line); c.teamExists != exists {
+			t.Errorf("%s exists: %v", line, c.teamExists)
 		}
 	}
-	for word, want := range map[string]string{
-		"readOnly": `is written "read-only"`, "workspaceWrite": `is written "workspace-write"`, "dangerFullAccess": `is written "danger-full-access"`,
-		"read_only": `is written "read-only"`, "": "is no sandbox mode", "externalSandbox": "is no sandbox mode", "read-olny": `did you mean "read-only"?`,
+	want(nil, "default from default", false)
+	w.global("[core]\ndefault_team = 'mine'\n")
+	want(nil, "mine from G:2", false)
+	writeTeam(t, root, "session-e9a98a05", leadOf(leadSession))
+	w.env["CLAUDE_CODE_SESSION_ID"] = leadSession
+	want(nil, "session-e9a98a05 from CLAUDE_CODE_SESSION_ID", true)
+	p := w.project("[core]\ndefault_team = 'My.Team'\n")
+	want(nil, "My.Team from P:2", false)
+	w.env["ATM_TEAM"] = " crew "
+	writeTeam(t, root, "crew", "{}")
+	want(nil, "crew from ATM_TEAM", true)
+	want(flagValues{"team": "flagged"}, "flagged from --team", false)
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 2 {
+		t.Errorf("a team was created: %v, %v", entries, err)
+	}
+	w.env["ATM_TEAM"] = ""
+	w.project("[core]\ndefault_team = '../x'\n")
+	c := w.load(nil)
+	w.wantWarnings(c, p+`:2:16: core.default_team: team name "../x" is a path`)
+	w.shows(c, "team session-e9a98a05")
+}
+
+// The Claude Code session that started us leads the team that names it; its own (Claude Code names a team after the
+// session, and may have two with one lead) comes first. An empty leadSessionId, as `atm init` writes it, is nobody's.
+func TestFindTeam(t *testing.T) {
+	root := t.TempDir()
+	for name, lead := range map[string]string{"crew": leadSession, "other": "someone-else", ".archives": leadSession,
+		"init": "",
+		"aaa":  "12345678-9", "session-12345678": "12345678-9"} {
+		writeTeam(t, root, name, leadOf(lead))
+	}
+	damaged := t.TempDir()
+	plant(t, damaged, map[string]string{"session-87654321/config.json": "{",
+		"big/config.json": strings.Repeat(" ", maxTeamConfigSize) + leadOf("bigbigbig")})
+	plant(t, root, map[string]string{"empty/": ""})
+	for _, c := range []struct {
+		q    teamQuery
+		want string
+	}{
+		{teamQuery{}, "default from default false"},
+		{teamQuery{asked: "other", askedFrom: "--team", sessionID: leadSession}, "other from --team true"},
+		{teamQuery{asked: "nowhere", askedFrom: "ATM_TEAM"}, "nowhere from ATM_TEAM false"},
+		{teamQuery{asked: "empty", askedFrom: "ATM_TEAM"}, "empty from ATM_TEAM false"},
+		{teamQuery{sessionID: leadSession, fallback: "other", fallbackFrom: "f"},
+			"crew from CLAUDE_CODE_SESSION_ID true"},
+		{teamQuery{sessionID: "00000000-0", fallback: "other", fallbackFrom: "f"}, "other from f true"},
+		{teamQuery{sessionID: "12345678-9"}, "session-12345678 from CLAUDE_CODE_SESSION_ID true"},
+		{teamQuery{sessionID: "../../../x"}, "default from default false"},
+		{teamQuery{sessionID: "x"}, "default from default false"},
+		// A file that stays unreadable is ours only by the session's own name; one above the limit is not read.
+		{teamQuery{root: damaged, sessionID: "87654321-0"}, "session-87654321 from CLAUDE_CODE_SESSION_ID true"},
+		{teamQuery{root: damaged, sessionID: "bigbigbig"}, "default from default false"},
 	} {
-		if got, err := normalizeSandbox(word); err == nil || !strings.Contains(err.Error(), want) || got != "" {
-			t.Errorf("sandbox %q: %q, %v, want …%s…", word, got, err, want)
+		if c.q.pause = func() {}; c.q.root == "" {
+			c.q.root, c.q.pause = root, func() { panic("nothing here needs a second reading") }
+		}
+		name, from, exists, err := findTeam(c.q)
+		if got := fmt.Sprintf("%s from %s %v", name, from, exists); got != c.want || err != nil {
+			t.Errorf("%+v: got %s, %v, want %s", c.q, got, err, c.want)
+		}
+	}
+	q := teamQuery{root: filepath.Join(root, "crew", "config.json"), sessionID: leadSession}
+	if name, _, exists, err := findTeam(q); name != "default" || exists || err == nil {
+		t.Errorf("a teams folder that is a file: %q %v, %v", name, exists, err)
+	}
+}
+
+// Claude Code truncates config.json and then writes it, so a reader may see half of it, and reads once more.
+func TestFindTeamReadsAHalfWrittenFileAgain(t *testing.T) {
+	for _, half := range []string{"", leadOf(leadSession)[:60]} {
+		root, pauses := t.TempDir(), 0
+		writeTeam(t, root, "other", "{")
+		writeTeam(t, root, "crew", half)
+		q := teamQuery{root: root, sessionID: leadSession, pause: func() {
+			pauses++
+			writeTeam(t, root, "crew", leadOf(leadSession))
+		}}
+		if name, _, _, err := findTeam(q); name != "crew" || err != nil || pauses != 1 {
+			t.Errorf("got %q, %v after %d pauses", name, err, pauses)
 		}
 	}
 }
