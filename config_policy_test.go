@@ -717,8 +717,8 @@ func TestPolicyRefusals(t *testing.T) {
 		"must be an object": {`[]`, `{"x":` + strings.Repeat(`[`, 20000) + strings.Repeat("]", 20000) + `}`},
 		// What is set twice.
 		`"a.b" contradicts another one: a is a number in one and a table`: {`{"a":1,"a.b":2}`},
-		`"features.x" contradicts another one: both set`:                  {`{"features":{"x":true},"features.x":false}`},
-		"features.x is true or false in one and a table in the other":     {`{"features.x.y":1}`},
+		`both set features.x`: {`{"features":{"x":true},"features.x":false}`},
+		"features.x is true or false in one and a table in the other": {`{"features.x.y":1}`},
 		// Names that are none, or would be read in two ways.
 		"empty part": {`{"a..b":1}`, `{"":1}`, `{"a.":1}`}, "no end": {`{"a.\"b":1}`, `{"a.'b":1}`},
 		"followed by a dot": {`{"a.\"b\"c":1}`}, "quoted as a whole": {`{" sandbox_mode":"danger-full-access"}`},

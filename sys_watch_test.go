@@ -1,8 +1,7 @@
 package main
 
-// sys_watch_test.go holds the watching of directories to missing nothing: files that are
-// renamed into place, directories that go, come and are replaced, in any order. A
-// notice may come late, so that tests wait for one, or for a later one.
+// sys_watch_test.go holds the watching of directories to missing nothing: files that are renamed into place,
+// directories that go, come and are replaced, in any order. A notice may come late, so that tests wait for one, or for a later one.
 
 import (
 	"errors"
@@ -40,19 +39,24 @@ func watchFor(t testing.TB, w *watcher, dir string) told {
 	return told{wa, calls}
 }
 
+// next is the next call.
+func (c told) next(t testing.TB) string {
+	t.Helper()
+	select {
+	case name := <-c.calls:
+		return name
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: nothing more was told", c.dir)
+		return ""
+	}
+}
+
 // await returns when the name, or that anything may have changed, was told.
 func (c told) await(t testing.TB, name string) {
 	t.Helper()
-	limit := time.NewTimer(20 * time.Second)
-	defer limit.Stop()
 	for {
-		select {
-		case got := <-c.calls:
-			if got == name || got == "" {
-				return
-			}
-		case <-limit.C:
-			t.Fatalf("%s: %q was not told", c.dir, name)
+		if got := c.next(t); got == name || got == "" {
+			return
 		}
 	}
 }
@@ -60,14 +64,20 @@ func (c told) await(t testing.TB, name string) {
 // awaitAll returns when it was told that anything may have changed.
 func (c told) awaitAll(t testing.TB) { t.Helper(); c.await(t, "") }
 
-func (c told) drain() {
-	for {
-		select {
-		case <-c.calls:
-		default:
-			return
-		}
+// drain forgets the calls so far and returns how many there were.
+func (c told) drain() (n int) {
+	for ; len(c.calls) > 0; n++ {
+		<-c.calls
 	}
+	return n
+}
+
+// sees writes a file and awaits that it is told.
+func (c told) sees(t testing.TB, name string) {
+	t.Helper()
+	c.drain()
+	touchFile(t, filepath.Join(c.dir, name))
+	c.await(t, name)
 }
 
 func touchFile(t testing.TB, path string) {
@@ -75,45 +85,32 @@ func touchFile(t testing.TB, path string) {
 	wantNil(t, os.WriteFile(path, []byte("[]"), 0o644))
 }
 
-func wantNil(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestWatchTellsWhatChanged(t *testing.T) {
 	w, dir := startWatcher(t), t.TempDir()
+	tmp, file := filepath.Join(dir, "a.tmp"), filepath.Join(dir, "a.json")
 	touchFile(t, filepath.Join(dir, "there.json"))
 	c := watchFor(t, w, dir)
 	if runtime.GOOS != "darwin" {
-		touchFile(t, filepath.Join(dir, "there.json"))
-		c.await(t, "there.json")
+		c.sees(t, "there.json")
 	}
-	touchFile(t, filepath.Join(dir, "a.tmp"))
-	wantNil(t, os.Rename(filepath.Join(dir, "a.tmp"), filepath.Join(dir, "a.json")))
-	c.await(t, "a.json")
-	touchFile(t, filepath.Join(dir, "a.tmp2"))
-	c.await(t, "a.tmp2")
-	wantNil(t, os.Rename(filepath.Join(dir, "a.tmp2"), filepath.Join(dir, "a.json")))
-	c.await(t, "a.json")
-	wantNil(t, os.Remove(filepath.Join(dir, "a.json")))
+	for range 2 { // made, then replaced
+		c.sees(t, "a.tmp")
+		wantNil(t, os.Rename(tmp, file))
+		c.await(t, "a.json")
+	}
+	wantNil(t, os.Remove(file))
 	c.await(t, "a.json")
 }
 
 // Claude Code removes its team's directory when it exits, and may make it again.
 func TestWatchDirectoryThatGoesAndComes(t *testing.T) {
 	w, team := startWatcher(t), filepath.Join(t.TempDir(), "teams", "crew")
-	dir := filepath.Join(team, "inboxes")
-	c := watchFor(t, w, dir) // not even the teams' directory is there
+	c := watchFor(t, w, filepath.Join(team, "inboxes")) // not even the teams' directory is there
 	for round := range 30 {
-		wantNil(t, os.MkdirAll(dir, 0o755))
-		touchFile(t, filepath.Join(dir, "a.json"))
-		c.await(t, "a.json")
-		c.drain()
-		touchFile(t, filepath.Join(dir, "b.json"))
-		c.await(t, "b.json")
-		gone := dir
+		wantNil(t, os.MkdirAll(c.dir, 0o755))
+		c.sees(t, "a.json")
+		c.sees(t, "b.json")
+		gone := c.dir
 		if round%2 == 0 {
 			gone = team
 		}
@@ -128,46 +125,35 @@ func TestWatchDirectoryThatGoesAndComes(t *testing.T) {
 // `atm` moves a team to its archives: what happens there is nobody's mail any more.
 func TestWatchTeamThatIsMovedAway(t *testing.T) {
 	w, root := startWatcher(t), t.TempDir()
-	team, moved, other := filepath.Join(root, "crew"), filepath.Join(root, "moved"), filepath.Join(root, "other")
-	wantNil(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
-	wantNil(t, os.MkdirAll(other, 0o755))
-	c, ping := watchFor(t, w, filepath.Join(team, "inboxes")), watchFor(t, w, other)
+	team, moved := filepath.Join(root, "crew"), filepath.Join(root, "moved")
+	plant(t, root, map[string]string{"crew/inboxes/": "", "other/": ""})
+	c, ping := watchFor(t, w, filepath.Join(team, "inboxes")), watchFor(t, w, filepath.Join(root, "other"))
 	wantNil(t, os.Rename(team, moved))
 	c.awaitAll(t)
-	touchFile(t, filepath.Join(other, "ping"))
-	ping.await(t, "ping")
+	ping.sees(t, "ping")
 	c.drain()
 	touchFile(t, filepath.Join(moved, "inboxes", "a.json"))
-	touchFile(t, filepath.Join(other, "pong"))
-	ping.await(t, "pong")
-	if len(c.calls) != 0 {
-		t.Errorf("told %q of a directory that was moved away", <-c.calls)
+	ping.sees(t, "pong")
+	if n := c.drain(); n != 0 {
+		t.Errorf("told %d times of a directory that was moved away", n)
 	}
-	wantNil(t, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
+	wantNil(t, os.MkdirAll(c.dir, 0o755))
 	c.awaitAll(t)
-	c.drain()
-	touchFile(t, filepath.Join(team, "inboxes", "a.json"))
-	c.await(t, "a.json")
+	c.sees(t, "a.json")
 }
 
-func TestWatchRemove(t *testing.T) {
+func TestWatchRemoveAndClose(t *testing.T) {
 	w, dir := startWatcher(t), t.TempDir()
-	one, two := watchFor(t, w, dir), watchFor(t, w, dir)
-	above := watchFor(t, w, filepath.Dir(dir))
+	one, two, above := watchFor(t, w, dir), watchFor(t, w, dir), watchFor(t, w, filepath.Dir(dir))
 	one.remove()
 	one.remove()
-	touchFile(t, filepath.Join(dir, "a.json"))
-	two.await(t, "a.json")
-	if len(one.calls) != 0 {
-		t.Error("a removed watch was told")
-	}
+	two.sees(t, "a.json")
 	two.remove()
 	two.drain()
 	touchFile(t, filepath.Join(dir, "b.json"))
-	touchFile(t, filepath.Join(filepath.Dir(dir), "pong"))
-	above.await(t, "pong")
-	if len(two.calls) != 0 {
-		t.Error("the last watch of a directory was told after it was removed")
+	above.sees(t, "pong")
+	if len(one.calls)+len(two.calls) != 0 {
+		t.Error("a removed watch was told")
 	}
 	w.mu.Lock()
 	left := len(w.watches)
@@ -175,27 +161,8 @@ func TestWatchRemove(t *testing.T) {
 	if left != 1 {
 		t.Errorf("%d watches are left", left)
 	}
-}
 
-func TestWatchClose(t *testing.T) {
-	w := startWatcher(t)
-	c := watchFor(t, w, t.TempDir())
-	w.close()
-	w.close()
-	select {
-	case <-w.exited:
-	default:
-		t.Error("the goroutine goes on")
-	}
-	c.remove()
-	if _, err := w.add(t.TempDir(), func(string) {}); !errors.Is(err, errNoWatch) {
-		t.Errorf("adding to a closed watcher: %v", err)
-	}
-}
-
-// changed may remove its own watch and add others: no lock is held over it.
-func TestWatchChangedMayCallBack(t *testing.T) {
-	w, dir := startWatcher(t), t.TempDir()
+	// changed may remove its own watch and add others: no lock is held over it.
 	self, done := make(chan *watch, 1), make(chan error, 100)
 	wa, err := w.add(dir, func(string) {
 		wa := <-self
@@ -207,15 +174,28 @@ func TestWatchChangedMayCallBack(t *testing.T) {
 	self <- wa
 	touchFile(t, filepath.Join(dir, "a"))
 	wantNil(t, <-done)
+
+	w.close()
+	w.close()
+	select {
+	case <-w.exited:
+	default:
+		t.Error("the goroutine goes on")
+	}
+	above.remove()
+	if _, err := w.add(dir, func(string) {}); !errors.Is(err, errNoWatch) {
+		t.Errorf("adding to a closed watcher: %v", err)
+	}
 }
 
 // A file where the directory should be, or above it, is waited out.
 func TestWatchFileInTheWay(t *testing.T) {
 	w, dir := startWatcher(t), t.TempDir()
+	away := filepath.Join(dir, "away")
 	for _, path := range []string{"inboxes", filepath.Join("crew", "inboxes")} {
-		inWay := filepath.Join(dir, filepath.Dir(path))
-		if inWay == dir {
-			inWay = filepath.Join(dir, path)
+		inWay := filepath.Join(dir, "inboxes")
+		if path != "inboxes" {
+			inWay = filepath.Join(dir, "crew")
 		}
 		touchFile(t, inWay)
 		c := watchFor(t, w, filepath.Join(dir, path))
@@ -223,13 +203,11 @@ func TestWatchFileInTheWay(t *testing.T) {
 			wantNil(t, os.Remove(inWay))
 			wantNil(t, os.MkdirAll(c.dir, 0o755))
 			c.awaitAll(t)
-			c.drain()
-			touchFile(t, filepath.Join(c.dir, "a.json"))
-			c.await(t, "a.json")
-			wantNil(t, os.Rename(inWay, filepath.Join(dir, "away")))
+			c.sees(t, "a.json")
+			wantNil(t, os.Rename(inWay, away))
 			touchFile(t, inWay)
 			c.awaitAll(t)
-			wantNil(t, os.RemoveAll(filepath.Join(dir, "away")))
+			wantNil(t, os.RemoveAll(away))
 			c.drain()
 		}
 		c.remove()
@@ -245,34 +223,26 @@ func TestWatchAfterAnyHistory(t *testing.T) {
 	for range 20 {
 		root := t.TempDir()
 		team := filepath.Join(root, "teams", "crew")
-		dir := filepath.Join(team, "inboxes")
-		c := watchFor(t, w, dir)
+		c := watchFor(t, w, filepath.Join(team, "inboxes"))
 		for step := range 40 {
 			switch rnd.IntN(6) {
 			case 0, 1:
-				wantNil(t, os.MkdirAll(dir, 0o755))
+				wantNil(t, os.MkdirAll(c.dir, 0o755))
 			case 2:
 				wantNil(t, os.RemoveAll(team))
 			case 3:
-				wantNil(t, os.RemoveAll(dir))
+				wantNil(t, os.RemoveAll(c.dir))
 			case 4:
 				_ = os.Rename(team, filepath.Join(root, fmt.Sprint("moved", step))) // or it isn't there
 			case 5:
-				_ = os.Rename(dir, filepath.Join(root, fmt.Sprint("inboxes", step)))
+				_ = os.Rename(c.dir, filepath.Join(root, fmt.Sprint("inboxes", step)))
 			}
 		}
-		wantNil(t, os.MkdirAll(dir, 0o755))
+		wantNil(t, os.MkdirAll(c.dir, 0o755))
 		// The calls so far may still be on their way: only a file's own name proves that it is watched.
 		for n := 0; ; n++ {
-			name := fmt.Sprint("last", n)
-			touchFile(t, filepath.Join(dir, name))
-			got := ""
-			select {
-			case got = <-c.calls:
-			case <-time.After(20 * time.Second):
-				t.Fatalf("%q was not told", name)
-			}
-			if got != "" || runtime.GOOS == "darwin" {
+			touchFile(t, filepath.Join(c.dir, fmt.Sprint("last", n)))
+			if c.next(t) != "" || runtime.GOOS == "darwin" {
 				break
 			}
 		}

@@ -1,14 +1,12 @@
 package main
 
-// wire_schema_test.go is a validator for the part of JSON Schema 2020-12 that the ACP
-// schema and the results of our tools use. Stricter than the schema in one thing: a
-// member that nothing in the schema names is a problem too, except where the schema
-// gives a value no shape at all, since clients drop such members without a word.
-// acp_check_test.go calls it for every message that we send, mcp_tools_test.go for
-// results.
+// wire_schema_test.go is a validator for the part of JSON Schema 2020-12 that the ACP schema uses. It is stricter in
+// one thing: a member that nothing in the schema names is a problem too, except where the schema gives a value no shape at
+// all, since clients drop such members without a word. Every message that we send over ACP is held to it.
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -36,15 +34,12 @@ func loadSchema(path string) (*jsonSchema, error) {
 
 func parseSchema(data []byte) (*jsonSchema, error) {
 	v, err := decodeJSON(data)
-	if err != nil {
-		return nil, err
-	}
 	top, _ := v.(map[string]any)
 	defs, _ := top["$defs"].(map[string]any)
-	if len(defs) == 0 {
-		return nil, fmt.Errorf("the schema has no $defs")
+	if err == nil && len(defs) == 0 {
+		err = errors.New("the schema has no $defs")
 	}
-	return &jsonSchema{defs}, nil
+	return &jsonSchema{defs}, err
 }
 
 // byMethod finds the definition of a method's request, response or notification,
@@ -66,12 +61,20 @@ func (s *jsonSchema) byMethod(method string, suffixes ...string) string {
 func (s *jsonSchema) problems(name string, v any) []string {
 	def, ok := s.defs[name]
 	if !ok {
-		return []string{fmt.Sprintf("the schema has no %s", name)}
+		return []string{"the schema has no " + name}
 	}
+	return s.whole(def, v, name)
+}
+
+// whole checks a value of its own: what no schema names in it is a problem.
+func (s *jsonSchema) whole(schema, v any, at string) []string {
 	seen := map[string]bool{}
-	out := s.check(def, v, name, seen)
-	if obj, is := v.(map[string]any); is {
-		out = append(out, unnamed(obj, seen, name)...)
+	out := s.check(schema, v, at, seen)
+	obj, _ := v.(map[string]any)
+	for key := range obj {
+		if !seen[key] && !seen["*"] {
+			out = append(out, fmt.Sprintf("%s: the schema knows no member %q", at, key))
+		}
 	}
 	return out
 }
@@ -92,15 +95,6 @@ func schemaSays(s *jsonSchema, name string, raw []byte) string {
 	return strings.Join(s.problems(name, v), "; ")
 }
 
-func unnamed(obj map[string]any, seen map[string]bool, at string) (out []string) {
-	for key := range obj {
-		if !seen[key] && !seen["*"] {
-			out = append(out, fmt.Sprintf("%s: the schema knows no member %q", at, key))
-		}
-	}
-	return out
-}
-
 // check validates v; seen gets the members that a schema of this very value
 // names, "*" where it takes any.
 func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out []string) {
@@ -114,44 +108,33 @@ func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out 
 	}
 	bad := func(format string, args ...any) { out = append(out, at+": "+fmt.Sprintf(format, args...)) }
 	if ref, ok := m["$ref"].(string); ok {
-		def, ok := s.defs[strings.TrimPrefix(ref, "#/$defs/")]
-		if !ok {
-			bad("unknown $ref %q", ref)
-		} else {
+		if def, ok := s.defs[strings.TrimPrefix(ref, "#/$defs/")]; ok {
 			out = append(out, s.check(def, v, at, seen)...)
+		} else {
+			bad("unknown $ref %q", ref)
 		}
 	}
-	if types := wordsOf(m["type"]); types != nil && !slices.ContainsFunc(types, func(t string) bool { return isOfType(v, t) }) {
+	if types := wordsOf(m["type"]); types != nil && !slices.ContainsFunc(types,
+		func(t string) bool { return isOfType(v, t) }) {
 		bad("is %s, want %s", typeOf(v), strings.Join(types, " or "))
 		return out
 	}
 	if want, ok := m["const"]; ok && !reflect.DeepEqual(want, v) {
 		bad("is %v, want %v", v, want)
 	}
-	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list, func(w any) bool { return reflect.DeepEqual(w, v) }) {
+	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list,
+		func(w any) bool { return reflect.DeepEqual(w, v) }) {
 		bad("is %v, want one of %v", v, list)
 	}
-	if str, ok := v.(string); ok {
-		if n, ok := numberOf(m["minLength"]); ok && float64(utf8.RuneCountInString(str)) < n {
-			bad("is too short")
+	size, sized := sizeOf(v)
+	for key, sign := range map[string]float64{"minLength": 1, "minItems": 1, "minimum": 1, "maximum": -1} {
+		if bound, ok := numberOf(m[key]); ok && sized && (size-bound)*sign < 0 {
+			bad("is %v, its %s is %v", size, key, bound)
 		}
 	}
-	if n, ok := numberOf(v); ok {
-		if least, ok := numberOf(m["minimum"]); ok && n < least {
-			bad("is %v, less than %v", n, least)
-		}
-		if most, ok := numberOf(m["maximum"]); ok && n > most {
-			bad("is %v, more than %v", n, most)
-		}
-	}
-	if list, ok := v.([]any); ok {
-		if n, ok := numberOf(m["minItems"]); ok && float64(len(list)) < n {
-			bad("has %d items, want %v", len(list), n)
-		}
-		if items, ok := m["items"]; ok {
-			for i, item := range list {
-				out = append(out, s.whole(items, item, fmt.Sprintf("%s[%d]", at, i))...)
-			}
+	if items, ok := m["items"]; ok {
+		for i, item := range listOf(v) {
+			out = append(out, s.whole(items, item, fmt.Sprintf("%s[%d]", at, i))...)
 		}
 	}
 	if obj, ok := v.(map[string]any); ok {
@@ -174,22 +157,8 @@ func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out 
 
 // shaped reports a schema that says what members there are.
 func shaped(m map[string]any) bool {
-	for _, key := range []string{"properties", "$ref", "allOf", "anyOf", "oneOf", "type", "const", "enum", "required"} {
-		if _, ok := m[key]; ok {
-			return true
-		}
-	}
-	return false
-}
-
-// whole checks a value of its own: what no schema names in it is a problem.
-func (s *jsonSchema) whole(schema, v any, at string) []string {
-	seen := map[string]bool{}
-	out := s.check(schema, v, at, seen)
-	if obj, ok := v.(map[string]any); ok {
-		out = append(out, unnamed(obj, seen, at)...)
-	}
-	return out
+	says := []string{"properties", "$ref", "allOf", "anyOf", "oneOf", "type", "const", "enum", "required"}
+	return slices.ContainsFunc(says, func(key string) bool { _, ok := m[key]; return ok })
 }
 
 func (s *jsonSchema) object(m, obj map[string]any, at string, seen map[string]bool) (out []string) {
@@ -216,30 +185,24 @@ func (s *jsonSchema) object(m, obj map[string]any, at string, seen map[string]bo
 	return out
 }
 
-// choice checks anyOf and oneOf: one of them must do, with no member left over
-// if there is such a one.
+// choice checks anyOf and oneOf: one of them must do.
 func (s *jsonSchema) choice(m map[string]any, key string, v any, at string, seen map[string]bool) []string {
-	subs := listOf(m[key])
-	if subs == nil {
+	var least []string
+	fits := m[key] == nil
+	for _, sub := range listOf(m[key]) {
+		inner := map[string]bool{}
+		bad := s.check(sub, v, at, inner)
+		if len(bad) == 0 {
+			fits = true
+			maps.Copy(seen, inner)
+		} else if least == nil || len(bad) < len(least) {
+			least = bad
+		}
+	}
+	if fits {
 		return nil
 	}
-	var why []string
-	fits := 0
-	for _, sub := range subs {
-		inner := map[string]bool{}
-		if bad := s.check(sub, v, at, inner); len(bad) > 0 {
-			if why == nil || len(bad) < len(why) {
-				why = bad
-			}
-			continue
-		}
-		fits++
-		maps.Copy(seen, inner)
-	}
-	if fits == 0 {
-		return append([]string{at + ": fits none of its " + key}, why...)
-	}
-	return nil
+	return append([]string{at + ": fits none of its " + key}, least...)
 }
 
 func listOf(v any) []any { list, _ := v.([]any); return list }
@@ -263,6 +226,17 @@ func numberOf(v any) (float64, bool) {
 	}
 	f, err := n.Float64()
 	return f, err == nil
+}
+
+// sizeOf is what the bounds of a schema speak of: a number, or the length of a string or a list.
+func sizeOf(v any) (float64, bool) {
+	switch v := v.(type) {
+	case string:
+		return float64(utf8.RuneCountInString(v)), true
+	case []any:
+		return float64(len(v)), true
+	}
+	return numberOf(v)
 }
 
 func typeOf(v any) string {
@@ -291,32 +265,30 @@ func isOfType(v any, want string) bool {
 
 func TestJSONSchema(t *testing.T) {
 	s, err := parseSchema([]byte(`{"$defs":{
-		"Ask":{"x-method":"ask","type":"object","properties":{"id":{"$ref":"#/$defs/Id"},"kind":{"enum":["a","b"]},"list":{"type":"array","items":{"type":"integer","minimum":0}},
-			"raw":{"description":"anything"},"_meta":{"type":["object","null"],"additionalProperties":true}},"required":["id"]},
+		"Ask":{"x-method":"ask","type":"object","required":["id"],"properties":{
+			"id":{"$ref":"#/$defs/Id"},"kind":{"enum":["a","b"]},
+			"list":{"type":"array","items":{"type":"integer","minimum":0}},
+			"raw":{"description":"anything"},"_meta":{"type":["object","null"],"additionalProperties":true}}},
 		"Id":{"type":"string","minLength":1},
-		"Update":{"oneOf":[{"type":"object","properties":{"u":{"type":"string","const":"text"}},"required":["u"],"allOf":[{"$ref":"#/$defs/Ask"}]},
-			{"type":"object","properties":{"u":{"type":"string","const":"none"}},"required":["u"]}]}}}`))
+		"Update":{"oneOf":[
+			{"type":"object","properties":{"u":{"const":"text"}},"required":["u"],"allOf":[{"$ref":"#/$defs/Ask"}]},
+			{"type":"object","properties":{"u":{"const":"none"}},"required":["u"]}]}}}`))
 	wantNil(t, err)
 	for _, c := range []struct{ def, json, want string }{
 		{"Ask", `{"id":"x","kind":"a","list":[1,0],"raw":{"x":1},"_meta":{"y":2}}`, ""},
-		{"Ask", `{}`, `lacks "id"`},
-		{"Ask", `{"id":""}`, "too short"},
-		{"Ask", `{"id":3}`, "is integer, want string"},
-		{"Ask", `{"id":"x","kind":"c"}`, "want one of"},
-		{"Ask", `{"id":"x","list":[1,-1]}`, "less than"},
+		{"Ask", `{}`, `lacks "id"`}, {"Ask", `{"id":""}`, "is 0, its minLength is 1"},
+		{"Ask", `{"id":3}`, "is integer, want string"}, {"Ask", `{"id":"x","kind":"c"}`, "want one of"},
+		{"Ask", `{"id":"x","list":[1,-1]}`, "is -1, its minimum is 0"},
 		{"Ask", `{"id":"x","list":[1.5]}`, "want integer"},
-		{"Ask", `{"id":"x","more":1}`, `no member "more"`},
-		{"Ask", `[]`, "is array"},
-		{"Update", `{"u":"text","id":"x"}`, ""},
-		{"Update", `{"u":"none"}`, ""},
-		{"Update", `{"u":"text"}`, `lacks "id"`},
-		{"Update", `{"u":"none","id":"x"}`, `no member "id"`},
-		{"Update", `{"u":"other"}`, "fits none"},
-		{"Nothing", `{}`, "has no Nothing"},
+		{"Ask", `{"id":"x","more":1}`, `no member "more"`}, {"Ask", `[]`, "is array"},
+		{"Update", `{"u":"text","id":"x"}`, ""}, {"Update", `{"u":"none"}`, ""},
+		{"Update", `{"u":"text"}`, `lacks "id"`}, {"Update", `{"u":"none","id":"x"}`, `no member "id"`},
+		{"Update", `{"u":"other"}`, "fits none"}, {"Nothing", `{}`, "has no Nothing"},
 	} {
 		v, err := decodeJSON([]byte(c.json))
 		wantNil(t, err)
-		if got := strings.Join(s.problems(c.def, v), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := strings.Join(s.problems(c.def, v), "; "); (c.want == "") != (got == "") ||
+			!strings.Contains(got, c.want) {
 			t.Errorf("%s %s: %q, want %q", c.def, c.json, got, c.want)
 		}
 	}
