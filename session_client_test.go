@@ -65,7 +65,8 @@ func (w *clientWorld) retune(agent string, c settingsChange) sessionSettings {
 }
 
 // A session that was never prompted is there after a restart, without a word of a past that there was none of; and its
-// first prompt isn't told of a change.
+// first prompt isn't told of a change. A first turn that was cancelled, or a session/new, leaves what its client knows
+// of and nothing else. As the process ends nobody is asked for a summary.
 func TestWorldClientNeverPrompted(t *testing.T) {
 	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
 		born := w.birth("sess_1")
@@ -85,7 +86,8 @@ func TestWorldClientNeverPrompted(t *testing.T) {
 		for range 2 {
 			w.restart()
 			cs := w.clientSession("sess_1")
-			if cs.AgentID != born.agentID || cs.Cwd != w.cwd || !slices.Equal(cs.Roots, born.client.roots) || cs.Turns != 0 {
+			if cs.AgentID != born.agentID || cs.Cwd != w.cwd || !slices.Equal(cs.Roots, born.client.roots) ||
+				cs.Turns != 0 {
 				t.Fatalf("after the restart: %+v", cs)
 			}
 			if r := w.good(again(born, "")); r.AgentID != born.agentID || len(r.Notes) > 0 {
@@ -98,30 +100,24 @@ func TestWorldClientNeverPrompted(t *testing.T) {
 		if _, err := w.hub.clients.find("sess_2"); err == nil || err.Code != codeSessionNotFound {
 			t.Errorf("an unknown session: %v", err)
 		}
-		w.restart()
-		w.is("turns, with no summary as the process ends", w.sent("turn/start"), 1)
-	})
-}
 
-// A first turn that was cancelled, or a session/new, leaves what its client knows of and nothing else.
-func TestWorldClientCancelled(t *testing.T) {
-	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
-		born := w.born("sess_1", "")
-		id, _ := w.submit(again(born, "HANG"))
+		other := w.born("sess_3", "")
+		id, _ := w.submit(again(other, "HANG"))
 		synctest.Wait()
 		w.hub.cancel(id)
-		w.wantStatus(born.agentID, statusIdle)
-		w.is("ours", w.view(born.agentID).Mine, true)
-		w.says(again(born, "SAY hello"), "hello")
-
-		other := w.birth("sess_2")
-		id, _ = w.submit(other)
+		w.wantStatus(other.agentID, statusIdle)
+		w.is("ours", w.view(other.agentID).Mine, true)
+		w.says(again(other, "SAY hello"), "hello")
+		untold := w.birth("sess_4")
+		id, _ = w.submit(untold)
 		w.hub.cancel(id)
 		synctest.Wait()
-		if rec, err := w.hub.reg.load(other.agentID); err == nil {
+		if rec, err := w.hub.reg.load(untold.agentID); err == nil {
 			t.Errorf("a session that nobody was told of has a record: %+v", rec)
 		}
-		w.is("open sessions", w.hub.status().Sessions, 1)
+		w.is("open sessions", w.hub.status().Sessions, 2)
+		w.restart()
+		w.is("turns, with no summary", w.sent("turn/start"), 3)
 	})
 }
 
@@ -151,12 +147,14 @@ func TestWorldClientParked(t *testing.T) {
 		w.is("title", w.clientSession("sess_1").Title, "Fix the tests")
 		w.says(again(first, "SAY three"), "three")
 		all, err := w.hub.clients.list()
-		if err != nil || len(all) != 2 || all[0].Session != "sess_1" || all[0].Turns != 2 || all[0].Status != statusIdle ||
+		if err != nil || len(all) != 2 || all[0].Session != "sess_1" || all[0].Turns != 2 ||
+			all[0].Status != statusIdle ||
 			all[1].Status != statusParked {
 			t.Errorf("sessions %+v, %v", all, err)
 		}
+		w.hub.clients.setTitle(first.agentID, "Open")
 		w.restart()
-		w.is("title", w.clientSession("sess_1").Title, "Fix the tests")
+		w.is("title", w.clientSession("sess_1").Title, "Open")
 		w.hub.clients.setTitle(first.agentID, "Closed "+strings.Repeat("ä", maxTitle))
 		synctest.Wait()
 		w.says(again(first, "SAY four"), "four")
@@ -202,8 +200,8 @@ func TestWorldClientLeaves(t *testing.T) {
 	})
 }
 
-// Loaded once more as it is, an open session stays as it is, also while it works; with other servers, directories or cwd
-// it is opened anew, but not under a turn.
+// Loaded once more as it is, an open session stays as it is, also while it works; with other servers, directories or
+// cwd it is opened anew, but not under a turn.
 func TestWorldClientReshaped(t *testing.T) {
 	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
 		born := w.birth("sess_1")
@@ -267,7 +265,8 @@ func TestWorldClientElsewhere(t *testing.T) {
 		}()
 		w.is("agent", w.clientSession("sess_1").AgentID, born.agentID)
 		w.bad(again(born, "SAY two"), codeIdentityConflict, "in use")
-		if c := <-w.choose(born.agentID, settingsChange{Model: ptr("m")}); c.err == nil || c.err.Code != codeIdentityConflict {
+		if c := <-w.choose(born.agentID, settingsChange{Model: ptr("m")}); c.err == nil ||
+			c.err.Code != codeIdentityConflict {
 			t.Errorf("chosen for another's session: %v", c.err)
 		}
 		// One that it makes after we looked is found all the same.
@@ -278,14 +277,15 @@ func TestWorldClientElsewhere(t *testing.T) {
 	})
 }
 
-// The child's facts are to be had before any session, and its refusals are errors. The past is told of a session that is
-// open and of one that isn't; whatever tells it ends it.
+// The child's facts are to be had before any session, and its refusals are errors. The past is told of a session that
+// is open and of one that isn't; whatever tells it ends it.
 func TestWorldClientHistory(t *testing.T) {
 	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
 		if got, err := w.hub.child.catalog(t.Context(), "config", w.cwd); err != nil || rawField(got, "config") == nil {
 			t.Errorf("config %s, %v", got, err)
 		}
-		if _, err := w.hub.child.catalog(t.Context(), "weather", ""); err == nil || !strings.Contains(err.Message, "weather") {
+		if _, err := w.hub.child.catalog(t.Context(), "weather", ""); err == nil ||
+			!strings.Contains(err.Message, "weather") {
 			t.Errorf("an unknown catalog: %v", err)
 		}
 		born := w.born("sess_1", "")
@@ -316,7 +316,8 @@ func TestWorldClientHistory(t *testing.T) {
 		if err == nil || n != 1 || !strings.Contains(err.Message, errNoReply.Error()) {
 			t.Errorf("%d events after an error, %v", n, err)
 		}
-		if err := w.hub.clients.history(t.Context(), "codex:zzzzzzz", nil); err == nil || err.Code != codeSessionNotFound {
+		if err := w.hub.clients.history(t.Context(), "codex:zzzzzzz", nil); err == nil ||
+			err.Code != codeSessionNotFound {
 			t.Errorf("history of nobody: %v", err)
 		}
 		if _, err := w.hub.child.account(t.Context(), "logout", nil); err != nil {
@@ -401,7 +402,8 @@ func TestWorldClientChooses(t *testing.T) {
 			w.says(again(born, "SAY hello"), "hello")
 			turn := w.lastSent("turn/start")
 			if stringField(turn, "model") != want.Model || stringField(turn, "effort") != want.Effort ||
-				stringField(turn, "approvalPolicy") != "never" || stringField(turn, "sandboxPolicy", "type") != "readOnly" {
+				stringField(turn, "approvalPolicy") != "never" ||
+				stringField(turn, "sandboxPolicy", "type") != "readOnly" {
 				t.Errorf("%s the turn ran with %s", when, turn)
 			}
 		}
@@ -414,7 +416,8 @@ func TestWorldClientChooses(t *testing.T) {
 		if past.Sandbox != sandboxWrite || len(past.Notes) != 1 || !strings.Contains(past.Notes[0], "max_sandbox") {
 			t.Errorf("past the ceiling: %+v", past)
 		}
-		for _, bad := range []settingsChange{{Sandbox: ptr("readOnly")}, {Approval: ptr("maybe")}, {Effort: ptr("very high")},
+		for _, bad := range []settingsChange{{Sandbox: ptr("readOnly")}, {Approval: ptr("maybe")},
+			{Effort: ptr("very high")},
 			{Model: ptr("a\nb")}} {
 			if c := <-w.choose(born.agentID, bad); c.err == nil || c.err.Code != codeInvalidSession {
 				t.Errorf("%+v was taken: %v", bad, c.err)
@@ -490,7 +493,8 @@ func TestWorldClientChoosesAtTheEdges(t *testing.T) {
 			}
 			kept := func() {
 				t.Helper()
-				if rec := w.record(born.agentID); rec.Settings.Model != "newer" || (rec.Status == statusClosed) != c.leaves {
+				if rec := w.record(born.agentID); rec.Settings.Model != "newer" ||
+					(rec.Status == statusClosed) != c.leaves {
 					t.Errorf("%+v: kept is %+v", c, rec)
 				}
 			}
@@ -501,21 +505,4 @@ func TestWorldClientChoosesAtTheEdges(t *testing.T) {
 			w.is("the next turn's model", stringField(w.lastSent("turn/start"), "model"), "newer")
 		})
 	}
-}
-
-// A session that was given its name while its editor had a team is loaded without one: nothing waits for a membership
-// that it will not get, nor is it told of one.
-func TestWorldClientNamedWithoutATeam(t *testing.T) {
-	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
-		born := w.birth("sess_1")
-		born.identity = "ann"
-		w.good(born)
-		w.says(again(born, "SAY one"), "one")
-		w.cfg.teamless = true
-		w.restart()
-		began := w.now()
-		born.identity = ""
-		w.is("notes", len(w.good(again(born, "")).Notes), 0)
-		about(t, "answered", w.now()-began, 0)
-	})
 }

@@ -1,8 +1,8 @@
 package main
 
 // session_end_test.go holds the ends of sessions and of the whole proxy to the second, in the world of
-// session_world_test.go: the one deadline of a busy close, the grace of a shutdown, who is answered before what. Whoever
-// is told "closed" finds a closed record, even where the session was being opened or parked a moment ago.
+// session_world_test.go: the one deadline of a busy close, the grace of a shutdown, who is answered before what.
+// Whoever is told "closed" finds a closed record, even where the session was being opened or parked a moment ago.
 
 import (
 	"encoding/json"
@@ -23,8 +23,7 @@ func (w *world) summary(agent string) string {
 	return strings.TrimSpace(w.hub.ledger.summary(w.record(agent)))
 }
 
-// busyAgent starts an agent and leaves a turn running in it; ending is what it
-// does when it is asked for a summary.
+// busyAgent starts an agent and leaves a turn running in it; ending is what it does when it is asked for a summary.
 func (w *world) busyAgent(identity, ending, prompt string) (agent string, turn *worldCall) {
 	agent = w.named(identity, "ENDING "+ending+"\nSAY hello")
 	turn = w.reply(agent, prompt)
@@ -50,25 +49,6 @@ func (w *world) wantRecord(agent, status string, interrupted bool) *record {
 		w.t.Errorf("record %+v, want %s, interrupted %v", rec, status, interrupted)
 	}
 	return rec
-}
-
-// codex {agent_id} that reaches a session in the instant after its close was
-// answered "closed before this turn ran": it came too late for those that wait
-// for the end, and too early to be turned away at the postbox.
-func TestWorldReopenInTheInstantOfTheClose(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
-		agent := w.agent("SAY hello")
-		const waiter = waiterID(1000) // none of the front's
-		s := w.hub.table.agent(agent)
-		w.hub.waiters.add(waiter)
-		s.box.do(func() {
-			s.carry(s.m.end(endClose))
-			w.hub.queueTurn(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
-		})
-		synctest.Wait()
-		w.is("turns", w.sent("turn/start"), 2)
-		w.wantStatus(agent, statusIdle)
-	})
 }
 
 // A summary that takes its time is waited for, and its file is private. codex {agent_id} to a session that is being
@@ -234,13 +214,27 @@ func TestWorldShutdownWithoutGrace(t *testing.T) {
 	})
 }
 
-// agent_interrupt is answered however the turn ends that it stops: here a new agent's first one, cancelled by its caller
-// just before. The answer never came.
-func TestWorldInterruptOfACancelledTurn(t *testing.T) {
+// What comes in the instant of an end. codex {agent_id} that reached a session right after its close was answered
+// "closed before this turn ran": it came too late for those that wait for the end, and too early to be turned away at
+// the postbox. agent_interrupt is answered however the turn ends that it stops: the answer never came where its caller
+// had just cancelled it. A turn that completes while it is being closed was not cut short.
+func TestWorldInTheInstantOfTheEnd(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
-		w.tool("codex", "identity", "ann", "prompt", "HANG")
+		agent := w.named("ann", "SAY hello")
+		const waiter = waiterID(1000) // none of the front's
+		s := w.hub.table.agent(agent)
+		w.hub.waiters.add(waiter)
+		s.box.do(func() {
+			s.carry(s.m.end(endClose))
+			w.hub.queueTurn(s, turnRequest{mode: modeRevive, ref: agent, prompt: "SAY back", run: true}, waiter)
+		})
 		synctest.Wait()
-		s := w.hub.table.named("ann")
+		w.is("turns", w.sent("turn/start"), 2)
+		w.wantStatus(agent, statusIdle)
+
+		w.tool("codex", "identity", "bob", "prompt", "HANG")
+		synctest.Wait()
+		s = w.hub.table.named("bob")
 		told := make(chan interruptResult, 1)
 		s.box.do(func() {
 			w.hub.cancel(s.m.cur.waiter)
@@ -250,11 +244,16 @@ func TestWorldInterruptOfACancelledTurn(t *testing.T) {
 		if r := <-told; !r.Interrupted || r.AgentID != s.agentID {
 			t.Errorf("told %+v", r)
 		}
+
+		reply := w.reply(agent, "IGNORE_INTERRUPT\nSLOW 2000 at last")
+		w.wantStatus(agent, statusBusy)
+		w.close(agent).ok(t)
+		reply.ok(t)
+		w.is("last turn", w.wantRecord(agent, statusClosed, false).LastTurnStatus, "completed")
 	})
 }
 
-// What a file system keeps waiting, for a read that nothing can end, keeps serve
-// from its end for endLimit at most.
+// What a file system keeps waiting, for a read that nothing can end, keeps serve from its end for endLimit at most.
 func TestWorldTheEndWaitsForNoDisk(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
 		log := slog.New(slog.DiscardHandler)
@@ -304,16 +303,4 @@ func TestWorldCloseBetweenStates(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A turn that completes while it is being closed was not cut short.
-func TestWorldCloseOfACompletedTurn(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
-		agent := w.agent("SAY one")
-		reply := w.reply(agent, "IGNORE_INTERRUPT\nSLOW 2000 at last")
-		w.wantStatus(agent, statusBusy)
-		w.close(agent).ok(t)
-		reply.ok(t)
-		w.is("last turn", w.wantRecord(agent, statusClosed, false).LastTurnStatus, "completed")
-	})
 }

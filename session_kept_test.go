@@ -3,7 +3,8 @@ package main
 // session_kept_test.go holds what is kept for those who come later. The store of finished turns: nothing told twice or
 // passed over, nothing lost with the process, memory bounded. What waits for sessions and for a client that doesn't
 // read: its bound (invariant 3), and that each event is either told or counted as dropped (FR-19.3, FR-19.4). And, in
-// the world of session_world_test.go, answers that are too long, sessions that are on no disk, and what agent_wait sees.
+// the world of session_world_test.go, answers that are too long, sessions that are on no disk, and what agent_wait
+// sees.
 
 import (
 	"bytes"
@@ -15,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,7 +47,8 @@ func (k keptRig) end(turn, content string) {
 func (k keptRig) fails(turn, content string, err *rpcError) {
 	k.t.Helper()
 	wantNil(k.t, k.finish(keptTurn{AgentID: keptAgentID, TurnID: turn, Status: "completed", Created: time.Now(),
-		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed", err: err}}, nil))
+		Result: &turnResult{AgentID: keptAgentID, TurnID: turn, Content: content, TurnStatus: "completed", err: err}},
+		nil))
 }
 
 // starts keeps that a task runs.
@@ -127,7 +128,8 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 		t.Errorf("has: %v %v", k.has(keptAgentID), k.has("codex:zzzzzzz"))
 	}
 	want(t, k.turn("one").Result.Content, long)
-	if err := k.turn("two").Result.err; err == nil || err.Code != codeTimeout || !strings.Contains(err.Message, "too slow") {
+	if err := k.turn("two").Result.err; err == nil || err.Code != codeTimeout ||
+		!strings.Contains(err.Message, "too slow") {
 		t.Errorf("two: %v", err)
 	}
 	if three := k.turn("bg-three"); !three.Lost || !three.finished() || !three.Task {
@@ -142,9 +144,8 @@ func TestKeptTurnsSurviveTheProcess(t *testing.T) {
 	k.tells(k.base(keptAgentID), "four")
 }
 
-// A process that looks at a session which another one has learns what that ends,
-// though its own numbers are higher by far, and whether it died; what it learns
-// is new to it once.
+// A process that looks at a session which another one has learns what that ends, though its own numbers are higher by
+// far, and whether it died; what it learns is new to it once.
 func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	theirs := keptIn(t, dir, true)
@@ -229,7 +230,8 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 		t.Errorf("%d bytes of %d turns in memory", k.bytes, len(k.order))
 	}
 	want(t, k.turn("one").Result.Content, "the answer")
-	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away { // looking again and again is cheap
+	// looking again and again is cheap
+	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away {
 		t.Errorf("a look read the answers: %+v", turns)
 	}
 	for i := range maxLeft + 1 {
@@ -293,31 +295,15 @@ func TestWorldSessionsOnNoDisk(t *testing.T) {
 	})
 }
 
-// A turn that is refused since its session is just being closed is no newer turn: agent_wait tells the one before, and
-// nobody takes the session for open.
-func TestWorldWaitAfterATurnThatMetTheClose(t *testing.T) {
+// agent_wait for a turn that is over looks at once, and may come between the turn's end and the session's own word on
+// it: the agent was told as busy with the very turn whose answer stood beside it. A turn that is refused since its
+// session is just being closed is no newer turn: the one before is told, and nobody takes the session for open. A
+// result is on disk as its turn ends, answered or not: a caller's own time limit left it unanswered, and a kill must
+// not lose it.
+func TestWorldWaitForATurnThatIsOver(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent := w.agent("SAY one")
-		_, release := w.hold(agent)
-		closed := w.close(agent)
-		refused := w.reply(agent, "SAY two")
-		w.request("ping", "{}").ok(t) // both are with the session
-		release()
-		closed.ok(t)
-		refused.fails(t, codeSessionClosed)
-		mustContain(t, string(w.tool("agent_wait", "agent_id", agent).ok(t)), `"content":"one"`)
-		w.hub.kept.mu.Lock()
-		defer w.hub.kept.mu.Unlock()
-		w.is("the turns of a closed session are taken for an open one's", w.hub.kept.agents[agent].open, false)
-	})
-}
-
-// A result is on disk as its turn ends, answered or not: a caller's own time limit
-// left it unanswered, and a kill must not lose it.
-func TestWorldResultOfADetachedCaller(t *testing.T) {
-	for _, reason := range []string{"Request timed out", ""} {
-		inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
-			agent := w.agent("SAY one")
+		for i, reason := range []string{"Request timed out", ""} {
 			call := w.reply(agent, "SLOW 2 the late answer")
 			synctest.Wait()
 			if reason != "" {
@@ -325,35 +311,36 @@ func TestWorldResultOfADetachedCaller(t *testing.T) {
 			}
 			w.tool("agent_wait", "agent_id", agent).ok(t)
 			turns, err := w.hub.reg.journals.turns(agent)
-			if err != nil || len(turns) != 2 || !strings.Contains(string(turns[1].turn), "the late answer") {
+			if err != nil || len(turns) != i+2 || !strings.Contains(string(turns[i+1].turn), "the late answer") {
 				t.Errorf("reason %q: as the turn ended there were %d results, %v", reason, len(turns), err)
 			}
-		})
-	}
-}
+		}
 
-// agent_wait for a turn that is over looks at once, and may come between the
-// turn's end and the session's own word on it: the agent was told as busy with
-// the very turn whose answer stood beside it.
-func TestWorldWaitWhileATurnIsTold(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
-		res := w.tool("codex", "prompt", "SAY done").ok(t)
-		agent, turn := resultField(res, "agent_id"), resultField(res, "turn_id")
-		unseen := func(is bool) {
+		turn := resultField(w.reply(agent, "SAY done").ok(t), "turn_id")
+		kept := func(change func(a *keptAgent)) {
 			w.hub.kept.mu.Lock()
 			defer w.hub.kept.mu.Unlock()
-			w.hub.kept.agents[agent].unseen = is
+			change(w.hub.kept.agents[agent])
 		}
-		unseen(true)
+		kept(func(a *keptAgent) { a.unseen = true })
 		call := w.tool("agent_wait", "agent_id", agent, "turn_id", turn)
 		synctest.Wait()
 		w.is("answered while the session was telling how its turn ended", len(call.got), 0)
 		w.hub.kept.seen(agent)
 		mustContain(t, string(call.ok(t)), `"content":"done"`, `"status":"idle"`)
-
-		unseen(true) // and a session that never says so keeps nobody for ever
+		kept(func(a *keptAgent) { a.unseen = true }) // and a session that never says so keeps nobody for ever
 		mustContain(t, string(w.tool("agent_wait", "agent_id", agent, "turn_id", turn).ok(t)), `"content":"done"`)
-		unseen(false)
+		w.hub.kept.seen(agent)
+
+		_, release := w.hold(agent)
+		closed := w.close(agent)
+		refused := w.reply(agent, "SAY two")
+		w.request("ping", "{}").ok(t) // both are with the session
+		release()
+		closed.ok(t)
+		refused.fails(t, codeSessionClosed)
+		mustContain(t, string(w.tool("agent_wait", "agent_id", agent).ok(t)), `"content":"done"`)
+		kept(func(a *keptAgent) { w.is("a closed session's turns are taken for an open one's", a.open, false) })
 	})
 }
 
@@ -384,10 +371,9 @@ func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
 	})
 }
 
-// Ten flooding agents share one bound, of bytes and not of letters, since a
-// command's output may come in large pieces: what may be dropped is, and
-// counted; what may not is kept. What a loop has taken makes room only once it
-// is done with it.
+// Ten flooding agents share one bound, of bytes and not of letters, since a command's output may come in large pieces:
+// what may be dropped is, and counted; what may not is kept. What a loop has taken makes room only once it is done with
+// it.
 func TestPostboxesShareOneBound(t *testing.T) {
 	var waiting atomic.Int64
 	boxes := [2]*postbox{newPostbox(&waiting), newPostbox(&waiting)}
@@ -428,41 +414,26 @@ func TestPostboxesShareOneBound(t *testing.T) {
 
 // pausableReader is what a client reads with, when it reads.
 type pausableReader struct {
-	r io.Reader
-
-	mu   sync.Mutex // guards the field below
-	hold chan struct{}
+	r    io.Reader
+	mine chan struct{} // full while it is paused, or about to read
 }
 
-func newPausableReader(r io.Reader) *pausableReader { return &pausableReader{r: r} }
+func newPausableReader(r io.Reader) *pausableReader {
+	return &pausableReader{r: r, mine: make(chan struct{}, 1)}
+}
 
 func (p *pausableReader) Read(b []byte) (int, error) {
-	p.mu.Lock()
-	hold := p.hold
-	p.mu.Unlock()
-	if hold != nil {
-		<-hold
-	}
+	p.pause()
+	p.resume()
 	return p.r.Read(b)
 }
 
-// pause has the next Read wait for resume. One that is under way takes a chunk
-// more.
-func (p *pausableReader) pause() {
-	p.mu.Lock()
-	p.hold = make(chan struct{})
-	p.mu.Unlock()
-}
+// pause has the next Read wait for resume. One that is under way takes a chunk more.
+func (p *pausableReader) pause() { p.mine <- struct{}{} }
 
-func (p *pausableReader) resume() {
-	p.mu.Lock()
-	close(p.hold)
-	p.hold = nil
-	p.mu.Unlock()
-}
+func (p *pausableReader) resume() { <-p.mine }
 
-// told counts the codex/event notifications that came, by agent, and forgets
-// them.
+// told counts the codex/event notifications that came, by agent, and forgets them.
 func (w *world) told() map[string]int {
 	synctest.Wait()
 	w.mu.Lock()
@@ -491,7 +462,8 @@ func TestWorldClientThatStopsReading(t *testing.T) {
 		whole := w.told()
 		for _, a := range loud {
 			if v := w.view(a); v.Dropped != 0 || whole[a] < 12000 {
-				t.Errorf("a client that reads was told %d events of %s, %d are said to be dropped", whole[a], a, v.Dropped)
+				t.Errorf("a client that reads was told %d events of %s, %d are said to be dropped", whole[a], a,
+					v.Dropped)
 			}
 		}
 

@@ -11,22 +11,25 @@ import (
 	"testing"
 )
 
+func (e effect) turnName() string {
+	if e.turn == nil {
+		return ""
+	}
+	return e.turn.req.prompt
+}
+
 // word names effects so that tables read as a dialogue.
 func (e effect) word() string {
-	name := ""
-	if e.turn != nil {
-		name = " " + e.turn.req.prompt
-	}
 	switch e.kind {
 	case effStart:
-		return "start" + name
+		return "start " + e.turnName()
 	case effInterrupt:
-		return "interrupt" + name
+		return "interrupt " + e.turnName()
 	case effFinish:
 		how := map[finishKind]string{finishEnded: "ended", finishRebound: "rebound", finishRefused: "refused",
 			finishFull: "full", finishOver: "over", finishGone: "gone", finishBroken: "broken",
 			finishUnopened: "unopened", finishDropped: "dropped"}
-		return "finish" + name + " " + how[e.finish]
+		return "finish " + e.turnName() + " " + how[e.finish]
 	case effEnd:
 		return "end " + e.end.String()
 	}
@@ -41,59 +44,71 @@ func words(effects []effect) string {
 	return strings.Join(out, ", ")
 }
 
-// play runs one script of events against a fresh machine and returns what
-// came out of each; playOn does it to a machine that is there.
-func play(script string) string { return playOn(&turnMachine{}, script) }
+// waiterOf is who waits for the turn of a name.
+func waiterOf(name string) (w waiterID) {
+	for _, c := range []byte(name) {
+		w = w<<8 + waiterID(c)
+	}
+	return w
+}
 
-func playOn(m *turnMachine, script string) string {
+// play gives a machine one script of events and returns what came out of each.
+func play(m *turnMachine, script string) string {
 	var out []string
 	for step := range strings.FieldsSeq(script) {
-		verb, arg, _ := strings.Cut(step, ":")
-		var got []effect
-		switch verb {
-		case "client", "mail", "summary":
-			src := map[string]turnSource{"client": sourceClient, "mail": sourceMail, "summary": sourceSummary}[verb]
-			got = m.submit(&turn{req: turnRequest{prompt: arg, source: src, run: true}, waiter: waiterID(len(arg)*1000 + int(arg[0]))})
-		case "rebind":
-			got = m.submit(&turn{req: turnRequest{prompt: arg}, waiter: 1})
-		case "cancel":
-			got = m.cancel(waiterID(len(arg)*1000 + int(arg[0])))
-		case "open":
-			m.opened()
-		case "go":
-			got = m.advance()
-		case "started":
-			got = m.started(arg)
-		case "refused":
-			got = m.refused(arg == "unknown")
-		case "ended":
-			got = m.ended(arg)
-		case "timeout":
-			got = m.stopTurn(stopTimeout)
-		case "wind", "down": // close and shutdown, with a last turn
-			why := map[string]ending{"wind": endClose, "down": endShutdown}[verb]
-			got = m.endWith(why, &turn{req: turnRequest{prompt: arg, source: sourceSummary, run: true}})
-		case "expire":
-			got = m.expire()
-		case "stop":
-			got = m.stopTurn(stopInterrupt)
-		case "spent":
-			m.spent()
-		case "park", "shutdown", "close", "gone", "failed":
-			got = m.end(map[string]ending{"park": endPark, "shutdown": endShutdown, "close": endClose, "gone": endGone,
-				"failed": endFailed}[verb])
-		case "broken":
-			got = m.giveUp()
-		case "lost":
-			got = m.lost()
-		default:
-			panic("no such step " + step)
-		}
-		if w := words(got); w != "" {
+		if w := words(playStep(m, step)); w != "" {
 			out = append(out, w)
 		}
 	}
 	return strings.Join(out, "; ")
+}
+
+// playStep gives a machine one event: a verb, and behind a colon the name of a turn.
+func playStep(m *turnMachine, step string) []effect {
+	verb, name, _ := strings.Cut(step, ":")
+	summary := &turn{req: turnRequest{prompt: name, source: sourceSummary, run: true}}
+	switch verb {
+	case "client", "mail", "summary", "rebind":
+		src := map[string]turnSource{"mail": sourceMail, "summary": sourceSummary}[verb]
+		return m.submit(&turn{req: turnRequest{prompt: name, source: src, run: verb != "rebind"},
+			waiter: waiterOf(name)})
+	case "cancel":
+		return m.cancel(waiterOf(name))
+	case "open":
+		m.opened()
+		return nil
+	case "go":
+		return m.advance()
+	case "started":
+		return m.started(name)
+	case "refused":
+		return m.refused(name == "unknown")
+	case "ended":
+		return m.ended(name)
+	case "timeout":
+		return m.stopTurn(stopTimeout)
+	case "stop":
+		return m.stopTurn(stopInterrupt)
+	case "wind": // close, with a last turn
+		return m.endWith(endClose, summary)
+	case "down": // shutdown, with a last turn
+		return m.endWith(endShutdown, summary)
+	case "expire":
+		return m.expire()
+	case "spent":
+		m.spent()
+		return nil
+	case "broken":
+		return m.giveUp()
+	case "lost":
+		return m.lost()
+	}
+	why, ok := map[string]ending{"park": endPark, "shutdown": endShutdown, "close": endClose, "gone": endGone,
+		"failed": endFailed}[verb]
+	if !ok {
+		panic("no such step " + step)
+	}
+	return m.end(why)
 }
 
 // Rules that take more than one event: TestMachineTable has each event in each state.
@@ -127,26 +142,13 @@ func TestMachine(t *testing.T) {
 		{"a timed-out last turn ends the session without it", "open down:s started:1 timeout ended:1",
 			"start s; interrupt s; finish s ended, end stale"},
 	} {
-		if got := play(c.script); got != c.want {
+		if got := play(&turnMachine{}, c.script); got != c.want {
 			t.Errorf("%s:\n script %s\n got    %s\n want   %s", c.rule, c.script, got, c.want)
 		}
 	}
 }
 
-func TestQueueIsBounded(t *testing.T) {
-	m := &turnMachine{}
-	for i := range maxQueue + 1 { // one of them is about to run
-		if got := m.submit(&turn{req: turnRequest{run: true}, waiter: waiterID(i + 1)}); got != nil {
-			t.Fatalf("turn %d: %s", i, words(got))
-		}
-	}
-	if got := words(m.submit(&turn{req: turnRequest{prompt: "x", run: true}})); got != "finish x full" {
-		t.Fatalf("got %q", got)
-	}
-}
-
-// TestMachineTable plays every event in every state: what comes out, and where
-// the machine stands then.
+// TestMachineTable plays every event in every state: what comes out, and where the machine stands then.
 func TestMachineTable(t *testing.T) {
 	states := []struct{ name, script string }{
 		{"opening", "client:q"},
@@ -167,11 +169,10 @@ func TestMachineTable(t *testing.T) {
 	var got strings.Builder
 	for _, st := range states {
 		fmt.Fprintf(&got, "# %s\n", st.name)
-		before := play(st.script)
 		for _, ev := range events {
 			m := &turnMachine{}
-			all := playOn(m, st.script+" "+ev)
-			out := strings.TrimPrefix(strings.TrimPrefix(all, before), "; ")
+			play(m, st.script)
+			out := words(playStep(m, ev))
 			phase := []string{"opening", "idle", "starting", "running", "stopping", "over"}[m.phase]
 			got.WriteString(strings.TrimRight(fmt.Sprintf("%-16s %-8s %s", ev, phase, out), " ") + "\n")
 		}
@@ -192,119 +193,89 @@ func FuzzMachine(f *testing.F) {
 	f.Add([]byte{2, 0, 3, 5, 0x0e, 6, 5, 6})       // close with a last turn
 	f.Add([]byte{2, 0, 3, 5, 0x1e, 6, 5, 0x0f, 0}) // shutdown with one, and its deadline
 	f.Add([]byte{2, 0, 3, 0x0e, 7, 5, 0x0f})
-	f.Add([]byte{2, 0, 3, 0, 12, 5, 6, 3}) // a turn that is taken out of the queue
+	f.Add([]byte{2, 0, 3, 0, 0x3c, 5, 6, 3}) // a turn that is taken out of the queue
+	verbs := [16][]string{{"client", "mail", "summary", "rebind"}, {"client"}, {"open"}, {"go"}, {"spent"}, {"started"},
+		{"ended"}, {"refused", "refused:unknown"}, {"timeout", "stop"}, {"cancel"},
+		{"park", "shutdown", "close", "broken", "gone", "failed"}, {"lost"}, {"drop"}, {"ended:nobody's"},
+		{"wind", "down"},
+		{"expire"}}
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		m := &turnMachine{}
 		const queued, running, finished = 0, 1, 2
-		state := map[*turn]int{}      // of every turn the machine has taken or started
-		gone := map[*turn]bool{}      // cancelled while queued
-		asked := map[waiterID]*turn{} // of turns with a waiter
-		var made []*turn
-		var runs *turn
-		over, ids := false, 0
-		take := func(effects []effect) {
-			for _, e := range effects {
+		state := map[string]int{} // of every turn that the machine has taken or started
+		runs, over := "", false
+		event := func(step string) {
+			for _, e := range playStep(m, step) {
 				if over && e.kind != effFinish {
 					t.Fatalf("%s after the end", e.word())
 				}
-				switch e.kind {
+				switch name := e.turnName(); e.kind {
 				case effStart:
-					if runs != nil || state[e.turn] != queued || gone[e.turn] {
-						t.Fatalf("started a turn while one runs, or one that ran or was cancelled")
+					if runs != "" || state[name] != queued {
+						t.Fatal("started a turn while one runs, or one that ran or was cancelled")
 					}
-					state[e.turn], runs = running, e.turn
+					state[name], runs = running, name
 				case effFinish:
-					if state[e.turn] == finished {
-						t.Fatalf("finished twice")
+					if state[name] == finished || e.finish == finishDropped && state[name] != queued {
+						t.Fatal("finished twice, or dropped a turn that ran")
 					}
-					if state[e.turn] == running {
-						runs = nil
+					if state[name] == running {
+						runs = ""
 					}
-					if e.finish == finishDropped && state[e.turn] != queued {
-						t.Fatalf("dropped a turn that ran")
-					}
-					state[e.turn] = finished
+					state[name] = finished
 				case effInterrupt:
-					if e.turn != runs {
-						t.Fatalf("interrupted a turn that isn't running")
+					if name != runs {
+						t.Fatal("interrupted a turn that isn't running")
 					}
 				case effEnd:
-					if runs != nil {
-						t.Fatalf("ended over a running turn")
+					if runs != "" {
+						t.Fatal("ended over a running turn")
 					}
 					over = true
 				}
 			}
 		}
-		for _, b := range steps {
-			arg := int(b) >> 4
-			switch b & 15 {
-			case 0, 1:
-				tr := &turn{req: turnRequest{run: arg != 15, source: turnSource(arg % 4)}, waiter: waiterID(len(made) + 1)}
-				made = append(made, tr)
-				state[tr], asked[tr.waiter] = queued, tr
-				take(m.submit(tr))
-			case 2:
-				m.opened()
-			case 3:
-				take(m.advance())
-			case 4:
-				m.spent()
-			case 5:
-				ids++
-				take(m.started(fmt.Sprint(ids)))
-			case 6:
-				if m.cur != nil {
-					take(m.ended(m.cur.id))
+		for i, b := range steps {
+			arg, verb := int(b)>>4, verbs[b&15]
+			name := fmt.Sprint("t", i)
+			step := verb[arg%len(verb)]
+			switch step {
+			case "client", "mail", "summary", "rebind":
+				state[name] = queued
+			case "cancel":
+				name = fmt.Sprint("t", arg)
+			case "ended":
+				if name = ""; m.cur != nil {
+					name = m.cur.id
 				}
-			case 7:
-				take(m.refused(arg%2 == 0))
-			case 8:
-				take(m.stopTurn(stopReason(1 + arg%6)))
-			case 9:
-				tr := asked[waiterID(arg)]
-				waits := tr != nil && state[tr] == queued
-				take(m.cancel(waiterID(arg)))
-				if waits {
-					gone[tr] = true
-					if state[tr] != finished {
-						t.Fatal("a cancelled turn still waits")
-					}
-				}
-			case 10:
-				if e := ending(1 + arg%6); e == endBroken {
-					take(m.giveUp())
-				} else {
-					take(m.end(e))
-				}
-			case 11:
-				take(m.lost())
-			case 12:
-				if arg < len(m.queue) {
-					tr := m.queue[arg]
+			case "drop":
+				at := slices.IndexFunc(m.queue, func(tr *turn) bool { return tr.req.prompt == fmt.Sprint("t", arg) })
+				if at >= 0 {
+					tr := m.queue[at]
 					if !m.drop(tr) || m.drop(tr) {
 						t.Fatal("a waiting turn is dropped once")
 					}
-					state[tr], gone[tr] = finished, true
+					state[tr.req.prompt] = finished
 				}
-			case 13:
-				take(m.ended("nobody's"))
-			case 14:
-				last := &turn{req: turnRequest{run: true, source: sourceSummary}}
-				take(m.endWith([]ending{endClose, endShutdown}[arg%2], last))
-			case 15:
-				take(m.expire())
+				continue
 			}
-			if m.cur != runs || (runs != nil) != (m.phase == phaseStarting || m.phase == phaseRunning || m.phase == phaseStopping) {
-				t.Fatalf("phase %d with a running turn: %v", m.phase, runs != nil)
+			if !strings.Contains(step, ":") {
+				step += ":" + name
+			}
+			event(step)
+			runsOne := m.phase == phaseStarting || m.phase == phaseRunning || m.phase == phaseStopping
+			if (m.cur != nil) != (runs != "") || m.cur != nil && m.cur.req.prompt != runs || (runs != "") != runsOne {
+				t.Fatalf("phase %d with the running turn %q", m.phase, runs)
 			}
 			waiting := 0
-			for tr, s := range state {
+			for _, s := range state {
 				if s == queued {
 					waiting++
-					if !slices.Contains(m.queue, tr) {
-						t.Fatal("a turn is in no state")
-					}
+				}
+			}
+			for _, tr := range m.queue {
+				if state[tr.req.prompt] != queued {
+					t.Fatal("a turn that waits is in another state too")
 				}
 			}
 			if waiting != len(m.queue) || waiting > maxQueue+1 {
@@ -314,10 +285,10 @@ func FuzzMachine(f *testing.F) {
 				t.Fatal("something is held after the end, or it goes on without one")
 			}
 		}
-		take(m.end(endGone)) // whatever was going on, the child's death answers all
-		for i, tr := range made {
-			if state[tr] != finished {
-				t.Fatalf("turn %d was never finished", i)
+		event("gone") // whatever was going on, the child's death answers all
+		for name, s := range state {
+			if s != finished {
+				t.Fatalf("turn %s was never finished", name)
 			}
 		}
 		if !over {
@@ -342,7 +313,8 @@ func TestCallsStandInOneLine(t *testing.T) {
 	table.enter(s, thread) // the first call opens the agent
 	for _, c := range []struct{ ref, name string }{{thread, "3"}, {s.agentID, "4"}} {
 		if open, line, serve := table.meet(c.ref, call(c.name)); open != nil || line != thread || serve {
-			t.Errorf("call %s by %q: overtakes %v, in line %q, to be served %v", c.name, c.ref, open != nil, line, serve)
+			t.Errorf("call %s by %q: overtakes %v, in line %q, to be served %v", c.name, c.ref, open != nil, line,
+				serve)
 		}
 	}
 	for {

@@ -160,8 +160,8 @@ func withAnn(t *testing.T, settings map[string]string, onMail string, f func(t *
 	})
 }
 
-// FR-8.2, FR-8.6: mail that comes while an agent is idle starts a turn by the next poll, is marked read, and comes once,
-// also where a writer puts it back as unread. The turn's result is kept.
+// FR-8.2, FR-8.6: mail that comes while an agent is idle starts a turn by the next poll, is marked read, and comes
+// once, also where a writer puts it back as unread. The turn's result is kept.
 func TestWorldMailWakes(t *testing.T) {
 	withAnn(t, nil, "", func(t *testing.T, w *world, agent string) {
 		w.mail("ann", "one")
@@ -188,20 +188,6 @@ func TestWorldMailWakes(t *testing.T) {
 		w.after(polled)
 		w.is("the inbox", w.inbox("CARL"), "[three]")
 		w.is("delivered", w.delivered(), "lead: one; bob: two | lead: three")
-	})
-}
-
-// mail_poll_interval_ms is how long mail may lie where nothing notices it. idle_timeout_ms is ignored where the poll
-// stands alone: mail after hours wakes.
-func TestWorldMailPollInterval(t *testing.T) {
-	settings := map[string]string{"mail_poll_interval_ms": "600000", "idle_timeout_ms": "60000"}
-	withAnn(t, settings, "", func(_ *testing.T, w *world, _ string) {
-		w.after(5 * time.Hour) // whenever the poll began, one is just over
-		w.mail("ann", "one")
-		w.after(5 * time.Minute)
-		w.wantMail("one", "")
-		w.after(6 * time.Minute)
-		w.wantMail("[one]", "lead: one")
 	})
 }
 
@@ -320,8 +306,8 @@ func TestWorldMailRefused(t *testing.T) {
 }
 
 // Acknowledged is what Codex has taken, whatever becomes of the turn (FR-8.13). What it has not taken stays unread, and
-// comes once more: by the next child, or as Codex has said that nothing runs, and not before. FR-17.10: close leaves
-// it unread.
+// comes once more: by the next child, in the session's next life (FR-17.10), or as Codex has said that nothing runs,
+// and not before.
 func TestWorldMailIsDeliveredOnceOrAgain(t *testing.T) {
 	for _, c := range []struct{ rule, onMail, then, soon, inbox, delivered, status string }{
 		{"no answer, nothing ran", "DROP turn/start\n", "", "one", "[one]", "lead: one | lead: one", statusIdle},
@@ -349,6 +335,11 @@ func TestWorldMailIsDeliveredOnceOrAgain(t *testing.T) {
 				w.after(time.Hour)
 				w.wantMail(c.inbox, c.delivered)
 				w.wantStatus(agent, c.status)
+				if c.then == "close" {
+					w.tool("codex", "agent_id", agent).ok(t)
+					w.after(polled)
+					w.wantMail("[one]", "lead: one | lead: one")
+				}
 				if c.then == "" && w.sent("turn/interrupt") == 0 {
 					t.Error("the start without an answer was not interrupted")
 				}
@@ -357,32 +348,32 @@ func TestWorldMailIsDeliveredOnceOrAgain(t *testing.T) {
 	}
 }
 
-// FR-17.10: a parked or closed session's mail waits for its next life.
-func TestWorldMailOfTheEnded(t *testing.T) {
-	for _, end := range []string{statusClosed, statusParked} {
-		settings := map[string]string{"max_concurrent_threads": "1"}
-		inWorld(t, settings, noElicitation, func(t *testing.T, w *world) {
-			w.team("lead")
-			agent := w.agent("SAY hello")
-			name := w.view(agent).Identity
-			if end == statusClosed {
-				w.tool("agent_close", "agent_id", agent).ok(t)
-			} else {
-				w.named("other", "SAY hello")
-			}
-			w.mail(name, "one")
-			w.after(time.Minute)
-			w.is("the inbox", w.inbox(name), "one")
-			w.wantStatus(agent, end)
-			if end == statusParked {
-				w.wantPending(agent, "on 1")
-				w.tool("agent_close", "identity", "other").ok(t)
-			}
-			w.tool("codex", "agent_id", agent).ok(t)
-			w.after(polled)
-			w.is("revived", w.inbox(name)+" "+w.delivered(), "[one] lead: one")
-		})
-	}
+// FR-17.10: a parked session's mail waits for its next life. mail_poll_interval_ms is how long it may lie then.
+// idle_timeout_ms is ignored where the poll stands alone: mail after hours wakes.
+func TestWorldMailOfTheParked(t *testing.T) {
+	settings := map[string]string{"max_concurrent_threads": "1", "mail_poll_interval_ms": "600000",
+		"idle_timeout_ms": "60000"}
+	withAnn(t, settings, "", func(t *testing.T, w *world, agent string) {
+		w.tool("agent_close", "agent_id", agent).ok(t)
+		first := w.agent("SAY hello")
+		second := w.named("other", "SAY hello")
+		name := w.view(first).Identity
+		w.mail(name, "one")
+		w.after(time.Hour)
+		w.is("the inbox", w.inbox(name), "one")
+		w.wantStatus(first, statusParked)
+		w.wantPending(first, "on 1")
+		w.tool("agent_close", "agent_id", second).ok(t)
+		w.tool("codex", "agent_id", first).ok(t)
+		w.after(time.Second)
+		w.is("revived", w.inbox(name)+" "+w.delivered(), "[one] lead: one")
+		w.after(5 * time.Hour) // whenever the poll began, one is just over
+		w.mail(name, "two")
+		w.after(5 * time.Minute)
+		w.is("before the poll", w.inbox(name), "[one] two")
+		w.after(6 * time.Minute)
+		w.is("after it", w.inbox(name), "[one] [two]")
+	})
 }
 
 // FR-8.8: auto_mail of everybody, of a role, of an identity, of a session, the nearest counting; agent_mail's word is
@@ -477,7 +468,8 @@ func TestWorldMailRunaway(t *testing.T) {
 // Claude Code's system frames are what they are; see session_mailfetch.go.
 func TestWorldMailFrames(t *testing.T) {
 	withAnn(t, nil, "", func(t *testing.T, w *world, agent string) {
-		w.post("ann", mailMessage{Text: `{"type":"idle_notification","from":"bob","idleReason":"available"}`, From: "bob"})
+		w.post("ann", mailMessage{Text: `{"type":"idle_notification","from":"bob","idleReason":"available"}`,
+			From: "bob"})
 		w.mail("ann", `{"type":"shutdown_request","requestId":"r1","from":"lead","reason":"enough"}`)
 		w.post("ann", mailMessage{Text: `{"type":"permission_request","from":"bob"}`, From: "bob"})
 		w.after(time.Minute)
@@ -491,7 +483,8 @@ func TestWorldMailFrames(t *testing.T) {
 		w.wantPending(agent, "on 1")
 		answer := w.messages("lead")
 		if len(answer) != 1 || answer[0].Kind != mailShutdownRejected || !answer[0].Automatic ||
-			stringField(answer[0].Frame, "requestId") != "r1" || !strings.Contains(stringField(answer[0].Frame, "reason"), agent) {
+			stringField(answer[0].Frame, "requestId") != "r1" ||
+			!strings.Contains(stringField(answer[0].Frame, "reason"), agent) {
 			t.Errorf("the lead was answered %+v", answer)
 		}
 		w.mail("ann", `{"type":"task_assignment","taskId":"7","subject":"do it"}`)
@@ -600,9 +593,10 @@ func TestWorldMailApproval(t *testing.T) {
 	}
 }
 
-// withEditorsAnn runs f in a world whose client has a session that is ann, and has said hello. The prompts that bring it
-// mail do what onMail says, since their own words are none to the mock.
-func withEditorsAnn(t *testing.T, settings map[string]string, onMail string, f func(t *testing.T, w *clientWorld, born turnRequest)) {
+// withEditorsAnn runs f in a world whose client has a session that is ann, and has said hello. The prompts that bring
+// it mail do what onMail says, since their own words are none to the mock.
+func withEditorsAnn(t *testing.T, settings map[string]string, onMail string,
+	f func(t *testing.T, w *clientWorld, born turnRequest)) {
 	t.Helper()
 	inClientWorld(t, settings, func(t *testing.T, w *clientWorld) {
 		w.team("lead")
@@ -638,7 +632,8 @@ func TestWorldOfferedMail(t *testing.T) {
 		w.wantPending(born.agentID, "on 2")
 		w.says(again(born, "SAY mine"), "thanks")
 		w.wantMail("[one] [two]", "lead: one; lead: two")
-		if _, got := w.input(); !strings.HasPrefix(got, mailHead) || !strings.HasSuffix(got, "</atm-mail>\n\nSAY mine|") {
+		if _, got := w.input(); !strings.HasPrefix(got, mailHead) ||
+			!strings.HasSuffix(got, "</atm-mail>\n\nSAY mine|") {
 			t.Errorf("the prompt was %q", got)
 		}
 		w.says(again(born, "SAY alone"), "alone")
@@ -669,7 +664,8 @@ func TestWorldOfferedMail(t *testing.T) {
 
 		// What a person says in parts reaches the child in their order, with mail in front.
 		parts := again(born, "look at this")
-		parts.parts = []promptPart{{kind: "image", url: "data:image/png;base64,AA=="}, {kind: "text", text: "look at this"}}
+		parts.parts = []promptPart{{kind: "image", url: "data:image/png;base64,AA=="},
+			{kind: "text", text: "look at this"}}
 		w.good(parts)
 		if kinds, got := w.input(); kinds != "text image text " || !strings.HasPrefix(got, mailHead) {
 			t.Errorf("parts %q, %q", kinds, got)
@@ -720,18 +716,8 @@ func TestWorldOfferedMailAndFailures(t *testing.T) {
 	}
 }
 
-// acp_mail = "turn": as over MCP. Prompts take none along.
-func TestWorldMailWakesClientSession(t *testing.T) {
-	settings := map[string]string{"acp_mail": "turn"}
-	withEditorsAnn(t, settings, "ON_MAIL SAY thanks\n", func(_ *testing.T, w *clientWorld, born turnRequest) {
-		w.mail("ann", "one")
-		w.after(polled)
-		w.wantMail("[one]", "lead: one")
-		w.says(again(born, "SAY alone"), "alone")
-	})
-}
-
-// An inbox that can't be read in time keeps no prompt waiting.
+// An inbox that can't be read in time keeps no prompt waiting. A session that was given its name while its editor had a
+// team is loaded without one: nothing waits for a membership that it will not get, nor is it told of one.
 func TestWorldOfferedMailTooLate(t *testing.T) {
 	withEditorsAnn(t, nil, "ON_MAIL SAY thanks\n", func(t *testing.T, w *clientWorld, born turnRequest) {
 		w.mail("ann", "one")
@@ -755,6 +741,12 @@ func TestWorldOfferedMailTooLate(t *testing.T) {
 		w.wantMail("one", "")
 		w.says(again(born, "SAY mine"), "thanks")
 		w.wantMail("[one]", "lead: one")
+
+		w.cfg.teamless = true
+		w.restart()
+		began = time.Now()
+		w.is("notes", len(w.good(again(born, "")).Notes), 0)
+		about(t, "answered", time.Since(began), 0)
 	})
 }
 
@@ -764,7 +756,8 @@ func testMailroom(t *testing.T, open ...string) *mailroom {
 	cfg.teamsRoot = t.TempDir()
 	r := newMailroom(&agentDirectory{cfg: cfg, log: slog.New(slog.DiscardHandler)}, nil, nil)
 	for _, name := range open {
-		r.slots[strings.ToLower(name)] = &mailSlot{identity: name, names: []string{name}, s: &session{}, given: map[string]*givenMail{}}
+		r.slots[strings.ToLower(name)] = &mailSlot{identity: name, names: []string{name}, s: &session{},
+			given: map[string]*givenMail{}}
 	}
 	return r
 }
@@ -800,8 +793,8 @@ func TestMailroomNoticed(t *testing.T) {
 	}
 }
 
-// idle_timeout_ms stops the poll where notices are to be had, and only there; a mailroom without sessions has nothing to
-// poll for.
+// idle_timeout_ms stops the poll where notices are to be had, and only there; a mailroom without sessions has nothing
+// to poll for.
 func TestMailroomPause(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

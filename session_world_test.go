@@ -1,9 +1,9 @@
 package main
 
 // session_world_test.go owns the world in one process, in a synctest bubble: a client, the MCP front, the hub, the
-// app-server driver and the mock Codex over pipes; or, for clients with sessions of their own names (ACP), the same with
-// a front that only notes what it is told. Nothing in it is a process, so the clock is fake: a test of five minutes
-// takes a millisecond, and a time limit can be held to the second. What users do stands in testdata/script.
+// app-server driver and the mock Codex over pipes; or, for clients with sessions of their own names (ACP), the same
+// with a front that only notes what it is told. Nothing in it is a process, so the clock is fake: a test of five
+// minutes takes a millisecond, and a time limit can be held to the second. What users do stands in testdata/script.
 
 import (
 	"context"
@@ -181,7 +181,8 @@ func (w *world) tool(name string, args ...any) *worldCall {
 	for i := 0; i < len(args); i += 2 {
 		m[args[i].(string)] = args[i+1]
 	}
-	return w.request("tools/call", string(toJSON(map[string]any{"name": name, "arguments": m, "_meta": map[string]any{"progressToken": name}})))
+	return w.request("tools/call", string(toJSON(map[string]any{"name": name, "arguments": m,
+		"_meta": map[string]any{"progressToken": name}})))
 }
 
 // agent starts an agent, and returns its id.
@@ -206,9 +207,8 @@ func resultField(result json.RawMessage, key string) string {
 	return stringField(result, "structuredContent", key)
 }
 
-// wait waits for the answer. In a bubble the clock runs on to the next timer
-// whenever everybody waits, so a call that is never answered is a deadlock
-// that synctest reports.
+// wait waits for the answer. In a bubble the clock runs on to the next timer whenever everybody waits, so a call that
+// is never answered is a deadlock that synctest reports.
 func (c *worldCall) wait() worldAnswer { return <-c.got }
 
 // ok waits for a result.
@@ -266,9 +266,13 @@ func (w *world) view(agent string) sessionView {
 // wantStatus holds an agent to the word that agent_sessions has for it.
 func (w *world) wantStatus(agent, want string) {
 	w.t.Helper()
-	if got := w.view(agent).Status; got != want {
-		w.t.Fatalf("status %q, want %q", got, want)
+	synctest.Wait()
+	for _, v := range w.hub.agents.list(0) {
+		if v.AgentID == agent && v.Status != want {
+			w.t.Fatalf("status %q, want %q", v.Status, want)
+		}
 	}
+	w.is("status", w.view(agent).Status, want)
 }
 
 // record is a session's record as it is on disk.
@@ -343,9 +347,8 @@ func (w *world) times(method string) []time.Duration {
 	return out
 }
 
-// about checks a time against what it should be, with room for the moments in
-// which events pass, which the fake clock takes no time for but pieces of an
-// answer do.
+// about checks a time against what it should be, with room for the moments in which events pass, which the fake clock
+// takes no time for but pieces of an answer do.
 func about(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if d := got - want; d < 0 || d > 100*time.Millisecond {
@@ -395,7 +398,8 @@ func inClientWorld(t *testing.T, settings map[string]string, f func(t *testing.T
 	inBubble(t, settings, func(inner *world) {
 		w := &clientWorld{world: inner, cwd: filepath.Join(filepath.Dir(inner.log), "repo"),
 			notes: &clientNotes{waits: map[waiterID]chan turnResult{}}}
-		plant(w.t, w.cwd, map[string]string{".git/objects/": "", ".git/refs/": "", ".git/HEAD": "ref: refs/heads/main\n"})
+		plant(w.t, w.cwd, map[string]string{".git/objects/": "", ".git/refs/": "",
+			".git/HEAD": "ref: refs/heads/main\n"})
 		w.cfg.restartChild, w.cfg.noSummaries = true, true
 		w.start()
 		defer func() { w.end() }()
