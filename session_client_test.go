@@ -236,7 +236,7 @@ func TestWorldClientReshaped(t *testing.T) {
 	})
 }
 
-// Under a read-only ceiling no program of the client's runs, and it is told why.
+// Under a read-only ceiling no program of the client's runs, nor what anybody approves, and the client is told why.
 func TestWorldClientServersUnderACeiling(t *testing.T) {
 	inClientWorld(t, map[string]string{"readonly": "true"}, func(t *testing.T, w *clientWorld) {
 		born := w.birth("sess_1")
@@ -249,6 +249,11 @@ func TestWorldClientServersUnderACeiling(t *testing.T) {
 		}
 		if set := w.hub.clients.settings(born.agentID); len(set.Notes) != 1 || serversRefused(w.cfg) == "" {
 			t.Errorf("settings %+v", set)
+		}
+		// An approved command leaves the sandbox: nobody is asked.
+		r = w.good(again(born, "SHELLESC touch x\nSAY went on"))
+		if len(r.Declined) != 1 || !strings.Contains(r.Declined[0].Reason, "whoever approves") {
+			t.Errorf("declined: %+v", r.Declined)
 		}
 	})
 }

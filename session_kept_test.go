@@ -292,6 +292,7 @@ func TestWorldSessionsOnNoDisk(t *testing.T) {
 		call := w.tool("codex", "agent_id", agent, "identity", "bob", "prompt", "SAY three")
 		call.fails(t, codeIdentityConflict, "bob")
 		w.wantStatus(agent, statusIdle)
+		w.reply("zoe", "SAY four").fails(t, codeSessionNotFound, "zoe", "open are")
 	})
 }
 

@@ -206,32 +206,27 @@ func FuzzMachine(f *testing.F) {
 		runs, over := "", false
 		event := func(step string) {
 			for _, e := range playStep(m, step) {
-				if over && e.kind != effFinish {
-					t.Fatalf("%s after the end", e.word())
-				}
-				switch name := e.turnName(); e.kind {
+				name, ok := e.turnName(), !over || e.kind == effFinish
+				was := state[name]
+				switch e.kind {
 				case effStart:
-					if runs != "" || state[name] != queued {
-						t.Fatal("started a turn while one runs, or one that ran or was cancelled")
-					}
+					ok = ok && runs == "" && was == queued
 					state[name], runs = running, name
 				case effFinish:
-					if state[name] == finished || e.finish == finishDropped && state[name] != queued {
-						t.Fatal("finished twice, or dropped a turn that ran")
-					}
-					if state[name] == running {
+					ok = was == queued || was == running && e.finish != finishDropped
+					if was == running {
 						runs = ""
 					}
 					state[name] = finished
 				case effInterrupt:
-					if name != runs {
-						t.Fatal("interrupted a turn that isn't running")
-					}
+					ok = ok && name == runs
 				case effEnd:
-					if runs != "" {
-						t.Fatal("ended over a running turn")
-					}
+					ok = ok && runs == ""
 					over = true
+				}
+				if !ok {
+					t.Fatalf("%s brings %q to a turn in state %d, while %q runs, over: %v", step, e.word(), was, runs,
+						over)
 				}
 			}
 		}
@@ -263,9 +258,13 @@ func FuzzMachine(f *testing.F) {
 				step += ":" + name
 			}
 			event(step)
-			runsOne := m.phase == phaseStarting || m.phase == phaseRunning || m.phase == phaseStopping
-			if (m.cur != nil) != (runs != "") || m.cur != nil && m.cur.req.prompt != runs || (runs != "") != runsOne {
-				t.Fatalf("phase %d with the running turn %q", m.phase, runs)
+			cur := ""
+			if m.cur != nil {
+				cur = m.cur.req.prompt
+			}
+			busy := m.phase == phaseStarting || m.phase == phaseRunning || m.phase == phaseStopping
+			if cur != runs || busy != (runs != "") {
+				t.Fatalf("after %s %q runs, and not %q; phase %d", step, cur, runs, m.phase)
 			}
 			waiting := 0
 			for _, s := range state {
@@ -273,12 +272,8 @@ func FuzzMachine(f *testing.F) {
 					waiting++
 				}
 			}
-			for _, tr := range m.queue {
-				if state[tr.req.prompt] != queued {
-					t.Fatal("a turn that waits is in another state too")
-				}
-			}
-			if waiting != len(m.queue) || waiting > maxQueue+1 {
+			elsewhere := func(tr *turn) bool { return state[tr.req.prompt] != queued }
+			if waiting != len(m.queue) || waiting > maxQueue+1 || slices.ContainsFunc(m.queue, elsewhere) {
 				t.Fatalf("%d wait, the queue has %d", waiting, len(m.queue))
 			}
 			if over != (m.phase == phaseOver) || over && (len(m.queue) > 0 || m.last != nil) {

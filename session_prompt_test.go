@@ -321,7 +321,8 @@ func TestElicitationIsComplete(t *testing.T) {
 		q    approval
 		want string
 	}{
-		{anAsk("1"), `{"message":"Run ` + "`/bin/bash -lc 'touch /x'`\\nin `/w`" + `: the model wants it\nasked by agent arch (codex:a)",
+		{anAsk("1"),
+			`{"message":"Run ` + "`/bin/bash -lc 'touch /x'`\\nin `/w`" + `: the model wants it\nasked by agent arch (codex:a)",
 			"requestedSchema":{"type":"object","properties":{}},"threadId":"T","agent_id":"codex:a",
 			"codex_elicitation":"exec-approval","codex_mcp_tool_call_id":"call-7","codex_event_id":"U",
 			"codex_call_id":"call-1","codex_command":["/bin/bash","-lc","touch /x"],"codex_cwd":"/w",
