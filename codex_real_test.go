@@ -45,7 +45,8 @@ func TestCodexDriver(t *testing.T) {
 	for _, bin := range codexBinaries(t) {
 		t.Run(bin.version, func(t *testing.T) {
 			l := newCodexLab(t, bin, "")
-			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: bin.path, Env: l.env(), Dir: l.repo}}, repo: l.repo})
+			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: bin.path, Env: l.env(),
+				Dir: l.repo}}, repo: l.repo})
 		})
 	}
 }
@@ -57,19 +58,24 @@ func TestCodexDriverOverTheMock(t *testing.T) {
 	}
 	for _, version := range []string{"0.104.0", "0.153.0", "0.169.0"} {
 		t.Run(version, func(t *testing.T) {
-			home := t.TempDir()
-			repo := filepath.Join(home, "repo")
-			if err := makeGitRepo(repo, "main"); err != nil {
-				t.Fatal(err)
-			}
-			config := "model_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n"
-			if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=" + version, "MOCK_CODEX_PAGE=3"}
-			converse(t, driverRig{o: appServerOptions{linkOptions: linkOptions{Path: codex, Env: env, Dir: repo}}, repo: repo, mock: true})
+			home, repo, env := homeOfMock(t, version)
+			plant(t, home, map[string]string{"config.toml": "model_provider = \"fake\"\n[model_providers.fake]\nname " +
+				"= \"fake\"\n"})
+			link := linkOptions{Path: codex, Env: append(env, "MOCK_CODEX_PAGE=3"), Dir: repo}
+			converse(t, driverRig{o: appServerOptions{linkOptions: link}, repo: repo, mock: true})
 		})
 	}
+}
+
+// homeOfMock is a home of the mock of a version, with a repository in it.
+func homeOfMock(t *testing.T, version string) (home, repo string, env []string) {
+	t.Helper()
+	home = t.TempDir()
+	repo = filepath.Join(home, "repo")
+	wantNil(t, makeGitRepo(repo, "main"))
+	return home, repo, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" +
+		home,
+		"ATM_HOME=" + filepath.Join(home, "atm"), "MOCK_CODEX_VERSION=" + version}
 }
 
 func (r driverRig) start(t *testing.T) *driven {
@@ -96,24 +102,22 @@ func (d *driven) until(what string, match func(e event) bool) event {
 				return e
 			}
 		case <-limit:
-			d.t.Fatalf("waited for %s; heard:\n%s", what, d.lines())
+			d.t.Fatalf("waited for %s; heard:\n%s", what, eventLines(d.kept))
 		}
 	}
 }
 
-func (d *driven) lines() string {
-	var lines []string
-	for _, e := range d.kept {
-		lines = append(lines, eventLine(e))
-	}
-	return strings.Join(lines, "\n")
+// opens asks for a thread and returns the answer.
+func (d *driven) opens(spec threadSpec) event {
+	d.t.Helper()
+	d.op, d.kept = d.op+1, nil
+	d.b.open(d.op, spec, func(e event) { d.heard <- e })
+	return d.until("the thread", func(e event) bool { return e.op == d.op })
 }
 
 func (d *driven) open(spec threadSpec) event {
 	d.t.Helper()
-	d.op, d.kept = d.op+1, nil
-	d.b.open(d.op, spec, func(e event) { d.heard <- e })
-	e := d.until("the thread", func(e event) bool { return e.op == d.op })
+	e := d.opens(spec)
 	if e.kind != evOpened {
 		d.t.Fatal(eventLine(e))
 	}
@@ -121,13 +125,16 @@ func (d *driven) open(spec threadSpec) event {
 	return e
 }
 
-// begin sends a turn and returns when its id is known; end waits for its end and
-// holds that there was one of each. answer is the last message.
-func (d *driven) begin(c command) (turn string) {
+// begin sends a turn, and meanwhile what comes right after it, and returns when its id is known; end waits for its end
+// and holds that there was one of each. answer is the last message.
+func (d *driven) begin(c command, after ...command) (turn string) {
 	d.t.Helper()
 	d.op, d.kept = d.op+1, nil
 	c.kind = cmdTurn
 	d.b.do(d.op, d.thread, c)
+	for _, next := range after {
+		d.b.do(0, d.thread, next)
+	}
 	e := d.until("the turn", func(e event) bool { return e.op == d.op })
 	if e.kind != evStarted || e.turn == "" {
 		d.t.Fatal(eventLine(e))
@@ -157,9 +164,17 @@ func (d *driven) end(turn string) (status, answer string) {
 	return e.status, answer
 }
 
-func (d *driven) run(c command) (status, answer string) {
+// run holds a turn to its status and answer.
+func (d *driven) run(what, status, answer string, c command) {
 	d.t.Helper()
-	return d.end(d.begin(c))
+	d.ends(what, status, answer, d.begin(c))
+}
+
+func (d *driven) ends(what, status, answer, turn string) {
+	d.t.Helper()
+	if s, a := d.end(turn); !strings.Contains(status, s) || !strings.Contains(a, answer) {
+		d.t.Errorf("%s: %s %q, want %s %q", what, s, a, status, answer)
+	}
 }
 
 // item is the completed item of a kind in the last turn.
@@ -170,7 +185,7 @@ func (d *driven) item(kind string) *event {
 			return &d.kept[i]
 		}
 	}
-	d.t.Fatalf("no %s in\n%s", kind, d.lines())
+	d.t.Fatalf("no %s in\n%s", kind, eventLines(d.kept))
 	return nil
 }
 
@@ -184,7 +199,8 @@ func converse(t *testing.T, rig driverRig) {
 	models, err := d.b.catalog(ctx, "models", "")
 	n := 0
 	eachElement(rawField(models, "data"), func(m json.RawMessage) {
-		if n++; stringField(m, "id") == "" || rawField(m, "supportedReasoningEfforts") == nil || rawField(m, "inputModalities") == nil {
+		if n++; stringField(m, "id") == "" || rawField(m, "supportedReasoningEfforts") == nil ||
+			rawField(m, "inputModalities") == nil {
 			t.Errorf("model %s", m)
 		}
 	})
@@ -200,73 +216,55 @@ func converse(t *testing.T, rig driverRig) {
 		t.Errorf("servers %s, %v", servers, err)
 	}
 
-	d.op++
-	d.b.open(d.op, threadSpec{Thread: "01999999-0000-7000-8000-000000000000", Settings: narrow}, func(e event) { d.heard <- e })
-	if e := d.until("a refusal", func(e event) bool { return e.op == d.op }); e.kind != evRefused || !e.err.Missing {
+	e := d.opens(threadSpec{Thread: "01999999-0000-7000-8000-000000000000", Settings: narrow})
+	if e.kind != evRefused || !e.err.Missing {
 		t.Errorf("a thread that is none: %s", eventLine(e))
 	}
-
 	if e := d.open(threadSpec{Settings: narrow}); e.opened.model == "" {
 		t.Errorf("no model: %s", eventLine(e))
 	}
 	thread := d.thread
-	if err := d.b.history(ctx, thread, func(e *event) error { return errors.New("something: " + eventLine(*e)) }); err != nil {
+	if err := d.b.history(ctx, thread, func(e *event) error {
+		return errors.New("something: " +
+			eventLine(*e))
+	}); err != nil {
 		t.Errorf("the history of a thread never used: %v", err)
 	}
 
-	// Images.
 	image := "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGP4z8AARwzEcQCukw/x0F8jngAAAABJRU5ErkJggg=="
-	status, answer := d.run(command{prompt: "SAY seen", parts: []promptPart{{kind: "image", url: image}}, settings: full})
-	if status != "completed" || !strings.Contains(answer, "seen") || !strings.Contains(string(d.item("userMessage").raw), image) {
-		t.Errorf("%s %q: %s", status, answer, d.item("userMessage").raw)
-	}
+	parts := []promptPart{{kind: "image", url: image}}
+	d.run("an image", "completed", "seen", command{prompt: "SAY seen", parts: parts, settings: full})
+	mustContain(t, string(d.item("userMessage").raw), image)
 
-	// A command.
-	d.run(command{prompt: "SHELL echo out-$((40+2))", settings: full})
-	if c := d.item("commandExecution").body; c.output != "out-42\n" || c.exitCode == nil || *c.exitCode != 0 || len(c.actions) == 0 {
+	d.run("a command", "completed", "", command{prompt: "SHELL echo out-$((40+2))", settings: full})
+	if c := d.item("commandExecution").body; c.output != "out-42\n" || c.exitCode == nil || *c.exitCode != 0 ||
+		len(c.actions) == 0 {
 		t.Errorf("%s", eventLine(*d.item("commandExecution")))
 	}
 
-	// A compaction.
-	if status, _ := d.run(command{action: actCompact, settings: full}); status != "completed" {
-		t.Errorf("compaction: %s", status)
-	}
+	d.run("a compaction", "completed", "", command{action: actCompact, settings: full})
 	d.item("contextCompaction")
 
 	// A review, which nobody is asked in, under the session's settings.
-	status, answer = d.run(command{action: actReview, prompt: "SHELL touch forbidden; ls -a\nSAY looks fine", settings: narrow})
-	if status != "completed" || answer != "looks fine" || d.item("exitedReviewMode").body.text != "looks fine" {
-		t.Errorf("review: %s %q", status, answer)
-	}
+	d.run("a review", "completed", "looks fine",
+		command{action: actReview, prompt: "SHELL touch forbidden; ls -a\nSAY looks fine", settings: narrow})
+	want(t, d.item("exitedReviewMode").body.text, "looks fine")
 	if _, err := os.Stat(filepath.Join(rig.repo, "forbidden")); err == nil && !rig.mock { // the mock has no sandbox
 		t.Error("a review under read-only wrote")
 	}
 
-	// Reviews that are stopped: one that runs, one that has just been asked for.
-	turn := d.begin(command{action: actReview, prompt: "HANG", settings: narrow})
+	// What is stopped: a review that runs, one that has just been asked for, a compaction, which may be too quick.
+	review, stop := command{action: actReview, prompt: "HANG", settings: narrow}, command{kind: cmdInterrupt}
+	stop.turn = d.begin(review)
 	d.until("its prompt", func(e event) bool { return e.kind == evItem && e.body.kind == "userMessage" })
-	d.b.do(0, d.thread, command{kind: cmdInterrupt, turn: turn})
-	if status, _ := d.end(turn); status != "interrupted" {
-		t.Errorf("a stopped review: %s", status)
-	}
-	turn = d.begin(command{action: actReview, prompt: "HANG", settings: narrow})
-	d.b.do(0, d.thread, command{kind: cmdInterrupt, turn: turn})
-	if status, _ := d.end(turn); status != "interrupted" {
-		t.Errorf("a review stopped at once: %s", status)
-	}
-	d.op, d.kept = d.op+1, nil
-	d.b.do(d.op, d.thread, command{kind: cmdTurn, action: actCompact, settings: full})
-	d.b.do(0, d.thread, command{kind: cmdInterrupt})
-	e := d.until("the compaction", func(e event) bool { return e.op == d.op })
-	if e.kind != evStarted {
-		t.Fatal(eventLine(e))
-	}
-	if status, _ := d.end(e.turn); status != "interrupted" && status != "completed" { // it may have been too quick
-		t.Errorf("a compaction stopped at once: %s", status)
-	}
-	if status, answer := d.run(command{prompt: "SAY still here", settings: full}); status != "completed" || answer != "still here" {
-		t.Errorf("afterwards: %s %q", status, answer)
-	}
+	d.b.do(0, d.thread, stop)
+	d.ends("a stopped review", "interrupted", "", stop.turn)
+	stop.turn = d.begin(review)
+	d.b.do(0, d.thread, stop)
+	d.ends("a review stopped at once", "interrupted", "", stop.turn)
+	d.ends("a compaction stopped at once", "interrupted completed", "",
+		d.begin(command{action: actCompact, settings: full}, command{kind: cmdInterrupt}))
+	d.run("afterwards", "completed", "still here", command{prompt: "SAY still here", settings: full})
 
 	// The past, in another process.
 	d.b.stop(5 * time.Second)
@@ -286,16 +284,11 @@ func converse(t *testing.T, rig driverRig) {
 		return nil
 	})
 	past := strings.Join(told, "\n") + "\n"
-	for _, line := range []string{"userMessage SAY seen\n", "exitedReviewMode looks fine\nagentMessage looks fine\ncompleted\n", "agentMessage still here\ncompleted\n", "interrupted\n"} {
-		if !strings.Contains(past, line) {
-			t.Errorf("the history has no %q", line)
-		}
-	}
-	if keeps != strings.Contains(past, "commandExecution out-42\n") || err != nil {
-		t.Errorf("history, %v:\n%s", err, past)
-	}
-	if strings.Count(past, "enteredReviewMode") != 3 {
-		t.Errorf("three reviews:\n%s", past)
+	mustContain(t, past, "userMessage SAY seen\n", "exitedReviewMode looks fine\nagentMessage looks fine\ncompleted\n",
+		"agentMessage still here\ncompleted\n", "interrupted\n")
+	if err != nil || keeps != strings.Contains(past, "commandExecution out-42\n") ||
+		strings.Count(past, "enteredReviewMode") != 3 {
+		t.Errorf("history, with three reviews, %v:\n%s", err, past)
 	}
 	var be *backendError
 	if err := d.b.history(ctx, "01999999-0000-7000-8000-000000000000", nil); !errors.As(err, &be) || !be.Missing {
@@ -309,7 +302,8 @@ func converse(t *testing.T, rig driverRig) {
 	}
 	d.open(threadSpec{Thread: thread, Settings: narrow, Config: toJSON(map[string]any{"mcp_servers": map[string]any{
 		"gone": map[string]any{"command": "/nonexistent/server"},
-		"mute": map[string]any{"command": shell, "startup_timeout_sec": 1, "env": map[string]any{"MOCK_MCP_START": "fail:request timed out"}},
+		"mute": map[string]any{"command": shell, "startup_timeout_sec": 1,
+			"env": map[string]any{"MOCK_MCP_START": "fail:request timed out"}},
 	}})})
 	failed := map[string]string{}
 	d.until("two servers that fail", func(e event) bool {
@@ -323,24 +317,23 @@ func converse(t *testing.T, rig driverRig) {
 	}
 
 	// Accounts.
-	if _, err := d.b.account(ctx, "login", map[string]any{"type": "apiKey", "apiKey": "sk-of-a-test"}); err != nil {
+	account := func(what string, params map[string]any, notes ...string) {
+		t.Helper()
+		_, err := d.b.account(ctx, what, params)
+		wantNil(t, err)
+		for _, note := range notes {
+			if got := <-d.account; !strings.HasPrefix(got, note) {
+				t.Errorf("told %s, want %s", got, note)
+			}
+		}
+	}
+	account("login", map[string]any{"type": "apiKey", "apiKey": "sk-of-a-test"}, "account/login/completed ",
+		`account/updated {"authMode":"apikey"`)
+	_, err = d.b.account(ctx, "login", map[string]any{"type": "nonsense"})
+	if !errors.As(err, &be) || !strings.Contains(be.Message, "unknown variant") {
 		t.Error(err)
 	}
-	if note := <-d.account; !strings.HasPrefix(note, "account/login/completed ") || !strings.Contains(note, `"success":true`) {
-		t.Error(note)
-	}
-	if note := <-d.account; !strings.HasPrefix(note, `account/updated {"authMode":"apikey"`) {
-		t.Error(note)
-	}
-	if _, err := d.b.account(ctx, "login", map[string]any{"type": "nonsense"}); !errors.As(err, &be) || !strings.Contains(be.Message, "unknown variant") {
-		t.Error(err)
-	}
-	if _, err := d.b.account(ctx, "logout", nil); err != nil {
-		t.Error(err)
-	}
-	if note := <-d.account; !strings.HasPrefix(note, `account/updated {"authMode":null`) {
-		t.Error(note)
-	}
+	account("logout", nil, `account/updated {"authMode":null`)
 }
 
 func TestCodexMCPServer(t *testing.T) {
@@ -371,7 +364,8 @@ func TestCodexMCPServer(t *testing.T) {
 			continue
 		}
 		if !bin.atLeast(148) { // later ones leave the shell to itself, and have no call that ends it
-			t.Run(bin.version+"/a cancelled call stops its shell", func(t *testing.T) { cancelledCall(mcpLab(t, bin, prog)) })
+			t.Run(bin.version+"/a cancelled call stops its shell",
+				func(t *testing.T) { cancelledCall(mcpLab(t, bin, prog)) })
 		}
 		for _, rule := range rules {
 			t.Run(bin.version+"/"+rule.name, func(t *testing.T) { rule.run(mcpLab(t, bin, prog)) })
@@ -387,10 +381,17 @@ func mcpLab(t *testing.T, bin realCodex, prog string) *codexLab {
 
 func noMCPServer(l *codexLab) {
 	c := l.serve(map[string]any{})
-	if e := c.call("codex", map[string]any{"prompt": "SAY x"}).fault(-32005); !strings.Contains(e.Message, "has no mcp-server command") {
-		l.t.Errorf("got %q", e.Message)
-	}
+	mustContain(l.t, c.call("codex", map[string]any{"prompt": "SAY x"}).fault(-32005).Message,
+		"has no mcp-server command")
 	l.finish(c)
+}
+
+// hanging is a cancelled call that hangs: it stays open in Codex.
+func (l *codexLab) hanging(c *testClient, agent, prompt string) {
+	l.t.Helper()
+	call := c.call("codex-reply", map[string]any{"agent_id": agent, "prompt": prompt})
+	l.api.await(l.t, prompt)
+	call.cancel("user")
 }
 
 // cancelThenReply: a cancelled call of Codex still reads the thread, and the
@@ -399,83 +400,68 @@ func cancelThenReply(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	first := c.call("codex", map[string]any{"prompt": "SAY ready"}).turn()
 	other := c.call("codex", map[string]any{"prompt": "SAY other"}).turn()
-	var slowest time.Duration
 	for i := range 20 {
-		hang := fmt.Sprintf("HANG %d", i)
-		call := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": hang})
-		l.api.await(t, hang)
-		call.cancel("user")
+		l.hanging(c, first.AgentID, fmt.Sprintf("HANG %d", i))
 		one := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": fmt.Sprintf("SAY mine %d", i)})
-		two := c.call("codex-reply", map[string]any{"agent_id": other.AgentID, "prompt": fmt.Sprintf("SAY theirs %d", i)})
-		began := time.Now()
+		two := c.call("codex-reply", map[string]any{"agent_id": other.AgentID,
+			"prompt": fmt.Sprintf("SAY theirs %d", i)})
 		if r := one.turn(); r.Content != fmt.Sprintf("mine %d", i) || r.ThreadID != first.ThreadID {
 			t.Errorf("reply %d after a cancel: %+v", i, r)
-		}
-		if took := time.Since(began); took > slowest {
-			slowest = took
 		}
 		if r := two.turn(); r.Content != fmt.Sprintf("theirs %d", i) || r.ThreadID != other.ThreadID {
 			t.Errorf("reply %d of the other agent: %+v", i, r)
 		}
 	}
 	c.noStrays()
-	t.Logf("Codex %s: 20 cancels, 20 right answers, the slowest after %v", l.bin.version, slowest)
 	l.finish(c)
 }
 
 func endWithZombies(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	first := c.call("codex", map[string]any{"prompt": "SAY ready"}).turn()
-	call := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "HANG on"})
-	l.api.await(t, "HANG on")
-	call.cancel("user")
-	if r := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY usable"}).turn(); r.Content != "usable" {
+	l.hanging(c, first.AgentID, "HANG on")
+	if r := c.call("codex-reply", map[string]any{"agent_id": first.AgentID,
+		"prompt": "SAY usable"}).turn(); r.Content != "usable" {
 		t.Errorf("after the cancel: %+v", r)
 	}
-	began := time.Now()
 	l.finish(c)
-	t.Logf("Codex %s: ended in %v with a zombie", l.bin.version, time.Since(began))
 }
 
 func killedProxyMCP(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	first := c.call("codex", map[string]any{"prompt": "SAY remember-the-answer", "identity": "keeper"}).turn()
-	call := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "HANG on"})
-	l.api.await(t, "HANG on")
-	call.cancel("user") // its call stays open, so the end of its stdin alone would not end Codex
+	l.hanging(c, first.AgentID, "HANG on") // so the end of its stdin alone would not end Codex
 	c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY last-words"}).turn()
-	if err := c.signal("KILL"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.waitAllGone(c.limit); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, c.signal("KILL"))
+	wantNil(t, c.waitAllGone(c.limit))
 	c = l.serve(map[string]any{})
 	again := c.call("codex-reply", map[string]any{"agent_id": first.AgentID, "prompt": "SAY after restart"}).turn()
-	if again.AgentID != first.AgentID || again.ThreadID == first.ThreadID || again.Identity != "keeper" || again.Content != "after restart" {
+	if again.AgentID != first.AgentID || again.ThreadID == first.ThreadID || again.Identity != "keeper" ||
+		again.Content != "after restart" {
 		t.Errorf("after kill -9: %+v, before: %+v", again, first)
 	}
-	if req := l.api.await(t, "SAY after restart"); !strings.Contains(req.Prompt, "last-words") {
-		t.Errorf("the model was not given the digest: %q", req.Prompt)
-	}
+	mustContain(t, l.api.await(t, "SAY after restart").Prompt, "last-words") // the digest
 	l.finish(c)
 }
 
 func changedSettings(l *codexLab) {
 	t, c := l.t, l.serve(map[string]any{})
 	first := c.call("codex", map[string]any{"prompt": "SAY narrow-answer", "sandbox": "read-only"}).turn()
-	same := c.call("codex", map[string]any{"agent_id": first.AgentID, "prompt": "SAY same", "sandbox": "read-only"}).turn()
+	same := c.call("codex", map[string]any{"agent_id": first.AgentID, "prompt": "SAY same",
+		"sandbox": "read-only"}).turn()
 	if same.ThreadID != first.ThreadID {
 		t.Errorf("nothing changed, but the thread did: %+v", same)
 	}
-	wide := c.call("codex", map[string]any{"agent_id": first.AgentID, "prompt": "SHELL echo hi > wide.txt\nSAY wide", "sandbox": "danger-full-access", "approval-policy": "never"}).turn()
+	wide := c.call("codex", map[string]any{"agent_id": first.AgentID, "prompt": "SHELL echo hi > wide.txt\nSAY wide",
+		"sandbox": "danger-full-access", "approval-policy": "never"}).turn()
 	if wide.ThreadID == first.ThreadID || wide.Sandbox != "danger-full-access" || wide.Content != "wide" {
 		t.Errorf("changed settings: %+v", wide)
 	}
 	if _, err := os.Stat(l.repo + "/wide.txt"); err != nil {
 		t.Errorf("the wider sandbox does not hold: %v", err)
 	}
-	if at := slices.IndexFunc(l.api.requests(), func(r modelRequest) bool { return strings.Contains(r.Prompt, "Last answer:\nsame") }); at < 0 {
+	told := func(r modelRequest) bool { return strings.Contains(r.Prompt, "Last answer:\nsame") }
+	if !slices.ContainsFunc(l.api.requests(), told) {
 		t.Error("the model was not given the digest")
 	}
 	l.finish(c)
@@ -485,7 +471,8 @@ func changedSettings(l *codexLab) {
 // what isn't known to be safe is asked for.
 func untrustedAsks(l *codexLab) {
 	t, c := l.t, l.serve(askable())
-	call := c.call("codex", map[string]any{"prompt": "SHELL touch asked.txt\nSAY done", "approval-policy": "untrusted", "sandbox": "workspace-write"})
+	call := c.call("codex", map[string]any{"prompt": "SHELL touch asked.txt\nSAY done", "approval-policy": "untrusted",
+		"sandbox": "workspace-write"})
 	c.reply(c.awaitAsk("elicitation/create"), map[string]any{"action": "decline"})
 	if r := call.turn(); r.Approval != "untrusted" || len(r.Declined) != 1 {
 		t.Errorf("turn = %+v", r)
@@ -501,16 +488,9 @@ func TestCodexBackendsAgreeOverTheMock(t *testing.T) {
 	for _, version := range []string{"0.104.0", "0.153.0"} {
 		t.Run(version, func(t *testing.T) {
 			agree(t, func(t *testing.T, backend string) (*testClient, string) {
-				home := t.TempDir()
-				repo := filepath.Join(home, "repo")
-				if err := makeGitRepo(repo, "main"); err != nil {
-					t.Fatal(err)
-				}
-				c := startClient(t, peerConfig{name: "atm-agent-mcp", path: prog, dir: repo,
-					args: []string{"serve", "--backend", backend},
-					env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "CODEX_HOME=" + home,
-						"ATM_HOME=" + filepath.Join(home, "atm"), "MOCK_CODEX_VERSION=" + version}})
-				return c, home
+				home, repo, env := homeOfMock(t, version)
+				return startClient(t, peerConfig{name: "atm-agent-mcp", path: prog, dir: repo, env: env,
+					args: []string{"serve", "--backend", backend}}), home
 			})
 		})
 	}
@@ -526,9 +506,8 @@ func TestCodexBackendsAgree(t *testing.T) {
 		t.Run(bin.version, func(t *testing.T) {
 			agree(t, func(t *testing.T, backend string) (*testClient, string) {
 				l := newCodexLab(t, bin, prog)
-				c := startClient(t, peerConfig{name: "atm-agent-mcp", path: prog, dir: l.repo, env: l.env(),
-					args: []string{"serve", "--codex-bin", bin.path, "--backend", backend}})
-				return c, l.home
+				return startClient(t, peerConfig{name: "atm-agent-mcp", path: prog, dir: l.repo, env: l.env(),
+					args: []string{"serve", "--codex-bin", bin.path, "--backend", backend}}), l.home
 			})
 		})
 	}
@@ -544,7 +523,8 @@ func agree(t *testing.T, start func(*testing.T, string) (*testClient, string)) {
 			r.converse()
 			heard[backend] = r.steps
 			if want := map[string]int{"mcp-server": 2}[backend]; r.moved != want {
-				t.Errorf("agents went to a fresh thread %d times, want %d: after the failure and for changed settings", r.moved, want)
+				t.Errorf("agents went to a fresh thread %d times, want %d: after the failure and for changed settings",
+					r.moved, want)
 			}
 		})
 	}
@@ -556,9 +536,6 @@ func agree(t *testing.T, start func(*testing.T, string) (*testClient, string)) {
 		if one[i] != two[i] {
 			t.Errorf("they differ\nover app-server: %s\nover mcp-server: %s", one[i], two[i])
 		}
-	}
-	if !t.Failed() {
-		t.Logf("%d steps alike", len(one))
 	}
 }
 
@@ -574,14 +551,8 @@ type recording struct {
 func (r *recording) keep(step string, raw json.RawMessage) {
 	r.c.tb.Helper()
 	var v any
-	if err := json.Unmarshal(raw, &v); err != nil {
-		r.c.tb.Fatalf("%s: %v in %s", step, err, raw)
-	}
-	text, err := json.Marshal(r.neutral("", v))
-	if err != nil {
-		r.c.tb.Fatal(err)
-	}
-	r.steps = append(r.steps, step+": "+string(text))
+	wantNil(r.c.tb, json.Unmarshal(raw, &v))
+	r.steps = append(r.steps, step+": "+string(toJSON(r.neutral("", v))))
 }
 
 // call keeps a call's answer, a result or an error, and returns it.
@@ -594,18 +565,12 @@ func (r *recording) end(step string, p *pendingCall) (turn turnReply) {
 	r.c.tb.Helper()
 	m := p.wait()
 	if m.Error != nil {
-		raw, err := json.Marshal(m.Error)
-		if err != nil {
-			r.c.tb.Fatal(err)
-		}
-		r.keep(step, raw)
+		r.keep(step, toJSON(m.Error))
 		return turn
 	}
 	r.keep(step, m.Result)
 	var res callResult
-	if err := json.Unmarshal(m.Result, &res); err != nil {
-		return turn // structuredContent of another tool
-	}
+	_ = json.Unmarshal(m.Result, &res) // or the structuredContent is another tool's
 	return res.Turn
 }
 
@@ -652,7 +617,8 @@ func (r *recording) neutral(key string, v any) any {
 			return "a time"
 		}
 		if key == "text" { // a session in one line
-			v = countTexts.ReplaceAllString(childTexts.ReplaceAllString(timeTexts.ReplaceAllString(v, "a time"), "(a child)"), "turns: a number")
+			v = countTexts.ReplaceAllString(childTexts.ReplaceAllString(timeTexts.ReplaceAllString(v, "a time"),
+				"(a child)"), "turns: a number")
 		}
 		v = strings.ReplaceAll(v, r.home, "HOME")
 		v = agentIDs.ReplaceAllStringFunc(v, func(id string) string {
@@ -671,14 +637,21 @@ func (r *recording) converse() {
 	c.initialize("2025-06-18", askable())
 	type args = map[string]any
 
-	first := r.call("start", "codex", args{"prompt": "SAY first", "identity": "ann", "sandbox": "workspace-write", "approval-policy": "on-request"})
+	first := r.call("start", "codex", args{"prompt": "SAY first", "identity": "ann", "sandbox": "workspace-write",
+		"approval-policy": "on-request"})
 	ann := first.AgentID
-	r.call("reply", "codex-reply", args{"agent_id": ann, "prompt": "SAY second"})
-	r.call("reply by threadId", "codex-reply", args{"threadId": first.ThreadID, "prompt": "SAY third"})
-	r.call("reply by conversationId", "codex-reply", args{"conversationId": first.ThreadID, "prompt": "SAY fourth"})
-	r.call("a command", "codex-reply", args{"agent_id": ann, "prompt": "SHELL true\nSAY ran it"})
+	reply := func(step, prompt string) {
+		t.Helper()
+		r.call(step, "codex-reply", args{"agent_id": ann, "prompt": prompt})
+	}
+	reply("reply", "SAY second")
+	for _, key := range []string{"threadId", "conversationId"} {
+		r.call("reply by "+key, "codex-reply", args{key: first.ThreadID, "prompt": "SAY " + key})
+	}
+	reply("a command", "SHELL true\nSAY ran it")
 
-	for _, answer := range []args{{"action": "accept", "content": args{}}, {"action": "decline"}, {"action": "cancel"}, {"decision": "denied"}} {
+	for _, answer := range []args{{"action": "accept", "content": args{}}, {"action": "decline"}, {"action": "cancel"},
+		{"decision": "denied"}} {
 		step := "an approval answered " + compact(answer)
 		file := filepath.Join(r.home, "asked-for")
 		call := c.call("codex-reply", args{"agent_id": ann, "prompt": "SHELLESC touch " + file + "\nSAY after it"})
@@ -694,30 +667,39 @@ func (r *recording) converse() {
 		os.Remove(file)
 	}
 
-	r.call("the model fails", "codex-reply", args{"agent_id": ann, "prompt": "FAIL 500 boom"})
-	r.call("reply after a failure", "codex-reply", args{"agent_id": ann, "prompt": "SAY well again"})
+	reply("the model fails", "FAIL 500 boom")
+	reply("reply after a failure", "SAY well again")
 	hang := c.call("codex-reply", args{"agent_id": ann, "prompt": "HANG"})
 	c.awaitNote("the turn", func(m wireMessage) bool {
-		return m.Method == "codex/event" && (strings.Contains(string(m.Params), `"turn/started"`) || strings.Contains(string(m.Params), `"task_started"`))
+		return m.Method == "codex/event" && (strings.Contains(string(m.Params), `"turn/started"`) ||
+			strings.Contains(string(m.Params), `"task_started"`))
 	})
 	hang.cancel("user")
-	r.call("reply after a cancel", "codex-reply", args{"agent_id": ann, "prompt": "SAY mine"})
-	r.call("reply after that", "codex-reply", args{"agent_id": ann, "prompt": "SAY mine too"})
+	reply("reply after a cancel", "SAY mine")
+	reply("reply after that", "SAY mine too")
 
-	bob := r.call("a second agent", "codex", args{"prompt": "SAY hello", "identity": "bob", "sandbox": "read-only", "approval-policy": "never"}).AgentID
-	r.call("one's settings changed", "codex", args{"agent_id": bob, "prompt": "SAY wider", "sandbox": "workspace-write"})
-	r.call("rebound without a turn", "codex", args{"agent_id": bob})
-	r.call("a name that is taken", "codex", args{"prompt": "SAY x", "identity": "ann"})
+	bob := r.call("a second agent", "codex", args{"prompt": "SAY hello", "identity": "bob", "sandbox": "read-only",
+		"approval-policy": "never"}).AgentID
+	for _, c := range []struct {
+		step string
+		args args
+	}{
+		{"one's settings changed", args{"agent_id": bob, "prompt": "SAY wider", "sandbox": "workspace-write"}},
+		{"rebound without a turn", args{"agent_id": bob}},
+		{"a name that is taken", args{"prompt": "SAY x", "identity": "ann"}},
+		{"a bad sandbox", args{"prompt": "SAY x", "sandbox": "readonly"}},
+		{"an unknown argument", args{"prompt": "SAY x", "promt": "x"}},
+		{"no prompt", args{}},
+		{"a cwd that is none", args{"prompt": "SAY x", "cwd": "no/such/dir"}},
+		{"a role that is none", args{"prompt": "SAY x", "role": "nobody"}},
+	} {
+		r.call(c.step, "codex", c.args)
+	}
 	r.call("an agent that is none", "codex-reply", args{"agent_id": "nobody-at-all", "prompt": "SAY x"})
-	r.call("a bad sandbox", "codex", args{"prompt": "SAY x", "sandbox": "readonly"})
-	r.call("an unknown argument", "codex", args{"prompt": "SAY x", "promt": "x"})
-	r.call("no prompt", "codex", args{})
-	r.call("a cwd that is none", "codex", args{"prompt": "SAY x", "cwd": "no/such/dir"})
-	r.call("a role that is none", "codex", args{"prompt": "SAY x", "role": "nobody"})
 	r.call("status", "agent_status", args{})
 	r.call("sessions", "agent_sessions", args{})
 	r.call("close", "agent_close", args{"agent_id": ann})
-	r.call("a closed one", "codex-reply", args{"agent_id": ann, "prompt": "SAY x"})
+	reply("a closed one", "SAY x")
 	r.call("reopened", "codex", args{"agent_id": ann, "prompt": "SAY back"})
 	r.call("close by name", "agent_close", args{"identity": "bob"})
 	var tools json.RawMessage
