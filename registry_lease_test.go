@@ -1,24 +1,25 @@
 package main
 
-// registry_lease_test.go holds identity leases and thread locks to invariant 4: one holder
-// across processes, whatever the name's case, and free when the holder is killed.
-// TestLeaseHelper is another process.
+// registry_lease_test.go holds identity leases and thread locks to invariant 4: one holder across processes, whatever
+// the name's case, and free when the holder is killed. TestLeaseHelper is another process.
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// holdElsewhere starts this test binary as another instance that leases the
-// identity, locks the thread and saves the record. It lives until kill.
+// holdElsewhere starts this test binary as another instance that leases the identity, locks the thread and saves the
+// record. It lives until kill.
 func holdElsewhere(t *testing.T, root string, rec record) (pid int, kill func()) {
 	t.Helper()
 	data, err := json.Marshal(rec)
@@ -41,14 +42,10 @@ func TestLeaseHelper(t *testing.T) {
 	var rec record
 	wantNil(t, json.Unmarshal([]byte(os.Getenv("ATM_TEST_RECORD")), &rec))
 	r := newRegistry(root, rec.Team, true, newLogger(os.Stderr, "warn"))
-	if _, err := r.acquire(rec.Identity, rec.AgentID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.lockThread(rec.BackendID, rec.AgentID); err != nil {
-		t.Fatal(err)
-	}
-	wantNil(t, r.save(rec))
-	os.Stdout.WriteString("held\n")
+	_, err := r.acquire(rec.Identity, rec.AgentID)
+	_, err2 := r.lockThread(rec.BackendID, rec.AgentID)
+	wantNil(t, errors.Join(err, err2, r.save(rec)))
+	fmt.Println("held")
 	io.Copy(io.Discard, os.Stdin) // until it is killed
 }
 
@@ -65,40 +62,47 @@ func mustAcquire(t *testing.T, l *leases, identity, agentID string) *lease {
 	return h
 }
 
+func mustLockThread(t *testing.T, l *leases, thread, agentID string) *lease {
+	t.Helper()
+	h, err := l.lockThread(thread, agentID)
+	wantNil(t, err)
+	return h
+}
+
+// wantHolder wants that an identity is held by the agent, "" for nobody's at all.
+func wantHolder(t *testing.T, l *leases, identity, agentID string) {
+	t.Helper()
+	if agent, pid, held := l.holder(identity); agent != agentID || held != (agentID != "") ||
+		held && pid != os.Getpid() {
+		t.Errorf("%s is held by %q, process %d, %v; want %q", identity, agent, pid, held, agentID)
+	}
+}
+
 func TestAnIdentityIsLeasedOnceWhateverItsCase(t *testing.T) {
 	l := newTestLeases(t)
+	path := filepath.Join(l.root, "red", "reviewer.lock")
 	h := mustAcquire(t, l, "Reviewer", "codex:aaaa")
 	_, err := l.acquire("reVIEWER", "codex:bbbb")
 	var held *leaseHeld
-	if !errors.As(err, &held) || !held.ours || held.agentID != "codex:aaaa" || held.pid != os.Getpid() || held.identity != "reVIEWER" {
+	if !errors.As(err, &held) || !held.ours || held.agentID != "codex:aaaa" || held.pid != os.Getpid() ||
+		held.identity != "reVIEWER" ||
+		err.Error() != `identity "reVIEWER" is in use by agent codex:aaaa in this process` {
 		t.Fatalf("second lease: %#v", err)
 	}
-	if want := `identity "reVIEWER" is in use by agent codex:aaaa in this process`; err.Error() != want {
-		t.Errorf("error = %q", err)
-	}
-	if agent, pid, ok := l.holder("REVIEWER"); !ok || agent != "codex:aaaa" || pid != os.Getpid() {
-		t.Errorf("holder = %q %d %v", agent, pid, ok)
-	}
+	wantHolder(t, l, "REVIEWER", "codex:aaaa")
 	h.release()
 	h.release()
-	if _, _, ok := l.holder("reviewer"); ok {
-		t.Error("held after release")
-	}
-	path := filepath.Join(l.root, "red", "reviewer.lock")
+	wantHolder(t, l, "reviewer", "")
 	if st, err := os.Stat(path); err != nil || st.Size() != 0 {
 		t.Errorf("a released lock file stays, empty: %v, %v", st, err)
 	}
-	again := mustAcquire(t, l, "reviewer", "")
+	again := mustAcquire(t, l, "reviewer", "codex:bbbb")
 	h.release() // of the old one, late
-	if _, _, ok := l.holder("reviewer"); !ok {
-		t.Error("an old lease released a new one")
-	}
+	wantHolder(t, l, "reviewer", "codex:bbbb")
 	wantNil(t, again.assign("codex:cccc"))
+	wantHolder(t, l, "reviewer", "codex:cccc")
 	if data, _ := os.ReadFile(path); !strings.Contains(string(data), `"agent_id":"codex:cccc"`) {
 		t.Errorf("content after assign: %s", data)
-	}
-	if agent, _, _ := l.holder("reviewer"); agent != "codex:cccc" {
-		t.Errorf("holder after assign: %s", agent)
 	}
 	again.release()
 	if err := again.assign("codex:dddd"); err == nil {
@@ -106,13 +110,14 @@ func TestAnIdentityIsLeasedOnceWhateverItsCase(t *testing.T) {
 	}
 }
 
-func TestLeasesOfManyGoroutines(t *testing.T) {
+// The first free of codex, codex-2, … is leased, each once; a member's name counts as taken.
+func TestFreeIdentity(t *testing.T) {
 	l := newTestLeases(t)
 	var wg sync.WaitGroup
 	names := make([]string, 20)
 	for i := range names {
 		wg.Go(func() {
-			h, err := l.acquireFree("codex", "codex:aaaa", noneTaken)
+			h, err := l.acquireFree("codex", "codex:aaaa", func(name string) bool { return name == "codex-7" })
 			if err != nil {
 				t.Error(err)
 				return
@@ -121,38 +126,22 @@ func TestLeasesOfManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	seen := map[string]bool{}
-	for _, n := range names {
-		if seen[n] {
-			t.Errorf("%q was leased twice", n)
-		}
-		seen[n] = true
+	slices.Sort(names)
+	if got := slices.Compact(slices.Clone(names)); len(got) != 20 || !slices.Contains(got, "codex") ||
+		!slices.Contains(got, "codex-21") ||
+		slices.Contains(got, "codex-7") {
+		t.Errorf("leased %q", names)
 	}
-	for _, want := range []string{"codex", "codex-2", "codex-20"} {
-		if !seen[want] {
-			t.Errorf("%q was not used: %v", want, names)
-		}
-	}
-}
-
-func TestFreeIdentity(t *testing.T) {
-	l := newTestLeases(t)
-	mustAcquire(t, l, "codex", "")
-	if got := l.freeIdentity("codex", noneTaken); got != "codex-2" {
-		t.Errorf("first free = %q", got)
-	}
-	mustAcquire(t, l, "codex-2", "")
-	wantNil(t, os.Mkdir(filepath.Join(l.root, "red", "codex-3.lock"), 0o700))
-	if got := l.freeIdentity("codex", noneTaken); got != "codex-4" {
-		t.Errorf("next free = %q", got)
+	mustAcquire(t, l, "other", "")
+	plant(t, l.root, map[string]string{"red/other-2.lock/": ""})
+	if got := l.freeIdentity("other", noneTaken); got != "other-3" {
+		t.Errorf("free for other is %q", got)
 	}
 	long := strings.Repeat("x", 64)
 	mustAcquire(t, l, long, "")
-	if got := l.freeIdentity(long, noneTaken); got != strings.Repeat("x", 62)+"-2" {
-		t.Errorf("free name for a long one = %q", got)
-	}
-	if h, err := l.acquireFree(long, "", noneTaken); err != nil || len(h.name) != 64 {
-		t.Errorf("acquireFree: %v", err)
+	free := l.freeIdentity(long, noneTaken)
+	if h, err := l.acquireFree(long, "", noneTaken); err != nil || h.name != free || free != long[:62]+"-2" {
+		t.Errorf("free for a long name is %q, leased %+v, %v", free, h, err)
 	} else {
 		h.release()
 	}
@@ -162,7 +151,6 @@ func TestKillingTheHolderFreesItsLocks(t *testing.T) {
 	l := newTestLeases(t)
 	rec := fullRecord("codex:aaaa", "codex")
 	pid, kill := holdElsewhere(t, l.root, rec)
-
 	_, err := l.acquire("Codex", "codex:bbbb")
 	var held *leaseHeld
 	if !errors.As(err, &held) || held.ours || held.pid != pid || held.agentID != rec.AgentID {
@@ -176,71 +164,56 @@ func TestKillingTheHolderFreesItsLocks(t *testing.T) {
 	if agent, p, ok := l.holder("codex"); !ok || agent != rec.AgentID || p != pid {
 		t.Errorf("holder = %q %d %v", agent, p, ok)
 	}
-	if h, err := l.acquireFree("codex", "", noneTaken); err != nil || h.name != "codex-2" {
-		t.Errorf("acquireFree: %v, %v", h, err)
-	} else {
-		h.release()
+	if got := l.freeIdentity("codex", noneTaken); got != "codex-2" {
+		t.Errorf("free beside it: %q", got)
 	}
-
 	kill()
-	if _, _, ok := l.holder("codex"); ok {
-		t.Error("a dead process holds an identity")
-	}
+	wantHolder(t, l, "codex", "")
 	mustAcquire(t, l, "codex", "codex:bbbb")
-	h, err := l.lockThread(rec.BackendID, "codex:bbbb")
-	wantNil(t, err)
-	h.release()
+	mustLockThread(t, l, rec.BackendID, "codex:bbbb").release()
 }
 
+// A thread is locked once, whatever the team, and finds its agent after release, in its own team and with persistence.
 func TestAThreadFindsItsAgentAfterRelease(t *testing.T) {
 	l := newTestLeases(t)
-	if _, ok := l.agentOfThread("t-1"); ok {
-		t.Error("a thread nobody had has an agent")
+	wantAgent := func(l *leases, thread, agentID string) {
+		t.Helper()
+		if agent, ok := l.agentOfThread(thread); ok != (agentID != "") || ok && agent != agentID {
+			t.Errorf("agent of %s = %q %v, want %q", thread, agent, ok, agentID)
+		}
 	}
-	h, err := l.lockThread("t-1", "codex:aaaa")
-	wantNil(t, err)
+	wantAgent(l, "t-1", "")
+	h := mustLockThread(t, l, "t-1", "codex:aaaa")
 	other := newLeases(l.root, "blue", true)
-	var held *threadHeld
-	if _, err := l.lockThread("t-1", "codex:bbbb"); !errors.As(err, &held) || !held.ours {
-		t.Errorf("second lock here: %v", err)
-	}
-	if _, err := other.lockThread("t-1", "codex:bbbb"); !errors.As(err, &held) || held.agentID != "codex:aaaa" {
-		t.Errorf("lock from another team: %v", err)
+	for who, ours := range map[*leases]bool{l: true, other: false} {
+		var held *threadHeld
+		if _, err := who.lockThread("t-1", "codex:bbbb"); !errors.As(err, &held) || ours && !held.ours ||
+			held.agentID != "codex:aaaa" {
+			t.Errorf("second lock: %v", err)
+		}
 	}
 	h.release()
-	if agent, ok := l.agentOfThread("t-1"); !ok || agent != "codex:aaaa" {
-		t.Errorf("agent = %q %v", agent, ok)
-	}
-	if _, ok := other.agentOfThread("t-1"); ok {
-		t.Error("found from another team, which has no such record")
-	}
-	// A longer content before it leaves no tail behind.
-	h, err = l.lockThread("t-1", "codex:bb")
-	wantNil(t, err)
+	wantAgent(l, "t-1", "codex:aaaa")
+	wantAgent(other, "t-1", "")
+	h = mustLockThread(t, l, "t-1", "codex:bb") // a longer content before it leaves no tail behind
 	if data, _ := os.ReadFile(h.path); !json.Valid(data) {
 		t.Errorf("content = %s", data)
 	}
 	h.release()
 	forgets := newLeases(l.root, "red", false)
-	h, err = forgets.lockThread("t-2", "codex:cccc")
-	wantNil(t, err)
-	h.release()
-	if _, ok := forgets.agentOfThread("t-2"); ok {
-		t.Error("without persistence a thread kept its agent")
-	}
+	mustLockThread(t, forgets, "t-2", "codex:cccc").release()
+	wantAgent(forgets, "t-2", "")
 }
 
 func TestLockNamesStayInTheirDirectory(t *testing.T) {
 	l := newTestLeases(t)
-	for _, name := range []string{"", "..", "a/b", "../x", `a\b`, ".hidden", "a.b", "a b", "a\x00", "é", strings.Repeat("x", 129)} {
-		if _, err := l.acquire(name, ""); err == nil {
-			t.Errorf("identity %q was leased", name)
-		}
-		if _, err := l.lockThread(name, ""); err == nil {
-			t.Errorf("thread %q was locked", name)
-		}
-		if _, ok := l.agentOfThread(name); ok {
-			t.Errorf("thread %q has an agent", name)
+	for _, name := range []string{"", "..", "a/b", "../x", `a\b`, ".hidden", "a.b", "a b", "a\x00", "é",
+		strings.Repeat("x", 129)} {
+		_, err := l.acquire(name, "")
+		_, err2 := l.lockThread(name, "")
+		_, known := l.agentOfThread(name)
+		if err == nil || err2 == nil || known {
+			t.Errorf("%q: leased %v, locked %v, agent %v", name, err == nil, err2 == nil, known)
 		}
 	}
 	if entries, err := os.ReadDir(l.root); err != nil || len(entries) != 0 {
@@ -250,27 +223,25 @@ func TestLockNamesStayInTheirDirectory(t *testing.T) {
 
 func TestALockThatCantBeMadeNamesItsPath(t *testing.T) {
 	l := newTestLeases(t)
-	wantNil(t, os.MkdirAll(filepath.Join(l.root, "red", "codex.lock"), 0o700))
-	_, err := l.acquire("codex", "")
-	if err == nil || !strings.Contains(err.Error(), filepath.Join("red", "codex.lock")) || !strings.Contains(err.Error(), "move it away") {
-		t.Errorf("a directory in its place: %v", err)
-	}
-	// A root that can't be written, also for a test that runs as root.
-	file := filepath.Join(l.root, "file")
-	wantNil(t, os.WriteFile(file, nil, 0o600))
-	_, err = newLeases(file, "red", true).acquire("codex", "")
-	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "ATM_HOME") {
-		t.Errorf("a root that is a file: %v", err)
-	}
-	if os.Getuid() > 0 {
-		dir := filepath.Join(l.root, "ro")
-		wantNil(t, os.Mkdir(dir, 0o500))
-		if _, err := newLeases(dir, "red", true).acquire("codex", ""); err == nil || !strings.Contains(err.Error(), "writable") {
-			t.Errorf("a read-only root: %v", err)
+	want := func(root string, parts ...string) {
+		t.Helper()
+		_, err := newLeases(root, "red", true).acquire("codex", "")
+		for _, part := range parts {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v, want %q in it", err, part)
+			}
 		}
 	}
-	// Nothing is remembered of an attempt that failed.
-	wantNil(t, os.Remove(filepath.Join(l.root, "red", "codex.lock")))
+	inWay, file, readOnly := filepath.Join(l.root, "red", "codex.lock"), filepath.Join(l.root, "file"),
+		filepath.Join(l.root, "ro")
+	plant(t, l.root, map[string]string{"red/codex.lock/": "", "file": ""})
+	want(l.root, inWay, "move it away")
+	want(file, file, "ATM_HOME") // a root that can't be written, also for a test that runs as root
+	if os.Getuid() > 0 {
+		wantNil(t, os.Mkdir(readOnly, 0o500))
+		want(readOnly, "writable")
+	}
+	wantNil(t, os.Remove(inWay)) // nothing is remembered of an attempt that failed
 	mustAcquire(t, l, "codex", "")
 }
 
@@ -298,10 +269,9 @@ func TestALeaseIsOfTheFileAtThePath(t *testing.T) {
 	}
 }
 
-// A process that marks a session as stale may be held up in the middle for longer
-// than anybody tries: whoever wants the name was told that it is "in use without
-// an agent yet". An acquire waits for it, in the same process and in another, and
-// a member's sweep sees that nobody has the name.
+// A process that marks a session as stale may be held up in the middle for longer than anybody tries: whoever wants the
+// name was told that it is "in use without an agent yet". An acquire waits for it, in the same process and in another,
+// and a member's sweep sees that nobody has the name.
 func TestAMarkersHoldIsNobodysLease(t *testing.T) {
 	t.Parallel()
 	l := newTestLeases(t)
@@ -311,58 +281,44 @@ func TestAMarkersHoldIsNobodysLease(t *testing.T) {
 		if !gone {
 			t.Fatal("nobody holds it")
 		}
-		if _, pid, held := who.holder("codex"); held {
-			t.Errorf("the marker is said to hold it, as process %d", pid)
-		}
-		if who == other {
-			if _, gone := who.holdIfGone("codex:other", "codex-9", ""); gone {
-				t.Error("two keep records at once")
-			}
+		wantHolder(t, who, "codex", "")
+		if _, gone := other.holdIfGone("codex:other", "codex-9", ""); gone {
+			t.Error("two keep records at once")
 		}
 		time.AfterFunc(100*time.Millisecond, release) // twice what it was waited for
-		h, err := who.acquire("codex", "codex:aaaa")
-		wantNil(t, err)
-		thread, err := who.lockThread("t-1", "codex:aaaa")
-		wantNil(t, err)
-		thread.release()
+		h := mustAcquire(t, who, "codex", "codex:aaaa")
+		mustLockThread(t, who, "t-1", "codex:aaaa").release()
 		h.release()
 	}
 }
 
+// A session is gone when neither its own lease nor its thread is held; looking keeps both from everybody, and changes
+// nothing.
 func TestHoldIfGone(t *testing.T) {
 	l := newTestLeases(t)
 	other := newLeases(l.root, "red", true)
-	look := func(agentID string) bool {
-		release, gone := l.holdIfGone(agentID, "codex", "t-1")
-		if gone {
+	want := func(why, agentID string, gone bool) {
+		t.Helper()
+		release, got := l.holdIfGone(agentID, "codex", "t-1")
+		if got != gone {
+			t.Errorf("%s: gone %v", why, got)
+		}
+		if got {
 			if _, by, _ := other.tryLock(filepath.Join(l.root, ".threads", "t-1.lock"), lockContent{}); by == nil {
 				t.Error("the thread isn't locked meanwhile")
 			}
 			release()
 		}
-		return gone
 	}
-	if !look("codex:aaaa") {
-		t.Error("nobody holds anything")
-	}
-	lease, err := other.acquire("codex", "codex:aaaa")
-	wantNil(t, err)
-	if look("codex:aaaa") {
-		t.Error("its own lease is held")
-	}
-	if !look("codex:bbbb") {
-		t.Error("another agent has its identity, so it can't live")
-	}
-	thread, err := other.lockThread("t-1", "codex:aaaa")
-	wantNil(t, err)
+	want("nobody holds anything", "codex:aaaa", true)
+	lease := mustAcquire(t, other, "codex", "codex:aaaa")
+	want("its own lease is held", "codex:aaaa", false)
+	want("another agent has its identity, so it can't live", "codex:bbbb", true)
+	thread := mustLockThread(t, other, "t-1", "codex:aaaa")
 	lease.release()
-	if look("codex:aaaa") {
-		t.Error("its thread is held")
-	}
+	want("its thread is held", "codex:aaaa", false)
 	thread.release()
-	if !look("codex:aaaa") {
-		t.Error("released, but not free")
-	}
+	want("released", "codex:aaaa", true)
 	if agent, ok := l.agentOfThread("t-1"); !ok || agent != "codex:aaaa" {
 		t.Errorf("looking changed the content: %q", agent)
 	}
