@@ -1,17 +1,29 @@
 package main
 
-// The layers of the configuration that are files: finding the files, reading them, and saying what is wrong in them.
-// config.go reads each file once, lowest layer first, into a config; a later layer's good value replaces an earlier one's.
-// A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
-// nothing else. Only in the file that --config or ATM_CONFIG names a bad value is an error. What a repository's file may
-// set without the user's trust is decided in config_trust.go.
+// The layers of the configuration that are files: finding the files, reading them, saying what is wrong in them, and
+// whose word a repository's .atm.toml is: somebody else's text, until the user has trusted exactly this content.
+// config.go reads each file once, lowest layer first, into a config; a later layer's good value replaces an earlier
+// one's. A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
+// nothing else. Only in the file that --config or ATM_CONFIG names a bad value is an error.
+// An untrusted file may set names, model, effort, and what is no wider than what holds without the file (mayNot);
+// main_config.go asks the user and keeps the answer, never before the content was shown. Trust covers the text alone:
+// what a trusted file names (a program, a prompt) may change later, as a Makefile's commands may. Trust is kept by the
+// real path of the file's directory and the hash of the content, so that a changed file has none, nor a link to the file
+// from elsewhere.
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -318,4 +330,318 @@ func fillTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows
 		}
 		r.c.recordOrigin(prefix+s.name, r.at(v))
 	}
+}
+
+const (
+	projectFileName = ".atm.toml"
+	maxTrustFile    = 1 << 20
+	trustCommand    = "atm-agent-mcp config --trust"
+)
+
+// A repoFile is the repository's file as it was read, once: what is hashed is what is parsed and shown.
+type repoFile struct {
+	path    string
+	key     string // the path that trust is kept by, see trustKey
+	data    []byte
+	sum     string // SHA-256 of data, in hex
+	err     error  // why data could not be read
+	refused string // why the file is ignored whole, "" where it isn't
+	trusted bool   // the user has trusted exactly this content; set by checkRepoFile
+}
+
+// findRepoFile reads the nearest .atm.toml of dir, up to the root of the repository around it, nil where there is none.
+// Outside a repository only dir itself is looked at: the directories above may be anybody's.
+func findRepoFile(dir string) *repoFile {
+	path, root := "", ""
+	for at := dir; ; at = filepath.Dir(at) {
+		if file := filepath.Join(at, projectFileName); path == "" && exists(file) {
+			path = file
+		}
+		if exists(filepath.Join(at, ".git")) { // a directory, or a file in worktrees and submodules
+			root = at
+			break
+		}
+		if filepath.Dir(at) == at {
+			break
+		}
+	}
+	if path == "" || root == "" && filepath.Dir(path) != dir {
+		return nil
+	}
+	f := &repoFile{path: path, key: trustKey(path)}
+	names := []string{path} // a link is looked at itself too: who made it chose the file
+	if filepath.Dir(path) != dir {
+		names = append(names, root, filepath.Join(root, ".git")) // somebody else's repository around us has no word here
+	}
+	for _, name := range names {
+		if st, err := os.Lstat(name); err == nil && f.refused == "" {
+			f.refused = whyNotOwn(name, st, false)
+		}
+	}
+	if f.refused != "" {
+		return f
+	}
+	var st fs.FileInfo
+	if f.data, st, f.err = readWithInfo(path, maxConfigSize); f.err == nil {
+		f.refused = whyNotOwn(path, st, true)
+		sum := sha256.Sum256(f.data)
+		f.sum = hex.EncodeToString(sum[:])
+	}
+	return f
+}
+
+// trustKey is the path by which a file is known: its directory's real one, and its own name.
+func trustKey(path string) string {
+	if real, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(real, filepath.Base(path))
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// whyNotOwn says why a file is not the user's own word, "" where it may be. mode: who may write it counts too.
+func whyNotOwn(path string, st fs.FileInfo, mode bool) string {
+	switch uid, shared, ok := ownerAndMode(st); {
+	case ok && uid != os.Geteuid():
+		return fmt.Sprintf("%s belongs to another user (%d)", path, uid)
+	case ok && mode && shared:
+		return fmt.Sprintf("%s can be written by its group or by others (mode %04o; chmod go-w takes that away)", path, st.Mode().Perm())
+	}
+	return ""
+}
+
+// A trustFile is where trust is kept, beside the user's own configuration: {"trusted": {path: sha256}}.
+type trustFile struct{ path string }
+
+type trustContent struct {
+	Trusted map[string]string `json:"trusted"`
+}
+
+func (d directories) trust() trustFile {
+	return trustFile{filepath.Join(d.atmHome, ".config", "atm", "trusted.json")}
+}
+
+// read returns what is trusted: nothing where the file can't be read, isn't ours alone or makes no sense.
+func (t trustFile) read() (trusted map[string]string, st fs.FileInfo, err error) {
+	data, st, err := readWithInfo(t.path, maxTrustFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	var got trustContent
+	if err == nil {
+		if why := whyNotOwn(t.path, st, true); why != "" {
+			err = errors.New(why)
+		} else if err = json.Unmarshal(data, &got); err != nil {
+			err = fmt.Errorf("%s can't be understood: %w", t.path, err)
+		}
+	}
+	if err != nil {
+		return nil, st, fmt.Errorf("no repository's file is trusted: %w", err)
+	}
+	return got.Trusted, st, nil
+}
+
+// set trusts a content of a file by its hash, or with "" takes the trust back. A trust file that can't be understood is
+// set aside first, and all earlier trust with it.
+func (t trustFile) set(key, sum string, log *slog.Logger) (changed bool, err error) {
+	if err := os.MkdirAll(filepath.Dir(t.path), 0o700); err != nil {
+		return false, err
+	}
+	lock, err := openOwn(t.path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	if err := lockFile(lock, true, true); err != nil {
+		return false, err
+	}
+	trusted, st, err := t.read()
+	if err != nil {
+		if st == nil {
+			if st, err = os.Lstat(t.path); err != nil {
+				return false, err
+			}
+		}
+		if err := setAside(t.path, st, err, log); err != nil {
+			return false, err
+		}
+	}
+	if trusted == nil {
+		trusted = map[string]string{}
+	}
+	if trusted[key] == sum {
+		return false, nil
+	}
+	if trusted[key] = sum; sum == "" {
+		delete(trusted, key)
+	}
+	data, err := json.MarshalIndent(trustContent{trusted}, "", "  ")
+	if err != nil {
+		return false, err
+	}
+	return true, writeWhole(t.path, append(data, '\n'))
+}
+
+// checkRepoFile looks up whether the repository's file is trusted. It is false for a file that is ignored whole.
+func (c *config) checkRepoFile() bool {
+	if c.repo == nil {
+		return true
+	}
+	if c.repo.refused != "" {
+		c.warnf("%s, so nothing in it counts", c.repo.refused)
+		c.notes = append(c.notes, c.warnings[len(c.warnings)-1])
+		return false
+	}
+	trusted, _, err := c.directories.trust().read()
+	if err != nil {
+		c.warnf("%v", err)
+	}
+	c.repo.trusted = c.repo.err == nil && trusted[c.repo.key] == c.repo.sum
+	return true
+}
+
+// noteIgnored says in a note for the first result which settings of the repository's file have no effect.
+func (c *config) noteIgnored() {
+	const most = 8
+	var keys []string
+	for i, s := range c.ignored {
+		if i == most {
+			keys = append(keys, fmt.Sprintf("and %d more", len(c.ignored)-most))
+			break
+		}
+		keys = append(keys, fmt.Sprintf("%s (line %s)", s.Key, s.From[strings.LastIndexByte(s.From, ':')+1:]))
+	}
+	if len(keys) > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("ignored, since %s is not trusted: %s; the user can look at them and accept them with `%s`",
+			visible(oneLine(c.repo.path)), strings.Join(keys, ", "), trustCommand))
+	}
+}
+
+// A tomlLeaf is one key of a file whose value is no table.
+type tomlLeaf struct {
+	path  []string   // the names of the tables around the key, and the key
+	table *tomlTable // the table that has the key
+	value *tomlValue
+}
+
+// leaves are the keys of a table and of those below it, in their order.
+func (t *tomlTable) leaves(above ...string) (all []tomlLeaf) {
+	for _, key := range t.keys() {
+		v, path := t.get(key), append(slices.Clip(above), key)
+		if v.tab == nil {
+			all = append(all, tomlLeaf{path, t, v})
+			continue
+		}
+		all = append(all, v.tab.leaves(path...)...)
+	}
+	return all
+}
+
+// text is the whole value on one line: what a person trusts must be seen.
+func (v *tomlValue) text() string {
+	if v.kind == tomlString {
+		return strconv.Quote(v.str)
+	}
+	data, err := json.Marshal(v.plain())
+	if err != nil {
+		return "?"
+	}
+	return visible(string(data))
+}
+
+// settingPath is a leaf's path within the table of our settings, with today's names: [sandbox], [roles worker model]. It
+// is nil for a leaf elsewhere.
+func (l tomlLeaf) settingPath() []string {
+	if len(l.path) < 3 || l.path[0] != "plugins" || !slices.Contains(pluginNames(), l.path[1]) {
+		return nil
+	}
+	path := slices.Clone(l.path[2:])
+	for _, s := range settings() {
+		if len(path) == 1 && s.alias == path[0] {
+			path[0] = s.name
+		}
+	}
+	return path
+}
+
+// dropUntrusted takes out of an untrusted file's document what the file may not set, and notes it as ignored. Unknown
+// keys stay in: they have no effect, and are told as in any file.
+func (f configFile) dropUntrusted(c *config, doc *tomlTable) {
+	for _, l := range doc.leaves() {
+		path := l.settingPath()
+		if path == nil || !f.mayNot(c.own, path, l.value) {
+			continue
+		}
+		name := l.path[len(l.path)-1]
+		delete(l.table.vals, name)
+		l.table.order = slices.DeleteFunc(slices.Clone(l.table.order), func(key string) bool { return key == name })
+		s := ignoredSetting{strings.Join(path, "."), l.value.text(), fmt.Sprintf("%s:%d", f.path, l.value.keyLine), "ignored: not trusted"}
+		c.ignored = append(c.ignored, s)
+		c.warnf("%s: %s is ignored, since the file is not trusted: %s shows what it sets and accepts it", s.From, s.Key, trustCommand)
+	}
+}
+
+// An ignoredSetting is a setting of an untrusted file that has no effect.
+type ignoredSetting struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	From  string `json:"from"`
+	Why   string `json:"why"`
+}
+
+// mayNot reports a setting that an untrusted file may not have. own is the configuration without that file. A misspelt
+// word passes, since it has no effect but a warning.
+func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
+	wider := func(rank func(string) int, check func(string) (string, error), own, unset string) bool {
+		word := v.str
+		if word != "" || v.kind != tomlString {
+			var err error
+			if word, err = check(word); err != nil {
+				return false
+			}
+		}
+		return rank(cmp.Or(word, unset)) > rank(cmp.Or(own, unset))
+	}
+	key := path[len(path)-1]
+	r := role{sandbox: own.sandbox, approvalPolicy: own.approvalPolicy, subagents: own.subagents, autoMail: own.autoMail}
+	switch {
+	case len(path) == 2 && path[0] == "per_thread_auto_mail": // which counts before auto_mail of a role
+		return v.b && !own.perThreadAutoMail[key]
+	case len(path) == 3 && path[0] == "roles":
+		theirs := own.roleOrNone(path[1])
+		r = role{sandbox: cmp.Or(theirs.sandbox, r.sandbox), approvalPolicy: cmp.Or(theirs.approvalPolicy, r.approvalPolicy), subagents: theirs.subagents, autoMail: theirs.autoMail}
+		if !slices.ContainsFunc(roleSettings(), func(s setting[role]) bool { return s.name == key }) {
+			return false
+		}
+	case len(path) != 1 || !slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key }):
+		return false
+	}
+	switch key {
+	case "identity", "model", "fast_model", "fast", "reasoning_effort":
+		return false
+	case "role": // one of the user's own must be no wider than the user's default
+		theirs, err := own.role(v.str)
+		mine := own.roleOrNone("")
+		return err == nil && (sandboxRank(cmp.Or(theirs.sandbox, own.sandbox, sandboxWrite)) > sandboxRank(cmp.Or(mine.sandbox, own.sandbox, sandboxWrite)) ||
+			approvalRank(cmp.Or(theirs.approvalPolicy, own.approvalPolicy, "on-request")) > approvalRank(cmp.Or(mine.approvalPolicy, own.approvalPolicy, "on-request")))
+	case "sandbox":
+		return wider(sandboxRank, normalizeSandbox, r.sandbox, sandboxWrite)
+	case "approval_policy":
+		return wider(approvalRank, normalizePolicy, r.approvalPolicy, "on-request")
+	case "max_sandbox":
+		return v.str != "" && wider(sandboxRank, normalizeSandbox, own.lowestCeiling().word, sandboxDanger)
+	case "readonly":
+		return v.kind == tomlBool && !v.b && own.lowestCeiling().word == sandboxRead
+	case "subagents":
+		return v.b && !r.subagents
+	case "auto_mail":
+		return v.b && !r.autoMail
+	case "allow_rules":
+		return v.b && !own.allowRules
+	}
+	return true
 }
