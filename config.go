@@ -57,7 +57,7 @@ type config struct {
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail               string
 	fast, readonly, subagents             bool
-	persistThreads                        bool // false: nothing is kept on disk but leases, and the audit trail goes to the log
+	persistThreads                        bool // false: only leases are kept on disk, the audit trail goes to the log
 	restartChild                          bool
 	allowRules, autoMail                  bool
 	maxConcurrentThreads, maxAnswerBytes  int
@@ -66,10 +66,10 @@ type config struct {
 	approvalTimeout, shutdownGrace        time.Duration // approvalTimeout 0: an approval waits for ever
 	mailPollInterval, idleTimeout         time.Duration // idleTimeout 0: polling never stops
 	perThreadAutoMail                     map[string]bool
-	roles                                 map[string]role   // by name, as they are written; config.role adds what a role inherits
+	roles                                 map[string]role   // by name, as written; role adds what a role inherits
 	aliases, atmRoles                     map[string]string // ATM's own tables [aliases] and [roles]: names of members
 	coreTeam, coreIdentity                string            // [core] default_team and identity
-	resume                                *string           // the session of --resume, "" for the newest of identity; nil: none
+	resume                                *string           // of --resume, "" for the newest of identity; nil: none
 
 	// What was found.
 	team, teamFrom   string // our team, and who named it
@@ -86,7 +86,7 @@ type config struct {
 	files     []string          // the configuration files that were read, lowest layer first
 	warnings  []string          // what a person should know, a line each
 	repo      *repoFile         // the repository's .atm.toml, nil for none
-	own       *config           // what holds without repo, read but not derived; nil where repo is trusted or there is none
+	own       *config           // what holds without repo, read but not derived; nil where repo is trusted or nil
 	ignored   []ignoredSetting  // settings of repo that have no effect
 	notes     []string          // what the first result says of repo
 }
@@ -315,7 +315,8 @@ func (c *config) failClosedIn(text string) {
 // ceilingMeant is the ceiling that a word likely means, "" for none.
 func ceilingMeant(word string) string {
 	ceilings := []string{"max_sandbox", "readonly"}
-	if fold := foldWord(word); nearest(word, ceilings) == "" && fold != "maxsandbox" && fold != "readonly" && fold != "explore" {
+	if fold := foldWord(word); nearest(word, ceilings) == "" && fold != "maxsandbox" && fold != "readonly" &&
+		fold != "explore" {
 		return "" // most words end here: comparing each with every setting would take most of the time of loading
 	}
 	if key := meantKey(word, settingNames()); slices.Contains(ceilings, key) {
@@ -362,7 +363,8 @@ func (c *config) derive(env func(string) string) error {
 		}
 	}
 	if !c.persistThreads && c.backend == "mcp-server" {
-		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
+		c.warnf("persist_threads = false (%s): codex mcp-server writes its own history of each thread to "+
+			"CODEX_HOME all the same; codex app-server doesn't", c.origin["persist_threads"])
 	}
 	c.top = c.lowestCeiling()
 	c.maxSandbox, c.readonly = "", false
@@ -399,7 +401,8 @@ func (c *config) serveEditor() {
 	}
 	for _, key := range []string{"identity", "acp_mail"} {
 		if o := c.origin[key]; o.layer != layerDefault {
-			c.warnf("%s (%s) has no effect without --identity: an editor's sessions are in no team then, and have no mail", key, o)
+			c.warnf("%s (%s) has no effect without --identity: an editor's sessions are in no team then, and have "+
+				"no mail", key, o)
 		}
 	}
 	c.identity = "editor"
@@ -415,7 +418,8 @@ func (c *config) applyFast() error {
 	switch {
 	case c.fastModel == "":
 		c.fast = false
-		return c.reportSetting("fast", errors.New(`there is no fast model: set fast_model = "…" under [plugins.atm-agent-mcp] or ATM_AGENT_MCP_FAST_MODEL`))
+		return c.reportSetting("fast", errors.New(
+			`there is no fast model: set fast_model = "…" under [plugins.atm-agent-mcp] or ATM_AGENT_MCP_FAST_MODEL`))
 	case c.model != "" && pin.layer >= by.layer:
 		c.warnf("%s has no effect: %s sets the model %q", by, pin, c.model)
 	default:
@@ -464,9 +468,11 @@ func (c *config) plainRole(name string) (role, error) {
 	if !ok {
 		names := slices.Sorted(maps.Keys(c.roles))
 		if len(names) == 0 {
-			return role{}, fmt.Errorf("no role %q: none is configured; a role is a table [plugins.%s.roles.<name>] in .atm.toml", cutName(name), pluginName)
+			return role{}, fmt.Errorf("no role %q: none is configured; a role is a table "+
+				"[plugins.%s.roles.<name>] in .atm.toml", cutName(name), pluginName)
 		}
-		return role{}, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "), didYouMean(name, names))
+		return role{}, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "),
+			didYouMean(name, names))
 	}
 	r.sandbox = c.top.cap(r.sandbox)
 	if _, own := c.origin["roles."+name+".subagents"]; !own {
@@ -508,7 +514,8 @@ func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
 		c.warnf("%v", err)
 	}
 	if c.clientIdentity == "" && c.teamFrom == sessionVariable { // whoever calls us is that team's lead
-		c.clientIdentity, c.origin["client_identity"] = readLeadName(q.root, c.team), origin{layerVariable, sessionVariable}
+		c.clientIdentity, c.origin["client_identity"] = readLeadName(q.root, c.team),
+			origin{layerVariable, sessionVariable}
 	}
 	return nil
 }

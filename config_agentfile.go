@@ -3,8 +3,9 @@ package main
 // Agent files (FR-16.1): a prompt in a file, with Claude Code's front matter above it if it has one. Of that YAML only
 // lines `key: value` are read, and only those of name, model and effort; such a key with any other value is refused,
 // never guessed at. The codex tool calls readAgentFile; whatever is wrong comes back as an agentFileError, which the
-// front answers with -32008 (FR-16.6). Nothing here decides policy: the caller checks and applies name and model. Prompt
-// files are read here too (readTextFile): a file that a person names is refused in words that a person understands.
+// front answers with -32008 (FR-16.6). Nothing here decides policy: the caller checks and applies name and model.
+// Prompt files are read here too (readTextFile): a file that a person names is refused in words that a person
+// understands.
 
 import (
 	"encoding/json"
@@ -39,7 +40,8 @@ type agentFileError struct {
 
 func (e *agentFileError) Error() string { return fmt.Sprintf("agent_file %q %s", e.path, e.what) }
 
-// readAgentFile reads path, which is relative to base or begins with ~/ or is absolute. Every error is an *agentFileError.
+// readAgentFile reads path, which is relative to base or begins with ~/ or is absolute. Every error is an
+// *agentFileError.
 func readAgentFile(path, base string) (agentFile, error) {
 	refuse := func(what string) (agentFile, error) { return agentFile{}, &agentFileError{path, what} }
 	if strings.TrimSpace(path) == "" {
@@ -74,7 +76,8 @@ func readAgentFile(path, base string) (agentFile, error) {
 func parseAgentFile(text string) (agentFile, error) {
 	head, body, closed := cutFrontMatter(text)
 	if !closed {
-		return agentFile{}, errors.New("has front matter that can't be read: it is never closed: end it with a line ---")
+		return agentFile{}, errors.New("has front matter that can't be read: it is never closed: end it with a " +
+			"line ---")
 	}
 	a := agentFile{Body: strings.TrimRight(leadingBlank.ReplaceAllString(body, ""), " \t\n")}
 	var current string // the key that the line before belongs to
@@ -88,8 +91,11 @@ func parseAgentFile(text string) (agentFile, error) {
 		switch trimmed := strings.TrimSpace(line); {
 		case trimmed == "" || trimmed[0] == '#':
 			continue
-		case m == nil && usedKey.MatchString(line) && (line[0] == trimmed[0] || len(given) == 0), m == nil && trimmed[0] == '{' && len(given) == 0:
-			return refuse(clip(trimmed, 40), "front matter isn't read in this form: write one `key: value` a line, from the line's first column, with a blank behind the colon")
+		case m == nil && usedKey.MatchString(line) && (line[0] == trimmed[0] || len(given) == 0),
+			m == nil && trimmed[0] == '{' && len(given) == 0:
+			return refuse(clip(trimmed, 40),
+				"front matter isn't read in this form: write one `key: value` a line, from the line's first "+
+					"column, with a blank behind the colon")
 		case m == nil && current != "":
 			return refuse(current, "its value isn't on one line: write all of it behind the colon")
 		case m == nil:
@@ -113,7 +119,8 @@ func parseAgentFile(text string) (agentFile, error) {
 		}
 	}
 	if a.Effort != "" && !fileEffort.MatchString(a.Effort) {
-		return agentFile{}, fmt.Errorf("has front matter that can't be used: line %d: effort %q is not one word such as low, medium or high", given["effort"], a.Effort)
+		return agentFile{}, fmt.Errorf("has front matter that can't be used: line %d: effort %q is not one word "+
+			"such as low, medium or high", given["effort"], a.Effort)
 	}
 	if a.ModelNote = foreignModel(a.Model); a.ModelNote != "" || strings.EqualFold(a.Model, "inherit") {
 		a.Model = ""
@@ -195,7 +202,8 @@ func frontValue(s string) (text, why string) {
 		s = frontComment.ReplaceAllString(s, "")
 		switch {
 		case strings.ContainsRune("[]{}|>&*!%@`,?", rune(s[0])) || strings.HasPrefix(s, "- "):
-			return "", fmt.Sprintf("a value that begins with %q isn't read: write plain text on one line, or quote it", s[:1])
+			return "", fmt.Sprintf("a value that begins with %q isn't read: write plain text on one line, or "+
+				"quote it", s[:1])
 		case strings.Contains(s, ": ") || strings.HasSuffix(s, ":"):
 			return "", `it has a ": " in it: quote the value`
 		case s == "~" || s == "null":
@@ -216,7 +224,8 @@ var fileEffort = regexp.MustCompile(`^[a-z]{1,16}$`)
 
 // claudeModel matches the words Claude Code's agent files choose a model by, and its full names, also those with a
 // provider or region before them. Codex would fail the turn over any of them.
-var claudeModel = regexp.MustCompile(`(?i)^(?:(?:sonnet|opus|haiku|opusplan)(?:\[.*\])?|(?:.*[./])?claude(?:[-.@:].*)?)$`)
+var claudeModel = regexp.MustCompile(
+	`(?i)^(?:(?:sonnet|opus|haiku|opusplan)(?:\[.*\])?|(?:.*[./])?claude(?:[-.@:].*)?)$`)
 
 func foreignModel(model string) string {
 	if !claudeModel.MatchString(model) {

@@ -1,11 +1,11 @@
 package main
 
 // config_codex.go owns Codex's own configuration as a session is given it: which of its words a turn carries and are
-// taken out of config, which could widen a sandbox, the file of a profile, and the trees that go to thread/start, merged
-// from dotted keys and tables. config_policy.go decides with it. It must never take a word it doesn't know for a
-// permission: in a call such a word is refused, in a file it counts as the careful choice. What comes out is nested, bounded
-// in depth, and has no key that Codex would read as a path once more: Codex splits top-level keys at dots (0.104) or reads
-// them as TOML keys.
+// taken out of config, which could widen a sandbox, the file of a profile, and the trees that go to thread/start,
+// merged from dotted keys and tables. config_policy.go decides with it. It must never take a word it doesn't know for a
+// permission: in a call such a word is refused, in a file it counts as the careful choice. What comes out is nested,
+// bounded in depth, and has no key that Codex would read as a path once more: Codex splits top-level keys at dots
+// (0.104) or reads them as TOML keys.
 
 import (
 	"bytes"
@@ -47,14 +47,15 @@ func argumentWords(t map[string]any) (statedPolicy, error) {
 	}
 	roots, there := w.write["writable_roots"]
 	if _, ok := roots.([]any); there && !ok {
-		return w, fmt.Errorf("config.sandbox_workspace_write.writable_roots is %s, it must be a list of paths", kindOf(roots))
+		return w, fmt.Errorf("config.sandbox_workspace_write.writable_roots is %s, it must be a list of paths",
+			kindOf(roots))
 	}
 	return w, nil
 }
 
-// takeWords takes the settings that a turn carries out of a Codex configuration, whose it is said to be. A sandbox or an
-// approval policy that a turn can't carry becomes the careful choice, with a note. A model that is no string stays in
-// t: it is Codex's to complain about.
+// takeWords takes the settings that a turn carries out of a Codex configuration, whose it is said to be. A sandbox or
+// an approval policy that a turn can't carry becomes the careful choice, with a note. A model that is no string stays
+// in t: it is Codex's to complain about.
 func takeWords(t map[string]any, whose string) (w statedPolicy) {
 	take := func(key string) (any, bool) {
 		v, there := t[key]
@@ -77,7 +78,8 @@ func takeWords(t map[string]any, whose string) (w statedPolicy) {
 	} else if hasPermissions {
 		if w.sandbox = permissionMode(permissions); w.sandbox == "" {
 			w.sandbox = sandboxRead
-			w.sandboxNote = fmt.Sprintf("default_permissions %s of %s can't be kept on a turn, for which sandbox is one of %s",
+			w.sandboxNote = fmt.Sprintf("default_permissions %s of %s can't be kept on a turn, for which sandbox "+
+				"is one of %s",
 				shown(permissions), whose, sandboxModes())
 		}
 	}
@@ -86,7 +88,8 @@ func takeWords(t map[string]any, whose string) (w statedPolicy) {
 		case "untrusted", "on-request", "on-failure", "never":
 		default:
 			w.approval = "on-request"
-			w.approvalNote = fmt.Sprintf("approval_policy %s of %s is none of untrusted, on-request, never", shown(v), whose)
+			w.approvalNote = fmt.Sprintf("approval_policy %s of %s is none of untrusted, on-request, never", shown(v),
+				whose)
 		}
 	}
 	v, _ := take("sandbox_workspace_write")
@@ -178,7 +181,8 @@ func stripWidening(t map[string]any, own bool) (dropped []string) {
 
 // touchesSandbox reports a name that speaks of the sandbox or of approvals.
 func touchesSandbox(name string) bool {
-	return speaksOf(name, "sandbox", "landlock", "bwrap", "seccomp", "permission", "approv", "guardian", "auto_review", "windows")
+	return speaksOf(name, "sandbox", "landlock", "bwrap", "seccomp", "permission", "approv", "guardian", "auto_review",
+		"windows")
 }
 
 // guards reports a feature that may be what holds an agent back, so that even
@@ -196,9 +200,11 @@ func speaksOf(name string, parts ...string) bool {
 // Codex 0.104 to 0.169.
 func harmlessSetting(key string) bool {
 	switch key {
-	case "model", "model_provider", "oss_provider", "review_model", "model_context_window", "model_auto_compact_token_limit",
+	case "model", "model_provider", "oss_provider", "review_model", "model_context_window",
+		"model_auto_compact_token_limit",
 		"model_auto_compact_token_limit_scope", "model_post_turn_compact_threshold_percent", "model_max_output_tokens",
-		"model_reasoning_effort", "model_reasoning_summary", "model_supports_reasoning_summaries", "plan_mode_reasoning_effort",
+		"model_reasoning_effort", "model_reasoning_summary", "model_supports_reasoning_summaries",
+		"plan_mode_reasoning_effort",
 		"model_verbosity", "model_instructions_file", "experimental_instructions_file", "service_tier", "personality",
 		"instructions", "developer_instructions", "compact_prompt", "experimental_compact_prompt_file",
 		"tool_output_token_limit", "background_terminal_max_timeout", "web_search", "tools",
@@ -216,9 +222,12 @@ func harmlessSetting(key string) bool {
 // harmlessFeature lists the features that may also be switched on.
 func harmlessFeature(name string) bool {
 	switch name {
-	case "unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool", "unified_exec",
-		"view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals", "tool_search", "remote_models",
-		"responses_websockets", "enable_request_compression", "prevent_idle_sleep", "web_search_request", "web_search_cached":
+	case "unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool",
+		"unified_exec",
+		"view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals", "tool_search",
+		"remote_models",
+		"responses_websockets", "enable_request_compression", "prevent_idle_sleep", "web_search_request",
+		"web_search_cached":
 		return true
 	}
 	return false
@@ -234,7 +243,8 @@ func loadProfile(codexHome, name string) (map[string]any, *rpcError) {
 	if name == "" || len(name) > 128 || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
 		return r < ' ' || r == 0x7f || strings.ContainsRune(`/\:`, r)
 	}) {
-		return nil, bad("profile %q is not a profile's name: it names the file <profile>.config.toml in %s", name, codexHome)
+		return nil, bad("profile %q is not a profile's name: it names the file <profile>.config.toml in %s", name,
+			codexHome)
 	}
 	const limit = 1 << 20
 	path := filepath.Join(codexHome, name+".config.toml")
@@ -314,7 +324,8 @@ func expandProfile(t map[string]any) (map[string]any, error) {
 	}
 	for key := range t {
 		if !plainConfigKey(key) {
-			return nil, fmt.Errorf("key %q is no setting of Codex's: those have only letters, digits, _ and - in their names", shortName(key))
+			return nil, fmt.Errorf("key %q is no setting of Codex's: those have only letters, digits, _ and - in "+
+				"their names", shortName(key))
 		}
 	}
 	v, err := configValue(t, 0)
@@ -457,7 +468,8 @@ func layOver(base, over map[string]any, at []string, same bool) error {
 		old, there := base[key]
 		oldTable, wasTable := old.(map[string]any)
 		where := func() string { return shortName(strings.Join(path, ".")) }
-		ownServer := !same && len(path) == 2 && path[0] == "mcp_servers" && (table["command"] != nil || table["url"] != nil)
+		ownServer := !same && len(path) == 2 && path[0] == "mcp_servers" &&
+			(table["command"] != nil || table["url"] != nil)
 		switch {
 		case there && isTable != wasTable:
 			return fmt.Errorf("%s is %s in one and %s in the other", where(), kindOf(old), kindOf(v))

@@ -8,8 +8,8 @@ package main
 // An untrusted file may set names, model, effort, and what is no wider than what holds without the file (mayNot);
 // main_config.go asks the user and keeps the answer, never before the content was shown. Trust covers the text alone:
 // what a trusted file names (a program, a prompt) may change later, as a Makefile's commands may. Trust is kept by the
-// real path of the file's directory and the hash of the content, so that a changed file has none, nor a link to the file
-// from elsewhere.
+// real path of the file's directory and the hash of the content, so that a changed file has none, nor a link to the
+// file from elsewhere.
 
 import (
 	"cmp"
@@ -177,9 +177,9 @@ func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 	return v.tab
 }
 
-// warnMisplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones too.
-// The file is ATM's as well: what stands in a table that is called like nothing of ours is somebody else's. t is the
-// table at path; read: its settings are read, so that only ceilings in unknown tables of it are left to find.
+// warnMisplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones
+// too. The file is ATM's as well: what stands in a table that is called like nothing of ours is somebody else's. t is
+// the table at path; read: its settings are read, so that only ceilings in unknown tables of it are left to find.
 func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 	for _, key := range t.keys() {
 		v, below := t.get(key), append(slices.Clip(path), key)
@@ -207,7 +207,8 @@ func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 // mayBeOurs reports a table that has our settings, or is called nearly like one that has.
 func mayBeOurs(path []string) bool {
 	like := func(name string, names ...string) bool {
-		return nearest(name, names) != "" || slices.ContainsFunc(names, func(n string) bool { return foldWord(n) == foldWord(name) })
+		return nearest(name, names) != "" ||
+			slices.ContainsFunc(names, func(n string) bool { return foldWord(n) == foldWord(name) })
 	}
 	switch len(path) {
 	case 1:
@@ -286,7 +287,8 @@ func (r *fileReader) readPlugin(t *tomlTable) {
 			r.reportValue(v, "roles.%s: wants a table, not %s", name, v.kind)
 			continue
 		case !identityRule.MatchString(name):
-			r.reportValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter or digit", name)
+			r.reportValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter "+
+				"or digit", name)
 			continue
 		}
 		as := c.roles[name]
@@ -371,7 +373,8 @@ func findRepoFile(dir string) *repoFile {
 	f := &repoFile{path: path, key: trustKey(path)}
 	names := []string{path} // a link is looked at itself too: who made it chose the file
 	if filepath.Dir(path) != dir {
-		names = append(names, root, filepath.Join(root, ".git")) // somebody else's repository around us has no word here
+		names = append(names, root, filepath.Join(root,
+			".git")) // somebody else's repository around us has no word here
 	}
 	for _, name := range names {
 		if st, err := os.Lstat(name); err == nil && f.refused == "" {
@@ -409,7 +412,8 @@ func whyNotOwn(path string, st fs.FileInfo, mode bool) string {
 	case ok && uid != os.Geteuid():
 		return fmt.Sprintf("%s belongs to another user (%d)", path, uid)
 	case ok && mode && shared:
-		return fmt.Sprintf("%s can be written by its group or by others (mode %04o; chmod go-w takes that away)", path, st.Mode().Perm())
+		return fmt.Sprintf("%s can be written by its group or by others (mode %04o; chmod go-w takes that away)", path,
+			st.Mode().Perm())
 	}
 	return ""
 }
@@ -516,7 +520,8 @@ func (c *config) noteIgnored() {
 		keys = append(keys, fmt.Sprintf("%s (line %s)", s.Key, s.From[strings.LastIndexByte(s.From, ':')+1:]))
 	}
 	if len(keys) > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("ignored, since %s is not trusted: %s; the user can look at them and accept them with `%s`",
+		c.notes = append(c.notes, fmt.Sprintf("ignored, since %s is not trusted: %s; the user can look at them "+
+			"and accept them with `%s`",
 			visible(oneLine(c.repo.path)), strings.Join(keys, ", "), trustCommand))
 	}
 }
@@ -553,8 +558,8 @@ func (v *tomlValue) text() string {
 	return visible(string(data))
 }
 
-// settingPath is a leaf's path within the table of our settings, with today's names: [sandbox], [roles worker model]. It
-// is nil for a leaf elsewhere.
+// settingPath is a leaf's path within the table of our settings, with today's names: [sandbox], [roles worker model].
+// It is nil for a leaf elsewhere.
 func (l tomlLeaf) settingPath() []string {
 	if len(l.path) < 3 || l.path[0] != "plugins" || !slices.Contains(pluginNames(), l.path[1]) {
 		return nil
@@ -579,9 +584,11 @@ func (f configFile) dropUntrusted(c *config, doc *tomlTable) {
 		name := l.path[len(l.path)-1]
 		delete(l.table.vals, name)
 		l.table.order = slices.DeleteFunc(slices.Clone(l.table.order), func(key string) bool { return key == name })
-		s := ignoredSetting{strings.Join(path, "."), l.value.text(), fmt.Sprintf("%s:%d", f.path, l.value.keyLine), "ignored: not trusted"}
+		s := ignoredSetting{strings.Join(path, "."), l.value.text(), fmt.Sprintf("%s:%d", f.path, l.value.keyLine),
+			"ignored: not trusted"}
 		c.ignored = append(c.ignored, s)
-		c.warnf("%s: %s is ignored, since the file is not trusted: %s shows what it sets and accepts it", s.From, s.Key, trustCommand)
+		c.warnf("%s: %s is ignored, since the file is not trusted: %s shows what it sets and accepts it", s.From, s.Key,
+			trustCommand)
 	}
 }
 
@@ -607,13 +614,16 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 		return rank(cmp.Or(word, unset)) > rank(cmp.Or(own, unset))
 	}
 	key := path[len(path)-1]
-	r := role{sandbox: own.sandbox, approvalPolicy: own.approvalPolicy, subagents: own.subagents, autoMail: own.autoMail}
+	r := role{sandbox: own.sandbox, approvalPolicy: own.approvalPolicy, subagents: own.subagents,
+		autoMail: own.autoMail}
 	switch {
 	case len(path) == 2 && path[0] == "per_thread_auto_mail": // which counts before auto_mail of a role
 		return v.b && !own.perThreadAutoMail[key]
 	case len(path) == 3 && path[0] == "roles":
 		theirs := own.roleOrNone(path[1])
-		r = role{sandbox: cmp.Or(theirs.sandbox, r.sandbox), approvalPolicy: cmp.Or(theirs.approvalPolicy, r.approvalPolicy), subagents: theirs.subagents, autoMail: theirs.autoMail}
+		r = role{sandbox: cmp.Or(theirs.sandbox, r.sandbox),
+			approvalPolicy: cmp.Or(theirs.approvalPolicy, r.approvalPolicy), subagents: theirs.subagents,
+			autoMail: theirs.autoMail}
 		if !slices.ContainsFunc(roleSettings(), func(s setting[role]) bool { return s.name == key }) {
 			return false
 		}
@@ -626,8 +636,10 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 	case "role": // one of the user's own must be no wider than the user's default
 		theirs, err := own.role(v.str)
 		mine := own.roleOrNone("")
-		return err == nil && (sandboxRank(cmp.Or(theirs.sandbox, own.sandbox, sandboxWrite)) > sandboxRank(cmp.Or(mine.sandbox, own.sandbox, sandboxWrite)) ||
-			approvalRank(cmp.Or(theirs.approvalPolicy, own.approvalPolicy, "on-request")) > approvalRank(cmp.Or(mine.approvalPolicy, own.approvalPolicy, "on-request")))
+		return err == nil && (sandboxRank(cmp.Or(theirs.sandbox, own.sandbox,
+			sandboxWrite)) > sandboxRank(cmp.Or(mine.sandbox, own.sandbox, sandboxWrite)) ||
+			approvalRank(cmp.Or(theirs.approvalPolicy, own.approvalPolicy,
+				"on-request")) > approvalRank(cmp.Or(mine.approvalPolicy, own.approvalPolicy, "on-request")))
 	case "sandbox":
 		return wider(sandboxRank, normalizeSandbox, r.sandbox, sandboxWrite)
 	case "approval_policy":

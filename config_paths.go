@@ -1,8 +1,8 @@
 package main
 
 // Names, directories and the team: which names may become paths, where the team's files and ours are, and which team is
-// ours: the one that was asked for (flag, ATM_TEAM, .atm.toml), or that of the Claude Code session that started us, or the
-// default. config.go asks once at start; tools and commands ask about every name a caller gives, so that a name is
+// ours: the one that was asked for (flag, ATM_TEAM, .atm.toml), or that of the Claude Code session that started us, or
+// the default. config.go asks once at start; tools and commands ask about every name a caller gives, so that a name is
 // checked where it enters and never again. It creates nothing, no team either (without one everything but mail works),
 // and a folder with very many teams must not slow the start.
 
@@ -37,7 +37,8 @@ func validIdentity(s string) error {
 	case len(s) > 64:
 		return fmt.Errorf("identity %q is longer than 64 characters", cutName(s))
 	case !identityRule.MatchString(s) || !filepath.IsLocal(s): // IsLocal: on Windows, NUL and its like are devices
-		return fmt.Errorf("identity %q is no name: use letters a-z, digits, - and _, and begin with a letter or digit", s)
+		return fmt.Errorf("identity %q is no name: use letters a-z, digits, - and _, and begin with a letter or digit",
+			s)
 	}
 	return nil
 }
@@ -166,7 +167,8 @@ func findTeam(q teamQuery) (name, from string, exists bool, err error) {
 // speaks for the team.
 func (c *config) teamDirs() []string {
 	team, kept := filepath.Join(c.teamsRoot, c.team), filepath.Join(c.sessionsRoot, c.team)
-	return []string{c.teamsRoot, team, filepath.Join(team, "inboxes"), c.sessionsRoot, filepath.Join(c.sessionsRoot, ".threads"), kept, filepath.Join(kept, ".records")}
+	return []string{c.teamsRoot, team, filepath.Join(team, "inboxes"), c.sessionsRoot,
+		filepath.Join(c.sessionsRoot, ".threads"), kept, filepath.Join(kept, ".records")}
 }
 
 // sessionTeam finds the team whose config.json has our session as its leadSessionId. Claude Code writes that file
@@ -177,7 +179,8 @@ func (q teamQuery) sessionTeam() (string, error) {
 		return "", err
 	}
 	own := ""
-	if len(q.sessionID) >= 8 && validTeam("session-"+q.sessionID[:8]) == nil { // what Claude Code calls the team of a session
+	// What Claude Code calls the team of a session.
+	if len(q.sessionID) >= 8 && validTeam("session-"+q.sessionID[:8]) == nil {
 		own = "session-" + q.sessionID[:8]
 		names = append([]string{own}, names...)
 	}

@@ -43,7 +43,7 @@ type policy struct {
 type statedPolicy struct {
 	model, effort, sandbox, approval string
 	write                            map[string]any // the table sandbox_workspace_write
-	sandboxNote, approvalNote        string         // why sandbox or approval is not as it was written; told if it is chosen
+	sandboxNote, approvalNote        string         // why sandbox or approval is not as written; told if it is chosen
 }
 
 // resolvePolicy decides by tool argument > config argument > profile > role >
@@ -83,8 +83,10 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 		Effort: cmp.Or(in.options.Effort, fromArg.effort, fromProfile.effort, in.role.effort, in.cfg.effort),
 	}}
 	choose := func(r role, c *config) statedPolicy {
-		return firstWords(statedPolicy{sandbox: in.options.Sandbox, approval: in.options.Approval}, fromArg, fromProfile,
-			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy}, statedPolicy{sandbox: c.sandbox, approval: c.approvalPolicy}, fromUser)
+		return firstWords(statedPolicy{sandbox: in.options.Sandbox, approval: in.options.Approval}, fromArg,
+			fromProfile,
+			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy},
+			statedPolicy{sandbox: c.sandbox, approval: c.approvalPolicy}, fromUser)
 	}
 	chosen := choose(in.role, in.cfg)
 	unset, unsetWhy := defaultSandbox(in, user, known)
@@ -108,7 +110,7 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 		if top.word != sandboxRead {          // else its advice would not help
 			out.note(unsetWhy)
 		}
-	case sandboxRank(chosen.sandbox) == 0: // every source was checked where it was read; should one slip through, fail closed
+	case sandboxRank(chosen.sandbox) == 0: // each was checked where it was read; should one slip through, fail closed
 		out.Settings.Sandbox = sandboxRead
 		out.note(fmt.Sprintf("sandbox is read-only because %q is none of %s", chosen.sandbox, sandboxModes()))
 	case top.cap(chosen.sandbox) != chosen.sandbox:
@@ -132,7 +134,8 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	}
 	merged, err := mergeConfig(prof, arg)
 	if err != nil {
-		return refuse(fmt.Sprintf("the config argument and profile %q contradict each other: %v", in.options.Profile, err))
+		return refuse(fmt.Sprintf("the config argument and profile %q contradict each other: %v", in.options.Profile,
+			err))
 	}
 	if in.options.CompactPrompt != "" {
 		merged["compact_prompt"] = in.options.CompactPrompt // explicit fields win, as in the removed command
@@ -166,7 +169,8 @@ func firstWords(of ...statedPolicy) (chosen statedPolicy) {
 // narrowWords takes from own what is narrower there, and says why. unset is the sandbox where nobody has a word.
 func narrowWords(chosen, own statedPolicy, unset string) (statedPolicy, string) {
 	var kept []string
-	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset)) < sandboxRank(cmp.Or(chosen.sandbox, unset)) {
+	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset)) < sandboxRank(cmp.Or(chosen.sandbox,
+		unset)) {
 		kept = append(kept, "sandbox "+chosen.sandbox)
 		chosen.sandbox, chosen.sandboxNote = own.sandbox, own.sandboxNote
 	}
@@ -177,7 +181,8 @@ func narrowWords(chosen, own statedPolicy, unset string) (statedPolicy, string) 
 	if len(kept) == 0 {
 		return chosen, ""
 	}
-	return chosen, fmt.Sprintf("%s of the repository's .atm.toml has no effect: that file is not trusted, and it would widen what holds without it (%s shows and accepts it)",
+	return chosen, fmt.Sprintf("%s of the repository's .atm.toml has no effect: that file is not trusted, and it "+
+		"would widen what holds without it (%s shows and accepts it)",
 		strings.Join(kept, " and "), trustCommand)
 }
 
@@ -250,7 +255,8 @@ func (p *policy) widen(in policyInput, arg, prof, user map[string]any) {
 			asked = append(asked, "writable_roots")
 		}
 		if len(asked) > 0 {
-			p.note(fmt.Sprintf("left out of sandbox_workspace_write: %s (%s allows %s)", strings.Join(asked, ", "), top.name, top.word))
+			p.note(fmt.Sprintf("left out of sandbox_workspace_write: %s (%s allows %s)", strings.Join(asked, ", "),
+				top.name, top.word))
 		}
 		return
 	}
@@ -293,7 +299,8 @@ func (p *policy) chooseRoots(in policyInput, arg, prof map[string]any, asked, ow
 		}
 		roots = kept
 		if len(left) > 0 {
-			p.note(fmt.Sprintf("left out of writable_roots: %s (%s allows the workspace and the user's own roots)", strings.Join(left, ", "), top.name))
+			p.note(fmt.Sprintf("left out of writable_roots: %s (%s allows the workspace and the user's own roots)",
+				strings.Join(left, ", "), top.name))
 		}
 	}
 	var left []string
@@ -307,7 +314,8 @@ func (p *policy) chooseRoots(in policyInput, arg, prof map[string]any, asked, ow
 		}
 	}
 	if len(left) > 0 {
-		p.note(fmt.Sprintf("the client's directories %s stay read-only (%s allows the workspace and the user's own roots)", strings.Join(left, ", "), top.name))
+		p.note(fmt.Sprintf("the client's directories %s stay read-only (%s allows the workspace and the user's "+
+			"own roots)", strings.Join(left, ", "), top.name))
 	}
 	if len(relative) > 0 {
 		p.note("left out of writable_roots, since they are not absolute: " + strings.Join(relative, ", "))

@@ -1,8 +1,8 @@
 package main
 
 // What is known of the git repository around a directory, read straight from .git: a subprocess on the turn path
-// costs more than the whole turn may. A session keeps one repoCache and asks it before every turn; session_prompt.go puts
-// the answer into words. Nothing here fails: what can't be understood is left out, as null.
+// costs more than the whole turn may. A session keeps one repoCache and asks it before every turn; session_prompt.go
+// puts the answer into words. Nothing here fails: what can't be understood is left out, as null.
 // Reads are bounded, nothing is written, and no value is trusted to be harmless text: whoever prints a value quotes it.
 
 import (
@@ -38,8 +38,8 @@ func readRepo(cwd string) repoFacts {
 }
 
 // A repoCache remembers the facts of one directory and the few paths that decide them: HEAD, config, and each .git that
-// isn't there. As long as those paths look the same to stat, nothing is opened. It has no lock: the session that owns it
-// is its only user.
+// isn't there. As long as those paths look the same to stat, nothing is opened. It has no lock: the session that owns
+// it is its only user.
 type repoCache struct {
 	cwd     string // the directory that facts are of
 	facts   repoFacts
@@ -321,7 +321,8 @@ func scanGitConfig(text string) (origin string, bare bool) {
 		case inOrigin && key == "url" && (origin == "" || value == ""):
 			origin = value // the first is the one that is fetched from; an empty one clears the list
 		case inCore && key == "bare":
-			bare = !strings.Contains(line, "=") || slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
+			bare = !strings.Contains(line, "=") ||
+				slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
 		}
 	}
 	return origin, bare

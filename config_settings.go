@@ -2,8 +2,8 @@ package main
 
 // The settings: every key of [plugins.atm-agent-mcp] and of a role with its flag and its range, and how a value from a
 // file, a variable or a flag becomes the field of config that holds it.
-// config.go and config_layers.go go through these tables for each layer. A new key is one row here and one field in config;
-// its flag, if it has one, is also a row of serveRows in main_help.go.
+// config.go and config_layers.go go through these tables for each layer. A new key is one row here and one field in
+// config; its flag, if it has one, is also a row of serveRows in main_help.go.
 // Nothing here reads a file or knows which layer wins.
 
 import (
@@ -34,7 +34,7 @@ type rule struct {
 
 	check    func(string) (string, error) // refuses or normalizes a text; every text has one
 	optional bool                         // "" is a value too: none, whatever a lower layer says
-	path     bool                         // the text is a file: relative to the configuration file or the working directory
+	path     bool                         // the text is a file: relative to the configuration file or the working dir
 	min, max int64                        // bounds of a number, in unit
 	unit     time.Duration                // what a number counts where the field is a duration
 }
@@ -84,38 +84,59 @@ func settings() []setting[config] {
 	const day = 24 * 60 * 60
 	return []setting[config]{
 		{rule{name: "codex_bin", flag: "codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
-		{rule{name: "backend", flag: "backend", check: oneOf("backend", "auto", "app-server", "mcp-server")}, func(c *config) any { return &c.backend }},
-		{rule{name: "identity", alias: "default_identity", flag: "identity", check: checkIdentity}, func(c *config) any { return &c.identity }},
-		{rule{name: "role", flag: "role", optional: true, check: checkLine}, func(c *config) any { return &c.defaultRole }},
+		{rule{name: "backend", flag: "backend", check: oneOf("backend", "auto", "app-server", "mcp-server")},
+			func(c *config) any { return &c.backend }},
+		{rule{name: "identity", alias: "default_identity", flag: "identity", check: checkIdentity},
+			func(c *config) any { return &c.identity }},
+		{rule{name: "role", flag: "role", optional: true, check: checkLine},
+			func(c *config) any { return &c.defaultRole }},
 		{rule{name: "model", flag: "model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
 		{rule{name: "fast_model", optional: true, check: checkLine}, func(c *config) any { return &c.fastModel }},
 		{rule{name: "fast", flag: "fast"}, func(c *config) any { return &c.fast }},
 		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(c *config) any { return &c.effort }},
-		{rule{name: "sandbox", flag: "sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.sandbox }},
-		{rule{name: "approval_policy", flag: "approval-policy", optional: true, check: normalizePolicy}, func(c *config) any { return &c.approvalPolicy }},
-		{rule{name: "max_sandbox", optional: true, check: normalizeSandbox}, func(c *config) any { return &c.maxSandbox }},
+		{rule{name: "sandbox", flag: "sandbox", optional: true, check: normalizeSandbox},
+			func(c *config) any { return &c.sandbox }},
+		{rule{name: "approval_policy", flag: "approval-policy", optional: true, check: normalizePolicy},
+			func(c *config) any { return &c.approvalPolicy }},
+		{rule{name: "max_sandbox", optional: true, check: normalizeSandbox},
+			func(c *config) any { return &c.maxSandbox }},
 		{rule{name: "readonly", flag: "readonly"}, func(c *config) any { return &c.readonly }},
-		{rule{name: "base_prompt_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.basePromptFile }},
-		{rule{name: "extra_instructions_file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.extraInstructionsFile }},
+		{rule{name: "base_prompt_file", optional: true, path: true, check: checkLine},
+			func(c *config) any { return &c.basePromptFile }},
+		{rule{name: "extra_instructions_file", optional: true, path: true, check: checkLine},
+			func(c *config) any { return &c.extraInstructionsFile }},
 		{rule{name: "subagents", flag: "subagents"}, func(c *config) any { return &c.subagents }},
-		{rule{name: "request_timeout_secs", flag: "timeout", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.requestTimeout }},
+		{rule{name: "request_timeout_secs", flag: "timeout", min: 1, max: 7 * day, unit: time.Second},
+			func(c *config) any { return &c.requestTimeout }},
 		{rule{name: "turn_limit_secs", max: 7 * day, unit: time.Second}, func(c *config) any { return &c.turnLimit }},
-		{rule{name: "approval_timeout_secs", min: 1, max: 7 * day, unit: time.Second}, func(c *config) any { return &c.approvalTimeout }},
-		{rule{name: "shutdown_grace_secs", max: 300, unit: time.Second}, func(c *config) any { return &c.shutdownGrace }},
-		{rule{name: "max_concurrent_threads", min: 1, max: 1000}, func(c *config) any { return &c.maxConcurrentThreads }},
+		{rule{name: "approval_timeout_secs", min: 1, max: 7 * day, unit: time.Second},
+			func(c *config) any { return &c.approvalTimeout }},
+		{rule{name: "shutdown_grace_secs", max: 300, unit: time.Second},
+			func(c *config) any { return &c.shutdownGrace }},
+		{rule{name: "max_concurrent_threads", min: 1, max: 1000},
+			func(c *config) any { return &c.maxConcurrentThreads }},
 		{rule{name: "persist_threads"}, func(c *config) any { return &c.persistThreads }},
 		{rule{name: "restart_child", flag: "restart-child"}, func(c *config) any { return &c.restartChild }},
-		{rule{name: "forward_events", check: oneOf("choice", "auto", "on", "off")}, func(c *config) any { return &c.forwardEvents }},
+		{rule{name: "forward_events", check: oneOf("choice", "auto", "on", "off")},
+			func(c *config) any { return &c.forwardEvents }},
 		{rule{name: "max_answer_bytes", min: 1024, max: 32 << 20}, func(c *config) any { return &c.maxAnswerBytes }},
-		{rule{name: "log_level", flag: "log-level", check: oneOf("log level", "error", "warn", "info", "debug", "trace")}, func(c *config) any { return &c.logLevel }},
-		{rule{name: "log_file", flag: "log-file", optional: true, path: true, check: checkLine}, func(c *config) any { return &c.logFile }},
+		{rule{name: "log_level", flag: "log-level",
+			check: oneOf("log level", "error", "warn", "info", "debug", "trace")},
+			func(c *config) any { return &c.logLevel }},
+		{rule{name: "log_file", flag: "log-file", optional: true, path: true, check: checkLine},
+			func(c *config) any { return &c.logFile }},
 		{rule{name: "allow_rules"}, func(c *config) any { return &c.allowRules }},
 		{rule{name: "auto_mail"}, func(c *config) any { return &c.autoMail }},
-		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000}, func(c *config) any { return &c.maxMailMessages }},
-		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20}, func(c *config) any { return &c.maxMailMessageLength }},
-		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.mailPollInterval }},
-		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond}, func(c *config) any { return &c.idleTimeout }},
-		{rule{name: "client_identity", optional: true, check: checkIdentity}, func(c *config) any { return &c.clientIdentity }},
+		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000},
+			func(c *config) any { return &c.maxMailMessages }},
+		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20},
+			func(c *config) any { return &c.maxMailMessageLength }},
+		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond},
+			func(c *config) any { return &c.mailPollInterval }},
+		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond},
+			func(c *config) any { return &c.idleTimeout }},
+		{rule{name: "client_identity", optional: true, check: checkIdentity},
+			func(c *config) any { return &c.clientIdentity }},
 		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn")}, func(c *config) any { return &c.acpMail }},
 	}
 }
@@ -126,7 +147,8 @@ func roleSettings() []setting[role] {
 		{rule{name: "model", optional: true, check: checkLine}, func(r *role) any { return &r.model }},
 		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(r *role) any { return &r.effort }},
 		{rule{name: "sandbox", optional: true, check: normalizeSandbox}, func(r *role) any { return &r.sandbox }},
-		{rule{name: "approval_policy", optional: true, check: normalizePolicy}, func(r *role) any { return &r.approvalPolicy }},
+		{rule{name: "approval_policy", optional: true, check: normalizePolicy},
+			func(r *role) any { return &r.approvalPolicy }},
 		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
 		{rule{name: "auto_mail"}, func(r *role) any { return &r.autoMail }},
 	}
@@ -319,7 +341,8 @@ func oneOf(what string, words ...string) func(string) (string, error) {
 				return "", fmt.Errorf("%q is written %q", word, w)
 			}
 		}
-		return "", fmt.Errorf("%q is no %s (there are %s)%s", cutName(word), what, strings.Join(words, ", "), didYouMean(word, words))
+		return "", fmt.Errorf("%q is no %s (there are %s)%s", cutName(word), what, strings.Join(words, ", "),
+			didYouMean(word, words))
 	}
 }
 
@@ -337,7 +360,8 @@ func checkIdentity(s string) (string, error) { return s, validIdentity(s) }
 
 func checkEffort(s string) (string, error) {
 	if !effortRule.MatchString(s) {
-		return "", fmt.Errorf("%q is no reasoning effort: one word in small letters, such as low, medium, high", cutName(s))
+		return "", fmt.Errorf("%q is no reasoning effort: one word in small letters, such as low, medium, high",
+			cutName(s))
 	}
 	return s, nil
 }

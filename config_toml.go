@@ -302,7 +302,8 @@ func (p *tomlParser) sub(t *tomlTable, key tomlKey, how tomlOrigin) (*tomlTable,
 	case how == tomlHeaded && v.tab.origin != tomlImplied:
 		return nil, p.errorAt(key.line, key.col, "table %q is already defined at line %d", key.name, v.keyLine)
 	case how == tomlDotted && v.tab.origin == tomlHeaded:
-		return nil, p.errorAt(key.line, key.col, "table %q has its own header at line %d: write this key below that", key.name, v.keyLine)
+		return nil, p.errorAt(key.line, key.col, "table %q has its own header at line %d: write this key below that",
+			key.name, v.keyLine)
 	}
 	v.tab.origin = how
 	return v.tab, nil
@@ -642,7 +643,8 @@ func (p *tomlParser) escape(b *strings.Builder, long bool) error {
 	case c == 'U':
 		digits = 8
 	default:
-		return p.errorAt(line, col, "%s after a backslash is no escape of TOML 1.0 (there are \\b \\t \\n \\f \\r \\\" \\\\ \\uXXXX \\UXXXXXXXX; in '…' a backslash is itself)", p.here())
+		return p.errorAt(line, col, "%s after a backslash is no escape of TOML 1.0 (there are \\b \\t \\n \\f \\r "+
+			"\\\" \\\\ \\uXXXX \\UXXXXXXXX; in '…' a backslash is itself)", p.here())
 	}
 	p.next()
 	if digits == 0 {

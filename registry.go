@@ -2,11 +2,11 @@ package main
 
 // registry.go owns the sessions on disk: one record file each, which is written whole when one of its seldom changing
 // fields changes, and beside it the journal of the session's turns (registry_journal.go); both together are the truth.
-// It holds the leases and thread locks (registry_lease.go), and registry.json, the index of one instance's open sessions
-// (FR-5.3), which follows the records and may be older by a moment: nobody waits for an index.
-// session_ledger.go calls it at every transition and at the end, the hub for lists, and the commands that show sessions.
-// Never fsyncs or scans a directory on the turn path, never keeps sessions in memory (a transition costs the same
-// however many there are), and never overwrites a file that it can't read: such a file is set aside.
+// It holds the leases and thread locks (registry_lease.go), and registry.json, the index of one instance's open
+// sessions (FR-5.3), which follows the records and may be older by a moment: nobody waits for an index.
+// session_ledger.go calls it at every transition and at the end, the hub for lists, and the commands that show
+// sessions. Never fsyncs or scans a directory on the turn path, never keeps sessions in memory (a transition costs the
+// same however many there are), and never overwrites a file that it can't read: such a file is set aside.
 
 import (
 	"context"
@@ -253,7 +253,8 @@ func (r *registry) markIfGone(seen *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if rec.Status != statusBusy && rec.Status != statusIdle || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID {
+	if rec.Status != statusBusy && rec.Status != statusIdle || rec.Identity != seen.Identity ||
+		rec.BackendID != seen.BackendID {
 		return false, nil
 	}
 	if rec.Status == statusBusy {
@@ -287,7 +288,8 @@ func (r *registry) remove(seen record, keepDir bool) error {
 	if err != nil {
 		return fmt.Errorf("removing session %s: %w", seen.AgentID, err)
 	}
-	if rec.Status != seen.Status || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID || !rec.LastActive.Equal(seen.LastActive) {
+	if rec.Status != seen.Status || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID ||
+		!rec.LastActive.Equal(seen.LastActive) {
 		return errAlive // it was used since; these needn't be its locks any more
 	}
 	if !keepDir {
@@ -345,7 +347,8 @@ func (r *registry) noRecord(agentID string) bool {
 func (r *registry) removeSummary(dir string) error {
 	// <team>/<identity>/<thread>; a person can edit a record, and so can a sync tool.
 	parts := strings.Split(filepath.ToSlash(dir), "/")
-	if len(parts) != 3 || parts[0] != r.team || !filepath.IsLocal(dir) || filepath.Clean(dir) != filepath.FromSlash(dir) {
+	if len(parts) != 3 || parts[0] != r.team || !filepath.IsLocal(dir) ||
+		filepath.Clean(dir) != filepath.FromSlash(dir) {
 		return nil
 	}
 	root, err := os.OpenRoot(r.root)
@@ -514,7 +517,10 @@ func (r *registry) setIndex(identity string, recs []record) {
 		entries[i] = indexEntry{r.AgentID, r.Backend, r.BackendID, r.Identity, r.Team, r.RepoRoot, r.RepoName, r.Branch,
 			r.CWD, r.StartedAt, r.LastActive, r.Status, r.Tag}
 	}
-	r.disk.later(path, func() { r.index.write(path, indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries}) })
+	r.disk.later(path, func() {
+		r.index.write(path,
+			indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries})
+	})
 }
 
 func (x *indexes) write(path string, index indexFile) {
@@ -592,7 +598,8 @@ func (r *registry) markIndexes() {
 				s.Status, changed = statusStale, true
 			}
 		}
-		if now, err := os.Stat(path); !changed || err != nil || !os.SameFile(seen, now) || !seen.ModTime().Equal(now.ModTime()) {
+		if now, err := os.Stat(path); !changed || err != nil || !os.SameFile(seen, now) ||
+			!seen.ModTime().Equal(now.ModTime()) {
 			continue
 		}
 		if err := writeIndex(path, index); err != nil {

@@ -1,8 +1,8 @@
 package main
 
-// registry_audit.go owns the audit trail of FR-9: who asked which agent what, which approvals were asked and given, which
-// sessions closed; one JSON line each, appended to agent-sessions/<team>/audit.jsonl by every process of the team.
-// session_ledger.go and the mail tools append to it; the composition root opens and closes it.
+// registry_audit.go owns the audit trail of FR-9: who asked which agent what, which approvals were asked and given,
+// which sessions closed; one JSON line each, appended to agent-sessions/<team>/audit.jsonl by every process of the
+// team. session_ledger.go and the mail tools append to it; the composition root opens and closes it.
 // Never lets a caller wait for the disk (but for appendNow, whose point that is, and which no session's loop calls),
 // never waits for a lock, never writes a secret that can be recognized, never rewrites a line.
 
@@ -134,7 +134,8 @@ func (a *auditLog) close() {
 	select {
 	case <-a.exited:
 	case <-limit.C:
-		a.log.Warn("the last audit entries are not on disk, which doesn't answer", "path", a.path, "entries", len(a.queue))
+		a.log.Warn("the last audit entries are not on disk, which doesn't answer", "path", a.path, "entries",
+			len(a.queue))
 	}
 }
 

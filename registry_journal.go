@@ -45,7 +45,7 @@ type journals struct {
 	disk *syncer
 
 	mu   sync.Mutex       // guards the field below
-	room map[string]int64 // by path: the bytes from which on the journal is written anew, where those are more than maxJournal
+	room map[string]int64 // by path: the bytes from which on the journal is written anew, where above maxJournal
 }
 
 // journalLine is one line of the file.
@@ -75,7 +75,8 @@ func (j *journals) append(agentID string, line journalLine) error {
 	if !validAgentID(agentID) {
 		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
 	}
-	data, err := appendJournalLine([]byte{'\n'}, line) // the first line break ends what a kill may have left of a line before this one
+	data, err := appendJournalLine([]byte{'\n'},
+		line) // the first line break ends what a kill may have left of a line before this one
 	if err != nil {
 		return fmt.Errorf("encoding a line of the journal of %s: %w", agentID, err)
 	}

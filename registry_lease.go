@@ -154,7 +154,8 @@ func (l *leases) acquireFree(base, agentID string, taken func(name string) bool)
 		}
 		return got, err
 	}
-	return nil, fmt.Errorf("identities %s to %s are all in use; close a session or name another identity", base, numbered(base, maxIdentitySuffix))
+	return nil, fmt.Errorf("identities %s to %s are all in use; close a session or name another identity", base,
+		numbered(base, maxIdentitySuffix))
 }
 
 // freeIdentity names the next suffix that is free now, for an error's advice;
@@ -420,7 +421,8 @@ func (l *leases) openLocked(path string, exclusive bool) (*os.File, *heldBy, err
 			keeper := exclusive && errors.Is(err, errLocked) && lockFile(f, false, false) == nil
 			dropFlock(f)
 			if !errors.Is(err, errLocked) {
-				return nil, nil, fmt.Errorf("%w; a filesystem without flock can't hold sessions, set ATM_HOME to another", err)
+				return nil, nil, fmt.Errorf("%w; a filesystem without flock can't hold sessions, set ATM_HOME to "+
+					"another", err)
 			}
 			if keeper {
 				return nil, &heldBy{fleeting: true, keeper: true}, nil

@@ -56,10 +56,10 @@ type record struct {
 	Settings      recordSettings `json:"settings"`
 	SummaryDir    string         `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
 	AutoMail      *bool          `json:"auto_mail,omitempty"`      // agent_mail's word for this session
-	ClientSession string         `json:"client_session,omitempty"` // the client's own id for it (ACP); such a session is kept from its birth
+	ClientSession string         `json:"client_session,omitempty"` // the client's own id (ACP); kept from its birth
 	Roots         []string       `json:"roots,omitempty"`          // directories beside cwd that the client works in
 	Title         string         `json:"title,omitempty"`
-	Noted         int            `json:"noted,omitempty"` // the number of the journal's newest note that this record has in it
+	Noted         int            `json:"noted,omitempty"` // the journal's newest note that is in this record
 	PID           int            `json:"pid,omitempty"`   // of the holder
 	Host          string         `json:"host,omitempty"`
 
@@ -116,7 +116,8 @@ func encodeRecord(r record) ([]byte, error) {
 		return nil, fmt.Errorf("encoding record of %s: %w", r.AgentID, err)
 	}
 	if len(data) >= maxRecordBytes {
-		return nil, fmt.Errorf("record of %s is %d bytes, more than the limit of %d; use shorter instructions or config", r.AgentID, len(data), maxRecordBytes)
+		return nil, fmt.Errorf("record of %s is %d bytes, more than the limit of %d; use shorter instructions or "+
+			"config", r.AgentID, len(data), maxRecordBytes)
 	}
 	return append(data, '\n'), nil
 }

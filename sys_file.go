@@ -351,7 +351,8 @@ func (s *syncer) work() {
 		err = errors.Join(err, syncFile(path))
 	}
 	for dir := range dirs {
-		if gone := syncDir(dir); !errors.Is(gone, fs.ErrNotExist) { // a team goes with its directory as Claude Code ends
+		if gone := syncDir(dir); !errors.Is(gone,
+			fs.ErrNotExist) { // a team goes with its directory as Claude Code ends
 			err = errors.Join(err, gone)
 		}
 	}

@@ -28,16 +28,18 @@ const (
 // A notifier is one inotify instance.
 type notifier struct {
 	fd   int
-	file *os.File                                                  // the same descriptor, for reads that wait in the runtime's poller
-	add  func(fd int, dir string, mask uint32) (id int, err error) // unix.InotifyAddWatch; a test puts a move inside of it
-	buf  [16 << 10]byte
+	file *os.File // the same descriptor, for reads that wait in the runtime's poller
+	add  func(fd int, dir string, mask uint32) (id int,
+		err error) // unix.InotifyAddWatch; a test puts a move inside of it
+	buf [16 << 10]byte
 }
 
 func newNotifier() (*notifier, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	switch {
 	case errors.Is(err, unix.EMFILE):
-		return nil, fmt.Errorf("%w: no inotify instance is left (fs.inotify.max_user_instances), or no file descriptor", errNoWatch)
+		return nil, fmt.Errorf("%w: no inotify instance is left (fs.inotify.max_user_instances), or no file descriptor",
+			errNoWatch)
 	case err != nil:
 		return nil, fmt.Errorf("%w: inotify: %w", errNoWatch, err)
 	}

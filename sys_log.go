@@ -108,7 +108,8 @@ func shortage(err error) string {
 	case isDiskFull(err):
 		return "the disk is full, or your quota of it: free some space, or set ATM_HOME to a directory on another disk"
 	case isOutOfFiles(err):
-		return "no more files can be opened: raise the limit (ulimit -n) where the MCP client or editor is started, or close agents that are not needed"
+		return "no more files can be opened: raise the limit (ulimit -n) where the MCP client or editor is " +
+			"started, or close agents that are not needed"
 	}
 	return ""
 }
@@ -118,25 +119,29 @@ const redacted = "[redacted]"
 
 // The words that make the value beside them a secret. max_tokens, tokenizer
 // and token_count are none: the word must end the name.
-const secretWords = `(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|credentials?)`
+const secretWords = `(?:password|passwd|passphrase|pwd|secret|token|` +
+	`api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|credentials?)`
 
 var (
 	reSecretKey = regexp.MustCompile(`(?i)` + secretWords + `$`)
 
 	// A block without its end was cut off: all the rest is key.
-	rePrivateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)`)
-	reJWT        = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){1,4}`)
+	rePrivateKey = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)` +
+		`(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)`)
+	reJWT = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*){1,4}`)
 
 	// Tokens that tell by their first letters whose they are.
 	reToken = regexp.MustCompile(`github_pat_[A-Za-z0-9_]{20,}|gh[pousr]_[A-Za-z0-9]{16,}|glpat-[A-Za-z0-9_-]{16,}|` +
 		`xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[0-9]-[A-Za-z0-9-]{8,}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{16,}|` +
-		`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|` +
+		`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b|npm_[A-Za-z0-9]{30,}|` +
+		`hf_[A-Za-z0-9]{30,}|[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|` +
 		`SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|AGE-SECRET-KEY-1[A-Z0-9]{20,}`)
 	reSK = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{16,}`)
 
-	reAuthHeader = regexp.MustCompile(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?)([^\s"'\\,;]+)`)
-	reBearer     = regexp.MustCompile(`(?i)(\bbearer\s+)([A-Za-z0-9._~+/=-]{8,})`)
-	reCookie     = regexp.MustCompile(`(?i)(\b(?:set-)?cookie\\*["']?\s*:\s*)([^\r\n"']+)`)
+	reAuthHeader = regexp.MustCompile(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?` +
+		`(?:(?:bearer|basic|token|digest|negotiate|apikey)\s+)?)([^\s"'\\,;]+)`)
+	reBearer = regexp.MustCompile(`(?i)(\bbearer\s+)([A-Za-z0-9._~+/=-]{8,})`)
+	reCookie = regexp.MustCompile(`(?i)(\b(?:set-)?cookie\\*["']?\s*:\s*)([^\r\n"']+)`)
 
 	// scheme://user:password@host, and a long user that can only be a token.
 	reURLUser = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/:@"'<>]*:[^\s/@"'<>]+|[^\s/:@"'<>]{20,})@`)
@@ -145,11 +150,14 @@ var (
 	// key=value, key: value, "key":"value", and the same inside a JSON string,
 	// where quotes have backslashes and line ends are \n; a block of YAML begins
 	// below its key. == and != compare and give nothing away.
-	rePair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*` + secretWords + `\\*["']?\s*(?::=|=>|[:=：])\s*(?:[|>][+-]?\s+)?(?:\\+[nrt]\s*)*)` +
+	rePair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*` + secretWords +
+		`\\*["']?\s*(?::=|=>|[:=：])\s*(?:[|>][+-]?\s+)?(?:\\+[nrt]\s*)*)` +
 		`("(?:[^"\\]|\\.)*"?|'[^']*'?|\\+"[^"]*"?|[^\s"',;&|(){}<>=\\][^\s"',;&|(){}<>\\]*)`)
 	// "the password is hunter2": only a value with a digit, or prose would go too.
-	reProse = regexp.MustCompile(`(?i)(\b(?:password|passwd|passphrase|secret|token|(?:api|access|secret)[ _-]?key)\s+(?:is|was)\s*:?\s*)("[^"]*"?|'[^']*'?|[^\s"',;]+)`)
-	reFlag  = regexp.MustCompile(`(?i)(--?(?:[a-z0-9]+-)*` + secretWords + `\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
+	reProse = regexp.MustCompile(`(?i)(\b(?:password|passwd|passphrase|secret|token|` +
+		`(?:api|access|secret)[ _-]?key)\s+(?:is|was)\s*:?\s*)` +
+		`("[^"]*"?|'[^']*'?|[^\s"',;]+)`)
+	reFlag = regexp.MustCompile(`(?i)(--?(?:[a-z0-9]+-)*` + secretWords + `\s+)("[^"]*"?|'[^']*'?|[^\s"'-][^\s"']*)`)
 )
 
 // redact replaces what looks like a credential by [redacted]. What it can't
@@ -165,7 +173,8 @@ func redact(s string) string {
 	if strings.Contains(s, "eyJ") {
 		s = reJWT.ReplaceAllLiteralString(s, redacted)
 	}
-	if containsAny(s, "_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xox", "xapp-", "AIza", "ya29.", "AKIA", "ASIA",
+	if containsAny(s, "_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xox", "xapp-", "AIza", "ya29.",
+		"AKIA", "ASIA",
 		"ABIA", "ACCA", "npm_", "hf_", "k_live_", "k_test_", "SG.", "AGE-SECRET-KEY-1") {
 		s = reToken.ReplaceAllLiteralString(s, redacted)
 	}
@@ -186,7 +195,10 @@ func redact(s string) string {
 		s = replaceValue(reAuthHeader, s, anyValue)
 	}
 	if strings.Contains(lower, "bearer") {
-		s = replaceValue(reBearer, s, func(v string) bool { return strings.ContainsAny(v, "0123456789") || len(v) >= 24 })
+		s = replaceValue(reBearer, s, func(v string) bool {
+			return strings.ContainsAny(v, "0123456789") ||
+				len(v) >= 24
+		})
 	}
 	if strings.Contains(lower, "cookie") {
 		s = replaceValue(reCookie, s, anyValue)
@@ -195,7 +207,8 @@ func redact(s string) string {
 		s = replaceValue(rePair, s, literalValue)
 		s = replaceValue(reFlag, s, literalValue)
 		if containsAny(lower, " is", " was") {
-			s = replaceValue(reProse, s, func(v string) bool { return len(v) >= 6 && strings.ContainsAny(v, "0123456789") })
+			s = replaceValue(reProse, s,
+				func(v string) bool { return len(v) >= 6 && strings.ContainsAny(v, "0123456789") })
 		}
 	}
 	return s

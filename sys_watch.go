@@ -38,7 +38,7 @@ type watcher struct {
 	kernel *notifier
 	exited chan struct{} // closed by run as it ends
 
-	mu      sync.Mutex // guards the fields below and those of the watches; held over the notifier's calls, which don't wait
+	mu      sync.Mutex // guards the fields below and the watches'; held over the notifier's calls, which don't wait
 	watches []*watch   // those that were added and not removed
 	closed  bool       // close was called, or the kernel tells nothing any more
 }
@@ -50,7 +50,7 @@ type watch struct {
 	owner   *watcher
 
 	at    int    // the notifier's id of the directory, 0 while the directory is missing
-	above int    // the notifier's id of the parent or, while that is missing, of the nearest directory above; 0: watching failed
+	above int    // the notifier's id of the parent or, while missing, of the nearest directory above; 0: it failed
 	next  string // the entry of the directory above that leads to dir
 }
 

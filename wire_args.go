@@ -89,7 +89,8 @@ func decodeArgs(tool string, specs []argSpec, raw json.RawMessage) (toolArgs, *r
 		}
 		if want := specs[i].wrong(val); want != "" {
 			word, _ := rawString(val)
-			bad = badParams("argument %q of tool %s must be %s, not %s%s", key, tool, want, clipChars(string(val), 80), didYouMean(word, specs[i].enum))
+			bad = badParams("argument %q of tool %s must be %s, not %s%s", key, tool, want, clipChars(string(val), 80),
+				didYouMean(word, specs[i].enum))
 			return false
 		}
 		args[key] = val

@@ -42,7 +42,8 @@ const (
 // codeName is the NFR-6 name that an error's message begins with, "" for the
 // codes that JSON-RPC owns.
 func codeName(code int) string {
-	names := [...]string{"IDENTITY_CONFLICT", "SESSION_NOT_FOUND", "SESSION_CLOSED", "MAX_SESSIONS_EXCEEDED", "CHILD_PROCESS_DEAD",
+	names := [...]string{"IDENTITY_CONFLICT", "SESSION_NOT_FOUND", "SESSION_CLOSED", "MAX_SESSIONS_EXCEEDED",
+		"CHILD_PROCESS_DEAD",
 		"REQUEST_TIMEOUT", "INVALID_SESSION_PARAMS", "AGENT_FILE_NOT_FOUND", "IDENTITY_REQUIRED"}
 	if i := codeIdentityConflict - code; i >= 0 && i < len(names) {
 		return names[i]
@@ -58,7 +59,7 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 
 	// For a front that has words of its own on what to do; neither goes onto the wire.
-	Said   string `json:"-"` // what happened, without the code's name and without what to do about it; "": that is Message
+	Said   string `json:"-"` // what happened, without the code's name and what to do about it; "": that is Message
 	Remedy remedy `json:"-"` // what to do about it
 }
 
@@ -209,7 +210,8 @@ func traceOf(log *slog.Logger, side string) func(dir string, rec []byte) {
 			m, err = parseMessage(rec)
 		}
 		if whole && !isDelta(&m) {
-			log.Log(ctx, levelTrace, "frame", "side", side, "dir", dir, "record", clipUTF8(redact(string(rec)), maxFrameLogged))
+			log.Log(ctx, levelTrace, "frame", "side", side, "dir", dir, "record",
+				clipUTF8(redact(string(rec)), maxFrameLogged))
 		}
 		if err != nil {
 			log.Debug("not a message", "side", side, "dir", dir, "bytes", len(rec))
@@ -263,7 +265,8 @@ func messageAttrs(side, dir string, m *message, size int) []any {
 	switch side {
 	case "client":
 		add("sessionId", cmp.Or(stringField(m.params, "sessionId"), stringField(m.result, "sessionId"))) // ACP's words
-		add("toolCallId", cmp.Or(stringField(m.params, "update", "toolCallId"), stringField(m.params, "toolCall", "toolCallId"), stringField(m.params, "toolCallId")))
+		add("toolCallId", cmp.Or(stringField(m.params, "update", "toolCallId"),
+			stringField(m.params, "toolCall", "toolCallId"), stringField(m.params, "toolCallId")))
 		// Over MCP what we forward says whose it is beside the event, and a turn's result in its structured part.
 		about := []string{"_meta"}
 		from := m.params

@@ -43,8 +43,8 @@ type peerOptions struct {
 	strict      bool                         // upstream: bad JSON and non-messages are answered with an error
 	nullID      bool                         // such an error has "id":null, as in JSON-RPC 2.0; else none, as in MCP
 	maxInFlight int                          // calls open at once, 0 = no limit
-	budget      int                          // bytes that may wait for the writer before records are dropped that may be
-	quick       func(rec []byte) bool        // takes a record that is like one before it; false: the record is read and handled; may be nil
+	budget      int                          // bytes that may wait before records are dropped that may be
+	quick       func(rec []byte) bool        // takes a record like one before it; false: it is handled; or nil
 	handle      func(*message)               // a notification's message is valid during the call only
 	trace       func(dir string, rec []byte) // nil unless frames are logged
 	onWriteErr  func(error)                  // the other side no longer reads
@@ -151,9 +151,11 @@ func (p *peer) take(rec []byte) {
 	}
 	if rawKind(rec) == '[' {
 		if p.strict {
-			// One answer to the whole array. Whoever sends a batch reads JSON-RPC 2.0, where the id of such an answer is null.
+			// One answer to the whole array. Whoever sends a batch reads JSON-RPC 2.0, where the id of such an answer
+			// is null.
 			p.replyError(json.RawMessage("null"), &rpcError{Code: codeInvalidRequest,
-				Message: "Invalid Request: batches are not served; send the requests one by one, each as a record of its own"})
+				Message: "Invalid Request: batches are not served; send the requests one by one, each as a record " +
+					"of its own"})
 		}
 		return
 	}
@@ -219,7 +221,8 @@ func (p *peer) reserve() int64 {
 }
 
 // callAs is call under an id from reserve. false: the other side is gone.
-func (p *peer) callAs(id int64, method string, params any, timeout time.Duration, done func(json.RawMessage, error)) bool {
+func (p *peer) callAs(id int64, method string, params any, timeout time.Duration,
+	done func(json.RawMessage, error)) bool {
 	p.mu.Lock()
 	if p.gone != nil {
 		err := p.gone

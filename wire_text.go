@@ -1,7 +1,7 @@
 package main
 
-// wire_text.go owns the texts that are shown or logged: cutting what may be too long for where it goes, writing out what
-// can't be seen, and finding the word that a mistyped one most likely means. Everybody may call it.
+// wire_text.go owns the texts that are shown or logged: cutting what may be too long for where it goes, writing out
+// what can't be seen, and finding the word that a mistyped one most likely means. Everybody may call it.
 // It must never leave half a character where a result is shown or encoded as JSON.
 
 import (
@@ -40,7 +40,7 @@ func clipUTF8(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for range utf8.UTFMax - 1 { // what has no beginning of a character in so many bytes is no UTF-8, and is cut anywhere
+	for range utf8.UTFMax - 1 { // what has no beginning of a character in so many bytes is no UTF-8: cut anywhere
 		if n == 0 || utf8.RuneStart(s[n]) {
 			break
 		}
