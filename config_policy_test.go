@@ -327,6 +327,31 @@ func wantNotes(t *testing.T, p policy, parts ...string) {
 	}
 }
 
+// saysSettings writes what a turn may do: the words that are not empty, the switches that are on, the writable roots.
+func saysSettings(s turnSettings) string {
+	words := []string{s.Model, s.Effort, s.Sandbox, s.Approval}
+	if s.Network {
+		words = append(words, "network")
+	}
+	if s.ExcludeTmpdir {
+		words = append(words, "-TMPDIR")
+	}
+	if s.ExcludeSlashTmp {
+		words = append(words, "-/tmp")
+	}
+	return strings.Join(strings.Fields(strings.Join(append(words, s.WritableRoots...), " ")), " ")
+}
+
+// wantSettings wants those settings, and one note that holds all the words of note, or none at all for "".
+func wantSettings(t *testing.T, in policyInput, want, note string) {
+	t.Helper()
+	p := resolved(t, in)
+	if got := saysSettings(p.Settings); got != want || p.Settings.Cwd != in.cwd || p.Config != nil {
+		t.Errorf("%s %s: got %s, want %s; left in config: %s", in.user, in.options.Config, got, want, p.Config)
+	}
+	wantNotes(t, p, strings.Fields(note)...)
+}
+
 // Each level beats all below it: they are taken away from the top, one by one. Of effort a person's choice is first.
 func TestPolicyPrecedence(t *testing.T) {
 	in := repoInput()
@@ -334,37 +359,25 @@ func TestPolicyPrecedence(t *testing.T) {
 	in.options.Config = json.RawMessage(`{"model":"m-config","model_reasoning_effort":"e-config",
 		"sandbox_mode":"workspace-write","approval_policy":"on-failure"}`)
 	in.profile = map[string]any{"model": "m-profile", "model_reasoning_effort": "e-profile",
-		"sandbox_mode":    "danger-full-access",
-		"approval_policy": "untrusted"}
+		"sandbox_mode": "danger-full-access", "approval_policy": "untrusted"}
 	in.role = role{name: "r", model: "m-role", effort: "e-role", sandbox: "read-only", approvalPolicy: "never"}
-	in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "m-ours", "e-ours", "danger-full-access",
+	in.cfg.model, in.cfg.effort, in.cfg.sandbox, in.cfg.approvalPolicy = "m-us", "e-us", "danger-full-access",
 		"untrusted"
 	in.user = userSays(`{"model":"m-user","model_reasoning_effort":"e-user",
 		"sandbox_mode":"read-only","approval_policy":"never"}`)
 	for _, level := range []struct {
-		want turnSettings
+		want string
 		off  func()
 	}{
-		{turnSettings{Model: "m-arg", Effort: "e-arg", Sandbox: "danger-full-access", Approval: "never"},
-			func() { in.options = sessionOptions{Config: in.options.Config} }},
-		{turnSettings{Model: "m-config", Effort: "e-config", Sandbox: "workspace-write", Approval: "on-request"},
-			func() { in.options.Config = nil }},
-		{turnSettings{Model: "m-profile", Effort: "e-profile", Sandbox: "danger-full-access", Approval: "untrusted"},
-			func() { in.profile = nil }},
-		{turnSettings{Model: "m-role", Effort: "e-role", Sandbox: "read-only", Approval: "never"},
-			func() { in.role = role{} }},
-		{turnSettings{Model: "m-ours", Effort: "e-ours", Sandbox: "danger-full-access", Approval: "untrusted"},
-			func() { in.cfg = repoInput().cfg }},
-		{turnSettings{Sandbox: "read-only", Approval: "never"}, // FR-12.4: their model and effort aren't resent
-			func() { in.user = json.RawMessage(emptyUser) }},
-		{turnSettings{Sandbox: "workspace-write", Approval: "on-request"}, func() {}},
+		{"m-arg e-arg danger-full-access never", func() { in.options = sessionOptions{Config: in.options.Config} }},
+		{"m-config e-config workspace-write on-request", func() { in.options.Config = nil }},
+		{"m-profile e-profile danger-full-access untrusted", func() { in.profile = nil }},
+		{"m-role e-role read-only never", func() { in.role = role{} }},
+		{"m-us e-us danger-full-access untrusted", func() { in.cfg = repoInput().cfg }},
+		{"read-only never", func() { in.user = json.RawMessage(emptyUser) }}, // FR-12.4: the rest isn't resent
+		{"workspace-write on-request", func() {}},
 	} {
-		p := resolved(t, in)
-		level.want.Cwd = in.cwd
-		if !reflect.DeepEqual(p.Settings, level.want) || p.Config != nil {
-			t.Errorf("%+v, want %+v; left in config: %s", p.Settings, level.want, p.Config)
-		}
-		wantNotes(t, p)
+		wantSettings(t, in, level.want, "")
 		level.off()
 	}
 }
@@ -372,154 +385,115 @@ func TestPolicyPrecedence(t *testing.T) {
 func TestPolicyDefaultByDirectory(t *testing.T) {
 	unixPaths(t)
 	const untrusted = `{"projects":{"/r":{"trust_level":"untrusted"}}}`
-	for _, c := range []struct{ name, cwd, root, user, want, note string }{
-		{"repository", "/home/u/repo", "/home/u/repo", `{}`, "workspace-write", ""},
-		{"home", "/home/u", "", `{}`, "read-only", "/home/u is the home directory"},
-		{"home with a slash", "/home/u/", "/home/u", `{}`, "read-only", "is the home directory"},
-		{"below a home that is a repository", "/home/u/x", "/home/u", `{}`, "workspace-write", ""},
-		{"root", "/", "/", `{}`, "read-only", "/ is a root directory"},
-		{"outside", "/tmp/x", "", `{}`, "read-only",
-			"sandbox is read-only because /tmp/x is outside a git repository; "},
-		{"untrusted by the user", "/r/sub", "/r", untrusted, "read-only", "marks /r as untrusted"},
-		{"trusted by the user", "/r", "/r", strings.ReplaceAll(untrusted, "untrusted", "trusted"), "workspace-write",
-			""},
-		{"the user set it", "/tmp/x", "", `{"sandbox_mode":"workspace-write"}`, "workspace-write", ""},
-		{"the user set a built-in profile", "/r", "/r", `{"default_permissions":":read-only"}`, "read-only", ""},
-		{"another one", "/tmp/x", "", `{"default_permissions":":workspace"}`, "workspace-write", ""},
-		{"sandbox_mode beside it counts", "/r", "/r",
-			`{"default_permissions":":read-only","sandbox_mode":"danger-full-access"}`,
-			"danger-full-access", ""},
+	const preset = `{"default_permissions":":read-only"`
+	for _, c := range []struct{ cwd, root, user, want, note string }{
+		{"/home/u/repo", "/home/u/repo", `{}`, "workspace-write", ""},
+		{"/home/u", "", `{}`, "read-only", "/home/u is the home directory"},
+		{"/home/u/", "/home/u", `{}`, "read-only", "is the home directory"},
+		{"/home/u/x", "/home/u", `{}`, "workspace-write", ""}, // the home is a repository
+		{"/", "/", `{}`, "read-only", "/ is a root directory"},
+		{"/tmp/x", "", `{}`, "read-only", "sandbox is read-only because /tmp/x is outside a git repository; "},
+		{"/r/sub", "/r", untrusted, "read-only", "marks /r as untrusted"},
+		{"/r", "/r", strings.ReplaceAll(untrusted, "untrusted", "trusted"), "workspace-write", ""},
+		{"/tmp/x", "", `{"sandbox_mode":"workspace-write"}`, "workspace-write", ""},
+		{"/r", "/r", preset + `}`, "read-only", ""},
+		{"/tmp/x", "", `{"default_permissions":":workspace"}`, "workspace-write", ""},
+		{"/r", "/r", preset + `,"sandbox_mode":"danger-full-access"}`, "danger-full-access", ""},
 	} {
 		in := repoInput()
 		in.cwd, in.repoRoot, in.user = c.cwd, c.root, userSays(c.user)
-		p := resolved(t, in)
-		if p.Settings.Sandbox != c.want || p.Settings.Network {
-			t.Errorf("%s: %+v", c.name, p.Settings)
-		}
+		wantSettings(t, in, c.want+" on-request", c.note)
 		if c.note == "" {
-			wantNotes(t, p)
 			continue
 		}
-		wantNotes(t, p, c.note, `; pass sandbox: "workspace-write" to let the agent edit`)
+		wantNotes(t, resolved(t, in), c.note, `pass sandbox: "workspace-write" to let the agent edit`)
 		in.cfg.top = readonlyFlag() // passing sandbox would not help
 		wantNotes(t, resolved(t, in))
 		in.cfg.top, in.options.Sandbox = ceiling{}, "workspace-write"
-		p = resolved(t, in)
-		if wantNotes(t, p); p.Settings.Sandbox != "workspace-write" {
-			t.Errorf("%s, asked for: %+v", c.name, p.Settings)
-		}
+		wantSettings(t, in, "workspace-write on-request", "")
 	}
 }
 
 // What can't be read of the user's Codex configuration may have narrowed the sandbox. A word that doesn't count, since
 // a call says otherwise, is not talked of.
 func TestPolicyUserWords(t *testing.T) {
-	type row struct{ user, sandbox, approval, note string }
-	var rows []row
-	for _, c := range []row{
-		{`"approval_policy":"on-failure"`, "workspace-write", "on-request", ""},
-		{`"approval_policy":{"granular":{"rules":true}}`, "workspace-write", "on-request", "approval_policy"},
-		{`"approval_policy":"yolo"`, "workspace-write", "on-request", "yolo"},
-		{`"sandbox_mode":"container"`, "read-only", "on-request", "container"},
-		{`"sandbox_mode":"Danger-Full-Access"`, "read-only", "on-request", "Danger"},
-		{`"sandbox_mode":["danger-full-access"]`, "read-only", "on-request", "sandbox_mode"},
-		{`"default_permissions":"mine"`, "read-only", "on-request", "mine"},
+	rows := [][3]string{
+		{`"approval_policy":"on-failure"`, "workspace-write on-request"},
+		{`"approval_policy":{"granular":{"rules":true}}`, "workspace-write on-request", "approval_policy"},
+		{`"approval_policy":"yolo"`, "workspace-write on-request", "yolo"},
+		{`"sandbox_mode":"container"`, "read-only on-request", "container"},
+		{`"sandbox_mode":"Danger-Full-Access"`, "read-only on-request", "Danger"},
+		{`"sandbox_mode":["danger-full-access"]`, "read-only on-request", "sandbox_mode"},
+		{`"default_permissions":"mine"`, "read-only on-request", "mine"},
 		{`"sandbox_mode":"read-only","profile":"p",
 			"profiles":{"p":{"sandbox_mode":"danger-full-access","approval_policy":"never"}}`,
-			"danger-full-access", "never", ""},
-		{`"sandbox_mode":"read-only","approval_policy":"never","profile":"p","profiles":{"p":{}}`, "read-only", "never",
-			""},
-		{`"sandbox_mode":"read-only","profile":"gone"`, "read-only", "on-request", ""},
-	} {
-		c.user = `{"config":{` + c.user + `}}`
-		rows = append(rows, c)
+			"danger-full-access never"},
+		{`"sandbox_mode":"read-only","approval_policy":"never","profile":"p","profiles":{"p":{}}`, "read-only never"},
+		{`"sandbox_mode":"read-only","profile":"gone"`, "read-only on-request"},
+	}
+	for i := range rows {
+		rows[i][0] = `{"config":{` + rows[i][0] + `}}`
 	}
 	for _, raw := range []string{"", "null", "5", "{}", `{"config":null}`, `{"config":7}`, `{"config":`} {
-		rows = append(rows, row{raw, "read-only", "on-request", "could not be read"})
+		rows = append(rows, [3]string{raw, "read-only on-request", "could not be read"})
 	}
-	for _, c := range rows {
+	for _, row := range rows {
 		in := repoInput()
-		in.user = json.RawMessage(c.user)
-		p := resolved(t, in)
-		if p.Settings.Sandbox != c.sandbox || p.Settings.Approval != c.approval {
-			t.Errorf("%s: %+v", c.user, p.Settings)
-		}
-		wantNotes(t, p, strings.Fields(c.note)...)
+		in.user = json.RawMessage(row[0])
+		wantSettings(t, in, row[1], row[2])
 		in.options.Sandbox, in.options.Approval = "workspace-write", "never"
-		wantNotes(t, resolved(t, in))
+		wantSettings(t, in, "workspace-write never", "")
 	}
 }
 
+// Network, roots and excludes come key by key from the argument, the profile and the user; only the user opens the
+// network of a read-only sandbox. What the client works in beside cwd is writable with the user's own roots. Under a
+// ceiling nothing is wider than the workspace and the user's own roots.
 func TestPolicyWorkspaceSettings(t *testing.T) {
 	unixPaths(t)
-	const user = `{"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","rel","~/cache"],
-		"network_access":true,"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}}`
-	theirs := []string{"/u1", "/home/u/cache"}
+	const (
+		theirs = `"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","~/cache"],"network_access":true,` +
+			`"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}`
+		own     = `"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}`
+		network = `{"sandbox_workspace_write":{"network_access":true}}`
+		wider   = `{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],"exclude_slash_tmp":false}}`
+	)
+	writes, reads := maxSandbox(sandboxWrite), readonlyFlag()
 	for _, c := range []struct {
-		name, user, config string
-		want               turnSettings
-	}{
-		{"user", user, ``, turnSettings{Sandbox: "workspace-write", WritableRoots: theirs, Network: true,
-			ExcludeSlashTmp: true}},
-		{"argument, key by key", user,
-			`{"sandbox_workspace_write":{"network_access":false},
-			"sandbox_workspace_write.writable_roots":["/a","b","/a/../a"]}`,
-			turnSettings{Sandbox: "workspace-write", WritableRoots: []string{"/a", "/home/u/repo/sub/b"},
-				ExcludeSlashTmp: true}},
-		{"profile", user, ``, turnSettings{Sandbox: "workspace-write", WritableRoots: theirs, Network: true,
-			ExcludeTmpdir: true}},
-		{"danger needs none", user, ``, turnSettings{Sandbox: "danger-full-access"}},
-		{"read-only keeps the user's network", user, ``, turnSettings{Sandbox: "read-only", Network: true}},
-		{"which can be taken away", user, `{"sandbox_workspace_write.network_access":false}`,
-			turnSettings{Sandbox: "read-only"}},
-		{"but granted by the user only", `{}`, `{"sandbox_workspace_write":{"network_access":true}}`,
-			turnSettings{Sandbox: "read-only"}},
-	} {
-		in := repoInput()
-		in.user, in.options.Config, in.options.Sandbox = userSays(c.user), json.RawMessage(c.config), c.want.Sandbox
-		if c.name == "profile" {
-			in.profile = map[string]any{"sandbox_workspace_write": map[string]any{"exclude_tmpdir_env_var": true,
-				"exclude_slash_tmp": false}}
-		}
-		p := resolved(t, in)
-		c.want.Cwd, c.want.Approval = in.cwd, "on-request"
-		if !reflect.DeepEqual(p.Settings, c.want) || p.Config != nil {
-			t.Errorf("%s: %+v %s\nwant %+v", c.name, p.Settings, p.Config, c.want)
-		}
-	}
-	// What the client works in beside cwd is writable with the user's own roots, and an argument's roots are. Under a
-	// ceiling neither is wider than the workspace and the user's own.
-	for _, c := range []struct {
-		rule, config, sandbox string
+		user, config, sandbox string
 		top                   ceiling
-		roots, want           []string
-		note                  string
+		client                []string
+		want, note            string
 	}{
-		{"added to the user's own", ``, "", ceiling{}, []string{"/client", "/home/u/repo"},
-			[]string{"/own", "/client", "/home/u/repo"}, ""},
-		{"none of them once more", ``, "", ceiling{}, []string{"/own/", "/home/u/repo/sub"}, []string{"/own"}, ""},
-		{"not under a ceiling", ``, "", maxSandbox(sandboxWrite), []string{"/client", "/home/u/repo"},
-			[]string{"/own", "/home/u/repo"},
+		{theirs, ``, "workspace-write", ceiling{}, nil, "network -/tmp /u1 /home/u/cache", ""},
+		{theirs, `{"sandbox_workspace_write":{"network_access":false},
+			"sandbox_workspace_write.writable_roots":["/a","b","/a/../a"]}`, "workspace-write", ceiling{}, nil,
+			"-/tmp /a /home/u/repo/sub/b", ""},
+		{theirs, "profile", "workspace-write", ceiling{}, nil, "network -TMPDIR /u1 /home/u/cache", ""},
+		{strings.Replace(theirs, `"/u1"`, `"rel"`, 1), ``, "workspace-write", ceiling{}, nil,
+			"network -/tmp /u1 /home/u/cache", "not absolute: rel"},
+		{theirs, ``, "danger-full-access", ceiling{}, nil, "", ""},
+		{theirs, ``, "read-only", ceiling{}, nil, "network", ""},
+		{theirs, `{"sandbox_workspace_write.network_access":false}`, "read-only", ceiling{}, nil, "", ""},
+		{``, network, "read-only", ceiling{}, nil, "", ""},
+		{own, ``, "workspace-write", ceiling{}, []string{"/client", "/home/u/repo"}, "-/tmp /own /client /home/u/repo",
+			""},
+		{own, ``, "workspace-write", ceiling{}, []string{"/own/", "/home/u/repo/sub"}, "-/tmp /own", ""},
+		{own, ``, "workspace-write", writes, []string{"/client", "/home/u/repo"}, "-/tmp /own /home/u/repo",
 			"/client stay read-only (max_sandbox"},
-		{"read-only writes nowhere", ``, sandboxRead, ceiling{}, []string{"/client"}, nil, ""},
-		{"--readonly", ``, "", readonlyFlag(), []string{"/client"}, nil, ""},
-		{"an argument's", `{"sandbox_workspace_write":{"writable_roots":["/own/","..","/own/x","/"],
-			"exclude_slash_tmp":false}}`, "",
-			maxSandbox(sandboxWrite), nil, []string{"/own", "/home/u/repo"}, "/own/x, / (max_sandbox"},
+		{own, wider, "workspace-write", writes, nil, "-/tmp /own /home/u/repo", "/own/x, / (max_sandbox"},
+		{own, ``, "read-only", ceiling{}, []string{"/client"}, "", ""},
+		{own, ``, "read-only", reads, []string{"/client"}, "", ""},
 	} {
 		in := repoInput()
-		in.user = userSays(`{"sandbox_workspace_write":{"writable_roots":["/own"],"exclude_slash_tmp":true}}`)
-		in.options.Config, in.options.Sandbox, in.cfg.top, in.roots = json.RawMessage(c.config), c.sandbox, c.top,
-			c.roots
-		p := resolved(t, in)
-		if s := p.Settings; !slices.Equal(s.WritableRoots, c.want) || s.ExcludeSlashTmp != (c.want != nil) {
-			t.Errorf("%s: %+v, want %q", c.rule, s, c.want)
+		in.user, in.options.Sandbox, in.cfg.top, in.roots = userSays("{"+c.user+"}"), c.sandbox, c.top, c.client
+		if c.config == "profile" {
+			write := map[string]any{"exclude_tmpdir_env_var": true, "exclude_slash_tmp": false}
+			in.profile = map[string]any{"sandbox_workspace_write": write}
+		} else {
+			in.options.Config = json.RawMessage(c.config)
 		}
-		if c.note != "" {
-			wantNotes(t, p, c.note)
-		} else if len(p.Notes) > 0 && c.top.word != sandboxRead {
-			t.Errorf("%s: notes %q", c.rule, p.Notes)
-		}
+		wantSettings(t, in, strings.TrimSpace(c.sandbox+" on-request "+c.want), c.note)
 	}
 }
 
@@ -635,7 +609,8 @@ func TestPolicyCeilingNotes(t *testing.T) {
 	}
 	in.options.Config = toJSON(many)
 	p := resolved(t, in)
-	if wantNotes(t, p, "and 188 more"); len(p.Notes[0]) > 600 {
+	wantNotes(t, p, "and 188 more")
+	if len(p.Notes[0]) > 600 {
 		t.Errorf("%q", p.Notes)
 	}
 	in.options.Config = json.RawMessage(`{"model_verbosity":"low","tools":{"view_image":true},
@@ -654,7 +629,8 @@ func TestPolicyCeilingNotes(t *testing.T) {
 	in.cfg.top, in.profile = ceiling{}, nil
 	in.options.Config = json.RawMessage(`{"mcp_servers.x.command":"sh","permissions":{"p":{}}}`)
 	p = resolved(t, in)
-	if wantNotes(t, p); string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` {
+	wantNotes(t, p)
+	if string(p.Config) != `{"mcp_servers":{"x":{"command":"sh"}},"permissions":{"p":{}}}` {
 		t.Errorf("without a ceiling: %s", p.Config)
 	}
 }
@@ -797,7 +773,8 @@ func FuzzResolvePolicy(f *testing.F) {
 		}
 		in := repoInput()
 		in.options = sessionOptions{Config: json.RawMessage(config), Sandbox: sandbox, Approval: approval}
-		if in.cfg.top = maxSandbox(max); len(config)%3 == 0 {
+		in.cfg.top = maxSandbox(max)
+		if len(config)%3 == 0 {
 			in.cfg.top = readonlyFlag()
 		}
 		p, err := resolvePolicy(in)

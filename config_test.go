@@ -660,7 +660,8 @@ func TestFindTeam(t *testing.T) {
 		{teamQuery{root: damaged, sessionID: "87654321-0"}, "session-87654321 from CLAUDE_CODE_SESSION_ID true"},
 		{teamQuery{root: damaged, sessionID: "bigbigbig"}, "default from default false"},
 	} {
-		if c.q.pause = func() {}; c.q.root == "" {
+		c.q.pause = func() {}
+		if c.q.root == "" {
 			c.q.root, c.q.pause = root, func() { panic("nothing here needs a second reading") }
 		}
 		name, from, exists, err := findTeam(c.q)

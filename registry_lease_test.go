@@ -99,6 +99,9 @@ func TestAnIdentityIsLeasedOnceWhateverItsCase(t *testing.T) {
 	again := mustAcquire(t, l, "reviewer", "codex:bbbb")
 	h.release() // of the old one, late
 	wantHolder(t, l, "reviewer", "codex:bbbb")
+	if !l.holds("reviewer", "codex:bbbb") {
+		t.Error("an old lease's release made this process forget a new one")
+	}
 	wantNil(t, again.assign("codex:cccc"))
 	wantHolder(t, l, "reviewer", "codex:cccc")
 	if data, _ := os.ReadFile(path); !strings.Contains(string(data), `"agent_id":"codex:cccc"`) {

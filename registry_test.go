@@ -607,7 +607,8 @@ func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
 	want := "bg-open"
 	for i := range 30 {
 		turn := fmt.Sprintf("t-%02d", i)
-		if result(turn, `,"result":"`+long[:1000]+`"`); i > 10 {
+		result(turn, `,"result":"`+long[:1000]+`"`)
+		if i > 10 {
 			want += " " + turn
 		}
 	}

@@ -155,18 +155,6 @@ func TestLockFile(t *testing.T) {
 	wantNil(t, errors.Join(unlockFile(b), lockFile(a, false, false), lockFile(b, false, false))) // two shared ones
 }
 
-func TestRenameOverAndSyncDir(t *testing.T) {
-	dir := t.TempDir()
-	plant(t, dir, map[string]string{"old": "fresh", "new": "stale"})
-	wantNil(t, renameOver(filepath.Join(dir, "old"), filepath.Join(dir, "new")))
-	if got, _ := os.ReadFile(filepath.Join(dir, "new")); string(got) != "fresh" {
-		t.Errorf("content = %q", got)
-	}
-	if err := syncDir(filepath.Join(dir, "none")); syncDir(dir) != nil || err == nil {
-		t.Errorf("a directory that isn't there: %v", err)
-	}
-}
-
 func TestTerminalWidth(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	wantNil(t, err)
@@ -210,6 +198,9 @@ func TestOpenOwnRefusesLinks(t *testing.T) {
 	}
 	if _, err := readRegular(soft, 3); !errors.Is(err, errTooLarge) {
 		t.Errorf("readRegular with a limit of 3 = %v, want errTooLarge", err)
+	}
+	if syncDir(dir) != nil || syncDir(filepath.Join(dir, "none")) == nil {
+		t.Error("syncDir doesn't tell a directory that is there from one that isn't")
 	}
 	if _, err := readRegular(dir, 10); !errors.Is(err, errNotRegular) {
 		t.Errorf("readRegular of a directory = %v, want errNotRegular", err)

@@ -286,7 +286,8 @@ func TestPeerToleratesAnythingFromAChild(t *testing.T) {
 		w.send(junk)
 	}
 	w.send(`{"id":0,"method":"ping","params":"pong"}`)
-	if w.wantLine("ping", `{"id":0,"result":"pong"}`); fmt.Sprint(w.seen) != "[note]" {
+	w.wantLine("ping", `{"id":0,"result":"pong"}`)
+	if fmt.Sprint(w.seen) != "[note]" {
 		t.Error(w.seen)
 	}
 }
