@@ -201,19 +201,18 @@ func speaksOf(name string, parts ...string) bool {
 func harmlessSetting(key string) bool {
 	switch key {
 	case "model", "model_provider", "oss_provider", "review_model", "model_context_window",
-		"model_auto_compact_token_limit",
-		"model_auto_compact_token_limit_scope", "model_post_turn_compact_threshold_percent", "model_max_output_tokens",
-		"model_reasoning_effort", "model_reasoning_summary", "model_supports_reasoning_summaries",
-		"plan_mode_reasoning_effort",
+		"model_auto_compact_token_limit", "model_auto_compact_token_limit_scope",
+		"model_post_turn_compact_threshold_percent", "model_max_output_tokens", "model_reasoning_effort",
+		"model_reasoning_summary", "model_supports_reasoning_summaries", "plan_mode_reasoning_effort",
 		"model_verbosity", "model_instructions_file", "experimental_instructions_file", "service_tier", "personality",
 		"instructions", "developer_instructions", "compact_prompt", "experimental_compact_prompt_file",
-		"tool_output_token_limit", "background_terminal_max_timeout", "web_search", "tools",
-		"project_doc_max_bytes", "project_doc_fallback_filenames", "project_root_markers",
-		"include_permissions_instructions", "include_apps_instructions", "include_environment_context",
-		"include_environment_context_time", "include_collaboration_mode_instructions", "include_apply_patch_tool",
-		"hide_agent_reasoning", "show_raw_agent_reasoning", "suppress_unstable_features_warning",
-		"thread_unload_delay_secs", "history", "analytics", "feedback", "file_opener", "disable_paste_burst",
-		"check_for_update_on_startup", "tui", "notice", "ghost_snapshot", "mcp_optional_startup_grace_ms":
+		"tool_output_token_limit", "background_terminal_max_timeout", "web_search", "tools", "project_doc_max_bytes",
+		"project_doc_fallback_filenames", "project_root_markers", "include_permissions_instructions",
+		"include_apps_instructions", "include_environment_context", "include_environment_context_time",
+		"include_collaboration_mode_instructions", "include_apply_patch_tool", "hide_agent_reasoning",
+		"show_raw_agent_reasoning", "suppress_unstable_features_warning", "thread_unload_delay_secs", "history",
+		"analytics", "feedback", "file_opener", "disable_paste_burst", "check_for_update_on_startup", "tui", "notice",
+		"ghost_snapshot", "mcp_optional_startup_grace_ms":
 		return true
 	}
 	return false
@@ -223,11 +222,9 @@ func harmlessSetting(key string) bool {
 func harmlessFeature(name string) bool {
 	switch name {
 	case "unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool",
-		"unified_exec",
-		"view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals", "tool_search",
-		"remote_models",
-		"responses_websockets", "enable_request_compression", "prevent_idle_sleep", "web_search_request",
-		"web_search_cached":
+		"unified_exec", "view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals",
+		"tool_search", "remote_models", "responses_websockets", "enable_request_compression", "prevent_idle_sleep",
+		"web_search_request", "web_search_cached":
 		return true
 	}
 	return false

@@ -164,13 +164,10 @@ func TestTrustOfEachKey(t *testing.T) {
 		"role = 'yolo'", "sandbox = 'danger-full-access'", "approval_policy = 'never'", "allow_rules = true",
 		"per_thread_auto_mail.ann = true", "codex_bin = 'bin/codex'", "log_file = '~/.bashrc'",
 		"base_prompt_file = '~/.ssh/id_rsa'", "extra_instructions_file = 'x'", "backend = 'mcp-server'",
-		"persist_threads = false",
-		"log_level = 'trace'", "client_identity = 'team-lead'", "restart_child = true", "turn_limit_secs = 5",
-		"acp_mail = 'turn'",
-		"roles.scout.sandbox = 'workspace-write'", "roles.scout.sandbox = ''",
-		"roles.scout.approval_policy = 'on-request'",
-		"roles.scout.subagents = true", "roles.new.sandbox = 'danger-full-access'",
-		"roles.new.approval_policy = 'never'",
+		"persist_threads = false", "log_level = 'trace'", "client_identity = 'team-lead'", "restart_child = true",
+		"turn_limit_secs = 5", "acp_mail = 'turn'", "roles.scout.sandbox = 'workspace-write'",
+		"roles.scout.sandbox = ''", "roles.scout.approval_policy = 'on-request'", "roles.scout.subagents = true",
+		"roles.new.sandbox = 'danger-full-access'", "roles.new.approval_policy = 'never'",
 	} {
 		lines[line] = true
 	}
@@ -699,8 +696,7 @@ func TestPolicyRefusals(t *testing.T) {
 		"empty part": {`{"a..b":1}`, `{"":1}`, `{"a.":1}`}, "no end": {`{"a.\"b":1}`, `{"a.'b":1}`},
 		"followed by a dot": {`{"a.\"b\"c":1}`}, "quoted as a whole": {`{" sandbox_mode":"danger-full-access"}`},
 		"letters, digits": {`{"\"sandbox_workspace_write.network_access\"":true}`,
-			`{"'\"sandbox_mode\"'":"danger-full-access"}`,
-			`{"ｓandbox_mode":"danger-full-access"}`},
+			`{"'\"sandbox_mode\"'":"danger-full-access"}`, `{"ｓandbox_mode":"danger-full-access"}`},
 		// Words that a turn can't carry.
 		"is none of read-only": {`{"sandbox_mode":"Danger-Full-Access"}`, `{"sandbox_mode":5}`},
 		"of the config argument is none of untrusted": {`{"approval_policy":{"granular":{}}}`,

@@ -230,8 +230,7 @@ func TestConfigRoles(t *testing.T) {
 		}
 	}
 	w.shows(c, "roles.worker.model p from P:4", "roles.worker.sandbox read-only from G:3",
-		"[roles].lead arch-ctm from P:10",
-		"[aliases].arch arch-ctm from P:12")
+		"[roles].lead arch-ctm from P:10", "[aliases].arch arch-ctm from P:12")
 	if len(c.aliases) != 1 || c.aliases["arch"] != "arch-ctm" || c.atmRoles["lead"] != "arch-ctm" {
 		t.Errorf("got %v %v", c.aliases, c.atmRoles)
 	}
@@ -274,8 +273,7 @@ func TestConfigBadValuesStandAlone(t *testing.T) {
 		`ATM_AGENT_MCP_TURN_LIMIT_SECS: 9223372036854775807 is out of range`,
 		`ATM_AGENT_MCP_LOG_LEVEL: "loud" is no log level (there are error, warn, info, debug, trace)`,
 		`ATM_AGENT_MCP_AUTO_MAIL: wants true or false, not "jein"`,
-		`ATM_AGENT_MCP_IDLE_TIMEOUT_MS: wants a whole number, not "5s"`,
-		`ATM_IDENTITY: identity "a b" is no name`,
+		`ATM_AGENT_MCP_IDLE_TIMEOUT_MS: wants a whole number, not "5s"`, `ATM_IDENTITY: identity "a b" is no name`,
 		`ATM_TEAM: team name "../up" is a path`,
 	)
 	w.shows(c, "sandbox read-only from G:2", "max_concurrent_threads 3", "model mine", "request_timeout_secs 300",

@@ -174,8 +174,7 @@ func redact(s string) string {
 		s = reJWT.ReplaceAllLiteralString(s, redacted)
 	}
 	if containsAny(s, "_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "xox", "xapp-", "AIza", "ya29.",
-		"AKIA", "ASIA",
-		"ABIA", "ACCA", "npm_", "hf_", "k_live_", "k_test_", "SG.", "AGE-SECRET-KEY-1") {
+		"AKIA", "ASIA", "ABIA", "ACCA", "npm_", "hf_", "k_live_", "k_test_", "SG.", "AGE-SECRET-KEY-1") {
 		s = reToken.ReplaceAllLiteralString(s, redacted)
 	}
 	if strings.Contains(s, "sk-") {

@@ -335,11 +335,10 @@ func TestRedact(t *testing.T) {
 		"thread 019a2f3e-7b4c-7d21-9f10-8e2a5b6c7d8e of codex:k7m3pqx", "see https://example.com:8080/a@v1.2/b?x=1#y",
 		"git clone ssh://git@github.com/a/b.git", "mail bob@example.com", "go get golang.org/x/sys@v0.38.0",
 		"sk-toggleable__label-arrow", "task-management-dashboard", "disk-usage",
-		"if token == nil || password != want {",
-		"token=$TOKEN password=${PW} secret=<your secret>", `"token": null, "password": ""`, "password: ***",
+		"if token == nil || password != want {", "token=$TOKEN password=${PW} secret=<your secret>",
+		`"token": null, "password": ""`, "password: ***",
 		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "git commit -m message --no-verify",
-		"eyJust a word",
-		"AIzawa and the SG.1 unit", "grep -n token file.go",
+		"eyJust a word", "AIzawa and the SG.1 unit", "grep -n token file.go",
 		"the token is invalid, the password is wrong, the secret is out; token is 4096",
 	} {
 		if got := redact(s); got != s {

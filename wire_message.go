@@ -43,8 +43,7 @@ const (
 // codes that JSON-RPC owns.
 func codeName(code int) string {
 	names := [...]string{"IDENTITY_CONFLICT", "SESSION_NOT_FOUND", "SESSION_CLOSED", "MAX_SESSIONS_EXCEEDED",
-		"CHILD_PROCESS_DEAD",
-		"REQUEST_TIMEOUT", "INVALID_SESSION_PARAMS", "AGENT_FILE_NOT_FOUND", "IDENTITY_REQUIRED"}
+		"CHILD_PROCESS_DEAD", "REQUEST_TIMEOUT", "INVALID_SESSION_PARAMS", "AGENT_FILE_NOT_FOUND", "IDENTITY_REQUIRED"}
 	if i := codeIdentityConflict - code; i >= 0 && i < len(names) {
 		return names[i]
 	}
