@@ -1,15 +1,19 @@
 package main
 
 // mock_requests_test.go owns the requests that only the tests' codex answers, who is
-// logged in and reviews above all, and what tests put around those that ship: what
-// is swallowed, and what each version did. MOCK_CODEX_AUTH=1 makes it want a login
-// of every turn; MOCK_CODEX_LOGIN says how a login that needs a person ends. It
-// never talks to anybody: no browser comes to the addresses it names.
+// logged in and reviews above all, what tests put around those that ship (what is
+// swallowed, what each version did and which words it takes), and how a thread arrives
+// at its settings: config.toml, `-c`, its own config, what a resume restores.
+// MOCK_CODEX_AUTH=1 makes it want a login of every turn; MOCK_CODEX_LOGIN says how a login
+// that needs a person ends. It must never talk to anybody, nor write config.toml except
+// where the real 0.169 does.
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -108,9 +112,6 @@ func (x *testMock) threadStart(inner mockRequest, msg *message) {
 		return
 	}
 	s, cfg, failed := x.settle(msg.params, nil)
-	if failed == "" {
-		failed = x.badTools(rawField(msg.params, "dynamicTools"))
-	}
 	if failed != "" {
 		x.m.refuse(msg, failed)
 		return
@@ -155,69 +156,54 @@ func (x *testMock) threadRead(inner mockRequest, msg *message) {
 	inner(x.m, msg)
 }
 
-// turnStart: on a busy thread 0.104 invents an id that never completes.
+// turnStart: 0.169 takes no image by its address, and heeds the length of an input.
 func (x *testMock) turnStart(inner mockRequest, msg *message) {
 	m, input := x.m, rawField(msg.params, "input")
 	if !x.checkWords(msg) {
 		return
 	}
-	if x.new() {
-		remote := false
-		eachElement(input, func(p json.RawMessage) {
-			remote = remote || stringField(p, "type") == "image" && !strings.HasPrefix(stringField(p, "url"), "data:")
-		})
-		if remote {
-			m.refuse(msg, "remote image URLs are not supported; use an inline data URL instead")
-			return
-		}
-		if n := utf8.RuneCountInString(mockText(input)); n > 1<<20 {
-			m.peer.replyError(msg.id, &rpcError{Code: codeInvalidParams, Message: "Input exceeds the maximum length of 1048576 characters.",
-				Data: toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20, "actual_chars": n})})
-			return
-		}
-	}
-	m.mu.Lock()
-	th := m.threads[stringField(msg.params, "threadId")]
-	var active *mockTurn
-	if th != nil {
-		active = th.active
-	}
-	m.mu.Unlock()
-	if active != nil && x.old() {
-		ghost := mockTurnView(newMockID(), "inProgress", []json.RawMessage{}, nil)
-		if active.steer(input, func() { m.peer.reply(msg.id, x.stripped(toJSON(map[string]any{"turn": ghost}))) }) {
-			m.notify("turn/started", map[string]any{"threadId": th.ID, "turn": ghost})
-			return
-		}
-	}
-	inner(m, msg)
-	if th == nil {
+	remote := false
+	eachElement(input, func(p json.RawMessage) {
+		remote = remote || stringField(p, "type") == "image" && !strings.HasPrefix(stringField(p, "url"), "data:")
+	})
+	if x.new() && remote {
+		m.refuse(msg, "remote image URLs are not supported; use an inline data URL instead")
 		return
 	}
-	m.mu.Lock()
-	t := th.active
-	m.mu.Unlock()
-	if t != nil {
+	if n := utf8.RuneCountInString(mockText(input)); x.new() && n > 1<<20 {
+		m.peer.replyError(msg.id, &rpcError{Code: codeInvalidParams,
+			Message: "Input exceeds the maximum length of 1048576 characters.",
+			Data:    toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20, "actual_chars": n})})
+		return
+	}
+	inner(m, msg)
+	if th, t := x.running(msg); t != nil {
 		x.heed(th, t, mockText(input))
 	}
+}
+
+// running is the thread of a request, and the turn that runs in it; nil for none.
+func (x *testMock) running(msg *message) (th *mockThread, t *mockTurn) {
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	if th = x.m.threads[stringField(msg.params, "threadId")]; th != nil {
+		t = th.active
+	}
+	return th, t
 }
 
 // turnInterrupt: up to 0.157 nothing active means no answer, ever; 0.104 doesn't
 // look at the id. A review goes by an id of its own.
 func (x *testMock) turnInterrupt(inner mockRequest, msg *message) {
 	m := x.m
-	m.mu.Lock()
-	th := m.threads[stringField(msg.params, "threadId")]
-	var t *mockTurn
-	if th != nil {
-		t = th.active
-	}
-	stopped := t != nil && t.stopped
-	m.mu.Unlock()
+	th, t := x.running(msg)
 	if th == nil {
 		inner(m, msg)
 		return
 	}
+	m.mu.Lock()
+	stopped := t != nil && t.stopped
+	m.mu.Unlock()
 	x.mu.Lock()
 	of := x.of(th)
 	deaf, review, own := t != nil && of.deaf == t, t != nil && of.review == t, of.inner
@@ -234,9 +220,7 @@ func (x *testMock) turnInterrupt(inner mockRequest, msg *message) {
 		m.refuse(msg, "expected active turn id "+id+" but found "+own)
 		return
 	}
-	switch {
-	case t != nil && id != "" && id != t.id: // refused below
-	case deaf:
+	if deaf && (id == "" || id == t.id) {
 		m.peer.reply(msg.id, struct{}{})
 		return
 	}
@@ -249,41 +233,37 @@ func (x *testMock) adaptMCP(around func(string, func(mockRequest, *message))) {
 	m := x.m
 	words := []string{"on-request", "never"}
 	if x.minor < 149 {
-		words = []string{"untrusted", "on-request", "never"}
+		words = append([]string{"untrusted"}, words...)
 	}
 	if x.old() {
-		words = []string{"untrusted", "on-failure", "on-request", "never"}
+		words = append(words, "on-failure")
+	}
+	tools := m.mcpTools()
+	start := tools[0].(map[string]any)["inputSchema"].(map[string]any)
+	props := start["properties"].(map[string]any)
+	props["approval-policy"] = map[string]any{"type": "string", "enum": words}
+	if x.old() {
+		props["profile"] = map[string]any{"type": "string"}
+		delete(start, "additionalProperties")
 	}
 	around("initialize", func(inner mockRequest, msg *message) {
 		if !x.noInit {
 			inner(m, msg)
 		}
 	})
-	around("tools/list", func(_ mockRequest, msg *message) {
-		tools := m.mcpTools()
-		start := tools[0].(map[string]any)["inputSchema"].(map[string]any)
-		props := start["properties"].(map[string]any)
-		props["approval-policy"] = map[string]any{"type": "string", "enum": words}
-		if x.old() {
-			props["profile"] = map[string]any{"type": "string"}
-			delete(start, "additionalProperties")
-		}
-		m.reply(msg, map[string]any{"tools": tools})
-	})
+	around("tools/list", func(_ mockRequest, msg *message) { m.reply(msg, map[string]any{"tools": tools}) })
 	around("tools/call", func(inner mockRequest, msg *message) {
-		name, args := stringField(msg.params, "name"), rawField(msg.params, "arguments")
-		known := []string{"approval-policy", "base-instructions", "compact-prompt", "config", "cwd", "developer-instructions", "model", "prompt", "sandbox"}
-		bad := ""
+		args, bad := rawField(msg.params, "arguments"), ""
 		_ = eachField(args, func(key string, _ json.RawMessage) bool { // no object: refused by inner
-			if !x.old() && !slices.Contains(known, key) {
-				bad = fmt.Sprintf("unknown field `%s`, expected one of `%s`", key, strings.Join(known, "`, `"))
+			if props[key] == nil && !x.old() {
+				bad = "unknown field `" + key + "`"
 			}
 			return true
 		})
 		if w := stringField(args, "approval-policy"); w != "" && !slices.Contains(words, w) {
 			bad = strings.TrimPrefix(mockVariant(w, words...), "Invalid request: ")
 		}
-		if name == "codex" && bad != "" {
+		if stringField(msg.params, "name") == "codex" && bad != "" {
 			m.mcpAnswer(msg.id, "", "Failed to parse configuration for Codex tool: "+bad, true)
 			return
 		}
@@ -307,13 +287,6 @@ func (x *testMock) listed(models []any) {
 		model["id"], model["model"], model["displayName"] = name, name, name
 		if name == os.Getenv("MOCK_CODEX_TEXT_ONLY") {
 			model["inputModalities"] = []string{"text"}
-		}
-		if x.new() {
-			continue
-		}
-		model["supportedReasoningEfforts"] = model["supportedReasoningEfforts"].([]any)[:4]
-		for _, k := range []string{"upgradeInfo", "availabilityNux", "modelSpecialty", "defaultServiceTier", "availableAccessPrograms", "multiAgentVersion", "additionalSpeedTiers", "serviceTiers"} {
-			delete(model, k)
 		}
 	}
 }
@@ -362,7 +335,7 @@ func (x *testMock) loggedIn() string {
 
 // accountRead tells of no account where the provider wants none.
 func (x *testMock) accountRead(_ *mockServer, msg *message) {
-	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth()}
+	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth(), "userId": nil, "workspaceRouting": nil}
 	switch mode := x.loggedIn(); {
 	case !x.wantsAuth():
 	case mode == "apikey":
@@ -370,17 +343,10 @@ func (x *testMock) accountRead(_ *mockServer, msg *message) {
 	case mode != "":
 		result["account"] = map[string]any{"type": "chatgpt", "email": "mock@example.com", "planType": "plus"}
 	}
-	if x.new() {
-		result["userId"], result["workspaceRouting"] = nil, nil
-	}
 	x.m.reply(msg, result)
 }
 
 func (x *testMock) loginStart(_ *mockServer, msg *message) {
-	kinds := []string{"apiKey", "chatgpt", "chatgptAuthTokens"}
-	if x.new() {
-		kinds = []string{"apiKey", "chatgpt", "chatgptDeviceCode", "chatgptAuthTokens", "amazonBedrock", "amazonBedrockAccessKeys"}
-	}
 	switch kind := stringField(msg.params, "type"); kind {
 	case "apiKey":
 		key, ok := rawString(rawField(msg.params, "apiKey"))
@@ -398,13 +364,11 @@ func (x *testMock) loginStart(_ *mockServer, msg *message) {
 	case "chatgpt":
 		x.waitForLogin(msg, map[string]any{"type": kind, "authUrl": "https://auth.openai.com/oauth/authorize?mock=1"})
 	case "chatgptDeviceCode":
-		if x.new() {
-			x.waitForLogin(msg, map[string]any{"type": kind, "verificationUrl": "https://auth.openai.com/codex/device", "userCode": "MOCK-1234"})
-			return
-		}
-		x.m.refuse(msg, mockVariant(kind, kinds...))
+		x.waitForLogin(msg, map[string]any{"type": kind, "userCode": "MOCK-1234",
+			"verificationUrl": "https://auth.openai.com/codex/device"})
 	default:
-		x.m.refuse(msg, mockVariant(kind, kinds...))
+		x.m.refuse(msg, mockVariant(kind, "apiKey", "chatgpt", "chatgptDeviceCode", "chatgptAuthTokens", "amazonBedrock",
+			"amazonBedrockAccessKeys"))
 	}
 }
 
@@ -454,14 +418,12 @@ func (x *testMock) finishLogin(login *mockLogin, failure string) {
 func (x *testMock) loginCancel(_ *mockServer, msg *message) {
 	id := stringField(msg.params, "loginId")
 	x.mu.Lock()
-	login := x.login
-	if login != nil && login.id == id {
+	waits := x.login != nil && x.login.id == id
+	if waits {
 		x.login = nil
-	} else {
-		login = nil
 	}
 	x.mu.Unlock()
-	if login == nil {
+	if !waits {
 		x.m.reply(msg, map[string]any{"status": "notFound"})
 		return
 	}
@@ -481,22 +443,13 @@ func (x *testMock) keepAuth(auth map[string]any) error {
 
 // loginDone: the login of a key has no id.
 func (x *testMock) loginDone(id, failure string) {
-	params := map[string]any{"loginId": mockNull(id), "success": failure == "", "error": mockNull(failure)}
-	if x.new() {
-		params["onboardingEntrypoint"] = nil
-	}
-	x.m.notify("account/login/completed", params)
+	x.m.notify("account/login/completed", map[string]any{"loginId": mockNull(id), "success": failure == "",
+		"error": mockNull(failure), "onboardingEntrypoint": nil})
 }
 
 func (x *testMock) accountUpdated() {
-	params := map[string]any{"authMode": mockNull(x.loggedIn())}
-	if x.new() {
-		params["planType"] = nil
-		if x.loggedIn() == "chatgpt" {
-			params["planType"] = "plus"
-		}
-	}
-	x.m.notify("account/updated", params)
+	plan := map[string]any{"chatgpt": "plus"}
+	x.m.notify("account/updated", map[string]any{"authMode": mockNull(x.loggedIn()), "planType": plan[x.loggedIn()]})
 }
 
 // mockReviewPrompt is what Codex makes of {"type": "uncommittedChanges"}.
@@ -639,4 +592,246 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(t.th)})
 	}
 	return end
+}
+
+// mockConfig is config.toml with -c applied.
+type mockConfig struct {
+	dir       string
+	keys      map[string]any
+	broken    error    // it couldn't be read: threads can't start
+	overrides []string // -c key=value, in order
+}
+
+// load reads config.toml anew, as Codex does for every thread it starts.
+func (h *mockConfig) load() {
+	path := filepath.Join(h.dir, "config.toml")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	h.keys = map[string]any{}
+	if table, wrong := parseTOML(path, text); wrong == nil {
+		h.keys = table.plain()
+	} else {
+		err = wrong
+	}
+	h.broken = err
+	for _, o := range h.overrides {
+		key, text, ok := strings.Cut(o, "=")
+		if !ok {
+			continue
+		}
+		value := any(text) // as in the real one: what is no TOML is a string
+		if table, err := parseTOML("-c", []byte("v = "+text)); err == nil {
+			value = table.plain()["v"]
+		}
+		mockSet(h.keys, strings.Split(strings.TrimSpace(key), "."), value)
+	}
+}
+
+func mockSet(m map[string]any, keys []string, v any) {
+	for _, k := range keys[:len(keys)-1] {
+		next, ok := m[k].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			m[k] = next
+		}
+		m = next
+	}
+	m[keys[len(keys)-1]] = v
+}
+
+// with returns the configuration with a thread's `config` laid over it. Both
+// nested and dotted keys count; of a root that comes in both forms the table
+// wins and the dotted one is lost, as measured.
+func (h *mockConfig) with(raw json.RawMessage) map[string]any {
+	var extra map[string]any
+	_ = json.Unmarshal(raw, &extra) // absent or null: nothing to lay over
+	merged := mockMerge(h.keys, nil)
+	for k, v := range extra {
+		root, rest, dotted := strings.Cut(k, ".")
+		if _, table := extra[root]; dotted && !table {
+			mockSet(merged, append([]string{root}, strings.Split(rest, ".")...), v)
+		}
+	}
+	nested := maps.Clone(extra)
+	maps.DeleteFunc(nested, func(k string, _ any) bool { return strings.Contains(k, ".") })
+	return mockMerge(merged, nested)
+}
+
+func mockMerge(a, b map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range a {
+		if sub, ok := v.(map[string]any); ok {
+			v = mockMerge(sub, nil)
+		}
+		out[k] = v
+	}
+	for k, v := range b {
+		sub, ok := v.(map[string]any)
+		if old, both := out[k].(map[string]any); ok && both {
+			v = mockMerge(old, sub)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// mockRepoRoot is the directory with .git at or above dir, "" without one.
+func mockRepoRoot(dir string) string {
+	for {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+// trust does what 0.169 does behind the user's back: it writes the repository
+// as trusted into config.toml.
+func (h *mockConfig) trust(root string) error {
+	f, err := os.OpenFile(filepath.Join(h.dir, "config.toml"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "\n[projects.%q]\ntrust_level = \"trusted\"\n", root)
+	mockSet(h.keys, []string{"projects", root, "trust_level"}, "trusted")
+	return errors.Join(err, f.Close())
+}
+
+// checkWords refuses enum words that the version doesn't have.
+func (x *testMock) checkWords(msg *message) bool {
+	approvals := []string{"untrusted", "on-request", "granular", "never"}
+	if x.old() {
+		approvals[1], approvals[2] = "on-failure", "on-request"
+	}
+	policies := []string{"dangerFullAccess", "readOnly", "externalSandbox", "workspaceWrite"}
+	policy := rawField(msg.params, "sandboxPolicy")
+	for _, f := range []struct {
+		val   json.RawMessage
+		words []string
+	}{
+		{rawField(msg.params, "approvalPolicy"), approvals},
+		{rawField(msg.params, "sandbox"), []string{"read-only", "workspace-write", "danger-full-access"}},
+		{rawField(policy, "type"), policies},
+		{rawField(msg.params, "effort"), []string{"none", "minimal", "low", "medium", "high", "xhigh"}},
+	} {
+		word, ok := rawString(f.val)
+		if ok && !slices.Contains(f.words, word) && (x.old() || f.words[0] != "none") || word == "granular" {
+			x.m.refuse(msg, mockVariant(word, f.words...))
+			return false
+		}
+	}
+	switch {
+	case !isNull(policy) && rawKind(policy) != '{':
+		x.m.refuse(msg, "Invalid request: invalid type: string "+string(policy)+
+			", expected internally tagged enum SandboxPolicyDeserialize")
+	case rawKind(rawField(msg.params, "approvalPolicy")) == '{' && !x.experimental:
+		x.m.refuse(msg, "askForApproval.granular requires experimentalApi capability")
+	case !isNull(rawField(msg.params, "dynamicTools")) && !x.experimental:
+		x.m.refuse(msg, "thread/start.dynamicTools requires experimentalApi capability")
+	default:
+		return true
+	}
+	return false
+}
+
+// sandbox is the policy of a word, in the version's shape.
+func (x *testMock) sandbox(kind string, cfg map[string]any) json.RawMessage {
+	table, _ := cfg["sandbox_workspace_write"].(map[string]any)
+	p := map[string]any{}
+	_ = json.Unmarshal(mockSandbox(kind, nil, table), &p) // our own
+	if access := map[string]any{"type": "fullAccess"}; x.old() && kind == "readOnly" {
+		delete(p, "networkAccess")
+		p["access"] = access
+	} else if x.old() && kind == "workspaceWrite" {
+		p["readOnlyAccess"] = access
+	}
+	return toJSON(p)
+}
+
+// settle works out the settings of a thread from the request, what is kept of
+// it, and the configuration. A text says why it can't be.
+func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
+	x.config.load()
+	failed := "failed to load configuration: "
+	if x.old() {
+		failed = "error deriving config: "
+	}
+	if x.config.broken != nil {
+		return mockSettings{}, nil, "failed to load configuration: " + x.config.broken.Error()
+	}
+	raw := rawField(params, "config")
+	cfg := x.config.with(raw)
+	if profile := mockString(cfg, "profile"); profile != "" {
+		profiles, _ := cfg["profiles"].(map[string]any)
+		p, found := profiles[profile].(map[string]any)
+		switch {
+		case !x.old():
+			return mockSettings{}, nil, failed + fmt.Sprintf("legacy `profile = %q` config is no longer supported", profile)
+		case !found:
+			return mockSettings{}, nil, failed + fmt.Sprintf("config profile `%s` not found", profile)
+		}
+		cfg = mockMerge(cfg, p)
+	}
+	s := mockSettings{Approval: toJSON(cmp.Or(mockString(cfg, "approval_policy"), "on-request"))}
+	word := mockString(cfg, "sandbox_mode")
+	if kept != nil {
+		s.Cwd, s.Model, s.Effort = kept.Cwd, kept.Model, kept.Effort
+		if !x.old() { // 0.104 restores neither policy: it falls back to the configuration
+			s.Approval, s.Sandbox, word = kept.Approval, kept.Sandbox, ""
+		}
+	}
+	if cwd := stringField(params, "cwd"); cwd != "" {
+		s.Cwd = cwd
+	}
+	if abs, err := filepath.Abs(s.Cwd); err == nil { // not validated, only made absolute, as in every version
+		s.Cwd = abs
+	}
+	s.Model = cmp.Or(stringField(params, "model"), s.Model, mockString(cfg, "model"), x.models()[0])
+	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort, mockString(cfg, "model_reasoning_effort"))
+	if a := rawField(params, "approvalPolicy"); !isNull(a) {
+		s.Approval = a
+	}
+	if w := stringField(params, "sandbox"); w != "" {
+		word = w
+	}
+	if word == "" && s.Sandbox == nil {
+		word = "read-only"
+		if mockString(cfg, "projects", cmp.Or(mockRepoRoot(s.Cwd), s.Cwd), "trust_level") == "trusted" {
+			word = "workspace-write"
+		}
+	}
+	if word != "" {
+		kind := mockSandboxKind(word)
+		if kind == "" {
+			return mockSettings{}, nil, strings.Replace(mockVariant(word, "read-only", "workspace-write", "danger-full-access"), "Invalid request: ", failed, 1)
+		}
+		s.Sandbox = x.sandbox(kind, cfg)
+	}
+	if x.m.mcp != nil && mockString(cfg, "projects", s.Cwd, "trust_level") == "untrusted" && rawField(params, "approvalPolicy") == nil {
+		s.Approval = toJSON("untrusted")
+	}
+	return s, cfg, ""
+}
+
+// configRead answers with the effective configuration. Of the real one's some 120 keys it
+// has those that a client of ours looks at, null where unset, and what config.toml has.
+func (x *testMock) configRead(m *mockServer, msg *message) {
+	x.config.load()
+	if x.config.broken != nil {
+		m.refuse(msg, "failed to load configuration: "+x.config.broken.Error())
+		return
+	}
+	config := mockMerge(map[string]any{"approval_policy": nil, "sandbox_mode": nil, "sandbox_workspace_write": nil,
+		"model": nil, "profile": nil}, x.config.keys)
+	if w, ok := config["sandbox_workspace_write"].(map[string]any); ok {
+		config["sandbox_workspace_write"] = mockMerge(map[string]any{"writable_roots": []any{}, "network_access": false,
+			"exclude_tmpdir_env_var": false, "exclude_slash_tmp": false}, w)
+	}
+	m.reply(msg, map[string]any{"config": config, "origins": map[string]any{}})
 }

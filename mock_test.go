@@ -2,7 +2,7 @@ package main
 
 // mock_test.go drives the mock Codex over pipes: the same client input as in recordings of real 0.104.0 and 0.169.0
 // (testdata/mock) must bring the same messages in the same order with the same fields. Then it holds the mock to what
-// it refuses, keeps on disk and writes into the user's configuration, and to each way to end. What the directives of the
+// it refuses, keeps on disk, writes into the user's configuration and gives to a server. What the directives of the
 // tests' codex do is held by the recordings and by the scripts that use them.
 
 import (
@@ -14,13 +14,11 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -115,17 +113,10 @@ func (r *mockRun) read() json.RawMessage {
 	return nil
 }
 
-// until reads up to a message of the method and returns it, with the methods
-// on the way in seen.
-func (r *mockRun) until(method string) (json.RawMessage, []string) {
+// until reads up to a message of the method.
+func (r *mockRun) until(method string) {
 	r.t.Helper()
-	var seen []string
-	for {
-		m := r.read()
-		seen = append(seen, stringField(m, "method"))
-		if stringField(m, "method") == method {
-			return m, seen
-		}
+	for stringField(r.read(), "method") != method {
 	}
 }
 
@@ -277,7 +268,7 @@ func (c *conversation) add(m json.RawMessage, old bool) {
 
 func TestMockFollowsTheRecordings(t *testing.T) {
 	files, err := filepath.Glob("testdata/mock/*.jsonl")
-	if err != nil || len(files) < 6 {
+	if err != nil || len(files) < 15 {
 		t.Fatalf("recordings: %v %v", files, err)
 	}
 	for _, file := range files {
@@ -391,66 +382,40 @@ func replayRecording(t *testing.T, file string) {
 	}
 }
 
-// TestMockProcess is the mock as a process of its own for the tests below.
-func TestMockProcess(t *testing.T) {
-	if os.Getenv("MOCK_TEST_PROCESS") == "" {
-		t.Skip("only the child of another test")
-	}
-	surviveSIGPIPE()
-	os.Exit(runCodex(context.Background(), strings.Fields(os.Getenv("MOCK_TEST_PROCESS")), os.Stdin, os.Stdout, os.Stderr))
-}
-
-func mockProcess(t *testing.T, args string, env ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestMockProcess$")
-	cmd.Env = append(os.Environ(), "MOCK_TEST_PROCESS="+args, "CODEX_HOME="+t.TempDir(), "GORACE=atexit_sleep_ms=10")
-	cmd.Env = append(cmd.Env, env...)
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
-}
-
 func TestMockRefusesAsTheRealOnes(t *testing.T) {
+	const variant = "Invalid request: unknown variant `%s`, expected one of `%s`"
+	unknown := func(word, first string) string { return fmt.Sprintf(variant, word, first) }
 	for _, version := range []string{"0.104.0", "0.169.0"} {
+		old := version == "0.104.0"
+		of := func(word, other string) string { return map[bool]string{true: word, false: other}[old] }
 		r := startMock(t, version, "")
 		if e := r.call("model/list", map[string]any{}); stringField(e, "error", "message") != "Not initialized" {
 			t.Errorf("%s: %s", version, e)
 		}
 		r.initialize()
 		th := r.thread(map[string]any{"cwd": t.TempDir()})
-		with := func(k string, v any) map[string]any {
-			p := mockPrompt(th, "x")
-			p[k] = v
-			return p
-		}
-		old := version == "0.104.0"
-		for _, c := range []struct {
-			method string
-			params any
-			want   string // "" when it must succeed
-		}{
-			{"initialize", map[string]any{"clientInfo": map[string]any{"name": "x", "version": "1"}}, "Already initialized"},
-			{"foo/bar", map[string]any{}, "Invalid request: unknown variant `foo/bar`, expected one of `account/login/cancel`"},
-			{"turn/start", map[string]any{"threadId": 5, "input": []any{}}, "Invalid request: invalid type: 5, expected a string"},
-			{"turn/start", map[string]any{"threadId": "nope", "input": []any{}}, "invalid thread id: expected a UUID"},
-			{"turn/start", map[string]any{"threadId": "01a1fd65-0000-7000-8000-000000000000", "input": []any{}}, "thread not found: 01a1fd65-0000-7000-8000-000000000000"},
-			{"turn/start", map[string]any{"threadId": th}, "Invalid request: missing field `input`"},
-			{"turn/start", with("sandboxPolicy", map[string]any{"type": "zzz"}), "Invalid request: unknown variant `zzz`, expected one of `dangerFullAccess`"},
-			{"turn/start", with("sandboxPolicy", "read-only"), "Invalid request: invalid type: string \"read-only\""},
-			{"thread/start", map[string]any{"sandbox": "workspaceWrite"}, "Invalid request: unknown variant `workspaceWrite`, expected one of `read-only`"},
-			{"thread/start", map[string]any{"approvalPolicy": "on-failure"}, map[bool]string{false: "Invalid request: unknown variant `on-failure`, expected one of `untrusted`, `on-request`"}[old]},
-			{"thread/start", map[string]any{"config": map[string]any{"mcp_servers": 5}}, "failed to load configuration: invalid type: integer `5`"},
-			{"thread/start", map[string]any{"config": map[string]any{"profile": "nope"}}, map[bool]string{true: "error deriving config: config profile `nope` not found", false: "failed to load configuration: legacy `profile"}[old]},
-			{"thread/resume", map[string]any{"threadId": "01a1fd65-0000-7000-8000-000000000000"}, "no rollout found for thread id"},
-			{"thread/unsubscribe", map[string]any{"threadId": th}, map[bool]string{true: "Invalid request: unknown variant `thread/unsubscribe`"}[old]},
+		for _, c := range []struct{ method, params, want string }{ // want "": it succeeds
+			{"initialize", `{"clientInfo":{"name":"x","version":"1"}}`, "Already initialized"},
+			{"foo/bar", `{}`, unknown("foo/bar", "account/login/cancel")},
+			{"turn/start", `{"threadId":"nope","input":[]}`, "invalid thread id: expected a UUID"},
+			{"turn/start", `{"threadId":"01a1fd65-0000-7000-8000-000000000000","input":[]}`, "thread not found: 01a1fd65"},
+			{"turn/start", `{"threadId":"$TH"}`, "Invalid request: missing field `input`"},
+			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":{"type":"zzz"}}`, unknown("zzz", "dangerFullAccess")},
+			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":"read-only"}`, "Invalid request: invalid type: string"},
+			{"turn/start", `{"threadId":"$TH","input":[],"effort":"ultra"}`, of(unknown("ultra", "none"), "")},
+			{"thread/start", `{"sandbox":"workspaceWrite"}`, unknown("workspaceWrite", "read-only")},
+			{"thread/start", `{"approvalPolicy":"on-failure"}`, of("", unknown("on-failure", "untrusted"))},
+			{"thread/start", `{"config":{"profile":"nope"}}`,
+				of("error deriving config: config profile", "failed to load configuration: legacy `profile")},
+			{"thread/resume", `{"threadId":"01a1fd65-0000-7000-8000-000000000000"}`, "no rollout found for thread id"},
+			{"thread/unsubscribe", `{"threadId":"$TH"}`, of(unknown("thread/unsubscribe", "account/login/cancel"), "")},
 		} {
-			e := r.call(c.method, c.params)
-			if got := stringField(e, "error", "message"); !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") {
-				t.Errorf("%s %s %s: %.200s", version, c.method, toJSON(c.params), e)
-			} else if got != "" && string(rawField(e, "error", "code")) != "-32600" {
-				t.Errorf("%s %s: code %s", version, c.method, rawField(e, "error", "code"))
+			e := r.call(c.method, json.RawMessage(strings.ReplaceAll(c.params, "$TH", th)))
+			got := stringField(e, "error", "message")
+			if !strings.HasPrefix(got, c.want) || (c.want == "") != (got == "") ||
+				got != "" && string(rawField(e, "error", "code")) != "-32600" {
+				t.Errorf("%s %s %s: %.200s", version, c.method, c.params, e)
 			}
-		}
-		if e := r.call("turn/start", mockPrompt(th, strings.Repeat("x", 1<<20+1))); (stringField(e, "error", "data", "input_error_code") == "input_too_large") == old {
-			t.Errorf("%s: 1 MiB and 1 byte: %.200s", version, e)
 		}
 		if code := r.end(); code != 0 {
 			t.Errorf("%s: exit %d", version, code)
@@ -498,43 +463,31 @@ func TestMockKeepsThreads(t *testing.T) {
 	}
 }
 
+// 0.169 trusts the repository of a thread that may write, unless the thread's own table
+// says otherwise: a program that lets it would change the user's config.toml unseen.
 func TestMockTrustsLikeTheRealOne(t *testing.T) {
-	repo := t.TempDir()
+	repo, home := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(repo, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir()
-	config := func() string {
-		b, err := os.ReadFile(filepath.Join(home, "config.toml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	const mine = "model = \"m\"\n[sandbox_workspace_write]\nwritable_roots = [\"/x\"]\n"
-	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(mine), 0o600); err != nil {
+	path := filepath.Join(home, "config.toml")
+	const mine = "model = \"m\"\n"
+	if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := startMock(t, "0.169.0", home)
 	r.initialize()
-	th := r.thread(map[string]any{"cwd": repo, "sandbox": "read-only"})
-	p := mockPrompt(th, "SAY x")
+	p := mockPrompt(r.thread(map[string]any{"cwd": repo, "sandbox": "read-only"}), "SAY x")
 	p["sandboxPolicy"] = map[string]any{"type": "dangerFullAccess"}
 	r.call("turn/start", p)
 	r.until("turn/completed")
-	r.thread(map[string]any{"cwd": repo, "sandbox": "workspace-write", "config": map[string]any{"projects": map[string]any{repo: map[string]any{"trust_level": "untrusted"}}}})
-	if config() != mine {
-		t.Errorf("config.toml was written: %s", config())
-	}
-	r.thread(map[string]any{"cwd": repo, "sandbox": "workspace-write"})
-	if !strings.HasSuffix(config(), fmt.Sprintf("[projects.%q]\ntrust_level = \"trusted\"\n", repo)) {
-		t.Errorf("no trust written: %s", config())
-	}
-	read := r.call("config/read", map[string]any{})
-	if stringField(read, "result", "config", "model") != "m" || string(rawField(read, "result", "config", "approval_policy")) != "null" ||
-		string(rawField(read, "result", "config", "sandbox_workspace_write", "writable_roots")) != `["/x"]` {
-		t.Errorf("config/read: %s", read)
-	}
+	wide := map[string]any{"cwd": repo, "sandbox": "workspace-write"}
+	wide["config"] = map[string]any{"projects": map[string]any{repo: map[string]any{"trust_level": "untrusted"}}}
+	r.thread(wide)
+	want(t, readText(t, path), mine)
+	delete(wide, "config")
+	r.thread(wide)
+	want(t, readText(t, path), mine+fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", repo))
 }
 
 func TestMockCommandLine(t *testing.T) {
@@ -548,13 +501,10 @@ func TestMockCommandLine(t *testing.T) {
 		{"-c a=b help app-server", "", 0, "Usage: codex app-server"},
 		{"mcp-server", "", 2, "error: unrecognized subcommand 'mcp-server'"},
 		{"app-server --frob", "", 2, "error: unexpected argument '--frob' found"},
-		{"app-server", "MOCK_CODEX_START=exit:3:no luck", 3, "no luck\n"},
-		{"app-server", "CODEX_HOME=/nonexistent/home", 1, `CODEX_HOME points to "/nonexistent/home", but that path does not exist`},
-		{"app-server", "MOCK_CODEX_START=hang", 0, ""},
-		{"app-server", "MOCK_CODEX_START=garbage", 0, "not JSON"},
+		{"app-server", "CODEX_HOME=" + filepath.Join(t.TempDir(), "none"), 1, "CODEX_HOME points to"},
 		{"app-server", "MOCK_CODEX_START=nonsense", 1, "MOCK_CODEX_START"},
 	} {
-		t.Run(c.args+c.env, func(t *testing.T) {
+		t.Run(c.args+c.env[:min(len(c.env), 16)], func(t *testing.T) {
 			if k, v, ok := strings.Cut(c.env, "="); ok {
 				t.Setenv(k, v)
 			}
@@ -567,73 +517,23 @@ func TestMockCommandLine(t *testing.T) {
 	}
 }
 
-// The ways a child can end, seen from its parent.
-func TestMockProcessEnds(t *testing.T) {
+// A server gets the variables of its entry and hardly any of Codex's own, so a script that works with the tests' codex
+// doesn't depend on what the real one would keep from its servers.
+func TestMockServersEnvironment(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("signals")
+		t.Skip("its server is a shell")
 	}
-	const hello = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}` + "\n" + `{"id":2,"method":"thread/start","params":{}}` + "\n"
-	for _, c := range []struct {
-		name, version, prompt string
-		signal                syscall.Signal
-		want, says            string
-	}{
-		{"die", "0.169.0", "DIE 7 boom", 0, "exit status 7", "boom"},
-		{"killself", "0.169.0", "KILLSELF KILL", 0, "signal: killed", ""},
-		{"eof mid-turn", "0.169.0", "SHELL sleep 100", 0, "", ""},
-		{"term 0.169", "0.169.0", "SHELL sleep 100", syscall.SIGTERM, "", ""},
-		{"term 0.104", "0.104.0", "HANG", syscall.SIGTERM, "signal: terminated", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			log := filepath.Join(t.TempDir(), "log")
-			cmd := mockProcess(t, "app-server", "MOCK_CODEX_VERSION="+c.version, "MOCK_CODEX_LOG="+log)
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var stderr lockedBuffer
-			cmd.Stderr = &stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.WriteString(in, hello) // a dead child shows below
-			fr := newFrameReader(out, maxRecord, framingNewline)
-			begun := map[string]bool{}
-			for {
-				m, err := fr.read()
-				if err != nil {
-					break
-				}
-				if id := stringField(m, "result", "thread", "id"); id != "" {
-					_, _ = in.Write(append(toJSON(map[string]any{"id": 3, "method": "turn/start", "params": mockPrompt(id, c.prompt)}), '\n'))
-				}
-				kind := stringField(m, "method") + stringField(m, "params", "item", "type")
-				ready := kind == "item/startedcommandExecution" || kind == "item/completedagentMessage" || c.prompt == "HANG" && kind == "item/completeduserMessage"
-				if ready && !begun["end"] {
-					begun["end"] = true
-					if c.signal != 0 {
-						_ = cmd.Process.Signal(c.signal)
-					}
-					if c.signal == 0 {
-						_ = in.Close()
-					}
-				}
-			}
-			got := ""
-			started := time.Now()
-			if err := cmd.Wait(); err != nil {
-				got = err.Error()
-			}
-			if got != c.want || !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("ended %q after %v, stderr %q", got, time.Since(started), stderr.String())
-			}
-			if b, err := os.ReadFile(log); err != nil || strings.Count(string(b), "\n") != 3 {
-				t.Errorf("log %q %v", b, err)
-			}
-		})
+	t.Setenv("SECRET", "ours")
+	told := filepath.Join(t.TempDir(), "told")
+	entry := map[string]any{"command": "/bin/sh", "args": []string{"-c", `echo "ATM_HOME=$ATM_HOME SECRET=$SECRET" > "$0"`, told},
+		"env": map[string]string{"ATM_HOME": "/a"}}
+	r := startMock(t, "0.169.0", "")
+	r.initialize()
+	th := r.thread(map[string]any{"cwd": t.TempDir(), "config": map[string]any{"mcp_servers": map[string]any{"atm": entry}}})
+	if got, _ := r.turn(th, "CALLMCP atm atm_send {}"); got != "DONE: unsupported call: mcp__atm__atm_send" {
+		t.Errorf("a server that ends at once: %q", got)
+	}
+	if got := readText(t, told); got != "ATM_HOME=/a SECRET=\n" {
+		t.Errorf("the server was told %q", got)
 	}
 }

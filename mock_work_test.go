@@ -1,19 +1,29 @@
 package main
 
-// mock_faults_test.go owns the directives that only tests need: what goes wrong in
-// a turn (it fails, retries, stalls, floods, talks nonsense, kills the process),
-// what the model shows rather than does (images, plans, searches, large outputs,
-// edits, what it was handed), and what it asks. They run on the turn's goroutine. A
-// wait must go through mockTurn.wait, or an interrupt would find nobody.
+// mock_work_test.go owns the directives that only tests need: what goes wrong in a turn
+// (it fails, retries, stalls, floods, talks nonsense, kills the process), what the model
+// shows rather than does (images, plans, searches, large outputs, edits, what it was
+// handed), what it asks, and the tools of MCP servers. It starts a server as Codex does,
+// one process a thread, with next to nothing of its own environment, but at the first
+// call, so that a thread costs no process. They run on the turn's goroutine. A wait must
+// go through mockTurn.wait, or an interrupt would find nobody, and no server may be left
+// that its thread's closers can't find.
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -175,9 +185,8 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 	return t.toolAnswered(string(toJSON(map[string]any{"agent_id": child.ID})))
 }
 
-// toolDirective calls one of the thread's dynamicTools: TOOL name {json}.
-func toolDirective(t *mockTurn, arg string) mockEnd {
-	name, args, _ := strings.Cut(arg, " ")
+// callTool calls one of the thread's dynamicTools.
+func (t *mockTurn) callTool(name, args string) mockEnd {
 	if args == "" || !validJSON([]byte(args)) {
 		args = "{}"
 	}
@@ -191,16 +200,9 @@ func toolDirective(t *mockTurn, arg string) mockEnd {
 	result, end := t.ask("item/tool/call", map[string]any{"callId": call, "tool": name,
 		"arguments": json.RawMessage(args), "namespace": nil}, "")
 	said, success := "dynamic tool request failed", false
-	if result != nil {
-		var items []json.RawMessage
-		said = "dynamic tool response was invalid"
-		if json.Unmarshal(rawField(result, "contentItems"), &items) == nil && rawField(result, "success") != nil {
-			said, success = "", string(rawField(result, "success")) == "true"
-			for _, c := range items {
-				said += stringField(c, "text")
-			}
-			it["contentItems"] = items
-		}
+	if items := rawField(result, "contentItems"); items != nil {
+		said, success = mockToolText(result), string(rawField(result, "success")) == "true"
+		it["contentItems"] = items
 	}
 	if end == gone {
 		return end
@@ -216,22 +218,25 @@ func toolDirective(t *mockTurn, arg string) mockEnd {
 	return t.toolAnswered(said)
 }
 
-// toolsDirective calls several dynamic tools at once, as code mode can:
-// TOOLS name {json} ;; name {json}. The model hears the answers in that order.
-func toolsDirective(t *mockTurn, arg string) mockEnd {
-	calls := strings.Split(arg, " ;; ")
+// mockToolText is what the answer to a dynamic tool's call says.
+func mockToolText(result json.RawMessage) (said string) {
+	eachElement(rawField(result, "contentItems"), func(c json.RawMessage) { said += stringField(c, "text") })
+	return said
+}
+
+// callAtOnce calls several dynamic tools at once, as code mode can. The model hears the
+// answers in the order of the calls.
+func (t *mockTurn) callAtOnce(calls []string) mockEnd {
 	said := make([]string, len(calls))
 	answered := make(chan struct{}, len(calls))
 	for i, call := range calls {
 		name, args, _ := strings.Cut(call, " ")
-		t.m.peer.call("item/tool/call", map[string]any{"threadId": t.th.ID, "turnId": t.id, "callId": fmt.Sprintf("exec-%d", i), "namespace": nil, "tool": name, "arguments": json.RawMessage(args)}, 0, func(r json.RawMessage, err error) {
-			var items []json.RawMessage
-			_ = json.Unmarshal(rawField(r, "contentItems"), &items) // none: nothing was said
-			for _, c := range items {
-				said[i] += stringField(c, "text")
-			}
-			answered <- struct{}{}
-		})
+		t.m.peer.call("item/tool/call", map[string]any{"threadId": t.th.ID, "turnId": t.id, "namespace": nil,
+			"callId": fmt.Sprintf("exec-%d", i), "tool": name, "arguments": json.RawMessage(args)}, 0,
+			func(r json.RawMessage, err error) {
+				said[i] = mockToolText(r)
+				answered <- struct{}{}
+			})
 	}
 	for range calls {
 		if end := t.wait(answered, false); end != goOn {
@@ -446,24 +451,25 @@ func (x *testMock) closeOutDirective(t *mockTurn, _ string) mockEnd {
 	return t.wait(nil, false)
 }
 
-// callDirective calls a function by its name, as the scripted model API does:
-// CALL name {json}; view_image, update_plan (which newer models don't have), or
-// a dynamic tool of the thread.
+// callDirective calls a function by its name, as the scripted model API does: CALL name
+// {json}; view_image, update_plan (which newer models don't have), or a dynamic tool of
+// the thread, or with " ;; " between them several.
 func callDirective(t *mockTurn, arg string) mockEnd {
+	if calls := strings.Split(arg, " ;; "); len(calls) > 1 {
+		return t.callAtOnce(calls)
+	}
 	name, args, _ := strings.Cut(arg, " ")
 	switch {
 	case name == "view_image":
-		return viewDirective(t, stringField(json.RawMessage(args), "path"))
+		return t.viewImage(t.inCwd(stringField(json.RawMessage(args), "path")))
 	case name == "update_plan" && t.m.early:
-		return t.plan(json.RawMessage(args))
+		return t.plan(args)
 	}
-	return toolDirective(t, arg)
+	return t.callTool(name, args)
 }
 
-// viewDirective looks at an image: VIEW path. 0.104 hands it to the model in a
-// message of the user.
-func viewDirective(t *mockTurn, path string) mockEnd {
-	path = t.inCwd(path)
+// viewImage looks at an image. 0.104 hands it to the model in a message of the user.
+func (t *mockTurn) viewImage(path string) mockEnd {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return t.toolAnswered(fmt.Sprintf("unable to locate image at `%s`: %v", path, err))
@@ -473,7 +479,9 @@ func viewDirective(t *mockTurn, path string) mockEnd {
 	t.started(it)
 	t.completed(it)
 	if t.m.early {
-		message := t.item("userMessage", newMockID(), map[string]any{"content": []any{map[string]any{"type": "image", "url": "data:image/png;base64," + base64.StdEncoding.EncodeToString(data)}}})
+		url := "data:image/png;base64," + base64.StdEncoding.EncodeToString(data)
+		message := t.item("userMessage", newMockID(),
+			map[string]any{"content": []any{map[string]any{"type": "image", "url": url}}})
 		t.started(message)
 		t.completed(message)
 	}
@@ -492,30 +500,13 @@ func webSearchDirective(t *mockTurn, query string) mockEnd {
 	return t.say("searched", nil)
 }
 
-// planDirective: PLAN [x] one ;; [>] two ;; [ ] three.
-func planDirective(t *mockTurn, arg string) mockEnd {
-	steps := []any{}
-	for _, line := range strings.Split(arg, " ;; ") {
-		status := "pending"
-		switch {
-		case strings.HasPrefix(line, "[x] "):
-			status = "completed"
-		case strings.HasPrefix(line, "[>] "):
-			status = "in_progress"
-		}
-		_, step, _ := strings.Cut(line, "] ")
-		steps = append(steps, map[string]any{"step": step, "status": status})
-	}
-	return t.plan(toJSON(map[string]any{"explanation": nil, "plan": steps}))
-}
-
 // plan shows the plan of a call of update_plan.
-func (t *mockTurn) plan(args json.RawMessage) mockEnd {
+func (t *mockTurn) plan(args string) mockEnd {
 	var call struct {
 		Explanation any
 		Plan        []struct{ Step, Status string }
 	}
-	_ = json.Unmarshal(args, &call) // no plan is an empty one
+	_ = json.Unmarshal([]byte(args), &call) // no plan is an empty one
 	steps := []any{}
 	for _, s := range call.Plan {
 		steps = append(steps, map[string]any{"step": s.Step, "status": strings.Replace(s.Status, "in_progress", "inProgress", 1)})
@@ -576,11 +567,23 @@ func editDirective(t *mockTurn, arg string) mockEnd {
 	from, to, _ := strings.Cut(change, " => ")
 	path := t.inCwd(name)
 	text, err := os.ReadFile(path)
-	if err != nil || from == "" || !strings.Contains(string(text), from) {
+	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, from) })
+	if err != nil || at < 0 {
 		return t.toolAnswered("apply_patch verification failed: Failed to find expected lines in " + path)
 	}
 	now := strings.Replace(string(text), from, to, 1)
-	hunk := mockHunk(string(text), now)
+	first, last := max(0, at-3), min(len(lines), at+4) // three lines around it, as Codex writes it
+	hunk := fmt.Sprintf("@@ -%d,%d +%[1]d,%[2]d @@\n", first+1, last-first)
+	for i, l := range lines[first:last] {
+		l = strings.TrimSuffix(l, "\n") + "\n"
+		if i == at-first {
+			l = "-" + l + "+" + strings.Replace(l, from, to, 1)
+		} else {
+			l = " " + l
+		}
+		hunk += l
+	}
 	return t.patchFile(mockChange{name: "M " + name, path: path, kind: map[string]any{"type": "update", "move_path": nil}, text: hunk, diff: mockDiff(name, hunk),
 		apply: func() error { return os.WriteFile(path, []byte(now), 0o644) }})
 }
@@ -608,38 +611,409 @@ func moveDirective(t *mockTurn, arg string) mockEnd {
 		apply: func() error { return os.Rename(path, dest) }})
 }
 
-// mockHunk is the one hunk between two texts that differ in one place, with
-// three lines around it, as Codex writes the diff of an update.
-func mockHunk(before, after string) string {
-	a, b := strings.SplitAfter(before, "\n"), strings.SplitAfter(after, "\n")
-	head := 0
-	for head < len(a) && head < len(b) && a[head] == b[head] {
-		head++
+// mockServerEnd is how long a server may take to end by the end of its stdin.
+const mockServerEnd = 2 * time.Second
+
+// mockToolServer is one running MCP server of a thread.
+type mockToolServer struct {
+	stdin io.WriteCloser
+	peer  *peer
+	kill  func()
+	ended chan struct{} // closed when the process has ended
+	tools []string
+
+	listed []json.RawMessage
+}
+
+// threadServers are the entries of a thread, fixed as it was opened.
+func threadServers(th *mockThread) map[string]any {
+	servers, _ := th.config["mcp_servers"].(map[string]any)
+	return servers
+}
+
+// mcpToolDirective calls a tool of one of the thread's MCP servers:
+// CALLMCP server tool {json}.
+func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
+	server, rest, _ := strings.Cut(arg, " ")
+	tool, args, _ := strings.Cut(rest, " ")
+	if args == "" || !validJSON([]byte(args)) {
+		args = "{}"
 	}
-	tail := 0
-	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
+	entry, _ := threadServers(t.th)[server].(map[string]any) // fixed as the thread was opened
+	s, err := x.toolServer(t, server, entry)
+	if err == nil && !slices.Contains(s.tools, tool) {
+		err = errors.New("no such tool")
 	}
-	from, to := max(0, head-3), min(tail, 3)
-	lines := func(list []string) int {
-		n := len(list)
-		if n > 0 && list[n-1] == "" {
-			n--
+	if err != nil { // a server that doesn't start fails no thread: its tools are just not there
+		fmt.Fprintf(t.m.stderr, "ERROR codex_core::mcp: MCP client for `%s` failed to start: %v\n", server, err)
+		return t.toolAnswered("unsupported call: mcp__" + server + "__" + tool)
+	}
+	call := t.m.newID("call")
+	it := t.item("mcpToolCall", call, map[string]any{"server": server, "tool": tool, "status": "inProgress", "arguments": json.RawMessage(args), "result": nil, "error": nil, "durationMs": nil})
+	readOnly := s.readOnly(tool)
+	it["appContext"], it["mcpAppUi"], it["pluginId"], it["readOnlyHint"] = nil, nil, nil, nil
+	if readOnly {
+		it["readOnlyHint"] = true
+	}
+	invocation := map[string]any{"server": server, "tool": tool, "arguments": json.RawMessage(args)}
+	t.event("mcp_tool_call_begin", map[string]any{"call_id": call, "invocation": invocation})
+	t.started(it) // before it is asked about, as measured
+	ended := func(said string, outcome map[string]any) mockEnd {
+		t.event("mcp_tool_call_end", map[string]any{"call_id": call, "invocation": invocation, "duration": map[string]any{"secs": 0, "nanos": 1}, "result": outcome})
+		t.completed(it)
+		return t.toolAnswered(said)
+	}
+	if why, end := x.askMCPTool(t, entry, readOnly, server, tool, args); end != goOn {
+		return end
+	} else if why != "" {
+		it["status"], it["error"], it["durationMs"] = "failed", map[string]any{"message": why}, 0
+		return ended(why, map[string]any{"Err": why})
+	}
+	meta := map[string]any{"progressToken": 0}
+	if !x.old() {
+		meta["threadId"], meta["callId"] = t.th.ID, call
+	}
+	var result json.RawMessage
+	var failed error
+	answered := make(chan struct{})
+	s.peer.call("tools/call", map[string]any{"name": tool, "arguments": json.RawMessage(args), "_meta": meta}, mockSeconds(entry, "tool_timeout_sec", time.Minute), func(r json.RawMessage, err error) {
+		result, failed = r, err
+		close(answered)
+	})
+	if end := t.wait(answered, false); end != goOn {
+		return end // the server isn't told, and the item never completes
+	}
+	it["status"], it["result"], it["durationMs"] = "completed", t.toolResult(result), 1
+	said := ""
+	eachElement(rawField(result, "content"), func(p json.RawMessage) { said += stringField(p, "text") })
+	outcome := map[string]any{"Ok": result}
+	switch {
+	case failed != nil:
+		said = "tool call error: " + failed.Error()
+		it["status"], it["result"], it["error"] = "failed", nil, map[string]any{"message": said}
+		outcome = map[string]any{"Err": said}
+	case string(rawField(result, "isError")) == "true":
+		it["status"] = "failed"
+	}
+	return ended(said, outcome)
+}
+
+func (s *mockToolServer) readOnly(tool string) (hint bool) {
+	for _, t := range s.listed {
+		hint = hint || stringField(t, "name") == tool && string(rawField(t, "annotations", "readOnlyHint")) == "true"
+	}
+	return hint
+}
+
+// toolResult is what an item shows of a tool's result: the parts that it knows.
+func (t *mockTurn) toolResult(result json.RawMessage) any {
+	if result == nil {
+		return nil
+	}
+	shown := map[string]any{"content": rawField(result, "content"), "structuredContent": rawField(result, "structuredContent")}
+	if !t.m.patient {
+		shown["_meta"] = rawField(result, "_meta")
+	}
+	return shown
+}
+
+// askMCPTool: from 0.148 on a tool without annotations needs approval, unless its
+// server's entry says otherwise; over mcp-server nobody can give it. 0.104 never
+// asks. why says why it may not run, "" if it may.
+func (x *testMock) askMCPTool(t *mockTurn, entry map[string]any, readOnly bool, server, tool, args string) (why string, end mockEnd) {
+	if x.old() || readOnly || mockString(entry, "default_tools_approval_mode") == "approve" {
+		return "", goOn
+	}
+	if t.settings.approval() == "never" {
+		if t.settings.sandbox() == "dangerFullAccess" {
+			return "", goOn
 		}
-		return n
+		return "MCP tool call requires approval, but approval policy is never", goOn
 	}
-	var hunk strings.Builder
-	show := func(mark string, list []string) {
-		for _, l := range list {
-			if l != "" {
-				hunk.WriteString(mark + strings.TrimSuffix(l, "\n") + "\n")
+	t.setStatus("active", "waitingOnApproval")
+	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": server, "mode": "form",
+		"_meta":   map[string]any{"codex_approval_kind": "mcp_tool_call", "tool_name": tool, "tool_params": json.RawMessage(args), "persist": []string{"session", "always"}},
+		"message": fmt.Sprintf("Allow the %s MCP server to run tool %q?", server, tool), "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}, "waitingOnApproval")
+	if end == goOn {
+		t.setStatus("active")
+		switch stringField(result, "action") {
+		case "accept":
+		case "cancel":
+			why = "user cancelled MCP tool call"
+		default:
+			why = "user rejected MCP tool call"
+		}
+	}
+	return why, end
+}
+
+// toolServer is the running server of that name of a turn's thread.
+func (x *testMock) toolServer(t *mockTurn, name string, entry map[string]any) (*mockToolServer, error) {
+	m := t.m
+	x.mu.Lock()
+	of := x.of(t.th)
+	s := of.running[name]
+	x.mu.Unlock()
+	switch {
+	case s != nil:
+		return s, nil
+	case entry == nil || entry["enabled"] == false || !t.alive():
+		return nil, errors.New("there is none")
+	}
+	s, err := x.startServer(m, t.settings.Cwd, entry)
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	of.running[name] = s
+	x.mu.Unlock()
+	m.mu.Lock()
+	t.th.closers = append(t.th.closers, func() { s.end(m) })
+	m.mu.Unlock()
+	return s, s.greet(m, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
+}
+
+// end ends the server by the end of its stdin, or by force.
+func (s *mockToolServer) end(m *mockServer) {
+	_ = s.stdin.Close() // gone already is as good
+	m.turns.Go(func() { // ends with the process
+		late := time.AfterFunc(mockServerEnd, s.kill)
+		defer late.Stop()
+		<-s.ended
+	})
+}
+
+// startServer runs an entry's command.
+func (x *testMock) startServer(m *mockServer, cwd string, entry map[string]any) (*mockToolServer, error) {
+	cmd := exec.Command(mockString(entry, "command"), mockStrings(entry["args"])...)
+	cmd.Dir = cwd
+	if m.mcp != nil && x.old() {
+		cmd.Dir = "" // the mcp-server of 0.104 hands down its own
+	}
+	if dir := mockString(entry, "cwd"); dir != "" {
+		cmd.Dir = dir
+	}
+	for _, key := range append([]string{"HOME", "PATH", "LANG", "TERM"}, mockStrings(entry["env_vars"])...) {
+		if val, set := os.LookupEnv(key); set {
+			cmd.Env = append(cmd.Env, key+"="+val)
+		}
+	}
+	env, _ := entry["env"].(map[string]any)
+	for key, val := range env {
+		if text, ok := val.(string); ok {
+			cmd.Env = append(cmd.Env, key+"="+text)
+		}
+	}
+	group := newProcGroup(cmd)
+	cmd.Stderr, cmd.WaitDelay = m.stderr, 100*time.Millisecond
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, toUs := io.Pipe()
+	cmd.Stdout = toUs
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	_ = group.attach(cmd) // never fails here
+	s := &mockToolServer{stdin: stdin, kill: func() { _ = group.kill() }, ended: make(chan struct{})}
+	s.peer = newPeer(stdout, stdin, peerOptions{mode: framingNewline, handle: func(msg *message) {
+		if msg.isRequest() { // Codex answers its servers' questions by asking its client, which the mock doesn't
+			s.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found"})
+		}
+	}})
+	m.turns.Add(2)
+	go func() { // ends with the process; turns counts it
+		defer m.turns.Done()
+		_ = cmd.Wait() // whoever waits for an answer is told by the stream's end
+		toUs.Close()
+		close(s.ended)
+	}()
+	go func() { // ends with the process's stdout; turns counts it
+		defer m.turns.Done()
+		_ = s.peer.run()
+		s.peer.closeOut(0)
+	}()
+	return s, nil
+}
+
+// greet is the handshake, as Codex has it.
+func (s *mockToolServer) greet(m *mockServer, limit time.Duration) error {
+	var result json.RawMessage
+	ask := func(method string, params any) error {
+		var failed error
+		answered := make(chan struct{})
+		s.peer.call(method, params, limit, func(r json.RawMessage, err error) {
+			result, failed = r, err
+			close(answered)
+		})
+		select {
+		case <-answered:
+			return failed
+		case <-m.done:
+			return errors.New("the mock ends")
+		}
+	}
+	err := ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"elicitation": map[string]any{}},
+		"clientInfo": map[string]any{"name": "codex-mcp-client", "title": "Codex", "version": m.version}})
+	if err != nil {
+		return err
+	}
+	s.peer.notify("notifications/initialized", nil)
+	if err := ask("tools/list", map[string]any{}); err != nil {
+		return err
+	}
+	_ = json.Unmarshal(rawField(result, "tools"), &s.listed) // no list: no tools
+	for _, tool := range s.listed {
+		s.tools = append(s.tools, stringField(tool, "name"))
+	}
+	return nil
+}
+
+func mockStrings(v any) (out []string) {
+	list, _ := v.([]any)
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// mockSeconds reads a limit, in JSON's numbers or TOML's.
+func mockSeconds(entry map[string]any, key string, usual time.Duration) time.Duration {
+	switch n := entry[key].(type) {
+	case float64:
+		return time.Duration(n * float64(time.Second))
+	case int64:
+		return time.Duration(n) * time.Second
+	}
+	return usual
+}
+
+// startUps tells how a thread's servers start, as far as can be seen without starting
+// them: whether the command exists, or somebody listens at the address. MOCK_MCP_START in
+// a server's env says more: "fail:WHY" or "hang" (the server is never ready).
+func (x *testMock) startUps(th *mockThread) {
+	names := slices.Sorted(maps.Keys(threadServers(th)))
+	names = slices.DeleteFunc(names, func(name string) bool {
+		entry, _ := threadServers(th)[name].(map[string]any)
+		return entry == nil || entry["enabled"] == false
+	})
+	for _, name := range names {
+		x.serverStatus(th, name, "starting", "")
+	}
+	if len(names) == 0 {
+		x.startedUp(th, nil, nil)
+		return
+	}
+	x.goWork(func() {
+		var ready, failed []any
+		for _, name := range names {
+			entry := threadServers(th)[name].(map[string]any)
+			how, why, _ := strings.Cut(mockString(entry, "env", "MOCK_MCP_START"), ":")
+			if how == "hang" {
+				<-x.m.done
+				return
 			}
+			if why = cmp.Or(why, mockUnstartable(entry)); why == "" {
+				ready = append(ready, name)
+				x.serverStatus(th, name, "ready", "")
+				continue
+			}
+			failed = append(failed, map[string]any{"server": name, "error": why})
+			x.serverStatus(th, name, "failed", "MCP client for `"+name+"` failed to start: MCP startup failed: "+why)
+		}
+		x.startedUp(th, ready, failed)
+	})
+}
+
+// mockUnstartable says why a server can't start, "" if it may.
+func mockUnstartable(entry map[string]any) string {
+	if address := mockString(entry, "url"); address != "" {
+		u, err := url.Parse(address)
+		if err != nil {
+			return err.Error()
+		}
+		c, err := net.DialTimeout("tcp", u.Host, time.Second)
+		if err != nil {
+			return "handshaking with MCP server failed: Send message error Transport: error sending request for url (" +
+				address + "), when send initialize request"
+		}
+		_ = c.Close() // it only was to be seen
+		return ""
+	}
+	if _, err := exec.LookPath(mockString(entry, "command")); err != nil {
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return "No such file or directory (os error 2)"
+		}
+		return err.Error()
+	}
+	return ""
+}
+
+func (x *testMock) serverStatus(th *mockThread, name, status, why string) {
+	if x.m.mcp != nil || x.old() {
+		state := map[string]any{"state": status}
+		if why != "" {
+			state["error"] = why
+		}
+		x.m.event(th.ID, "", "mcp_startup_update", map[string]any{"server": name, "status": state})
+		return
+	}
+	x.m.tell(th, mockStatusMethod, map[string]any{"threadId": th.ID, "name": name, "status": status, "error": mockNull(why), "failureReason": nil})
+}
+
+const mockStatusMethod = "mcpServer/startupStatus/updated"
+
+// startedUp is 0.104's sum.
+func (x *testMock) startedUp(th *mockThread, ready, failed []any) {
+	if x.m.mcp != nil || x.old() {
+		x.m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": append([]any{}, ready...),
+			"failed": append([]any{}, failed...), "cancelled": []any{}})
+	}
+}
+
+// goWork runs what waits for servers, unless the process ends. It ends by itself
+// or with the process, which waits for it.
+func (x *testMock) goWork(work func()) {
+	x.m.mu.Lock()
+	defer x.m.mu.Unlock()
+	if !x.m.ended {
+		x.m.turns.Go(work)
+	}
+}
+
+// serverList asks every server of config.toml for its tools, as the real ones do.
+func (x *testMock) serverList(m *mockServer, msg *message) {
+	x.config.load()
+	servers, _ := x.config.keys["mcp_servers"].(map[string]any)
+	x.goWork(func() {
+		data := []any{}
+		for _, name := range slices.Sorted(maps.Keys(servers)) {
+			entry, _ := servers[name].(map[string]any)
+			data = append(data, x.serverView(name, entry))
+		}
+		m.reply(msg, map[string]any{"data": data})
+	})
+}
+
+// serverView is one entry of the list.
+func (x *testMock) serverView(name string, entry map[string]any) map[string]any {
+	tools, failure := map[string]any{}, any(nil)
+	if entry["enabled"] != false && mockString(entry, "command") != "" {
+		s, err := x.startServer(x.m, "", entry)
+		if err == nil {
+			err = s.greet(x.m, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
+			for _, tool := range s.listed {
+				tools[stringField(tool, "name")] = tool
+			}
+			s.end(x.m)
+		}
+		if err != nil {
+			failure = "MCP startup failed: " + err.Error()
 		}
 	}
-	fmt.Fprintf(&hunk, "@@ -%d,%d +%d,%d @@\n", from+1, lines(a[from:len(a)-tail+to]), from+1, lines(b[from:len(b)-tail+to]))
-	show(" ", a[from:head])
-	show("-", a[head:len(a)-tail])
-	show("+", b[head:len(b)-tail])
-	show(" ", a[len(a)-tail:len(a)-tail+to])
-	return hunk.String()
+	return map[string]any{"name": name, "resources": []any{}, "resourceTemplates": []any{}, "authStatus": "unsupported",
+		"tools": tools, "toolsError": failure}
 }
