@@ -171,6 +171,8 @@ func (x *testMock) directives() map[string]mockDirective {
 		"WEBSEARCH":         webSearchDirective,
 		"PLAN":              (*mockTurn).plan,
 		"CALL":              callDirective,
+		"TOOL":              callDirective,
+		"TOOLS":             callDirective,
 		"CALLMCP":           x.mcpToolDirective,
 		"PERMISSIONS":       permissionsDirective,
 		"ASK":               askDirective,
