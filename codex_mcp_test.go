@@ -243,45 +243,33 @@ func TestMCPElicitationsAreAlwaysAnswered(t *testing.T) {
 	})
 }
 
+// A thread that this child still has is taken up again, if nothing about it has changed.
 func TestMCPThreadsTakenUpAgain(t *testing.T) {
 	withMCP(t, func(p *codexPeer, h *heard) {
 		call := p.beginFirst(h)
-		set := turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}
 		p.completed(call, "u1", "x")
 		p.answer(call, `{}`)
 		h.take()
 		p.unload()
-		p.b.open(5, threadSpec{Thread: "t1", Settings: set}, h.to)
+		p.b.open(5, threadSpec{Thread: "t1", Settings: turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}}, h.to)
 		h.wants("opened #5 t1 opened={model=m} (codex/event)")
-		wider := set
-		wider.Sandbox = "workspace-write"
-		p.b.open(6, threadSpec{Thread: "t1", Settings: wider}, h.to)
+		p.b.open(6, threadSpec{Thread: "t1"}, h.to)
 		h.wants(`refused #6 t1 err={Message="its settings were changed, ` +
 			`and this Codex (mcp-server) can't change those of a thread" Missing}`)
-		p.b.open(7, threadSpec{Thread: "t7", Settings: set}, h.to)
-		h.wants(`refused #7 t7 err={Message="this Codex (mcp-server) knows only the threads of its own process" Missing}`)
 		p.silent()
 	})
 }
 
 func TestMCPUserConfig(t *testing.T) {
 	dir := t.TempDir()
-	res, err := readCodexConfig(dir)
-	if err != nil || string(res) != `{"config":{}}` {
+	if res, err := readCodexConfig(dir); err != nil || string(res) != `{"config":{}}` {
 		t.Errorf("none: %s, %v", res, err)
 	}
 	path := filepath.Join(dir, "config.toml")
-	read := func(text string) (json.RawMessage, error) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return readCodexConfig(dir)
-	}
-	if res, err = read("sandbox_mode = \"workspace-write\"\n[sandbox_workspace_write]\nnetwork_access = true\n"); err != nil {
+	if err := os.WriteFile(path, []byte("sandbox_mode = \n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sameJSON(t, res, `{"config":{"sandbox_mode":"workspace-write","sandbox_workspace_write":{"network_access":true}}}`)
-	if _, err = read("sandbox_mode = \n"); err == nil || !strings.Contains(err.Error(), path) {
+	if _, err := readCodexConfig(dir); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("broken: %v", err)
 	}
 }

@@ -445,13 +445,10 @@ func (r *replay) play(lines []recorded) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		switch r.flush(); {
-		case l.Dir == "<":
+		if r.flush(); l.Dir == "<" {
 			r.codexSays(m, string(l.Msg))
-		case r.a != nil:
-			r.appClient(m, lines[i+1:])
-		default:
-			r.mcpClient(m)
+		} else {
+			r.acts(m, lines[i+1:])
 		}
 		if r.over {
 			return
@@ -524,11 +521,13 @@ func (r *replay) session(name string) *heard {
 	return r.sinks[name]
 }
 
-// appClient has the driver do what a client of app-server did.
-func (r *replay) appClient(m message, rest []recorded) {
+// acts has the driver do what the recorded client did.
+func (r *replay) acts(m message, rest []recorded) {
+	args := rawField(m.params, "arguments")
+	turn := command{kind: cmdTurn, prompt: stringField(args, "prompt"), settings: r.under()}
 	act := func(action turnAction, of json.RawMessage) {
-		r.b.do(2, r.thread, command{kind: cmdTurn, action: action, settings: r.under(),
-			prompt: stringField(of, "target", "instructions")})
+		turn.action, turn.prompt = action, stringField(of, "target", "instructions")
+		r.b.do(2, r.thread, turn)
 	}
 	modern := r.b.info().atLeast(148)
 	isAction := m.method == "review/start" || m.method == "thread/compact/start"
@@ -536,6 +535,8 @@ func (r *replay) appClient(m message, rest []recorded) {
 	case m.method == "initialize":
 		r.shook = r.shaking()
 		r.ids[string(m.id)] = string(r.expect(m.method).id)
+		return
+	case m.method == "notifications/initialized":
 		return
 	case m.method == "initialized":
 		if err := <-r.shook; err != nil {
@@ -557,33 +558,43 @@ func (r *replay) appClient(m message, rest []recorded) {
 		act(actCompact, nil)
 	case m.method == "thread/read":
 		go func() {
-			past := r.hear()
-			if err := r.b.history(r.t.Context(), r.thread, func(e *event) error { past.to(*e); return nil }); err != nil {
+			past := []event{{kind: evRaw, method: "the history:"}}
+			each := func(e *event) error { past = append(past, *e); return nil }
+			if err := r.b.history(r.t.Context(), r.thread, each); err != nil {
 				r.t.Error(err)
 			}
-			past.list = slices.Insert(past.list, 0, event{kind: evRaw, method: "the history:"})
-			r.sinks["new"].mu.Lock()
-			defer r.sinks["new"].mu.Unlock()
-			r.sinks["new"].list = append(r.sinks["new"].list, past.list...)
+			for _, e := range past {
+				r.sinks["new-1"].to(e)
+			}
 		}()
 	case m.method == "thread/start":
 		set := r.under()
 		set.Cwd = stringField(m.params, "cwd")
-		r.b.open(1, threadSpec{Settings: set}, r.session("new").to)
+		r.b.open(1, threadSpec{Settings: set}, r.session("new-1").to)
 	case m.method == "turn/start":
-		c := command{kind: cmdTurn, settings: r.under()}
 		eachElement(rawField(m.params, "input"), func(in json.RawMessage) {
 			part := promptPart{kind: stringField(in, "type"), text: stringField(in, "text"),
 				url: stringField(in, "url"), path: stringField(in, "path")}
-			if c.prompt == "" {
-				c.prompt = part.text
+			if turn.prompt == "" {
+				turn.prompt = part.text
 			} else {
-				c.parts = append(c.parts, part)
+				turn.parts = append(turn.parts, part)
 			}
 		})
-		r.b.do(2, r.thread, c)
+		r.b.do(2, r.thread, turn)
 	case m.method == "turn/interrupt":
 		r.b.do(3, r.thread, command{kind: cmdInterrupt, turn: r.turn})
+	case m.method == "tools/call" && stringField(m.params, "name") == "codex":
+		name := fmt.Sprintf("new-%d", len(r.sinks)+1)
+		r.b.open(1, threadSpec{Settings: r.under(), Config: rawField(args, "config")}, r.session(name).to)
+		r.b.do(2, name, turn)
+	case m.method == "tools/call":
+		r.b.do(3, stringField(args, "threadId"), turn)
+		if r.flush(); r.over {
+			return
+		}
+	case m.method == "notifications/cancelled":
+		r.b.do(4, r.threadOf(r.ids[string(rawField(m.params, "requestId"))]), command{kind: cmdInterrupt})
 	default:
 		r.t.Fatalf("the recorded client sent %s: teach the test", m.method)
 	}
@@ -610,37 +621,6 @@ func (r *replay) answerAs(m message) {
 		sameJSON(r.t, d.result, string(m.result))
 	}
 	r.told.WriteString("> reply " + string(d.id) + " " + string(d.result) + "\n")
-}
-
-// mcpClient has the driver do what a client of mcp-server did.
-func (r *replay) mcpClient(m message) {
-	args := rawField(m.params, "arguments")
-	turn := command{kind: cmdTurn, prompt: stringField(args, "prompt"), settings: r.under()}
-	switch {
-	case m.method == "initialize":
-		r.shook = r.shaking()
-		r.ids[string(m.id)] = string(r.expect("initialize").id)
-		return
-	case m.method == "notifications/initialized":
-		return
-	case m.method == "":
-		r.answerAs(m)
-		return
-	case m.method == "tools/call" && stringField(m.params, "name") == "codex":
-		name := fmt.Sprintf("new-%d", len(r.sinks)+1)
-		r.b.open(1, threadSpec{Settings: r.under(), Config: rawField(args, "config")}, r.session(name).to)
-		r.b.do(2, name, turn)
-	case m.method == "tools/call":
-		r.b.do(3, stringField(args, "threadId"), turn)
-		if r.flush(); r.over {
-			return
-		}
-	case m.method == "notifications/cancelled":
-		r.b.do(4, r.threadOf(r.ids[string(rawField(m.params, "requestId"))]), command{kind: cmdInterrupt})
-	default:
-		r.t.Fatalf("the recorded client sent %s: teach the test", m.method)
-	}
-	r.sends(m)
 }
 
 // threadOf is the thread that a call of the driver belongs to.
