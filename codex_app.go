@@ -74,7 +74,8 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	a.threads = newThreadTable(a.requests.refuse, a.deliver)
 	a.requests = appRequests{childLink: a.childLink, threads: a.threads, toolLimit: o.ToolLimit}
 	a.requests.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
-	a.listen(r, w, peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.readDelta, handle: a.handle}, a.tellEnd)
+	opts := peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.readDelta, handle: a.handle}
+	a.listen(r, w, opts, a.tellEnd)
 	return a
 }
 
@@ -124,7 +125,8 @@ func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
 	}
 	method, params := openParams(a.info(), spec)
 	call := func() {
-		a.callFor(t, method, params, a.o.OpenLimit, func(res json.RawMessage, err error) { a.openAnswered(t, spec, res, err) })
+		a.callFor(t, method, params, a.o.OpenLimit,
+			func(res json.RawMessage, err error) { a.openAnswered(t, spec, res, err) })
 	}
 	unloaded := a.unloads.await(spec.Thread, t.servers)
 	if unloaded == nil {
@@ -216,8 +218,10 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 			case <-a.gone:
 				return
 			case <-limit.C:
-				a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: t.root, must: true, err: &backendError{Timeout: true,
-					Message: fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v", t.root, a.o.InterruptLimit)}})
+				why := fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v",
+					t.root, a.o.InterruptLimit)
+				a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: t.root, must: true,
+					err: &backendError{Timeout: true, Message: why}})
 				return
 			}
 		}
@@ -225,7 +229,8 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 }
 
 // callFor calls for a session's tree, nil where nobody has it any more.
-func (a *appServer) callFor(t *threadTree, method string, params any, limit time.Duration, done func(json.RawMessage, error)) {
+func (a *appServer) callFor(t *threadTree, method string, params any, limit time.Duration,
+	done func(json.RawMessage, error)) {
 	session := ""
 	if t != nil {
 		session = t.session
@@ -444,7 +449,7 @@ func (a *appServer) handle(m *message) {
 		a.requests.handle(m)
 		return
 	}
-	if strings.HasPrefix(m.method, "codex/event/") { // 0.104's second voice; all else that matters comes in the first too
+	if strings.HasPrefix(m.method, "codex/event/") { // 0.104's second voice; all else comes in the first too
 		for _, e := range oldServerEvents(m) {
 			a.route(e)
 		}
@@ -540,13 +545,15 @@ func (a *appServer) startAction(t *threadTree, op opID, thread string, c command
 		ask()
 		return
 	}
-	a.callFor(t, "thread/settings/update", settingsParams(a.info(), thread, c), a.o.CallLimit, func(_ json.RawMessage, err error) {
+	settings := settingsParams(a.info(), thread, c)
+	a.callFor(t, "thread/settings/update", settings, a.o.CallLimit, func(_ json.RawMessage, err error) {
 		switch {
 		case err == nil, methodMissing(err) && c.action == actCompact: // which runs nothing
 			ask()
 		case methodMissing(err):
 			a.turnAnswered(t, op, thread, nil, &rpcError{Code: codeInvalidRequest,
-				Message: "this Codex " + a.info().version + " can't be told what a review may do; use a newer one, or ask for the review in a prompt"})
+				Message: "this Codex " + a.info().version + " can't be told what a review may do; " +
+					"use a newer one, or ask for the review in a prompt"})
 		case err == errCallTimeout:
 			a.turnAnswered(t, op, thread, nil, errNotSent) // the turn itself wasn't asked for
 		default:

@@ -38,7 +38,8 @@ type appRequests struct {
 
 // handle answers a request, or puts it before the session.
 func (r *appRequests) handle(m *message) {
-	q := &openAsk{reqIDs: []json.RawMessage{m.id}, method: m.method, params: m.params, turn: stringField(m.params, "turnId"),
+	q := &openAsk{reqIDs: []json.RawMessage{m.id}, method: m.method, params: m.params,
+		turn:   stringField(m.params, "turnId"),
 		thread: cmp.Or(stringField(m.params, "threadId"), stringField(m.params, "conversationId"))}
 	switch m.method {
 	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
@@ -67,7 +68,8 @@ func (r *appRequests) handle(m *message) {
 	ask := newAsk(q, who.files)
 	if ask.kind == askUnknown {
 		r.refuse(m)
-		who.tree.put(q.refusal(fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined", m.method, ask.action)))
+		who.tree.put(q.refusal(fmt.Sprintf("Codex asked %s (%s), a kind that is not known here; it was declined",
+			m.method, ask.action)))
 		return
 	}
 	ask.subagent = who.subagent
@@ -89,7 +91,8 @@ func (r *appRequests) handle(m *message) {
 
 // refusal tells a session of a request that was answered without it.
 func (q *openAsk) refusal(text string) event {
-	return event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, method: q.method, raw: q.params, text: text}
+	return event{kind: evNotice, thread: q.thread, turn: q.turn, must: true, text: text,
+		method: q.method, raw: q.params}
 }
 
 // refuse declines a request at once, in its own words if there are any.
@@ -149,7 +152,8 @@ func (r *appRequests) toolOverdue(q *openAsk) {
 	if len(r.tools.takeEach(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
 		return
 	}
-	r.log.Warn("a tool of the agent was not answered in time", "tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
+	r.log.Warn("a tool of the agent was not answered in time",
+		"tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
 	r.answer(q, toolAnswer(q.toolName()+" had no result within "+r.toolLimit.String()+
 		"; it may or may not have been done, so look before you call it again", false))
 }
@@ -162,9 +166,8 @@ func (r *appRequests) failTool(q *openAsk) {
 // toolName is the tool that is called.
 func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
 
-// newAsk is the neutral form of a request; nil for those that nobody is asked
-// about. files are those of the item it belongs to, since a patch's own
-// request doesn't hold them.
+// newAsk is the neutral form of a request that somebody is asked about. files are those of
+// the item that the request belongs to, since a patch's own request doesn't hold them.
 func newAsk(q *openAsk, files []fileChange) *approval {
 	p := q.params
 	a := &approval{thread: q.thread, turn: q.turn, item: stringField(p, "itemId"),
@@ -189,8 +192,6 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 		a.kind, a.questions = askQuestion, userQuestions(rawField(p, "questions"))
 	case mElicitation:
 		elicitationAsk(a, p)
-	default:
-		return nil
 	}
 	if a.kind == askQuestion && a.action == "" {
 		for _, q := range a.questions {
@@ -320,7 +321,8 @@ func permissionText(p json.RawMessage) string {
 func userQuestions(list json.RawMessage) []question {
 	var out []question
 	eachElement(list, func(raw json.RawMessage) {
-		q := question{id: stringField(raw, "id"), header: stringField(raw, "header"), text: stringField(raw, "question"),
+		q := question{id: stringField(raw, "id"),
+			header: stringField(raw, "header"), text: stringField(raw, "question"),
 			other: rawKind(rawField(raw, "isOther")) == 't', secret: rawKind(rawField(raw, "isSecret")) == 't'}
 		eachElement(rawField(raw, "options"), func(o json.RawMessage) {
 			q.options = append(q.options, stringField(o, "label"))
@@ -335,7 +337,8 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	switch q.method {
 	case mCommand, mFileChange:
 		if d == approveAlways && q.rule != nil {
-			return map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.rule}}}
+			return map[string]any{"decision": map[string]any{
+				"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.rule}}}
 		}
 		word := "decline" // "cancel" would end the turn
 		switch d {
@@ -370,7 +373,7 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	case mElicitation:
 		return elicitationAnswer(q.params, d, answers)
 	case mToolCall:
-		return toolAnswer(fmt.Sprintf("the tool %q is not available in this session", stringField(q.params, "tool")), false)
+		return toolAnswer(fmt.Sprintf("the tool %q is not available in this session", q.toolName()), false)
 	case mOldPatch, mOldExec:
 		// Nobody is asked in these words any more; they were never seen since 0.104.
 		if info.atLeast(148) {

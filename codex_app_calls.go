@@ -95,7 +95,8 @@ func (c *appCalls) fetch(ctx context.Context, method string, params any, limit t
 }
 
 // read is fetch, in words of what is read.
-func (c *appCalls) read(ctx context.Context, what, method string, params any, limit time.Duration) (json.RawMessage, error) {
+func (c *appCalls) read(ctx context.Context, what, method string, params any,
+	limit time.Duration) (json.RawMessage, error) {
 	res, err := c.fetch(ctx, method, params, limit)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
@@ -244,7 +245,8 @@ func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error
 	}
 	ref := string(toJSON(map[string]any{"threadId": thread, "turnId": t.id}))
 	for _, it := range t.items {
-		e := event{kind: evItem, phase: "completed", thread: thread, turn: t.id, item: stringField(it, "id"), must: true,
+		e := event{kind: evItem, phase: "completed", must: true,
+			thread: thread, turn: t.id, item: stringField(it, "id"),
 			body: appItem(it), method: "item/completed", raw: json.RawMessage(`{"item":` + string(it) + "," + ref[1:])}
 		if err := each(&e); err != nil {
 			return err

@@ -34,7 +34,8 @@ func (d *deltaRun) same(rec []byte) (e event, ok bool) {
 	}
 	end := len(rec) - d.num - min(d.num, 1) // a brace follows the number
 	from, to := len(d.head), end-len(d.tail)
-	if d.like.kind != evDelta || to < from || !bytes.Equal(rec[:from], d.head) || !bytes.Equal(rec[to:end], d.tail) || !isTime(rec[end:], d.num) {
+	if d.like.kind != evDelta || to < from || !bytes.Equal(rec[:from], d.head) ||
+		!bytes.Equal(rec[to:end], d.tail) || !isTime(rec[end:], d.num) {
 		d.rec = rec
 		return e, false
 	}

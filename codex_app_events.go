@@ -270,7 +270,8 @@ func subthreadsOf(params json.RawMessage) []string {
 func nicknameOf(params json.RawMessage) (name, role string) {
 	thread := rawField(params, "thread")
 	spawn := rawField(thread, "source", "subAgent", "thread_spawn")
-	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"), stringField(spawn, "agent_path")),
+	return cmp.Or(stringField(thread, "agentNickname"), stringField(spawn, "agent_nickname"),
+			stringField(spawn, "agent_path")),
 		cmp.Or(stringField(thread, "agentRole"), stringField(spawn, "agent_role"))
 }
 
@@ -376,7 +377,8 @@ func callError(err error) *backendError {
 		return &backendError{Message: err.Error()}
 	}
 	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re), Busy: re.Code == codeOverloaded}
-	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded", "invalid thread id", "invalid session id"} {
+	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded",
+		"invalid thread id", "invalid session id"} {
 		e.Missing = e.Missing || strings.Contains(re.Message, words)
 	}
 	e.Held = strings.Contains(re.Message, "already has an active writer")
@@ -407,7 +409,8 @@ func oldServerEvents(m *message) (out []event) {
 	switch m.method {
 	case oldStatus:
 		status := rawField(msg, "status")
-		e.item, e.status, e.text = stringField(msg, "server"), stringField(status, "state"), stringField(status, "error")
+		e.item, e.status = stringField(msg, "server"), stringField(status, "state")
+		e.text = stringField(status, "error")
 		e.must = e.status != "starting"
 		out = append(out, e)
 	case oldComplete: // has those that are ready or failed a second time

@@ -372,7 +372,8 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	if bin == "" {
 		bin = "codex"
 	}
-	const hint = "; install Codex with `npm install -g @openai/codex`, or name another binary with codex_bin in .atm.toml or --codex-bin"
+	const hint = "; install Codex with `npm install -g @openai/codex`, " +
+		"or name another binary with codex_bin in .atm.toml or --codex-bin"
 	path, err := exec.LookPath(bin)
 	if err == nil || errors.Is(err, exec.ErrDot) {
 		path, err = filepath.Abs(path)
@@ -428,7 +429,8 @@ func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []s
 		return found, nil
 	}
 	if want != "mcp-server" {
-		if found.AppServer, err = p.has(ctx, found.Path, info, "app-server", env); err != nil || found.AppServer || want == "app-server" {
+		found.AppServer, err = p.has(ctx, found.Path, info, "app-server", env)
+		if err != nil || found.AppServer || want == "app-server" {
 			return found, err
 		}
 	}
@@ -437,7 +439,8 @@ func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []s
 }
 
 // has asks for help on one command, or remembers.
-func (p *childProbe) has(ctx context.Context, path string, info os.FileInfo, command string, env []string) (bool, error) {
+func (p *childProbe) has(ctx context.Context, path string, info os.FileInfo, command string,
+	env []string) (bool, error) {
 	key := probeKey{path, command, info.Size(), info.ModTime()}
 	p.mu.Lock()
 	has, ok := p.known[key]

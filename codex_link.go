@@ -64,8 +64,8 @@ type childLink struct {
 // newChildLink makes a link that doesn't read yet: see listen.
 func newChildLink(kind string, w io.Closer, c *child, o linkOptions) *childLink {
 	o.InitLimit = cmp.Or(o.InitLimit, 30*time.Second)
-	l := &childLink{opts: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), child: c, w: w, gone: make(chan struct{})}
-	l.inf = backendInfo{kind: kind}
+	l := &childLink{opts: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), child: c, w: w,
+		gone: make(chan struct{}), inf: backendInfo{kind: kind}}
 	if c != nil {
 		l.inf.pid = c.pid
 	}
@@ -122,7 +122,8 @@ func (l *childLink) ask(ctx context.Context, method string, params any, limit ti
 
 // callChild is the peer's call, and tells the log at debug how long the answer
 // took. session is the client's own name for the session that it is for, "" for none.
-func (l *childLink) callChild(session, method string, params any, limit time.Duration, done func(json.RawMessage, error)) int64 {
+func (l *childLink) callChild(session, method string, params any, limit time.Duration,
+	done func(json.RawMessage, error)) int64 {
 	if !l.log.Enabled(context.Background(), slog.LevelDebug) {
 		return l.peer.call(method, params, limit, done)
 	}
@@ -132,13 +133,15 @@ func (l *childLink) callChild(session, method string, params any, limit time.Dur
 		about, _ := params.(map[string]any)
 		thread, _ := about["threadId"].(string)
 		turn, _ := about["turnId"].(string)
-		for _, a := range [][2]string{{"sessionId", session}, {"thread", cmp.Or(thread, stringField(res, "thread", "id"))},
+		for _, a := range [][2]string{{"sessionId", session},
+			{"thread", cmp.Or(thread, stringField(res, "thread", "id"))},
 			{"turn", cmp.Or(turn, stringField(res, "turn", "id"))}} {
 			if a[1] != "" {
 				attrs = append(attrs, a[0], a[1])
 			}
 		}
-		l.log.Debug("codex answered", append(attrs, "failed", err != nil, "latency_ms", time.Since(began).Milliseconds())...)
+		attrs = append(attrs, "failed", err != nil, "latency_ms", time.Since(began).Milliseconds())
+		l.log.Debug("codex answered", attrs...)
 		done(res, err)
 	})
 }
@@ -191,7 +194,8 @@ func (l *childLink) stop(grace time.Duration) {
 
 // goneEvent is the last event of a sink whose child has ended.
 func goneEvent(op opID, thread string, death *childDeath) event {
-	return event{kind: evGone, op: op, thread: thread, must: true, err: &backendError{Message: death.Error(), Death: death}}
+	return event{kind: evGone, op: op, thread: thread, must: true,
+		err: &backendError{Message: death.Error(), Death: death}}
 }
 
 // sink delivers to one session, in order and one event at a time, whoever puts: an

@@ -189,7 +189,8 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 		return
 	}
 	th.sink, th.op = s, op
-	e := event{kind: evOpened, op: op, thread: spec.Thread, must: true, method: mcpNote, raw: th.told, opened: th.opened()}
+	e := event{kind: evOpened, op: op, thread: spec.Thread, must: true,
+		method: mcpNote, raw: th.told, opened: th.opened()}
 	m.mu.Unlock()
 	s.put(e)
 }
@@ -385,7 +386,8 @@ func (th *mcpThread) unfit(spec threadSpec) string {
 		return th.spent
 	case th.cur != nil:
 		return "an earlier turn may still be running in it"
-	case string(toJSON(th.spec.Settings)) != string(toJSON(spec.Settings)), string(th.spec.Config) != string(spec.Config),
+	case string(toJSON(th.spec.Settings)) != string(toJSON(spec.Settings)),
+		string(th.spec.Config) != string(spec.Config),
 		th.spec.BaseInstructions != spec.BaseInstructions, th.spec.Profile != spec.Profile:
 		return "its settings were changed, and this Codex (mcp-server) can't change those of a thread"
 	}

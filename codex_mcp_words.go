@@ -128,7 +128,8 @@ func mcpAct(typ string, msg json.RawMessage) *itemBody {
 			b.status = "failed"
 		}
 	case "mcp_tool_call_begin", "mcp_tool_call_end":
-		b.kind, b.server, b.tool = "mcpToolCall", stringField(msg, "invocation", "server"), stringField(msg, "invocation", "tool")
+		b.kind, b.server = "mcpToolCall", stringField(msg, "invocation", "server")
+		b.tool = stringField(msg, "invocation", "tool")
 		b.arguments = rawField(msg, "invocation", "arguments")
 		b.result, b.failure = rawField(msg, "result", "Ok"), stringField(msg, "result", "Err")
 	default:
@@ -146,7 +147,8 @@ func commandLine(words json.RawMessage) string {
 	}
 	for i, w := range list {
 		plain := func(r rune) bool {
-			return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,@%+", r)
+			return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+				strings.ContainsRune("_-./=:,@%+", r)
 		}
 		if w == "" || strings.ContainsFunc(w, func(r rune) bool { return !plain(r) }) {
 			list[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
@@ -166,7 +168,7 @@ func mcpChanges(changes json.RawMessage) []fileChange {
 		out = append(out, f)
 		return true
 	})
-	slices.SortFunc(out, func(a, b fileChange) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(out, func(a, b fileChange) int { return cmp.Compare(a.path, b.path) })
 	return out
 }
 
@@ -266,12 +268,14 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 // they can't.
 func mcpPrompt(c command) (prompt, why string) {
 	if c.action != actPrompt {
-		return "", "codex mcp-server can neither compact a thread nor review changes; use a Codex with app-server for that"
+		return "", "codex mcp-server can neither compact a thread nor review changes; " +
+			"use a Codex with app-server for that"
 	}
 	prompt = c.prompt
 	for _, p := range c.parts {
 		if p.kind != "text" {
-			return "", "codex mcp-server takes text only, and the prompt has an image; use a Codex with app-server for that"
+			return "", "codex mcp-server takes text only, and the prompt has an image; " +
+				"use a Codex with app-server for that"
 		}
 		if prompt != "" {
 			prompt += "\n"
@@ -331,7 +335,8 @@ func elicitationReply(info backendInfo, d decision, why string, rule json.RawMes
 			return elicitationReply(info, approve, why, nil)
 		}
 		return map[string]any{"action": "accept", "content": map[string]any{},
-			"decision": map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}}
+			"decision": map[string]any{
+				"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}}
 	case deny:
 	}
 	if !info.atLeast(148) {

@@ -94,7 +94,8 @@ type mockClient struct {
 
 // runMock is `mock-codex args…`. It returns the exit code. adapt, if not nil, is called once with the server, before
 // the server reads anything.
-func runMock(ctx context.Context, adapt func(*mockServer), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func runMock(ctx context.Context, adapt func(*mockServer), args []string,
+	stdin io.Reader, stdout, stderr io.Writer) int {
 	const usage = "codex [OPTIONS] [PROMPT]"
 	m := &mockServer{
 		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps},
@@ -114,7 +115,8 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string, stdin 
 			fmt.Fprintf(stdout, "codex-cli %s-mock\n", mockVersion)
 			return 0
 		case "--help", "-h":
-			fmt.Fprint(stdout, "Codex CLI (mock)\n\nUsage: codex [OPTIONS] <COMMAND> [ARGS]\n\nCommands:\n  app-server  [experimental] Run the app server or related tooling\n")
+			fmt.Fprint(stdout, "Codex CLI (mock)\n\nUsage: codex [OPTIONS] <COMMAND> [ARGS]\n\n"+
+				"Commands:\n  app-server  [experimental] Run the app server or related tooling\n")
 			return 0
 		case "-c", "--config", "-m", "--model":
 		default:
@@ -145,12 +147,14 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string, stdin 
 	case command == "app-server" && (rest == "" || rest == "--stdio"):
 		m.requests = mockRequests()
 	case command == "mcp-server" && rest == "":
-		m.version, m.requests, m.mcp, m.patient = mockMCPVersion, mockMCPRequests(), &mockMCP{queues: map[string]*mockQueue{}}, true
+		m.version, m.requests, m.patient = mockMCPVersion, mockMCPRequests(), true
+		m.mcp = &mockMCP{queues: map[string]*mockQueue{}}
 		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
 	case command == "app-server" || command == "mcp-server":
 		return wrong("codex "+command+" [OPTIONS]", "unexpected argument '%s' found", rest)
 	case command == "help" && (rest == "" || rest == "app-server"):
-		fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\nUsage: codex app-server [OPTIONS] [COMMAND]\n")
+		fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\n"+
+			"Usage: codex app-server [OPTIONS] [COMMAND]\n")
 		return 0
 	case command == "help" && rest == "mcp-server":
 		fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
@@ -305,7 +309,8 @@ func (m *mockServer) initialize(msg *message) {
 		}
 	}
 	var optOut []string
-	_ = json.Unmarshal(rawField(msg.params, "capabilities", "optOutNotificationMethods"), &optOut) // absent or null: none
+	list := rawField(msg.params, "capabilities", "optOutNotificationMethods")
+	_ = json.Unmarshal(list, &optOut) // absent or null: none
 	m.mu.Lock()
 	again := m.client.ready
 	if !again {
@@ -334,11 +339,11 @@ func (m *mockServer) modelList(msg *message) {
 	}
 	data := []any{}
 	for i, name := range mockModels() {
-		data = append(data, map[string]any{"id": name, "model": name, "upgrade": nil, "displayName": name,
-			"description": "mock", "hidden": false,
-			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "inputModalities": []string{"text", "image"},
-			"supportsPersonality": false, "isDefault": i == 0, "upgradeInfo": nil, "availabilityNux": nil, "modelSpecialty": nil, "defaultServiceTier": nil,
-			"availableAccessPrograms": nil, "multiAgentVersion": "v2", "additionalSpeedTiers": []any{}, "serviceTiers": []any{}})
+		data = append(data, mockNulls("upgrade upgradeInfo availabilityNux modelSpecialty defaultServiceTier "+
+			"availableAccessPrograms", map[string]any{"id": name, "model": name, "displayName": name,
+			"description": "mock", "hidden": false, "isDefault": i == 0, "inputModalities": []string{"text", "image"},
+			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "supportsPersonality": false,
+			"multiAgentVersion": "v2", "additionalSpeedTiers": []any{}, "serviceTiers": []any{}}))
 	}
 	m.reply(msg, map[string]any{"data": data, "nextCursor": nil})
 }
@@ -402,6 +407,14 @@ func mockNull(s string) any {
 		return nil
 	}
 	return s
+}
+
+// mockNulls adds the fields that the mock has nothing for.
+func mockNulls(names string, to map[string]any) map[string]any {
+	for _, name := range strings.Fields(names) {
+		to[name] = nil
+	}
+	return to
 }
 
 // mockCount reads a leading number, with a fallback.

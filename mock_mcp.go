@@ -95,7 +95,8 @@ func (m *mockServer) mcpTools() []any {
 	enum := func(words ...string) any { return map[string]any{"type": "string", "enum": words} }
 	start := map[string]any{"type": "object", "required": []string{"prompt"}, "additionalProperties": false,
 		"properties": map[string]any{
-			"prompt": text, "model": text, "cwd": text, "base-instructions": text, "developer-instructions": text, "compact-prompt": text,
+			"prompt": text, "model": text, "cwd": text,
+			"base-instructions": text, "developer-instructions": text, "compact-prompt": text,
 			"sandbox":         enum("read-only", "workspace-write", "danger-full-access"),
 			"approval-policy": enum("on-request", "never"),
 			"config":          map[string]any{"type": "object", "additionalProperties": true}}}
@@ -270,10 +271,12 @@ func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage
 		"codex_mcp_tool_call_id": "0", "codex_event_id": t.id, "codex_call_id": params["itemId"]}
 	switch method {
 	case "item/commandExecution/requestApproval":
-		ask["codex_elicitation"], ask["codex_command"], ask["codex_cwd"] = "exec-approval", mockArgv(params), t.settings.Cwd
+		ask["codex_elicitation"], ask["codex_command"] = "exec-approval", mockArgv(params)
+		ask["codex_cwd"] = t.settings.Cwd
 		ask["message"] = fmt.Sprintf("Allow Codex to run `%s` in `%s`?", params["command"], t.settings.Cwd)
 	case "item/fileChange/requestApproval":
-		ask["codex_elicitation"], ask["codex_changes"], ask["message"] = "patch-approval", mockChanges(t.shown), "Allow Codex to apply proposed code changes?"
+		ask["codex_elicitation"], ask["codex_changes"] = "patch-approval", mockChanges(t.shown)
+		ask["message"] = "Allow Codex to apply proposed code changes?"
 	default:
 		return nil, t.wait(nil, false)
 	}
@@ -376,14 +379,16 @@ func (m *mockServer) double(method string, params map[string]any) {
 		tell("turn_diff", map[string]any{"unified_diff": params["diff"]})
 	case "thread/tokenUsage/updated":
 		total := params["tokenUsage"].(map[string]any)["total"].(map[string]any)
-		tell("token_count", map[string]any{"rate_limits": map[string]any{"limit_id": "codex", "primary": nil, "secondary": nil},
+		limits := mockNulls("primary secondary", map[string]any{"limit_id": "codex"})
+		tell("token_count", map[string]any{"rate_limits": limits,
 			"info": map[string]any{"model_context_window": 258400, "total_token_usage": map[string]any{
 				"input_tokens": total["inputTokens"], "total_tokens": total["totalTokens"]}}})
 	case "error":
 		e := params["error"].(map[string]any)
 		if params["willRetry"] == true {
-			tell("stream_error", map[string]any{"message": e["message"], "additional_details": e["additionalDetails"],
-				"codex_error_info": map[string]any{"response_stream_disconnected": map[string]any{"http_status_code": nil}}})
+			info := map[string]any{"response_stream_disconnected": map[string]any{"http_status_code": nil}}
+			tell("stream_error", map[string]any{"message": e["message"], "codex_error_info": info,
+				"additional_details": e["additionalDetails"]})
 			return
 		}
 		tell("error", map[string]any{"message": e["message"], "codex_error_info": mockSnake(e["codexErrorInfo"])})
@@ -448,7 +453,8 @@ func (m *mockServer) doubleItem(thread, turn string, it map[string]any, complete
 		}
 		for k, v := range map[string]any{"stdout": it["aggregatedOutput"], "stderr": "",
 			"aggregated_output": it["aggregatedOutput"], "exit_code": it["exitCode"],
-			"duration": map[string]any{"secs": 0, "nanos": 1}, "formatted_output": it["aggregatedOutput"], "status": it["status"]} {
+			"duration":         map[string]any{"secs": 0, "nanos": 1},
+			"formatted_output": it["aggregatedOutput"], "status": it["status"]} {
 			e[k] = v
 		}
 		tell("exec_command_end", e)

@@ -1,10 +1,14 @@
 package main
 
-// mock_thread.go owns the mock Codex's threads: opening, resuming, reading and unloading them, their settings, and the
-// shape in which clients see them. mock.go calls its requests on the reading goroutine, where they must never wait;
-// mock_turn.go runs the turns.
+// mock_thread.go owns the mock Codex's threads: opening, resuming, reading and unloading them, their settings, the
+// shape in which clients see them, and what is kept of them under $CODEX_HOME: histories in sessions/mock, one line of
+// JSON for every change, and the lock that keeps a second process off a thread. mock.go calls its requests on the
+// reading goroutine, where they must never wait; mock_turn.go runs the turns. It never reads or writes anything of the
+// user's own Codex, config.toml least of all.
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
@@ -12,8 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -129,12 +136,13 @@ func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map
 		environments = []any{map[string]any{"environmentId": "local", "cwd": s.Cwd,
 			"runtimeWorkspaceRoots": []any{s.Cwd}}}
 	}
-	return map[string]any{"id": th.ID, "preview": th.Preview, "modelProvider": th.provider(), "createdAt": th.Created,
-		"updatedAt": updated, "path": path,
-		"cwd": s.Cwd, "cliVersion": m.version, "source": "vscode", "gitInfo": nil, "turns": turns, "extra": nil, "sessionId": th.ID, "forkedFromId": nil,
-		"parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "section": nil, "sectionEnteredAt": nil, "projectId": nil, "historyMode": "paginated",
-		"model": s.Model, "reasoningEffort": mockNull(s.Effort), "recencyAt": updated, "status": status, "canAcceptDirectInput": direct, "threadSource": nil,
-		"agentNickname": nil, "agentRole": nil, "name": nil, "environments": environments, "attachedToThreadId": nil, "originator": m.client.name, "daybreakEnabled": nil}
+	return mockNulls("gitInfo extra forkedFromId section sectionEnteredAt projectId threadSource agentNickname name "+
+		"agentRole attachedToThreadId daybreakEnabled", map[string]any{"id": th.ID, "preview": th.Preview,
+		"modelProvider": th.provider(), "model": s.Model, "reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd,
+		"createdAt": th.Created, "updatedAt": updated, "recencyAt": updated, "cliVersion": m.version, "path": path,
+		"sessionId": th.ID, "parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "source": "vscode",
+		"status": status, "canAcceptDirectInput": direct, "environments": environments, "historyMode": "paginated",
+		"turns": turns, "originator": m.client.name})
 }
 
 func (th *mockThread) provider() string {
@@ -154,8 +162,9 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 	}
 	return map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": th.provider(),
 		"cwd": s.Cwd, "approvalPolicy": s.Approval, "sandbox": s.Sandbox, "reasoningEffort": mockNull(s.Effort),
-		"serviceTier": nil, "runtimeWorkspaceRoots": []any{s.Cwd}, "instructionSources": []any{}, "approvalsReviewer": "user",
-		"activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly", "disabledPluginIds": []any{}}
+		"serviceTier": nil, "runtimeWorkspaceRoots": []any{s.Cwd}, "instructionSources": []any{},
+		"approvalsReviewer": "user", "activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly",
+		"disabledPluginIds": []any{}}
 }
 
 // settled is the settle of the mock that ships: of configuration it knows only what the request itself has.
@@ -331,7 +340,8 @@ func (m *mockServer) threadRead(msg *message) {
 		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "list_turns is not supported yet"})
 		return
 	}
-	m.reply(msg, map[string]any{"thread": m.threadView(th, m.turnViews(th, turns), loaded), "readState": m.readState(th)})
+	view := m.threadView(th, m.turnViews(th, turns), loaded)
+	m.reply(msg, map[string]any{"thread": view, "readState": m.readState(th)})
 }
 
 // readState is the mark of what a person hasn't read yet.
@@ -461,12 +471,13 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	m.mu.Lock()
 	s := th.Settings
 	m.mu.Unlock()
-	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": map[string]any{
-		"activePermissionProfile": nil, "approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "disabledPluginIds": []any{}, "effort": mockNull(s.Effort), "environments": []any{},
-		"collaborationMode": map[string]any{"mode": "default", "settings": map[string]any{"model": s.Model,
-			"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}},
-		"model": s.Model, "modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "personality": nil, "sandboxPolicy": s.Sandbox, "serviceTier": nil, "summary": "auto",
-	}})
+	mode := map[string]any{"mode": "default", "settings": map[string]any{"model": s.Model,
+		"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}}
+	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
+		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),
+		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": mode, "model": s.Model,
+		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox, "summary": "auto"})
+	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": settings})
 }
 
 // threadClean ends a thread's background shells. Their items complete after the answer, with the id of the turn that
@@ -506,4 +517,133 @@ func (m *mockServer) keep(th *mockThread, r mockRecord) {
 	if err := m.home.save(th.ID, r); err != nil {
 		fmt.Fprintf(m.stderr, "ERROR codex_core::rollout: failed to write %s: %v\n", m.home.path(th.ID), err)
 	}
+}
+
+// mockHome is $CODEX_HOME and the writer locks that this process holds there.
+type mockHome struct {
+	dir string
+
+	mu   sync.Mutex          // guards the field below
+	held map[string]*os.File // by thread
+}
+
+// openMockHome finds $CODEX_HOME. Like the real one it refuses a directory that is named but missing, and makes
+// ~/.codex if none is named.
+func openMockHome() (*mockHome, error) {
+	h := &mockHome{dir: os.Getenv("CODEX_HOME"), held: map[string]*os.File{}}
+	if h.dir == "" {
+		user, err := os.UserHomeDir()
+		if err != nil {
+			return nil, fmt.Errorf("finding the home directory: %w", err)
+		}
+		h.dir = filepath.Join(user, ".codex")
+		return h, os.MkdirAll(h.dir, 0o700)
+	}
+	switch st, err := os.Stat(h.dir); {
+	case err != nil:
+		return nil, fmt.Errorf("CODEX_HOME points to %q, but that path does not exist", h.dir)
+	case !st.IsDir():
+		return nil, fmt.Errorf("CODEX_HOME points to %q, but that path is not a directory", h.dir)
+	}
+	return h, nil
+}
+
+func (h *mockHome) path(id string) string {
+	return filepath.Join(h.dir, "sessions", "mock", id+".jsonl")
+}
+
+// lock takes the writer lock of a thread; false if another process has it.
+func (h *mockHome) lock(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held[id] != nil {
+		return true
+	}
+	name := strings.TrimSuffix(h.path(id), "jsonl") + "lock"
+	if os.MkdirAll(filepath.Dir(name), 0o700) != nil {
+		return false
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false
+	}
+	if lockFile(f, true, false) != nil {
+		_ = f.Close()
+		return false
+	}
+	h.held[id] = f
+	return true
+}
+
+func (h *mockHome) unlock(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.held[id]; f != nil {
+		_ = f.Close()
+		delete(h.held, id)
+	}
+}
+
+// release frees every lock, as the process ends.
+func (h *mockHome) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.held {
+		_ = f.Close()
+	}
+	clear(h.held)
+}
+
+// mockRecord is one line of a thread's history. Of several lines about the thread, or about one turn, the last counts.
+type mockRecord struct {
+	Thread *mockThreadState `json:"thread,omitempty"`
+	Turn   *mockTurnRecord  `json:"turn,omitempty"`
+}
+
+// save appends a line.
+func (h *mockHome) save(id string, r mockRecord) error {
+	name := h.path(id)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(toJSON(r), '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// read returns a stored thread; fs.ErrNotExist if there is none.
+func (h *mockHome) read(id string) (*mockThreadState, []*mockTurnRecord, error) {
+	text, err := os.ReadFile(h.path(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	var state *mockThreadState
+	var turns []*mockTurnRecord
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxRecord)
+	for n := 1; lines.Scan(); n++ {
+		var r mockRecord
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return nil, nil, fmt.Errorf("failed to read session metadata %s: line %d: %w", h.path(id), n, err)
+		}
+		if r.Thread != nil {
+			state = r.Thread
+		}
+		if r.Turn == nil {
+			continue
+		}
+		at := slices.IndexFunc(turns, func(t *mockTurnRecord) bool { return t.ID == r.Turn.ID })
+		if at < 0 {
+			turns = append(turns, r.Turn)
+		} else {
+			turns[at] = r.Turn
+		}
+	}
+	if state == nil {
+		return nil, nil, fmt.Errorf("failed to read session metadata %s: it is empty", h.path(id))
+	}
+	return state, turns, nil
 }

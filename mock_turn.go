@@ -322,8 +322,9 @@ func (t *mockTurn) steps(prompt string) []mockStep {
 		return steps
 	}
 	asked := []rune(strings.TrimSpace(prompt))
-	return []mockStep{{"SAY", "This is the built-in mock of Codex, there is no model behind it. You said: " + string(asked[:min(len(asked), 400)]) +
-		"\n\nLines that begin with SAY text, SLOW ms text, REASON text, SHELL command, SHELLESC command, PATCH file text or HANG are done."}}
+	return []mockStep{{"SAY", "This is the built-in mock of Codex, there is no model behind it. You said: " +
+		string(asked[:min(len(asked), 400)]) + "\n\nLines that begin with SAY text, SLOW ms text, REASON text, " +
+		"SHELL command, SHELLESC command, PATCH file text or HANG are done."}}
 }
 
 // prompt shows one user message and does what it says.

@@ -169,7 +169,8 @@ func (t *mockTurn) commandItem(line string) map[string]any {
 func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 	ask, refused := t.mustAsk(line, escalate)
 	if refused {
-		return t.toolAnswered("approval policy is Never; reject command — you should not ask for escalated permissions if the approval policy is Never")
+		return t.toolAnswered("approval policy is Never; reject command — " +
+			"you should not ask for escalated permissions if the approval policy is Never")
 	}
 	it := t.commandItem(line)
 	late := t.m.early || t.m.mcp != nil
@@ -192,9 +193,9 @@ func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) moc
 		amend = strings.Fields(line)
 	}
 	params := map[string]any{"itemId": it["id"], "command": it["command"], "cwd": t.settings.Cwd,
-		"commandActions":              it["commandActions"],
-		"proposedExecpolicyAmendment": amend, "kind": "command", "environmentId": "local", "startedAtMs": time.Now().UnixMilli(),
-		"availableDecisions": []any{"accept", map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": amend}}, "cancel"}}
+		"commandActions": it["commandActions"], "proposedExecpolicyAmendment": amend, "kind": "command",
+		"environmentId": "local", "startedAtMs": time.Now().UnixMilli(), "availableDecisions": []any{"accept",
+			map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": amend}}, "cancel"}}
 	if escalate {
 		params["reason"] = "mock model wants it"
 	}
@@ -293,7 +294,8 @@ func (t *mockTurn) runShell(it map[string]any, line string, show, background boo
 		return end
 	}
 	t.shellItem(s)
-	return t.toolAnswered(fmt.Sprintf("Chunk ID: %06x\nWall time: %.4f seconds\nProcess exited with code %d\nOriginal token count: %d\nOutput:\n%s",
+	return t.toolAnswered(fmt.Sprintf("Chunk ID: %06x\nWall time: %.4f seconds\nProcess exited with code %d\n"+
+		"Original token count: %d\nOutput:\n%s",
 		m.ids.Load(), time.Since(s.begun).Seconds(), s.code, (len(s.out)+3)/4, s.out))
 }
 
@@ -358,7 +360,9 @@ func patchDirective(t *mockTurn, arg string) mockEnd {
 	}
 	text += "\n"
 	path := t.inCwd(name)
-	diff := fmt.Sprintf("diff --git a/%s b/%[1]s\nnew file mode 100644\nindex 0000000000000000000000000000000000000000..ce013625030ba8dba906f756967f9e9ca394464a\n--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1 @@\n+%s", name, text)
+	diff := fmt.Sprintf("diff --git a/%s b/%[1]s\nnew file mode 100644\n"+
+		"index 0000000000000000000000000000000000000000..ce013625030ba8dba906f756967f9e9ca394464a\n"+
+		"--- /dev/null\n+++ b/%[1]s\n@@ -0,0 +1 @@\n+%s", name, text)
 	return t.patchFile(mockChange{name: "A " + name, path: path, kind: map[string]any{"type": "add"}, text: text,
 		diff: diff, apply: func() error {
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
