@@ -37,10 +37,12 @@ func TestAppAskAndAnswer(t *testing.T) {
 			`command action="touch x" command="touch x" forSession rule=[touch]`,
 			approveForSession, nil, `{"decision":"acceptForSession"}`},
 		{"network", mCommand, `"networkApprovalContext":{"host":"example.org","protocol":"https"}`,
-			`command action="network access to https://example.org" more=["network access to https://example.org"] forSession`,
+			`command action="network access to https://example.org" ` +
+				`more=["network access to https://example.org"] forSession`,
 			deny, nil, `{"decision":"decline"}`},
 		{"patch", mFileChange, `"grantRoot":"/w"`,
-			`file_change action="add /w/a\nwrite access under /w" ` + patch + ` more=["write access under /w"] forSession`,
+			`file_change action="add /w/a\nwrite access under /w" ` + patch +
+				` more=["write access under /w"] forSession`,
 			deny, nil, `{"decision":"decline"}`},
 		{"permissions", mPermissions, `"permissions":{"network":{"enabled":true},"fileSystem":null}`, network,
 			approve, nil, `{"permissions":{"network":{"enabled":true}},"scope":"turn"}`},
@@ -49,7 +51,8 @@ func TestAppAskAndAnswer(t *testing.T) {
 			approveForSession, nil, `{"permissions":{"fileSystem":{"write":["/x"]}},"scope":"session"}`},
 		{"permissions denied", mPermissions, `"permissions":{"network":{"enabled":true}}`, network,
 			deny, nil, `{"permissions":{},"scope":"turn"}`},
-		{"permissions of no known kind", mPermissions, `"permissions":{"moon":1}`, `permissions action="{\"moon\":1}" forSession`,
+		{"permissions of no known kind", mPermissions, `"permissions":{"moon":1}`,
+			`permissions action="{\"moon\":1}" forSession`,
 			deny, nil, `{"permissions":{},"scope":"turn"}`},
 		{"question", mUserInput,
 			`"questions":[{"id":"q1","header":"H","question":"A or B?","options":[{"label":"A"},{"label":"B"}]}]`,
@@ -59,7 +62,8 @@ func TestAppAskAndAnswer(t *testing.T) {
 			deny, answers{"q1": {"B"}}, `{"answers":{}}`},
 		{"MCP tool for the session", mElicitation,
 			tool + `,"persist":["session","always"],"tool_name":"send","tool_params":{"to":"bob"}},"message":"Allow?"`,
-			`mcp_tool action="atm.send {\"to\":\"bob\"}" reason=Allow? server=atm tool=send arguments={"to":"bob"} forSession`,
+			`mcp_tool action="atm.send {\"to\":\"bob\"}" reason=Allow? server=atm tool=send ` +
+				`arguments={"to":"bob"} forSession`,
 			approveForSession, nil, `{"action":"accept","content":{},"_meta":{"persist":"session"}}`},
 		{"MCP tool of 0.153", mElicitation, tool + `},"message":"Allow the atm MCP server to run tool \"send\"?"`,
 			`mcp_tool action=atm.send reason="Allow the atm MCP server to run tool \"send\"?" server=atm tool=send`,
@@ -95,14 +99,16 @@ func TestAppRefusedAtOnce(t *testing.T) {
 		{"old exec, new words", "0.169.0", mOldExec, `{"conversationId":"t1"}`,
 			`{"decision":{"denied":{"rejection":"declined"}}}`, ""},
 		{"unknown approval", "0.169.0", teleport, `{"threadId":"t1","turnId":"u1"}`, "",
-			`notice t1/u1 text="Codex asked ` + teleport + `, which is not known here; it was refused" (` + teleport + ")"},
+			`notice t1/u1 text="Codex asked ` + teleport +
+				`, which is not known here; it was refused" (` + teleport + ")"},
 		{"unknown and nobody's", "0.169.0", "account/chatgptAuthTokens/refresh", `{}`, "", ""},
 		{"without params", "0.169.0", mCommand, `null`, `{"decision":"decline"}`, ""},
-		{"unknown elicitation", "0.169.0", mElicitation, `{"threadId":"t1","serverName":"s","mode":"openai/userVerification"}`,
+		{"unknown elicitation", "0.169.0", mElicitation,
+			`{"threadId":"t1","serverName":"s","mode":"openai/userVerification"}`,
 			`{"action":"decline"}`, `notice t1 text="Codex asked ` + mElicitation +
 				` (s openai/userVerification), a kind that is not known here; it was declined" (` + mElicitation + ")"},
-		{"a command that nobody sees", "0.169.0", mCommand, `{"threadId":"t1","reason":"trust me"}`, `{"decision":"decline"}`,
-			`notice t1 text="Codex asked ` + mCommand + ` (` + mCommand +
+		{"a command that nobody sees", "0.169.0", mCommand, `{"threadId":"t1","reason":"trust me"}`,
+			`{"decision":"decline"}`, `notice t1 text="Codex asked ` + mCommand + ` (` + mCommand +
 				` trust me), a kind that is not known here; it was declined" (` + mCommand + ")"},
 	} {
 		withApp(t, tc.name, tc.version, func(p *codexPeer) {
@@ -150,7 +156,8 @@ func TestAppAskedTwice(t *testing.T) {
 		h := p.running()
 		ask := func(id, fields string) { p.request(id, mCommand, "t1", `,"itemId":"i1"`+fields) }
 		line := func(id, command, more string) string {
-			return fmt.Sprintf("ask t1/u1/i1 ask={%s command action=%s command=%[2]s%s forSession} (%s)", id, command, more, mCommand)
+			return fmt.Sprintf("ask t1/u1/i1 ask={%s command action=%s command=%[2]s%s forSession} (%s)",
+				id, command, more, mCommand)
 		}
 		ask("1", `,"startedAtMs":1,"command":"a"`)
 		ask("2", `,"startedAtMs":2,"command":"a"`)
@@ -158,7 +165,8 @@ func TestAppAskedTwice(t *testing.T) {
 		ask("3", `,"command":"a","approvalId":"sub"`)
 		ask("4", `,"command":"b","approvalId":"sub"`)
 		ask("5", `,"command":"a","reason":"again"`)
-		h.wants(line("ask-0-1", "a", ""), line("ask-0-2", "a", ""), line("ask-0-3", "b", ""), line("ask-0-4", "a", " reason=again"))
+		h.wants(line("ask-0-1", "a", ""), line("ask-0-2", "a", ""), line("ask-0-3", "b", ""),
+			line("ask-0-4", "a", " reason=again"))
 		p.decide("ask-0-1", approve)
 		want(p.t, p.reply(), `1 {"decision":"accept"}`)
 		want(p.t, p.reply(), `2 {"decision":"accept"}`)
@@ -356,11 +364,13 @@ func TestApprovalDiff(t *testing.T) {
 		{path: "/w/a", kind: "add", diff: "x\ny"}, {path: "/w/b", kind: "delete", diff: "z\n"},
 		{path: "/w/c", kind: "update", diff: "@@ -1 +1 @@\n-1\n+2", move: "/w/d"}, {path: "/w/e", kind: "add"}}}
 	want(t, q.diff(), "--- /dev/null\n+++ /w/a\n@@ -0,0 +1,2 @@\n+x\n+y\n\\ No newline at end of file\n"+
-		"--- /w/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-z\n--- /w/c\n+++ /w/d\n@@ -1 +1 @@\n-1\n+2\n--- /dev/null\n+++ /w/e\n")
+		"--- /w/b\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-z\n"+
+		"--- /w/c\n+++ /w/d\n@@ -1 +1 @@\n-1\n+2\n--- /dev/null\n+++ /w/e\n")
 	want(t, changesText(q.files), "add /w/a\ndelete /w/b\nupdate /w/c moved to /w/d\nadd /w/e")
 	q.files = []fileChange{{path: "/w/long", kind: "add", diff: strings.Repeat("0123456789abcdef\n", 10000)}}
 	got := q.diff()
-	if len(got) > maxShownDiff+100 || !strings.Contains(got, "\n[diff cut: ") || !strings.HasSuffix(got, " bytes shown]\n") {
+	if len(got) > maxShownDiff+100 || !strings.Contains(got, "\n[diff cut: ") ||
+		!strings.HasSuffix(got, " bytes shown]\n") {
 		t.Errorf("%d bytes, ends %q", len(got), got[len(got)-100:])
 	}
 }
@@ -369,7 +379,8 @@ func TestApprovalDiff(t *testing.T) {
 func TestAppAsksOfSubagents(t *testing.T) {
 	for _, tt := range []struct{ version, tells, want string }{
 		{"0.169.0", `"parentThreadId":"t1","agentNickname":"Atlas","agentRole":"explorer"`, "Atlas (explorer)"},
-		{"0.153.0", `"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1","agent_nickname":"Atlas"}}}`, "Atlas"},
+		{"0.153.0", `"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1","agent_nickname":"Atlas"}}}`,
+			"Atlas"},
 		{"0.104.0", `"source":{"subAgent":{"thread_spawn":{"parent_thread_id":"t1"}}}`, "s1"},
 	} {
 		withApp(t, tt.version, tt.version, func(p *codexPeer) {

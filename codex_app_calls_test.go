@@ -75,7 +75,8 @@ func TestAppHistory(t *testing.T) {
 			want(p.t, eventLines(list), tc.want)
 			if tc.name == "completed" { // raw is a live event's
 				sameJSON(p.t, list[1].raw, `{"item":`+message+`,"threadId":"t1","turnId":"u1"}`)
-				sameJSON(p.t, list[2].raw, `{"threadId":"t1","turn":{"id":"u1","items":[],"status":"completed","error":null}}`)
+				sameJSON(p.t, list[2].raw,
+					`{"threadId":"t1","turn":{"id":"u1","items":[],"status":"completed","error":null}}`)
 			}
 		})
 	}
@@ -88,7 +89,8 @@ func TestAppHistory(t *testing.T) {
 		}
 		got = p.past(p.t.Context(), nil)
 		p.fail(p.expect("thread/read"), codeNoMethod, "Method not found") // unlike a thread that was never used
-		if a := <-got; a.err == nil || a.err.Error() != "reading the history of thread t1 from Codex: Method not found" {
+		const why = "reading the history of thread t1 from Codex: Method not found"
+		if a := <-got; a.err == nil || a.err.Error() != why {
 			p.t.Errorf("error %v", a.err)
 		}
 	})
@@ -174,7 +176,8 @@ func TestAppItemFields(t *testing.T) {
 		{`"type":"mcpToolCall","arguments":null,"result":null,"error":{"message":"gone"},"durationMs":null`,
 			`mcpToolCall failure=gone`},
 		{agents + `,"receiverThreadIds":["b"],"prompt":"do","model":"","agentsStates":{"b":{}}`,
-			`collabAgentToolCall text=do tool=spawnAgent arguments={"receiverThreadIds":["b"],"prompt":"do"} result={"b":{}}`},
+			`collabAgentToolCall text=do tool=spawnAgent ` +
+				`arguments={"receiverThreadIds":["b"],"prompt":"do"} result={"b":{}}`},
 		{agents + `,"receiverThreadIds":[],"prompt":null,"agentsStates":{}`, `collabAgentToolCall tool=spawnAgent`},
 		{`"type":"webSearch","query":"","action":{"type":"findInPage","url":"http://x","pattern":"p"}`,
 			`webSearch query="p in http://x"`},
@@ -222,7 +225,8 @@ func TestAppTurnParamsPerVersion(t *testing.T) {
 			`{"threadId":"t1","cwd":"/w","model":"m","approvalPolicy":"on-failure",` + roots},
 		{"0.148 has no on-failure, and any effort", "0.148.0", full,
 			`{"threadId":"t1","cwd":"/w","model":"m","effort":"ultra","approvalPolicy":"on-request",` + roots},
-		{"0.104 read-only has no network", "0.104.0", turnSettings{Effort: "HIGH", Approval: "never", Sandbox: "read-only"},
+		{"0.104 read-only has no network", "0.104.0",
+			turnSettings{Effort: "HIGH", Approval: "never", Sandbox: "read-only"},
 			`{"threadId":"t1","effort":"high","approvalPolicy":"never","sandboxPolicy":{"type":"readOnly"}}`},
 		{"full access", "0.169.0", turnSettings{Sandbox: "danger-full-access"},
 			`{"threadId":"t1","sandboxPolicy":{"type":"dangerFullAccess"}}`},
@@ -230,7 +234,8 @@ func TestAppTurnParamsPerVersion(t *testing.T) {
 			`{"threadId":"t1","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			sameJSON(t, toJSON(settingsParams(backendInfo{version: tc.version}, "t1", command{settings: tc.s})), tc.want)
+			params := settingsParams(backendInfo{version: tc.version}, "t1", command{settings: tc.s})
+			sameJSON(t, toJSON(params), tc.want)
 		})
 	}
 }
@@ -327,7 +332,8 @@ func deltaPairs() []deltaPair {
 	for _, with := range []string{"\xff", `o"e`, `"`, `","delta":"x`, `"},"id":7,"x":{"a":"`, `\ud83d`, "\\"} {
 		list = append(list, deltaPair{deltaOf169, "one", with, with == `\ud83d`})
 	}
-	for part, with := range map[string]string{`"it"`: `"is"`, "agentMessage": "commandExecution", `:1795`: `:0795`, "347": "3x7"} {
+	for part, with := range map[string]string{`"it"`: `"is"`, "agentMessage": "commandExecution",
+		`:1795`: `:0795`, "347": "3x7"} {
 		list = append(list, deltaPair{deltaOf169, part, with, false})
 	}
 	return list
@@ -343,7 +349,8 @@ func FuzzDeltaRun(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, part, with string) {
 		second := deltaPair{first: first, part: part, with: with}.second()
-		if strings.Contains(first+second, "\n") || strings.TrimSpace(first) != first || strings.TrimSpace(second) != second {
+		if strings.Contains(first+second, "\n") || strings.TrimSpace(first) != first ||
+			strings.TrimSpace(second) != second {
 			return // no records
 		}
 		e, ok := afterDelta(first).same([]byte(second))

@@ -40,7 +40,8 @@ func TestAppHandshake(t *testing.T) {
 		took   time.Duration
 		why    string
 	}{
-		"silent": {func(*codexPeer, *message) {}, 30 * time.Second, "did not answer initialize within 30s and was stopped"},
+		"silent": {func(*codexPeer, *message) {}, 30 * time.Second,
+			"did not answer initialize within 30s and was stopped"},
 		"refused": {func(p *codexPeer, m *message) { p.fail(m, codeInvalidRequest, "no") }, 0,
 			"refused initialize: no"},
 		"gone": {func(p *codexPeer, _ *message) { p.out.Close() }, 0, "closed its stdout"},
@@ -49,8 +50,8 @@ func TestAppHandshake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPeerOf(t, "app-server")
 				begun, done := time.Now(), p.shaking()
-				m := p.expect("initialize", fmt.Sprintf(asked, toJSON(oldEventMethods()))) // else 0.104 says everything twice
-				go func() {                                                                // like a real one, it leaves when its stdin ends
+				m := p.expect("initialize", fmt.Sprintf(asked, toJSON(oldEventMethods())))
+				go func() { // like a real one, it leaves when its stdin ends
 					_, _ = io.Copy(io.Discard, p.in)
 					p.out.Close()
 				}()
@@ -83,10 +84,12 @@ func TestAppOpenRefused(t *testing.T) {
 			p.b.open(5, threadSpec{Thread: "t9"}, h.to)
 			p.fail(p.expect("thread/resume"), tc.code, tc.message)
 			refused := h.last()
-			if e := childError("open the thread", refused.err); e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
+			e := childError("open the thread", refused.err)
+			if e.Code != tc.told || !strings.Contains(e.Message, tc.message) {
 				p.t.Errorf("told: %+v", e)
 			}
-			want(p.t, eventLine(refused), fmt.Sprintf("refused #5 t9 err={Code=%d Message=%q%s}", tc.code, tc.message, tc.flag))
+			line := fmt.Sprintf("refused #5 t9 err={Code=%d Message=%q%s}", tc.code, tc.message, tc.flag)
+			want(p.t, eventLine(refused), line)
 			p.out.Close()
 			h.wants() // nothing after a refusal, no gone either
 		})
@@ -105,7 +108,7 @@ func TestAppOpenRefused(t *testing.T) {
 // A thread that is opened to recover may still run a turn in this child: the turn is
 // stopped before anybody hears that the thread is open.
 func TestAppRecoversAThread(t *testing.T) {
-	const idle, active = `{"id":"t1","status":{"type":"idle"}}`, `{"id":"t1","status":{"type":"active","activeFlags":[]}}`
+	const idle, active = `{"id":"t1","status":{"type":"idle"}}`, `{"id":"t1","status":{"type":"active"}}`
 	recovering := func(p *codexPeer, thread string) (h *heard) {
 		h = p.hear()
 		p.b.open(5, threadSpec{Thread: "t1", Recover: true}, h.to)
@@ -136,7 +139,8 @@ func TestAppRecoversAThread(t *testing.T) {
 		h := recovering(p, active)
 		p.answer(p.stops(""), `{}`)
 		time.Sleep(10 * time.Second)
-		h.wants(`refused #5 t1 err={Message="an earlier turn of thread t1 still runs and could not be stopped within 10s" Timeout}`)
+		h.wants(`refused #5 t1 err={Message="an earlier turn of thread t1 still runs ` +
+			`and could not be stopped within 10s" Timeout}`)
 	})
 	// What is told of MCP servers meanwhile comes once, and somebody may wait for it.
 	withApp(t, "its servers", "0.169.0", func(p *codexPeer) {
@@ -146,13 +150,13 @@ func TestAppRecoversAThread(t *testing.T) {
 		p.tell(mServerStatus, "t1", `,"name":"a","status":"starting"`)
 		p.answer(m, `{"thread":`+idle+`}`)
 		i := p.stops("")
-		p.tell(mServerStatus, "t1", `,"name":"a","status":"failed","error":"no","failureReason":"reauthenticationRequired"`)
+		p.tell(mServerStatus, "t1", `,"name":"a","status":"failed","error":"no","failureReason":"reauthentication"`)
 		p.tell("item/agentMessage/delta", "t1", `,"turnId":"b","itemId":"i","delta":"old"`)
 		h.wants()
 		p.fail(i, codeInvalidRequest, "no active turn to interrupt")
 		h.wants("opened #5 t1 opened={}",
 			"server t1//a starting ("+mServerStatus+")",
-			`server t1//a text="no (reauthenticationRequired)" failed (`+mServerStatus+")")
+			`server t1//a text="no (reauthentication)" failed (`+mServerStatus+")")
 		p.say(`{"method":%q,"params":{"threadId":null,"name":"a","status":"ready"}}`, mServerStatus) // of no thread
 		p.tell(mServerStatus, "t1", `,"name":"b","status":"ready","error":null`)
 		h.wants("server t1//b ready (" + mServerStatus + ")")
@@ -209,10 +213,11 @@ func TestAppEveryoneHearsOnceThatTheChildIsGone(t *testing.T) {
 func TestAppUnknownEverything(t *testing.T) {
 	withApp(t, "", "0.169.0", func(p *codexPeer) {
 		h := p.running()
-		for _, line := range []string{"garbage", "{", "[]", `[{"method":"x"}]`, `{"id":null}`, `{"id":99999,"result":{}}`,
-			`{"id":"x","result":1}`, "\xff\xfe", `{"method":"turn/completed"}`, `{"method":"turn/completed","params":null}`,
+		for _, line := range []string{"garbage", "{", "[]", `[{"method":"x"}]`, `{"id":null}`,
+			`{"id":99999,"result":{}}`, `{"id":"x","result":1}`, "\xff\xfe",
+			`{"method":"turn/completed"}`, `{"method":"turn/completed","params":null}`,
 			`{"method":"turn/completed","params":[1]}`, `{"method":"configWarning","params":{"summary":"s"}}`,
-			`{"method":"codex/event/agent_message","params":{"id":"u1","msg":{"type":"agent_message"},"conversationId":"t1"}}`} {
+			`{"method":"codex/event/agent_message","params":{"id":"u1","msg":{},"conversationId":"t1"}}`} {
 			p.say("%s", line)
 		}
 		h.wants()
@@ -238,7 +243,7 @@ func TestAppSubagentsAreTheSessions(t *testing.T) {
 		h := p.running()
 		p.started("s1", "v1")
 		p.say(`{"id":0,"method":%q,"params":{"threadId":"s1","turnId":"v1","command":"x"}}`, mCommand)
-		p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`) // a subagent's subagent
+		p.say(`{"method":"thread/started","params":{"thread":{"id":"s2","parentThreadId":"s1"}}}`) // below it
 		h.wants()
 		time.Sleep(900 * time.Millisecond)
 		p.spawned("t1", "s1")
@@ -275,7 +280,8 @@ func (p *codexPeer) spawned(thread, subagent string) {
 	p.item("completed", thread, "collabAgentToolCall", "c", `,"receiverThreadIds":["`+subagent+`"]`)
 }
 
-const spawnedLine = `item t1/u1/c completed body={collabAgentToolCall arguments={"receiverThreadIds":["s1"]}} (item/completed)`
+const spawnedLine = `item t1/u1/c completed ` +
+	`body={collabAgentToolCall arguments={"receiverThreadIds":["s1"]}} (item/completed)`
 
 // What nobody claims is dropped after a second, and its requests declined.
 func TestAppUnownedThreads(t *testing.T) {
@@ -323,7 +329,7 @@ func TestAppTurnEndsOnlyByItsOwnEnd(t *testing.T) {
 		p.ended("t1", "other", "completed")
 		p.tell("thread/status/changed", "t1", `,"status":{"type":"idle"}`)
 		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"completed","items":[
-			{"type":"agentMessage","id":"i","phase":"commentary","text":"no"},{"type":"agentMessage","id":"i","text":"yes"}]}`)
+			{"type":"agentMessage","phase":"commentary","text":"no"},{"type":"agentMessage","text":"yes"}]}`)
 		p.ended("t1", "u1", "completed") // a second end is no news
 		h.wants("raw t1/other (turn/completed)", "raw t1 (thread/status/changed)",
 			"ended t1/u1 text=yes completed (turn/completed)", "raw t1/u1 (turn/completed)")
@@ -334,10 +340,10 @@ func TestAppTurnEndsOnlyByItsOwnEnd(t *testing.T) {
 		p.turn(2)
 		m := p.expect("turn/start")
 		p.started("t1", "u1")
-		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"failed","error":{"message":"boom","codexErrorInfo":"other"}}`)
+		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"failed","error":{"message":"boom"}}`)
 		h.wants("raw t1/u1 (turn/started)")
 		p.answer(m, `{"turn":{"id":"u1"}}`)
-		h.wants("started #2 t1/u1", "ended t1/u1 failed err={Message=boom Info=other} (turn/completed)")
+		h.wants("started #2 t1/u1", "ended t1/u1 failed err={Message=boom} (turn/completed)")
 	})
 }
 
@@ -500,7 +506,8 @@ func TestAppReviewSettings(t *testing.T) {
 		{"taken", "", actReview, "review/start", ""},
 		{"refused", "no such model", actReview, "", `refused #2 t1 err={Code=-32600 Message="no such model"}`},
 		{"a version without the method reviews nothing", noMethod, actReview, "", `refused #2 t1 err={Code=-32600 ` +
-			`Message="this Codex 0.150.0 can't be told what a review may do; use a newer one, or ask for the review in a prompt"}`},
+			`Message="this Codex 0.150.0 can't be told what a review may do; ` +
+			`use a newer one, or ask for the review in a prompt"}`},
 		{"but it compacts", noMethod, actCompact, "thread/compact/start", ""},
 	} {
 		withApp(t, tc.name, "0.150.0", func(p *codexPeer) {
@@ -650,12 +657,14 @@ func TestAppErrorsSayWhatToDo(t *testing.T) {
 		{`{"message":"unexpected status","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":401}}}`, // 0.169
 			"unauthorized", "run `codex login`"},
 		{`{"message":"Run codex login to continue","codexErrorInfo":"other"}`, "unauthorized", "Run codex login"},
-		{`{"message":"boom","codexErrorInfo":{"responseTooManyFailedAttempts":{"httpStatusCode":429}},"additionalDetails":"slow down"}`,
+		{`{"message":"boom","additionalDetails":"slow down",
+			"codexErrorInfo":{"responseTooManyFailedAttempts":{"httpStatusCode":429}}}`,
 			"responseTooManyFailedAttempts", "boom: slow down"},
 		{`7`, "", "Codex gave no reason"},
 	} {
 		e := turnError(json.RawMessage(tc.raw))
-		if e.Info != tc.info || !strings.Contains(e.Message, tc.message) || strings.Count(e.Message, "codex login") > 1 {
+		if e.Info != tc.info || !strings.Contains(e.Message, tc.message) ||
+			strings.Count(e.Message, "codex login") > 1 {
 			t.Errorf("%s: %+v", tc.raw, e)
 		}
 	}

@@ -41,7 +41,8 @@ func withMCP(t *testing.T, play func(p *codexPeer, h *heard)) {
 // event says one codex/event of thread t1.
 func (p *codexPeer) event(call *message, turn, msg string) {
 	p.t.Helper()
-	p.say(`{"method":"codex/event","params":{"_meta":{"requestId":%s,"threadId":"t1"},"id":%q,"msg":{%s}}}`, call.id, turn, msg)
+	p.say(`{"method":"codex/event","params":{"_meta":{"requestId":%s,"threadId":"t1"},"id":%q,"msg":{%s}}}`,
+		call.id, turn, msg)
 }
 
 // configured and taskStarted are the first words on a thread and on a turn.
@@ -93,8 +94,9 @@ func TestMCPStartArguments(t *testing.T) {
 		DeveloperInstructions: "D", BaseInstructions: "B", Profile: "p",
 		Config: json.RawMessage(`{"features":{"x":true},"projects":{"/o":{"trust_level":"trusted"}}}`)}
 	const base = `"prompt":"hi","cwd":"/w","model":"m","sandbox":"workspace-write","base-instructions":"B",
-		"developer-instructions":"D","config":{"features":{"x":true},"model_reasoning_effort":"high","sandbox_workspace_write":
-		{"writable_roots":[],"network_access":true,"exclude_tmpdir_env_var":false,"exclude_slash_tmp":false},"projects":{`
+		"developer-instructions":"D","config":{"features":{"x":true},"model_reasoning_effort":"high",
+		"sandbox_workspace_write":{"writable_roots":[],"network_access":true,"exclude_tmpdir_env_var":false,
+		"exclude_slash_tmp":false},"projects":{`
 	for version, more := range map[string]string{
 		"0.104.0": `"/o":{"trust_level":"trusted"}}},"approval-policy":"untrusted","profile":"p"}`,
 		"0.153.0": `"/o":{"trust_level":"trusted"},"/w":{"trust_level":"untrusted"}}}}`,
@@ -218,9 +220,11 @@ func TestMCPElicitationsAreAlwaysAnswered(t *testing.T) {
 		p.elicit("0", "t9", `"exec-approval"`)
 		want(p.t, p.reply(), "0"+fmt.Sprintf(no, "nobody waits for this any more"))
 		for _, id := range []string{"1", "2", "2"} {
-			p.elicit(id, "t1", `"exec-approval","codex_event_id":"u1","codex_call_id":"c1","codex_command":["touch","x y"]`)
+			p.elicit(id, "t1",
+				`"exec-approval","codex_event_id":"u1","codex_call_id":"c1","codex_command":["touch","x y"]`)
 		}
-		h.wants(`ask t1/u1/c1 ask={ask-0-1 command action="touch 'x y'" command="touch 'x y'" forSession} (elicitation/create)`)
+		h.wants(`ask t1/u1/c1 ask={ask-0-1 command action="touch 'x y'" command="touch 'x y'" forSession} ` +
+			`(elicitation/create)`)
 		p.decide("ask-0-1", approve)
 		const yes = ` {"action":"accept","content":{},"decision":"approved"}`
 		want(p.t, p.reply(), "1"+yes)
@@ -251,7 +255,8 @@ func TestMCPThreadsTakenUpAgain(t *testing.T) {
 		p.answer(call, `{}`)
 		h.take()
 		p.unload()
-		p.b.open(5, threadSpec{Thread: "t1", Settings: turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}}, h.to)
+		set := turnSettings{Cwd: "/w", Sandbox: "read-only", Approval: "on-request"}
+		p.b.open(5, threadSpec{Thread: "t1", Settings: set}, h.to)
 		h.wants("opened #5 t1 opened={model=m} (codex/event)")
 		p.b.open(6, threadSpec{Thread: "t1"}, h.to)
 		h.wants(`refused #6 t1 err={Message="its settings were changed, ` +

@@ -76,7 +76,7 @@ func withApp(t *testing.T, name, version string, play func(p *codexPeer), change
 		synctest.Test(t, func(t *testing.T) {
 			p := newPeerOf(t, "app-server", change...)
 			done := p.shaking()
-			p.serve("initialize", `{"userAgent":"atm-agent-mcp/`+version+` (Debian 12; x86_64) dumb (atm-agent-mcp; 1)"}`)
+			p.serve("initialize", `{"userAgent":"atm-agent-mcp/`+version+` (Debian 12; x86_64) dumb (x; 1)"}`)
 			p.expect("initialized")
 			if err := <-done; err != nil {
 				t.Fatal(err)
@@ -287,7 +287,8 @@ func eventLines(list []event) string {
 // eventLine is an event in a line: what happened, #op, thread/turn/item, what else it
 // has by the names of the fields (id, kind, phase and status without theirs), (method).
 func eventLine(e event) string {
-	kinds := strings.Fields("opened started refused item delta plan usage notice ask askGone tool ended server raw gone")
+	kinds := strings.Fields("opened started refused item delta plan usage notice ask askGone tool ended " +
+		"server raw gone")
 	words := []string{kinds[e.kind]}
 	if e.op != 0 {
 		words = append(words, fmt.Sprintf("#%d", e.op))
