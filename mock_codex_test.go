@@ -23,7 +23,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // testMock is what the tests' codex has beyond the mock that ships.
@@ -274,23 +273,12 @@ func (x *testMock) begin(ctx context.Context, stdin io.Reader, stdout io.Writer)
 		case <-x.m.quit:
 		}
 		return 0, true
-	case "slow":
-		ms, _ := strconv.Atoi(rest)
-		t := time.NewTimer(time.Duration(ms) * time.Millisecond)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return 0, true
-		case code := <-x.m.quit:
-			return code, true
-		}
 	case "garbage":
 		fmt.Fprint(stdout, "warning: this line is not JSON\n{\"half\":\n[]\n\x00\x01\xff\n\"a string\"\n42\n{}\n")
 	case "noinit":
 		x.noInit = true
 	default:
-		fmt.Fprintf(x.m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, slow:MS, garbage or noinit\n", how)
+		fmt.Fprintf(x.m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, garbage or noinit\n", how)
 		return 1, true
 	}
 	return 0, false

@@ -474,10 +474,6 @@ func (x *testMock) reviewStart(m *mockServer, msg *message) {
 		m.refuse(msg, mockVariant(kind, "uncommittedChanges", "custom"))
 		return
 	}
-	if d := stringField(msg.params, "delivery"); d != "" && d != "inline" {
-		m.refuse(msg, mockVariant(d, "inline"))
-		return
-	}
 	t := m.newTurn(th)
 	x.mu.Lock()
 	of := x.of(th)

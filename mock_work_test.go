@@ -24,11 +24,9 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -374,21 +372,22 @@ func unknownDirective(t *mockTurn, arg string) mockEnd {
 		return []any{nil, true, -1.5e300, word(), []any{word(), []any{}}, map[string]any{word(): map[string]any{}}, "\u2028\U0001f600\\\"\n"}[r.IntN(7)]
 	}
 	for range 4 + r.IntN(8) {
-		switch r.IntN(6) {
+		item := t.item(word(), t.m.newID("zz"), map[string]any{word(): junk(), "status": word()})
+		of := map[string]any{"itemId": word(), "delta": "", word(): junk()}
+		switch r.IntN(5) {
 		case 0:
 			t.m.notify(word()+"/"+word(), map[string]any{word(): junk()})
 		case 1:
-			t.tell("item/"+word()+"/delta", map[string]any{"itemId": word(), "delta": junk()})
+			t.tell("item/"+word()+"/delta", of)
+			t.tell("item/agentMessage/delta", of)
 		case 2:
-			it := t.item(word(), t.m.newID("zz"), map[string]any{word(): junk(), "status": word()})
-			t.started(it)
-			t.completed(it)
+			t.started(item)
+			t.completed(item)
 		case 3:
-			t.tell("item/agentMessage/delta", map[string]any{"itemId": word(), "delta": "", word(): junk()})
+			t.m.notify("thread/status/changed", map[string]any{"threadId": t.th.ID,
+				"status": map[string]any{"type": word(), word(): junk()}})
 		case 4:
-			t.m.notify("thread/status/changed", map[string]any{"threadId": t.th.ID, "status": map[string]any{"type": word(), word(): junk()}})
-		case 5:
-			t.m.notify("error", map[string]any{"threadId": t.th.ID, "turnId": t.id, "willRetry": true, "error": map[string]any{"message": word(), "codexErrorInfo": map[string]any{word(): junk()}}})
+			t.retrying(word(), junk())
 		}
 	}
 	said := "answered with an error"
@@ -430,13 +429,11 @@ func dieDirective(t *mockTurn, arg string) mockEnd {
 	return gone
 }
 
-// killSelfDirective dies by a signal, given by number or by one of these names.
-func killSelfDirective(t *mockTurn, arg string) mockEnd {
-	n, _ := mockCount(arg, map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "ABRT": 6, "KILL": 9, "SEGV": 11, "TERM": 15}[strings.TrimPrefix(arg, "SIG")])
+// killSelfDirective dies by SIGKILL.
+func killSelfDirective(t *mockTurn, _ string) mockEnd {
 	t.m.peer.closeOut(mockFlush)
-	signal.Reset(syscall.Signal(n))
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = p.Signal(syscall.Signal(n)) // if it fails we live on, and the test sees that
+		_ = p.Kill() // if it fails we live on, and the test sees that
 	}
 	<-t.m.done
 	return gone
