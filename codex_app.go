@@ -280,6 +280,9 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 	}
 	params := settingsParams(a.info(), thread, c)
 	params["input"] = turnInput(c)
+	if c.schema != nil {
+		params["outputSchema"] = c.schema
+	}
 	a.callFor(t, "turn/start", params, a.o.TurnLimit,
 		func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 }

@@ -140,6 +140,7 @@ type command struct {
 	prompt   string
 	parts    []promptPart // behind the prompt, nil for none
 	settings turnSettings
+	schema   json.RawMessage // that the answer is to follow, nil for none
 
 	turn string // of cmdInterrupt: the turn to stop, "" for whatever runs
 	ask  string // of cmdAnswer: the approval's id, as in its evAsk; of cmdToolResult: toolCall.id
@@ -364,6 +365,7 @@ type turnRequest struct {
 	prompt  string
 	run     bool          // false: only reopen the agent (codex {agent_id} without prompt)
 	timeout time.Duration // of the turn from its start, 0 for the configuration's
+	schema  *answerSchema // what the answer is to follow, nil for nothing
 
 	identity    string   // asked for explicitly, "" for none
 	implied     string   // the identity that an agent file's name implies, "" for none
@@ -452,6 +454,9 @@ type turnResult struct {
 	Approval   string        `json:"approval_policy,omitempty"`
 	Declined   []declined    `json:"declined,omitempty"`
 	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
+
+	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
+	OutputError string          `json:"output_error,omitempty"` // why there is none though it was asked for
 }
 
 // failed reports a turn that ran and did not complete.

@@ -271,6 +271,9 @@ func mcpPrompt(c command) (prompt, why string) {
 		return "", "codex mcp-server can neither compact a thread nor review changes; " +
 			"use a Codex with app-server for that"
 	}
+	if c.schema != nil {
+		return "", "codex mcp-server takes no output_schema; use a Codex with app-server for that"
+	}
 	prompt = c.prompt
 	for _, p := range c.parts {
 		if p.kind != "text" {

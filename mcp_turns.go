@@ -22,6 +22,12 @@ import (
 // request that its approvals could be put before: its caller decides them.
 func (a toolArgs) runs(req *turnRequest) *rpcError {
 	req.timeout = a.secs("timeout_secs")
+	if a.has("output_schema") {
+		var err error
+		if req.schema, err = readAnswerSchema(a["output_schema"]); err != nil {
+			return invalidSession("output_schema is no JSON Schema: %v", err)
+		}
+	}
 	if a.yes("background") {
 		req.background, req.approvals = true, "caller"
 	}
@@ -73,6 +79,9 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	if !req.run { // nothing to do in the background: reopening is answered at once anyway
 		if req.notify != "" {
 			return req, "", invalidSession("notify %q is of a turn, and without prompt none runs", cutName(req.notify))
+		}
+		if req.schema != nil {
+			return req, "", invalidSession("output_schema is of a turn, and without prompt none runs")
 		}
 		req.background, req.approvals = false, ""
 	}
@@ -187,11 +196,14 @@ type turnShown struct {
 	Approval   string      `json:"approval_policy,omitempty" doc:"The approval policy that applied"`
 	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
 	Notes      []string    `json:"notes,omitempty" doc:"What the caller should know"`
+
+	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
+	OutputError string          `json:"output_error,omitempty" doc:"Why there is no output: what is wrong with the answer"`
 }
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes}
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Output, r.OutputError}
 }
 
 // agentTurnShown is the result of codex and codex-reply.

@@ -274,6 +274,9 @@ func (t *waitTurnShown) cut(agentID string, n int) {
 	t.Bytes = len(whole)
 	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
 	t.Content = &said
+	if t.Output != nil {
+		t.Output, t.OutputError = nil, "left out here, as the answer is cut; agent_wait with turn_id brings it"
+	}
 }
 
 // nextStep is one hint for a model that sees nothing but the structure. It never

@@ -25,20 +25,6 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// decodeJSON reads exactly one value and keeps numbers as they are written.
-func decodeJSON(data []byte) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("more than one JSON value in %s", clipText(string(data), 200))
-	}
-	return v, nil
-}
-
 // matchJSON tells why got does not contain pattern. On a match it returns what
 // "$bind:" captured.
 func matchJSON(pattern, got any) (map[string]any, error) {

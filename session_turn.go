@@ -57,6 +57,9 @@ func (r *turnRunner) start(t *turn) {
 func (r *turnRunner) command(t *turn, facts contextFacts) command {
 	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts,
 		settings: r.s.place.policy.Settings}
+	if t.req.schema != nil {
+		c.schema = t.req.schema.raw
+	}
 	if c.action != actPrompt {
 		return c
 	}
@@ -350,7 +353,11 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	}
 	if t.run != nil {
 		t.fill(&res, how)
-		res.Content = s.h.ledger.fit(res.Content, s.place, t.id)
+		whole := res.Content
+		res.Content = s.h.ledger.fit(whole, s.place, t.id)
+		if t.req.schema != nil && res.TurnStatus == "completed" {
+			res.Output, res.OutputError = t.req.schema.read(whole, len(res.Content) < len(whole))
+		}
 	}
 	return res
 }

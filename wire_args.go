@@ -236,8 +236,11 @@ func appendProperty(props []byte, name string, s valueSchema) []byte {
 }
 
 func typeSchema(t reflect.Type) valueSchema {
-	if t == reflect.TypeFor[time.Time]() {
+	switch t {
+	case reflect.TypeFor[time.Time]():
 		return valueSchema{Type: "string"}
+	case reflect.TypeFor[json.RawMessage](): // any value
+		return valueSchema{}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

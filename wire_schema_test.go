@@ -5,7 +5,6 @@ package main
 // all, since clients drop such members without a word. Every message that we send over ACP is held to it.
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -114,9 +113,9 @@ func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out 
 			bad("unknown $ref %q", ref)
 		}
 	}
-	if types := wordsOf(m["type"]); types != nil && !slices.ContainsFunc(types,
-		func(t string) bool { return isOfType(v, t) }) {
-		bad("is %s, want %s", typeOf(v), strings.Join(types, " or "))
+	if types := jsonWords(m["type"]); types != nil && !slices.ContainsFunc(types,
+		func(t string) bool { return isJSONType(v, t) }) {
+		bad("is %s, want %s", jsonType(v), strings.Join(types, " or "))
 		return out
 	}
 	if want, ok := m["const"]; ok && !reflect.DeepEqual(want, v) {
@@ -128,7 +127,7 @@ func (s *jsonSchema) check(schema, v any, at string, seen map[string]bool) (out 
 	}
 	size, sized := sizeOf(v)
 	for key, sign := range map[string]float64{"minLength": 1, "minItems": 1, "minimum": 1, "maximum": -1} {
-		if bound, ok := numberOf(m[key]); ok && sized && (size-bound)*sign < 0 {
+		if bound, ok := jsonNumber(m[key]); ok && sized && (size-bound)*sign < 0 {
 			bad("is %v, its %s is %v", size, key, bound)
 		}
 	}
@@ -162,7 +161,7 @@ func shaped(m map[string]any) bool {
 }
 
 func (s *jsonSchema) object(m, obj map[string]any, at string, seen map[string]bool) (out []string) {
-	for _, key := range wordsOf(m["required"]) {
+	for _, key := range jsonWords(m["required"]) {
 		if _, ok := obj[key]; !ok {
 			out = append(out, fmt.Sprintf("%s: lacks %q", at, key))
 		}
@@ -207,27 +206,6 @@ func (s *jsonSchema) choice(m map[string]any, key string, v any, at string, seen
 
 func listOf(v any) []any { list, _ := v.([]any); return list }
 
-func wordsOf(v any) (out []string) {
-	if s, ok := v.(string); ok {
-		return []string{s}
-	}
-	for _, e := range listOf(v) {
-		if s, ok := e.(string); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-func numberOf(v any) (float64, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	f, err := n.Float64()
-	return f, err == nil
-}
-
 // sizeOf is what the bounds of a schema speak of: a number, or the length of a string or a list.
 func sizeOf(v any) (float64, bool) {
 	switch v := v.(type) {
@@ -236,31 +214,7 @@ func sizeOf(v any) (float64, bool) {
 	case []any:
 		return float64(len(v)), true
 	}
-	return numberOf(v)
-}
-
-func typeOf(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "boolean"
-	case string:
-		return "string"
-	case json.Number:
-		if strings.ContainsAny(v.String(), ".eE") {
-			return "number"
-		}
-		return "integer"
-	case []any:
-		return "array"
-	}
-	return "object"
-}
-
-func isOfType(v any, want string) bool {
-	got := typeOf(v)
-	return got == want || want == "number" && got == "integer"
+	return jsonNumber(v)
 }
 
 func TestJSONSchema(t *testing.T) {
@@ -294,5 +248,43 @@ func TestJSONSchema(t *testing.T) {
 	}
 	if s.byMethod("ask", "sk") != "Ask" || s.byMethod("ask", "Response") != "" {
 		t.Error("byMethod")
+	}
+}
+
+// A caller's schema is refused where it is none, and an answer is told what is first wrong with it. A schema that
+// refers to itself ends.
+func TestAnswerSchema(t *testing.T) {
+	for schema, want := range map[string]string{
+		`5`: "is integer", `[]`: "is array", `{"type":"strin"}`: `"strin"`, `{"type":[1]}`: "schema.type", `{"properties":[]}`: "schema.properties",
+		`{"properties":{"a":1}}`: "schema.properties.a", `{"required":"a"}`: "schema.required", `{"enum":[]}`: "schema.enum", `{"items":3}`: "schema.items",
+		`{"anyOf":{}}`: "schema.anyOf", `{"minimum":"1"}`: "schema.minimum", `{"minLength":-1}`: "schema.minLength", `{"$ref":"#/$defs/x"}`: "schema.$ref",
+		`{"$ref":"http://127.0.0.1/x"}`: "schema.$ref", `{`: "EOF", `{} {}`: "more than one", `{"not":{"type":"x"}}`: "schema.not.type",
+		`{}`: "", `{"type":["object","null"],"x-mine":1,"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":true}}`: "", `{"$ref":"#"}`: "",
+	} {
+		_, err := readAnswerSchema([]byte(schema))
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, want %q", schema, err, want)
+		}
+	}
+	const shop = `{"type":"object","properties":{"n":{"type":"integer","minimum":1,"multipleOf":2},"s":{"type":"string","pattern":"^a","maxLength":3},
+		"l":{"type":"array","items":{"enum":["x",1]},"minItems":1},"o":{"oneOf":[{"type":"string"},{"const":"c"},{"type":"null"}]},"c":{"$ref":"#"},
+		"no":{"not":{"type":"string"}}},"required":["n"],"additionalProperties":false}`
+	for _, c := range []struct{ schema, value, want string }{
+		{shop, `{"n":2,"s":"abc","l":["x",1],"o":null,"c":{"n":4.0},"no":1}`, ""},
+		{shop, `[]`, "the answer is array, not object"}, {shop, `{}`, `lacks "n"`}, {shop, `{"n":0}`, "the answer.n is 0, and minimum is 1"},
+		{shop, `{"n":3}`, "multiple of 2"}, {shop, `{"n":2.5}`, "is number, not integer"}, {shop, `{"n":2,"s":"b"}`, "match ^a"},
+		{shop, `{"n":2,"s":"aäöü"}`, "has 4 characters"}, {shop, `{"n":2,"l":[]}`, "fewer than 1"}, {shop, `{"n":2,"l":["y"]}`, `the answer.l[0] is "y"`},
+		{shop, `{"n":2,"o":"c"}`, "fits 2 of its oneOf"}, {shop, `{"n":2,"o":1}`, "fits none of its oneOf"}, {shop, `{"n":2,"c":{"n":"2"}}`, "the answer.c.n is string"},
+		{shop, `{"n":2,"no":""}`, "must not be"}, {shop, `{"n":2,"z":1}`, `has "z"`},
+		{`{"$ref":"#"}`, `1`, "too much"}, {`{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`, `1`, "too much"},
+		{`{"prefixItems":[{"type":"string"}],"items":false}`, `["a",1]`, "may not be there"}, {`{"exclusiveMaximum":3}`, `3`, "exclusiveMaximum"},
+	} {
+		s, err := readAnswerSchema([]byte(c.schema))
+		wantNil(t, err)
+		v, err := decodeJSON([]byte(c.value))
+		wantNil(t, err)
+		if got := s.problem(v); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.value, got, c.want)
+		}
 	}
 }
