@@ -84,6 +84,9 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.must = e.phase == "completed"
 	case "turn/plan/updated":
 		e.kind, e.text = evPlan, planText(a.plan)
+	case "turn/diff/updated":
+		e.kind = evDiff
+		e.text, _ = rawString(a.message)
 	case "thread/tokenUsage/updated":
 		if u := appUsage(a.usage); u != nil {
 			e.kind, e.usage = evUsage, u

@@ -165,6 +165,7 @@ const (
 	evItem                     // item started (phase "started") or completed
 	evDelta                    // text of item, phase "answer", "reasoning" or "output"
 	evPlan                     // text: the plan, a line for each step
+	evDiff                     // text: all that the turn has changed in files so far, as git's diff
 	evUsage                    // usage: what the thread has used
 	evNotice                   // text: a warning; retry set: the child retries on its own
 	evAsk                      // ask: an approval or question that must be decided
@@ -217,7 +218,7 @@ func (e *event) droppable() bool {
 		return !e.must
 	case evItem:
 		return !e.must && e.phase == "started"
-	case evOpened, evStarted, evRefused, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
+	case evOpened, evStarted, evRefused, evDiff, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
 	}
 	return false
 }
@@ -366,6 +367,7 @@ type turnRequest struct {
 	run     bool          // false: only reopen the agent (codex {agent_id} without prompt)
 	timeout time.Duration // of the turn from its start, 0 for the configuration's
 	schema  *answerSchema // what the answer is to follow, nil for nothing
+	diff    bool          // the whole diff of what the turn changes is kept in a file
 
 	identity    string   // asked for explicitly, "" for none
 	implied     string   // the identity that an agent file's name implies, "" for none
@@ -455,6 +457,7 @@ type turnResult struct {
 	Declined   []declined    `json:"declined,omitempty"`
 	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
 
+	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
 	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
 	OutputError string          `json:"output_error,omitempty"` // why there is none though it was asked for
 }

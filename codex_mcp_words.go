@@ -67,6 +67,8 @@ func mcpEvent(f mcpFields, params json.RawMessage) event {
 		e.kind, e.phase, e.must, e.item, e.body = evItem, "completed", true, text("call_id"), mcpAct(f.typ, msg)
 	case "plan_update":
 		e.kind, e.text = evPlan, planText(rawField(msg, "plan"))
+	case "turn_diff":
+		e.kind, e.text = evDiff, text("unified_diff")
 	case "token_count":
 		if u := mcpUsage(rawField(msg, "info")); u != nil {
 			e.kind, e.usage = evUsage, u

@@ -54,6 +54,7 @@ func runArgs() []argSpec {
 		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided with agent_approve. Default: false, wait for the answer."},
 		{name: "notify", kind: "string", text: "With background: the member of the team (a name, or name@team) who is mailed the answer when it is there."},
 		{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result then has it as output, or says in output_error what is wrong with it."},
+		{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and name it in changes.diff_file."},
 		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
 	}
 }

@@ -22,6 +22,7 @@ import (
 // request that its approvals could be put before: its caller decides them.
 func (a toolArgs) runs(req *turnRequest) *rpcError {
 	req.timeout = a.secs("timeout_secs")
+	req.diff = a.yes("diff")
 	if a.has("output_schema") {
 		var err error
 		if req.schema, err = readAnswerSchema(a["output_schema"]); err != nil {
@@ -197,13 +198,14 @@ type turnShown struct {
 	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
 	Notes      []string    `json:"notes,omitempty" doc:"What the caller should know"`
 
+	Changes     *turnChanges    `json:"changes,omitempty" doc:"What Codex edited in the turn, without what shell commands did"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
 	OutputError string          `json:"output_error,omitempty" doc:"Why there is no output: what is wrong with the answer"`
 }
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Output, r.OutputError}
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Changes, r.Output, r.OutputError}
 }
 
 // agentTurnShown is the result of codex and codex-reply.

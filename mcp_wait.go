@@ -20,6 +20,9 @@ import (
 // tokens, which leaves room for the rest.
 const waitBudget = 64 << 10
 
+// waitFiles is how many changed files of each turn agent_wait names, unless it tells of one turn.
+const waitFiles = 10
+
 // readWait turns the arguments of agent_wait into a query; turn is the one
 // that is waited for, "" for any.
 func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
@@ -229,7 +232,9 @@ func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMess
 	if whole := wholeUpTo(sizes, budget); budget > 0 {
 		for i := range agents {
 			for j := range agents[i].Turns {
-				agents[i].Turns[j].cut(agents[i].AgentID, whole)
+				t := &agents[i].Turns[j]
+				t.cut(agents[i].AgentID, whole)
+				t.Changes = t.Changes.short(waitFiles)
 			}
 		}
 	}

@@ -403,7 +403,7 @@ func (t *mockTurn) patchFile(c mockChange) mockEnd {
 		it["status"], said = "failed", "Failed to write file "+c.path+": "+err.Error()
 	}
 	t.completed(it)
-	t.patch = c.diff
+	t.patch += c.diff
 	t.diff()
 	t.toolAnswered("Exit code: 0\nWall time: 0 seconds\nOutput:\n" + said)
 	t.diff()

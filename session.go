@@ -376,7 +376,7 @@ func (s *session) handle(e *event, now time.Time) {
 		s.childGone(e.err)
 	case evTool:
 		s.tools.add(e)
-	case evItem, evDelta, evPlan, evNotice, evServer, evRaw:
+	case evItem, evDelta, evPlan, evDiff, evNotice, evServer, evRaw:
 	}
 }
 

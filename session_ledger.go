@@ -340,14 +340,29 @@ func (l *ledger) fit(text string, p *opening, turnID string) string {
 	}
 	shown := clipUTF8(text, limit)
 	tail := fmt.Sprintf("\n\n[answer cut: %d of %d bytes shown", len(shown), len(text))
-	if l.cfg.persistThreads && !p.client && validThreadID(turnID) {
-		path := filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", turnID+".md")
-		err := writeWhole(path, []byte(text))
+	if !p.client {
+		path, err := l.keepBeside(p, turnID+".md", text)
 		if err == nil {
 			tail += "; the whole is in " + path
-		} else {
-			l.log.Warn("a long answer could not be kept", "path", path, "err", err)
+		} else if !errors.Is(err, errNotKept) {
+			l.log.Warn("a long answer could not be kept", "err", err)
 		}
 	}
 	return shown + tail + "]"
+}
+
+// errNotKept: nothing of the kind is kept on disk.
+var errNotKept = errors.New("persist_threads is off, so nothing is kept on disk")
+
+// keepBeside writes a text of a turn, which is too long for a result, to a file of the session; name is the turn's id with
+// an ending.
+func (l *ledger) keepBeside(p *opening, name, text string) (path string, err error) {
+	if !l.cfg.persistThreads {
+		return "", errNotKept
+	}
+	if id := strings.TrimSuffix(name, filepath.Ext(name)); !validThreadID(id) {
+		return "", fmt.Errorf("%q is no turn's id", cutName(id))
+	}
+	path = filepath.Join(l.cfg.sessionsRoot, p.rec.SummaryDir, "answers", name)
+	return path, writeWhole(path, []byte(text))
 }

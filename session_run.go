@@ -8,6 +8,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -19,6 +20,8 @@ const (
 	maxPartial = 256 << 10 // bytes of unfinished answer text kept
 	maxTouched = 200       // files named in a digest
 	maxNotices = 20
+	// maxDiffThreads is how many threads of a turn, its own and its subagents', are asked what they changed.
+	maxDiffThreads = 32
 	// maxOpenItems is how many items at once are told of.
 	maxOpenItems = 1000
 )
@@ -36,6 +39,7 @@ type turnRun struct {
 	open     map[string]string // item → what it does, in words
 	openedAt []string          // items of open, oldest first
 	touched  map[string]bool
+	diffs    map[string]threadDiff // by thread: what was changed there so far
 	declined []declined
 	retry    string // the child's last word about retrying
 	usage    *tokenUsage
@@ -44,8 +48,14 @@ type turnRun struct {
 	end      time.Time
 }
 
+// threadDiff is what was changed in one thread of a turn.
+type threadDiff struct {
+	text string
+	long *turnChanges // in place of a text of more than maxDiffBytes
+}
+
 func newTurnRun(thread string, now time.Time) *turnRun {
-	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}}
+	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}, diffs: map[string]threadDiff{}}
 }
 
 // note takes in one event of the thread tree.
@@ -73,6 +83,8 @@ func (r *turnRun) note(e *event, now time.Time) {
 		if own {
 			r.usage = e.usage
 		}
+	case evDiff:
+		r.noteDiff(e.thread, e.text)
 	case evEnded:
 		if own {
 			r.status, r.err, r.end = e.status, e.err, now
@@ -86,6 +98,37 @@ func (r *turnRun) note(e *event, now time.Time) {
 		}
 	case evOpened, evStarted, evRefused, evPlan, evNotice, evAsk, evAskGone, evServer, evRaw, evGone:
 	}
+}
+
+// noteDiff keeps a thread's diff, which replaces the one before.
+func (r *turnRun) noteDiff(thread, diff string) {
+	if _, known := r.diffs[thread]; !known && len(r.diffs) >= maxDiffThreads {
+		return
+	}
+	d := threadDiff{text: diff}
+	if len(diff) > maxDiffBytes {
+		d.text, d.long = "", &turnChanges{}
+		d.long.add(diff, "")
+	}
+	r.diffs[thread] = d
+}
+
+// changes is what the turn and its subagents' turns have changed, nil for nothing, with the whole diff.
+func (r *turnRun) changes(cwd string) (c *turnChanges, diff string, whole bool) {
+	c, whole = &turnChanges{}, true
+	for _, thread := range slices.Sorted(maps.Keys(r.diffs)) {
+		d := r.diffs[thread]
+		if diff += d.text; d.long == nil {
+			c.add(d.text, cwd)
+			continue
+		}
+		whole = false
+		c.Files, c.Added, c.Removed = append(c.Files, d.long.Files...), c.Added+d.long.Added, c.Removed+d.long.Removed
+	}
+	if len(c.Files) == 0 {
+		return nil, "", true
+	}
+	return c.short(maxChangedFiles), diff, whole
 }
 
 // kept is as much of an answer as the run keeps.

@@ -353,6 +353,7 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	}
 	if t.run != nil {
 		t.fill(&res, how)
+		r.tellChanges(t, &res)
 		whole := res.Content
 		res.Content = s.h.ledger.fit(whole, s.place, t.id)
 		if t.req.schema != nil && res.TurnStatus == "completed" {
@@ -360,6 +361,23 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 		}
 	}
 	return res
+}
+
+// tellChanges puts what a turn changed into its result, and its diff into a file where its caller wants it.
+func (r *turnRunner) tellChanges(t *turn, res *turnResult) {
+	changes, diff, whole := t.run.changes(r.s.place.policy.Settings.Cwd)
+	res.Changes = changes
+	switch {
+	case !t.req.diff || changes == nil:
+	case !whole:
+		res.Notes = append(res.Notes, fmt.Sprintf("diff: the whole diff is not kept, since it has more than %d MiB", maxDiffBytes>>20))
+	default:
+		path, err := r.s.h.ledger.keepBeside(r.s.place, t.id+".diff", diff)
+		if err != nil {
+			res.Notes = append(res.Notes, "diff: the whole diff is not kept: "+errorText(err))
+		}
+		changes.DiffFile = path
+	}
 }
 
 // failure is the error a turn ends with, nil when it has a result: a turn that ran and failed or was interrupted has

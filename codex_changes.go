@@ -1,0 +1,128 @@
+package main
+
+// codex_changes.go owns what a turn has changed in files: the reading of the diff that Codex tells of its own edits, and
+// the short form in which every result tells of them. What a shell command changed is in no such diff. session_run.go
+// gathers the diffs. The reading must never fail: a diff that is no diff changes nothing.
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxChangedFiles is how many files a result names.
+	maxChangedFiles = 50
+	// maxDiffBytes is how much of a turn's diff a session holds on to, of one thread.
+	maxDiffBytes = 8 << 20
+)
+
+// turnChanges is what a turn changed.
+type turnChanges struct {
+	Files    []changedFile `json:"files"`
+	Added    int           `json:"added" doc:"Lines, in all files"`
+	Removed  int           `json:"removed"`
+	More     int           `json:"more,omitempty" doc:"Changed files that files does not name"`
+	DiffFile string        `json:"diff_file,omitempty" doc:"File with the whole diff"`
+}
+
+// changedFile is one file that a turn changed.
+type changedFile struct {
+	Path    string `json:"path"`
+	Change  string `json:"change" doc:"added, modified, deleted or renamed"`
+	Added   int    `json:"added" doc:"Lines"`
+	Removed int    `json:"removed"`
+}
+
+// add takes in a diff in git's format. Absolute paths below cwd are told from there, as newer versions do.
+func (c *turnChanges) add(diff, cwd string) {
+	var f *changedFile
+	file := func() {
+		if f == nil {
+			return
+		}
+		if rel, err := filepath.Rel(cwd, f.Path); filepath.IsAbs(f.Path) && err == nil && filepath.IsLocal(rel) {
+			f.Path = rel
+		}
+		c.Added, c.Removed = c.Added+f.Added, c.Removed+f.Removed
+		c.Files = append(c.Files, *f)
+	}
+	old, new := 0, 0 // lines of the hunk that are to come
+	for line := range strings.Lines(diff) {
+		line = strings.TrimRight(line, "\r\n")
+		if old > 0 || new > 0 {
+			switch {
+			case strings.HasPrefix(line, "+"):
+				f.Added, new = f.Added+1, new-1
+			case strings.HasPrefix(line, "-"):
+				f.Removed, old = f.Removed+1, old-1
+			case !strings.HasPrefix(line, `\`):
+				old, new = old-1, new-1
+			}
+			continue
+		}
+		if names, ok := strings.CutPrefix(line, "diff --git "); ok {
+			file()
+			f = headerFile(names)
+		}
+		if f == nil {
+			continue
+		}
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "new":
+			f.Change = "added"
+		case "deleted":
+			f.Change = "deleted"
+		case "---", "+++":
+			if name := strings.TrimSuffix(rest, "\t"); name != "/dev/null" && (word == "+++" || f.Change == "deleted") {
+				f.Path = name[min(2, len(name)):] // without a/ or b/
+			}
+		case "@@":
+			old, new = hunkLines(rest)
+		}
+	}
+	file()
+}
+
+// headerFile reads `a/OLD b/NEW`. Two names are a renaming, which Codex tells by nothing else.
+func headerFile(names string) *changedFile {
+	if half := len(names) / 2; len(names)%2 == 1 && names[half] == ' ' && strings.HasPrefix(names, "a/") &&
+		names[2:half] == strings.TrimPrefix(names[half+1:], "b/") {
+		return &changedFile{Path: names[2:half], Change: "modified"}
+	}
+	_, path, _ := strings.Cut(names, " b/")
+	return &changedFile{Path: path, Change: "renamed"}
+}
+
+// hunkLines reads `-a,b +c,d @@`: how many lines of the old and of the new file a hunk has.
+func hunkLines(head string) (old, new int) {
+	for _, word := range strings.Fields(head) {
+		_, count, many := strings.Cut(word, ",")
+		n, err := strconv.Atoi(count)
+		switch {
+		case !many:
+			n = 1
+		case err != nil || n < 0:
+			n = 0
+		}
+		switch word[0] {
+		case '-':
+			old = n
+		case '+':
+			new = n
+		case '@':
+			return old, new
+		}
+	}
+	return old, new
+}
+
+// short names the most files that a result has room for, and counts the others.
+func (c *turnChanges) short(most int) *turnChanges {
+	if c == nil || len(c.Files) <= most {
+		return c
+	}
+	cut := *c
+	cut.Files, cut.More = c.Files[:most], c.More+len(c.Files)-most
+	return &cut
+}

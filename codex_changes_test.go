@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is told of a diff is files, kinds and lines, whatever stands in the lines themselves.
+func TestTurnChanges(t *testing.T) {
+	const add = "diff --git a/p 1.txt b/p 1.txt\nnew file mode 100644\nindex 0000..ce01\n--- /dev/null\n+++ b/p 1.txt\t\n@@ -0,0 +1 @@\n+hello\n"
+	const edit = "diff --git a/m.sql b/m.sql\nindex 1..2\n--- a/m.sql\n+++ b/m.sql\n@@ -1,3 +1,4 @@ func\n keep\n--- old note\n+++ b/fake.txt\n+more\n diff --git a/no b/no\n@@ -9 +10,0 @@\n-last\n\\ No newline at end of file\n"
+	const gone = "diff --git a/d/g b/d/g\ndeleted file mode 100644\n--- a/d/g\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n"
+	const moved = "diff --git a/old b/new\n--- a/old\n+++ b/new\n@@ -1 +1 @@\n-x\n+y\n"
+	for _, c := range []struct{ diff, want string }{
+		{"", "[] +0 -0"},
+		{"no diff at all\n+++\n@@\n", "[] +0 -0"},
+		{add, "[{p 1.txt added 1 0}] +1 -0"},
+		{edit, "[{m.sql modified 2 2}] +2 -2"},
+		{gone, "[{d/g deleted 0 2}] +0 -2"},
+		{moved, "[{new renamed 1 1}] +1 -1"},
+		{"diff --git a/old b/new\n", "[{new renamed 0 0}] +0 -0"},
+		{add + edit + moved, "[{p 1.txt added 1 0} {m.sql modified 2 2} {new renamed 1 1}] +4 -3"},
+		{strings.ReplaceAll(gone, "d/g", "/work/here/d/g"), "[{d/g deleted 0 2}] +0 -2"}, // 0.104 without git
+		{strings.ReplaceAll(gone, "d/g", "/elsewhere/g"), "[{/elsewhere/g deleted 0 2}] +0 -2"},
+		{"diff --git a/x b/x\n@@ -a,b +9999999999999999999,1 @@\n+x\n@@ -1,1 +1,1", "[{x modified 1 0}] +1 -0"},
+	} {
+		var got turnChanges
+		got.add(c.diff, "/work/here")
+		if s := fmt.Sprintf("%v +%d -%d", got.Files, got.Added, got.Removed); s != c.want {
+			t.Errorf("%q: %s, want %s", c.diff, s, c.want)
+		}
+	}
+	run := newTurnRun("T", time.Now())
+	for _, diff := range []string{add, add + edit, strings.Repeat(add, 60)} {
+		run.note(&event{kind: evDiff, thread: "T", text: diff}, time.Now())
+	}
+	run.note(&event{kind: evDiff, thread: "sub", text: moved}, time.Now())
+	c, diff, whole := run.changes("/work/here")
+	if len(c.Files) != 50 || c.More != 11 || c.Added != 61 || !whole || diff != strings.Repeat(add, 60)+moved {
+		t.Errorf("%d files, %d more, %d lines, whole %v", len(c.Files), c.More, c.Added, whole)
+	}
+	run.note(&event{kind: evDiff, thread: "T", text: add + strings.Repeat(" x\n", maxDiffBytes/3)}, time.Now())
+	if c, _, whole = run.changes(""); len(c.Files) != 2 || whole {
+		t.Errorf("of a diff over the limit: %v, whole %v", c, whole)
+	}
+}
