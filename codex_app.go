@@ -243,6 +243,8 @@ func (a *appServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
 		a.startTurn(op, thread, c)
+	case cmdSteer:
+		a.steer(op, thread, c)
 	case cmdInterrupt:
 		a.interrupt(op, thread, c.turn)
 	case cmdClean:
@@ -285,6 +287,25 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 	}
 	a.callFor(t, "turn/start", params, a.o.TurnLimit,
 		func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+}
+
+// steer adds to what the running turn was asked. Codex answers once the turn has it, before it tells of the turn's end.
+func (a *appServer) steer(op opID, thread string, c command) {
+	t := a.threads.owner(thread)
+	if t == nil {
+		return
+	}
+	params := map[string]any{"threadId": thread, "expectedTurnId": c.turn, "input": turnInput(c)}
+	a.callFor(t, "turn/steer", params, a.o.CallLimit, func(_ json.RawMessage, err error) {
+		e := event{kind: evSteered, op: op, thread: thread, turn: c.turn, must: true}
+		switch {
+		case err == errPeerGone:
+			return // evGone follows
+		case err != nil:
+			e.kind, e.unknown, e.err = evRefused, err == errCallTimeout, callError(err)
+		}
+		t.put(e)
+	})
 }
 
 // turnAnswered takes the answer that names the turn.

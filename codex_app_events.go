@@ -384,6 +384,10 @@ func callError(err error) *backendError {
 		"invalid thread id", "invalid session id"} {
 		e.Missing = e.Missing || strings.Contains(re.Message, words)
 	}
+	_ = eachField(rawField(re.Data, "codexErrorInfo"), func(key string, _ json.RawMessage) bool {
+		e.Info = key
+		return false
+	})
 	e.Held = strings.Contains(re.Message, "already has an active writer")
 	return withLogin(e)
 }

@@ -31,8 +31,8 @@ type backend interface {
 	// go on, whatever the reason: a new one can be opened in its place.
 	open(op opID, spec threadSpec, to func(event))
 	// do sends one command for an open thread. Its outcome, if it has one,
-	// comes as an event with op: evStarted or evRefused for cmdTurn, nothing
-	// else for the others but evRefused.
+	// comes as an event with op: evStarted or evRefused for cmdTurn, evSteered
+	// or evRefused for cmdSteer, nothing else for the others but evRefused.
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex
 	// configuration as seen from dir, the child's JSON), "account", "models",
@@ -107,6 +107,7 @@ type commandKind int
 
 const (
 	cmdTurn       commandKind = iota // run a turn: input, settings
+	cmdSteer                         // prompt and parts for the model of the turn that runs
 	cmdInterrupt                     // stop turn ("": whatever runs), the subagents' turns and the shells they left
 	cmdClean                         // stop background terminals of the thread tree
 	cmdUnload                        // free the thread in the child; the sink is gone after it
@@ -142,7 +143,7 @@ type command struct {
 	settings turnSettings
 	schema   json.RawMessage // that the answer is to follow, nil for none
 
-	turn string // of cmdInterrupt: the turn to stop, "" for whatever runs
+	turn string // of cmdSteer: the turn that runs; of cmdInterrupt: the turn to stop, "" for whatever runs
 	ask  string // of cmdAnswer: the approval's id, as in its evAsk; of cmdToolResult: toolCall.id
 
 	// Of cmdAnswer.
@@ -161,6 +162,7 @@ type eventKind int
 const (
 	evOpened  eventKind = iota // op; thread; opened
 	evStarted                  // op; turn: the child took the turn (acknowledged)
+	evSteered                  // op: the running turn has what cmdSteer brought
 	evRefused                  // op; err; unknown: it may have happened all the same
 	evItem                     // item started (phase "started") or completed
 	evDelta                    // text of item, phase "answer", "reasoning" or "output"
@@ -218,7 +220,7 @@ func (e *event) droppable() bool {
 		return !e.must
 	case evItem:
 		return !e.must && e.phase == "started"
-	case evOpened, evStarted, evRefused, evDiff, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
+	case evOpened, evStarted, evSteered, evRefused, evDiff, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
 	}
 	return false
 }
@@ -282,7 +284,7 @@ type tokenUsage struct {
 type backendError struct {
 	Code    int             // JSON-RPC code of the child, 0 where there was none
 	Message string          // the child's own words
-	Info    string          // codexErrorInfo word of a failed turn
+	Info    string          // codexErrorInfo word of a failed turn, or of a call
 	Data    json.RawMessage // the child's whole error, for data.child_error
 	Timeout bool            // the call had no answer in time
 	Busy    bool            // the child had too much to do and did not take the call: nothing was done
@@ -367,6 +369,7 @@ type turnRequest struct {
 	run     bool          // false: only reopen the agent (codex {agent_id} without prompt)
 	timeout time.Duration // of the turn from its start, 0 for the configuration's
 	schema  *answerSchema // what the answer is to follow, nil for nothing
+	steer   bool          // the prompt goes into the turn that runs, if one does
 	diff    bool          // the whole diff of what the turn changes is kept in a file
 
 	identity    string   // asked for explicitly, "" for none

@@ -200,6 +200,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
 		m.startTurn(op, thread, c)
+	case cmdSteer: // the session knows that nothing takes it, and asks for none
 	case cmdInterrupt:
 		m.interrupt(thread, "")
 	case cmdToolResult: // it calls none of ours: info says so

@@ -188,7 +188,7 @@ func doing(e *event) string {
 		if e.tool != nil {
 			return "calling " + e.tool.name
 		}
-	case evOpened, evRefused, evPlan, evDiff, evUsage, evEnded, evRaw, evGone:
+	case evOpened, evSteered, evRefused, evPlan, evDiff, evUsage, evEnded, evRaw, evGone:
 	}
 	return ""
 }

@@ -120,6 +120,7 @@ func toolTable() []tool {
 				"Messages sent to a busy agent run in order, one after the other; background: true queues one and returns at once. For a closed agent use codex with its agent_id.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
+				{name: "steer", kind: "boolean", text: "true: the message goes into the turn that the agent runs, ahead of what is queued, and that turn's answer is yours. If none runs it is an ordinary reply."},
 			}, refArgs("The agent to continue."), runArgs()),
 			required: []string{"prompt"},
 			hints:    toolHints{Destructive: true, OpenWorld: true},

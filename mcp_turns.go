@@ -168,7 +168,7 @@ func addField(obj json.RawMessage, key, val string) json.RawMessage {
 
 // continueAgent serves codex-reply.
 func continueAgent(c *mcpCall, a toolArgs) *rpcError {
-	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt")}
+	req := turnRequest{mode: modeReply, source: sourceClient, run: true, prompt: a.str("prompt"), steer: a.yes("steer")}
 	e := a.runs(&req)
 	if e == nil {
 		req.ref, e = a.agent()
@@ -182,6 +182,11 @@ func continueAgent(c *mcpCall, a toolArgs) *rpcError {
 		return invalidSession("no prompt: say what %s is to do next", req.ref)
 	case strings.TrimSpace(req.prompt) == "":
 		return invalidSession("prompt is empty: say what %s is to do next", req.ref)
+	}
+	for _, name := range []string{"timeout_secs", "notify", "output_schema", "diff"} {
+		if req.steer && a.has(name) {
+			return invalidSession("%s is of a turn from its start, and steer goes into one that runs: leave one of them out", name)
+		}
 	}
 	c.submit(req)
 	return nil

@@ -220,6 +220,30 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	return true
 }
 
+// turnSteer adds to what the running turn was asked.
+func (m *mockServer) turnSteer(msg *message) {
+	input, ok := m.input(msg)
+	if !ok {
+		return
+	}
+	th := m.loaded(msg)
+	if th == nil {
+		return
+	}
+	m.mu.Lock()
+	active := th.active
+	m.mu.Unlock()
+	id := stringField(msg.params, "expectedTurnId")
+	switch {
+	case active == nil:
+		m.refuse(msg, "no active turn to steer")
+	case id != active.id:
+		m.refuse(msg, "expected active turn id "+id+" but found "+active.id)
+	case !active.steer(input, func() { m.reply(msg, map[string]any{"turnId": active.id}) }):
+		m.refuse(msg, "no active turn to steer")
+	}
+}
+
 // turnInterrupt: the id "" is whatever is active.
 func (m *mockServer) turnInterrupt(msg *message) {
 	th := m.loaded(msg)

@@ -106,6 +106,8 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 		case !s.h.waiters.waits(w): // cancelled on its way here
 			s.carry([]effect{{kind: effFinish, turn: t, finish: finishDropped}})
 			return
+		case req.steer && s.turns.takesSteer(t):
+			return
 		case s.m.ending == endClose && req.mode == modeRevive && s.closing.freed:
 			s.h.resubmit(req, w)
 			return
@@ -130,6 +132,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) {
 	s.box.do(func() {
+		if s.turns.leave(w) {
+			return
+		}
 		s.carry(s.m.cancel(w))
 		s.turns.abandon()
 	})
@@ -335,7 +340,12 @@ func (s *session) handle(e *event, now time.Time) {
 			s.threadNamed(e)
 			s.tell(e, s.m.cur)
 		}
+	case evSteered:
+		s.turns.steered(e)
 	case evRefused:
+		if s.turns.steered(e) {
+			break
+		}
 		if e.op == s.op && s.opening {
 			s.openRefused(e.err)
 		} else if e.op == s.op && cur != nil {
@@ -350,6 +360,7 @@ func (s *session) handle(e *event, now time.Time) {
 			}
 			s.mail.acknowledge(cur, e.turn)
 			s.carry(s.m.started(e.turn))
+			s.turns.sendSteers()
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
 			}
@@ -385,6 +396,9 @@ func (s *session) tell(e *event, cur *turn) {
 	var w waiterID
 	if cur != nil {
 		w = cur.waiter
+		for _, joined := range cur.joined {
+			s.h.front.event(*s.ref.Load(), joined, e)
+		}
 	}
 	if !s.h.front.event(*s.ref.Load(), w, e) {
 		s.dropped++
@@ -542,6 +556,7 @@ func (s *session) childGone(err *backendError) {
 	if err != nil && err.Death != nil {
 		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
 	}
+	s.turns.endSteers(true)
 	switch {
 	case s.h.cfg.restartChild && s.thread != "":
 		s.opening = false

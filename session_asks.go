@@ -49,7 +49,7 @@ func (a *sessionAsks) put(q *approval) {
 		// an approved command leaves the sandbox
 		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"}
 	case a.s.m.cur != nil:
-		w = a.s.m.cur.waiter
+		w = a.s.m.cur.asker()
 	}
 	if why != (decider{}) {
 		a.decide(q.id, why, deny, nil)
@@ -79,7 +79,7 @@ func (a *sessionAsks) noAsker() string {
 	switch cur := a.s.m.cur; {
 	case cur != nil && cur.req.source == sourceMail:
 		return "mail began this turn, so no call waits for it and nobody watches"
-	case cur == nil || cur.waiter == 0:
+	case cur == nil || cur.asker() == 0:
 		return "no call waits for this turn"
 	}
 	return "it declared no elicitation"

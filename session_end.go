@@ -128,7 +128,7 @@ func (e *sessionClosing) shutdown(grace time.Duration, answered func()) {
 	s.place.noteOver(s.m.ending, e.cut, time.Now())
 	s.h.ledger.save(&s.place.rec)
 	s.h.ledger.leave(s.agentID)
-	if t := s.m.cur; t != nil && t.waiter != 0 {
+	if t := s.m.cur; t != nil && t.asker() != 0 {
 		s.turns.answerWithin(t, shutdownAnswer)
 	}
 	s.turns.clock.within(limit, func() { s.box.do(func() { e.giveUp(grace - limit) }) })
@@ -148,7 +148,7 @@ func (e *sessionClosing) giveUp(rest time.Duration) {
 
 // tellAnswered tells shutdown once nobody waits for a turn any more.
 func (e *sessionClosing) tellAnswered() {
-	if cur := e.s.m.cur; e.answered != nil && (cur == nil || cur.waiter == 0) {
+	if cur := e.s.m.cur; e.answered != nil && (cur == nil || cur.asker() == 0) {
 		e.answered()
 		e.answered = nil
 	}
@@ -161,6 +161,7 @@ func (e *sessionClosing) finish(why ending) {
 	s.asks.denyAll(decider{byNobody, "before the session ended"})
 	s.asks.awaitDecisions()
 	s.tools.refuseAll("the session ended")
+	s.turns.endSteers(true)
 	s.turns.clock.over()
 	s.mail.leave()
 	if p != nil {

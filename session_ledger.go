@@ -276,6 +276,16 @@ func (l *ledger) auditTurn(s *session, t *turn) {
 	l.audit.append(e)
 }
 
+// auditSteer notes a message that goes into a running turn.
+func (l *ledger) auditSteer(s *session, t, into *turn) {
+	e := auditEntry{Event: "steer", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
+		Thread: s.thread, Turn: into.id}
+	if l.cfg.persistThreads {
+		e.Summary = t.req.prompt
+	}
+	l.audit.append(e)
+}
+
 // auditMail notes what became of mail beside a turn: a frame that was taken
 // note of or answered, and auto-mail's pauses.
 func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail string) {

@@ -134,9 +134,10 @@ type effect struct {
 // turn is one queued or running turn.
 type turn struct {
 	req      turnRequest
-	waiter   waiterID // 0: nobody (any more)
-	mailText string   // the mail of req.mail, in front of a client's prompt
-	id       string   // Codex's name for it, "" until acknowledged
+	waiter   waiterID   // 0: nobody (any more)
+	joined   []waiterID // who steered the turn, and gets its answer too
+	mailText string     // the mail of req.mail, in front of a client's prompt
+	id       string     // Codex's name for it, "" until acknowledged
 	stop     stopReason
 	over     overrun     // the limit that ended it
 	run      *turnRun    // what the session gathers while it runs

@@ -96,7 +96,7 @@ func (r *turnRun) note(e *event, now time.Time) {
 		if e.tool != nil {
 			r.openItem(e.item, "calling "+e.tool.name)
 		}
-	case evOpened, evStarted, evRefused, evPlan, evNotice, evAsk, evAskGone, evServer, evRaw, evGone:
+	case evOpened, evStarted, evSteered, evRefused, evPlan, evNotice, evAsk, evAskGone, evServer, evRaw, evGone:
 	}
 }
 

@@ -24,6 +24,7 @@ type turnRunner struct {
 	told   contextFacts // what the agent knows of its surroundings
 	past   string       // block in front of the next prompt: the past, where Codex lost it
 	unseen bool         // a turn was kept since the last publish
+	steers []*steering  // what is on its way into the running turn, oldest first
 }
 
 // start sends a turn to the child. What the turn doesn't depend on (record, audit) is written behind it.
@@ -240,18 +241,22 @@ func (r *turnRunner) acceptNow(t *turn) {
 // answer gives a turn's waiter its result, once. While the session ends, the answer waits until identity and thread are
 // free: whoever is answered may want them.
 func (r *turnRunner) answer(t *turn, res turnResult) {
-	s, w := r.s, t.waiter
-	t.waiter = 0
+	s, waiting := r.s, append([]waiterID{t.waiter}, t.joined...)
+	t.waiter, t.joined = 0, nil
 	if t.accept != nil {
 		t.accept.Stop()
 	}
 	if s.closing.pending() {
-		s.closing.hold(heldAnswer{t: t, w: w, result: res})
+		for _, w := range waiting {
+			s.closing.hold(heldAnswer{t: t, w: w, result: res})
+		}
 		return
 	}
 	r.keep(t, &res, nil)
 	s.publish() // whoever asks for the status next sees what the answer says
-	s.member.answer(w, res)
+	for _, w := range waiting {
+		s.member.answer(w, res)
+	}
 	s.closing.tellAnswered()
 }
 
@@ -335,6 +340,7 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	}
 	r.answer(t, res)
 	t.tellStopped()
+	r.endSteers(false)
 	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
 }
 
@@ -345,7 +351,7 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	if res.err = r.failure(t, how); res.err != nil {
 		return res
 	}
-	if t.waiter != 0 || t.accepted { // else nobody would read them
+	if t.asker() != 0 || t.accepted { // else nobody would read them
 		res.Notes = s.takeNotes()
 		if lost := s.h.ledger.unsaved(); lost != "" {
 			res.Notes = append(res.Notes, lost)
