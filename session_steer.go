@@ -27,7 +27,12 @@ func (t *turn) asker() waiterID {
 // takesSteer reports that a message was taken for the running turn, or refused. false: nothing runs that it could reach,
 // so it is an ordinary reply.
 func (r *turnRunner) takesSteer(t *turn) bool {
-	s, cur := r.s, r.s.m.cur
+	s := r.s
+	if s.m.cur == nil && s.m.phase == phaseIdle { // what came together with the message, and before it, is about to run
+		s.mail.giveWay()
+		s.advance()
+	}
+	cur := s.m.cur
 	refuse := func(why string) bool {
 		r.answer(t, turnResult{err: proxyError(codeInvalidSession, why, "agent_id", s.agentID)})
 		return true
