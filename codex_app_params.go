@@ -58,6 +58,13 @@ func openParams(info backendInfo, s threadSpec) (method string, params map[strin
 		if s.Ephemeral {
 			p["ephemeral"] = true
 		}
+		if s.Fork != "" { // it has its parent's dynamic tools
+			p["threadId"] = s.Fork
+			if info.atLeast(148) {
+				p["excludeTurns"] = true
+			}
+			return "thread/fork", p
+		}
 		if len(s.Tools) > 0 && info.clientTools {
 			p["dynamicTools"] = dynamicTools(s.Tools)
 		}

@@ -85,6 +85,7 @@ type opID uint64
 // threadSpec is what a thread is opened with.
 type threadSpec struct {
 	Thread                string // resume this one; "" starts a new one
+	Fork                  string // a new thread that begins with what this one holds; "" for an empty one
 	Settings              turnSettings
 	BaseInstructions      string
 	DeveloperInstructions string          // new threads only: Codex shows them once
@@ -379,7 +380,9 @@ type turnRequest struct {
 	notes       []string // for the result
 	role        string
 	tag         string
-	cwd         string // as given; resolved and checked by the hub
+	forkOf      string  // the agent whose conversation a new one begins with, as the call names it; "" for none
+	fork        *record // that agent, as the hub found it
+	cwd         string  // as given; resolved and checked by the hub
 	options     sessionOptions
 	correlation string // follows one request through log and audit
 

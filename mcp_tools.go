@@ -95,6 +95,7 @@ func toolTable() []tool {
 				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as .claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its model. Relative to cwd."},
 			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."), []argSpec{
 				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
+				{name: "fork_of", kind: "string", text: "Begin the new agent with all that this one knows (agent_id or name, open or not), which goes on untouched. cwd, role and settings are that agent's unless given."},
 				{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
 				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
 				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},

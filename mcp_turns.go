@@ -61,8 +61,12 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	if req.ref, e = a.reference(); e != nil {
 		return req, "", e
 	}
-	file = a.str("agent_file")
+	file, req.forkOf = a.str("agent_file"), strings.TrimSpace(a.str("fork_of"))
 	switch {
+	case a.has("fork_of") && req.forkOf == "":
+		return req, "", invalidSession("fork_of is empty: name the agent whose conversation the new one begins with, or leave it out")
+	case req.forkOf != "" && req.ref != "":
+		return req, "", invalidSession("fork_of starts a new agent and agent_id %q reopens one: give one of them", req.ref)
 	case a.has("agent_file") && a.has("prompt"):
 		return req, "", invalidSession("agent_file and prompt exclude each other: give the task in one of them")
 	case a.has("agent_file") && req.ref != "":

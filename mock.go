@@ -245,6 +245,7 @@ func mockRequests() map[string]mockRequest {
 		"thread/compact/start":             (*mockServer).threadCompact,
 		"thread/backgroundTerminals/clean": (*mockServer).threadClean,
 		"turn/start":                       (*mockServer).turnStart,
+		"thread/fork":                      (*mockServer).threadFork,
 		"turn/steer":                       (*mockServer).turnSteer,
 		"turn/interrupt":                   (*mockServer).turnInterrupt,
 		"model/list":                       (*mockServer).modelList,

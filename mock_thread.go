@@ -253,6 +253,41 @@ func (m *mockServer) threadStart(msg *message) {
 	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
 }
 
+// threadFork begins a thread with what another one holds, loaded or not; that one goes on as it is.
+func (m *mockServer) threadFork(msg *message) {
+	from, _ := m.find(msg, "no rollout found for thread id ")
+	if from == nil {
+		return
+	}
+	s, config, failure := m.settle(msg.params, &from.Settings)
+	if failure != "" {
+		m.refuse(msg, failure)
+		return
+	}
+	th := m.newThread(s, config, "", "")
+	id, ephemeral := th.ID, string(rawField(msg.params, "ephemeral")) == "true"
+	m.mu.Lock()
+	th.mockThreadState = from.mockThreadState
+	for _, t := range from.turns {
+		if t.Status != "inProgress" {
+			th.turns = append(th.turns, t)
+		}
+	}
+	m.mu.Unlock()
+	th.ID, th.Settings, th.Ephemeral, th.used = id, s, ephemeral, true
+	m.load(th)
+	if !ephemeral {
+		m.home.lock(id)
+	}
+	state := th.mockThreadState
+	m.keep(th, mockRecord{Thread: &state})
+	for _, t := range th.turns {
+		m.keep(th, mockRecord{Turn: t})
+	}
+	m.reply(msg, m.opened(th, nil))
+	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
+}
+
 func (m *mockServer) load(th *mockThread) {
 	th.status = map[string]any{"type": "idle"}
 	th.allowed = map[string]bool{}

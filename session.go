@@ -496,6 +496,10 @@ func (s *session) openRefused(err *backendError) {
 	case err.Missing && p.spec.Thread != "" && p.adopted:
 		s.failOpening(proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread "+
 			"of that id; agent_sessions lists what there is", p.spec.Thread)))
+	case err.Missing && p.spec.Fork != "":
+		s.turns.takePast("Codex's own history of agent " + p.fork.AgentID + " is gone")
+		p.spec.Fork, p.spec.DeveloperInstructions = "", p.fresh
+		s.openThread()
 	case err.Missing && p.spec.Thread != "":
 		why := "Codex's own history of thread " + p.spec.Thread + " is gone"
 		if err.Code == 0 { // the driver's words: it didn't even ask

@@ -125,10 +125,18 @@ func (h *hub) findOrOpen(req turnRequest, w waiterID) {
 	switch {
 	case err != nil:
 		h.answer(w, turnResult{err: err})
-	case req.mode == modeNew && req.notify != "":
+	case req.mode == modeNew && (req.notify != "" || req.forkOf != ""):
 		h.work.start(func() {
-			if h.mayNotify(req, w) {
+			switch {
+			case !h.mayNotify(req, w):
+			case req.forkOf == "":
 				h.openNew(req, w)
+			default:
+				if req.fork, err = h.agents.source(req.forkOf); err != nil {
+					h.answer(w, turnResult{err: err})
+					return
+				}
+				h.enterNew(req, w)
 			}
 		})
 	case req.mode == modeNew:

@@ -45,6 +45,11 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 	} else {
 		p.rec = record{AgentID: s.agentID, Backend: "codex", Team: o.cfg.team, Tag: req.tag,
 			AgentName: req.agentName, AgentSource: req.agentSource, StartedAt: time.Now().UTC()}
+		if from := req.fork; from != nil {
+			p.fork, p.summary = from, o.ledger.summary(from)
+			p.rec.CWD, p.rec.Role, p.rec.Roots, p.rec.Settings = from.CWD, from.Role, from.Roots, from.Settings
+			p.rec.Tools, p.rec.Digest, p.rec.SummaryDue = from.Tools, from.Digest, from.SummaryDue
+		}
 	}
 	if p.rec.StartedAt.IsZero() {
 		p.rec.StartedAt = time.Now().UTC()
@@ -187,6 +192,10 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 func (o *opener) decide(p *opening, asRole role) *rpcError {
 	opts := optionsOf(&p.rec.Settings)
 	info := p.be.info()
+	if p.fork != nil && info.kind == "mcp-server" {
+		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's conversation; use a Codex "+
+			"with app-server for fork_of")
+	}
 	p.rec.BackendKind = info.kind
 	var profile map[string]any
 	if opts.Profile != "" && info.atLeast(148) { // newer Codex takes no profile itself
@@ -236,9 +245,13 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 		p.spec.Tools = o.tools.specs
 	}
 	p.told = facts
-	if p.revived && !p.adopted && p.rec.Turns > 0 {
+	known := &p.rec // whose conversation says what the agent was told
+	if p.fork != nil {
+		known, p.spec.Fork = p.fork, p.fork.BackendID
+	}
+	if p.fork != nil || p.revived && !p.adopted && p.rec.Turns > 0 {
 		p.told = contextFacts{}
-		_ = json.Unmarshal(p.rec.Context, &p.told) // unreadable: the agent is told everything anew
+		_ = json.Unmarshal(known.Context, &p.told) // unreadable: the agent is told everything anew
 	}
 	return nil
 }
@@ -302,7 +315,7 @@ func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (jso
 	if err != nil || o.tools.run == nil {
 		return config, err
 	}
-	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "", p.rec.Tools, o.cfg.subagents || asRole.subagents)
+	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "" || p.fork != nil, p.rec.Tools, o.cfg.subagents || asRole.subagents)
 	if p.rec.Tools != toolsServer {
 		return config, nil
 	}
@@ -434,6 +447,7 @@ type opening struct {
 	summary string   // what the session wrote as it last ended
 	fresh   string   // developer instructions for a new thread, where the old is gone
 	revived bool     // the session had a life before
+	fork    *record  // the agent whose conversation a new one begins with, nil for none
 	adopted bool     // a thread that only Codex knew
 	early   bool     // the record was written before there was a thread
 	before  string   // the record's status until then

@@ -10,8 +10,7 @@ import (
 // A message for a running turn is never lost and never said twice, whatever becomes of the turn, of the message or of its
 // sender.
 func TestWorldSteer(t *testing.T) {
-	inWorld(t, nil, noElicitation, func(w *world) {
-		t := w.t
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		content := func(c *worldCall, want string) {
 			t.Helper()
 			if got := stringField(c.ok(t), "structuredContent", "content"); got != want {
@@ -34,7 +33,7 @@ func TestWorldSteer(t *testing.T) {
 		synctest.Wait()
 		w.calls.notify("notifications/cancelled", map[string]any{"requestId": given.id})
 		synctest.Wait()
-		if s := w.status(agent); s != statusBusy {
+		if s := w.view(agent).Status; s != statusBusy {
 			t.Errorf("a caller who only steered ended the turn: %s", s)
 		}
 		both := steer("SAY both")
