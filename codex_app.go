@@ -482,6 +482,9 @@ func (a *appServer) handle(m *message) {
 	if m.method == "thread/closed" {
 		a.unloads.end(stringField(m.params, "threadId"), nil)
 	}
+	if a.opts.OnLimits != nil && m.method == "account/rateLimits/updated" {
+		a.opts.OnLimits(rawField(m.params, "rateLimits"))
+	}
 	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
 		a.o.OnAccount(m.method, m.params)
 	}

@@ -291,6 +291,8 @@ func (c *appCalls) catalog(ctx context.Context, what, dir string) (json.RawMessa
 		}
 	case "account":
 		method = "account/read"
+	case "limits":
+		return c.read(ctx, what, "account/rateLimits/read", nil, c.o.CallLimit)
 	case "models":
 		return c.pages(ctx, what, "model/list", c.o.CallLimit)
 	case "mcp": // Codex starts the servers to ask them

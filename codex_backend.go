@@ -35,7 +35,7 @@ type backend interface {
 	// or evRefused for cmdSteer, nothing else for the others but evRefused.
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex
-	// configuration as seen from dir, the child's JSON), "account", "models",
+	// configuration as seen from dir, the child's JSON), "account", "models", "limits",
 	// "mcp" (the MCP servers of the user's configuration and how they are).
 	// It waits for the answer and may be called from any goroutine but the
 	// session loop and the reader.
@@ -463,6 +463,7 @@ type turnResult struct {
 	Declined   []declined    `json:"declined,omitempty"`
 	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
 
+	Limit       *limitReached   `json:"limit,omitempty"`        // the turn failed for a limit of the account
 	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
 	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
 	OutputError string          `json:"output_error,omitempty"` // why there is none though it was asked for

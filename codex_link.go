@@ -35,6 +35,8 @@ type linkOptions struct {
 	Trace func(dir string, rec []byte)
 	// OnGone is called once when the child has ended, before any evGone.
 	OnGone func(*childDeath)
+	// OnLimits hears what Codex says of one limit of the account, in either dialect; on the reading goroutine.
+	OnLimits func(limit json.RawMessage)
 
 	InitLimit time.Duration // each call of the handshake; 0: 30 s
 }

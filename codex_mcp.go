@@ -425,6 +425,9 @@ func (m *mcpServer) handleEvent(params json.RawMessage) {
 		return // of a session that has ended
 	}
 	e := mcpEvent(f, params)
+	if m.opts.OnLimits != nil && f.typ == "token_count" {
+		m.opts.OnLimits(rawField(f.msg, "rate_limits"))
+	}
 	switch f.typ {
 	case "session_configured":
 		m.mu.Lock()

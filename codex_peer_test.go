@@ -287,8 +287,8 @@ func eventLines(list []event) string {
 // eventLine is an event in a line: what happened, #op, thread/turn/item, what else it
 // has by the names of the fields (id, kind, phase and status without theirs), (method).
 func eventLine(e event) string {
-	kinds := strings.Fields("opened started refused item delta plan usage notice ask askGone tool ended " +
-		"server raw gone")
+	kinds := strings.Fields("opened started steered refused item delta plan diff usage notice ask askGone tool " +
+		"ended server raw gone")
 	words := []string{kinds[e.kind]}
 	if e.op != 0 {
 		words = append(words, fmt.Sprintf("#%d", e.op))

@@ -219,7 +219,7 @@ func (d *doctor) checkCodex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.wait)
 	defer cancel()
 	began := time.Now()
-	be, err := codexSpawner(d.cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
+	be, err := codexSpawner(d.cfg, slog.New(slog.DiscardHandler), nil, childHooks{})(ctx, func(*childDeath) {})
 	if err != nil {
 		d.codexFailed(ctx, err)
 		return
@@ -352,7 +352,7 @@ func (d *doctor) checkLogin(ctx context.Context, be backend) {
 	if be.info().kind == "mcp-server" { // can't be asked, but the same binary's app-server can, where it has one
 		cfg := *d.cfg
 		cfg.backend = "app-server"
-		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil, nil)(ctx, func(*childDeath) {})
+		other, err := codexSpawner(&cfg, slog.New(slog.DiscardHandler), nil, childHooks{})(ctx, func(*childDeath) {})
 		if err != nil {
 			d.warn("codex mcp-server can't be asked who is logged in", "run `"+d.codexCommand()+" login status`")
 			return

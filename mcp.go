@@ -39,6 +39,7 @@ type mcpOptions struct {
 	close    func(ref, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	status   func() statusView
+	limited  func(done func(statusView)) // status, for which Codex may be asked for the account's limits
 	// interrupt, wait and approve answer from another goroutine, once; turn
 	// reads the disk.
 	interrupt func(ref, turn string, done func(interruptResult, *rpcError))

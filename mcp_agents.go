@@ -105,6 +105,7 @@ type statusShown struct {
 	Identities map[string]string `json:"identities" doc:"identity to agent_id"`
 	Agents     []viewShown       `json:"agents"`
 	Budget     budgetShown       `json:"budget" doc:"How full this server's buffers are"`
+	Limits     *limitsShown      `json:"limits" doc:"Of the account, as Codex told last; null where it told nothing"`
 	Mail       *int              `json:"pending_mail" doc:"Unread mail of the agents open here; null where there is no mail"`
 }
 
@@ -125,17 +126,19 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 		}
 		return &word
 	}
-	s := c.f.status()
-	if s.Identities == nil {
-		s.Identities = map[string]string{}
-	}
-	shown := statusShown{
-		Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError, Unsaved: s.Unsaved,
-		Backend: orNull(s.Backend), Team: s.Team, TeamFrom: s.TeamFrom, Uptime: int64(s.Uptime.Seconds()), Sessions: s.Sessions,
-		Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail,
-		Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
-	}
-	c.end(nil, shown, strings.Join(viewTexts([]string{s.line()}, shown.Agents), "\n"))
+	c.f.limited(func(s statusView) {
+		if s.Identities == nil {
+			s.Identities = map[string]string{}
+		}
+		shown := statusShown{
+			Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError, Unsaved: s.Unsaved,
+			Backend: orNull(s.Backend), Team: s.Team, TeamFrom: s.TeamFrom, Uptime: int64(s.Uptime.Seconds()),
+			Sessions: s.Sessions, Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail, Limits: s.Limits,
+			Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
+		}
+		lines := append([]string{s.line()}, s.Limits.lines()...)
+		c.end(nil, shown, strings.Join(viewTexts(lines, shown.Agents), "\n"))
+	})
 	return nil
 }
 

@@ -82,6 +82,7 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 		cancel:   func(w waiterID) { r.cancels <- w },
 		sessions: func(int) []sessionView { return nil },
 		status:   func() statusView { return statusView{Team: "default"} },
+		limited:  func(done func(statusView)) { done(statusView{Team: "default"}) },
 		close: func(ref, _ string, done func(closeResult, *rpcError)) {
 			go done(closeResult{AgentID: ref, Identity: ref, Status: "closed"}, nil)
 		},
@@ -508,6 +509,7 @@ func FuzzMCPFront(f *testing.F) {
 			cancel:   func(waiterID) {},
 			sessions: func(int) []sessionView { return nil },
 			status:   func() statusView { return statusView{} },
+			limited:  func(done func(statusView)) { done(statusView{}) },
 			close:    func(_, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
 			decide:   func(string, decider, decision, map[string][]string) bool { return true },
 			wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {

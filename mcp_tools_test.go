@@ -268,7 +268,7 @@ func TestListsAndStatus(t *testing.T) {
 	var status statusView
 	limits := make(chan int, 10)
 	change := func(o *mcpOptions) {
-		o.status = func() statusView { return status }
+		o.limited = func(done func(statusView)) { done(status) }
 		o.sessions = func(n int) []sessionView {
 			if limits <- n; n == 7 {
 				return nil

@@ -207,6 +207,7 @@ type turnShown struct {
 	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
 	Notes      []string    `json:"notes,omitempty" doc:"What the caller should know"`
 
+	Limit       *limitReached   `json:"limit,omitempty" doc:"Set where the turn failed for a limit of the account"`
 	Changes     *turnChanges    `json:"changes,omitempty" doc:"What Codex edited in the turn, without what shell commands did"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
 	OutputError string          `json:"output_error,omitempty" doc:"Why there is no output: what is wrong with the answer"`
@@ -214,7 +215,7 @@ type turnShown struct {
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Changes, r.Output, r.OutputError}
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Limit, r.Changes, r.Output, r.OutputError}
 }
 
 // agentTurnShown is the result of codex and codex-reply.

@@ -184,6 +184,7 @@ func (x *testMock) directives() map[string]mockDirective {
 		"GATE":              gateDirective,
 		"FLOOD":             x.floodDirective,
 		"UNKNOWN":           unknownDirective,
+		"LIMITS":            limitsDirective,
 		"LATE":              lateDirective,
 		"DIE":               dieDirective,
 		"KILLSELF":          killSelfDirective,

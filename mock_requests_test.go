@@ -40,7 +40,7 @@ func (x *testMock) adaptRequests() {
 	} else {
 		maps.Copy(m.requests, map[string]mockRequest{
 			"review/start": x.reviewStart, "mcpServerStatus/list": x.serverList, "config/read": x.configRead,
-			"account/read": x.accountRead, "account/login/start": x.loginStart, "account/login/cancel": x.loginCancel, "account/logout": x.logout,
+			"account/read": x.accountRead, "account/rateLimits/read": limitsRead, "account/login/start": x.loginStart, "account/login/cancel": x.loginCancel, "account/logout": x.logout,
 		})
 		if x.old() {
 			delete(m.requests, "thread/unsubscribe")
@@ -86,6 +86,15 @@ func (x *testMock) adaptRequests() {
 			}
 		})
 	}
+}
+
+// limitsRead: only a login with ChatGPT has limits.
+func limitsRead(m *mockServer, msg *message) {
+	if limits := os.Getenv("MOCK_CODEX_LIMITS"); limits != "" {
+		m.reply(msg, map[string]any{"rateLimits": json.RawMessage(limits), "rateLimitsByLimitId": nil})
+		return
+	}
+	m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "chatgpt authentication required to read rate limits"})
 }
 
 func (x *testMock) initialize(inner mockRequest, msg *message) {

@@ -244,6 +244,12 @@ func (t *mockTurn) callAtOnce(calls []string) mockEnd {
 	return t.toolAnswered(strings.Join(said, " | "))
 }
 
+// limitsDirective tells of one limit of the account as the newest answer of the model did: LIMITS {object}.
+func limitsDirective(t *mockTurn, arg string) mockEnd {
+	t.m.notify("account/rateLimits/updated", map[string]any{"rateLimits": json.RawMessage(arg)})
+	return goOn
+}
+
 // failDirective ends the turn with the model API's error: an HTTP status, or a word such as context_length_exceeded, and
 // a message.
 func failDirective(t *mockTurn, arg string) mockEnd {

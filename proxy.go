@@ -165,7 +165,7 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.agents.list, status: h.status, interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
+		sessions: h.agents.list, status: h.status, limited: h.statusWithLimits, interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
 		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
@@ -185,7 +185,8 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
 		newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
 		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog, account: h.child.account})
-	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"), front.logins.onAccount)
+	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
+		childHooks{account: front.logins.onAccount, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
 
@@ -204,7 +205,7 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	audit := openAudit(path, log)
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
-	h.child.spawn = codexSpawner(cfg, log, trace, nil)
+	h.child.spawn = codexSpawner(cfg, log, trace, childHooks{limits: h.hearLimits})
 	if !cfg.teamless {
 		h.tools.run, h.tools.specs = h.team.runAgentTool, agentToolSpecs()
 		h.tools.server = newToolServerEntry(selfPath(), cfg.cwd, cfg.namedFile, os.Environ())
@@ -212,19 +213,25 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	return h, audit
 }
 
+// childHooks are told what isn't of a session: how logins end, and of the account's limits. Either may be nil.
+type childHooks struct {
+	account func(method string, params json.RawMessage)
+	limits  func(limit json.RawMessage)
+}
+
 // codexSpawner is how a child is started: the codex of cfg, by the backend of
-// cfg. doctor starts one the same way. onAccount is told how logins end, nil for
-// nobody.
-func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte), onAccount func(method string, params json.RawMessage)) func(context.Context, func(*childDeath)) (backend, error) {
+// cfg. doctor starts one the same way.
+func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []byte),
+	hooks childHooks) func(context.Context, func(*childDeath)) (backend, error) {
 	probe := &childProbe{}
 	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
-		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone}
+		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone, OnLimits: hooks.limits}
 		switch {
 		case err != nil:
 			return nil, err
 		case codex.AppServer:
-			return startAppServer(ctx, appServerOptions{linkOptions: link, OnAccount: onAccount})
+			return startAppServer(ctx, appServerOptions{linkOptions: link, OnAccount: hooks.account})
 		case codex.MCPServer:
 			be, err := startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
 			if err == nil {

@@ -297,7 +297,7 @@ func (l *codexLab) inProcess(settings map[string]string, f func(w *world)) {
 	w := &world{t: t, began: time.Now()}
 	down := w.build(cfg)
 	w.hub.child.spawn = func(ctx context.Context, gone func(*childDeath)) (backend, error) {
-		return codexSpawner(cfg, w.hub.log, nil, nil)(ctx, gone)
+		return codexSpawner(cfg, w.hub.log, nil, childHooks{})(ctx, gone)
 	}
 	defer down()
 	w.hub.tools.run, w.hub.tools.specs = nil, nil // until the test gives them

@@ -49,6 +49,7 @@ type hub struct {
 	clients *clientAgents
 	waits   *agentWaits
 	resume  resumption
+	limits  accountLimits
 	work    workGroup
 
 	tellsMail bool            // the front tells the client of its own mail; set by the composition root
@@ -486,7 +487,7 @@ func (h *hub) status() statusView {
 	leased := h.table.leased()
 	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(),
 		Uptime:   time.Since(h.started),
-		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(),
+		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), Limits: h.limits.view(),
 		EventBytesLimit: maxWaitingBytes}
 	h.child.show(&v)
 	for _, s := range leased {
@@ -507,6 +508,31 @@ func (h *hub) status() statusView {
 	}
 	sort.Slice(v.Agents, func(i, j int) bool { return v.Agents[i].StartedAt.Before(v.Agents[j].StartedAt) })
 	return v
+}
+
+// hearLimits takes what Codex says of a limit.
+func (h *hub) hearLimits(limit json.RawMessage) { h.limits.take(limit, time.Now()) }
+
+// limitsAskFor is how long agent_status may wait for the account's limits.
+const limitsAskFor = 3 * time.Second
+
+// statusWithLimits tells the whole proxy. Where Codex runs and has told no limits yet, it is asked for them, once; then done
+// is called from another goroutine.
+func (h *hub) statusWithLimits(done func(statusView)) {
+	if !h.child.up() || !h.limits.mayAsk() {
+		done(h.status())
+		return
+	}
+	h.work.start(func() {
+		ctx, cancel := context.WithTimeout(h.life, limitsAskFor)
+		defer cancel()
+		if answer, err := h.child.catalog(ctx, "limits", ""); err != nil { // an API key has none
+			h.log.Debug("Codex tells no limits", "err", err.Message)
+		} else {
+			h.limits.takeAll(answer, time.Now())
+		}
+		done(h.status())
+	})
 }
 
 // runTool is how a front runs an ATM tool. It waits for files.

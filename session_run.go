@@ -45,6 +45,7 @@ type turnRun struct {
 	usage    *tokenUsage
 	status   string // the child's: completed, failed, interrupted
 	err      *backendError
+	limit    *limitReached // err is for a limit of the account
 	end      time.Time
 }
 

@@ -319,6 +319,9 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 		return
 	}
 	s.closing.cut = s.closing.cut || s.m.ending != endNone && !t.done()
+	if t.run.limit = s.h.limits.why(t.run.err, time.Now()); t.run.limit != nil && t.run.limit.ResetsAt != "" {
+		t.run.err.Message += " (resets at " + t.run.limit.ResetsAt + ")"
+	}
 	p := s.place
 	p.noteEnd(t, how, time.Now())
 	if s.m.ending != endNone { // its summary may still be asked for; a kill meanwhile must find this
@@ -356,9 +359,13 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 		if lost := s.h.ledger.unsaved(); lost != "" {
 			res.Notes = append(res.Notes, lost)
 		}
+		if near := s.h.limits.warning(time.Now()); near != "" {
+			res.Notes = append(res.Notes, near)
+		}
 	}
 	if t.run != nil {
 		t.fill(&res, how)
+		res.Limit = t.run.limit
 		r.tellChanges(t, &res)
 		whole := res.Content
 		res.Content = s.h.ledger.fit(whole, s.place, t.id)

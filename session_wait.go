@@ -84,6 +84,7 @@ type statusView struct {
 	Sessions     int               // open here
 	Identities   map[string]string // identity → agent_id
 	PendingMail  *int              // of all agents open here; nil where there is no mail
+	Limits       *limitsShown      // nil: nothing is known
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
 
 	// Events of the child that sessions have not taken in, of how many there

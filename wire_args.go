@@ -192,21 +192,23 @@ func argsSchema(specs []argSpec, required []string) json.RawMessage {
 }
 
 // resultSchema makes the schema of a tool's result from the structs that it is
-// made of: their json tags name the properties, their doc tags describe them. It
+// made of: their json tags name the properties. Of its own properties the doc tags
+// say what they mean; inside of those they don't, since no model is shown the schema
+// of a result, and the list of tools would be half as long again. It
 // names no required property of the result itself: a modern client's error has
 // none but error, and a client that checks refuses a result that breaks its
 // schema. Inside of it, whatever is not left out when empty is required.
 func resultSchema(parts ...any) json.RawMessage {
 	props := []byte{'{'}
 	for _, part := range parts {
-		props, _ = appendProperties(props, reflect.TypeOf(part))
+		props, _ = appendProperties(props, reflect.TypeOf(part), true)
 	}
 	return toJSON(valueSchema{Type: "object", Properties: append(props, '}')})
 }
 
 // appendProperties adds the fields of a struct, and those of the structs that it
 // embeds.
-func appendProperties(props []byte, t reflect.Type) (_ []byte, required []string) {
+func appendProperties(props []byte, t reflect.Type, docs bool) (_ []byte, required []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
@@ -221,7 +223,9 @@ func appendProperties(props []byte, t reflect.Type) (_ []byte, required []string
 		default:
 			required = append(required, name)
 		}
-		s.Text = f.Tag.Get("doc")
+		if docs {
+			s.Text = f.Tag.Get("doc")
+		}
 		props = appendProperty(props, name, s)
 	}
 	return props, required
@@ -251,13 +255,15 @@ func typeSchema(t reflect.Type) valueSchema {
 		return valueSchema{Type: "boolean"}
 	case reflect.Int, reflect.Int64:
 		return valueSchema{Type: "integer"}
+	case reflect.Float64:
+		return valueSchema{Type: "number"}
 	case reflect.Slice:
 		items := typeSchema(t.Elem())
 		return valueSchema{Type: "array", Items: &items}
 	case reflect.Map:
 		return valueSchema{Type: "object", Extra: typeSchema(t.Elem())}
 	case reflect.Struct:
-		props, required := appendProperties([]byte{'{'}, t)
+		props, required := appendProperties([]byte{'{'}, t, false)
 		return valueSchema{Type: "object", Properties: append(props, '}'), Required: required}
 	}
 	panic("BUG: a result has a field of type " + t.String())

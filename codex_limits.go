@@ -1,0 +1,234 @@
+package main
+
+// codex_limits.go owns what is known of the account's limits: how much of each window is used, until when, and what is
+// left to buy. Both drivers tell it what Codex says with nearly every answer of the model, on the reading goroutine;
+// results, agent_status and doctor show it. What Codex leaves out was not told, and takes nothing back that was.
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// limitWarning is the percentage from which on every result tells how much of a limit is used.
+const limitWarning = 90
+
+// limitsShown is what agent_status tells.
+type limitsShown struct {
+	Plan    string        `json:"plan,omitempty"`
+	Credits *limitCredits `json:"credits,omitempty"`
+	AsOf    string        `json:"as_of" doc:"When Codex told it last"`
+	Windows []limitWindow `json:"windows"`
+	reached string        // Codex's word for which limit is reached, "" where it has none
+}
+
+// limitCredits is what an account has beside its plan.
+type limitCredits struct {
+	Has       bool   `json:"has_credits"`
+	Unlimited bool   `json:"unlimited"`
+	Balance   string `json:"balance,omitempty"`
+}
+
+// limitWindow is one limit: so much may be used in so many minutes.
+type limitWindow struct {
+	Name     string  `json:"name"`
+	Used     float64 `json:"used_percent"`
+	Minutes  int64   `json:"window_minutes,omitempty"`
+	ResetsAt string  `json:"resets_at,omitempty" doc:"RFC 3339"`
+
+	resets time.Time // zero where Codex didn't say
+}
+
+// limitReached is why a turn failed for a limit.
+type limitReached struct {
+	Kind     string `json:"kind" doc:"usage_limit, or Codex's own word for which one"`
+	ResetsAt string `json:"resets_at,omitempty" doc:"RFC 3339"`
+}
+
+// accountLimits is what Codex has told of all limits. It may be used from any goroutine.
+type accountLimits struct {
+	mu    sync.Mutex // guards the fields below
+	told  bool       // anything was told
+	asked bool       // Codex was asked once, since nothing was
+	shown limitsShown
+}
+
+// either is the field of an object by its name in app-server's words, or in those of mcp-server.
+func either(obj json.RawMessage, name string) json.RawMessage {
+	if val := rawField(obj, name); val != nil {
+		return val
+	}
+	var old strings.Builder
+	for _, r := range name {
+		if r >= 'A' && r <= 'Z' {
+			old.WriteByte('_')
+			r += 'a' - 'A'
+		}
+		old.WriteRune(r)
+	}
+	return rawField(obj, old.String())
+}
+
+func numberIn(obj json.RawMessage, name string) (n float64, ok bool) {
+	val := either(obj, name)
+	return n, rawKind(val) == '0' && json.Unmarshal(val, &n) == nil
+}
+
+// take takes in what Codex says of one limit.
+func (l *accountLimits) take(limit json.RawMessage, now time.Time) {
+	if rawKind(limit) != '{' {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, _ := rawString(either(limit, "limitId"))
+	name, _ := rawString(either(limit, "limitName"))
+	some := false
+	for _, which := range []string{"primary", "secondary"} {
+		raw := rawField(limit, which)
+		used, ok := numberIn(raw, "usedPercent")
+		if !ok {
+			continue
+		}
+		w := limitWindow{Name: which, Used: used}
+		if other := cmp.Or(name, id); other != "" && id != "codex" {
+			w.Name = other + " " + which
+		}
+		if n, ok := numberIn(raw, "windowDurationMins"); ok {
+			w.Minutes = int64(n)
+		} else if n, ok := numberIn(raw, "windowMinutes"); ok {
+			w.Minutes = int64(n)
+		}
+		if n, ok := numberIn(raw, "resetsAt"); ok && n > 0 {
+			w.resets = time.Unix(int64(n), 0).UTC()
+			w.ResetsAt = w.resets.Format(time.RFC3339)
+		}
+		some = true
+		if i := slices.IndexFunc(l.shown.Windows, func(o limitWindow) bool { return o.Name == w.Name }); i >= 0 {
+			l.shown.Windows[i] = w
+		} else if len(l.shown.Windows) < 20 {
+			l.shown.Windows = append(l.shown.Windows, w)
+		}
+	}
+	if plan, _ := rawString(either(limit, "planType")); plan != "" {
+		l.shown.Plan, some = plan, true
+	}
+	if c := rawField(limit, "credits"); rawKind(c) == '{' {
+		balance, _ := rawString(rawField(c, "balance"))
+		l.shown.Credits = &limitCredits{string(either(c, "hasCredits")) == "true", string(rawField(c, "unlimited")) == "true", balance}
+		some = true
+	}
+	if some {
+		l.shown.reached, _ = rawString(either(limit, "rateLimitReachedType"))
+		l.told, l.shown.AsOf = true, now.UTC().Format(time.RFC3339)
+	}
+}
+
+// takeAll takes in the answer to account/rateLimits/read.
+func (l *accountLimits) takeAll(answer json.RawMessage, now time.Time) {
+	l.take(rawField(answer, "rateLimits"), now)
+	_ = eachField(rawField(answer, "rateLimitsByLimitId"), func(_ string, limit json.RawMessage) bool {
+		l.take(limit, now)
+		return true
+	})
+}
+
+// mayAsk reports, once, that Codex has told nothing and may be asked.
+func (l *accountLimits) mayAsk() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ask := !l.told && !l.asked
+	l.asked = true
+	return ask
+}
+
+// view is what is known, nil for nothing.
+func (l *accountLimits) view() *limitsShown {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.told {
+		return nil
+	}
+	v := l.shown
+	v.Windows = append([]limitWindow{}, l.shown.Windows...)
+	return &v
+}
+
+// fullest is the window that is used most and has not begun anew since, false where none was told.
+func (v *limitsShown) fullest(now time.Time) (most limitWindow, ok bool) {
+	if v == nil {
+		return most, false
+	}
+	for _, w := range v.Windows {
+		over := !w.resets.IsZero() && !now.Before(w.resets)
+		if !over && (!ok || w.Used > most.Used || w.Used == most.Used && w.resets.After(most.resets)) {
+			most, ok = w, true
+		}
+	}
+	return most, ok
+}
+
+// warning is one line for results while a limit is nearly used up, "" else.
+func (l *accountLimits) warning(now time.Time) string {
+	w, ok := l.view().fullest(now)
+	if !ok || w.Used < limitWarning {
+		return ""
+	}
+	return "Codex's limit: " + w.line()
+}
+
+// line is a window in a few words.
+func (w *limitWindow) line() string {
+	line := fmt.Sprintf("%v%% of %s used", w.Used, w.title())
+	if w.ResetsAt != "" {
+		line += ", resets at " + w.ResetsAt
+	}
+	return line
+}
+
+// lines are the limits for people, none where nothing is known.
+func (v *limitsShown) lines() (out []string) {
+	if v == nil {
+		return nil
+	}
+	for i := range v.Windows {
+		out = append(out, "Limit: "+v.Windows[i].line()+".")
+	}
+	if c := v.Credits; c != nil && c.Has && !c.Unlimited && c.Balance != "" {
+		out = append(out, "Credits left: "+c.Balance+".")
+	}
+	return out
+}
+
+// title names a window by its length, where that is known.
+func (w *limitWindow) title() string {
+	switch d := time.Duration(w.Minutes) * time.Minute; {
+	case d <= 0:
+		return "the " + w.Name + " window"
+	case d%(24*time.Hour) == 0:
+		return fmt.Sprintf("the %s window (%d days)", w.Name, d/(24*time.Hour))
+	case d%time.Hour == 0:
+		return fmt.Sprintf("the %s window (%d hours)", w.Name, d/time.Hour)
+	}
+	return fmt.Sprintf("the %s window (%d minutes)", w.Name, w.Minutes)
+}
+
+// why is what a turn's failure for a limit is told as, nil for another failure.
+func (l *accountLimits) why(err *backendError, now time.Time) *limitReached {
+	if err == nil || err.Info != "usageLimitExceeded" && err.Info != "usage_limit_exceeded" {
+		return nil
+	}
+	v := l.view()
+	r := &limitReached{Kind: "usage_limit"}
+	if w, ok := v.fullest(now); ok {
+		r.ResetsAt = w.ResetsAt
+	}
+	if v != nil && v.reached != "" {
+		r.Kind = v.reached
+	}
+	return r
+}
