@@ -1,8 +1,8 @@
 package main
 
-// codex_changes.go owns what a turn has changed in files: the reading of the diff that Codex tells of its own edits, and
-// the short form in which every result tells of them. What a shell command changed is in no such diff. session_run.go
-// gathers the diffs. The reading must never fail: a diff that is no diff changes nothing.
+// codex_changes.go owns what a turn has changed in files: the reading of the diff that Codex tells of its own edits,
+// and the short form in which every result tells of them. What a shell command changed is in no such diff.
+// session_run.go gathers the diffs. The reading must never fail: a diff that is no diff changes nothing.
 
 import (
 	"path/filepath"

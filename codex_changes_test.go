@@ -9,8 +9,10 @@ import (
 
 // What is told of a diff is files, kinds and lines, whatever stands in the lines themselves.
 func TestTurnChanges(t *testing.T) {
-	const add = "diff --git a/p 1.txt b/p 1.txt\nnew file mode 100644\nindex 0000..ce01\n--- /dev/null\n+++ b/p 1.txt\t\n@@ -0,0 +1 @@\n+hello\n"
-	const edit = "diff --git a/m.sql b/m.sql\nindex 1..2\n--- a/m.sql\n+++ b/m.sql\n@@ -1,3 +1,4 @@ func\n keep\n--- old note\n+++ b/fake.txt\n+more\n diff --git a/no b/no\n@@ -9 +10,0 @@\n-last\n\\ No newline at end of file\n"
+	const add = "diff --git a/p 1.txt b/p 1.txt\nnew file mode 100644\nindex 0000..ce01\n--- /dev/null\n+++ b/p " +
+		"1.txt\t\n@@ -0,0 +1 @@\n+hello\n"
+	const edit = "diff --git a/m.sql b/m.sql\nindex 1..2\n--- a/m.sql\n+++ b/m.sql\n@@ -1,3 +1,4 @@ func\n keep\n--- " +
+		"old note\n+++ b/fake.txt\n+more\n diff --git a/no b/no\n@@ -9 +10,0 @@\n-last\n\\ No newline at end of file\n"
 	const gone = "diff --git a/d/g b/d/g\ndeleted file mode 100644\n--- a/d/g\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n"
 	const moved = "diff --git a/old b/new\n--- a/old\n+++ b/new\n@@ -1 +1 @@\n-x\n+y\n"
 	for _, c := range []struct{ diff, want string }{

@@ -119,7 +119,8 @@ func (l *accountLimits) take(limit json.RawMessage, now time.Time) {
 	}
 	if c := rawField(limit, "credits"); rawKind(c) == '{' {
 		balance, _ := rawString(rawField(c, "balance"))
-		l.shown.Credits = &limitCredits{string(either(c, "hasCredits")) == "true", string(rawField(c, "unlimited")) == "true", balance}
+		l.shown.Credits = &limitCredits{string(either(c, "hasCredits")) == "true",
+			string(rawField(c, "unlimited")) == "true", balance}
 		some = true
 	}
 	if some {

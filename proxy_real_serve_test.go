@@ -1,10 +1,10 @@
 package main
 
 // proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS: the program, built as a user gets
-// it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a home
-// of its own; every test ends with an exit that leaves no process and the user's config.toml as it was. TestCodexTurns
-// has what makes unattended work safe: turns in the background, their approvals, tasks and retries of modern clients,
-// resuming. codex_real_test.go holds mcp-server to the same rules.
+// it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a
+// home of its own; every test ends with an exit that leaves no process and the user's config.toml as it was.
+// TestCodexTurns has what makes unattended work safe: turns in the background, their approvals, tasks and retries of
+// modern clients, resuming. codex_real_test.go holds mcp-server to the same rules.
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +45,11 @@ func TestCodexTurns(t *testing.T) {
 		{"a modern approval is a retry", modernApproval},
 		{"a task is polled", polledTask},
 		{"a busy agent is closed with a summary", closedWithSummary},
+		{"an answer follows its schema", answerWithSchema},
+		{"what a turn changed is told", changedFiles},
+		{"a message goes into the running turn", steeredTurn},
+		{"an agent begins with what another one knows", forkedAgent},
+		{"the account's limits are told", toldLimits},
 	})
 }
 
@@ -153,7 +159,8 @@ func contextReachesTheModel(l *codexLab) {
 	want(t, l.api.await(t, "SAY same").Prompt, "SAY same")
 	wantNil(t, makeGitRepo(l.repo, "feature/moved"))
 	c.again(r.AgentID, "SAY changed").turn()
-	if after := l.api.await(t, "SAY changed").Prompt; !strings.Contains(after, "feature/moved") || !strings.HasSuffix(after, "SAY changed") {
+	if after := l.api.await(t, "SAY changed").Prompt; !strings.Contains(after, "feature/moved") ||
+		!strings.HasSuffix(after, "SAY changed") {
 		t.Errorf("the branch changed, but the prompt was %q", after)
 	}
 	l.finish(c)
@@ -171,7 +178,8 @@ func twoAgentsAtOnce(l *codexLab) {
 	}
 	l.api.open("one")
 	first := one.wantSaid("answer-one")
-	if first.AgentID == second.AgentID || first.ThreadID == second.ThreadID || strings.EqualFold(first.Identity, second.Identity) {
+	if first.AgentID == second.AgentID || first.ThreadID == second.ThreadID ||
+		strings.EqualFold(first.Identity, second.Identity) {
 		t.Errorf("two agents share something: %+v, %+v", first, second)
 	}
 	l.finish(c)
@@ -187,12 +195,14 @@ func failedModel(l *codexLab) {
 	} {
 		res := c.again(agent, tt.prompt).tool()
 		if !res.IsError || res.Turn.TurnStatus != "failed" || res.Turn.AgentID != agent || res.Turn.Status != "idle" ||
-			!strings.Contains(res.Turn.Content, tt.words) || len(res.Content) == 0 || !strings.Contains(res.Content[0].Text, res.Turn.Content) {
+			!strings.Contains(res.Turn.Content, tt.words) || len(res.Content) == 0 ||
+			!strings.Contains(res.Content[0].Text, res.Turn.Content) {
 			t.Errorf("%s, want the backend's own words %q: %s", tt.prompt, tt.words, res.raw)
 		}
 	}
 	c.again(agent, "SAY well again").wantSaid("well again")
-	if failed := c.codex("FAIL 500 at-once", "identity", "unlucky").tool(); !failed.IsError || failed.Turn.AgentID == "" {
+	if failed := c.codex("FAIL 500 at-once", "identity", "unlucky").tool(); !failed.IsError ||
+		failed.Turn.AgentID == "" {
 		t.Errorf("a failed first turn: %s", failed.raw)
 	}
 	l.finish(c)
@@ -251,7 +261,8 @@ func permanentRule(l *codexLab) {
 func declinedCommand(l *codexLab) {
 	t, c := l.t, l.serve(askable())
 	agent := c.codex("SAY ready").turn().AgentID
-	for i, answer := range []map[string]any{{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"}, {"action": "perhaps"}, {}} {
+	for i, answer := range []map[string]any{{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"},
+		{"action": "perhaps"}, {}} {
 		file := filepath.Join(l.home, fmt.Sprintf("declined-%d", i))
 		call := c.again(agent, fmt.Sprintf("SHELLESC touch %s\nSAY went on %d", file, i))
 		c.reply(l.askedToRun(c, file), answer)
@@ -269,7 +280,8 @@ func declinedCommand(l *codexLab) {
 func nobodyToAsk(l *codexLab) {
 	c := l.serve(map[string]any{})
 	file := filepath.Join(l.home, "nobody")
-	if r := c.codex("SHELLESC touch " + file + "\nSAY went on").wantSaid("went on"); there(file) || len(r.Declined) != 1 {
+	if r := c.codex("SHELLESC touch " + file + "\nSAY went on").wantSaid("went on"); there(file) ||
+		len(r.Declined) != 1 {
 		l.t.Errorf("the command ran (%v) although nobody could approve it: %+v", there(file), r)
 	}
 	l.finish(c)
@@ -406,7 +418,8 @@ func backgroundTurn(l *codexLab) {
 	since := int64(1) // all turns there ever were
 	for range 10 {
 		var w waitedFor
-		structured(c.call("agent_wait", map[string]any{"agent_ids": []string{one.AgentID, two.AgentID}, "timeout_secs": 60, "since": since}), &w)
+		structured(c.call("agent_wait", map[string]any{"agent_ids": []string{one.AgentID, two.AgentID},
+			"timeout_secs": 60, "since": since}), &w)
 		since = w.Seq
 		for _, a := range w.Agents {
 			for _, turn := range a.Turns {
@@ -420,7 +433,8 @@ func backgroundTurn(l *codexLab) {
 			break
 		}
 	}
-	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other", queued.TurnID: "then this"} {
+	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other",
+		queued.TurnID: "then this"} {
 		want(t, said[turn], "completed: "+text)
 	}
 	l.finish(c)
@@ -432,11 +446,13 @@ func backgroundApproval(l *codexLab) {
 	agent := c.codex("SHELLESC touch "+file+"\nSAY after it", "background", true).tool().Turn.AgentID
 	var w waitedFor
 	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
-	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" || !strings.Contains(w.Agents[0].Pending[0].Action, file) {
+	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" ||
+		!strings.Contains(w.Agents[0].Pending[0].Action, file) {
 		t.Fatalf("agent_wait told %+v", w)
 	}
 	ask := w.Agents[0].Pending[0]
-	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else", "decision": "approve"}
+	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else",
+		"decision": "approve"}
 	c.call("agent_approve", approve).fault(-32007)
 	if there(file) {
 		t.Error("the command ran before its approval")
@@ -457,7 +473,8 @@ func interruptedShell(l *codexLab) {
 	agent := l.runner(c)
 	var r struct{ Interrupted bool }
 	structured(c.call("agent_interrupt", map[string]any{"agent_id": agent}), &r)
-	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" || res.Turn.Status != "idle" {
+	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" ||
+		res.Turn.Status != "idle" {
 		t.Errorf("interrupted %v, the caller got %s", r.Interrupted, res.raw)
 	}
 	l.dies(c, pid)
@@ -478,7 +495,8 @@ func modernApproval(l *codexLab) {
 	t, c := l.t, l.start("serve", "--backend", l.backend) // a client that shakes no hands
 	file := filepath.Join(l.home, "retried")
 	params := func() map[string]any {
-		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it"}}, askable())
+		return modern(map[string]any{"name": "codex",
+			"arguments": map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it"}}, askable())
 	}
 	var asked struct {
 		Type     string                     `json:"resultType"`
@@ -518,7 +536,8 @@ func polledTask(l *codexLab) {
 		Result callResult
 	}
 	start := func(prompt string) (task taskState) {
-		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}}, caps)).result(&task)
+		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}},
+			caps)).result(&task)
 		if task.Type != "task" || task.TaskID == "" || task.Status != "working" {
 			t.Fatalf("the call was answered %+v", task)
 		}
@@ -571,6 +590,110 @@ func closedWithSummary(l *codexLab) {
 	again := c.codex("ECHO_INSTRUCTIONS", "agent_id", first.AgentID).turn()
 	if !anyContains(echoOf(t, again).User, "SAY begun") || again.Sandbox != first.Sandbox {
 		t.Errorf("reopened as %+v", again)
+	}
+	l.finish(c)
+}
+
+// delegated is what the result of a turn has beside its answer.
+type delegated struct {
+	Output  json.RawMessage
+	Why     string `json:"output_error"`
+	Changes *turnChanges
+	Limit   *limitReached
+	Notes   []string
+	Content string
+}
+
+func answerWithSchema(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	schema := map[string]any{"type": "object", "properties": map[string]any{"n": map[string]any{"type": "integer"}},
+		"required": []string{"n"}, "additionalProperties": false}
+	var good, bad delegated
+	structured(c.codex(`SAY {"n": 7}`, "output_schema", schema, "identity", "ann"), &good)
+	structured(c.again("ann", "SAY seven", "output_schema", schema), &bad)
+	if string(good.Output) != `{"n":7}` || good.Why != "" || bad.Output != nil || bad.Why == "" ||
+		bad.Content != "seven" {
+		t.Errorf("outputs %+v and %+v", good, bad)
+	}
+	if raw := l.api.await(t, "SAY seven").Raw; !strings.Contains(raw, `"json_schema"`) ||
+		!strings.Contains(raw, `"strict":true`) {
+		t.Errorf("the model was not told the schema: %s", clipText(raw, 2000))
+	}
+	c.again("ann", "SAY plain").wantSaid("plain")
+	if raw := l.api.await(t, "SAY plain").Raw; strings.Contains(raw, `"json_schema"`) {
+		t.Error("the schema stuck to the next turn")
+	}
+	l.finish(c)
+}
+
+func changedFiles(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	var r delegated
+	structured(c.codex(`RAWPATCH "*** Begin Patch\n*** Add File: a.txt\n+one\n*** Add File: b.txt\n+two\n*** End Patch"`, "sandbox", "workspace-write", "diff", true), &r)
+	want := &turnChanges{Files: []changedFile{{"a.txt", "added", 1, 0}, {"b.txt", "added", 1, 0}}, Added: 2}
+	if r.Changes == nil {
+		t.Fatalf("no changes were told: %+v", r)
+	}
+	diff := readText(t, r.Changes.DiffFile)
+	if r.Changes.DiffFile = ""; !reflect.DeepEqual(r.Changes, want) || !strings.Contains(diff, "+one") {
+		t.Errorf("changes %+v, diff %s", r.Changes, diff)
+	}
+	l.finish(c)
+}
+
+func steeredTurn(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	agent := c.codex("SAY hello").wantSaid("hello").AgentID
+	first := c.again(agent, "GATE open first answer")
+	l.api.await(t, "GATE open first answer")
+	queued := c.again(agent, "SAY queued")
+	into := c.again(agent, "SAY steered", "steer", true, "background", true).tool().Turn // Codex has it by now
+	close(l.api.gate("open"))
+	if turn := first.turn(); turn.TurnID != into.TurnID || turn.Content != "steered" {
+		t.Errorf("the turn said %+v, and the message went into %+v", turn, into)
+	}
+	queued.wantSaid("queued")
+	c.again(agent, "SAY alone", "steer", true).wantSaid("alone")
+	l.finish(c)
+}
+
+func forkedAgent(l *codexLab) {
+	c := l.serve(map[string]any{})
+	parent := c.codex("SAY known", "identity", "ann").wantSaid("known")
+	child := c.codex("SAY in the fork", "fork_of", "ann", "identity", "bob").wantSaid("in the fork")
+	l.wantPast("SAY in the fork", "known")
+	if child.ThreadID == parent.ThreadID || child.Identity != "bob" {
+		l.t.Errorf("fork %+v of %+v", child, parent)
+	}
+	c.again("ann", "SAY untouched").wantSaid("untouched")
+	if req := l.api.await(l.t, "SAY untouched"); slices.Contains(req.Assistant, "in the fork") {
+		l.t.Error("the fork's turn is in its parent")
+	}
+	structured(c.call("agent_close", map[string]any{"agent_id": "ann"}), nil)
+	c.codex("SAY of a closed one", "fork_of", parent.AgentID).wantSaid("of a closed one")
+	l.wantPast("SAY of a closed one", "known", "untouched")
+	l.finish(c)
+}
+
+func toldLimits(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	var near, over delegated
+	structured(c.codex("LIMIT 93 300 4102444800 still some", "identity", "ann"), &near)
+	if near.Content != "still some" || !slices.ContainsFunc(near.Notes,
+		func(n string) bool { return strings.Contains(n, "93% of the primary") }) {
+		t.Errorf("near the limit: %+v", near)
+	}
+	var status struct{ Limits *limitsShown }
+	structured(c.call("agent_status", map[string]any{}), &status)
+	if v := status.Limits; v == nil || len(v.Windows) != 1 || v.Windows[0].Used != 93 || v.Windows[0].Minutes != 300 ||
+		v.Windows[0].ResetsAt != "2100-01-01T00:00:00Z" {
+		t.Errorf("limits %+v", v)
+	}
+	wantNil(t, json.Unmarshal(rawField(c.again("ann", "LIMIT 100 300 4102444800").tool().raw, "structuredContent"),
+		&over))
+	if over.Limit == nil || over.Limit.ResetsAt != "2100-01-01T00:00:00Z" ||
+		!strings.Contains(over.Content, "resets at 2100-01-01") {
+		t.Errorf("over the limit: %+v, %+v", over, over.Limit)
 	}
 	l.finish(c)
 }

@@ -24,8 +24,8 @@ func (t *turn) asker() waiterID {
 	return t.waiter
 }
 
-// takesSteer reports that a message was taken for the running turn, or refused. false: nothing runs that it could reach,
-// so it is an ordinary reply.
+// takesSteer reports that a message was taken for the running turn, or refused. false: nothing runs that it could
+// reach, so it is an ordinary reply.
 func (r *turnRunner) takesSteer(t *turn) bool {
 	s := r.s
 	if s.m.cur == nil && s.m.phase == phaseIdle { // what came together with the message, and before it, is about to run
@@ -39,11 +39,13 @@ func (r *turnRunner) takesSteer(t *turn) bool {
 	}
 	switch {
 	case s.place != nil && s.place.be.info().kind == "mcp-server":
-		return refuse("codex mcp-server takes nothing into a running turn; leave steer out, and the message waits for the turn's end")
+		return refuse("codex mcp-server takes nothing into a running turn; leave steer out, and the message waits " +
+			"for the turn's end")
 	case cur == nil || s.m.ending != endNone || s.m.phase == phaseStopping:
 		return false
 	case cur.req.action != actPrompt:
-		return refuse(fmt.Sprintf("agent %s runs a %s, which takes nothing in between; leave steer out, and the message waits for its end", s.agentID, cur.req.action.word()))
+		return refuse(fmt.Sprintf("agent %s runs a %s, which takes nothing in between; leave steer out, and the "+
+			"message waits for its end", s.agentID, cur.req.action.word()))
 	}
 	s.h.kept.asked(s.agentID)
 	s.mail.resume()
@@ -61,7 +63,8 @@ func (r *turnRunner) sendSteers() {
 	for _, st := range r.steers {
 		if st.op == 0 {
 			st.op = s.nextOp()
-			s.place.be.do(st.op, s.thread, command{kind: cmdSteer, turn: cur.id, prompt: st.t.req.prompt, parts: st.t.req.parts})
+			s.place.be.do(st.op, s.thread, command{kind: cmdSteer, turn: cur.id, prompt: st.t.req.prompt,
+				parts: st.t.req.parts})
 			s.h.ledger.auditSteer(s, st.t, cur)
 		}
 	}
@@ -90,7 +93,8 @@ func (r *turnRunner) steered(e *event) bool {
 
 // unknownSteer tells the sender of a message that nobody knows what became of it.
 func unknownSteer(agentID string) *rpcError {
-	return proxyError(codeTimeout, fmt.Sprintf("whether the message reached the running turn of %s is not known; agent_wait tells "+
+	return proxyError(codeTimeout, fmt.Sprintf("whether the message reached the running turn of %s is not known; "+
+		"agent_wait tells "+
 		"the turn's answer", agentID), "agent_id", agentID)
 }
 
@@ -120,8 +124,8 @@ func (r *turnRunner) replyInstead(t *turn) {
 	r.accept(t)
 }
 
-// endSteers follows the end of a turn: what was not sent becomes a turn of its own. gone: so does nothing, since nobody is
-// left who would say what became of the rest.
+// endSteers follows the end of a turn: what was not sent becomes a turn of its own. gone: so does nothing, since nobody
+// is left who would say what became of the rest.
 func (r *turnRunner) endSteers(gone bool) {
 	steers := r.steers
 	r.steers = nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A message for a running turn is never lost and never said twice, whatever becomes of the turn, of the message or of its
-// sender.
+// A message for a running turn is never lost and never said twice, whatever becomes of the turn, of the message or of
+// its sender.
 func TestWorldSteer(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		content := func(c *worldCall, want string) {

@@ -1,9 +1,9 @@
 package main
 
-// wire_schema.go owns the JSON Schemas that a caller gives for an answer: whether a text is such a schema at all, and what
-// is wrong with a value that should follow it. It knows the words of 2020-12 that say something about a value without
-// another document; words that it doesn't know say nothing. mcp_turns.go checks schemas with it, session_turn.go answers.
-// A schema is somebody else's text: however it refers to itself, a check ends.
+// wire_schema.go owns the JSON Schemas that a caller gives for an answer: whether a text is such a schema at all, and
+// what is wrong with a value that should follow it. It knows the words of 2020-12 that say something about a value
+// without another document; words that it doesn't know say nothing. mcp_turns.go checks schemas with it,
+// session_turn.go answers. A schema is somebody else's text: however it refers to itself, a check ends.
 
 import (
 	"bytes"
@@ -124,9 +124,11 @@ func (s *answerSchema) vet(v any, at string, depth int) error {
 			if list, ok := val.([]any); !ok || len(list) == 0 {
 				return fmt.Errorf("%s is no list of values", here)
 			}
-		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
+			"minItems",
 			"maxItems", "minProperties", "maxProperties":
-			if n, ok := jsonNumber(val); !ok || n < 0 && strings.ContainsAny(key, "LIP") || n <= 0 && key == "multipleOf" {
+			if n, ok := jsonNumber(val); !ok || n < 0 && strings.ContainsAny(key, "LIP") || n <= 0 &&
+				key == "multipleOf" {
 				return fmt.Errorf("%s is no such number", here)
 			}
 		case "$ref":
@@ -195,13 +197,15 @@ func (s *answerSchema) check(schema, v any, at string, depth int) string {
 			return why
 		}
 	}
-	if types := jsonWords(m["type"]); types != nil && !slices.ContainsFunc(types, func(t string) bool { return isJSONType(v, t) }) {
+	if types := jsonWords(m["type"]); types != nil &&
+		!slices.ContainsFunc(types, func(t string) bool { return isJSONType(v, t) }) {
 		return fmt.Sprintf("%s is %s, not %s", at, jsonType(v), strings.Join(types, " or "))
 	}
 	if want, ok := m["const"]; ok && !reflect.DeepEqual(want, v) {
 		return fmt.Sprintf("%s is not %s", at, clip(string(toJSON(want)), 100))
 	}
-	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list, func(w any) bool { return reflect.DeepEqual(w, v) }) {
+	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list,
+		func(w any) bool { return reflect.DeepEqual(w, v) }) {
 		return fmt.Sprintf("%s is %s, none of %s", at, clip(string(toJSON(v)), 100), clip(string(toJSON(list)), 200))
 	}
 	why := ""
@@ -251,8 +255,10 @@ func checkNumber(m map[string]any, v json.Number) string {
 		word   string
 		beyond func(most float64) bool
 	}{
-		{"minimum", func(most float64) bool { return n < most }}, {"exclusiveMinimum", func(most float64) bool { return n <= most }},
-		{"maximum", func(most float64) bool { return n > most }}, {"exclusiveMaximum", func(most float64) bool { return n >= most }},
+		{"minimum", func(most float64) bool { return n < most }},
+		{"exclusiveMinimum", func(most float64) bool { return n <= most }},
+		{"maximum", func(most float64) bool { return n > most }},
+		{"exclusiveMaximum", func(most float64) bool { return n >= most }},
 	} {
 		if most, ok := jsonNumber(m[limit.word]); ok && limit.beyond(most) {
 			return fmt.Sprintf("is %s, and %s is %v", v, limit.word, most)

@@ -1,8 +1,8 @@
 package main
 
 // wire_schema_test.go is a validator for the part of JSON Schema 2020-12 that the ACP schema uses. It is stricter in
-// one thing: a member that nothing in the schema names is a problem too, except where the schema gives a value no shape at
-// all, since clients drop such members without a word. Every message that we send over ACP is held to it.
+// one thing: a member that nothing in the schema names is a problem too, except where the schema gives a value no shape
+// at all, since clients drop such members without a word. Every message that we send over ACP is held to it.
 
 import (
 	"errors"
@@ -255,11 +255,15 @@ func TestJSONSchema(t *testing.T) {
 // refers to itself ends.
 func TestAnswerSchema(t *testing.T) {
 	for schema, want := range map[string]string{
-		`5`: "is integer", `[]`: "is array", `{"type":"strin"}`: `"strin"`, `{"type":[1]}`: "schema.type", `{"properties":[]}`: "schema.properties",
-		`{"properties":{"a":1}}`: "schema.properties.a", `{"required":"a"}`: "schema.required", `{"enum":[]}`: "schema.enum", `{"items":3}`: "schema.items",
-		`{"anyOf":{}}`: "schema.anyOf", `{"minimum":"1"}`: "schema.minimum", `{"minLength":-1}`: "schema.minLength", `{"$ref":"#/$defs/x"}`: "schema.$ref",
-		`{"$ref":"http://127.0.0.1/x"}`: "schema.$ref", `{`: "EOF", `{} {}`: "more than one", `{"not":{"type":"x"}}`: "schema.not.type",
-		`{}`: "", `{"type":["object","null"],"x-mine":1,"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":true}}`: "", `{"$ref":"#"}`: "",
+		`5`: "is integer", `[]`: "is array", `{"type":"strin"}`: `"strin"`, `{"type":[1]}`: "schema.type",
+		`{"properties":[]}`:      "schema.properties",
+		`{"properties":{"a":1}}`: "schema.properties.a", `{"required":"a"}`: "schema.required",
+		`{"enum":[]}`: "schema.enum", `{"items":3}`: "schema.items",
+		`{"anyOf":{}}`: "schema.anyOf", `{"minimum":"1"}`: "schema.minimum", `{"minLength":-1}`: "schema.minLength",
+		`{"$ref":"#/$defs/x"}`:          "schema.$ref",
+		`{"$ref":"http://127.0.0.1/x"}`: "schema.$ref", `{`: "EOF", `{} {}`: "more than one",
+		`{"not":{"type":"x"}}`: "schema.not.type",
+		`{}`:                   "", `{"type":["object","null"],"x-mine":1,"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":true}}`: "", `{"$ref":"#"}`: "",
 	} {
 		_, err := readAnswerSchema([]byte(schema))
 		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) {
@@ -271,13 +275,18 @@ func TestAnswerSchema(t *testing.T) {
 		"no":{"not":{"type":"string"}}},"required":["n"],"additionalProperties":false}`
 	for _, c := range []struct{ schema, value, want string }{
 		{shop, `{"n":2,"s":"abc","l":["x",1],"o":null,"c":{"n":4.0},"no":1}`, ""},
-		{shop, `[]`, "the answer is array, not object"}, {shop, `{}`, `lacks "n"`}, {shop, `{"n":0}`, "the answer.n is 0, and minimum is 1"},
-		{shop, `{"n":3}`, "multiple of 2"}, {shop, `{"n":2.5}`, "is number, not integer"}, {shop, `{"n":2,"s":"b"}`, "match ^a"},
-		{shop, `{"n":2,"s":"aäöü"}`, "has 4 characters"}, {shop, `{"n":2,"l":[]}`, "fewer than 1"}, {shop, `{"n":2,"l":["y"]}`, `the answer.l[0] is "y"`},
-		{shop, `{"n":2,"o":"c"}`, "fits 2 of its oneOf"}, {shop, `{"n":2,"o":1}`, "fits none of its oneOf"}, {shop, `{"n":2,"c":{"n":"2"}}`, "the answer.c.n is string"},
+		{shop, `[]`, "the answer is array, not object"}, {shop, `{}`, `lacks "n"`},
+		{shop, `{"n":0}`, "the answer.n is 0, and minimum is 1"},
+		{shop, `{"n":3}`, "multiple of 2"}, {shop, `{"n":2.5}`, "is number, not integer"},
+		{shop, `{"n":2,"s":"b"}`, "match ^a"},
+		{shop, `{"n":2,"s":"aäöü"}`, "has 4 characters"}, {shop, `{"n":2,"l":[]}`, "fewer than 1"},
+		{shop, `{"n":2,"l":["y"]}`, `the answer.l[0] is "y"`},
+		{shop, `{"n":2,"o":"c"}`, "fits 2 of its oneOf"}, {shop, `{"n":2,"o":1}`, "fits none of its oneOf"},
+		{shop, `{"n":2,"c":{"n":"2"}}`, "the answer.c.n is string"},
 		{shop, `{"n":2,"no":""}`, "must not be"}, {shop, `{"n":2,"z":1}`, `has "z"`},
 		{`{"$ref":"#"}`, `1`, "too much"}, {`{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`, `1`, "too much"},
-		{`{"prefixItems":[{"type":"string"}],"items":false}`, `["a",1]`, "may not be there"}, {`{"exclusiveMaximum":3}`, `3`, "exclusiveMaximum"},
+		{`{"prefixItems":[{"type":"string"}],"items":false}`, `["a",1]`, "may not be there"},
+		{`{"exclusiveMaximum":3}`, `3`, "exclusiveMaximum"},
 	} {
 		s, err := readAnswerSchema([]byte(c.schema))
 		wantNil(t, err)
