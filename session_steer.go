@@ -83,6 +83,7 @@ func (r *turnRunner) steered(e *event) bool {
 		r.join(t, cur)
 	case e.kind == evSteered || e.unknown:
 		r.answer(t, turnResult{err: unknownSteer(s.agentID)})
+	case t.waiter == 0: // given up meanwhile
 	case e.err.Info == infoNoSteer:
 		r.answer(t, turnResult{err: childError("take a message into the running turn", e.err)})
 	default: // the turn was over before
