@@ -52,10 +52,12 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 			t.Errorf("%s: max_sandbox %q, want %q", c.name, got, c.want)
 		}
 	}
-	// A bad variable, and a misspelt one.
+	// A bad variable, and a misspelt one, also in its prefix or its case.
 	for pair, want := range map[string]string{"ATM_AGENT_MCP_MAX_SANDBOX=bogus": "read-only",
 		"ATM_AGENT_MCP_READ_ONLY=1": "read-only",
-		"CODEX_MCP_MAXSANDBOX=x":    "read-only", "ATM_AGENT_MCP_TEAM=crew": "", "CODEX_MCP_NONSENSE=1": ""} {
+		"CODEX_MCP_MAXSANDBOX=x":    "read-only", "ATM_AGENT_MCP_TEAM=crew": "", "CODEX_MCP_NONSENSE=1": "",
+		"atm_agent_mcp_max_sandbox=workspace-write": "read-only", "Codex_Mcp_Readonly=1": "read-only",
+		"ATM_MCP_READONLY=1": "read-only", "ATM_AGENT_MAX_SANDBOX=x": "read-only", "ATM_NONSENSE=readonly": ""} {
 		w := newConfigWorld(t)
 		name, value, _ := strings.Cut(pair, "=")
 		w.env[name] = value
