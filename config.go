@@ -310,6 +310,7 @@ func (c *config) failClosed(word string) {
 
 // failClosedIn does the same for the text of a file that can't be parsed: any line of the text may set a ceiling.
 func (c *config) failClosedIn(text string) {
+	text = strings.ReplaceAll(text, "\x00", "") // in UTF-16, which Windows' shells write, every other byte
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(line, "=")
 		c.failClosed(strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:]))

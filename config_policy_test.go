@@ -27,6 +27,7 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"a file that can't be read, with a ceiling misspelt", ours + "max_sanbox = 'workspace-write'\nmodel = ",
 			"read-only"},
 		{"a file that can't be read, without one", ours + "model = ", ""},
+		{"a file in UTF-16", "\x00m\x00a\x00x\x00_\x00s\x00a\x00n\x00d\x00b\x00o\x00x\x00=\x001\x00", "read-only"},
 		{"a role's table", ours + "roles.r.max_sandbox = 'workspace-write'", "read-only"},
 		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "read-only"},
 		{"an array of tables", "[[plugins.codex-mcp]]\nreadonly = true", "read-only"},
