@@ -57,6 +57,9 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	}
 	asked := cmp.Or(inbox, strings.TrimSpace(a.str("identity"))) // for the audit trail of a refusal
 	delete(a, "inbox")
+	if inbox != "" {
+		delete(a, "identity") // it says who looks, not whose inbox it is
+	}
 	f.mu.Lock()
 	c.waiter = f.nextWaiter() // no turn belongs to this waiter: it only names the call in log and audit
 	f.mu.Unlock()
