@@ -218,7 +218,8 @@ func TestTrustAndCodexConfig(t *testing.T) {
 		wantNil(t, err)
 		in := policyInput{cfg: cfg, role: r, user: userSays(c.codex), cwd: w.repo, repoRoot: w.repo}
 		in.options.Sandbox = c.arg
-		if pol := resolved(t, in); pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval {
+		if pol := resolved(t, in); pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval ||
+			strings.Contains(strings.Join(pol.Notes, " "), "sandbox  ") { // without a word
 			t.Errorf("%+v: got %s, %s; %q", c, pol.Settings.Sandbox, pol.Settings.Approval, pol.Notes)
 		}
 		in.cwd, in.repoRoot = w.home, "" // where nothing but read-only is the default
