@@ -1,8 +1,10 @@
 package main
 
 // mail_members_test.go holds joining and leaving to whose entry is whose: ours, one prepared for us, another's, a dead
-// process's; to a team that is damaged or gone; the text of config.json to what nobody may change, every byte but our own
-// entry; and the changing of a shared file to its locks, and to the writers that take none. A crew is a team with leases
+// process's; to a team that is damaged or gone; the text of config.json to what nobody may change, every byte but our
+// own
+// entry; and the changing of a shared file to its locks, and to the writers that take none. A crew is a team with
+// leases
 // that the test decides on.
 
 import (
@@ -35,6 +37,7 @@ func newCrew(t *testing.T, text string) *crew {
 	t.Helper()
 	root := t.TempDir()
 	path := writeTeam(t, root, "crew", text)
+	wantNil(t, os.Chmod(path, 0o644)) // as others write it
 	return &crew{
 		teamFile: newTeamFile(root, "crew", "/leases"), t: t, path: path, held: map[string]int{"codex": os.Getpid()},
 		agent: newMember{name: "codex", agentID: "codex:ab12", model: "o3", cwd: "/w", sessionID: "thread-1"},
@@ -132,7 +135,8 @@ func backdate(t *testing.T, path string) {
 
 // markedEntry is an entry that another process added.
 func markedEntry(name string, pid int, host, leases string) string {
-	return fmt.Sprintf(`{"agentId":"%s@crew","name":%q,"agentType":"codex","atmAgentMcp":{"pid":%d,"host":%q,"agent":"codex:old1","leases":%q}}`,
+	return fmt.Sprintf(`{"agentId":"%s@crew","name":%q,"agentType":"codex",`+
+		`"atmAgentMcp":{"pid":%d,"host":%q,"agent":"codex:old1","leases":%q}}`,
 		name, name, pid, host, leases)
 }
 
@@ -166,8 +170,8 @@ const claudeTeam = `{
 }`
 
 const (
-	atmTeam = `{"name":"crew","description":"d","createdAt":1,"leadAgentId":"team-lead@crew","leadSessionId":"","members":[` +
-		`{"agentId":"prepared@crew","name":"prepared","agentType":"codex","model":"unknown","joinedAt":1,"cwd":"/w","isActive":true}],"zzz":0.10}`
+	atmTeam = `{"name":"crew","createdAt":1,"leadSessionId":"","members":[{"agentId":"prepared@crew","name":"prepared",` +
+		`"agentType":"codex","model":"unknown","joinedAt":1,"cwd":"/w","isActive":true}],"zzz":0.10}`
 	emptyTeam   = "{\n  \"name\": \"crew\",\n  \"members\": []\n}\n"
 	compactTeam = `{"members":[]}`
 )
@@ -206,8 +210,10 @@ func TestJoinedEntry(t *testing.T) {
 	c.mustJoin()
 	host, _ := os.Hostname()
 	const ms = `"$re:^1[0-9]{12}$"`
-	hasFields(t, json.RawMessage(c.text()), fmt.Sprintf(`{"members":[{"agentId":"codex@crew","name":"codex","agentType":"codex","model":"o3","cwd":"/w",
-		"tmuxPaneId":"","subscriptions":[],"isActive":true,"sessionId":"thread-1","externalBackendType":"codex","externalModel":"custom:o3",
+	hasFields(t, json.RawMessage(c.text()), fmt.Sprintf(`{"members":[{"agentId":"codex@crew","name":"codex",
+	"agentType":"codex","model":"o3","cwd":"/w",
+		"tmuxPaneId":"","subscriptions":[],"isActive":true,"sessionId":"thread-1","externalBackendType":"codex",
+		"externalModel":"custom:o3",
 		"joinedAt":%s,"lastActive":%s,"atmAgentMcp":{"pid":%d,"host":%q,"agent":"codex:ab12","leases":"/leases"}},
 		{"name":"codex-2","model":"unknown","externalModel":"unknown","sessionId":"$absent"}]}`, ms, ms, os.Getpid(), host))
 }
@@ -245,7 +251,8 @@ func TestJoinIsTaken(t *testing.T) {
 		w := newCrew(t, crewOf(c.entry))
 		w.held["codex"] = c.held
 		_, err := w.join()
-		if !errors.As(err, new(*memberTaken)) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "choose another identity") {
+		if !errors.As(err, new(*memberTaken)) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "choose another identity") {
 			t.Errorf("%s: %v", c.entry, err)
 		}
 		if err := w.mayUse("codex", "codex:ab12", w.holder); !errors.As(err, new(*memberTaken)) {
@@ -272,7 +279,8 @@ func TestJoinAfterACrash(t *testing.T) {
 		other := `{"name":"x","y":1.50}`
 		c := newCrew(t, crewOf(entry, other))
 		m := c.mustJoin()
-		if !m.added || !strings.Contains(c.text(), fmt.Sprintf(`"agentType":"codex","atmAgentMcp":{"pid":%d,`, os.Getpid())) {
+		if !m.added || !strings.Contains(c.text(), fmt.Sprintf(`"agentType":"codex","atmAgentMcp":{"pid":%d,`,
+			os.Getpid())) {
 			t.Errorf("%s: %+v, %s", name, m, c.text())
 		}
 		c.mustLeave(m)
@@ -289,7 +297,8 @@ func TestSweep(t *testing.T) {
 		markedEntry("elsewhere", os.Getppid(), host, "/other"), markedEntry("far", dead, "far-away", "/other"),
 		strings.Replace(markedEntry("notours", dead, host, "/leases"), `"agentType":"codex"`, `"agentType":"x"`, 1),
 	}
-	all := append([]string{markedEntry("crashed", dead, host, "/leases"), markedEntry("crashed2", 1, "old-container", "/leases")}, stay...)
+	all := append([]string{markedEntry("crashed", dead, host, "/leases"),
+		markedEntry("crashed2", 1, "old-container", "/leases")}, stay...)
 	c := newCrew(t, crewOf(append(all, markedEntry("crashed3", dead, host, "/other"))...))
 	c.held["busy"] = os.Getppid()
 	unfinished := c.path + ".tmp.123"
@@ -314,7 +323,8 @@ func TestLeaveAfterOthersChanges(t *testing.T) {
 	next := strings.Replace(mine, `"codex:ab12"`, `"codex:next"`, 1)
 	for _, c2 := range []struct{ found, left string }{
 		{anew, anew}, // removed, and prepared by somebody
-		{mine[:mark] + "}" + mine[strings.Index(mine, `}}`)+2:], crewOf()}, // by a writer that keeps no field it doesn't know
+		{mine[:mark] + "}" + mine[strings.Index(mine, `}}`)+2:],
+			crewOf()}, // by a writer that keeps no field it doesn't know
 		{next, next}, // another session has the identity by now
 		{strings.Replace(mine, `"isActive":true`, `"isActive":false,"x":1`, 1), crewOf()}, // used by atm's hooks
 	} {
@@ -357,7 +367,8 @@ func TestDamagedTeamIsLeftAlone(t *testing.T) {
 	c := newCrew(t, compactTeam)
 	c.file.looks = 3 // nobody is going to finish these
 	m := c.mustJoin()
-	for _, text := range []string{"", "{", claudeTeam[:200], `[]`, `{"members":{}}`, "\x00\x00\x00", `{"members":null}`} {
+	for _, text := range []string{"", "{", claudeTeam[:200], `[]`, `{"members":{}}`, "\x00\x00\x00",
+		`{"members":null}`} {
 		c.put(text)
 		_, err1 := c.join()
 		_, _, err2 := c.sweep(t.Context(), c.holder)
@@ -415,7 +426,8 @@ func TestJoinKeepsModeAndLink(t *testing.T) {
 		wantNil(t, os.Chmod(c.dir, 0o555))
 		t.Cleanup(func() { os.Chmod(c.dir, 0o755) })
 		back := asNobody(t, c.dir)
-		if _, err := c.join(); !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "make "+c.dir+" writable for this user") {
+		if _, err := c.join(); !errors.Is(err, os.ErrPermission) ||
+			!strings.Contains(err.Error(), "make "+c.dir+" writable for this user") {
 			t.Errorf("flock file there: %v: %v", locked, err)
 		}
 		c.holds(claudeTeam)
@@ -426,9 +438,12 @@ func TestJoinKeepsModeAndLink(t *testing.T) {
 // FuzzRoster: whatever is done to our entry, every byte outside of the list and of the other entries stays.
 func FuzzRoster(f *testing.F) {
 	for _, s := range []string{
-		claudeTeam, atmTeam, emptyTeam, compactTeam, "{\"members\":[ ]}\n", `{"members":[1 , 2,3 ],"members":[ {"name":"x"} ]}`,
-		`{"members":[0 ,{}]}`, "{\"\\u006dembers\":[\r\n\t{}\r\n]}", `{"members":[[","],{"a":","}]}`, `{"members":{}}`, `[]`, `null`, "",
-		`{"members":[1,]}`, `{"members":[`, "\ufeff{\"members\":[]}", `{"members":[{"name":"c","agentType":"codex","atmAgentMcp":{"pid":1}}]}`,
+		claudeTeam, atmTeam, emptyTeam, compactTeam, "{\"members\":[ ]}\n",
+		`{"members":[1 , 2,3 ],"members":[ {"name":"x"} ]}`,
+		`{"members":[0 ,{}]}`, "{\"\\u006dembers\":[\r\n\t{}\r\n]}", `{"members":[[","],{"a":","}]}`, `{"members":{}}`,
+		`[]`, `null`, "",
+		`{"members":[1,]}`, `{"members":[`, "\ufeff{\"members\":[]}",
+		`{"members":[{"name":"c","agentType":"codex","atmAgentMcp":{"pid":1}}]}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -441,15 +456,18 @@ func FuzzRoster(f *testing.F) {
 		var theirs struct {
 			Members []json.RawMessage `json:"members"`
 		}
-		if json.Unmarshal(text, &theirs) == nil && len(theirs.Members) != len(r.elems) && !strings.Contains(strings.ToLower(string(text)), `members"`) {
+		if json.Unmarshal(text, &theirs) == nil && len(theirs.Members) != len(r.elems) &&
+			!strings.Contains(strings.ToLower(string(text)), `members"`) {
 			t.Fatalf("%d elements, encoding/json finds %d in %q", len(r.elems), len(theirs.Members), text)
 		}
-		one := holdsAll(t, r, applyPatches(r.text, []patch{r.with(memberEntry{Name: "codex", AgentType: "codex", Mark: memberMark{PID: 1}})}), none)
+		one := holdsAll(t, r, applyPatches(r.text, []patch{r.with(memberEntry{Name: "codex", AgentType: "codex",
+			Mark: memberMark{PID: 1}})}), none)
 		last := len(one.elems) - 1
 		if one.members[last].name != "codex" || len(one.elems) != len(r.elems)+1 {
 			t.Fatalf("no entry in %q", one.text)
 		}
-		marked := holdsAll(t, r, applyPatches(one.text, []patch{one.marked(last, memberMark{PID: 22, Host: "h"})}), none)
+		marked := holdsAll(t, r, applyPatches(one.text, []patch{one.marked(last, memberMark{PID: 22, Host: "h"})}),
+			none)
 		if m := marked.members[last]; m.mark == nil || m.mark.PID != 22 {
 			t.Fatalf("mark %v in %q", m.mark, marked.text)
 		}
@@ -484,7 +502,8 @@ func holdsAll(t *testing.T, r *roster, text []byte, dropped func(int) bool) *ros
 	if err != nil || !json.Valid(text) {
 		t.Fatalf("%q became %q: %v", r.text, text, err)
 	}
-	if !bytes.Equal(r.text[:r.list.from], text[:now.list.from]) || !bytes.Equal(r.text[r.list.to:], text[now.list.to:]) {
+	if !bytes.Equal(r.text[:r.list.from], text[:now.list.from]) ||
+		!bytes.Equal(r.text[r.list.to:], text[now.list.to:]) {
 		t.Fatalf("what is around the members changed: %q to %q", r.text, text)
 	}
 	at := 0
@@ -507,7 +526,8 @@ func TestRoster(t *testing.T) {
 		emptyTeam:   "{\n  \"name\": \"crew\",\n  \"members\": [\n    {\n      \"a\": 1\n    }\n  ]\n}\n",
 		compactTeam: `{"members":[{"a":1}]}`,
 		atmTeam:     strings.Replace(atmTeam, "true}]", `true},{"a":1}]`, 1),
-		claudeTeam:  strings.Replace(claudeTeam, "\"/w\"\n    }\n  ]", "\"/w\"\n    },\n    {\n      \"a\": 1\n    }\n  ]", 1),
+		claudeTeam: strings.Replace(claudeTeam, "\"/w\"\n    }\n  ]",
+			"\"/w\"\n    },\n    {\n      \"a\": 1\n    }\n  ]", 1),
 	} {
 		r, err := parseRoster([]byte(text))
 		wantNil(t, err)
@@ -516,14 +536,16 @@ func TestRoster(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		" \n": "it is empty", "{": "not valid JSON", "\x00\x00": "not valid JSON", "{} {}": "not valid JSON", "\xff{}": "not valid JSON",
+		" \n": "it is empty", "{": "not valid JSON", "\x00\x00": "not valid JSON", "{} {}": "not valid JSON",
+		"\xff{}":    "not valid JSON",
 		`"members"`: "no list", `null`: "no list", `{}`: "no list", `{"members":[],"members":1}`: "no list",
 	} {
 		if _, err := parseRoster([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	r, err := parseRoster([]byte(`{"members":[null,"x",[],{},{"name":7},{"name":"a","agentType":1,"joinedAt":1.50,"atmAgentMcp":"mine"},
+	r, err := parseRoster([]byte(`{"members":[null,"x",[],{},{"name":7},{"name":"a","agentType":1,"joinedAt":1.50,
+	"atmAgentMcp":"mine"},
 		{"name":"b","externalBackendType":"codex","atmAgentMcp":{"pid":"7"}},
 		{"name":"c","agentType":"codex","atmAgentMcp":{"pid":7,"host":"h","agent":"codex:x","leases":"/l"}}]}`))
 	wantNil(t, err)
@@ -534,7 +556,8 @@ func TestRoster(t *testing.T) {
 	}
 }
 
-// Claude Code holds its lock while the file is empty and half written: whoever waits for the lock sees the whole. Some of
+// Claude Code holds its lock while the file is empty and half written: whoever waits for the lock sees the whole. Some
+// of
 // its writes take no lock: one that comes between reading and writing is not written over.
 func TestUpdateBesideAnotherWriter(t *testing.T) {
 	c := newCrew(t, claudeTeam)
@@ -600,7 +623,8 @@ func TestWriteIntoTheDisplacedFile(t *testing.T) {
 		t.Skip("nothing is renamed over an open file there")
 	}
 	for text, want := range map[string]string{
-		claudeTeam: "team-lead mate_one codex", "": "team-lead mate_one codex", claudeTeam[:50]: "team-lead mate_one codex",
+		claudeTeam: "team-lead mate_one codex", "": "team-lead mate_one codex",
+		claudeTeam[:50]: "team-lead mate_one codex",
 		strings.Replace(claudeTeam, "mate_one", "mate_two", 2): "team-lead mate_two codex",
 	} {
 		c := newCrew(t, claudeTeam)
@@ -689,8 +713,10 @@ func TestLockQueueGivenUp(t *testing.T) {
 	dropFlock(locked()) // would hang if the abandoned wait kept what it got
 }
 
-// A writer that takes atm's lock again a moment after it has freed it doesn't keep others out, though who looks every few
-// milliseconds hardly ever finds it free. (A writer without that moment is let past by the kernel as often as not: flock
+// A writer that takes atm's lock again a moment after it has freed it doesn't keep others out, though who looks every
+// few
+// milliseconds hardly ever finds it free. (A writer without that moment is let past by the kernel as often as not:
+// flock
 // wakes who waits, and gives the lock to whoever comes first.)
 func TestMailPastRestlessWriter(t *testing.T) {
 	l := newMailLab(t)

@@ -1,9 +1,12 @@
 package main
 
-// mail_peers_test.go owns the other two programs that write a team's files, as they were measured to behave: Claude Code
+// mail_peers_test.go owns the other two programs that write a team's files, as they were measured to behave: Claude
+// Code
 // 2.1.197 and atm 0.46. Each takes only its own lock, waits as long and as often, and writes in its own way.
-// Its tests hold inboxes and config.json to them at full speed, and to processes that die: nothing is lost. Automatic mail
-// is held to at-least-once: serve is killed at points of its protocol while mail comes. Its benchmarks say how long after
+// Its tests hold inboxes and config.json to them at full speed, and to processes that die: nothing is lost. Automatic
+// mail
+// is held to at-least-once: serve is killed at points of its protocol while mail comes. Its benchmarks say how long
+// after
 // an inbox was renamed into place a turn begins, and what a hundred idle agents cost; a time is never asserted.
 
 import (
@@ -13,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -81,7 +83,8 @@ func atmWrites(path string, edit func([]byte) ([]byte, error)) (bool, error) {
 		return false, err
 	}
 	defer lock.Close()
-	locked, err := patiently([]time.Duration{50, 100, 200, 400, 800}, errLocked, func() error { return lockFile(lock, true, false) })
+	locked, err := patiently([]time.Duration{50, 100, 200, 400, 800}, errLocked,
+		func() error { return lockFile(lock, true, false) })
 	if !locked {
 		return false, err
 	}
@@ -170,7 +173,8 @@ func (w peerWriter) sends(path, text string) (bool, error) {
 			if _, err := strictMail(was); err != nil {
 				return nil, err
 			}
-			m["source_team"], m["message_id"], m["timestamp"] = "crew", newMessageID(), now.Format("2006-01-02T15:04:05.999999999-07:00")
+			m["source_team"], m["message_id"] = "crew", newMessageID()
+			m["timestamp"] = now.Format("2006-01-02T15:04:05.999999999-07:00")
 		} else {
 			m["msgV"], m["msg_id"], m["type"], m["timestamp"] = 1, newMessageID(), "message", now.Format(mailTimeLayout)
 		}
@@ -199,7 +203,7 @@ func (w peerWriter) joins(path, name string) (bool, error) {
 				}
 			}
 		}
-		entry := fmt.Sprintf(`{"agentId":"%s@crew","name":%q,"agentType":"y","model":"m","joinedAt":1,"cwd":"/w","odd":1.0}`, name, name)
+		entry := fmt.Sprintf(`{"agentId":"x","name":%q,"agentType":"y","model":"m","joinedAt":1,"cwd":"/w","odd":1.0}`, name)
 		file["members"] = toJSON(append(members, json.RawMessage(entry)))
 		return json.MarshalIndent(file, "", "  ")
 	})
@@ -252,7 +256,8 @@ func TestMailBesideOtherWriters(t *testing.T) {
 					by := []*inboxes{l.inboxes, second}[i%2]
 					m := mailMessage{From: "ours", Text: fmt.Sprintf("ours %d", i), ID: fmt.Sprintf("id %d", i)}
 					out, _, err := by.send(t.Context(), "crew", "arch", m)
-					for again := 0; again < 10 && errors.Is(err, errTeamBusy); again++ { // refused, so its sender sends it again
+					for again := 0; again < 10 && errors.Is(err,
+						errTeamBusy); again++ { // refused, so its sender sends it again
 						busy++
 						out, _, err = by.send(t.Context(), "crew", "arch", m)
 					}
@@ -284,7 +289,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 				got[m.Text]++
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(l.path), claudeWiped)); err == nil && len(tt.others) == 2 {
-				t.Log("Claude Code read a file that atm was rewriting, and emptied the inbox: nobody can keep it from that")
+				t.Log("Claude Code read a file that atm was rewriting, and emptied the inbox; we can't keep it from that")
 				tt.whole = nil
 			}
 			for _, name := range tt.whole {
@@ -326,7 +331,8 @@ func TestTeamBesideOtherWriters(t *testing.T) {
 					var before membership
 					for i := range rounds {
 						name := fmt.Sprintf("%s-%d", us, i)
-						m, err := f.join(t.Context(), newMember{name: name, agentID: "codex:" + name, cwd: "/w"}, nobody)
+						m, err := f.join(t.Context(), newMember{name: name, agentID: "codex:" + name, cwd: "/w"},
+							nobody)
 						if err == nil && i > 0 {
 							err = f.leave(t.Context(), before)
 						}
@@ -362,12 +368,14 @@ func TestMailWriterProcess(t *testing.T) {
 	}
 	x := newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler))
 	for i := 0; ; i++ {
-		out, id, err := x.send(context.Background(), "crew", "arch", mailMessage{From: "victim", Text: strings.Repeat("x", 2000)})
+		out, id, err := x.send(context.Background(), "crew", "arch",
+			mailMessage{From: "victim", Text: strings.Repeat("x", 2000)})
 		fmt.Println("MAIL", out, id, err)
 	}
 }
 
-// After a kill -9 the inbox is whole, has every message that was said to be delivered, and the next writer gets past what
+// After a kill -9 the inbox is whole, has every message that was said to be delivered, and the next writer gets past
+// what
 // was left.
 func TestMailSurvivesKill(t *testing.T) {
 	for round := range 8 {
@@ -413,82 +421,38 @@ func TestMailSurvivesKill(t *testing.T) {
 	}
 }
 
-// mailVictim is a serve that is to be killed.
-type mailVictim struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-	ids   int
-	fault json.RawMessage // of the last request, nil for none
+// teamRig is a rig with a team, whose directory it returns.
+func teamRig(tb testing.TB) (r *benchRig, team string) {
+	tb.Helper()
+	r = newBenchRig(tb)
+	team = filepath.Join(r.home, ".claude", "teams", "default")
+	wantNil(tb, os.MkdirAll(filepath.Join(team, "inboxes"), 0o755))
+	wantNil(tb, os.WriteFile(filepath.Join(team, "config.json"), []byte(`{"name":"default","members":[]}`), 0o644))
+	return r, team
 }
 
-func startMailVictim(t *testing.T, env []string) *mailVictim {
-	t.Helper()
-	path, err := exec.LookPath("atm-agent-mcp") // testscript.Main made it, and codex beside it
-	wantNil(t, err)
-	v := &mailVictim{t: t, cmd: exec.Command(path, "serve", "--log-level", "error")}
-	v.cmd.Env = append(os.Environ(), env...)
-	v.in, err = v.cmd.StdinPipe()
-	wantNil(t, err)
-	out, err := v.cmd.StdoutPipe()
-	wantNil(t, err)
-	wantNil(t, v.cmd.Start())
-	v.lines = bufio.NewScanner(out)
-	v.lines.Buffer(nil, 1<<20)
-	dog := time.AfterFunc(time.Minute, func() { _ = v.cmd.Process.Kill() })
-	t.Cleanup(v.kill)
-	t.Cleanup(func() { dog.Stop() })
-	v.request("initialize", map[string]any{"protocolVersion": "2025-11-25"})
-	return v
-}
-
-func (v *mailVictim) kill() {
-	_ = v.cmd.Process.Kill()
-	_ = v.cmd.Wait()
-}
-
-// request waits for its answer.
-func (v *mailVictim) request(method string, params any) json.RawMessage {
-	v.t.Helper()
-	v.ids++
-	_, err := v.in.Write(append(toJSON(map[string]any{"jsonrpc": "2.0", "id": v.ids, "method": method, "params": params}), '\n'))
-	wantNil(v.t, err)
-	for v.lines.Scan() {
-		if line := v.lines.Bytes(); string(rawField(line, "id")) == fmt.Sprint(v.ids) {
-			v.fault = bytes.Clone(rawField(line, "error"))
-			return bytes.Clone(rawField(line, "result", "structuredContent"))
-		}
-	}
-	v.t.Fatalf("no answer to %s: %v", method, v.lines.Err())
-	return nil
-}
-
-func (v *mailVictim) tool(name string, args map[string]any) json.RawMessage {
-	v.t.Helper()
-	return v.request("tools/call", map[string]any{"name": name, "arguments": args})
-}
-
-// victimHome makes a home with a team, and what a victim needs to know of it.
-func victimHome(t *testing.T) (home, config string, env []string) {
-	home = t.TempDir()
-	config = writeTeam(t, filepath.Join(home, ".claude", "teams"), "default", compactTeam)
-	return home, config, []string{"HOME=" + home, "ATM_HOME=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=", "GORACE=atexit_sleep_ms=10"}
+// dies kills the process alone; what it started ends by itself.
+func (p *benchPeer) dies() {
+	_ = p.cmd.Process.Kill()
+	p.hangup()
+	p.stdout.Close()
+	<-p.exited
 }
 
 // Servers that all start agents at once have each of them in the team when its first
 // answer comes, though they wait for each other's locks.
 func TestFirstAnswerComesFromAMember(t *testing.T) {
-	_, config, env := victimHome(t)
+	r, team := teamRig(t)
 	const servers, agents = 4, 5
 	var wg sync.WaitGroup
 	for i := range servers {
-		v := startMailVictim(t, env)
+		p := r.serveSide(t)
 		wg.Go(func() {
 			for j := range agents {
 				name := fmt.Sprintf("agent-%d-%d", i, j)
-				v.tool("codex", map[string]any{"identity": name, "prompt": "SAY hello"})
-				if data, err := os.ReadFile(config); err != nil || !bytes.Contains(data, []byte(`"`+name+`"`)) {
+				p.tool("codex", map[string]any{"identity": name, "prompt": "SAY hello"})
+				if data, err := os.ReadFile(filepath.Join(team, "config.json")); err != nil ||
+					!bytes.Contains(data, []byte(`"`+name+`"`)) {
 					t.Errorf("%s has answered and is no member: %v", name, err)
 				}
 			}
@@ -500,11 +464,14 @@ func TestFirstAnswerComesFromAMember(t *testing.T) {
 // A kill -9 after a number of records that goes through all of a mail turn, a message in each round. All of them reach
 // Codex, are marked read, and none that was marked is delivered again. What the mock Codex was sent is in its log.
 func TestMailDeliveryKill(t *testing.T) {
-	home, config, env := victimHome(t)
-	log := filepath.Join(home, "codex.log")
-	env = append(env, "MOCK_CODEX_LOG="+log, "ATM_AGENT_MCP_MAIL_POLL_INTERVAL_MS=100", "ATM_AGENT_MCP_MAX_MAIL_MESSAGES=3")
-	notes := newLockNotes(filepath.Join(home, ".config", "atm", "agent-sessions"))
-	box := newInboxes(filepath.Dir(filepath.Dir(config)), "", notes, nil, slog.New(slog.DiscardHandler))
+	r, team := teamRig(t)
+	log := filepath.Join(r.home, "codex.log")
+	serve := func() *benchPeer {
+		return r.serveSide(t, "MOCK_CODEX_LOG="+log, "ATM_AGENT_MCP_MAIL_POLL_INTERVAL_MS=100",
+			"ATM_AGENT_MCP_MAX_MAIL_MESSAGES=3")
+	}
+	notes := newLockNotes(filepath.Join(r.home, ".config", "atm", "agent-sessions"))
+	box := newInboxes(filepath.Dir(team), "", notes, nil, slog.New(slog.DiscardHandler))
 	sent := func() map[string]int {
 		got := map[string]int{}
 		for _, turn := range strings.Split(deliveredIn([]byte(readText(t, log))), " | ") {
@@ -520,7 +487,7 @@ func TestMailDeliveryKill(t *testing.T) {
 		return n
 	}
 
-	v := startMailVictim(t, env)
+	v := serve()
 	agent := stringField(v.tool("codex", map[string]any{"identity": "ann", "prompt": "SAY hello"}), "agent_id")
 	rounds, total, again := 0, 0, 0
 	for round := 0; round < 24; round += pick(5, 1) { // as many records later
@@ -531,11 +498,11 @@ func TestMailDeliveryKill(t *testing.T) {
 			total++
 		}
 		for range round { // records of the mail turns; the first rounds are killed before any
-			if round < 18 && !v.lines.Scan() {
-				t.Fatal("serve ended by itself")
+			if v.dog.Reset(benchLimit); round < 18 {
+				v.line()
 			}
 		}
-		v.kill()
+		v.dies()
 		read := map[string]bool{}
 		all, _, err := box.list(t.Context(), "default", "ann", mailFilter{All: true})
 		if err != nil || len(all) != total {
@@ -547,7 +514,7 @@ func TestMailDeliveryKill(t *testing.T) {
 				t.Fatalf("round %d: message %s was marked read and never delivered", round, m.Text)
 			}
 		}
-		v = startMailVictim(t, env)
+		v = serve()
 		v.tool("codex", map[string]any{"agent_id": agent})
 		if !poll(waitLimit(t), func() bool { return unread() == 0 }) {
 			t.Fatalf("round %d: %d messages stay unread", round, unread())
@@ -576,16 +543,11 @@ const (
 
 // mailSide is a serve with a team and room for a hundred agents.
 func mailSide(tb testing.TB) (p *benchPeer, boxes string, open func(identity string) (agent string)) {
-	r := newBenchRig(tb)
-	team := filepath.Join(r.home, ".claude", "teams", "default")
-	boxes = filepath.Join(team, "inboxes")
-	conf := filepath.Join(r.home, ".config", "atm")
-	wantNil(tb, errors.Join(os.MkdirAll(boxes, 0o755), os.MkdirAll(conf, 0o755),
-		os.WriteFile(filepath.Join(team, "config.json"), []byte(`{"name":"default","members":[]}`), 0o644),
-		os.WriteFile(filepath.Join(conf, "config.toml"), []byte("[plugins.atm-agent-mcp]\nmax_concurrent_threads = 100\n"), 0o644)))
-	p = r.serveSide(tb)
-	return p, boxes, func(identity string) string {
-		return stringField(p.tool("codex", map[string]any{"prompt": "hello", "cwd": r.project, "identity": identity}), "agent_id")
+	r, team := teamRig(tb)
+	p = r.serveSide(tb, "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS=100")
+	return p, filepath.Join(team, "inboxes"), func(identity string) string {
+		return stringField(p.tool("codex", map[string]any{"prompt": "hello", "cwd": r.project, "identity": identity}),
+			"agent_id")
 	}
 }
 
@@ -616,7 +578,7 @@ func benchMailWake(b *testing.B) {
 		}
 		p.run(p.reply(agent, "SAY on")) // a client's turn: mail turns in a row are bounded
 		path := filepath.Join(boxes, name+".json")
-		text := fmt.Sprintf(`[{"from":"lead","text":"mail %d","timestamp":"2026-11-21T09:17:30.784Z","msg_id":"m%d","read":false}]`, i, i)
+		text := fmt.Sprintf(`[{"from":"lead","text":"mail %d","timestamp":"2026-11-21T09:17:30Z","msg_id":"m%d"}]`, i, i)
 		wantNil(b, os.WriteFile(path+".tmp.1", []byte(text), 0o644))
 		begun := time.Now()
 		wantNil(b, os.Rename(path+".tmp.1", path))

@@ -1,7 +1,9 @@
 package main
 
-// mail_tools_test.go holds the ATM tools to their rules over real team directories, and addresses to whom they mean: each
-// that means nobody to an error by which a model finds the right one. How the inboxes stand up to other writers is tested
+// mail_tools_test.go holds the ATM tools to their rules over real team directories, and addresses to whom they mean:
+// each
+// that means nobody to an error by which a model finds the right one. How the inboxes stand up to other writers is
+// tested
 // with mail.go.
 
 import (
@@ -12,7 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,8 @@ type atmLab struct {
 func newAtmLab(t *testing.T, change func(*config)) *atmLab {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "teams")
-	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"codex","agentType":"codex"}`))
+	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`,
+		`{"name":"codex","agentType":"codex"}`))
 	writeTeam(t, root, "other", crewOf(`{"name":"codex"}`, `{"name":"boss"}`))
 	cfg := &config{maxMailMessageLength: defaultMailLength, persistThreads: true,
 		aliases: map[string]string{"arch": "arch-ctm"}, atmRoles: map[string]string{"lead": "team-lead"}}
@@ -42,7 +45,8 @@ func newAtmLab(t *testing.T, change func(*config)) *atmLab {
 	l := &atmLab{t: t, root: root, trail: filepath.Join(t.TempDir(), "audit.jsonl")}
 	audit := openAudit(l.trail, log)
 	t.Cleanup(audit.close)
-	book := addressBook{own: newTeamFile(root, "crew", "/leases"), root: root, aliases: cfg.aliases, roles: cfg.atmRoles}
+	book := addressBook{own: newTeamFile(root, "crew", "/leases"), root: root, aliases: cfg.aliases,
+		roles: cfg.atmRoles}
 	l.atmTools = newAtmTools(cfg, newInboxes(root, "", "", nil, log), book, audit, log)
 	l.who = atmCaller{Identity: "codex", AgentID: "codex:k7m3pqx", Team: "crew", Correlation: "mcp-7",
 		Owns: func(identity string) bool { return strings.EqualFold(identity, "codex") },
@@ -95,47 +99,48 @@ func (l *atmLab) has(team, member, want string) {
 }
 
 const fourMails = `[
-{"from":"team-lead","text":"third","timestamp":"2026-11-21T09:00:03.500Z","msg_id":"c","type":"message","read":false,"summary":"about third"},
-{"from":"arch-ctm","source_team":"other","text":"first","timestamp":"2026-11-21T09:00:01+00:00","message_id":"a","read":false},
+{"from":"team-lead","text":"third","timestamp":"2026-11-21T09:00:03.500Z","msg_id":"c","type":"message","summary":"about third"},
+{"from":"arch-ctm","source_team":"other","text":"first","timestamp":"2026-11-21T09:00:01+00:00","message_id":"a"},
 {"from":"team-lead","text":"old","timestamp":"2026-11-20T09:00:00Z","message_id":"o","read":true,"keep":1},
 {"from":"arch-ctm","text":"second","timestamp":"2026-11-21T10:00:02+01:00","message_id":"b","automatic":true}]`
 
 func TestRecipient(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"Codex"}`, `{"name":"a.b"}`, `{"name":"worker"}`, `7`))
+	writeTeam(t, root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"Codex"}`,
+		`{"name":"a.b"}`, `{"name":"worker"}`, `7`))
 	writeTeam(t, root, "other", crewOf(`{"name":"codex"}`))
 	writeTeam(t, root, "damaged", "{")
 	wantNil(t, os.Mkdir(filepath.Join(root, "noteam"), 0o755))
 	b := addressBook{
 		own: newTeamFile(root, "crew", "/leases"), root: root,
 		roles:   map[string]string{"lead": "team-lead", "worker": "arch-ctm", "both": "team-lead"},
-		aliases: map[string]string{"arch": "arch-ctm", "both": "worker", "twice": "arch", "addr": "codex@other", "empty": ""},
+		aliases: map[string]string{"arch": "arch-ctm", "both": "worker", "twice": "arch", "empty": ""},
 	}
 	live := func(identity string) bool { return identity == "codex-2" }
 	for to, want := range map[string]string{
-		" TEAM-LEAD ": "team-lead@crew", "arch": "arch-ctm@crew", "lead": "team-lead@crew", "worker": "arch-ctm@crew", "both": "team-lead@crew",
-		"codex@other": "codex@other", " codex @ other ": "codex@other", "arch@crew": "arch-ctm@crew", "codex-2": "codex-2@crew unlisted",
+		" TEAM-LEAD ": "team-lead@crew", "arch": "arch-ctm@crew", "lead": "team-lead@crew", "worker": "arch-ctm@crew",
+		"both":        "team-lead@crew",
+		"codex@other": "codex@other", " codex @ other ": "codex@other", "arch@crew": "arch-ctm@crew",
+		"codex-2": "codex-2@crew unlisted",
 
-		"  ":                      `"to" is a member's name, or name@team`,
-		"@crew":                   `has no name before the @`,
-		"codex@ ":                 `has no team after the @`,
-		"*":                       `atm_broadcast writes to all members`,
-		"codex":                   `recipient "Codex" is the sender itself; members of team "crew" are team-lead, arch-ctm, a.b, worker`,
-		"codex@crew":              `is the sender itself`,
-		"Arch":                    `unknown recipient "Arch"; members of team "crew" are team-lead, arch-ctm, Codex, a.b, worker; did you mean "arch"?`,
-		"twice":                   `alias "twice" stands for "arch", who is no member of team "crew"; members`,
-		"addr":                    `alias "addr" stands for "codex@other", who is no member`,
-		"empty":                   `alias "empty" stands for "", who is no member`,
-		"codex-2@other":           `unknown recipient "codex-2"; members of team "other" are codex; did you mean "codex"?`,
-		"a.b":                     `member "a.b" of team "crew" can't be written to`,
-		"x@../crew":               `is a path: give the name of one directory`,
-		`x@a\b`:                   `is a path`,
-		"x@..":                    `is a path`,
-		"x@.archives":             `begins with a dot`,
-		"x@other@crew":            `team "other@crew": there is no such team`,
-		"x@othre":                 `; did you mean "other"?`,
-		"x@noteam":                `team "noteam": there is no such team: ` + filepath.Join(root, "noteam", "config.json") + ` is missing`,
+		"  ":            `"to" is a member's name, or name@team`,
+		"codex@ ":       `has no team after the @`,
+		"*":             `atm_broadcast writes to all members`,
+		"codex":         `recipient "Codex" is the sender itself; members of team "crew" are team-lead, arch-ctm, a.b`,
+		"codex@crew":    `is the sender itself`,
+		"Arch":          `members of team "crew" are team-lead, arch-ctm, Codex, a.b, worker; did you mean "arch"?`,
+		"twice":         `alias "twice" stands for "arch", who is no member of team "crew"; members`,
+		"empty":         `alias "empty" stands for "", who is no member`,
+		"codex-2@other": `unknown recipient "codex-2"; members of team "other" are codex; did you mean "codex"?`,
+		"a.b":           `member "a.b" of team "crew" can't be written to`,
+		"x@../crew":     `is a path: give the name of one directory`,
+		`x@a\b`:         `is a path`,
+		"x@.archives":   `begins with a dot`,
+		"x@other@crew":  `team "other@crew": there is no such team`,
+		"x@othre":       `; did you mean "other"?`,
+		"x@noteam": `team "noteam": there is no such team: ` +
+			filepath.Join(root, "noteam", "config.json") + ` is missing`,
 		"x@damaged":               `config.json can't be understood`,
 		"a\x00b":                  `unknown recipient "a\x00b"`,
 		"x@a\x00":                 `character that can't be printed`,
@@ -150,7 +155,8 @@ func TestRecipient(t *testing.T) {
 			if got = err.Error(); strings.Contains(got, want) {
 				got = want
 			}
-			if len(err.Error()) > 600 || strings.Contains(want, "there is no such team") != errors.Is(err, errNoTeam) && to != "x@othre" {
+			if len(err.Error()) > 600 || strings.Contains(want, "there is no such team") != errors.Is(err, errNoTeam) &&
+				to != "x@othre" {
 				t.Errorf("%q: %#v", to, err)
 			}
 		}
@@ -165,9 +171,11 @@ func TestRecipient(t *testing.T) {
 	for i := range 200 {
 		many = append(many, fmt.Sprintf(`{"name":"member-%d"}`, i))
 	}
-	for want, entries := range map[string][]string{"member-29 and 170 more": many, `team "crew" has no other members`: nil} {
+	for want, entries := range map[string][]string{"member-29 and 170 more": many,
+		`team "crew" has no other members`: nil} {
 		writeTeam(t, root, "crew", crewOf(entries...))
-		if _, err := b.recipient("nobody", "codex", nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "member-30") {
+		if _, err := b.recipient("nobody", "codex", nil); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "member-30") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -177,11 +185,13 @@ func TestRecipient(t *testing.T) {
 // missing within that.
 func TestAtmSend(t *testing.T) {
 	l := newAtmLab(t, nil)
-	for to, want := range map[string][2]string{"lead": {"crew", "team-lead"}, "codex@other": {"other", "codex"}, "codex-2": {"crew", "codex-2"}} {
+	for to, want := range map[string][2]string{"lead": {"crew", "team-lead"}, "codex@other": {"other", "codex"},
+		"codex-2": {"crew", "codex-2"}} {
 		raw, text := l.must("atm_send", fmt.Sprintf(`{"to":%q,"message":"line one\nline two","summary":" "}`, to))
 		hasFields(t, raw, `{"outcome":"delivered","to":"`+want[1]+"@"+want[0]+`","notes":"$absent"}`)
 		id := stringField(raw, "message_id")
-		l.has(want[0], want[1], `[{"from":"codex","source_team":"crew","text":"line one\nline two","read":false,"summary":"line one line two",
+		l.has(want[0], want[1], `[{"from":"codex","source_team":"crew","text":"line one\nline two","read":false,
+		"summary":"line one line two",
 			"automatic":"$absent","message_id":"`+id+`"}]`)
 		mustContain(t, text, id, "delivered", want[1]+"@"+want[0])
 	}
@@ -232,7 +242,8 @@ func TestAtmToolsRefuse(t *testing.T) {
 		{"atm_broadcast", `{"message":"m","team":"othre"}`, codeInvalidSession, `did you mean "other"?`},
 		{"atm_broadcast", `{"message":"m","team":"../x"}`, codeInvalidSession, "path"},
 		{"atm_broadcast", `{}`, codeInvalidSession, "no message"},
-		{"atm_read", `{"since":"yesterday"}`, codeInvalidParams, `"since" of tool atm_read must be a time such as 2026-11-21T09:17:30Z, not "yesterday"`},
+		{"atm_read", `{"since":"yesterday"}`, codeInvalidParams,
+			`"since" of tool atm_read must be a time such as 2026-11-21T09:17:30Z, not "yesterday"`},
 		{"atm_read", `{"since":""}`, codeInvalidParams, `"since"`},
 		{"atm_read", `{"limit":1.5}`, codeInvalidParams, "a whole number from 1 to 1000"},
 		{"atm_raed", `{}`, codeInvalidParams, "no mail tool"},
@@ -246,7 +257,8 @@ func TestAtmToolsRefuse(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	wantNil(t, os.RemoveAll(filepath.Join(l.root, "crew"))) // as Claude Code does at its end
-	for tool, args := range map[string]string{"atm_send": `{"to":"lead","message":"m"}`, "atm_broadcast": `{"message":"m"}`, "atm_read": `{}`, "atm_pending_count": ``} {
+	for tool, args := range map[string]string{"atm_send": `{"to":"lead","message":"m"}`,
+		"atm_broadcast": `{"message":"m"}`, "atm_read": `{}`, "atm_pending_count": ``} {
 		l.refused(tool, args, codeInvalidSession, `team "crew"`, "there is no such team")
 	}
 	if _, err := os.Stat(filepath.Join(l.root, "crew")); err == nil {
@@ -263,13 +275,15 @@ func TestAtmToolsRefuse(t *testing.T) {
 
 func TestAtmBroadcast(t *testing.T) {
 	l := newAtmLab(t, nil)
-	writeTeam(t, l.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"Codex"}`, `{"name":"a.b"}`, `{"name":"TEAM-LEAD"}`,
+	writeTeam(t, l.root, "crew", crewOf(`{"name":"team-lead"}`, `{"name":"arch-ctm"}`, `{"name":"Codex"}`,
+		`{"name":"a.b"}`, `{"name":"TEAM-LEAD"}`,
 		`{"name":"stuck"}`, `7`))
 	wantNil(t, os.Mkdir(l.inbox("crew", "stuck"), 0o755)) // a directory where the inbox should be
 	raw, text := l.must("atm_broadcast", `{"message":"all hands","summary":"s"}`)
 	hasFields(t, raw, `{"sent":[{"to":"team-lead@crew","outcome":"delivered"},{"to":"arch-ctm@crew"}],
 		"failed":[{"to":"a.b@crew","error":"$re:."},{"to":"stuck@crew","error":"$re:."}]}`)
-	mustContain(t, text, "Sent to 2 of 4 members of team crew: team-lead, arch-ctm.", "Not to a.b@crew: ", "Not to stuck@crew: ")
+	mustContain(t, text, "Sent to 2 of 4 members of team crew: team-lead, arch-ctm.", "Not to a.b@crew: ",
+		"Not to stuck@crew: ")
 	for _, member := range []string{"team-lead", "arch-ctm"} {
 		l.has("crew", member, `[{"text":"all hands","summary":"s","message_id":"$re:."}]`)
 	}
@@ -346,7 +360,8 @@ func TestAtmReadIsBounded(t *testing.T) {
 	l := newAtmLab(t, nil)
 	var all []string
 	for i, size := range []int{200 << 10, 30 << 10, 30 << 10, 30 << 10, 1<<20 + 10, 1} {
-		all = append(all, fmt.Sprintf(`{"from":"x","text":"%d%s","timestamp":"2026-11-21T09:00:0%dZ","message_id":"m%d"}`, i, strings.Repeat("é", size/2), i, i))
+		all = append(all, fmt.Sprintf(`{"from":"x","text":"%d%s","timestamp":"2026-11-21T09:00:0%dZ","message_id":"m%d"}`,
+			i, strings.Repeat("é", size/2), i, i))
 	}
 	writeInbox(t, l.inbox("crew", "codex"), "["+strings.Join(all, ",")+"]")
 	for _, want := range []string{"m0 5", "m1 m2 3", "m3 2", "m4 1", "m5 0", "0"} {
@@ -356,10 +371,12 @@ func TestAtmReadIsBounded(t *testing.T) {
 		said := ""
 		for _, m := range got.Messages {
 			said += m.ID + " "
-			if _, cut, isCut := strings.Cut(m.Message, "[message cut: "); isCut != (m.ID == "m4") || len(m.Message) > maxMailText+300 {
+			if _, cut, isCut := strings.Cut(m.Message, "[message cut: "); isCut != (m.ID == "m4") ||
+				len(m.Message) > maxMailText+300 {
 				t.Errorf("%d bytes of %s returned: %s", len(m.Message), m.ID, cut)
 			} else if isCut {
-				mustContain(t, cut, "its last 12 of 1048587 bytes are left out; the whole is in "+l.inbox("crew", "codex"))
+				mustContain(t, cut, "its last 12 of 1048587 bytes are left out; the whole is in "+l.inbox("crew",
+					"codex"))
 			}
 		}
 		if said += fmt.Sprint(got.Remaining); said != want {
@@ -391,7 +408,8 @@ func TestAtmToolsActAsOneself(t *testing.T) {
 	}
 	l.refused("atm_send", `{"to":"arch","message":"m"}`, codeInvalidSession, `"TEAM-LEAD" is not held here`)
 	l.refused("atm_broadcast", `{"message":"m"}`, codeInvalidSession, "is not held here")
-	for identity, want := range map[string]string{"nobody": "members of team", "../../x": "unknown recipient", "boss@other": "another team"} {
+	for identity, want := range map[string]string{"nobody": "members of team", "../../x": "unknown recipient",
+		"boss@other": "another team"} {
 		l.who.Identity = identity
 		l.refused("atm_read", `{}`, codeInvalidSession, want)
 		l.refused("atm_pending_count", `{}`, codeInvalidSession, want)
@@ -403,7 +421,8 @@ func TestAtmToolsActAsOneself(t *testing.T) {
 
 	l.who.AgentID, l.who.Owns = "codex:k7m3pqx", owns
 	const claim = "You are codex, whatever identity is asked for."
-	_, text = l.must("atm_send", `{"to":"arch","message":"m","identity":"team-lead","agent_id":"codex:other","threadId":"t","conversationId":7}`)
+	_, text = l.must("atm_send",
+		`{"to":"arch","message":"m","identity":"team-lead","agent_id":"codex:other","threadId":"t","conversationId":7}`)
 	mustContain(t, text, claim)
 	if _, text := l.must("atm_send", `{"to":"arch","message":"m","identity":"Codex"}`); strings.Contains(text, claim) {
 		t.Errorf("%s", text)
@@ -432,9 +451,13 @@ func TestAtmToolsAtALockedInbox(t *testing.T) {
 	hasFields(t, raw, `{"outcome":"spooled"}`)
 	mustContain(t, text, "later")
 	names, _ := filepath.Glob(filepath.Join(l.boxes.spool, "*-team-lead@crew.json"))
-	if len(names) != 1 || stringField(json.RawMessage(readText(t, names[0])), "message", "message_id") != stringField(raw, "message_id") {
-		t.Errorf("spooled as %v", names)
+	if len(names) != 1 ||
+		!regexp.MustCompile(`^\d+-[0-9a-f]{8}-team-lead@crew\.json$`).MatchString(filepath.Base(names[0])) {
+		t.Fatalf("spooled as %q", names)
 	}
+	hasFields(t, json.RawMessage(readText(t, names[0])), `{"target_team":"crew","target_agent":"team-lead",
+	"retry_count":0,"max_retries":10,
+		"created_at":"$re:^20","message":{"message_id":"`+stringField(raw, "message_id")+`"}}`)
 	raw, text = l.must("atm_read", `{}`)
 	mustContain(t, text, "could not be marked as read")
 	wantNil(t, os.Remove(l.inbox("crew", "codex")+".lock"))
@@ -459,35 +482,24 @@ func TestAtmToolsAreAudited(t *testing.T) {
 		l.refused("atm_broadcast", `{"message":"a word","team":"other"}`, codeInvalidSession)
 		wantNil(t, l.audit.flush(t.Context()))
 		for i, e := range readAudit(t, l.trail) {
-			want := []string{`"atm_send","recipient":"arch-ctm@crew","detail":"$re:^delivered, message_id ` + stringField(raw, "message_id") + `"`,
+			want := []string{`"atm_send","recipient":"arch-ctm@crew","detail":"$re:^delivered, message_id ` +
+				stringField(raw, "message_id") + `"`,
 				`"atm_send","recipient":"nobody","detail":"$re:^refused: INVALID_SESSION_PARAMS: unknown recipient"`,
 				`"atm_broadcast","recipient":"*@crew","detail":"sent to 2 (team-lead, arch-ctm), failed for 0 ()"`,
 				`"atm_read","recipient":"codex","detail":"1 messages, 1 marked read, 2 remaining"`,
 				`"atm_pending_count","recipient":"codex","detail":"2 unread"`,
 				`"atm_broadcast","recipient":"*@other","detail":"$re:^refused: INVALID_SESSION_PARAMS: not yours"`, ""}[i]
-			summary := []string{`"$re:^use password=.redacted. x{175}.$"`, `"a word"`, `"a word"`, `"{\"limit\":1}"`, `"$absent"`, `"a word"`}[i]
+			summary := []string{`"$re:^use password=.redacted. x{175}.$"`, `"a word"`, `"a word"`, `"{\"limit\":1}"`,
+				`"$absent"`, `"a word"`}[i]
 			if !persist && i != 3 {
 				summary = `"$absent"`
 			}
-			hasFields(t, toJSON(e), `{"event":`+want+`,"summary":`+summary+`,"agent_id":"codex:k7m3pqx","identity":"codex","correlation_id":"mcp-7"}`)
+			hasFields(t, toJSON(e),
+				`{"event":`+want+`,"summary":`+summary+`,"agent_id":"codex:k7m3pqx","identity":"codex",
+				"correlation_id":"mcp-7"}`)
 			if strings.Contains(e.Detail, "a word") || i == 6 {
 				t.Errorf("%+v", e)
 			}
 		}
-	}
-}
-
-// What agents are told is one closed schema each, without a word on who calls.
-func TestAtmToolSpecs(t *testing.T) {
-	var names []string
-	for _, s := range atmToolSpecs() {
-		names = append(names, s.Name)
-		hasFields(t, s.Input, `{"additionalProperties":false,"properties":{"identity":"$absent","agent_id":"$absent","threadId":"$absent"}}`)
-		if s.Hints.Destructive || s.Hints.OpenWorld || s.Hints.ReadOnly != (s.Name == "atm_pending_count") {
-			t.Errorf("%s: %+v", s.Name, s.Hints)
-		}
-	}
-	if want := []string{"atm_send", "atm_read", "atm_broadcast", "atm_pending_count"}; !slices.Equal(names, want) {
-		t.Errorf("%q", names)
 	}
 }

@@ -129,7 +129,8 @@ func TestInputRetryAttachesOnce(t *testing.T) {
 // Only a modern client that declares forms is asked, and only what can be asked.
 func TestInputOfClientsThatCannotBeAsked(t *testing.T) {
 	r := newRig(t, nil)
-	for caps, can := range map[string]bool{`{}`: false, `{"elicitation":{"url":{}}}`: false, `{"elicitation":null}`: false,
+	for caps, can := range map[string]bool{`{}`: false, `{"elicitation":{"url":{}}}`: false,
+		`{"elicitation":null}`: false,
 		`{"elicitation":true}`: false, `{"elicitation":{}}`: true} {
 		s := r.begin("1", callWith(metaHead+caps+`}`, "codex", codexArgs, ""))
 		unknown := inputAsk("ask-1")
@@ -342,8 +343,10 @@ const taskOf = "codex:ab12/bg-7f3k2m"
 
 func newTaskRig(t *testing.T) *taskRig {
 	at := time.Date(2026, 11, 21, 14, 0, 0, 5e6, time.FixedZone("", 3600))
-	r := &taskRig{approves: make(chan approveQuery, 10), interrupts: make(chan string, 10), turn: keptTurn{AgentID: "codex:ab12",
-		Identity: "codex", TurnID: "bg-7f3k2m", Status: "running", Task: true, Created: at, Updated: at.Add(time.Second)}}
+	r := &taskRig{approves: make(chan approveQuery, 10), interrupts: make(chan string, 10),
+		turn: keptTurn{AgentID: "codex:ab12",
+			Identity: "codex", TurnID: "bg-7f3k2m", Status: "running", Task: true,
+			Created: at, Updated: at.Add(time.Second)}}
 	r.mcpRig = newRig(t, func(o *mcpOptions) {
 		o.turn = func(ref, turn string) (keptTurn, *rpcError) {
 			if ref+"/"+turn != taskOf {
@@ -375,7 +378,8 @@ func (r *taskRig) get(meta, status, want string) json.RawMessage {
 	hasFields(r.t, res, `{"resultType":"complete","status":"`+status+`","taskId":"`+taskOf+`",
 		"createdAt":"2026-11-21T13:00:00.005Z","lastUpdatedAt":"2026-11-21T13:00:01.005Z"}`)
 	hasFields(r.t, res, want)
-	for name, of := range map[string]string{"inputRequests": "input_required", "result": "completed", "error": "failed"} {
+	for name, of := range map[string]string{"inputRequests": "input_required", "result": "completed",
+		"error": "failed"} {
 		if (rawField(res, name) != nil) != (of == status) {
 			r.t.Errorf("%s in a task that is %s: %s", name, status, res)
 		}
@@ -400,12 +404,14 @@ func TestTaskStates(t *testing.T) {
 		status  string
 		want    string
 	}{
-		{okTurn("said"), false, "completed", `{"result":{"resultType":"complete","isError":"$absent","structuredContent":{"content":"said"}}}`},
+		{okTurn("said"), false, "completed",
+			`{"result":{"resultType":"complete","isError":"$absent","structuredContent":{"content":"said"}}}`},
 		{ended("failed", "it broke"), false, "completed", `{"result":{"isError":true}}`},
 		// An error of ours is a tool result for a modern client, so no failed task.
 		{turnResult{err: proxyError(codeTimeout, "too long")}, false, "completed",
 			`{"result":{"structuredContent":{"error":{"code":-32006}}}}`},
-		{turnResult{err: badParams("no such thing")}, false, "failed", `{"error":{"code":-32602},"statusMessage":"$re:no such thing"}`},
+		{turnResult{err: badParams("no such thing")}, false, "failed",
+			`{"error":{"code":-32602},"statusMessage":"$re:no such thing"}`},
 		{ended("interrupted", "half"), false, "completed", `{}`}, // by a timeout, say
 		{ended("interrupted", "half"), true, "cancelled", `{}`},
 		{turnResult{err: proxyError(codeSessionClosed, "stopped in the queue")}, true, "cancelled", `{}`},
@@ -424,9 +430,11 @@ func TestTaskAsksAndIsCancelled(t *testing.T) {
 	r := newTaskRig(t)
 	r.turn.Pending = []askView{askOf(inputAsk("ask-1")), askOf(inputAsk("ask-2"))}
 	res := r.get(tasksAskMeta, "input_required", `{"inputRequests":{
-		"ask-1":{"method":"elicitation/create","params":{"message":"$re:^Run .rm -r ask-1.\nasked by agent codex .codex:ab12"}},
+		"ask-1":{"method":"elicitation/create",
+		"params":{"message":"$re:^Run .rm -r ask-1.\nasked by agent codex .codex:ab12"}},
 		"ask-2":{"method":"elicitation/create","params":{"message":"$re:^Run .rm -r ask-2"}}}}`)
-	r.get(tasksAskMeta, "input_required", `{"inputRequests":`+string(rawField(res, "inputRequests"))+`}`) // the same words at every poll
+	r.get(tasksAskMeta, "input_required", `{"inputRequests":`+string(rawField(res,
+		"inputRequests"))+`}`) // the same words at every poll
 	// Who can't be asked is told how the caller decides.
 	r.get(tasksMeta, "working", `{"statusMessage":"$re:ask-1.*agent_approve.*codex:ab12"}`)
 
@@ -478,7 +486,8 @@ func TestTaskErrors(t *testing.T) {
 // user decides, by the task.
 func TestTaskIsNegotiated(t *testing.T) {
 	r := newRig(t, nil)
-	hasFields(t, r.ask("server/discover", modernOnly), `{"result":{"capabilities":{"extensions":{"`+tasksExtension+`":{}}}}}`)
+	hasFields(t, r.ask("server/discover", modernOnly),
+		`{"result":{"capabilities":{"extensions":{"`+tasksExtension+`":{}}}}}`)
 	hello := r.hello("2025-11-25", `{"extensions":{"`+tasksExtension+`":{}},"tasks":{}}`, "x")
 	hasFields(t, hello, `{"result":{"capabilities":{"extensions":"$absent"}}}`)
 	const prompt = `{"prompt":"x"}`
@@ -488,7 +497,8 @@ func TestTaskIsNegotiated(t *testing.T) {
 		callWith(metaHead+`{"tasks":{},"extensions":{"`+tasksExtension+`":true}}}`, "codex", prompt, ""): "false ",
 		callWith(tasksMeta, "codex", prompt, ""):                                                         "true caller",
 		callWith(tasksAskMeta, "codex-reply", `{"agent_id":"codex:ab12","prompt":"x"}`, ""):              "true client",
-		callWith(tasksAskMeta, "codex", `{"agent_id":"codex:ab12"}`, ""):                                 "false client", // no turn
+		callWith(tasksAskMeta, "codex", `{"agent_id":"codex:ab12"}`,
+			""): "false client", // no turn
 	} {
 		s := r.begin("1", params)
 		if got := fmt.Sprint(s.req.task, " ", s.req.approvals); got != want || s.req.background != s.req.task {
@@ -502,8 +512,10 @@ func TestTaskIsNegotiated(t *testing.T) {
 	w := r.begin("1", withToken(callWith(tasksMeta, "codex", prompt, ""), "1")).w
 	r.f.event(agentRef{}, w, &event{kind: evStarted, turn: "u1"}) // a task has no progress
 	r.f.done(w, accepted)
-	hasFields(t, r.answerTo("1"), `{"result":{"resultType":"task","taskId":"codex:ab12/bg-1","status":"working","ttlMs":null,"pollIntervalMs":1000,
-		"createdAt":"$re:Z$","lastUpdatedAt":"$re:Z$","content":"$absent","_meta":{"`+metaPrefix+`serverInfo":{"name":"`+serverName+`"}}}}`)
+	hasFields(t, r.answerTo("1"), `{"result":{"resultType":"task","taskId":"codex:ab12/bg-1","status":"working",
+	"ttlMs":null,"pollIntervalMs":1000,
+		"createdAt":"$re:Z$","lastUpdatedAt":"$re:Z$","content":"$absent",
+		"_meta":{"`+metaPrefix+`serverInfo":{"name":"`+serverName+`"}}}}`)
 	// Cancelled before it was accepted: the turn is dropped and nobody told.
 	w = r.begin("1", callWith(tasksMeta, "codex", prompt, "")).w
 	r.cancelRequest(`1`, `null`)

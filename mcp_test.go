@@ -107,7 +107,8 @@ func (r *pipeClient) quiet() {
 // cancelRequest has the client give a request up.
 func (r *pipeClient) cancelRequest(id, reason string) {
 	r.t.Helper()
-	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":` + reason + `}}`)
+	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":` + reason +
+		`}}`)
 }
 
 // mcpRig is one client of one front.
@@ -226,8 +227,9 @@ const (
 // hello does the legacy handshake.
 func (r *mcpRig) hello(version, capabilities, client string) json.RawMessage {
 	r.t.Helper()
-	rec := r.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"1"}}`,
-		version, capabilities, client))
+	rec := r.ask("initialize",
+		fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"1"}}`,
+			version, capabilities, client))
 	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return rec
 }
@@ -334,7 +336,8 @@ func TestEachEraHasItsMethods(t *testing.T) {
 			{"server/discover", modernOnly, 0, false},
 			{"server/discover", "", codeInvalidParams, false},
 			{"tools/list", "", codeInvalidParams, true},
-			{"tools/list", meta(`"` + metaPrefix + `related-task":{"taskId":"1"},"progressToken":1`), codeInvalidParams, true},
+			{"tools/list", meta(`"` + metaPrefix + `related-task":{"taskId":"1"},"progressToken":1`), codeInvalidParams,
+				true},
 			{"tools/list", modernOnly, 0, false},
 			{"tools/list", meta(`"` + metaVersion + `":"2027-01-01",` + caps), codeBadVersion, false},
 			{"tools/list", meta(`"` + metaVersion + `":"2025-11-25",` + caps), codeBadVersion, false},
@@ -405,7 +408,8 @@ func TestListenIsAnsweredAtShutdown(t *testing.T) {
 func TestCancelNeverAnsweredLate(t *testing.T) {
 	r := newRig(t, nil)
 	r.hello("2025-06-18", "{}", "x")
-	for reason, stops := range map[string]bool{`"AbortError: user-cancel"`: true, `7`: true, `null`: true, `"client timeout"`: false,
+	for reason, stops := range map[string]bool{`"AbortError: user-cancel"`: true, `7`: true, `null`: true,
+		`"client timeout"`:              false,
 		`"SdkError: Request timed out"`: false, `"MCP error -32001: Request timed out"`: false} {
 		w := r.codex("0")
 		r.request("0", "ping", "")
@@ -453,12 +457,16 @@ func FuzzMCPFront(f *testing.F) {
 	call := func(tool, args string) string {
 		return `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":` + callParams(true, tool, args) + "}\n"
 	}
-	f.Add(`[{"jsonrpc":"2.0","id":2,"method":"ping"}]` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`)
+	f.Add(`[{"jsonrpc":"2.0","id":2,"method":"ping"}]` + "\n" +
+		`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`)
 	f.Add(call("codex-reply", `{"agent_id":"a","prompt":"b","timeout_secs":1e9}`) +
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
-	f.Add(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":` + modernOnly + "}\n" + call("codex", `{"agent_id":"a"}`))
-	f.Add(call("agent_wait", `{"agent_ids":["a","b"],"since":4}`) + call("agent_wait", `{"agent_id":"a","turn_id":"t"}`))
-	f.Add(call("agent_approve", approvalArgs(`"decision":"approve","answers":{"q":["x"]}`)) + call("agent_interrupt", `{"identity":"a"}`))
+	f.Add(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":` + modernOnly + "}\n" +
+		call("codex", `{"agent_id":"a"}`))
+	f.Add(call("agent_wait", `{"agent_ids":["a","b"],"since":4}`) +
+		call("agent_wait", `{"agent_id":"a","turn_id":"t"}`))
+	f.Add(call("agent_approve", approvalArgs(`"decision":"approve","answers":{"q":["x"]}`)) +
+		call("agent_interrupt", `{"identity":"a"}`))
 	f.Fuzz(func(t *testing.T, in string) {
 		asked := map[string]int{}
 		for line := range strings.Lines(in) {
@@ -560,7 +568,8 @@ func TestProgressKeepsItsPace(t *testing.T) {
 			expect := func(at time.Duration, want string) {
 				t.Helper()
 				n++
-				hasFields(t, r.next(), fmt.Sprintf(`{"method":"notifications/progress","params":{"progressToken":"tok","progress":%d,"message":%q}}`, n, want))
+				hasFields(t, r.next(),
+					fmt.Sprintf(`{"method":"notifications/progress","params":{"progressToken":"tok","progress":%d,"message":%q}}`, n, want))
 				if got := time.Since(began); got != at {
 					t.Errorf("%q at %v, want %v", want, got, at)
 				}
@@ -625,7 +634,6 @@ func TestActivities(t *testing.T) {
 		{item("started", itemBody{kind: "fileChange", files: make([]fileChange, 3)}), "editing 3 files"},
 		{item("started", itemBody{kind: "fileChange", files: []fileChange{{path: "/a/b.go"}}}), "editing b.go"},
 		{item("started", itemBody{kind: "mcpToolCall", server: "atm", tool: "send"}), "calling atm.send"},
-		{item("started", itemBody{kind: "dynamicToolCall", tool: "atm_send"}), "calling atm_send"},
 		{item("started", itemBody{kind: "agentMessage"}), "writing the answer"},
 		{item("started", itemBody{kind: "agentMessage", phase: "commentary"}), ""},
 		{item("started", itemBody{kind: "somethingNew"}), ""},
@@ -633,7 +641,6 @@ func TestActivities(t *testing.T) {
 		{event{kind: evDelta, phase: "reasoning"}, "thinking"},
 		{event{kind: evDelta, phase: "output"}, ""},
 		{event{kind: evNotice, text: "Reconnecting... 1/5", retry: true}, "retrying: Reconnecting... 1/5"},
-		{event{kind: evNotice, text: "careful"}, ""},
 		{event{kind: evAsk, ask: &approval{kind: askCommand, action: "rm x"}}, "waiting for approval of `rm x`"},
 		{event{kind: evAsk, ask: &approval{kind: askQuestion}}, "waiting for an answer to its question"},
 		{event{kind: evAskGone}, "thinking"},
@@ -740,30 +747,4 @@ func FuzzForward(f *testing.F) {
 			t.Fatalf("%s", rec)
 		}
 	})
-}
-
-// Design: at least 100 000 forwarded events a second.
-func BenchmarkForwardDelta(b *testing.B) {
-	hello := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}` + "\n"
-	f := newMCPFront(mcpOptions{R: strings.NewReader(hello), W: io.Discard})
-	if err := f.run(); err != nil {
-		b.Fatal(err)
-	}
-	c := &mcpCall{id: json.RawMessage("7"), key: "7", waiter: 1}
-	c.prog = newProgress(f.p, c.id)
-	f.open["7"], f.waiters[1] = c, c
-	a := agentRef{AgentID: "codex:ab12", Thread: "01a1fd66-4352-75c0-bf05-d2f609dc3324", Identity: "codex"}
-	e := event{kind: evDelta, phase: "answer", thread: a.Thread, turn: "01a1fd66-52f0-7d52-aee2-9f151513ce91", method: "item/agentMessage/delta"}
-	e.raw = toJSON(map[string]string{"threadId": a.Thread, "turnId": e.turn, "itemId": "msg_1", "delta": "DONE: Chunk ID: 6bde44\nWall time"})
-	b.ReportAllocs()
-	b.SetBytes(int64(len(e.raw)))
-	dropped := 0
-	for b.Loop() {
-		if !f.event(a, 1, &e) {
-			dropped++
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(dropped)/float64(b.N)*100, "%dropped")
-	f.shutdown(time.Second)
 }
