@@ -125,6 +125,7 @@ func TestRecipient(t *testing.T) {
 		"codex-2": "codex-2@crew unlisted",
 
 		"  ":            `"to" is a member's name, or name@team`,
+		"@crew":         `has no name before the @`,
 		"codex@ ":       `has no team after the @`,
 		"*":             `atm_broadcast writes to all members`,
 		"codex":         `recipient "Codex" is the sender itself; members of team "crew" are team-lead, arch-ctm, a.b`,

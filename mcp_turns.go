@@ -32,7 +32,8 @@ func (a toolArgs) runs(req *turnRequest) *rpcError {
 	case req.notify == "":
 		return invalidSession("notify is empty: name the member who is mailed the answer, or leave it out")
 	case !req.background:
-		return invalidSession("notify %q is of a background turn: give background: true too, or leave notify out and wait for the answer", cutName(req.notify))
+		return invalidSession("notify %q is of a background turn: give background: true too, or leave notify out and "+
+			"wait for the answer", cutName(req.notify))
 	}
 	return nil
 }
@@ -59,7 +60,8 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	case a.has("agent_file") && a.has("prompt"):
 		return req, "", invalidSession("agent_file and prompt exclude each other: give the task in one of them")
 	case a.has("agent_file") && req.ref != "":
-		return req, "", invalidSession("agent_file starts a new agent and agent_id %q reopens one: give one of them", req.ref)
+		return req, "", invalidSession("agent_file starts a new agent and agent_id %q reopens one: give one of them",
+			req.ref)
 	case a.has("agent_file") && file == "":
 		return req, "", invalidSession("agent_file is empty: give the path of a file, or prompt instead")
 	case a.has("prompt") && strings.TrimSpace(req.prompt) == "":
@@ -167,7 +169,8 @@ func continueAgent(c *mcpCall, a toolArgs) *rpcError {
 	case e != nil:
 		return e
 	case req.ref == "":
-		return invalidSession("no agent: give agent_id or identity of the agent to continue; agent_sessions lists them, codex starts a new one")
+		return invalidSession("no agent: give agent_id or identity of the agent to continue; agent_sessions lists " +
+			"them, codex starts a new one")
 	case !a.has("prompt"):
 		return invalidSession("no prompt: say what %s is to do next", req.ref)
 	case strings.TrimSpace(req.prompt) == "":
@@ -221,7 +224,8 @@ func outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
 // a turn, or that a background turn was accepted. A turn that ran and did not complete is a
 // result in both eras, not an error of the call.
 func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
-	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus, shownTurn(r)}
+	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus,
+		shownTurn(r)}
 	switch {
 	case unfinished(r):
 		text := aboutAccepted(r)
@@ -232,7 +236,8 @@ func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 		// second block says what it needs to go on.
 		return c.toolAnswer(true, structured, contentOrWhy(r), aboutFailure(r))
 	case r.TurnStatus == "" && r.Content == "":
-		return c.toolAnswer(false, structured, fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it a message with codex-reply.", r.AgentID, r.Identity))
+		return c.toolAnswer(false, structured, fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it "+
+			"a message with codex-reply.", r.AgentID, r.Identity))
 	}
 	return c.toolAnswer(false, structured, r.Content)
 }
@@ -243,7 +248,8 @@ func aboutAccepted(r *turnResult) string {
 	if r.TurnStatus == "queued" {
 		what = "begins it as soon as the turns before it are done"
 	}
-	return fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with agent_id %s for its answer, or for what it asks approval for.",
+	return fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with agent_id %s for its answer, or for what it "+
+		"asks approval for.",
 		agentShownAs(r.AgentID, r.Identity), what, r.AgentID)
 }
 
@@ -338,8 +344,10 @@ func taskAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 // missingTasks refuses what only a client may ask that declares the extension.
 func missingTasks(what string) *rpcError {
 	return &rpcError{Code: codeNoCapability,
-		Message: fmt.Sprintf("Missing required client capability: %s need the extension %q in _meta %q of the request", what, tasksExtension, metaPrefix+"clientCapabilities"),
-		Data:    toJSON(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}}})}
+		Message: fmt.Sprintf("Missing required client capability: %s need the extension %q in _meta %q of the request",
+			what, tasksExtension, metaPrefix+"clientCapabilities"),
+		Data: toJSON(map[string]any{"requiredCapabilities": map[string]any{
+			"extensions": map[string]any{tasksExtension: struct{}{}}}})}
 }
 
 // taskMethod serves tasks/get, tasks/update and tasks/cancel.
@@ -393,7 +401,8 @@ func taskTurn(c *mcpCall, id string) (keptTurn, *rpcError) {
 	k, e := c.f.turn(agentID, turnID)
 	switch {
 	case e != nil && e.Code == codeSessionNotFound:
-		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s", clipChars(id, 100), maxKeptTurns, e.Message)
+		return k, badParams("there is no task %s, or %d newer turns of its agent have ended since: %s",
+			clipChars(id, 100), maxKeptTurns, e.Message)
 	case e != nil:
 		return k, internalError(e)
 	case !k.Task:
@@ -420,7 +429,8 @@ func taskNow(c *mcpCall, k *keptTurn) json.RawMessage {
 		}
 	case len(k.Pending) > 0:
 		p := &k.Pending[0]
-		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID, clipChars(oneLine(p.Action), 200), k.AgentID)
+		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID,
+			clipChars(oneLine(p.Action), 200), k.AgentID)
 	case k.Activity != "":
 		t.Message = k.Activity
 	case k.Status == "queued":
@@ -461,7 +471,8 @@ func updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage) {
 			continue
 		}
 		d, answers := readAnswer(response, &p.q)
-		decisions = append(decisions, approveQuery{Agent: k.AgentID, Ask: p.ApprovalID, Action: p.Action, By: answeredBy(response, d), Decision: d, Answers: answers})
+		decisions = append(decisions, approveQuery{Agent: k.AgentID, Ask: p.ApprovalID, Action: p.Action,
+			By: answeredBy(response, d), Decision: d, Answers: answers})
 	}
 	var left atomic.Int64 // decisions without an answer, and this function
 	left.Store(int64(len(decisions)) + 1)
