@@ -215,7 +215,8 @@ func TestJoinedEntry(t *testing.T) {
 		"tmuxPaneId":"","subscriptions":[],"isActive":true,"sessionId":"thread-1","externalBackendType":"codex",
 		"externalModel":"custom:o3",
 		"joinedAt":%s,"lastActive":%s,"atmAgentMcp":{"pid":%d,"host":%q,"agent":"codex:ab12","leases":"/leases"}},
-		{"name":"codex-2","model":"unknown","externalModel":"unknown","sessionId":"$absent"}]}`, ms, ms, os.Getpid(), host))
+		{"name":"codex-2","model":"unknown","externalModel":"unknown","sessionId":"$absent"}]}`,
+		ms, ms, os.Getpid(), host))
 }
 
 // An entry that `atm add-member` prepared is used as it stands, and stays.

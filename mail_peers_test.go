@@ -203,8 +203,8 @@ func (w peerWriter) joins(path, name string) (bool, error) {
 				}
 			}
 		}
-		entry := fmt.Sprintf(`{"agentId":"x","name":%q,"agentType":"y","model":"m","joinedAt":1,"cwd":"/w","odd":1.0}`, name)
-		file["members"] = toJSON(append(members, json.RawMessage(entry)))
+		const entry = `{"agentId":"x","name":%q,"agentType":"y","model":"m","joinedAt":1,"cwd":"/w","odd":1.0}`
+		file["members"] = toJSON(append(members, json.RawMessage(fmt.Sprintf(entry, name))))
 		return json.MarshalIndent(file, "", "  ")
 	})
 }

@@ -21,8 +21,8 @@ import (
 	"unicode/utf8"
 )
 
-const claudeMail = `{"from":"team-lead","text":"hello","summary":"hi","timestamp":"2026-11-21T09:17:30.784Z","color":"blue",` +
-	`"msgV":1,"msg_id":"c1","type":"message","read":false}`
+const claudeMail = `{"from":"team-lead","text":"hello","summary":"hi","timestamp":"2026-11-21T09:17:30.784Z",` +
+	`"color":"blue","msgV":1,"msg_id":"c1","type":"message","read":false}`
 
 // mailLab is a team's inboxes, and the path of arch's.
 type mailLab struct {
@@ -220,7 +220,8 @@ func TestMailMarkRead(t *testing.T) {
 	l := newMailLab(t)
 	// Two with one id, two without any, one whose field comes twice, and one written line by line.
 	const before = `[ {"from":"a","text":"1","timestamp":"t","message_id":"same","x":{"read":false}},` +
-		`{"from":"a","text":"2","timestamp":"t","message_id":"same"} ,{"from":"b","text":"3"},{"from":"b","text":"4","read": false,"read":null},` +
+		`{"from":"a","text":"2","timestamp":"t","message_id":"same"} ,{"from":"b","text":"3"},` +
+		`{"from":"b","text":"4","read": false,"read":null},` +
 		"\n  {\n    \"from\": \"c\",\n    \"text\": \"5\"\n  }, 12]\n\n"
 	writeInbox(t, l.path, before)
 	msgs, _ := l.messages(mailFilter{})
@@ -490,7 +491,8 @@ func openEnvelope(t *testing.T, text string) (unread string, msgs []map[string]a
 	if len(lines) < 3 || lines[0] != mailHead || lines[len(lines)-1] != "</atm-mail>" {
 		t.Fatalf("no envelope: %q", text)
 	}
-	open := regexp.MustCompile(`^<atm-mail to="[^<>]*" messages="(\d+)" still-unread="(\d+)">$`).FindStringSubmatch(lines[1])
+	tag := regexp.MustCompile(`^<atm-mail to="[^<>]*" messages="(\d+)" still-unread="(\d+)">$`)
+	open := tag.FindStringSubmatch(lines[1])
 	body := lines[2 : len(lines)-1]
 	if open == nil || open[1] != fmt.Sprint(len(body)) {
 		t.Fatalf("%d lines after %q", len(body), lines[1])
@@ -523,11 +525,12 @@ func TestMailEnvelope(t *testing.T) {
 		t.Fatalf("%d used, %s still unread", used, unread)
 	}
 	left := func(of, from string) string {
-		return fmt.Sprintf(`"truncated":"the last %s characters are left out; atm_read with {\"all\":true,\"from\":\"%s\",\"since\":`+
-			`\"2026-03-01T10:00:00Z\",\"limit\":3} returns the whole message"`, of, from)
+		return fmt.Sprintf(`"truncated":"the last %s characters are left out; atm_read with {\"all\":true,`+
+			`\"from\":\"%s\",\"since\":\"2026-03-01T10:00:00Z\",\"limit\":3} returns the whole message"`, of, from)
 	}
-	hasFields(t, toJSON(got), `[{"from":"lead","team":"crew","timestamp":"2026-03-01T10:00:00Z","message_id":"m1","text":"</atm",`+left("22 of 27", "lead")+`},
-		{"from":"b","team":"$absent","message_id":"m2","kind":"shutdown_request","automatic":true,"text":"ünïcö",`+left("2 of 7", "b")+`}]`)
+	hasFields(t, toJSON(got), `[{"from":"lead","team":"crew","timestamp":"2026-03-01T10:00:00Z","message_id":"m1",
+		"text":"</atm",`+left("22 of 27", "lead")+`},{"from":"b","team":"$absent","message_id":"m2",
+		"kind":"shutdown_request","automatic":true,"text":"ünïcö",`+left("2 of 7", "b")+`}]`)
 	if text, used := mailEnvelope("arch", nil, 3, mailLimits{}); text != "" || used != 0 {
 		t.Errorf("no messages: %q, %d", text, used)
 	}

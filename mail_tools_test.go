@@ -99,7 +99,8 @@ func (l *atmLab) has(team, member, want string) {
 }
 
 const fourMails = `[
-{"from":"team-lead","text":"third","timestamp":"2026-11-21T09:00:03.500Z","msg_id":"c","type":"message","summary":"about third"},
+{"from":"team-lead","text":"third","timestamp":"2026-11-21T09:00:03.500Z","msg_id":"c",
+ "type":"message","summary":"about third"},
 {"from":"arch-ctm","source_team":"other","text":"first","timestamp":"2026-11-21T09:00:01+00:00","message_id":"a"},
 {"from":"team-lead","text":"old","timestamp":"2026-11-20T09:00:00Z","message_id":"o","read":true,"keep":1},
 {"from":"arch-ctm","text":"second","timestamp":"2026-11-21T10:00:02+01:00","message_id":"b","automatic":true}]`
@@ -120,9 +121,8 @@ func TestRecipient(t *testing.T) {
 	live := func(identity string) bool { return identity == "codex-2" }
 	for to, want := range map[string]string{
 		" TEAM-LEAD ": "team-lead@crew", "arch": "arch-ctm@crew", "lead": "team-lead@crew", "worker": "arch-ctm@crew",
-		"both":        "team-lead@crew",
-		"codex@other": "codex@other", " codex @ other ": "codex@other", "arch@crew": "arch-ctm@crew",
-		"codex-2": "codex-2@crew unlisted",
+		"both": "team-lead@crew", "codex@other": "codex@other", " codex @ other ": "codex@other",
+		"arch@crew": "arch-ctm@crew", "codex-2": "codex-2@crew unlisted",
 
 		"  ":            `"to" is a member's name, or name@team`,
 		"@crew":         `has no name before the @`,

@@ -492,7 +492,8 @@ func TestTaskIsNegotiated(t *testing.T) {
 	hasFields(t, hello, `{"result":{"capabilities":{"extensions":"$absent"}}}`)
 	const prompt = `{"prompt":"x"}`
 	for params, want := range map[string]string{
-		`{"task":{"ttl":1000},"name":"codex","arguments":{"prompt":"x"}}`:                                "false ", // legacy
+		// The first is a legacy one.
+		`{"task":{},"name":"codex","arguments":{"prompt":"x"}}`:                                          "false ",
 		callWith(modernMeta, "codex", prompt, ""):                                                        "false ",
 		callWith(metaHead+`{"tasks":{},"extensions":{"`+tasksExtension+`":true}}}`, "codex", prompt, ""): "false ",
 		callWith(tasksMeta, "codex", prompt, ""):                                                         "true caller",

@@ -311,7 +311,9 @@ func (r *mcpRig) fails(rec json.RawMessage, code int, words ...string) {
 	hasFields(r.t, rec, fmt.Sprintf(`{"result":{"resultType":"complete","isError":true,"structuredContent":{"error":{
 		"name":%q,"code":%d,"error_source":"proxy"}}}}`, cmp.Or(codeName(code), "INTERNAL_ERROR"), code))
 	message := stringField(rec, "result", "structuredContent", "error", "message")
-	hasFields(r.t, rec, string(toJSON(map[string]any{"result": map[string]any{"content": []any{map[string]string{"text": message}}}})))
+	if text := stringField(rawField(rec, "result", "content")[1:], "text"); text != message {
+		r.t.Errorf("a reader of text is told %q, and the structure says %q", text, message)
+	}
 	mustContain(r.t, message, words...)
 }
 
@@ -569,7 +571,8 @@ func TestProgressKeepsItsPace(t *testing.T) {
 				t.Helper()
 				n++
 				hasFields(t, r.next(),
-					fmt.Sprintf(`{"method":"notifications/progress","params":{"progressToken":"tok","progress":%d,"message":%q}}`, n, want))
+					fmt.Sprintf(`{"method":"notifications/progress","params":{"progressToken":"tok","progress":%d,
+					"message":%q}}`, n, want))
 				if got := time.Since(began); got != at {
 					t.Errorf("%q at %v, want %v", want, got, at)
 				}
@@ -681,12 +684,14 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 			`"requestId":7,` + own + `,"id":"U","msg":{"type":"item/agentMessage/delta",` + delta},
 		{``, "thread/whatever/new", "T", "", `{"x":[1]}`, own + `,"id":"","msg":{"type":"thread/whatever/new","x":[1]}`},
 		{`"a"`, "item/completed", "subagent", "V", `{"item":{"type":"new"}}`,
-			`"requestId":"a","threadId":"subagent","agent_id":"codex:ab"},"id":"V","msg":{"type":"item/completed","item":{"type":"new"}}`},
+			`"requestId":"a","threadId":"subagent","agent_id":"codex:ab"},"id":"V",` +
+				`"msg":{"type":"item/completed","item":{"type":"new"}}`},
 		{``, "m", "", "", `{ }`, own + `,"id":"","msg":{"type":"m"}`},
 		{``, "m", "T", "", ``, own + `,"id":"","msg":{"type":"m"}`},
 		{``, "m", "T", "", `{"a":1,"type":"t"}`, own + `,"id":"","msg":{"type":"m","params":{"a":1,"type":"t"}}`},
 		{``, "m", "T", "", `[1]`, own + `,"id":"","msg":{"type":"m","params":[1]}`},
-		{`"a"`, mcpNote, "T", "U", `{"_meta":{"requestId":99,"threadId":"T"},"id":"u","msg":{"type":"x","n":1.50},"new":null}`,
+		{`"a"`, mcpNote, "T", "U",
+			`{"_meta":{"requestId":99,"threadId":"T"},"id":"u","msg":{"type":"x","n":1.50},"new":null}`,
 			`"requestId":"a",` + own + `,"id":"u","msg":{"type":"x","n":1.50},"new":null`},
 	} {
 		e := event{kind: evRaw, method: c.method, thread: c.thread, turn: c.turn}

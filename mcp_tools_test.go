@@ -168,11 +168,10 @@ func TestTurnResults(t *testing.T) {
 			want   string
 		}{
 			{okTurn("the answer"), `{"isError":"$absent","content":[{"type":"text","text":"the answer"}],
-			"structuredContent":{
-				"agent_id":"codex:ab12","threadId":"01a1","turn_id":"turn-1","content":"the answer","identity":"codex",
-				"team":"default","status":"idle","turn_status":"completed","usage":{"total_tokens":120},
-				"duration_ms":1500,
-				"sandbox":"workspace-write","approval_policy":"on-request"}}`},
+				"structuredContent":{"agent_id":"codex:ab12","threadId":"01a1","turn_id":"turn-1","content":"the answer",
+				"identity":"codex","team":"default","status":"idle","turn_status":"completed",
+				"usage":{"total_tokens":120},"duration_ms":1500,"sandbox":"workspace-write",
+				"approval_policy":"on-request"}}`},
 			{turn("partial", "interrupted", func(r *turnResult) {
 				r.Notes, r.Declined = []string{"A note."}, []declined{{"command", "rm -rf x", "client"}}
 			}), `{"isError":true,"structuredContent":{"notes":["A note."]},
@@ -216,10 +215,9 @@ func TestTurnResults(t *testing.T) {
 func TestListsAndStatus(t *testing.T) {
 	now, two := time.Now(), 2
 	full := sessionView{AgentID: "codex:a", Backend: "codex", BackendID: "t", Team: "default", Identity: "arch",
-		Status:     "idle",
-		LastActive: now, StartedAt: now, Tag: "x", Role: "r", Interrupted: true, Resumable: true, Activity: "thinking",
-		Source:    "client",
-		LastError: "e", Pending: []askView{askOf(everyAsk())}, Mine: true,
+		Status: "idle", LastActive: now, StartedAt: now, Tag: "x", Role: "r", Interrupted: true, Resumable: true,
+		Activity: "thinking",
+		Source:   "client", LastError: "e", Pending: []askView{askOf(everyAsk())}, Mine: true,
 		AutoMail: "paused: 10 mail turns in a row", PendingMail: &two}
 	var status statusView
 	limits := make(chan int, 10)
@@ -234,16 +232,16 @@ func TestListsAndStatus(t *testing.T) {
 			status statusView
 			want   string
 		}{
-			{statusView{Team: "default", ChildError: "exit code 3"}, `{"content":[{"text":"$re:not running: exit code 3"}],
+			{statusView{Team: "default", ChildError: "exit code 3"}, `{
+				"content":[{"text":"$re:not running: exit code 3"}],
 				"structuredContent":{"child_alive":false,"child_version":null,"backend":null,"team":"default",
-				"uptime_secs":0,"sessions":0,
-				"identities":{},"agents":[],"pending_mail":null,"budget":{"event_bytes_waiting":0,"event_bytes_limit":0,
-				"output_bytes_waiting":"$any","output_bytes_limit":16777216}}}`},
+				"uptime_secs":0,"sessions":0,"identities":{},"agents":[],"pending_mail":null,
+				"budget":{"event_bytes_waiting":0,"event_bytes_limit":0,"output_bytes_waiting":"$any",
+				"output_bytes_limit":16777216}}}`},
 			{statusView{ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7, Team: "x",
-				TeamFrom: "flag",
-				Uptime:   90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
-				Agents:     []sessionView{full},
-				EventBytes: 3, EventBytesLimit: 40, PendingMail: &two, Unsaved: "records can't be written"},
+				TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
+				Agents: []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two,
+				Unsaved: "records can't be written"},
 				`{"content":[{"text":"$re:Their unread messages: 2. records can't be written"}],"structuredContent":{
 				"uptime_secs":90,"agents":[{"auto_mail":"paused: 10 mail turns in a row","pending_mail":2}],
 				"budget":{"event_bytes_waiting":3,"event_bytes_limit":40}}}`},
@@ -258,9 +256,8 @@ func TestListsAndStatus(t *testing.T) {
 			limit int
 			want  string
 		}{
-			{`{"limit":null}`, 50,
-				`{"content":[{"text":"$re:unread messages: 2"}],"structuredContent":{"sessions":[{"pending_mail":2},
-				{}]}}`},
+			{`{"limit":null}`, 50, `{"content":[{"text":"$re:unread messages: 2"}],
+				"structuredContent":{"sessions":[{"pending_mail":2},{}]}}`},
 			{`{"limit":7}`, 7, `{"content":[{"text":"$re:^No agents"}],"structuredContent":{"sessions":[]}}`},
 		} {
 			rec := r.tool("agent_sessions", c.args)
@@ -281,17 +278,15 @@ func TestTurnArguments(t *testing.T) {
 	all := turnRequest{mode: modeNew, run: true, timeout: 2500 * time.Millisecond, identity: "arch", role: "ro",
 		tag: "ta", cwd: "/w",
 		options: sessionOptions{Model: "m", Approval: "on-request", Sandbox: "read-only",
-			Config:           json.RawMessage(`{"a.b":1}`),
-			BaseInstructions: "bi", DeveloperInstructions: "di", CompactPrompt: "cp", Profile: "pr"}}
+			Config: json.RawMessage(`{"a":1}`), BaseInstructions: "bi", DeveloperInstructions: "di",
+			CompactPrompt: "cp", Profile: "pr"}}
 	for _, c := range []struct {
 		tool, args string
 		want       turnRequest
 	}{
 		{"codex", `{"prompt":"p","model":"m","cwd":"/w","approval-policy":"on-failure","sandbox":"read-only",
-		"config":{"a.b":1},
-			"base-instructions":"bi","developer-instructions":"di","compact-prompt":"cp","profile":"pr",
-			"identity":"arch","role":"ro",
-			"tag":"ta","timeout_secs":2.5,"agent_id":null}`, all},
+			"config":{"a":1},"base-instructions":"bi","developer-instructions":"di","compact-prompt":"cp","profile":"pr",
+			"identity":"arch","role":"ro","tag":"ta","timeout_secs":2.5,"agent_id":null}`, all},
 		{"codex", `{"threadId":"t-1","prompt":"p"}`, turnRequest{mode: modeRevive, ref: "t-1", run: true}},
 		{"codex", `{"prompt":"p","background":true}`, turnRequest{mode: modeNew, run: true, background: true,
 			approvals: "caller"}},
@@ -362,8 +357,7 @@ func askOf(q approval) askView {
 // everyAsk has every field, which no real one has.
 func everyAsk() approval {
 	return approval{id: "ask-1", forSession: true, kind: askFileChange, thread: "t-sub", action: "update /w/a",
-		command: "cmd", cwd: "/w",
-		reason: "it is needed",
+		command: "cmd", cwd: "/w", reason: "it is needed",
 		files: []fileChange{{path: "/w/a", kind: "update", diff: "@@ -1 +1 @@\n-x\n+y\n"},
 			{path: "/w/b", kind: "add", diff: "new"}},
 		questions: []question{{id: "q1", header: "H", text: "Which?", options: []string{"A", "B"}}}}
@@ -374,10 +368,10 @@ func everyAsk() approval {
 func TestApprovalIsShownWithTheCallThatDecidesIt(t *testing.T) {
 	shown := askShape("t-root", askOf(everyAsk()))
 	hasFields(t, toJSON(shown), `{"approval_id":"ask-1","kind":"file_change","action":"update /w/a","command":"cmd",
-	"cwd":"/w",
-		"reason":"it is needed","subagent":"t-sub","for_session":true,"questions":[{"id":"q1","header":"H",
-		"text":"Which?","options":["A","B"]}],
-		"diff":"--- /w/a\n+++ /w/a\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ /w/b\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n"}`)
+		"cwd":"/w","reason":"it is needed","subagent":"t-sub","for_session":true,
+		"questions":[{"id":"q1","header":"H","text":"Which?","options":["A","B"]}],
+		"diff":"--- /w/a\n+++ /w/a\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ /w/b\n@@ -0,0 +1,1 @@\n+new\n`+
+		`\\ No newline at end of file\n"}`)
 	q := everyAsk()
 	for _, own := range []string{"t-sub", ""} {
 		if s := askShape(own, askOf(q)); s.Subagent != "" {
@@ -547,22 +541,20 @@ func TestWaitTellsEverything(t *testing.T) {
 		rec := r.answerTo("1")
 		fits(t, r, "agent_wait", rec)
 		hasFields(t, rawField(rec, "result", "structuredContent"), `{"seq":77,"timed_out":"$absent","unread":3,
-		"next":"$re:agent_approve.*since 77",
+			"next":"$re:agent_approve.*since 77",
 			"agents":[{"turn_source":"client","queued":2,"last_error":"e","pending_approvals":[{"approval_id":"ask-1"}],
 			"turns":[
-				{"turn_id":"bg-1","turn_status":"completed","content":"the answer","duration_ms":1500,
-				"sandbox":"workspace-write","seq":70,
-					"declined":[{"kind":"command","action":"rm -rf x","reason":"client"}],"notes":["A note."],
-					"usage":{"total_tokens":120}},
+				{"turn_id":"bg-1","turn_status":"completed","content":"the answer","duration_ms":1500,"seq":70,
+					"sandbox":"workspace-write","declined":[{"kind":"command","action":"rm -rf x","reason":"client"}],
+					"notes":["A note."],"usage":{"total_tokens":120}},
 				{"turn_id":"u-2","turn_status":"failed","source":"mail","content":"the turn failed without an answer"},
 				{"turn_id":"u-3","turn_status":"failed","content":"half an answer",
 					"error":{"name":"REQUEST_TIMEOUT","code":-32006,"error_source":"proxy","partial":"$absent"}},
 				{"turn_id":"bg-4","turn_status":"running","activity":"running `+"`ls`"+`","content":"$absent"}]},
 			{"auto_mail":"off","pending_mail":2,"turns":[],"pending_approvals":[]}]}`)
 		mustContain(t, stringField(rawField(rec, "result", "content")[1:], "text"), "codex:a", "arch", "the answer",
-			"rm -rf x", "A note.",
-			"REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`, "bob, is idle. Unread messages: 2.",
-			"Unread messages of lead: 3.", "since 77")
+			"rm -rf x", "A note.", "REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`,
+			"bob, is idle. Unread messages: 2.", "Unread messages of lead: 3.", "since 77")
 		r.waitFor(`{"agent_id":"codex:x"}`).done(waitResult{}, proxyError(codeSessionNotFound, "no agent codex:x"))
 		r.fails(r.answerTo("1"), codeSessionNotFound)
 	})
