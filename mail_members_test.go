@@ -261,7 +261,11 @@ func TestJoinIsTaken(t *testing.T) {
 		}
 		w.holds(crewOf(c.entry))
 	}
-	w := newCrew(t, compactTeam)
+	w := newCrew(t, `{"leadAgentId":"boss@crew","members":[]}`) // Claude Code may list its lead later
+	if err := w.mayUse("Boss", "codex:ab12", w.holder); !errors.As(err, new(*memberTaken)) {
+		t.Errorf("the lead's name: %v", err)
+	}
+	w = newCrew(t, compactTeam)
 	w.agent.name = "Main"
 	if _, err := w.join(); err == nil {
 		t.Error("the name that Claude Code keeps was taken")
