@@ -352,6 +352,7 @@ func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
 		turn := w.tool("codex", "prompt", "PATCH made.txt text")
 		synctest.Wait()
 		s := w.hub.table.all()[0]
+		mustContain(t, string(w.tool("agent_wait", "agent_id", s.agentID).ok(t)), `"pending_approvals":[{`)
 		offer := func(is bool) {
 			s.box.do(func() {
 				for _, p := range s.asks.pending {
