@@ -64,7 +64,6 @@ func TestWorldCloseWithSummary(t *testing.T) {
 			t.Errorf("closed after %v", d)
 		}
 		w.is("summary", w.summary(agent), "all that is done")
-		w.is("its sandbox", stringField(w.lastSent("turn/start"), "sandboxPolicy", "type"), "readOnly")
 		rec := w.wantRecord(agent, statusClosed, true)
 		st, err := os.Stat(w.hub.ledger.summaryPath(rec))
 		if err != nil || st.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
