@@ -1,0 +1,519 @@
+package main
+
+// acp_test.go holds the ACP front to what its client may send and gets for it: the
+// handshake, codes and words of what is refused, logging in, lists of sessions, and
+// the options of a session: which there are in which state, what a choice changes,
+// and that both forms of the mode stay in step on the wire.
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestACPInitialize: the answer doesn't wait for Codex, is ours for any version,
+// and claims what there is.
+func TestACPInitialize(t *testing.T) {
+	for _, tt := range []struct {
+		name, params string
+		want, absent []string
+	}{
+		{"newest", `{"protocolVersion":99}`, []string{`"protocolVersion":1`, `"loadSession":true`, `"list":{}`, `"resume":{}`,
+			`"close":{}`, `"embeddedContext":true`, `"image":true`, `"audio":false`, `"sse":false`, `"logout":{}`,
+			`"id":"chatgpt"`, `"id":"openai-api-key"`, `"version":"1.2.3"`}, []string{"codex-login"}},
+		{"oldest", `{"protocolVersion":0}`, []string{`"protocolVersion":1`}, nil},
+		{"terminal", `{"protocolVersion":1,"clientCapabilities":{"auth":{"terminal":true}}}`,
+			[]string{`"type":"terminal","id":"codex-login"`, `"args":["acp","login"]`}, nil},
+		{"nothing kept", `{"protocolVersion":1}`, []string{`"loadSession":false`, `"close":{}`}, []string{`"list"`, `"resume"`}},
+	} {
+		kept := tt.name != "nothing kept"
+		r := newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) { o.Kept, r.ready = kept, make(chan struct{}) })
+		got := string(rawField(r.call("initialize", tt.params), "result"))
+		hasWords(t, got, tt.want...)
+		for _, w := range tt.absent {
+			if strings.Contains(got, w) {
+				t.Errorf("%s: %s has %s", tt.name, got, w)
+			}
+		}
+		if !kept {
+			failsWith(t, r.call("session/load", `{"sessionId":"s","cwd":"/w"}`), codeNoMethod)
+		}
+	}
+}
+
+func TestACPBadInput(t *testing.T) {
+	r := newACPFrontRig(t, func(_ *acpFrontRig, o *acpOptions) {
+		o.retune = func(_ string, change settingsChange, done func(sessionSettings, *rpcError)) {
+			t.Errorf("changed %+v", change)
+			done(sessionSettings{}, nil)
+		}
+	})
+	r.notify("session/cancel", `{"sessionId":"x"}`)
+	failsWith(t, r.call("session/new", `{"cwd":"/w","mcpServers":[]}`), codeInvalidRequest, "before initialize")
+	long := strings.Repeat("x", maxRecord)
+	for _, rec := range []struct {
+		text, id string
+		code     int
+	}{
+		{"{bad", "null", codeParse},
+		{"\xff", "null", codeParse},
+		{`[]`, "null", codeInvalidRequest},
+		{`{"jsonrpc":"2.0","id":[],"method":"x"}`, "null", codeInvalidRequest},
+		// A record over the limit is no reason to leave its sender waiting, nor to
+		// answer what the sender asked itself under that id.
+		{`{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{"text":"` + long + `"}}`, `"big"`, codeInvalidRequest},
+		{`{"jsonrpc":"2.0","id":1,"result":"` + long + `"}`, "null", codeInvalidRequest},
+	} {
+		r.send(rec.text)
+		got := r.next()
+		failsWith(t, got, rec.code)
+		if string(rawField(got, "id")) != rec.id {
+			t.Errorf("%.40q is answered with %s, want id %s", rec.text, got, rec.id)
+		}
+	}
+	failsWith(t, r.call("initialize", `{}`), codeInvalidParams, "protocolVersion")
+	failsWith(t, r.call("initialize", `{"protocolVersion":"1"}`), codeInvalidParams, "a string")
+	r.hello("{}")
+	r.open()
+	r.notify("$/unknown", `{}`)
+	for _, tt := range []struct {
+		method, params string // of the open session where they begin with a comma
+		code           int
+		words          string
+	}{
+		{"nope", `{}`, codeNoMethod, "nope"},
+		{"session/new", `[]`, codeInvalidParams, "an array"},
+		{"session/new", `{"mcpServers":[]}`, codeInvalidParams, "cwd is missing"},
+		{"session/new", `{"cwd":"rel","mcpServers":[]}`, codeInvalidParams, `"rel" is not an absolute path`},
+		{"session/new", `{"cwd":7,"mcpServers":[]}`, codeInvalidParams, "a number"},
+		{"session/new", `{"cwd":"/w","mcpServers":{}}`, codeInvalidParams, "mcpServers must be an array"},
+		{"session/new", `{"cwd":"/w","additionalDirectories":["a"]}`, codeInvalidParams, "additionalDirectories[0]"},
+		{"session/new", `{"cwd":"/w","additionalDirectories":[true]}`, codeInvalidParams, "a boolean"},
+		{"session/load", `{"sessionId":"nope","cwd":"/w","mcpServers":[]}`, codeSessionNotFound, "nope"},
+		{"session/resume", `{"sessionId":"nope","cwd":"/w"}`, codeSessionNotFound, "nope"},
+		{"session/load", `{"cwd":"/w","mcpServers":[]}`, codeInvalidParams, "sessionId is missing"},
+		{"session/close", `{"sessionId":"nope"}`, codeSessionNotFound, "nope"},
+		{"session/prompt", `{"sessionId":"nope","prompt":[]}`, codeSessionNotFound, "nope"},
+		{"session/list", `{"cwd":"rel"}`, codeInvalidParams, "rel"},
+		{"session/list", `{"cursor":"AAAA"}`, codeInvalidParams, "cursor"},
+		{"session/list", `{"cursor":5}`, codeInvalidParams, "cursor 5"},
+		{"session/prompt", `,"prompt":"hi"`, codeInvalidParams, "a string"},
+		{"session/prompt", `,"text":"hi"`, codeInvalidParams, "prompt is missing"},
+		{"session/set_config_option", `,"configId":"mode","value":"yolo"`, codeInvalidParams, "read-only, ask, auto, full"},
+		{"session/set_config_option", `,"configId":"mode","type":"boolean","value":true`, codeInvalidParams, "a boolean"},
+		{"session/set_config_option", `,"configId":"mode"`, codeInvalidParams, "missing"},
+		{"session/set_config_option", `,"value":"ask"`, codeInvalidParams, "configId"},
+		{"session/set_mode", `,"modeId":"yolo"`, codeInvalidParams, "yolo"},
+		{"session/set_mode", `,"modeId":7`, codeInvalidParams, "modeId"},
+		{"session/set_mode", `{"sessionId":"nope","modeId":"ask"}`, codeSessionNotFound, "nope"},
+		{"authenticate", `{}`, codeInvalidParams, "methodId is missing"},
+		{"authenticate", `{"methodId":"x"}`, codeInvalidParams, "chatgpt"},
+		{"authenticate", `{"methodId":"codex-login"}`, codeInvalidParams, "acp login"},
+		{"authenticate", `{"methodId":"openai-api-key"}`, codeAuthRequired, "OPENAI_API_KEY"},
+	} {
+		if tt.params[0] == ',' {
+			tt.params = r.of(tt.params)
+		}
+		failsWith(t, r.call(tt.method, tt.params), tt.code, tt.words)
+	}
+	id := r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
+	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"logout"}`)
+	failsWith(t, r.next(), codeInvalidRequest, "already in use")
+	r.f.done(receive(t, r.submits).w, turnResult{err: proxyError(codeInvalidSession, "cwd /w does not exist")})
+	r.fails(id, codeInvalidParams, "cwd /w does not exist")
+	none(t, "submitted", r.submits)
+}
+
+// TestACPErrors: what the hub says is told with ACP's codes, in words for who
+// has an editor and no MCP tools.
+func TestACPErrors(t *testing.T) {
+	f := newACPFrontRig(t, nil).f
+	child := func(code int, msg, data string) *rpcError {
+		return childError("start the turn", withLogin(&backendError{Code: code, Message: msg, Data: json.RawMessage(data)}))
+	}
+	never := &childDeath{Never: true, Reason: "could not be started: no codex"}
+	for _, tt := range []struct {
+		e     *rpcError
+		code  int
+		words string
+	}{
+		{deathError(&childDeath{Reason: "exit code 3"}, true), codeInternal, "the next prompt starts Codex again"},
+		{deathError(never, true), codeInternal, "no codex"},
+		{closedError("codex:a", "session a is broken: x", "recover"), codeInternal, "the next prompt opens it again"},
+		{stoppingError(), codeInternal, "load the session"},
+		{proxyAdvice(codeTimeout, remedyGoOn, "silent for 5m; it was interrupted",
+			". Agent a keeps its context: continue with codex-reply. Its answer so far: half", "limit",
+			"request_timeout_secs", "partial", "half"), codeInternal,
+			"the next prompt goes on, --timeout sets the limit. Its answer so far: half"},
+		{proxyError(codeInvalidSession, "cwd /x does not exist"), codeInvalidParams, "cwd /x does not exist"},
+		{child(-32602, "Input exceeds the maximum length of 1048576 characters.",
+			`{"code":-32602,"data":{"input_error_code":"input_too_large"}}`), codeInvalidParams, "Send less at once"},
+		{child(-32600, "busy", `{"code":-32600}`), codeInternal, "busy"},
+		{child(-32600, "x (Codex is not logged in, or its key was refused: run `codex login` in a terminal and try again)",
+			`{"code":-32600}`), codeAuthRequired, "not logged in"},
+		{&rpcError{Code: codeInvalidParams, Message: "ours already"}, codeInvalidParams, "ours already"},
+	} {
+		got := f.acpError(tt.e)
+		failsWith(t, toJSON(map[string]any{"error": got}), tt.code, tt.words)
+		for _, w := range []string{"codex-reply", "agent_id\":", "CHILD_PROCESS_DEAD:", "restart_child"} {
+			if strings.Contains(got.Message, w) {
+				t.Errorf("message %q has %q", got.Message, w)
+			}
+		}
+	}
+}
+
+// TestACPRefusesToOpen what Codex can't do: nobody is logged in, or it has no
+// app-server.
+func TestACPRefusesToOpen(t *testing.T) {
+	r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.account = `{"account":null,"requiresOpenaiAuth":true}` })
+	r.hello(`{"auth":{"terminal":true}}`)
+	got := r.call("session/new", `{"cwd":"/w","mcpServers":[]}`)
+	failsWith(t, got, codeAuthRequired, "codex login")
+	hasWords(t, string(rawField(got, "error", "data", "authMethods")), "codex-login", "chatgpt")
+	none(t, "submitted", r.submits)
+
+	r = newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.status.Backend = "mcp-server" })
+	r.keeps("sess_1", "codex:one")
+	r.hello(`{}`)
+	failsWith(t, r.call("session/new", `{"cwd":"/w","mcpServers":[]}`), codeInternal, "app-server")
+	r.fails(r.reopen("load", "sess_1"), codeInternal, "app-server")
+}
+
+// TestACPLogin: an API key of our environment goes to Codex; a page is put before
+// the user, and the answer waits for the user: for this login's own end.
+func TestACPLogin(t *testing.T) {
+	begin := func(t *testing.T, caps, method string) (r *acpFrontRig, id string, asked acpAccounted) {
+		r = newACPFrontRig(t, func(_ *acpFrontRig, o *acpOptions) {
+			o.Env = func(name string) string { return map[string]string{"OPENAI_API_KEY": "sk-1"}[name] }
+		})
+		r.hello(caps)
+		id = r.start("authenticate", `{"methodId":"`+method+`"}`)
+		return r, id, receive(t, r.accounts)
+	}
+	r, id, a := begin(t, `{}`, "openai-api-key")
+	want(t, a.action+string(a.params), `login{"apiKey":"sk-1","type":"apiKey"}`)
+	a.answer <- acpAnswered{raw: json.RawMessage(`{"type":"apiKey"}`)}
+	r.does(id)
+	id = r.start("logout", `{}`)
+	a = receive(t, r.accounts)
+	want(t, a.action, "logout")
+	a.answer <- acpAnswered{}
+	r.does(id)
+
+	for _, tt := range []struct {
+		how  string
+		end  string // of this login, as Codex tells it
+		code int    // of the answer, 0 for success
+	}{
+		{how: "done", end: `{"loginId":"L","success":true}`},
+		{how: "no page to be shown", end: `{"loginId":"L","success":false,"error":"denied there"}`, code: codeAuthRequired},
+		{how: "declined", code: codeAuthRequired},
+		{how: "cancelled", code: codeCancelled},
+	} {
+		t.Run(tt.how, func(t *testing.T) {
+			caps := `{"elicitation":{"url":{}}}`
+			if strings.HasPrefix(tt.how, "no page") {
+				caps = "{}"
+			}
+			r, id, a := begin(t, caps, "chatgpt")
+			a.answer <- acpAnswered{raw: json.RawMessage(`{"type":"chatgpt","loginId":"L","authUrl":"https://login.example/x"}`)}
+			var ask json.RawMessage
+			if caps != "{}" {
+				ask = r.next()
+				want(t, stringField(ask, "method")+stringField(ask, "params", "url")+stringField(ask, "params", "mode")+
+					string(rawField(ask, "params", "requestId")), "elicitation/createhttps://login.example/xurl"+id)
+			}
+			switch tt.how {
+			case "done":
+				r.reply(ask, `"result":{"action":"accept"}`)
+			case "declined":
+				r.reply(ask, `"result":{"action":"decline"}`)
+			case "cancelled":
+				r.cancelRequest(id)
+			}
+			if tt.end != "" {
+				r.f.logins.onAccount("account/login/completed", json.RawMessage(`{"loginId":"other","success":false}`))
+				r.f.logins.onAccount("account/login/completed", json.RawMessage(tt.end))
+			} else {
+				a := receive(t, r.accounts)
+				want(t, a.action+stringField(a.params, "loginId"), "cancelLoginL")
+				a.answer <- acpAnswered{}
+			}
+			if tt.code != 0 {
+				got, _ := r.answerTo(id)
+				failsWith(t, got, tt.code)
+				hasWords(t, string(got), stringField(json.RawMessage(cmp.Or(tt.end, "{}")), "error"))
+				return
+			}
+			if before := r.does(id); len(before) != 1 || stringField(before[0], "method") != "elicitation/complete" {
+				t.Errorf("answered after %s", before)
+			}
+		})
+	}
+}
+
+// TestACPListPages: a cursor goes on where its page ended, though newer sessions
+// come and one of them is prompted meanwhile.
+func TestACPListPages(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := newACPFrontRig(t, nil)
+	add := func(n int, dir string, when time.Time) {
+		id := fmt.Sprintf("sess_%03d", n)
+		r.known[id] = clientSession{Session: id, Cwd: dir, Updated: when, Title: "t", Roots: []string{"/r"}}
+	}
+	for n := range 120 {
+		add(n, "/a", at.Add(time.Duration(n/3)*time.Second)) // three of each moment
+	}
+	add(500, "/b", at)
+	r.hello(`{}`)
+	list := func(params string) (ids []string, next string) {
+		got := rawField(r.call("session/list", params), "result")
+		eachElement(rawField(got, "sessions"), func(s json.RawMessage) { ids = append(ids, stringField(s, "sessionId")) })
+		return ids, stringField(got, "nextCursor")
+	}
+	all, cursor := list(`{"cwd":"/a/./x/.."}`)
+	if len(all) != sessionsPage || all[0] != "sess_117" {
+		t.Errorf("first page has %d, from %s", len(all), all[0])
+	}
+	add(900, "/a", at.Add(time.Hour))
+	for cursor != "" {
+		var ids []string
+		ids, cursor = list(`{"cwd":"/a","cursor":"` + cursor + `"}`)
+		all = append(all, ids...)
+	}
+	slices.Sort(all)
+	if n := len(all); n != 120 || len(slices.Compact(all)) != n || slices.Contains(all, "sess_500") ||
+		slices.Contains(all, "sess_900") {
+		t.Errorf("told %d sessions: %q", n, all)
+	}
+	if ids, _ := list(`{"cwd":"/b"}`); len(ids) != 1 {
+		t.Errorf("of /b: %q", ids)
+	}
+	want(t, string(rawField(r.call("session/list", `{"cwd":"/none"}`), "result")), `{"sessions":[]}`)
+
+	// A name is a UUID of version 7: later ones stand behind earlier ones.
+	a, b := newSessionName(time.UnixMilli(1_700_000_000_000)), newSessionName(time.UnixMilli(1_700_000_000_001))
+	if a >= b || len(a) != 41 || !strings.HasPrefix(a, "sess_018bcfe5-6800-7") || !strings.ContainsRune("89ab", rune(a[24])) {
+		t.Errorf("%s, %s", a, b)
+	}
+}
+
+// modelCatalog is what 0.104 to 0.169 answer to model/list, shortened.
+const modelCatalog = `{"data":[` +
+	`{"id":"big","model":"big","displayName":"Big","description":"The big one","hidden":false,"isDefault":true,` +
+	`"supportedReasoningEfforts":[{"reasoningEffort":"low","description":"Fast"},{"reasoningEffort":"medium"},` +
+	`{"reasoningEffort":"xhigh"}],"defaultReasoningEffort":"medium","inputModalities":["text","image"],"upgrade":null},` +
+	`{"id":"small","model":"small","displayName":"Small","inputModalities":["text"],"defaultReasoningEffort":"high",` +
+	`"supportedReasoningEfforts":[{"reasoningEffort":"low"},{"reasoningEffort":"high"}]},` +
+	`{"id":"plain","model":"plain","displayName":"","supportedReasoningEfforts":[]},{"id":7},` +
+	`{"id":"old","model":"old","displayName":"Old","hidden":true,"defaultReasoningEffort":"low",` +
+	`"supportedReasoningEfforts":[{"reasoningEffort":"low"}]}],"nextCursor":null}`
+
+func TestACPOptions(t *testing.T) {
+	models := readModels(json.RawMessage(modelCatalog))
+	const (
+		four = "mode=ask[read-only ask auto full]"
+		five = "[read-only ask auto full custom]"
+		all  = "[big small plain]"
+		read = "on-request"
+	)
+	for _, tt := range []struct {
+		name                      string
+		model, effort             string
+		sandbox, approval         string // as they are, where that is not as they are configured
+		baseSandbox, baseApproval string
+		ceiling, want             string
+		noList                    bool
+	}{
+		{name: "nothing chosen", want: four + " model=big" + all + " thought_level=medium[low medium xhigh]"},
+		{name: "chosen", model: "small", effort: "low", want: four + " model=small" + all + " thought_level=low[low high]"},
+		{name: "a hidden model", model: "old", want: four + " model=old[big small plain old] thought_level=low[low]"},
+		{name: "a model that isn't listed", model: "mine", effort: "deep",
+			want: four + " model=mine[big small plain mine] thought_level=deep[deep]"},
+		{name: "a thought level that isn't listed", model: "small", effort: "xhigh",
+			want: four + " model=small" + all + " thought_level=xhigh[low high xhigh]"},
+		{name: "a model that has none", model: "plain", want: four + " model=plain" + all},
+		{name: "no list", model: "small", effort: "low", noList: true, want: four + " model=small[small] thought_level=low[low]"},
+		{name: "no list and nothing known", noList: true, want: four},
+		{name: "a ceiling", ceiling: sandboxWrite, noList: true, want: "mode=ask[read-only ask auto]"},
+		{name: "the lowest ceiling", ceiling: sandboxRead, sandbox: sandboxRead, baseSandbox: sandboxRead, noList: true,
+			want: "mode=read-only[read-only]"},
+		{name: "full", sandbox: sandboxDanger, approval: "never", noList: true, want: "mode=full[read-only ask auto full]"},
+		{name: "auto", approval: "never", noList: true, want: "mode=auto[read-only ask auto full]"},
+		{name: "a configuration of its own", approval: "untrusted", baseApproval: "untrusted", noList: true, want: "mode=custom" + five},
+		{name: "ask chosen over it", baseApproval: "untrusted", noList: true, want: "mode=ask" + five},
+		{name: "made so by a ceiling", ceiling: sandboxRead, sandbox: sandboxRead, baseSandbox: sandboxRead, approval: "never",
+			noList: true, want: "mode=custom[read-only custom]"},
+	} {
+		set := sessionSettings{Model: tt.model, Effort: tt.effort, MaxSandbox: tt.ceiling,
+			Sandbox: cmp.Or(tt.sandbox, sandboxWrite), Approval: cmp.Or(tt.approval, read),
+			BaseSandbox: cmp.Or(tt.baseSandbox, sandboxWrite), BaseApproval: cmp.Or(tt.baseApproval, read)}
+		list := models
+		if tt.noList {
+			list = nil
+		}
+		options := configOptions(&set, list)
+		var got []string
+		for _, o := range options {
+			got = append(got, fmt.Sprintf("%s=%s[%s]", o.ID, o.Current, strings.ReplaceAll(o.values(), ", ", " ")))
+			if !o.has(o.Current) || o.Name == "" || o.Type != "select" || o.Category == "" {
+				t.Errorf("%s: option %+v", tt.name, o)
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
+		}
+		if m := modesOf(options); m.Current != options[0].Current || len(m.Available) != len(options[0].Options) {
+			t.Errorf("%s: modes %+v out of step", tt.name, m)
+		}
+	}
+}
+
+func TestACPOptionChange(t *testing.T) {
+	models := readModels(json.RawMessage(modelCatalog))
+	set := sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
+		BaseApproval: "untrusted", MaxSandbox: sandboxWrite, Model: "big", Effort: "low"}
+	word := func(s *string) string {
+		if s == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%q", *s)
+	}
+	for _, tt := range []struct{ id, value, effort, want string }{
+		{"mode", "auto", "", `- - "workspace-write" "never"`},
+		{"mode", "read-only", "", `- - "read-only" "on-request"`},
+		{"mode", "custom", "", `- - "" ""`},
+		{"model", "small", "low", `"small" "low" - -`},
+		{"model", "small", "xhigh", `"small" "high" - -`}, // it hasn't that one: its own default
+		{"model", "plain", "low", `"plain" "" - -`},
+		{"thought_level", "xhigh", "", `- "xhigh" - -`},
+		{"mode", "full", "", `"full" is none of those that mode can have: read-only, ask, auto, custom`},
+		{"mode", "", "", `"" is none`},
+		{"model", "old", "", `"old" is none of those that model can have: big, small, plain`},
+		{"thought_level", "high", "", `"high" is none of those that thought_level can have: low, medium, xhigh`},
+		{"sandbox", "danger-full-access", "", `"sandbox" is none of this session's options: mode, model, thought_level`},
+	} {
+		was := set
+		was.Effort = cmp.Or(tt.effort, was.Effort)
+		c, e := readChange(&was, models, tt.id, tt.value)
+		got := strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " ")
+		if e != nil {
+			got = e.Message
+		}
+		if !strings.Contains(got, tt.want) || e != nil && e.Code != codeInvalidParams {
+			t.Errorf("%s %s: %s, want %s", tt.id, tt.value, got, tt.want)
+		}
+	}
+}
+
+// currents is the state in an answer or update: the current values.
+func currents(options json.RawMessage) string {
+	var out []string
+	eachElement(options, func(o json.RawMessage) { out = append(out, stringField(o, "currentValue")) })
+	return strings.Join(out, " ")
+}
+
+// TestACPSetOption: both requests change the option, both forms of the mode are in
+// step when one is answered, and what changes on our side is told once.
+func TestACPSetOption(t *testing.T) {
+	r := newOpenRig(t, `{}`, func(r *acpFrontRig, _ *acpOptions) { r.models = modelCatalog })
+	for _, tt := range []struct{ params, want, told string }{
+		{`,"configId":"model","value":"small"`, "ask small high", ""},
+		{`,"configId":"thought_level","value":"low"`, "ask small low", ""},
+		{`,"configId":"mode","value":"full"`, "full small low", "current_mode_update full"},
+		{`,"configId":"mode","value":"full"`, "full small low", ""}, // as it was
+		{`,"configId":"mode","value":"read-only"`, "read-only small low", "current_mode_update read-only"},
+		{`,"modeId":"auto"`, "", "config_option_update auto small low"},
+	} {
+		method := "session/set_config_option"
+		if tt.want == "" {
+			method = "session/set_mode"
+		}
+		answer, before := r.exchange(method, r.of(tt.params))
+		want(t, currents(rawField(answer, "result", "configOptions")), tt.want)
+		told := ""
+		for _, rec := range before {
+			u := rawField(rec, "params", "update")
+			told += updateKind(rec) + " " + stringField(u, "currentModeId") + currents(rawField(u, "configOptions"))
+		}
+		want(t, told, tt.told)
+	}
+	if r.set.Approval != "never" || r.set.Sandbox != sandboxWrite {
+		t.Errorf("the hub has %+v", r.set)
+	}
+
+	// Choices that come at once are done in their order.
+	r.changes = nil
+	last := ""
+	for _, m := range []string{"auto", "full", "read-only", "ask", "full", "auto"} {
+		last = r.start("session/set_mode", r.of(`,"modeId":"`+m+`"`))
+	}
+	r.does(last)
+	var got []string
+	for _, c := range r.changes {
+		got = append(got, *c.Approval+"/"+*c.Sandbox)
+	}
+	want(t, strings.Join(got, " "), "never/workspace-write never/danger-full-access on-request/read-only "+
+		"on-request/workspace-write never/danger-full-access never/workspace-write")
+
+	r.mu.Lock()
+	r.set.Approval = "on-request"
+	r.mu.Unlock()
+	r.s.options.tellChanges()
+	r.s.options.tellChanges()
+	want(t, kindsOf(r.told()), "config_option_update current_mode_update")
+}
+
+// TestACPModels: a session that is answered before the list comes is told of it;
+// one child is asked once, another child again, and a failure leaves what there is.
+func TestACPModels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newOpenRig(t, `{}`, func(r *acpFrontRig, _ *acpOptions) { r.models = "" })
+		r.mu.Lock()
+		r.models, r.pid = modelCatalog, 1
+		r.mu.Unlock()
+		if list := r.f.models.list(0); list != nil {
+			t.Errorf("waited for %d models", len(list))
+		}
+		update, _ := r.method("session/update")
+		want(t, currents(rawField(update, "params", "update", "configOptions")), "ask big medium")
+		for i, models := range []string{modelCatalog, modelCatalog, ""} {
+			r.mu.Lock()
+			r.models, r.pid = models, i+1
+			r.mu.Unlock()
+			for range 3 {
+				if list := r.f.models.list(time.Minute); len(list) != 4 {
+					t.Errorf("%d models", len(list))
+				}
+			}
+		}
+		if m := findModel(r.f.models.list(0), "small"); m == nil || m.sees() {
+			t.Errorf("small is %+v", m)
+		}
+		if m := findModel(r.f.models.list(0), "plain"); m == nil || !m.sees() {
+			t.Errorf("plain, which says nothing of images, is %+v", m)
+		}
+		synctest.Wait()
+		want(t, fmt.Sprint(r.asked), "2")
+	})
+}
+
+// TestACPEndsWithItsClient: whatever waits ends with the stream.
+func TestACPEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) { r.ready = make(chan struct{}) })
+		r.hello(`{}`)
+		r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
+		began := time.Now()
+		r.end()
+		if d := time.Since(began); d > 0 {
+			t.Errorf("ended after %s", d)
+		}
+	})
+}
