@@ -441,8 +441,13 @@ func (p *acpPeer) set(session, id, value string) (s acpSetUp) {
 // prompt sends a prompt of one text.
 func (p *acpPeer) prompt(session, text string) *pendingCall {
 	p.tb.Helper()
+	return p.start("session/prompt", acpPromptParams(session, text))
+}
+
+// acpPromptParams are a prompt of one text.
+func acpPromptParams(session, text string) any {
 	block := map[string]any{"type": "text", "text": text}
-	return p.start("session/prompt", map[string]any{"sessionId": session, "prompt": []any{block}})
+	return map[string]any{"sessionId": session, "prompt": []any{block}}
 }
 
 // ends waits for a prompt's answer, which must be this stop reason.
