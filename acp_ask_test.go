@@ -253,84 +253,29 @@ func FuzzACPPermission(f *testing.F) {
 	})
 }
 
-// TestACPQuestionForm: what each kind of question asks for, in their order, and what
-// stands above.
-func TestACPQuestionForm(t *testing.T) {
-	xy := []string{"x", "y"}
-	for _, tt := range []struct {
-		properties, required string
-		questions            []question
-	}{
-		{`"a":{"type":"string","title":"H","description":"Why?"}`, `,"required":["a"]`, []question{{id: "a", header: "H", text: "Why?"}}},
-		{`"a":{"type":"string","description":"Which?","enum":["x","y"]}`, `,"required":["a"]`,
-			[]question{{id: "a", text: "Which?", options: xy}}},
-		{`"a":{"type":"string","description":"Which?","enum":["x","y"]},"a_other":{"type":"string",` +
-			`"description":"or an answer in words of your own"}`, "", []question{{id: "a", text: "Which?", options: xy, other: true}}},
-		{`"a":{"type":"array","description":"Which?","items":{"type":"string","enum":["x","y"]}}`, `,"required":["a"]`,
-			[]question{{id: "a", text: "Which?", options: xy, several: true}}},
-		{`"a":{"type":"boolean","description":"Sure?"}`, `,"required":["a"]`,
-			[]question{{id: "a", text: "Sure?", options: []string{"true", "false"}}}},
-		{`"z":{"type":"string","description":"1"},"b":{"type":"string","description":"2"}`, "",
-			[]question{{id: "z", text: "1", optional: true}, {id: "b", text: "2", optional: true}}},
-		{"", "", nil},
-	} {
-		form := questionForm(&approval{questions: tt.questions}, formRules{required: true, checkbox: true, noHints: true})
-		want(t, string(form), `{"type":"object","properties":{`+tt.properties+`}`+tt.required+`}`)
-	}
-
-	q := &approval{kind: askQuestion, questions: []question{{id: "a", text: "Which?"}, {id: "b", text: "Why?"}}}
-	q.action = askedText(q)
-	want(t, questionMessage(q), "Which?\nWhy?")
-	q.subagent, q.reason, q.action = &subagentRef{name: "digger"}, "files asks", "Choose a file"
-	want(t, questionMessage(q), "Subagent digger asks:\nfiles asks\nChoose a file")
+// TestACPForms: what each kind of question asks for and what stands above, the page
+// that is to be opened, and that a yes has every answer that the form requires, and
+// none that it doesn't offer.
+func TestACPForms(t *testing.T) {
+	var q *approval
+	playCases(t, "forms", func(line string) []string {
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "##":
+			return nil
+		case "answer":
+			v := readForm(json.RawMessage(rest), q)
+			if v.d == deny && v.words != "" && !v.stop {
+				return []string{"no: " + v.words}
+			}
+			return []string{fmt.Sprint(v.d, " ", v.answers)}
+		}
+		q = newAsk(&openAsk{method: word, params: json.RawMessage(rest)}, nil)
+		if strings.Contains(rest, "sub-1") {
+			q.subagent = &subagentRef{name: "digger"}
+		}
+		form := questionForm(q, formRules{required: true, checkbox: true, noHints: true})
+		return []string{fmt.Sprintf("%q page %q", questionMessage(q), pageAsked(q)), string(form)}
+	})
 	want(t, questionMessage(&approval{}), "The agent asks")
-	for _, page := range []string{"file:///etc/passwd", "javascript:x", "up", ""} {
-		want(t, pageAsked(&approval{page: page}), "")
-	}
-}
-
-// TestACPReadForm: a yes has every answer that the form requires, and none that it
-// doesn't offer.
-func TestACPReadForm(t *testing.T) {
-	choice := question{id: "a", text: "Which?", options: []string{"x", "y"}}
-	other, several := choice, choice
-	other.other, several.several = true, true
-	sure := question{id: "s", text: "Sure?", options: []string{"true", "false"}}
-	number, maybe := question{id: "n", text: "How many?"}, question{id: "m", text: "Note?", optional: true}
-	const accept = `{"action":"accept","content":`
-	for _, tt := range []struct {
-		questions []question
-		result    string
-		want      string // the answers; "" for a no
-	}{
-		{[]question{choice}, accept + `{"a":"y"}}`, "map[a:[y]]"},
-		{[]question{choice}, accept + `{"a":"z"}}`, ""},
-		{[]question{choice}, accept + `{"a":["x","y"]}}`, ""},
-		{[]question{other}, accept + `{"a_other":"neither"}}`, "map[a:[neither]]"},
-		{[]question{other}, accept + `{"a":"neither"}}`, "map[a:[neither]]"},
-		{[]question{other}, accept + `{"a_other":"  "}}`, ""},
-		{[]question{several}, accept + `{"a":["x","y"]}}`, "map[a:[x y]]"},
-		{[]question{several}, accept + `{"a":"x, y"}}`, "map[a:[x y]]"},
-		{[]question{several}, accept + `{"a":["x","q"]}}`, ""},
-		{[]question{sure}, accept + `{"s":false}}`, "map[s:[false]]"},
-		{[]question{number}, accept + `{"n":12}}`, "map[n:[12]]"},
-		{[]question{number}, accept + `{"n":{}}}`, ""},
-		{[]question{choice, maybe}, accept + `{"m":"so"}}`, ""},
-		{[]question{maybe}, accept + `{}}`, "map[]"},
-		{nil, `{"action":"accept"}`, "map[]"},
-		{nil, `{"action":"decline"}`, ""},
-		{nil, `{"action":"cancel"}`, ""},
-		{nil, `{"action":"Accept"}`, ""},
-		{nil, `{"decision":"approved"}`, ""},
-		{nil, `null`, ""},
-	} {
-		v := readForm(json.RawMessage(tt.result), &approval{kind: askQuestion, questions: tt.questions})
-		got := ""
-		if v.d == approve {
-			got = fmt.Sprint(v.answers)
-		}
-		if got != tt.want || v.stop || v.d == deny && v.words == "" {
-			t.Errorf("%s: came to %+v, want %q", tt.result, v, tt.want)
-		}
-	}
 }

@@ -308,64 +308,17 @@ func (p *scriptPeer) reviewACP(t testing.TB, schema *jsonSchema) {
 
 // TestACPReviewCatches breaks each rule once.
 func TestACPReviewCatches(t *testing.T) {
-	up := func(u string) string {
-		return `<{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":` + u + `}}`
-	}
-	call := func(id, status string) string {
-		return up(`{"sessionUpdate":"tool_call","toolCallId":"` + id + `","title":"t","status":"` + status + `"}`)
-	}
-	news := func(id, status string) string {
-		return up(`{"sessionUpdate":"tool_call_update","toolCallId":"` + id + `","status":"` + status + `"}`)
-	}
-	permission := func(id string, kinds ...string) string {
-		var options []string
-		for i, kind := range kinds {
-			options = append(options, fmt.Sprintf(`{"optionId":"%d","name":"n","kind":%q}`, i, kind))
-		}
-		return `<{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s",` +
-			`"toolCall":{"toolCallId":"` + id + `"},"options":[` + strings.Join(options, ",") + `]}}`
-	}
-	chunk := up(`{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"x"}}`)
-	const (
-		ask  = `>{"id":1,"method":"session/prompt","params":{"sessionId":"s"}}`
-		done = `<{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`
-		once = "reject_once"
-		stop = "reject_always"
-	)
-	for _, c := range []struct {
-		name string
-		log  []string
-		want string
-	}{
-		{"fine", []string{ask, chunk, call("a", "pending"), permission("a", once, stop), news("a", "in_progress"),
-			news("a", "completed"), done}, ""},
-		{"mail turn", []string{up(`{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"x"}}`), chunk}, ""},
-		{"open call", []string{ask, call("a", "pending"), done}, "while tool call a is open"},
-		{"late update", []string{ask, done, chunk}, "while no prompt"},
-		{"message goes on", []string{ask, chunk, done, ask, chunk}, "belongs to a turn"},
-		{"twice announced", []string{ask, call("a", "completed"), call("a", "pending")}, "a second time"},
-		{"no title", []string{ask, up(`{"sessionUpdate":"tool_call","toolCallId":"a"}`)}, "no title"},
-		{"never announced", []string{ask, news("a", "completed")}, "not announced"},
-		{"back", []string{ask, call("a", "in_progress"), news("a", "pending")}, "goes back"},
-		{"after its end", []string{ask, call("a", "failed"), news("a", "failed")}, "told again"},
-		{"nowhere", []string{ask, up(`{"sessionUpdate":"tool_call","title":"t","locations":[{"path":"a"}]}`)}, "absolute"},
-		{"unknown permission", []string{ask, permission("a", once, stop)}, "not announced"},
-		{"closed permission", []string{ask, call("a", "failed"), permission("a", once)}, "which is failed"},
-		{"no reject_once", []string{ask, call("a", "pending"), permission("a", stop)}, "must be there"},
-		{"stop first", []string{ask, call("a", "pending"), permission("a", stop, once)}, "before reject_always"},
-		{"answered twice", []string{ask, done, done}, "a second time"},
-		{"nobody asked", []string{`<{"jsonrpc":"2.0","id":9,"result":{}}`}, "nobody asked"},
-		{"no version", []string{`<{"method":"session/update","params":{}}`}, "jsonrpc"},
-		{"no message", []string{`<7`}, "no message"},
-	} {
-		r := newACPReview(nil)
-		for _, line := range c.log {
+	var r *acpReview
+	playCases(t, "review", func(line string) []string {
+		if strings.HasPrefix(line, "## ") {
+			r = newACPReview(nil)
+		} else {
 			r.take(line[0] == '>', json.RawMessage(line[1:]))
 		}
-		if got := strings.Join(r.problems, "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
+		found := r.problems
+		r.problems = nil
+		return found
+	})
 }
 
 // acpPeer is a client of one `atm-agent-mcp acp`.

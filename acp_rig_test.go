@@ -13,6 +13,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -538,6 +540,34 @@ func hasWords(t *testing.T, text string, words ...string) {
 			t.Errorf("%q is missing in\n%s", w, text)
 		}
 	}
+}
+
+// playCases holds a file of testdata/acp to what do makes of its lines: what comes of
+// a line stands behind it, on lines that begin with "= ". "## " begins what has nothing
+// to do with the lines before, "# " is a remark. UPDATE_GOLDEN writes the file anew.
+func playCases(t *testing.T, file string, do func(line string) []string) {
+	t.Helper()
+	path := filepath.Join("testdata", "acp", file+".txt")
+	text, err := os.ReadFile(path)
+	wantNil(t, err)
+	var got []string
+	was := strings.Split(string(text), "\n")
+	for _, line := range was {
+		if strings.HasPrefix(line, "= ") {
+			continue
+		}
+		got = append(got, line)
+		if line == "" || strings.HasPrefix(line, "# ") {
+			continue
+		}
+		for _, out := range do(line) {
+			got = append(got, "= "+out)
+		}
+		if at := len(got) - 1; os.Getenv("UPDATE_GOLDEN") == "" && (at >= len(was) || got[at] != was[at]) {
+			t.Fatalf("%s, near line %d: of\n%s\ncame\n%s", path, at+1, line, strings.Join(got[max(0, at-2):], "\n"))
+		}
+	}
+	wantGolden(t, path, strings.Join(got, "\n"))
 }
 
 const acpThread = "01a1fd62-52dc-7b81-9559-911d778571f0"

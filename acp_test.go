@@ -16,45 +16,30 @@ import (
 	"time"
 )
 
-// TestACPInitialize: the answer doesn't wait for Codex, is ours for any version,
-// and claims what there is.
-func TestACPInitialize(t *testing.T) {
-	for _, tt := range []struct {
-		name, params string
-		want, absent []string
-	}{
-		{"newest", `{"protocolVersion":99}`, []string{`"protocolVersion":1`, `"loadSession":true`, `"list":{}`, `"resume":{}`,
-			`"close":{}`, `"embeddedContext":true`, `"image":true`, `"audio":false`, `"sse":false`, `"logout":{}`,
-			`"id":"chatgpt"`, `"id":"openai-api-key"`, `"version":"1.2.3"`}, []string{"codex-login"}},
-		{"oldest", `{"protocolVersion":0}`, []string{`"protocolVersion":1`}, nil},
-		{"terminal", `{"protocolVersion":1,"clientCapabilities":{"auth":{"terminal":true}}}`,
-			[]string{`"type":"terminal","id":"codex-login"`, `"args":["acp","login"]`}, nil},
-		{"nothing kept", `{"protocolVersion":1}`, []string{`"loadSession":false`, `"close":{}`}, []string{`"list"`, `"resume"`}},
-	} {
-		kept := tt.name != "nothing kept"
-		r := newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) { o.Kept, r.ready = kept, make(chan struct{}) })
-		got := string(rawField(r.call("initialize", tt.params), "result"))
-		hasWords(t, got, tt.want...)
-		for _, w := range tt.absent {
-			if strings.Contains(got, w) {
-				t.Errorf("%s: %s has %s", tt.name, got, w)
+// TestACPRequests: the handshake, and what is refused with which words.
+func TestACPRequests(t *testing.T) {
+	var r *acpFrontRig
+	playCases(t, "requests", func(line string) []string {
+		if strings.HasPrefix(line, "## ") {
+			r = newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) {
+				if o.Kept = line != "## nothing kept"; !strings.HasPrefix(line, "## bad input") {
+					r.ready = make(chan struct{})
+				}
+				o.retune = func(string, settingsChange, func(sessionSettings, *rpcError)) { t.Error("an option was changed") }
+			})
+			if r.ready == nil {
+				r.hello("{}")
+				r.open()
+				r.notify("$/unknown", `{}`)
 			}
+			return nil
 		}
-		if !kept {
-			failsWith(t, r.call("session/load", `{"sessionId":"s","cwd":"/w"}`), codeNoMethod)
-		}
-	}
-}
-
-func TestACPBadInput(t *testing.T) {
-	r := newACPFrontRig(t, func(_ *acpFrontRig, o *acpOptions) {
-		o.retune = func(_ string, change settingsChange, done func(sessionSettings, *rpcError)) {
-			t.Errorf("changed %+v", change)
-			done(sessionSettings{}, nil)
-		}
+		method, params, _ := strings.Cut(line, " ")
+		got := r.call(method, strings.Replace(params, `"S"`, `"`+r.session+`"`, 1))
+		return []string{string(cmp.Or(stringField(got, "error", "message"), string(rawField(got, "result")))) +
+			" " + string(rawField(got, "error", "code"))}
 	})
-	r.notify("session/cancel", `{"sessionId":"x"}`)
-	failsWith(t, r.call("session/new", `{"cwd":"/w","mcpServers":[]}`), codeInvalidRequest, "before initialize")
+
 	long := strings.Repeat("x", maxRecord)
 	for _, rec := range []struct {
 		text, id string
@@ -66,67 +51,20 @@ func TestACPBadInput(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":[],"method":"x"}`, "null", codeInvalidRequest},
 		// A record over the limit is no reason to leave its sender waiting, nor to
 		// answer what the sender asked itself under that id.
-		{`{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":{"text":"` + long + `"}}`, `"big"`, codeInvalidRequest},
+		{`{"jsonrpc":"2.0","id":"big","method":"session/prompt","params":"` + long + `"}`, `"big"`, codeInvalidRequest},
 		{`{"jsonrpc":"2.0","id":1,"result":"` + long + `"}`, "null", codeInvalidRequest},
 	} {
 		r.send(rec.text)
 		got := r.next()
 		failsWith(t, got, rec.code)
-		if string(rawField(got, "id")) != rec.id {
-			t.Errorf("%.40q is answered with %s, want id %s", rec.text, got, rec.id)
-		}
-	}
-	failsWith(t, r.call("initialize", `{}`), codeInvalidParams, "protocolVersion")
-	failsWith(t, r.call("initialize", `{"protocolVersion":"1"}`), codeInvalidParams, "a string")
-	r.hello("{}")
-	r.open()
-	r.notify("$/unknown", `{}`)
-	for _, tt := range []struct {
-		method, params string // of the open session where they begin with a comma
-		code           int
-		words          string
-	}{
-		{"nope", `{}`, codeNoMethod, "nope"},
-		{"session/new", `[]`, codeInvalidParams, "an array"},
-		{"session/new", `{"mcpServers":[]}`, codeInvalidParams, "cwd is missing"},
-		{"session/new", `{"cwd":"rel","mcpServers":[]}`, codeInvalidParams, `"rel" is not an absolute path`},
-		{"session/new", `{"cwd":7,"mcpServers":[]}`, codeInvalidParams, "a number"},
-		{"session/new", `{"cwd":"/w","mcpServers":{}}`, codeInvalidParams, "mcpServers must be an array"},
-		{"session/new", `{"cwd":"/w","additionalDirectories":["a"]}`, codeInvalidParams, "additionalDirectories[0]"},
-		{"session/new", `{"cwd":"/w","additionalDirectories":[true]}`, codeInvalidParams, "a boolean"},
-		{"session/load", `{"sessionId":"nope","cwd":"/w","mcpServers":[]}`, codeSessionNotFound, "nope"},
-		{"session/resume", `{"sessionId":"nope","cwd":"/w"}`, codeSessionNotFound, "nope"},
-		{"session/load", `{"cwd":"/w","mcpServers":[]}`, codeInvalidParams, "sessionId is missing"},
-		{"session/close", `{"sessionId":"nope"}`, codeSessionNotFound, "nope"},
-		{"session/prompt", `{"sessionId":"nope","prompt":[]}`, codeSessionNotFound, "nope"},
-		{"session/list", `{"cwd":"rel"}`, codeInvalidParams, "rel"},
-		{"session/list", `{"cursor":"AAAA"}`, codeInvalidParams, "cursor"},
-		{"session/list", `{"cursor":5}`, codeInvalidParams, "cursor 5"},
-		{"session/prompt", `,"prompt":"hi"`, codeInvalidParams, "a string"},
-		{"session/prompt", `,"text":"hi"`, codeInvalidParams, "prompt is missing"},
-		{"session/set_config_option", `,"configId":"mode","value":"yolo"`, codeInvalidParams, "read-only, ask, auto, full"},
-		{"session/set_config_option", `,"configId":"mode","type":"boolean","value":true`, codeInvalidParams, "a boolean"},
-		{"session/set_config_option", `,"configId":"mode"`, codeInvalidParams, "missing"},
-		{"session/set_config_option", `,"value":"ask"`, codeInvalidParams, "configId"},
-		{"session/set_mode", `,"modeId":"yolo"`, codeInvalidParams, "yolo"},
-		{"session/set_mode", `,"modeId":7`, codeInvalidParams, "modeId"},
-		{"session/set_mode", `{"sessionId":"nope","modeId":"ask"}`, codeSessionNotFound, "nope"},
-		{"authenticate", `{}`, codeInvalidParams, "methodId is missing"},
-		{"authenticate", `{"methodId":"x"}`, codeInvalidParams, "chatgpt"},
-		{"authenticate", `{"methodId":"codex-login"}`, codeInvalidParams, "acp login"},
-		{"authenticate", `{"methodId":"openai-api-key"}`, codeAuthRequired, "OPENAI_API_KEY"},
-	} {
-		if tt.params[0] == ',' {
-			tt.params = r.of(tt.params)
-		}
-		failsWith(t, r.call(tt.method, tt.params), tt.code, tt.words)
+		want(t, string(rawField(got, "id")), rec.id)
 	}
 	id := r.start("session/new", `{"cwd":"/w","mcpServers":[]}`)
 	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"logout"}`)
 	failsWith(t, r.next(), codeInvalidRequest, "already in use")
 	r.f.done(receive(t, r.submits).w, turnResult{err: proxyError(codeInvalidSession, "cwd /w does not exist")})
 	r.fails(id, codeInvalidParams, "cwd /w does not exist")
-	none(t, "submitted", r.submits)
+	r.nothing()
 }
 
 // TestACPErrors: what the hub says is told with ACP's codes, in words for who
@@ -315,101 +253,46 @@ const modelCatalog = `{"data":[` +
 	`{"id":"old","model":"old","displayName":"Old","hidden":true,"defaultReasoningEffort":"low",` +
 	`"supportedReasoningEfforts":[{"reasoningEffort":"low"}]}],"nextCursor":null}`
 
+// TestACPOptions: which options there are in which state, and what a choice changes.
 func TestACPOptions(t *testing.T) {
-	models := readModels(json.RawMessage(modelCatalog))
-	const (
-		four = "mode=ask[read-only ask auto full]"
-		five = "[read-only ask auto full custom]"
-		all  = "[big small plain]"
-		read = "on-request"
-	)
-	for _, tt := range []struct {
-		name                      string
-		model, effort             string
-		sandbox, approval         string // as they are, where that is not as they are configured
-		baseSandbox, baseApproval string
-		ceiling, want             string
-		noList                    bool
-	}{
-		{name: "nothing chosen", want: four + " model=big" + all + " thought_level=medium[low medium xhigh]"},
-		{name: "chosen", model: "small", effort: "low", want: four + " model=small" + all + " thought_level=low[low high]"},
-		{name: "a hidden model", model: "old", want: four + " model=old[big small plain old] thought_level=low[low]"},
-		{name: "a model that isn't listed", model: "mine", effort: "deep",
-			want: four + " model=mine[big small plain mine] thought_level=deep[deep]"},
-		{name: "a thought level that isn't listed", model: "small", effort: "xhigh",
-			want: four + " model=small" + all + " thought_level=xhigh[low high xhigh]"},
-		{name: "a model that has none", model: "plain", want: four + " model=plain" + all},
-		{name: "no list", model: "small", effort: "low", noList: true, want: four + " model=small[small] thought_level=low[low]"},
-		{name: "no list and nothing known", noList: true, want: four},
-		{name: "a ceiling", ceiling: sandboxWrite, noList: true, want: "mode=ask[read-only ask auto]"},
-		{name: "the lowest ceiling", ceiling: sandboxRead, sandbox: sandboxRead, baseSandbox: sandboxRead, noList: true,
-			want: "mode=read-only[read-only]"},
-		{name: "full", sandbox: sandboxDanger, approval: "never", noList: true, want: "mode=full[read-only ask auto full]"},
-		{name: "auto", approval: "never", noList: true, want: "mode=auto[read-only ask auto full]"},
-		{name: "a configuration of its own", approval: "untrusted", baseApproval: "untrusted", noList: true, want: "mode=custom" + five},
-		{name: "ask chosen over it", baseApproval: "untrusted", noList: true, want: "mode=ask" + five},
-		{name: "made so by a ceiling", ceiling: sandboxRead, sandbox: sandboxRead, baseSandbox: sandboxRead, approval: "never",
-			noList: true, want: "mode=custom[read-only custom]"},
-	} {
-		set := sessionSettings{Model: tt.model, Effort: tt.effort, MaxSandbox: tt.ceiling,
-			Sandbox: cmp.Or(tt.sandbox, sandboxWrite), Approval: cmp.Or(tt.approval, read),
-			BaseSandbox: cmp.Or(tt.baseSandbox, sandboxWrite), BaseApproval: cmp.Or(tt.baseApproval, read)}
-		list := models
-		if tt.noList {
-			list = nil
-		}
-		options := configOptions(&set, list)
-		var got []string
-		for _, o := range options {
-			got = append(got, fmt.Sprintf("%s=%s[%s]", o.ID, o.Current, strings.ReplaceAll(o.values(), ", ", " ")))
-			if !o.has(o.Current) || o.Name == "" || o.Type != "select" || o.Category == "" {
-				t.Errorf("%s: option %+v", tt.name, o)
-			}
-		}
-		if strings.Join(got, " ") != tt.want {
-			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
-		}
-		if m := modesOf(options); m.Current != options[0].Current || len(m.Available) != len(options[0].Options) {
-			t.Errorf("%s: modes %+v out of step", tt.name, m)
-		}
-	}
-}
-
-func TestACPOptionChange(t *testing.T) {
-	models := readModels(json.RawMessage(modelCatalog))
-	set := sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
-		BaseApproval: "untrusted", MaxSandbox: sandboxWrite, Model: "big", Effort: "low"}
+	var set sessionSettings
+	var models []acpModel
 	word := func(s *string) string {
 		if s == nil {
 			return "-"
 		}
 		return fmt.Sprintf("%q", *s)
 	}
-	for _, tt := range []struct{ id, value, effort, want string }{
-		{"mode", "auto", "", `- - "workspace-write" "never"`},
-		{"mode", "read-only", "", `- - "read-only" "on-request"`},
-		{"mode", "custom", "", `- - "" ""`},
-		{"model", "small", "low", `"small" "low" - -`},
-		{"model", "small", "xhigh", `"small" "high" - -`}, // it hasn't that one: its own default
-		{"model", "plain", "low", `"plain" "" - -`},
-		{"thought_level", "xhigh", "", `- "xhigh" - -`},
-		{"mode", "full", "", `"full" is none of those that mode can have: read-only, ask, auto, custom`},
-		{"mode", "", "", `"" is none`},
-		{"model", "old", "", `"old" is none of those that model can have: big, small, plain`},
-		{"thought_level", "high", "", `"high" is none of those that thought_level can have: low, medium, xhigh`},
-		{"sandbox", "danger-full-access", "", `"sandbox" is none of this session's options: mode, model, thought_level`},
-	} {
-		was := set
-		was.Effort = cmp.Or(tt.effort, was.Effort)
-		c, e := readChange(&was, models, tt.id, tt.value)
-		got := strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " ")
-		if e != nil {
-			got = e.Message
+	playCases(t, "options", func(line string) []string {
+		switch {
+		case line[0] == '#':
+			if models = readModels(json.RawMessage(modelCatalog)); line == "## without a list" {
+				models = nil
+			}
+			return nil
+		case line[0] != '{':
+			id, value, _ := strings.Cut(strings.TrimPrefix(line, "choose "), " ")
+			c, e := readChange(&set, models, id, value)
+			if e != nil {
+				return []string{fmt.Sprint(e.Code, " ", e.Message)}
+			}
+			return []string{strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " ")}
 		}
-		if !strings.Contains(got, tt.want) || e != nil && e.Code != codeInvalidParams {
-			t.Errorf("%s %s: %s, want %s", tt.id, tt.value, got, tt.want)
+		set = sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite, BaseApproval: "on-request"}
+		wantNil(t, json.Unmarshal([]byte(line), &set))
+		options := configOptions(&set, models)
+		var all []string
+		for _, o := range options {
+			all = append(all, fmt.Sprintf("%s: %s of %s", o.ID, o.Current, o.values()))
+			if !o.has(o.Current) || o.Name == "" || o.Type != "select" || o.Category == "" {
+				t.Errorf("%s: option %+v", line, o)
+			}
 		}
-	}
+		if m := modesOf(options); m.Current != options[0].Current || len(m.Available) != len(options[0].Options) {
+			t.Errorf("%s: modes %+v out of step", line, m)
+		}
+		return []string{strings.Join(all, "; ")}
+	})
 }
 
 // currents is the state in an answer or update: the current values.

@@ -117,65 +117,46 @@ func (p *acpReplay) play(l recorded) {
 	}
 }
 
-// TestACPDialogues plays the dialogues of testdata/acp/*.txt to an encoder whose turn
-// t1 has begun. A line is what Codex, the front or the user does (see do); behind "= "
-// stands what the client is told for it, in few words, and behind "? " the tool call
-// of a request for permission. UPDATE_GOLDEN writes these lines anew.
+// TestACPDialogues plays dialogues to an encoder whose turn t1 has begun: a line is
+// what Codex, the front or the user does (see do), and behind it stands what the
+// client is told, in few words, and with "? " the tool call of a request for permission.
 func TestACPDialogues(t *testing.T) {
-	files, err := filepath.Glob("testdata/acp/*.txt")
-	if err != nil || len(files) < 4 {
-		t.Fatalf("%d files of dialogues, %v", len(files), err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all []string
-		for dialogue := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
-			head, _, _ := strings.Cut(dialogue, "\n")
-			t.Run(head[2:min(len(head), 60)], func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					got := playDialogue(t, dialogue, head)
-					all = append(all, got)
-					if os.Getenv("UPDATE_GOLDEN") == "" {
-						want(t, got, dialogue)
+	for _, file := range []string{"turns", "messages", "items", "approvals"} {
+		t.Run(file, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p *acpReplay
+				playCases(t, file, func(line string) (out []string) {
+					if strings.HasPrefix(line, "## ") {
+						p = newDialogue(t, line)
+						return nil
 					}
+					p.do(line)
+					synctest.Wait()
+					for _, update := range p.news() {
+						mark, raw, asked := strings.Cut(update, "? ")
+						if !asked || mark != "" {
+							mark, raw = "", update
+						} else {
+							mark = "? "
+						}
+						out = append(out, mark+p.brief(raw))
+					}
+					return out
 				})
 			})
-		}
-		if os.Getenv("UPDATE_GOLDEN") != "" {
-			wantGolden(t, file, strings.Join(all, "\n\n")+"\n")
-		}
+		})
 	}
 }
 
-// playDialogue returns the dialogue as it went. head says in brackets what kind of
-// encoder it is for, and whether no turn has begun.
-func playDialogue(t *testing.T, dialogue, head string) string {
-	p := newACPReplay(newACPRig(t, acpEncoding{Replay: strings.Contains(head, "(replay)"),
-		Notices: strings.Contains(head, "(notices)")}))
-	p.thread = acpThread
-	if !strings.Contains(head, "(idle)") {
+// newDialogue begins one whose head says in brackets what kind of encoder it is for,
+// and whether no turn has begun.
+func newDialogue(t *testing.T, head string) *acpReplay {
+	is := func(word string) bool { return strings.Contains(head, "("+word+")") }
+	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"), Notices: is("notices")}))
+	if p.thread = acpThread; !is("idle") {
 		p.begin("t1")
 	}
-	var out []string
-	for line := range strings.SplitSeq(dialogue, "\n") {
-		if strings.HasPrefix(line, "= ") || strings.HasPrefix(line, "? ") {
-			continue
-		}
-		out = append(out, line)
-		p.do(line)
-		synctest.Wait()
-		for _, update := range p.news() {
-			if strings.HasPrefix(update, "? ") {
-				out = append(out, "? "+p.brief(update[2:]))
-			} else {
-				out = append(out, "= "+p.brief(update))
-			}
-		}
-	}
-	return strings.Join(out, "\n")
+	return p
 }
 
 // do plays a line of a dialogue: what is no word of ours is a notification.
@@ -183,7 +164,6 @@ func (p *acpReplay) do(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	first, more, _ := strings.Cut(rest, " ")
 	switch word {
-	case "#":
 	case "started", "completed":
 		p.note("item/"+word, `{"turnId":"t1","item":`+rest+`}`)
 	case "says", "says+": // +: more of it is here already
