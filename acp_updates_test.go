@@ -71,6 +71,7 @@ func (p *acpReplay) asks(id, method string, params json.RawMessage) {
 	q := newAsk(&ask, p.files[stringField(params, "itemId")])
 	if q == nil {
 		p.t.Fatalf("%s is no approval", method)
+		return
 	}
 	if q.id = id; q.thread == "sub-1" {
 		q.subagent = &subagentRef{thread: q.thread, name: "Ada", role: "explorer"}
