@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ type acpFrontRig struct {
 	known   map[string]clientSession
 	past    []*event      // of the session that is loaded
 	ready   chan struct{} // closed: catalog answers
-	notSo   bool          // interrupt interrupts nothing
+	misses  atomic.Bool   // the next interrupt finds no turn of that name
 	// replayed is called for every event of the past; may be nil.
 	replayed func()
 
@@ -61,10 +62,7 @@ type acpFrontRig struct {
 	pid     int    // of Codex
 }
 
-type acpInterrupted struct {
-	agent, turn string
-	done        func(interruptResult, *rpcError)
-}
+type acpInterrupted struct{ agent, turn string }
 
 type acpAccounted struct {
 	action string
@@ -97,10 +95,8 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			return true
 		},
 		interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
-			r.interrupts <- acpInterrupted{agent, turn, done}
-			if !r.notSo {
-				done(interruptResult{Interrupted: true, TurnID: turn}, nil)
-			}
+			r.interrupts <- acpInterrupted{agent, turn}
+			done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
 		},
 		status:         r.theStatus,
 		settings:       r.theSettings,
@@ -381,10 +377,6 @@ func updateKind(rec json.RawMessage) string {
 	return stringField(rec, "params", "update", "sessionUpdate")
 }
 
-func updateText(rec json.RawMessage) string {
-	return stringField(rec, "params", "update", "content", "text")
-}
-
 // kindsOf are the kinds of updates.
 func kindsOf(recs []json.RawMessage) string {
 	var kinds []string
@@ -410,14 +402,6 @@ func (r *acpFrontRig) cancel() {
 func (r *acpFrontRig) cancelRequest(id string) {
 	r.t.Helper()
 	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
-}
-
-// runsTurn runs a prompt to its end.
-func (r *acpFrontRig) runsTurn(text, turn string) {
-	r.t.Helper()
-	id := r.prompt(text)
-	r.begun(turn).ends("completed", nil)
-	r.stops(id, "end_turn")
 }
 
 // acpPlayed is a turn that the test plays.
@@ -668,19 +652,28 @@ func (r *acpRig) want(lines ...string) {
 	}
 }
 
-// brief is all that an update says, in few words: its kind, its fields in their
-// order, the ids without what those of turn t1 have in common.
+// brief is briefUpdate without what only this encoder's updates have.
 func (r *acpRig) brief(update string) string {
-	raw := json.RawMessage(strings.NewReplacer(r.x.own, "OWN", acpThread, "T").Replace(update))
+	return briefUpdate(json.RawMessage(strings.NewReplacer(r.x.own, "OWN", acpThread, "T").Replace(update)))
+}
+
+// briefUpdate is all that an update says, in few words: its kind, its fields in their
+// order, the ids without what those of turn t1 have in common.
+func briefUpdate(update json.RawMessage) string {
 	words := []string{}
-	_ = eachField(raw, func(key string, val json.RawMessage) bool {
+	_ = eachField(update, func(key string, val json.RawMessage) bool {
 		word, _ := rawString(val)
 		switch key {
 		case "sessionUpdate":
 			word = strings.TrimSuffix(word, "_message_chunk")
 		case "toolCallId", "messageId":
 			word = strings.TrimPrefix(word, "codex:T:t1:")
+			if strings.HasPrefix(word, "atm:") { // random
+				word = "OWN"
+			}
 		case "name", "kind", "status":
+		case "updatedAt":
+			word = "at some time"
 		case "title":
 			word = strconv.Quote(word)
 		case "content":
