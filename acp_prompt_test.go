@@ -6,6 +6,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,11 +23,14 @@ type acpPlay struct {
 	ids   map[string]string // of requests by their names, and back
 	subs  []submitted       // by number, from 1
 	turns map[string]*acpPlayed
+
+	asked     json.RawMessage // the last request to the client
+	accounted acpAccounted    // and to Codex, about its account
 }
 
-// TestACPPrompts: each prompt is answered once and truly, in order, nothing of a turn
+// TestACPPlays: each request is answered once and truly, in order, nothing of a turn
 // comes behind its answer, a cancel may come at whatever moment.
-func TestACPPrompts(t *testing.T) {
+func TestACPPlays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *acpPlay
 		playCases(t, "plays", func(line string) []string {
@@ -45,13 +49,28 @@ func TestACPPrompts(t *testing.T) {
 func newACPPlay(t *testing.T, head string) *acpPlay {
 	is := func(word string) bool { return strings.Contains(head, "("+word+")") }
 	p := &acpPlay{ids: map[string]string{}, turns: map[string]*acpPlayed{}}
-	p.acpFrontRig = newACPFrontRig(t, func(r *acpFrontRig, _ *acpOptions) {
-		if is("text only") {
+	p.acpFrontRig = newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) {
+		o.Env = func(name string) string { return map[string]string{"OPENAI_API_KEY": "sk-1"}[name] }
+		switch {
+		case is("text only"):
 			r.models = `{"data":[{"id":"m1","model":"m1","isDefault":true,"inputModalities":["text"]}]}`
+		case is("models"):
+			r.models = modelCatalog
+		case is("no login"):
+			r.account = `{"account":null,"requiresOpenaiAuth":true}`
+		case is("mcp-server"):
+			r.status.Backend = "mcp-server"
 		}
 	})
-	if p.hello(map[bool]string{true: `{"session":{"notices":{}}}`, false: "{}"}[is("notices")]); !is("no session") {
+	caps := map[bool]string{true: `{"session":{"notices":{}}}`, false: `{"elicitation":{"url":{}}}`}
+	if is("old client") {
+		p.hello(`{}`)
+	} else {
+		p.hello(caps[is("notices")])
+	}
+	if !is("no session") && !is("no login") && !is("mcp-server") {
 		p.open()
+		p.changes = nil
 	}
 	return p
 }
@@ -120,6 +139,12 @@ func (p *acpPlay) do(line string) {
 			session, p.session, p.agent = first, cmp.Or(p.session, first), cmp.Or(p.agent, more)
 		}
 		p.keeps(session, more)
+	case "account":
+		p.accounted.answer <- acpAnswered{raw: json.RawMessage(rest)}
+	case "login":
+		p.f.logins.onAccount("account/login/completed", json.RawMessage(rest))
+	case "answers":
+		p.reply(p.asked, `"result":`+rest)
 	case "past":
 		p.pastTurn(first, said("agentMessage", "a", more))
 	default:
@@ -143,16 +168,23 @@ func playedResult(words string) turnResult {
 
 // came is what the client got since the last time, and what the hub was asked for.
 func (p *acpPlay) came() (out []string) {
-	name := regexp.MustCompile(`sess_[0-9a-f-]{36}`)
+	sessions := regexp.MustCompile(`sess_[0-9a-f-]{36}`)
 	add := func(format string, args ...any) {
-		out = append(out, strings.TrimSpace(clip(name.ReplaceAllString(fmt.Sprintf(format, args...), "S"), 300)))
+		out = append(out, strings.TrimSpace(clip(sessions.ReplaceAllString(fmt.Sprintf(format, args...), "S"), 300)))
 	}
 	for ; len(p.out) > 0; synctest.Wait() {
 		rec := p.next()
-		id := string(rawField(rec, "id"))
-		switch name := p.ids[id]; {
-		case stringField(rec, "method") != "":
-			add("told %s", briefUpdate(rawField(rec, "params", "update")))
+		name, method := p.ids[string(rawField(rec, "id"))], stringField(rec, "method")
+		switch {
+		case method == "session/update":
+			u := rawField(rec, "params", "update")
+			if options := rawField(u, "configOptions"); options != nil {
+				u = toJSON(map[string]string{"sessionUpdate": updateKind(rec), "options": currents(options)})
+			}
+			add("told %s", briefUpdate(u))
+		case method != "":
+			p.asked = rec
+			add("%s %s", method, rawField(rec, "params"))
 		case rawField(rec, "error") != nil:
 			add("%s: %s %s", name, rawField(rec, "error", "code"), stringField(rec, "error", "message"))
 		default:
@@ -160,7 +192,8 @@ func (p *acpPlay) came() (out []string) {
 			if name == "S" {
 				p.session = stringField(result, "sessionId")
 			}
-			add("%s: %s", name, cmp.Or(stringField(result, "stopReason"), string(result)))
+			add("%s: %s", name, cmp.Or(stringField(result, "stopReason"), currents(rawField(result, "configOptions")),
+				string(result)))
 		}
 	}
 	for len(p.submits) > 0 {
@@ -194,6 +227,14 @@ func (p *acpPlay) came() (out []string) {
 	for len(p.titles) > 0 {
 		add("title %q", <-p.titles)
 	}
+	for len(p.accounts) > 0 {
+		p.accounted = <-p.accounts
+		add("account %s %s", p.accounted.action, p.accounted.params)
+	}
+	for _, c := range p.changes {
+		add("change %s", toJSON(c))
+	}
+	p.changes = nil
 	return out
 }
 
