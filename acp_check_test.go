@@ -266,7 +266,7 @@ func (r *acpReview) update(s *acpTalk, u json.RawMessage) {
 		s.calls[call] = status
 	}
 	eachElement(rawField(u, "locations"), func(place json.RawMessage) {
-		if path := stringField(place, "path"); !filepath.IsAbs(path) {
+		if path := stringField(place, "path"); !filepath.IsAbs(path) && path[:min(1, len(path))] != "/" {
 			r.bad("location %q is not absolute", path)
 		}
 	})
