@@ -23,6 +23,7 @@ import (
 // more than words, what its command asks for, what its session is called.
 func TestACPContent(t *testing.T) {
 	marked := regexp.MustCompile(`(\[/?ACP_RESOURCE(?:_LINK)?) [0-9a-f]{12}\b`)
+	markers := map[string]bool{}
 	playCases(t, "prompts", func(line string) []string {
 		if line[0] == '#' {
 			return nil
@@ -33,6 +34,11 @@ func TestACPContent(t *testing.T) {
 		}
 		if again, _, _ := readPrompt(json.RawMessage(line)); again != text {
 			t.Errorf("%s: the same prompt is not the same text, which a model's cache goes by", line)
+		}
+		if m := marked.FindString(text); m != "" && markers[m] {
+			t.Errorf("%s: its marker can be guessed: another prompt had the same", line)
+		} else {
+			markers[m] = true
 		}
 		p := &acpPrompt{s: &acpSession{}, text: text, parts: parts}
 		p.readCommand()
