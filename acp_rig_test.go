@@ -78,7 +78,7 @@ type acpAnswered struct {
 // newACPFrontRig starts a front whose client has not said hello; change may be nil.
 func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFrontRig {
 	t.Helper()
-	client, stdin, stdout := newPipeClient(t)
+	client, stdin, stdout := newPipeClient(t, 1000)
 	r := &acpFrontRig{pipeClient: client, run: make(chan error, 1), schema: acpSchema(t),
 		submits: make(chan submitted, 100), cancels: make(chan waiterID, 100), decides: make(chan decided, 100),
 		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10),
