@@ -1,25 +1,29 @@
 package main
 
-// acp_check_test.go judges a recorded dialogue with an ACP client: every message
-// of ours by the v1 schema of npm @agentclientprotocol/sdk, from the cache that
-// .ci/run fills, and by the rules that no schema has: tool calls announced once,
-// closed before the prompt's answer and not reopened, nothing of a turn after its
-// answer, permissions about announced calls, each request answered once. Scripts,
-// the real-Codex suite and the benchmarks call it.
+// acp_check_test.go owns what judges a dialogue with an ACP client, and the client
+// of tests of whole processes, which keeps its dialogue and has it judged. Every
+// message of ours is held to the v1 schema of npm @agentclientprotocol/sdk, from the
+// cache that .ci/run fills, and to the rules that no schema has: tool calls announced
+// once, closed before the prompt's answer and not reopened, nothing of a turn after
+// its answer, permissions about announced calls, each request answered once. Scripts,
+// both rigs of acp_rig_test.go, the real-Codex suite and the benchmarks call it.
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // acpSchema is nil where the cache has none: the rules are checked all the same.
 func acpSchema(t testing.TB) *jsonSchema {
 	t.Helper()
-	s, err := loadSchema(filepath.Join(".cache", "acp-clients", "node_modules", "@agentclientprotocol", "sdk", "schema", "v1", "schema.json"))
+	s, err := loadSchema(filepath.Join(".cache", "acp-clients", "node_modules", "@agentclientprotocol", "sdk",
+		"schema", "v1", "schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,22 +36,18 @@ func TestACPSchema(t *testing.T) {
 	if s == nil {
 		t.Skip("no ACP schema in .cache/acp-clients, so only the rules are checked; .ci/run puts it there")
 	}
-	for method, def := range map[string]string{"session/update": "SessionNotification", "session/request_permission": "RequestPermissionRequest", "elicitation/create": "CreateElicitationRequest"} {
+	for method, def := range map[string]string{"session/update": "SessionNotification",
+		"session/request_permission": "RequestPermissionRequest", "elicitation/create": "CreateElicitationRequest"} {
 		if got := s.byMethod(method, "Notification", "Request"); got != def {
 			t.Errorf("the schema has %q for %s", got, method)
 		}
 	}
 }
 
-// acpEntry is one record of a dialogue.
-type acpEntry struct {
-	ours  bool // the client's: sent by the test
-	value any
-}
-
 // acpReview goes through one dialogue.
 type acpReview struct {
 	schema   *jsonSchema
+	records  int // so far
 	problems []string
 	methods  map[string]string // of the client's requests, by id
 	answered map[string]bool
@@ -66,148 +66,138 @@ type acpTalk struct {
 	current        map[string]bool
 }
 
-// acpProblems tells what is wrong with a dialogue.
-func acpProblems(schema *jsonSchema, log []acpEntry) []string {
-	r := &acpReview{schema: schema, methods: map[string]string{}, answered: map[string]bool{}, prompts: map[string]string{},
-		loads: map[string]string{}, sessions: map[string]*acpTalk{}}
-	for i, e := range log {
-		m, ok := e.value.(map[string]any)
-		if !ok {
-			if !e.ours {
-				r.bad(i, "is no message")
-			}
-			continue
-		}
-		if e.ours {
-			r.client(m)
-		} else {
-			r.agent(i, m)
-		}
-	}
-	return r.problems
+func newACPReview(schema *jsonSchema) *acpReview {
+	return &acpReview{schema: schema, methods: map[string]string{}, answered: map[string]bool{},
+		prompts: map[string]string{}, loads: map[string]string{}, sessions: map[string]*acpTalk{}}
 }
 
-func (r *acpReview) bad(i int, format string, args ...any) {
-	r.problems = append(r.problems, fmt.Sprintf("record %d: ", i+1)+fmt.Sprintf(format, args...))
+// take judges the next record; ours: the client's, sent by the test.
+func (r *acpReview) take(ours bool, rec json.RawMessage) {
+	r.records++
+	switch {
+	case rawKind(rec) == '{' && ours:
+		r.client(rec)
+	case rawKind(rec) == '{':
+		r.agent(rec)
+	case !ours:
+		r.bad("is no message")
+	}
+}
+
+func (r *acpReview) bad(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Sprintf("record %d: ", r.records)+fmt.Sprintf(format, args...))
 }
 
 func (r *acpReview) session(id string) *acpTalk {
-	s := r.sessions[id]
-	if s == nil {
-		s = &acpTalk{calls: map[string]string{}, past: map[string]bool{}, messages: map[string]bool{}, current: map[string]bool{}}
-		r.sessions[id] = s
+	if r.sessions[id] == nil {
+		r.sessions[id] = &acpTalk{}
+		r.sessions[id].forget()
 	}
-	return s
+	return r.sessions[id]
 }
 
 // client notes what the client asked for.
-func (r *acpReview) client(m map[string]any) {
-	method, _ := m["method"].(string)
-	if method == "" || m["id"] == nil {
+func (r *acpReview) client(rec json.RawMessage) {
+	method, id := stringField(rec, "method"), string(rawField(rec, "id"))
+	if method == "" || id == "" {
 		return
 	}
-	id := compact(m["id"])
 	r.methods[id] = method
 	delete(r.answered, id)
-	params, _ := m["params"].(map[string]any)
-	session, _ := params["sessionId"].(string)
-	switch method {
+	session := stringField(rec, "params", "sessionId")
+	switch s := r.session(session); method {
 	case "session/prompt":
 		r.prompts[id] = session
-		r.session(session).prompts++
+		s.prompts++
 	case "session/load":
 		r.loads[id] = session
-		s := r.session(session)
 		s.loads++
 		s.forget()
 	}
 }
 
-func (r *acpReview) valid(i int, def string, v any) {
+// agent judges one message of ours.
+func (r *acpReview) agent(rec json.RawMessage) {
+	if stringField(rec, "jsonrpc") != "2.0" {
+		r.bad("jsonrpc is %s", rawField(rec, "jsonrpc"))
+	}
+	method, params := stringField(rec, "method"), rawField(rec, "params")
+	switch {
+	case method == "":
+		r.answer(rec)
+	case rawField(rec, "id") == nil:
+		r.valid(method, "Notification", params)
+		if method == "session/update" {
+			r.update(r.session(stringField(params, "sessionId")), rawField(params, "update"))
+		}
+	default:
+		r.valid(method, "Request", params)
+		if method == "session/request_permission" {
+			r.permission(r.session(stringField(params, "sessionId")), params)
+		}
+	}
+}
+
+// valid holds what goes with a method against the schema; what: which part of it.
+func (r *acpReview) valid(method, what string, val json.RawMessage) {
 	if r.schema == nil {
 		return
 	}
-	for _, p := range r.schema.problems(def, v) {
-		r.bad(i, "%s", p)
+	def := "Error"
+	if method != "" {
+		def = r.schema.byMethod(method, what)
+	}
+	if def == "" {
+		r.bad("the schema has no %s %q", what, method)
+	} else if why := schemaSays(r.schema, def, val); why != "" {
+		r.bad("%s", why)
 	}
 }
 
-// agent judges one message of ours.
-func (r *acpReview) agent(i int, m map[string]any) {
-	if m["jsonrpc"] != "2.0" {
-		r.bad(i, "jsonrpc is %v", m["jsonrpc"])
+func (r *acpReview) answer(rec json.RawMessage) {
+	result, failure, id := rawField(rec, "result"), rawField(rec, "error"), string(rawField(rec, "id"))
+	if (failure == nil) == (result == nil) {
+		r.bad("an answer must have either result or error")
 	}
-	method, _ := m["method"].(string)
-	switch {
-	case method == "":
-		r.answer(i, m)
-	case m["id"] == nil:
-		r.notification(i, method, m["params"])
-	default:
-		def := "Request"
-		if r.schema != nil {
-			if def = r.schema.byMethod(method, "Request"); def == "" {
-				r.bad(i, "the schema has no request %q", method)
-				return
-			}
-		}
-		r.valid(i, def, m["params"])
-		if method == "session/request_permission" {
-			r.permission(i, m["params"])
-		}
+	if failure != nil {
+		r.valid("", "", failure)
 	}
-}
-
-func (r *acpReview) answer(i int, m map[string]any) {
-	_, fails := m["error"]
-	_, succeeds := m["result"]
-	if fails == succeeds {
-		r.bad(i, "an answer must have either result or error")
-	}
-	if fails {
-		r.valid(i, "Error", m["error"])
-	}
-	if m["id"] == nil {
-		return // to what could not be read
-	}
-	id := compact(m["id"])
 	method, asked := r.methods[id]
-	if !asked {
-		if !fails {
-			r.bad(i, "answers id %s, which nobody asked", id)
-		}
+	switch {
+	case id == "null": // to what could not be read
 		return
-	}
-	if r.answered[id] {
-		r.bad(i, "answers id %s a second time", id)
+	case !asked && failure == nil:
+		r.bad("answers id %s, which nobody asked", id)
+		return
+	case !asked:
+		return
+	case r.answered[id]:
+		r.bad("answers id %s a second time", id)
 	}
 	r.answered[id] = true
-	if succeeds && r.schema != nil {
-		if def := r.schema.byMethod(method, "Response"); def == "" {
-			r.bad(i, "the schema has no response to %q", method)
-		} else {
-			result, _ := m["result"].(map[string]any)
-			if method == "session/load" { // some clients want sessionId there too, which the schema leaves out
-				result = maps.Clone(result)
-				delete(result, "sessionId")
-			}
-			r.valid(i, def, result)
+	if result != nil {
+		if method == "session/load" { // some clients want sessionId there too, which the schema leaves out
+			var left map[string]json.RawMessage
+			_ = json.Unmarshal(result, &left)
+			delete(left, "sessionId")
+			result = toJSON(left)
 		}
+		r.valid(method, "Response", result)
 	}
 	if session, ok := r.loads[id]; ok {
 		delete(r.loads, id)
 		s := r.session(session)
-		s.loads--
-		if succeeds {
-			s.closed(func(open string) { r.bad(i, "session/load is answered while tool call %s is open", open) })
+		if s.loads--; failure == nil {
+			r.close(s, method)
 		}
 	}
 	if session, ok := r.prompts[id]; ok {
 		delete(r.prompts, id)
 		s := r.session(session)
 		s.prompts--
-		if s.current == nil || !s.queuedOnly(m) {
-			s.closed(func(open string) { r.bad(i, "session/prompt is answered while tool call %s is open", open) })
+		// A prompt that was cancelled while another one runs has no turn to end.
+		if s.prompts == 0 || stringField(result, "stopReason") != "cancelled" {
+			r.close(s, method)
 		}
 		if s.loads > 0 { // it was waited for
 			s.forget()
@@ -217,21 +207,15 @@ func (r *acpReview) answer(i int, m map[string]any) {
 
 // forget is for a session/load, which replays all under the same ids.
 func (s *acpTalk) forget() {
-	s.calls, s.past, s.messages, s.current = map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	s.calls, s.past = map[string]string{}, map[string]bool{}
+	s.messages, s.current = map[string]bool{}, map[string]bool{}
 }
 
-// queuedOnly reports the answer to a prompt whose turn can't have begun: it was
-// cancelled while another one runs.
-func (s *acpTalk) queuedOnly(m map[string]any) bool {
-	result, _ := m["result"].(map[string]any)
-	return s.prompts > 0 && result["stopReason"] == "cancelled"
-}
-
-// closed ends a turn: whatever it opened must be final.
-func (s *acpTalk) closed(open func(id string)) {
+// close ends a turn: whatever it opened must be final.
+func (r *acpReview) close(s *acpTalk, method string) {
 	for id, status := range s.calls {
-		if status != "completed" && status != "failed" {
-			open(id)
+		if status != callDone && status != callFailed {
+			r.bad("%s is answered while tool call %s is open", method, id)
 		}
 		s.past[id] = true
 	}
@@ -241,158 +225,312 @@ func (s *acpTalk) closed(open func(id string)) {
 	s.calls, s.current = map[string]string{}, map[string]bool{}
 }
 
-func (r *acpReview) notification(i int, method string, params any) {
-	def := "SessionNotification"
-	if r.schema != nil {
-		if def = r.schema.byMethod(method, "Notification"); def == "" {
-			r.bad(i, "the schema has no notification %q", method)
-			return
-		}
-	}
-	r.valid(i, def, params)
-	if method != "session/update" {
-		return
-	}
-	p, _ := params.(map[string]any)
-	id, _ := p["sessionId"].(string)
-	u, _ := p["update"].(map[string]any)
-	kind, _ := u["sessionUpdate"].(string)
-	s := r.session(id)
+// update judges one session/update.
+func (r *acpReview) update(s *acpTalk, u json.RawMessage) {
+	kind, message := stringField(u, "sessionUpdate"), stringField(u, "messageId")
 	switch kind {
-	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update", "notice":
+	case "available_commands_update", "current_mode_update", "config_option_update", "session_info_update",
+		"usage_update", "notice":
 		return // of the session, not of a turn
-	case "user_message_chunk":
-		if s.prompts == 0 && s.loads == 0 {
-			s.mail = true
-		}
+	case userChunk:
+		s.mail = s.mail || s.prompts == 0 && s.loads == 0
 	}
 	if s.prompts == 0 && s.loads == 0 && !s.mail {
-		r.bad(i, "%s while no prompt of the session is open", kind)
+		r.bad("%s while no prompt of the session is open", kind)
 	}
-	if message, _ := u["messageId"].(string); message != "" {
-		if s.messages[message] {
-			r.bad(i, "messageId %s belongs to a turn that was answered", message)
-		}
+	if s.messages[message] {
+		r.bad("messageId %s belongs to a turn that was answered", message)
+	}
+	if message != "" {
 		s.current[message] = true
 	}
-	call, _ := u["toolCallId"].(string)
-	switch kind {
-	case "tool_call":
-		if _, open := s.calls[call]; open || s.past[call] {
-			r.bad(i, "toolCallId %s is announced a second time", call)
-		}
-		s.calls[call] = "pending"
-		r.status(i, s, call, u["status"])
-	case "tool_call_update":
-		if _, open := s.calls[call]; !open {
-			r.bad(i, "tool_call_update for %s, which is not announced in this turn", call)
-			return
-		}
-		r.status(i, s, call, u["status"])
-	}
-}
-
-// status takes the next status of a call: they only go forward.
-func (r *acpReview) status(i int, s *acpTalk, call string, next any) {
-	order := []string{"pending", "in_progress", "completed", "failed"}
-	was := s.calls[call]
-	final := was == "completed" || was == "failed"
-	word, _ := next.(string)
+	call, status := stringField(u, "toolCallId"), stringField(u, "status")
+	was, open := s.calls[call]
+	order := []string{callPending, callRunning, callDone, callFailed}
 	switch {
-	case final:
-		r.bad(i, "tool call %s is told again after it was %s", call, was)
-	case word == "":
-	case slices.Index(order, word) < slices.Index(order, was):
-		r.bad(i, "tool call %s goes back from %s to %s", call, was, word)
-	default:
-		s.calls[call] = word
+	case kind == callNew && (open || s.past[call]):
+		r.bad("toolCallId %s is announced a second time", call)
+	case kind == callNew:
+		s.calls[call] = cmp.Or(status, callPending)
+		if stringField(u, "title") == "" {
+			r.bad("tool call %s has no title", call)
+		}
+	case kind != callNews:
+	case !open:
+		r.bad("tool_call_update for %s, which is not announced in this turn", call)
+	case was == callDone || was == callFailed:
+		r.bad("tool call %s is told again after it was %s", call, was)
+	case status != "" && slices.Index(order, status) <= slices.Index(order, was):
+		r.bad("tool call %s goes back from %s to %s", call, was, status)
+	case status != "":
+		s.calls[call] = status
 	}
+	eachElement(rawField(u, "locations"), func(place json.RawMessage) {
+		if path := stringField(place, "path"); !filepath.IsAbs(path) && path[:min(1, len(path))] != "/" {
+			r.bad("location %q is not absolute", path)
+		}
+	})
 }
 
-func (r *acpReview) permission(i int, params any) {
-	p, _ := params.(map[string]any)
-	id, _ := p["sessionId"].(string)
-	call, _ := p["toolCall"].(map[string]any)
-	name, _ := call["toolCallId"].(string)
-	if status, open := r.session(id).calls[name]; !open {
-		r.bad(i, "a permission about %s, which is not announced", name)
-	} else if status == "completed" || status == "failed" {
-		r.bad(i, "a permission about %s, which is %s", name, status)
+func (r *acpReview) permission(s *acpTalk, params json.RawMessage) {
+	call := stringField(params, "toolCall", "toolCallId")
+	if status, open := s.calls[call]; !open {
+		r.bad("a permission about %s, which is not announced", call)
+	} else if status == callDone || status == callFailed {
+		r.bad("a permission about %s, which is %s", call, status)
 	}
-	seen := map[any]bool{}
-	order := []string{}
-	for _, o := range listOf(p["options"]) {
-		option, _ := o.(map[string]any)
-		if seen[option["optionId"]] {
-			r.bad(i, "optionId %v is there twice", option["optionId"])
+	var ids, order []string
+	eachElement(rawField(params, "options"), func(option json.RawMessage) {
+		id := stringField(option, "optionId")
+		if slices.Contains(ids, id) {
+			r.bad("optionId %s is there twice", id)
 		}
-		seen[option["optionId"]] = true
-		kind, _ := option["kind"].(string)
-		order = append(order, kind)
-	}
+		ids, order = append(ids, id), append(order, stringField(option, "kind"))
+	})
 	once, always := slices.Index(order, "reject_once"), slices.Index(order, "reject_always")
 	if once < 0 || always >= 0 && always < once {
-		r.bad(i, "options are %s: reject_once must be there, before reject_always", strings.Join(order, " "))
+		r.bad("options are %s: reject_once must be there, before reject_always", strings.Join(order, " "))
 	}
 }
 
 // reviewACP judges the dialogue of a script's peer.
 func (p *scriptPeer) reviewACP(t testing.TB, schema *jsonSchema) {
+	r := newACPReview(schema)
 	p.mu.Lock()
-	log := make([]acpEntry, len(p.log))
-	for i, e := range p.log {
-		log[i] = acpEntry{e.ours, e.value}
+	for _, e := range p.log {
+		r.take(e.ours, toJSON(e.value))
 	}
 	p.mu.Unlock()
-	for _, problem := range acpProblems(schema, log) {
+	for _, problem := range r.problems {
 		t.Errorf("dialogue of %s: %s%s", p.name, problem, p.context())
 	}
 }
 
 // TestACPReviewCatches breaks each rule once.
 func TestACPReviewCatches(t *testing.T) {
-	const ask, chunk = `>{"id":1,"method":"session/prompt","params":{"sessionId":"s"}}`, `{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"x"}}`
-	up := func(u string) string {
-		return `<{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":` + u + `}}`
+	var r *acpReview
+	playCases(t, "review", func(line string) []string {
+		if strings.HasPrefix(line, "## ") {
+			r = newACPReview(nil)
+		} else {
+			r.take(line[0] == '>', json.RawMessage(line[1:]))
+		}
+		found := r.problems
+		r.problems = nil
+		return found
+	})
+}
+
+// acpPeer is a client of one `atm-agent-mcp acp`.
+type acpPeer struct {
+	*testClient
+	cwd string
+
+	reviewing sync.Mutex // guards review
+	review    *acpReview
+}
+
+// startACP starts the program as an ACP agent and initializes it.
+func startACP(tb testing.TB, cfg peerConfig, capabilities map[string]any) *acpPeer {
+	tb.Helper()
+	p := &acpPeer{review: newACPReview(acpSchema(tb)), cwd: cfg.dir}
+	p.testClient = startClient(tb, cfg)
+	p.tap = func(ours bool, raw []byte) {
+		if !validJSON(raw) {
+			raw = nil // a stray, and no message
+		}
+		p.reviewing.Lock()
+		defer p.reviewing.Unlock()
+		p.review.take(ours, raw)
 	}
-	call := func(kind, id, status string) string {
-		return up(`{"sessionUpdate":"` + kind + `","toolCallId":"` + id + `","title":"t","status":"` + status + `"}`)
+	p.start("initialize", map[string]any{"protocolVersion": 1, "clientCapabilities": capabilities,
+		"clientInfo": map[string]any{"name": "suite", "version": "1"}}).result(&struct{}{})
+	return p
+}
+
+// acpSetUp is the answer to session/new, load and resume.
+type acpSetUp struct {
+	SessionID string `json:"sessionId"`
+	Modes     struct {
+		Current string `json:"currentModeId"`
 	}
-	done := `<{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}`
-	permission := func(id, kinds string) string {
-		return `<{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"` + id + `"},"options":[` + kinds + `]}}`
+	ConfigOptions []struct {
+		ID           string
+		CurrentValue string
+		Options      []struct{ Value, Name string }
 	}
-	reject := `{"optionId":"a","name":"n","kind":"reject_once"},{"optionId":"b","name":"n","kind":"reject_always"}`
-	for _, c := range []struct {
-		name string
-		log  []string
-		want string
-	}{
-		{"fine", []string{ask, up(chunk), call("tool_call", "a", "pending"), permission("a", reject), call("tool_call_update", "a", "in_progress"), call("tool_call_update", "a", "completed"), done}, ""},
-		{"open call", []string{ask, call("tool_call", "a", "pending"), done}, "while tool call a is open"},
-		{"late update", []string{ask, done, up(chunk)}, "while no prompt"},
-		{"message goes on", []string{ask, up(chunk), done, ask, up(chunk)}, "belongs to a turn"},
-		{"twice announced", []string{ask, call("tool_call", "a", "completed"), call("tool_call", "a", "pending")}, "a second time"},
-		{"never announced", []string{ask, call("tool_call_update", "a", "completed")}, "not announced"},
-		{"back", []string{ask, call("tool_call", "a", "in_progress"), call("tool_call_update", "a", "pending")}, "goes back"},
-		{"after its end", []string{ask, call("tool_call", "a", "failed"), call("tool_call_update", "a", "failed")}, "told again"},
-		{"unknown permission", []string{ask, permission("a", reject)}, "not announced"},
-		{"no reject_once", []string{ask, call("tool_call", "a", "pending"), permission("a", `{"optionId":"b","name":"n","kind":"reject_always"}`)}, "must be there"},
-		{"answered twice", []string{ask, done, done}, "a second time"},
-		{"nobody asked", []string{`<{"jsonrpc":"2.0","id":9,"result":{}}`}, "nobody asked"},
-		{"mail turn", []string{up(`{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"x"}}`), up(chunk)}, ""},
-		{"no version", []string{`<{"method":"session/update","params":{}}`}, "jsonrpc"},
-	} {
-		var log []acpEntry
-		for _, line := range c.log {
-			v, err := decodeJSON([]byte(line[1:]))
-			if err != nil {
-				t.Fatal(err)
+}
+
+// value is what an option stands at, "" where there is none.
+func (s *acpSetUp) value(id string) string {
+	for _, o := range s.ConfigOptions {
+		if o.ID == id {
+			return o.CurrentValue
+		}
+	}
+	return ""
+}
+
+// open makes a session in the peer's directory.
+func (p *acpPeer) open(servers ...any) (s acpSetUp) {
+	p.tb.Helper()
+	if servers == nil {
+		servers = []any{}
+	}
+	p.start("session/new", map[string]any{"cwd": p.cwd, "mcpServers": servers}).result(&s)
+	if !strings.HasPrefix(s.SessionID, "sess_") {
+		p.tb.Fatalf("session/new gave the id %q", s.SessionID)
+	}
+	return s
+}
+
+// set sets a config option and returns the full state.
+func (p *acpPeer) set(session, id, value string) (s acpSetUp) {
+	p.tb.Helper()
+	p.start("session/set_config_option", map[string]any{"sessionId": session, "configId": id, "value": value}).result(&s)
+	return s
+}
+
+// prompt sends a prompt of one text.
+func (p *acpPeer) prompt(session, text string) *pendingCall {
+	p.tb.Helper()
+	return p.start("session/prompt", acpPromptParams(session, text))
+}
+
+// acpPromptParams are a prompt of one text.
+func acpPromptParams(session, text string) any {
+	block := map[string]any{"type": "text", "text": text}
+	return map[string]any{"sessionId": session, "prompt": []any{block}}
+}
+
+// ends waits for a prompt's answer, which must be this stop reason.
+func (p *acpPeer) ends(call *pendingCall, want string) {
+	p.tb.Helper()
+	var r struct{ StopReason string }
+	call.result(&r)
+	if r.StopReason != want {
+		p.tb.Fatalf("the prompt ended with %q, want %q%s", r.StopReason, want, p.told())
+	}
+}
+
+// say runs a prompt to its end and returns what the agent said.
+func (p *acpPeer) say(session, text string) string {
+	p.tb.Helper()
+	before := len(p.updates(session))
+	p.ends(p.prompt(session, text), "end_turn")
+	return spoken(p.updates(session)[before:])
+}
+
+// acpUpdate is one session/update.
+type acpUpdate struct {
+	Kind       string `json:"sessionUpdate"`
+	Content    json.RawMessage
+	MessageID  string          `json:"messageId"`
+	ToolCallID string          `json:"toolCallId"`
+	Title      string          `json:"title"`
+	ToolKind   string          `json:"kind"`
+	Status     string          `json:"status"`
+	RawInput   json.RawMessage `json:"rawInput"`
+	RawOutput  json.RawMessage `json:"rawOutput"`
+	Locations  []struct{ Path string }
+
+	raw json.RawMessage
+}
+
+// updates are those of a session so far.
+func (p *acpPeer) updates(session string) (out []acpUpdate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.notes {
+		if n.Method == "session/update" && stringField(n.Params, "sessionId") == session {
+			u := acpUpdate{raw: rawField(n.Params, "update")}
+			if err := json.Unmarshal(u.raw, &u); err != nil {
+				p.tb.Errorf("an update that can't be read (%v): %s", err, u.raw)
 			}
-			log = append(log, acpEntry{line[0] == '>', v})
-		}
-		if got := strings.Join(acpProblems(nil, log), "; "); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			out = append(out, u)
 		}
 	}
+	return out
+}
+
+// spoken is the agent's text in updates.
+func spoken(updates []acpUpdate) string {
+	var b strings.Builder
+	for _, u := range updates {
+		if u.Kind == agentChunk {
+			b.WriteString(stringField(u.Content, "text"))
+		}
+	}
+	return b.String()
+}
+
+// acpCallSeen is a tool call as its updates made it.
+type acpCallSeen struct {
+	acpUpdate
+	path []string // of statuses
+}
+
+// shown is the text that any client shows of the call.
+func (c *acpCallSeen) shown() string {
+	var b strings.Builder
+	eachElement(c.Content, func(block json.RawMessage) { b.WriteString(stringField(block, "content", "text")) })
+	return b.String()
+}
+
+// toolsIn are the calls in updates, in the order they were announced.
+func toolsIn(updates []acpUpdate) (out []*acpCallSeen) {
+	byID := map[string]*acpCallSeen{}
+	for _, u := range updates {
+		if u.Kind != callNew && u.Kind != callNews {
+			continue
+		}
+		c := byID[u.ToolCallID]
+		if c == nil {
+			c = &acpCallSeen{}
+			byID[u.ToolCallID] = c
+			out = append(out, c)
+		}
+		_ = json.Unmarshal(u.raw, &c.acpUpdate) // over what was said before
+		if u.Status != "" {
+			c.path = append(c.path, u.Status)
+		}
+	}
+	return out
+}
+
+// permit answers the next permission request by the option of that kind, or as
+// cancelled where kind is "", and returns the request's params.
+func (p *acpPeer) permit(kind string) json.RawMessage {
+	p.tb.Helper()
+	ask := p.awaitAsk("session/request_permission")
+	outcome := map[string]any{"outcome": "cancelled"}
+	if kind != "" {
+		eachElement(rawField(ask.Params, "options"), func(o json.RawMessage) {
+			if stringField(o, "kind") == kind {
+				outcome = map[string]any{"outcome": "selected", "optionId": stringField(o, "optionId")}
+			}
+		})
+		if outcome["optionId"] == nil {
+			p.tb.Fatalf("no option of the kind %s in %s", kind, ask.Params)
+		}
+	}
+	p.reply(ask, map[string]any{"outcome": outcome})
+	return ask.Params
+}
+
+// judge holds the dialogue so far against schema and rules.
+func (p *acpPeer) judge() {
+	p.tb.Helper()
+	p.reviewing.Lock()
+	defer p.reviewing.Unlock()
+	for _, problem := range p.review.problems {
+		p.tb.Errorf("%s: %s", p.name, problem)
+	}
+}
+
+// finish hangs up, and wants a clean end, no process and a dialogue by the book.
+func (p *acpPeer) finish() {
+	p.tb.Helper()
+	p.testClient.finish()
+	p.judge()
 }

@@ -23,9 +23,8 @@ import (
 )
 
 const (
-	acpStamps  = 100      // deltas of each STAMP
-	acpGap     = 5        // milliseconds between two: a fast model's
-	acpCapture = 16 << 20 // bytes of one captured turn, either side's
+	acpStamps = 100 // deltas of each STAMP
+	acpGap    = 5   // milliseconds between two: a fast model's
 )
 
 // acpBenchRig are both sides' programs over one child.
@@ -40,7 +39,6 @@ type acpBenchRig struct {
 type acpSides struct {
 	app, acp        *benchPeer
 	thread, session string
-	buf             []byte // what capture reads into
 }
 
 // newACPBenchRig is one over the mock, which is logged in as its users are.
@@ -48,9 +46,7 @@ func newACPBenchRig(tb testing.TB) *acpBenchRig {
 	tb.Helper()
 	r := &acpBenchRig{benchRig: newBenchRig(tb)}
 	for _, side := range []string{"direct", "served"} {
-		if err := os.WriteFile(filepath.Join(r.codexHome(side), "auth.json"), []byte(`{"OPENAI_API_KEY":"none"}`), 0o600); err != nil {
-			tb.Fatal(err)
-		}
+		plant(tb, r.codexHome(side), map[string]string{"auth.json": `{"OPENAI_API_KEY":"none"}`})
 	}
 	return r
 }
@@ -62,7 +58,8 @@ func (r *acpBenchRig) appSide(tb testing.TB) *benchPeer {
 		return r.mockSide(tb)
 	}
 	p := r.startOf(tb, "direct", r.env, r.codex, "app-server")
-	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true, "optOutNotificationMethods": oldEventMethods()}}) // as we do
+	p.hello(map[string]any{"capabilities": map[string]any{"experimentalApi": true, // as we do
+		"optOutNotificationMethods": oldEventMethods()}})
 	p.send([]byte(`{"method":"initialized"}` + "\n"))
 	return p
 }
@@ -89,50 +86,37 @@ func (p *benchPeer) session(cwd string) string {
 
 // prompt is a turn of an editor's session.
 func (p *benchPeer) prompt(session, text string) benchTurn {
-	rec, end := p.request("session/prompt", map[string]any{"sessionId": session, "prompt": []any{map[string]any{"type": "text", "text": text}}})
+	rec, end := p.request("session/prompt", acpPromptParams(session, text))
 	return benchTurn{rec: rec, end: end, good: `"stopReason":"end_turn"`, mark: `"sessionUpdate":"agent_message_chunk"`}
 }
 
 func (r *acpBenchRig) sides(tb testing.TB) *acpSides {
 	tb.Helper()
-	s := &acpSides{app: r.appSide(tb), acp: r.acpSide(tb), buf: make([]byte, acpCapture)}
-	s.thread = stringField(s.app.call("thread/start", map[string]any{"cwd": r.project, "approvalPolicy": "never", "sandbox": "danger-full-access"}), "thread", "id")
+	s := &acpSides{app: r.appSide(tb), acp: r.acpSide(tb)}
+	s.thread = stringField(s.app.call("thread/start", map[string]any{"cwd": r.project, "approvalPolicy": "never",
+		"sandbox": "danger-full-access"}), "thread", "id")
 	s.session = s.acp.session(r.project)
 	return s
 }
 
-// capture is run for a turn of which every byte matters. It reads into buf and
-// decodes nothing, so that the time is that of the other side.
-func (p *benchPeer) capture(t benchTurn, buf []byte) (took time.Duration, got []byte) {
+// capture is run for a turn of which every byte matters. It decodes nothing, so that
+// the time is that of the other side.
+func (p *benchPeer) capture(t benchTurn) (took time.Duration, got []byte) {
 	p.tb.Helper()
 	p.dog.Reset(benchLimit)
 	defer p.dog.Stop()
-	end, n, line := []byte(t.end), 0, 0
-	begun := time.Now()
+	end, begun := []byte(t.end), time.Now()
 	p.send(t.rec)
 	for {
-		if n == len(buf) {
-			p.fail("more than %d bytes in one turn", n)
-		}
-		more, err := p.out.Read(buf[n:])
-		if err != nil {
-			p.fail("reading: %v (a turn may take %s)", err, benchLimit)
-		}
-		n += more
-		for {
-			size := bytes.IndexByte(buf[line:n], '\n') + 1
-			if size == 0 {
-				break
+		line := p.line()
+		if bytes.Contains(line[:min(len(line), benchHead)], end) {
+			took = time.Since(begun)
+			if !bytes.Contains(line, []byte(t.good)) {
+				p.fail("the turn ended with %s", clip(string(line), 2000))
 			}
-			last := buf[line : line+size]
-			line += size
-			if bytes.Contains(last[:min(size, benchHead)], end) {
-				if took = time.Since(begun); !bytes.Contains(last, []byte(t.good)) {
-					p.fail("the turn ended with %s", clip(string(last), 2000))
-				}
-				return took, buf[:line]
-			}
+			return took, got
 		}
+		got = append(got, line...)
 	}
 }
 
@@ -184,7 +168,7 @@ func (s *acpSides) burst(prompt string, whole func(string) bool) (direct, served
 			t, took = p.prompt(s.session, prompt), &served
 		}
 		var got []byte
-		*took, got = p.capture(t, s.buf)
+		*took, got = p.capture(t)
 		text, pieces := p.joined(got, t)
 		if !whole(text) {
 			p.fail("what came, %d bytes in %d pieces, is not what was sent", len(text), pieces)
@@ -196,13 +180,18 @@ func (s *acpSides) burst(prompt string, whole func(string) bool) (direct, served
 
 func BenchmarkACP(b *testing.B) {
 	r := newACPBenchRig(b)
-	b.Run("start", r.benchStart)
-	b.Run("memory", r.benchMemory)
-	b.Run("delta", r.benchDelta)
-	b.Run("burst", r.benchBurst)
+	r.benchmarks(b, "")
 	b.Run("stalled", func(b *testing.B) { benchACPStalled(b, r, acpManyMessages) })
 	b.Run("stalledMessage", func(b *testing.B) { benchACPStalled(b, r, acpOneMessage) })
-	b.Run("cancel", r.benchCancel)
+}
+
+// benchmarks are those that a real Codex can be measured by as well.
+func (r *acpBenchRig) benchmarks(b *testing.B, name string) {
+	b.Run(name+"start", r.benchStart)
+	b.Run(name+"memory", r.benchMemory)
+	b.Run(name+"delta", r.benchDelta)
+	b.Run(name+"burst", r.benchBurst)
+	b.Run(name+"cancel", r.benchCancel)
 }
 
 // BenchmarkACPCodex is what of it a real Codex can show, whose model is scripted.
@@ -212,15 +201,9 @@ func BenchmarkACPCodex(b *testing.B) {
 		api := startModelAPI(b)
 		home := codexHome(b, api.port())
 		r.project = filepath.Join(home, "work") // no temporary directory, which Codex treats in its own way
-		if err := makeDemoRepo(r.project); err != nil {
-			b.Fatal(err)
-		}
+		wantNil(b, makeDemoRepo(r.project))
 		r.env = []string{"TERM=dumb", "LANG=C.UTF-8", "CODEX_HOME=" + home}
-		b.Run(bin.version+"/start", r.benchStart)
-		b.Run(bin.version+"/memory", r.benchMemory)
-		b.Run(bin.version+"/delta", r.benchDelta)
-		b.Run(bin.version+"/burst", r.benchBurst)
-		b.Run(bin.version+"/cancel", r.benchCancel)
+		r.benchmarks(b, bin.version+"/")
 	}
 }
 
@@ -280,12 +263,9 @@ func (r *acpBenchRig) benchDelta(b *testing.B) {
 		added = append(added, quantile(v, 0.5)-quantile(d, 0.5))
 	}
 	b.ReportMetric(0, "ns/op")
-	for _, q := range []struct {
-		name string
-		of   float64
-	}{{"p50", 0.5}, {"p99", 0.99}} {
-		b.ReportMetric(quantile(direct, q.of), "direct-"+q.name+"-ms")
-		b.ReportMetric(quantile(served, q.of), "served-"+q.name+"-ms")
+	for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99} {
+		b.ReportMetric(quantile(direct, q), "direct-"+name+"-ms")
+		b.ReportMetric(quantile(served, q), "served-"+name+"-ms")
 	}
 	b.ReportMetric(quantile(added, 0.5), "added-p50-ms")
 	b.ReportMetric(slices.Min(added), "added-p50-min-ms")
@@ -297,23 +277,16 @@ func (p *benchPeer) ages(t benchTurn) (all []float64) {
 	p.tb.Helper()
 	p.dog.Reset(benchLimit)
 	defer p.dog.Stop()
-	end, mark := []byte(t.end), []byte(t.mark)
 	p.send(t.rec)
-	for {
-		line := p.line()
+	for line := p.line(); !bytes.Contains(line[:min(len(line), benchHead)], []byte(t.end)); line = p.line() {
 		now := time.Now().UnixNano()
-		if bytes.Contains(line[:min(len(line), benchHead)], end) {
-			break
-		}
-		if !bytes.Contains(line, mark) {
+		if !bytes.Contains(line, []byte(t.mark)) {
 			continue
 		}
 		for _, part := range bytes.Split(line, []byte{'@'})[1:] {
 			word, _, _ := bytes.Cut(part, []byte{' '})
 			at, err := strconv.ParseInt(string(word), 10, 64)
-			if err != nil {
-				p.fail("no stamp in %s", line)
-			}
+			wantNil(p.tb, err)
 			all = append(all, float64(now-at)/1e6)
 		}
 	}
@@ -447,29 +420,23 @@ func (s *acpStall) readOn() {
 	p.send(rec)
 	p.dog.Reset(benchLimit)
 	defer p.dog.Stop()
-	answers := map[string]int{}
-	for {
-		line := p.line()
+	big, small := 0, 0
+	for line := p.line(); !bytes.Contains(line[:min(len(line), benchHead)], []byte(pong)); line = p.line() {
 		head := line[:min(len(line), benchHead)]
-		if !validJSON(bytes.TrimSpace(line)) {
-			p.fail("no JSON came: %s", clip(string(line), 2000))
-		}
-		for _, turn := range []benchTurn{s.big, s.small} {
-			if bytes.Contains(head, []byte(turn.end)) {
-				answers[turn.end]++
-			}
-		}
 		switch {
+		case !validJSON(bytes.TrimSpace(line)):
+			p.fail("no JSON came: %s", clip(string(line), 2000))
+		case bytes.Contains(head, []byte(s.small.end)):
+			small++
 		case bytes.Contains(head, []byte(s.big.end)):
+			big++
 			if why := stringField(line, "error", "message"); !strings.Contains(why, "session/load tells all of it") {
 				p.fail("the prompt whose updates nobody read was answered %s", clip(string(line), 2000))
 			}
-		case bytes.Contains(head, []byte(pong)):
-			if answers[s.big.end] != 1 || answers[s.small.end] != 1 {
-				p.fail("answers %v, want one to each prompt", answers)
-			}
-			return
 		}
+	}
+	if big != 1 || small != 1 {
+		p.fail("%d and %d answers, want one to each prompt", big, small)
 	}
 }
 
@@ -477,7 +444,7 @@ func (s *acpStall) readOn() {
 func (s *acpStall) goesOn() {
 	s.acp.tb.Helper()
 	t := s.acp.prompt(s.quiet, "SAY after it")
-	_, got := s.acp.capture(t, make([]byte, 1<<20))
+	_, got := s.acp.capture(t)
 	if text, _ := s.acp.joined(got, t); text != "after it" {
 		s.acp.fail("the other session then said %q", text)
 	}
@@ -489,7 +456,7 @@ func (s *acpStall) loads() {
 	p.tb.Helper()
 	rec, end := p.request("session/load", map[string]any{"sessionId": s.loud, "cwd": s.r.project, "mcpServers": []any{}})
 	t := benchTurn{rec: rec, end: end, good: `"result"`, mark: `"sessionUpdate":"agent_message_chunk"`}
-	_, got := p.capture(t, make([]byte, 2*acpPending))
+	_, got := p.capture(t)
 	if text, pieces := p.joined(got, t); text != s.want {
 		p.fail("session/load told %d bytes in %d pieces, not the %d there were", len(text), pieces, len(s.want))
 	}
@@ -501,9 +468,7 @@ func (r *benchRig) agentOf(tb testing.TB, session string) string {
 	agent := ""
 	if !poll(waitLimit(tb), func() bool {
 		paths, err := filepath.Glob(filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records", "*.json"))
-		if err != nil {
-			tb.Fatal(err)
-		}
+		wantNil(tb, err)
 		for _, path := range paths {
 			if rec, err := os.ReadFile(path); err == nil && stringField(rec, "client_session") == session {
 				agent = stringField(rec, "agent_id")

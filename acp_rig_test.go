@@ -1,33 +1,40 @@
 package main
 
-// acp_rig_test.go owns the two rigs of the ACP tests. acpFrontRig is a client with
-// pipes on both sides of a front, and a hub made of functions whose turns the test
-// plays: to prove that something was not sent, a test asks for what is refused at
-// once and reads up to that. acpRig is an encoder whose events are made as the
-// driver makes them, from Codex's own JSON. Both hold what comes to the schema;
-// acpRig also to the rules that no schema can say.
+// acp_rig_test.go owns the rig of the ACP tests: a client with pipes on both sides of
+// a front, and a hub made of functions whose turns the test plays. To prove that
+// something was not sent, a test asks for what is refused at once and reads up to
+// that. What is the encoder's alone is played to an encoder without a front, by
+// events made as the driver makes them, from Codex's own JSON; its updates are
+// compared in few words. Both hold what comes to the schema.
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // acpFrontRig is one client of one front.
 type acpFrontRig struct {
-	t   *testing.T
+	*pipeClient
 	f   *acpFront
-	in  *io.PipeWriter
-	out chan json.RawMessage // closed at the end of stdout
 	run chan error
-	n   int
 	end func() // hangs up, shuts down and ends stdout
+
+	schema         *jsonSchema // nil where it isn't at hand
+	s              *acpSession // what open made
+	session, agent string      // of s
 
 	submits    chan submitted
 	cancels    chan waiterID
@@ -36,23 +43,26 @@ type acpFrontRig struct {
 	accounts   chan acpAccounted
 	titles     chan string
 	leaves     chan string
-	backend    string
-	account    string // of catalog "account"
-	models     string
-	known      map[string]clientSession
-	past       func(ctx context.Context, each func(*event) error) *rpcError
-	ready      chan struct{} // closed: catalog answers
 
-	schema *jsonSchema // nil where it isn't at hand
-	s      *acpSession // of newAskRig
-	// ends is what interrupt answers, nil where the test does.
-	ends func(turn string) (interruptResult, *rpcError)
+	// What the hub and Codex say; a test changes that before the front asks.
+	status  statusView
+	account string // of catalog "account"
+	known   map[string]clientSession
+	past    []*event      // of the session that is loaded
+	ready   chan struct{} // closed: catalog answers
+	misses  atomic.Bool   // the next interrupt finds no turn of that name
+	// replayed is called for every event of the past; may be nil.
+	replayed func()
+
+	mu      sync.Mutex // guards the fields below
+	set     sessionSettings
+	changes []settingsChange
+	models  string // what Codex says of its models, "" for an error
+	asked   int    // how often for the models
+	pid     int    // of Codex
 }
 
-type acpInterrupted struct {
-	agent, turn string
-	done        func(interruptResult, *rpcError)
-}
+type acpInterrupted struct{ agent, turn string }
 
 type acpAccounted struct {
 	action string
@@ -68,15 +78,16 @@ type acpAnswered struct {
 // newACPFrontRig starts a front whose client has not said hello; change may be nil.
 func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFrontRig {
 	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	r := &acpFrontRig{t: t, in: inW, out: make(chan json.RawMessage, 100000), run: make(chan error, 1), schema: acpSchema(t),
+	client, stdin, stdout := newPipeClient(t, 1000)
+	r := &acpFrontRig{pipeClient: client, run: make(chan error, 1), schema: acpSchema(t),
 		submits: make(chan submitted, 100), cancels: make(chan waiterID, 100), decides: make(chan decided, 100),
-		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10),
-		backend: "app-server", account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`,
-		known: map[string]clientSession{}, ready: make(chan struct{})}
-	close(r.ready)
-	o := acpOptions{R: inR, W: outW, Version: "1.2.3", Kept: true, Team: true, Env: func(string) string { return "" },
+		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10),
+		titles: make(chan string, 100), leaves: make(chan string, 10), known: map[string]clientSession{},
+		status:  statusView{Team: "default", ChildAlive: true, Backend: "app-server"},
+		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
+		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
+			BaseApproval: "on-request"}}
+	o := acpOptions{R: stdin, W: stdout, Version: "1.2.3", Kept: true, Team: true, Env: func(string) string { return "" },
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel: func(w waiterID) { r.cancels <- w },
 		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
@@ -84,26 +95,13 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			return true
 		},
 		interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
-			r.interrupts <- acpInterrupted{agent, turn, done}
-			if r.ends != nil {
-				done(r.ends(turn))
-			}
+			r.interrupts <- acpInterrupted{agent, turn}
+			done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
 		},
-		status: func() statusView {
-			return statusView{Team: "default", ChildAlive: true, Backend: r.backend, ChildPID: 7}
-		},
-		settings: func(string) *sessionSettings {
-			return &sessionSettings{Model: "m1", Effort: "low", Sandbox: "workspace-write", Approval: "on-request", BaseSandbox: "workspace-write", BaseApproval: "on-request"}
-		},
-		retune: func(_ string, _ settingsChange, done func(sessionSettings, *rpcError)) {
-			go done(sessionSettings{}, nil)
-		},
-		clientSessions: func() (all []clientSession, err error) {
-			for _, s := range r.known {
-				all = append(all, s)
-			}
-			return all, nil
-		},
+		status:         r.theStatus,
+		settings:       r.theSettings,
+		retune:         r.retune,
+		clientSessions: func() (all []clientSession, err error) { return slices.Collect(maps.Values(r.known)), nil },
 		clientSession: func(id string) (clientSession, *rpcError) {
 			if s, ok := r.known[id]; ok {
 				return s, nil
@@ -115,26 +113,18 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			r.leaves <- agent
 			go done(closeResult{AgentID: agent, Status: "closed"}, nil)
 		},
-		history: func(ctx context.Context, _ string, each func(*event) error) *rpcError {
-			if r.past == nil {
-				return nil
+		history: func(_ context.Context, _ string, each func(*event) error) *rpcError {
+			for _, e := range r.past {
+				if err := each(e); err != nil {
+					return &rpcError{Code: codeInternal, Message: err.Error()}
+				}
+				if r.replayed != nil {
+					r.replayed()
+				}
 			}
-			return r.past(ctx, each)
+			return nil
 		},
-		catalog: func(ctx context.Context, what, _ string) (json.RawMessage, *rpcError) {
-			select {
-			case <-r.ready:
-			case <-ctx.Done():
-				return nil, proxyError(codeSessionClosed, "stopping")
-			}
-			switch what {
-			case "account":
-				return json.RawMessage(r.account), nil
-			case "models":
-				return json.RawMessage(r.models), nil
-			}
-			return json.RawMessage(`{"config":{"mcp_servers":{"mine":{}}}}`), nil
-		},
+		catalog: r.catalog,
 		account: func(ctx context.Context, action string, params any) (json.RawMessage, *rpcError) {
 			a := acpAccounted{action, toJSON(params), make(chan acpAnswered, 1)}
 			r.accounts <- a
@@ -153,73 +143,94 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	}
 	r.f = newACPFront(o)
 	go func() { r.run <- r.f.run() }()
-	go func() {
-		defer close(r.out)
-		fr := newFrameReader(outR, maxRecord, framingNewline)
-		for {
-			rec, err := fr.read()
-			if err != nil {
-				return
-			}
-			r.out <- append(json.RawMessage(nil), rec...)
+	r.end = sync.OnceFunc(func() {
+		r.in.Close()
+		if err := <-r.run; err != nil {
+			t.Errorf("run: %v", err)
 		}
-	}()
-	var once sync.Once
-	r.end = func() {
-		once.Do(func() {
-			inW.Close()
-			if err := <-r.run; err != nil {
-				t.Errorf("run: %v", err)
-			}
-			r.f.shutdown(time.Second)
-			outW.Close()
-		})
-	}
+		r.f.shutdown(time.Second)
+		stdout.Close()
+	})
 	t.Cleanup(r.end)
 	return r
 }
 
-// newAskRig is a rig with one session, sess_1 of the agent codex:abcd, that was not
-// opened over the wire, and with a hub that knows little. caps are the client's;
-// change may be nil.
-func newAskRig(t *testing.T, caps string, change func(*acpOptions)) *acpFrontRig {
+// newOpenRig is a client with these capabilities and an open session; change may be nil.
+func newOpenRig(t *testing.T, caps string, change func(*acpFrontRig, *acpOptions)) *acpFrontRig {
 	t.Helper()
-	r := newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) {
-		r.ends = func(turn string) (interruptResult, *rpcError) {
-			return interruptResult{Interrupted: true, TurnID: turn}, nil
-		}
-		o.Kept, o.Team = false, false
-		o.settings = func(string) *sessionSettings { return &sessionSettings{} }
-		o.catalog = func(context.Context, string, string) (json.RawMessage, *rpcError) {
-			return nil, &rpcError{Code: codeInternal, Message: "no catalog here"}
-		}
-		o.status = func() statusView { return statusView{Team: "default"} }
-		if change != nil {
-			change(o)
-		}
-	})
+	r := newACPFrontRig(t, change)
 	r.hello(caps)
-	r.s = newACPSession(r.f, "sess_1", "/work", nil)
-	r.s.agentID, r.s.opening = "codex:abcd", false
-	r.f.sessions.put(r.s)
-	r.f.sessions.bind(r.s)
+	r.open()
 	return r
 }
 
-func (r *acpFrontRig) send(rec string) {
-	r.t.Helper()
-	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
-		r.t.Fatalf("writing to the front: %v", err)
+func (r *acpFrontRig) theStatus() statusView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := r.status
+	v.ChildPID = r.pid
+	return v
+}
+
+func (r *acpFrontRig) theSettings(string) *sessionSettings {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set
+	return &set
+}
+
+// retune is a hub that does every change.
+func (r *acpFrontRig) retune(_ string, c settingsChange, done func(sessionSettings, *rpcError)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes = append(r.changes, c)
+	put := func(into, from *string, base string) {
+		if from != nil {
+			*into = cmp.Or(*from, base)
+		}
 	}
+	put(&r.set.Model, c.Model, "")
+	put(&r.set.Effort, c.Effort, "")
+	put(&r.set.Sandbox, c.Sandbox, r.set.BaseSandbox)
+	put(&r.set.Approval, c.Approval, r.set.BaseApproval)
+	go done(r.set, nil)
+}
+
+// catalog is what Codex says.
+func (r *acpFrontRig) catalog(ctx context.Context, what, _ string) (json.RawMessage, *rpcError) {
+	if r.ready != nil {
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return nil, proxyError(codeSessionClosed, "stopping")
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case what == "account":
+		return json.RawMessage(r.account), nil
+	case what == "config":
+		return json.RawMessage(`{"config":{"mcp_servers":{"db":{}}}}`), nil
+	case what == "models" && r.models != "":
+		r.asked++
+		return json.RawMessage(r.models), nil
+	}
+	return nil, &rpcError{Code: codeInternal, Message: "no catalog here"}
 }
 
 // start sends a request and returns its id.
 func (r *acpFrontRig) start(method, params string) string {
 	r.t.Helper()
 	r.n++
-	id := fmt.Sprint(r.n)
+	id := fmt.Sprint(1000 + r.n)
 	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`)
 	return id
+}
+
+// of are params that name the open session, and more.
+func (r *acpFrontRig) of(more string) string {
+	return fmt.Sprintf(`{"sessionId":%q%s}`, r.session, more)
 }
 
 func (r *acpFrontRig) notify(method, params string) {
@@ -227,28 +238,16 @@ func (r *acpFrontRig) notify(method, params string) {
 	r.send(`{"jsonrpc":"2.0","method":"` + method + `","params":` + params + `}`)
 }
 
-// next reads one record of the front.
+// next reads one record of the front, and holds it to the schema.
 func (r *acpFrontRig) next() json.RawMessage {
 	r.t.Helper()
-	select {
-	case rec, ok := <-r.out:
-		if !ok {
-			r.t.Fatal("stdout ended")
-		}
-		if !json.Valid(rec) {
-			r.t.Fatalf("no JSON on stdout: %s", rec)
-		}
-		if method := stringField(rec, "method"); r.schema != nil && method != "" && method != "$/cancel_request" {
-			r.valid(r.schema.byMethod(method, "Notification", "Request"), rawField(rec, "params"))
-		}
-		return rec
-	case <-time.After(time.Minute):
-		r.t.Fatal("nothing came for a minute")
+	rec := r.pipeClient.next()
+	if method := stringField(rec, "method"); r.schema != nil && method != "" {
+		r.valid(r.schema.byMethod(method, "Notification", "Request"), rawField(rec, "params"))
 	}
-	return nil
+	return rec
 }
 
-// valid holds what the front sends against the protocol's schema.
 func (r *acpFrontRig) valid(def string, raw json.RawMessage) {
 	r.t.Helper()
 	if why := schemaSays(r.schema, def, raw); why != "" {
@@ -256,7 +255,7 @@ func (r *acpFrontRig) valid(def string, raw json.RawMessage) {
 	}
 }
 
-// until reads up to the first record that is wanted, and returns it with those
+// until reads up to the first record that is wanted, and returns that with those
 // before it.
 func (r *acpFrontRig) until(want func(json.RawMessage) bool) (found json.RawMessage, before []json.RawMessage) {
 	r.t.Helper()
@@ -283,7 +282,7 @@ func (r *acpFrontRig) method(name string) (rec json.RawMessage, before []json.Ra
 	return r.until(func(rec json.RawMessage) bool { return stringField(rec, "method") == name })
 }
 
-// exchange asks and reads up to the answer, and returns it with what came before.
+// exchange asks and reads up to the answer, and returns that with what came before.
 func (r *acpFrontRig) exchange(method, params string) (answer json.RawMessage, before []json.RawMessage) {
 	r.t.Helper()
 	answer, before = r.answerTo(r.start(method, params))
@@ -300,6 +299,27 @@ func (r *acpFrontRig) call(method, params string) json.RawMessage {
 	return rec
 }
 
+// told is what the front has sent by now.
+func (r *acpFrontRig) told() []json.RawMessage {
+	r.t.Helper()
+	_, before := r.exchange("session/nothing", "{}")
+	return before
+}
+
+// nothing fails if the front has sent anything, or the hub was asked for anything
+// that the test has not taken.
+func (r *acpFrontRig) nothing() {
+	r.t.Helper()
+	for _, rec := range r.told() {
+		r.t.Errorf("the front sent %s", rec)
+	}
+	none(r.t, "submitted", r.submits)
+	none(r.t, "cancelled", r.cancels)
+	none(r.t, "decided", r.decides)
+	none(r.t, "interrupted", r.interrupts)
+	none(r.t, "left", r.leaves)
+}
+
 // reply answers a request of the front's; answer is its result or error with its
 // key.
 func (r *acpFrontRig) reply(request json.RawMessage, answer string) {
@@ -307,32 +327,23 @@ func (r *acpFrontRig) reply(request json.RawMessage, answer string) {
 	r.send(`{"jsonrpc":"2.0","id":` + string(rawField(request, "id")) + `,` + answer + `}`)
 }
 
-// choose answers a permission request by an option.
-func (r *acpFrontRig) choose(request json.RawMessage, option string) {
-	r.t.Helper()
-	r.reply(request, fmt.Sprintf(`"result":{"outcome":{"outcome":"selected","optionId":%q}}`, option))
-}
-
-// nothing fails if the front has sent anything, or decided.
-func (r *acpFrontRig) nothing() {
-	r.t.Helper()
-	_, before := r.exchange("session/nothing", "{}")
-	for _, rec := range before {
-		r.t.Errorf("the front sent %s", rec)
-	}
-	none(r.t, "decided", r.decides)
+// selected is the answer that takes an option.
+func selected(option string) string {
+	return fmt.Sprintf(`"result":{"outcome":{"outcome":"selected","optionId":%q}}`, option)
 }
 
 // hello does the handshake.
 func (r *acpFrontRig) hello(capabilities string) {
 	r.t.Helper()
-	if got := r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+capabilities+`,"clientInfo":{"name":"rig","version":"1"}}`); rawField(got, "result") == nil {
+	got := r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+capabilities+
+		`,"clientInfo":{"name":"rig","version":"1"}}`)
+	if rawField(got, "result") == nil {
 		r.t.Fatalf("initialize: %s", got)
 	}
 }
 
 // open makes a session.
-func (r *acpFrontRig) open() (session, agent string) {
+func (r *acpFrontRig) open() {
 	r.t.Helper()
 	id := r.start("session/new", `{"cwd":"/work","mcpServers":[]}`)
 	sub := receive(r.t, r.submits)
@@ -340,45 +351,57 @@ func (r *acpFrontRig) open() (session, agent string) {
 		r.t.Fatalf("opened with %+v", sub.req)
 	}
 	r.f.done(sub.w, turnResult{AgentID: sub.req.agentID, Status: "idle"})
-	got, _ := r.answerTo(id)
-	if session = stringField(got, "result", "sessionId"); session == "" || session != sub.req.client.session {
+	got, before := r.answerTo(id)
+	if len(before) > 0 {
+		r.t.Errorf("told %s of a session that nobody knows", before)
+	}
+	r.session, r.agent = stringField(got, "result", "sessionId"), sub.req.agentID
+	if r.s = r.f.sessions.named(r.session); r.s == nil || r.session != sub.req.client.session {
 		r.t.Fatalf("session/new: %s", got)
 	}
-	for {
-		if rec := r.next(); updateKind(rec) == "available_commands_update" {
-			return session, sub.req.agentID
-		}
-	}
+	r.until(func(rec json.RawMessage) bool { return updateKind(rec) == "available_commands_update" })
+}
+
+// reopen starts a session/load or session/resume and returns its id.
+func (r *acpFrontRig) reopen(method, session string) string {
+	r.t.Helper()
+	return r.start("session/"+method, fmt.Sprintf(`{"sessionId":%q,"cwd":"/work","mcpServers":[]}`, session))
+}
+
+// keeps has the hub know of a session that isn't open.
+func (r *acpFrontRig) keeps(session, agent string) {
+	r.known[session] = clientSession{Session: session, AgentID: agent, Cwd: "/work", Title: "kept"}
 }
 
 func updateKind(rec json.RawMessage) string {
 	return stringField(rec, "params", "update", "sessionUpdate")
 }
 
-// prompt sends a text.
-func (r *acpFrontRig) prompt(session, text string) string {
-	r.t.Helper()
-	return r.start("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}`, session, toJSON(text)))
+// kindsOf are the kinds of updates.
+func kindsOf(recs []json.RawMessage) string {
+	var kinds []string
+	for _, rec := range recs {
+		kinds = append(kinds, updateKind(rec))
+	}
+	return strings.Join(kinds, " ")
 }
 
-// cancel cancels all of a session.
-func (r *acpFrontRig) cancel(session string) {
+// prompt sends a text to the open session.
+func (r *acpFrontRig) prompt(text string) string {
 	r.t.Helper()
-	r.notify("session/cancel", fmt.Sprintf(`{"sessionId":%q}`, session))
+	return r.start("session/prompt", r.of(`,"prompt":[{"type":"text","text":`+string(toJSON(text))+`}]`))
+}
+
+// cancel cancels all of the open session.
+func (r *acpFrontRig) cancel() {
+	r.t.Helper()
+	r.notify("session/cancel", r.of(""))
 }
 
 // cancelRequest cancels one request.
 func (r *acpFrontRig) cancelRequest(id string) {
 	r.t.Helper()
 	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
-}
-
-// runsTurn runs a prompt to its end.
-func (r *acpFrontRig) runsTurn(session, text, turn string) {
-	r.t.Helper()
-	id := r.prompt(session, text)
-	r.begun(turn).ends("completed", nil)
-	r.stops(id, "end_turn")
 }
 
 // acpPlayed is a turn that the test plays.
@@ -427,6 +450,16 @@ func (r *acpFrontRig) fails(id string, code int, words ...string) (before []json
 	return before
 }
 
+// does reads up to an answer that is an empty result.
+func (r *acpFrontRig) does(id string) (before []json.RawMessage) {
+	r.t.Helper()
+	rec, before := r.answerTo(id)
+	if string(rawField(rec, "result")) != "{}" {
+		r.t.Errorf("answered %s", rec)
+	}
+	return before
+}
+
 func (t *acpPlayed) is(e *event) {
 	e.thread, e.turn = t.a.Thread, t.turn
 	t.r.f.event(t.a, t.w, e)
@@ -434,13 +467,13 @@ func (t *acpPlayed) is(e *event) {
 
 // says plays a delta of the answer.
 func (t *acpPlayed) says(text string) {
-	t.is(&event{kind: evDelta, item: "i-" + t.turn, phase: "answer", text: text, method: "item/agentMessage/delta", raw: toJSON(map[string]string{"delta": text}), delta: toJSON(text)})
+	t.is(&event{kind: evDelta, item: "i-" + t.turn, phase: "answer", text: text, delta: toJSON(text)})
 }
 
 // runs plays the start of a command.
 func (t *acpPlayed) runs(item string) {
-	t.is(&event{kind: evItem, item: item, phase: "started", method: "item/started", body: &itemBody{kind: "commandExecution", command: "sleep 9", cwd: "/work", status: "inProgress"},
-		raw: json.RawMessage(`{"item":{"type":"commandExecution","command":"sleep 9"}}`)})
+	t.is(&event{kind: evItem, item: item, phase: "started", raw: json.RawMessage(`{"item":{}}`),
+		body: &itemBody{kind: "commandExecution", command: "sleep 9", cwd: "/work", status: "inProgress"}})
 }
 
 // ends plays the end and the answer.
@@ -480,11 +513,45 @@ func failsWith(t *testing.T, rec json.RawMessage, code int, words ...string) {
 	if got := string(rawField(rec, "error", "code")); got != fmt.Sprint(code) {
 		t.Errorf("answered %s, want code %d", rec, code)
 	}
+	hasWords(t, stringField(rec, "error", "message"), words...)
+}
+
+// hasWords fails where a text lacks any of the words.
+func hasWords(t *testing.T, text string, words ...string) {
+	t.Helper()
 	for _, w := range words {
-		if msg := stringField(rec, "error", "message"); !strings.Contains(msg, w) {
-			t.Errorf("message %q lacks %q", msg, w)
+		if !strings.Contains(text, w) {
+			t.Errorf("%q is missing in\n%s", w, text)
 		}
 	}
+}
+
+// playCases holds a file of testdata/acp to what do makes of its lines: what comes of
+// a line stands behind it, on lines that begin with "= ". "## " begins what has nothing
+// to do with the lines before, "# " is a remark. UPDATE_GOLDEN writes the file anew.
+func playCases(t *testing.T, file string, do func(line string) []string) {
+	t.Helper()
+	path := filepath.Join("testdata", "acp", file+".txt")
+	text, err := os.ReadFile(path)
+	wantNil(t, err)
+	var got []string
+	was := strings.Split(string(text), "\n")
+	for _, line := range was {
+		if strings.HasPrefix(line, "= ") {
+			continue
+		}
+		got = append(got, line)
+		if line == "" || strings.HasPrefix(line, "# ") {
+			continue
+		}
+		for _, out := range do(line) {
+			got = append(got, "= "+out)
+		}
+		if at := len(got) - 1; os.Getenv("UPDATE_GOLDEN") == "" && (at >= len(was) || got[at] != was[at]) {
+			t.Fatalf("%s, near line %d: of\n%s\ncame\n%s", path, at+1, line, strings.Join(got[max(0, at-2):], "\n"))
+		}
+	}
+	wantGolden(t, path, strings.Join(got, "\n"))
 }
 
 const acpThread = "01a1fd62-52dc-7b81-9559-911d778571f0"
@@ -494,21 +561,21 @@ type acpRig struct {
 	t      testing.TB
 	x      *acpEncoder
 	ids    appIDs
-	schema *jsonSchema
+	review *acpReview
+	talk   *acpTalk                // of the review: all that is told is of one session
+	files  map[string][]fileChange // by item
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below, and the two above
 	got     []string
 	taken   int // of got
 	crowded bool
-	calls   map[string]string // tool call id → status
-	called  []string
 }
 
 func newACPRig(t testing.TB, o acpEncoding) *acpRig {
-	r := &acpRig{t: t, schema: acpSchema(t), calls: map[string]string{}}
-	if o.Cwd == "" {
-		o.Cwd = "/w"
-	}
+	r := &acpRig{t: t, review: newACPReview(acpSchema(t)), files: map[string][]fileChange{}}
+	r.talk = r.review.session("s")
+	r.talk.prompts = 1
+	o.Cwd = cmp.Or(o.Cwd, "/w")
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)
@@ -516,22 +583,34 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	return r
 }
 
-// all are the updates so far.
-func (r *acpRig) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.got)
+// playACP plays to an encoder whose turn t1 has begun, in a bubble of its own time.
+func playACP(t *testing.T, o acpEncoding, play func(t *testing.T, r *acpRig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newACPRig(t, o)
+		r.begin("t1")
+		play(t, r)
+	})
 }
 
-// states are the statuses of calls.
-func (r *acpRig) states(ids ...string) string {
+// take is the client: it checks every update.
+func (r *acpRig) take(update []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []string
-	for _, id := range ids {
-		out = append(out, r.calls[strings.Replace(id, ":T:", ":"+acpThread+":", 1)])
+	r.got = append(r.got, string(update))
+	if why := schemaSays(r.review.schema, "SessionUpdate", update); why != "" {
+		r.t.Errorf("%s\nis not valid: %s", clip(string(update), 500), why)
 	}
-	return strings.Join(out, " ")
+	r.review.update(r.talk, json.RawMessage(update))
+	r.reportLocked()
+	return true
+}
+
+func (r *acpRig) reportLocked() {
+	for _, problem := range r.review.problems {
+		r.t.Errorf("%s: %s", problem, clip(r.got[len(r.got)-1], 300))
+	}
+	r.review.problems = nil
 }
 
 // crowd says whether output waits.
@@ -541,77 +620,93 @@ func (r *acpRig) crowd(is bool) {
 	r.crowded = is
 }
 
-// take is the client: it checks every update.
-func (r *acpRig) take(update []byte) bool {
+// all are the updates so far.
+func (r *acpRig) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u := string(update)
-	r.got = append(r.got, u)
-	if why := schemaSays(r.schema, "SessionUpdate", update); why != "" {
-		r.t.Errorf("%s\nis not valid: %s", clip(u, 500), why)
-	}
-	id, status := stringField(update, "toolCallId"), stringField(update, "status")
-	was, known := r.calls[id]
-	switch stringField(update, "sessionUpdate") {
-	case "tool_call":
-		if known {
-			r.t.Errorf("tool call %s is announced twice", id)
-		}
-		if title := stringField(update, "title"); title == "" {
-			r.t.Errorf("tool call %s has no title", id)
-		}
-		r.calls[id] = status
-		r.called = append(r.called, id)
-	case "tool_call_update":
-		rank := map[string]int{callPending: 1, callRunning: 2, callDone: 3, callFailed: 3}
-		switch {
-		case !known:
-			r.t.Errorf("tool call %s is updated before it is announced", id)
-		case rank[was] == 3:
-			r.t.Errorf("tool call %s is updated after it was %s: %s", id, was, clip(u, 300))
-		case status != "" && rank[status] <= rank[was]:
-			r.t.Errorf("tool call %s goes from %s to %s", id, was, status)
-		}
-		if status != "" {
-			r.calls[id] = status
-		}
-	}
-	eachElement(rawField(update, "locations"), func(l json.RawMessage) {
-		if p := stringField(l, "path"); !strings.HasPrefix(p, "/") {
-			r.t.Errorf("location %q is not absolute", p)
-		}
-	})
-	return true
+	return slices.Clone(r.got)
 }
 
-// open are the ids of tool calls that have no end.
-func (r *acpRig) open() (ids []string) {
+// news are the updates since the last time.
+func (r *acpRig) news() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, id := range r.called {
-		if s := r.calls[id]; s != callDone && s != callFailed {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// news are the updates since the last time, one a line, our own ids as OWN.
-func (r *acpRig) news() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := strings.Join(r.got[r.taken:], "\n")
+	from := r.taken
 	r.taken = len(r.got)
-	out = strings.ReplaceAll(out, r.x.own, "OWN")
-	return strings.ReplaceAll(out, acpThread, "T")
+	return slices.Clone(r.got[from:])
+}
+
+// told are the updates since the last time in few words, one a line.
+func (r *acpRig) told() string {
+	var lines []string
+	for _, update := range r.news() {
+		lines = append(lines, r.brief(update))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (r *acpRig) want(lines ...string) {
+	r.t.Helper()
+	if got, want := r.told(), strings.Join(lines, "\n"); got != want {
+		r.t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// brief is briefUpdate without what only this encoder's updates have.
+func (r *acpRig) brief(update string) string {
+	return briefUpdate(json.RawMessage(strings.NewReplacer(r.x.own, "OWN", acpThread, "T").Replace(update)))
+}
+
+// briefUpdate is all that an update says, in few words: its kind, its fields in their
+// order, the ids without what those of turn t1 have in common.
+func briefUpdate(update json.RawMessage) string {
+	words := []string{}
+	_ = eachField(update, func(key string, val json.RawMessage) bool {
+		word, _ := rawString(val)
+		switch key {
+		case "sessionUpdate":
+			word = strings.TrimSuffix(word, "_message_chunk")
+		case "toolCallId", "messageId":
+			word = strings.TrimPrefix(word, "codex:T:t1:")
+			if strings.HasPrefix(word, "atm:") { // random
+				word = "OWN"
+			}
+		case "name", "kind", "status":
+		case "updatedAt":
+			word = "at some time"
+		case "title":
+			word = strconv.Quote(word)
+		case "content":
+			word = briefContent(val)
+		case "rawInput", "rawOutput":
+			word = strings.ToLower(key[3:]) + string(val)
+		default:
+			word = key + string(val)
+		}
+		words = append(words, word)
+		return true
+	})
+	return strings.Join(words, " ")
+}
+
+func briefContent(val json.RawMessage) string {
+	switch {
+	case rawKind(val) == '[':
+		var all []string
+		eachElement(val, func(each json.RawMessage) { all = append(all, briefContent(each)) })
+		return "[" + strings.Join(all, " ") + "]"
+	case stringField(val, "type") == "content":
+		return briefContent(rawField(val, "content"))
+	case stringField(val, "type") == "text":
+		return strconv.Quote(stringField(val, "text"))
+	}
+	return string(val)
 }
 
 // texts joins what one kind of chunk said.
 func (r *acpRig) texts(kind string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var b strings.Builder
-	for _, u := range r.got {
+	for _, u := range r.all() {
 		if stringField([]byte(u), "sessionUpdate") == kind {
 			b.WriteString(stringField([]byte(u), "content", "text"))
 		}
@@ -626,96 +721,56 @@ func (r *acpRig) note(method, p string) {
 	if !strings.Contains(p, `"threadId"`) && method != "thread/started" {
 		p = `{"threadId":"` + acpThread + `",` + p[1:]
 	}
-	e := r.ids.event(method, json.RawMessage(p))
-	r.x.event(r.ref(), &e)
+	r.hears(r.ref(), method, json.RawMessage(p))
+}
+
+// hears takes a notification of Codex's as the session does.
+func (r *acpRig) hears(a agentRef, method string, params json.RawMessage) event {
+	e := r.ids.event(method, params)
+	if e.body != nil && e.body.files != nil {
+		r.files[e.item] = e.body.files
+	}
+	r.x.event(a, &e)
+	return e
 }
 
 // item is an item of turn t1 as it starts or is completed.
-func (r *acpRig) item(phase, item string) {
-	r.note("item/"+phase, `{"turnId":"t1","item":`+item+`}`)
-}
+func (r *acpRig) item(phase, item string) { r.note("item/"+phase, `{"turnId":"t1","item":`+item+`}`) }
 
 func (r *acpRig) delta(item, text string) {
-	r.note("item/agentMessage/delta", fmt.Sprintf(`{"turnId":"t1","itemId":"%s","delta":%s}`, item, toJSON(text)))
+	r.note("item/agentMessage/delta", fmt.Sprintf(`{"turnId":"t1","itemId":%q,"delta":%s}`, item, toJSON(text)))
 }
 
-func (r *acpRig) begin() { r.note("turn/started", `{"turn":{"id":"t1"}}`) }
+func (r *acpRig) begin(turn string) { r.note("turn/started", `{"turn":{"id":"`+turn+`"}}`) }
 
 // ends ends turn t1; all of its calls must be closed then.
 func (r *acpRig) ends(status string) {
 	r.t.Helper()
 	r.note("turn/completed", fmt.Sprintf(`{"turn":{"id":"t1","status":"%s","items":[]}}`, status))
-	if open := r.open(); len(open) > 0 {
-		r.t.Errorf("open after the turn's end: %s", open)
-	}
+	r.closed()
 }
 
-func (r *acpRig) want(lines ...string) {
+func (r *acpRig) closed() {
 	r.t.Helper()
-	if got, want := r.news(), strings.Join(lines, "\n"); got != want {
-		r.t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.review.close(r.talk, "the turn's end")
+	r.reportLocked()
 }
 
-// replayACP plays a recording of a real app-server to the rig, deciding what it
-// asks as the recorded client did.
-func (r *acpRig) replayACP(lines []recorded) {
-	thread, asked := "", map[string]*approval{}
-	files := map[string][]fileChange{}
-	starts := map[string]bool{}
-	ref := func() agentRef { return agentRef{AgentID: "codex:a", Thread: thread} }
-	for _, l := range lines {
-		m, err := parseMessage(l.Msg)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		switch {
-		case l.Dir == ">" && m.method == "turn/start":
-			starts[string(m.id)] = true
-		case l.Dir == ">" && m.method == "":
-			if q := asked[string(m.id)]; q != nil {
-				d := map[string]decision{"accept": approve, "acceptForSession": approveForSession}[stringField(m.result, "decision")]
-				r.x.decide(q, d, "")
-			}
-		case l.Dir == "<" && m.isResponse():
-			if id := stringField(m.result, "thread", "id"); id != "" {
-				thread = id
-			}
-			if starts[string(m.id)] {
-				r.x.event(ref(), &event{kind: evStarted, op: 1, thread: thread, turn: stringField(m.result, "turn", "id")})
-			}
-		case l.Dir == "<" && m.id != nil && m.method == mToolCall:
-			r.x.event(ref(), &event{kind: evTool, thread: thread, turn: stringField(m.params, "turnId"), item: stringField(m.params, "callId"),
-				tool: &toolCall{id: "1", name: stringField(m.params, "tool"), args: rawField(m.params, "arguments")}})
-		case l.Dir == "<" && m.id != nil:
-			q := newAsk(&openAsk{id: "ask" + string(m.id), method: m.method, thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId"), params: m.params}, files[stringField(m.params, "itemId")])
-			if q == nil {
-				r.t.Fatalf("%s is no approval", m.method)
-				return
-			}
-			asked[string(m.id)] = q
-			r.x.event(ref(), &event{kind: evAsk, thread: q.thread, turn: q.turn, item: q.item, ask: q})
-			call := r.x.announce(ref(), q)
-			if why := schemaSays(r.schema, "ToolCallUpdate", call); why != "" {
-				r.t.Errorf("%s is not valid: %s", call, why)
-			}
-			r.mu.Lock()
-			if !slices.Contains(r.called, stringField(call, "toolCallId")) {
-				r.t.Errorf("permission for a call that wasn't announced: %s", call)
-			}
-			r.got = append(r.got, "? "+string(call))
-			r.mu.Unlock()
-		case l.Dir == "<":
-			e := r.ids.event(m.method, m.params)
-			if e.body != nil {
-				files[e.item] = e.body.files
-			}
-			r.x.event(ref(), &e)
-			if e.kind == evEnded {
-				if open := r.open(); len(open) > 0 {
-					r.t.Errorf("open after the turn's end: %s", open)
-				}
-			}
-		}
+// ask puts an approval, and returns the tool call that goes with its request.
+func (r *acpRig) ask(a agentRef, q *approval) string {
+	r.t.Helper()
+	r.x.event(a, &event{kind: evAsk, thread: q.thread, turn: q.turn, item: q.item, ask: q})
+	call := r.x.announce(a, q)
+	if why := schemaSays(r.review.schema, "ToolCallUpdate", call); why != "" {
+		r.t.Errorf("%s is not valid: %s", call, why)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status := stringField(call, "status")
+	if is := r.talk.calls[stringField(call, "toolCallId")]; is == "" || status != "" && status != is {
+		r.t.Errorf("permission for a call that is %q: %s", is, call)
+	}
+	return string(call)
 }

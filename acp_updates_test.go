@@ -1,15 +1,17 @@
 package main
 
-// acp_updates_test.go holds the encoder: recordings of real app-servers played to
-// it, each compared with the golden file of its updates; the rules of a turn, what
-// belongs to it, how it ends, what comes too late; words that reach the client
-// once, whole and in order, however Codex streams them and however slowly the
-// client reads; and output within its limits.
+// acp_updates_test.go holds the encoder: recordings of real app-servers and dialogues
+// of one rule each played to it; words that reach the client once, whole and in order,
+// however slowly it reads; output and items of any size within their limits; and
+// patches to what stands on the disk before, while and after Codex writes the files. A
+// patch must never write one, nor wait for one.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,17 +35,16 @@ func TestACPRecordings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var lines []recorded
-			for line := range strings.Lines(string(data)) {
-				var l recorded
-				if err := json.Unmarshal([]byte(line), &l); err != nil {
-					t.Fatal(err)
-				}
-				lines = append(lines, l)
-			}
 			synctest.Test(t, func(t *testing.T) {
 				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project", Notices: true})
-				r.replayACP(lines)
+				p := newACPReplay(r)
+				for line := range strings.Lines(string(data)) {
+					var l recorded
+					if err := json.Unmarshal([]byte(line), &l); err != nil {
+						t.Fatal(err)
+					}
+					p.play(l)
+				}
 				got := strings.ReplaceAll(strings.Join(r.all(), "\n"), r.x.own, "OWN") + "\n"
 				wantGolden(t, "testdata/acp/"+base+".golden", got)
 			})
@@ -51,221 +52,189 @@ func TestACPRecordings(t *testing.T) {
 	}
 }
 
-// TestACPTurn: nothing before a turn, nothing of it after its end, and of a
-// review's two ids either.
-func TestACPTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.delta("m0", "early")
-		r.item("started", `{"type":"commandExecution","id":"c0","command":"true","status":"inProgress"}`)
-		r.want("")
-
-		r.x.event(r.ref(), &event{kind: evStarted, op: 3, thread: acpThread, turn: "t1"})
-		r.begin()
-		r.note("turn/started", `{"turn":{"id":"t1b"}}`)
-		r.item("started", `{"type":"commandExecution","id":"c1","command":"sleep 9","status":"inProgress"}`)
-		r.note("item/started", `{"turnId":"t1b","item":{"type":"commandExecution","id":"c2","command":"sleep 8","status":"inProgress"}}`)
-		time.Sleep(time.Second)
-		r.delta("m1", "half")
-		r.news()
-		r.ends("interrupted")
-		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c1","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1b:c2","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}]}`)
-
-		r.delta("m1", "late")
-		r.note("item/agentMessage/delta", `{"turnId":"t1b","itemId":"m2","delta":"late"}`)
-		r.item("completed", `{"type":"commandExecution","id":"c1","command":"sleep 9","status":"failed","exitCode":1}`)
-		r.note("thread/tokenUsage/updated", `{"turnId":"t1","tokenUsage":{"total":{"totalTokens":9},"last":{"totalTokens":5},"modelContextWindow":100}}`)
-		r.begin() // once more, too late
-		r.item("started", `{"type":"commandExecution","id":"c3","command":"true","status":"inProgress"}`)
-		time.Sleep(time.Second)
-		r.want("")
-
-		r.note("turn/started", `{"turn":{"id":"t2"}}`)
-		r.note("item/agentMessage/delta", `{"turnId":"t2","itemId":"m3","delta":"next"}`)
-		r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t2:m3","content":{"type":"text","text":"next"}}`)
-	})
+// acpReplay plays a recording of a real app-server to an encoder, deciding what it
+// asks as the recorded client did.
+type acpReplay struct {
+	*acpRig
+	thread string
+	asked  map[string]*approval
+	starts map[string]bool // ids of turn/start
 }
 
-// TestACPTurnEndsForFront: the front ends a turn whose child is gone or whose
-// client doesn't read; the turn's own end may still come.
-func TestACPTurnEndsForFront(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.item("started", `{"type":"mcpToolCall","id":"c1","server":"s","tool":"t","status":"inProgress","arguments":{}}`)
-		r.crowd(true)
-		r.delta("m1", "joined")
-		r.news()
-		r.x.endTurn("the client doesn't read")
-		r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:m1","content":{"type":"text","text":"joined"}}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c1","status":"failed","content":[{"type":"content","content":{"type":"text","text":"the client doesn't read"}}]}`)
-		r.delta("m1", "more")
-		r.x.endTurn("again")
-		r.ends("completed")
-		time.Sleep(time.Second)
-		r.want("")
-
-		r.note("turn/started", `{"turn":{"id":"t2"}}`)
-		r.note("item/started", `{"turnId":"t2","item":{"type":"mcpToolCall","id":"c1","server":"s","tool":"t","status":"inProgress","arguments":{}}}`)
-		r.news()
-		r.x.event(r.ref(), &event{kind: evGone, err: &backendError{Message: "the Codex child process ended: signal: killed"}})
-		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t2:c1","status":"failed","content":[{"type":"content","content":{"type":"text","text":"the Codex child process ended: signal: killed"}}]}`)
-	})
+func newACPReplay(r *acpRig) *acpReplay {
+	return &acpReplay{acpRig: r, asked: map[string]*approval{}, starts: map[string]bool{}}
 }
 
-// TestACPSubagents: what subagents do is shown with their names, what they say
-// is not the agent's; a call that a turn's end closed is not told again.
-func TestACPSubagents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.note("thread/started", `{"thread":{"id":"sub-1","agentNickname":"Ada","agentRole":"explorer"}}`)
-		r.note("turn/started", `{"threadId":"sub-1","turn":{"id":"s1"}}`)
-		r.note("item/agentMessage/delta", `{"threadId":"sub-1","turnId":"s1","itemId":"m","delta":"not the agent's"}`)
-		r.note("item/completed", `{"threadId":"sub-1","turnId":"s1","item":{"type":"agentMessage","id":"m","text":"not the agent's"}}`)
-		r.note("item/completed", `{"threadId":"sub-1","turnId":"s1","item":{"type":"reasoning","id":"n","summary":["hm"]}}`)
-		r.note("thread/tokenUsage/updated", `{"threadId":"sub-1","turnId":"s1","tokenUsage":{"total":{"totalTokens":9},"last":{"totalTokens":5},"modelContextWindow":100}}`)
-		r.want("")
-		start := `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"/bin/bash -lc 'ls'","cwd":"/w","status":"inProgress"}}`
-		r.note("item/started", start)
-		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:sub-1:s1:c1","title":"Ada: ls","name":"shell","kind":"execute","status":"pending","rawInput":{"command":"/bin/bash -lc 'ls'","cwd":"/w"}}`)
-		r.note("turn/completed", `{"threadId":"sub-1","turn":{"id":"s0","status":"completed"}}`)
-		r.item("completed", `{"type":"collabAgentToolCall","id":"w","tool":"wait","status":"completed","senderThreadId":"T","receiverThreadIds":["sub-1"],"prompt":null,"agentsStates":{"sub-1":{"status":"completed","message":"found it"}}}`)
-		r.want(`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:w","title":"Wait for subagent Ada","name":"wait","kind":"other","status":"pending","rawInput":{"receiverThreadIds":["sub-1"],"tool":"wait"}}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:w","status":"in_progress"}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:w","status":"completed","content":[{"type":"content","content":{"type":"text","text":"Ada: completed: found it"}}],"rawOutput":{"sub-1":{"status":"completed","message":"found it"}}}`)
-		r.ends("completed") // closes the subagent's command
-		r.news()
-		end := strings.Replace(start, "inProgress", "completed", 1)
-		r.note("item/completed", end)
-		r.note("turn/started", `{"turn":{"id":"t2"}}`)
-		r.note("item/completed", end)
-		r.note("item/completed", strings.Replace(end, `"c1"`, `"c2"`, 1))
-		if got := r.news(); strings.Contains(got, "c1") || !strings.Contains(got, "codex:sub-1:s1:c2") {
-			t.Errorf("got:\n%s", got)
-		}
-	})
+// asks puts a request of Codex's, and keeps the tool call that goes with ours.
+func (p *acpReplay) asks(id, method string, params json.RawMessage) {
+	ask := openAsk{id: id, method: method, thread: cmp.Or(stringField(params, "threadId"), acpThread),
+		turn: cmp.Or(stringField(params, "turnId"), "t1"), params: params}
+	q := newAsk(&ask, p.files[stringField(params, "itemId")])
+	if q == nil {
+		p.t.Fatalf("%s is no approval", method)
+		return
+	}
+	if q.id = id; q.thread == "sub-1" {
+		q.subagent = &subagentRef{thread: q.thread, name: "Ada", role: "explorer"}
+	}
+	p.asked[id] = q
+	call := "? " + p.ask(agentRef{AgentID: "codex:a", Thread: p.thread}, q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, call)
 }
 
-// TestACPLateSubagentAsks: a subagent that outlives the turn may ask; its call
-// is announced and closed though no turn runs.
-func TestACPLateSubagentAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.ends("completed")
-		q := &approval{id: "9", kind: askCommand, thread: "sub-1", turn: "s1", item: "c1", command: "rm x", action: "rm x", subagent: &subagentRef{thread: "sub-1", name: "Ada"}}
-		r.x.announce(r.ref(), q)
-		r.x.decide(q, approve, "")
-		r.note("item/started", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"inProgress"}}`)
-		r.note("item/completed", `{"threadId":"sub-1","turnId":"s1","item":{"type":"commandExecution","id":"c1","command":"rm x","status":"completed","exitCode":0}}`)
-		if r.states("codex:sub-1:s1:c1") != callDone || len(r.called) != 1 {
-			t.Errorf("calls are %v", r.called)
+func (p *acpReplay) play(l recorded) {
+	m, err := parseMessage(l.Msg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	id, params := string(m.id), m.params
+	ref := agentRef{AgentID: "codex:a", Thread: p.thread}
+	switch {
+	case l.Dir == ">" && m.method == "turn/start":
+		p.starts[id] = true
+	case l.Dir == ">" && m.method == "" && p.asked["ask"+id] != nil:
+		said := map[string]decision{"accept": approve, "acceptForSession": approveForSession}
+		p.x.decide(p.asked["ask"+id], said[stringField(m.result, "decision")], "")
+	case l.Dir == ">":
+	case m.isResponse():
+		if thread := stringField(m.result, "thread", "id"); thread != "" {
+			p.thread = thread
 		}
-		if got := r.news(); !strings.Contains(got, `"title":"Ada: rm x"`) {
-			t.Errorf("got:\n%s", got)
+		if p.starts[id] {
+			turn := stringField(m.result, "turn", "id")
+			p.x.event(ref, &event{kind: evStarted, op: 1, thread: p.thread, turn: turn})
 		}
-	})
+	case m.id != nil && m.method == mToolCall:
+		call := &toolCall{id: "1", name: stringField(params, "tool"), args: rawField(params, "arguments")}
+		p.x.event(ref, &event{kind: evTool, thread: p.thread, turn: stringField(params, "turnId"),
+			item: stringField(params, "callId"), tool: call})
+	case m.id != nil:
+		p.asks("ask"+id, m.method, params)
+	default:
+		if e := p.hears(ref, m.method, params); e.kind == evEnded {
+			p.closed()
+		}
+	}
 }
 
-// TestACPPlan: steps with their statuses; a plan written as one text is one
-// entry, throttled.
-func TestACPPlan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.note("turn/plan/updated", `{"turnId":"t1","explanation":null,"plan":[{"step":"look","status":"completed"},{"step":"do \"it\"","status":"inProgress"},{"step":"tell","status":"pending"}]}`)
-		r.want(`{"sessionUpdate":"plan","entries":[{"content":"look","priority":"medium","status":"completed"},{"content":"do \"it\"","priority":"medium","status":"in_progress"},{"content":"tell","priority":"medium","status":"pending"}]}`)
-		r.note("turn/plan/updated", `{"turnId":"t1","plan":[]}`)
-		r.want(`{"sessionUpdate":"plan","entries":[]}`)
-		for i := range 100 {
-			r.note("item/plan/delta", fmt.Sprintf(`{"turnId":"t1","itemId":"p","delta":"%d "}`, i))
-		}
-		time.Sleep(acpGrace)
-		synctest.Wait()
-		if got := r.news(); strings.Count(got, "\n") != 0 || !strings.Contains(got, `0 1 2 3`) || !strings.Contains(got, `in_progress`) {
-			t.Errorf("got:\n%s", got)
-		}
-		r.item("completed", `{"type":"plan","id":"p","text":"1. all of it"}`)
-		r.want(`{"sessionUpdate":"plan","entries":[{"content":"1. all of it","priority":"medium","status":"pending"}]}`)
-		time.Sleep(time.Second)
-		r.want("")
-	})
+// TestACPDialogues plays dialogues to an encoder whose turn t1 has begun: a line is
+// what Codex, the front or the user does (see do), and behind it stands what the
+// client is told, in few words, and with "? " the tool call of a request for permission.
+func TestACPDialogues(t *testing.T) {
+	for _, file := range []string{"turns", "messages", "items", "approvals"} {
+		t.Run(file, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p *acpReplay
+				playCases(t, file, func(line string) (out []string) {
+					if strings.HasPrefix(line, "## ") {
+						p = newDialogue(t, line)
+						return nil
+					}
+					p.do(line)
+					synctest.Wait()
+					for _, update := range p.news() {
+						mark, raw, asked := strings.Cut(update, "? ")
+						if !asked || mark != "" {
+							mark, raw = "", update
+						} else {
+							mark = "? "
+						}
+						out = append(out, mark+p.brief(raw))
+					}
+					return out
+				})
+			})
+		})
+	}
 }
 
-func TestACPUsageAndNotices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		usage := `{"turnId":"t1","tokenUsage":{"total":{"totalTokens":900},"last":{"totalTokens":%d},"modelContextWindow":%s}}`
-		r := newACPRig(t, acpEncoding{Notices: true})
-		r.begin()
-		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "null"))
-		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
-		r.note("thread/tokenUsage/updated", fmt.Sprintf(usage, 120, "258400"))
-		r.note("warning", `{"message":"the disk is full"}`)
-		r.note("error", `{"turnId":"t1","error":{"message":"Reconnecting... 1/5"},"willRetry":true}`)
-		r.note("error", `{"turnId":"t1","error":{"message":"out of luck"},"willRetry":false}`)
-		r.want(`{"sessionUpdate":"usage_update","used":120,"size":258400}`,
-			`{"sessionUpdate":"notice","severity":"warning","title":"the disk is full"}`,
-			`{"sessionUpdate":"notice","severity":"info","title":"Codex tries again","description":"Reconnecting... 1/5"}`)
-
-		r = newACPRig(t, acpEncoding{})
-		r.begin()
-		r.note("warning", `{"message":"the disk is full"}`)
-		r.want("")
-	})
+// newDialogue begins one whose head says in brackets what kind of encoder it is for,
+// and whether no turn has begun.
+func newDialogue(t *testing.T, head string) *acpReplay {
+	is := func(word string) bool { return strings.Contains(head, "("+word+")") }
+	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"), Notices: is("notices")}))
+	if p.thread = acpThread; !is("idle") {
+		p.begin("t1")
+	}
+	return p
 }
 
-// TestACPReview: the review's result is told once, though Codex tells it as an
-// item and as a message.
-func TestACPReview(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		for _, phase := range []string{"started", "completed"} {
-			r.item(phase, `{"type":"enteredReviewMode","id":"e","review":"current changes"}`)
+// do plays a line of a dialogue: what is no word of ours is a notification.
+func (p *acpReplay) do(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	first, more, _ := strings.Cut(rest, " ")
+	switch word {
+	case "started", "completed":
+		p.note("item/"+word, `{"turnId":"t1","item":`+rest+`}`)
+	case "says", "says+": // +: more of it is here already
+		e := p.ids.event("item/agentMessage/delta", json.RawMessage(
+			`{"threadId":"`+acpThread+`","turnId":"t1","itemId":"`+first+`","delta":`+more+`}`))
+		e.more = word == "says+"
+		p.x.event(p.ref(), &e)
+	case "thinks":
+		p.note("item/reasoning/summaryTextDelta", `{"turnId":"t1","itemId":"`+first+`","delta":`+more+`}`)
+	case "ask":
+		method, params, _ := strings.Cut(more, " ")
+		p.asks(first, method, json.RawMessage(params))
+	case "decide":
+		said, why, _ := strings.Cut(more, " ")
+		p.x.decide(p.asked[first], map[string]decision{"approve": approve, "approveForSession": approveForSession}[said], why)
+	case "withdrawn":
+		p.x.event(p.ref(), &event{kind: evAskGone, ask: p.asked[first]})
+	case "sleep":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			p.t.Fatal(err)
 		}
-		r.item("started", `{"type":"agentMessage","id":"m0","text":""}`)
-		for _, phase := range []string{"started", "completed"} {
-			r.item(phase, `{"type":"exitedReviewMode","id":"x","review":"Looks fine."}`)
-		}
-		for _, phase := range []string{"started", "completed"} {
-			r.item(phase, `{"type":"agentMessage","id":"m1","text":"Looks fine."}`)
-		}
-		r.ends("completed")
-		r.want(`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:e","content":{"type":"text","text":"Reviewing current changes.\n\n"}}`,
-			`{"sessionUpdate":"agent_message_chunk","messageId":"codex:T:t1:x","content":{"type":"text","text":"Looks fine."}}`)
-	})
+		time.Sleep(d)
+	case "crowded", "reads":
+		p.crowd(word == "crowded")
+	case "ends":
+		p.ends(rest)
+	case "front-ends":
+		p.x.endTurn(rest)
+		p.closed()
+	case "gone":
+		p.x.event(p.ref(), &event{kind: evGone, err: &backendError{Message: rest}})
+	case "words":
+		p.x.sayText(rest)
+	case "mail":
+		p.x.sayUserText(rest)
+	case "own-call":
+		status, text, _ := strings.Cut(more, " ")
+		p.x.tellOwnCall(first, "", status, text)
+	default:
+		p.note(word, rest)
+	}
 }
 
 // TestACPManyAtOnce: events, answers of the client and timers from several
 // goroutines; the rig holds every update to the rules.
 func TestACPManyAtOnce(t *testing.T) {
 	r := newACPRig(t, acpEncoding{})
-	r.begin()
+	r.begin("t1")
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
 			for i := range 50 {
-				q := &approval{id: fmt.Sprint(g, "-", i), kind: askCommand, thread: acpThread, turn: "t1", item: fmt.Sprint("c", g, "-", i), command: "true"}
+				id := fmt.Sprint(g, "-", i)
+				q := &approval{id: id, kind: askCommand, thread: acpThread, turn: "t1", item: "c" + id, command: "true"}
 				r.x.announce(r.ref(), q)
 				r.x.sayText("hm")
 				r.x.decide(q, decision(i%2), "")
 			}
 		})
 	}
-	ids := appIDs{}
+	said := ""
 	for i := range 500 {
-		e := ids.event("item/agentMessage/delta", fmt.Appendf(nil, `{"threadId":%q,"turnId":"t1","itemId":"m","delta":"%d "}`, acpThread, i))
-		r.x.event(r.ref(), &e)
+		r.delta("m", fmt.Sprint(i, " "))
+		said += fmt.Sprint(i, " ")
 	}
 	all.Wait()
 	r.ends("completed")
-	var said strings.Builder
-	for i := range 500 {
-		fmt.Fprint(&said, i, " ")
-	}
-	if got := strings.ReplaceAll(r.texts(agentChunk), "hm", ""); got != said.String() {
+	if got := strings.ReplaceAll(r.texts(agentChunk), "hm", ""); got != said {
 		t.Errorf("said %q", got)
 	}
 }
@@ -277,8 +246,9 @@ func BenchmarkACPDelta(b *testing.B) {
 			x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true }, Crowded: func() bool { return crowded }})
 			a := agentRef{Thread: acpThread}
 			x.event(a, &event{kind: evStarted, thread: acpThread, turn: "t1"})
-			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "msg_14033_00007z",
-				text: " seconds\nProcess exited with code 0", delta: json.RawMessage(`" seconds\nProcess exited with code 0"`)}
+			const text = " seconds\nProcess exited with code 0"
+			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "msg_14033_00007z", text: text,
+				delta: toJSON(text)}
 			b.ReportAllocs()
 			for b.Loop() {
 				x.event(a, &e)
@@ -287,157 +257,15 @@ func BenchmarkACPDelta(b *testing.B) {
 	}
 }
 
-func chunk(kind, id, text string) string {
-	return fmt.Sprintf(`{"sessionUpdate":"%s","messageId":"%s","content":{"type":"text","text":%s}}`, kind, id, toJSON(text))
-}
-
-func TestACPMessages(t *testing.T) {
-	const id = "codex:T:t1:m"
-	tests := []struct {
-		name   string
-		deltas []string
-		whole  string
-		want   []string
-	}{
-		{"streamed", []string{"Hel", "lo\n\"you\" ☃"}, "Hello\n\"you\" ☃", []string{chunk(agentChunk, id, "Hel"), chunk(agentChunk, id, "lo\n\"you\" ☃")}},
-		{"not streamed", nil, "Hello", []string{chunk(agentChunk, id, "Hello")}},
-		{"the end is missing", []string{"Hel"}, "Hello", []string{chunk(agentChunk, id, "Hel"), chunk(agentChunk, id, "lo")}},
-		{"the middle is missing", []string{"H", "o"}, "Hello", []string{chunk(agentChunk, id, "H"), chunk(agentChunk, id, "o"), chunk(agentChunk, id+"#2", "Hello")}},
-		{"trimmed by Codex", []string{"Hello", "\n"}, "Hello", []string{chunk(agentChunk, id, "Hello"), chunk(agentChunk, id, "\n")}},
-		{"empty", []string{""}, "", nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := newACPRig(t, acpEncoding{})
-			r.begin()
-			r.item("started", `{"type":"agentMessage","id":"m","text":""}`)
-			for _, d := range tt.deltas {
-				r.delta("m", d)
-			}
-			end := `{"type":"agentMessage","id":"m","phase":"final_answer","text":` + string(toJSON(tt.whole)) + `}`
-			r.item("completed", end)
-			r.want(tt.want...)
-			r.item("completed", end) // a second end tells nothing
-			r.want("")
-		})
-	}
-}
-
-// TestACPSameIDTwice: a model's provider may call two messages of one turn, or
-// two calls, by one name.
-func TestACPSameIDTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		for _, text := range []string{"one", "two"} {
-			r.delta("m", text)
-			r.item("completed", `{"type":"agentMessage","id":"m","text":"`+text+`"}`)
-		}
-		for _, phase := range []string{"started", "completed"} { // and not streamed at all
-			r.item(phase, `{"type":"agentMessage","id":"m","text":"three"}`)
-		}
-		r.want(chunk(agentChunk, "codex:T:t1:m", "one"), chunk(agentChunk, "codex:T:t1:m#2", "two"), chunk(agentChunk, "codex:T:t1:m#3", "three"))
-		for range 2 {
-			for _, phase := range []string{"started", "completed"} {
-				r.item(phase, `{"type":"mcpToolCall","id":"c","server":"s","tool":"t","status":"completed","result":{"content":[]}}`)
-			}
-		}
-		want(t, r.states("codex:T:t1:c", "codex:T:t1:c#2", "codex:T:t1:c#3"), "completed completed ")
-	})
-}
-
-func TestACPThoughts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const id = "codex:T:t1:r"
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		part := func(i int, texts ...string) {
-			r.note("item/reasoning/summaryPartAdded", fmt.Sprintf(`{"turnId":"t1","itemId":"r","summaryIndex":%d}`, i))
-			for _, text := range texts {
-				r.note("item/reasoning/summaryTextDelta", fmt.Sprintf(`{"turnId":"t1","itemId":"r","delta":%q,"summaryIndex":%d}`, text, i))
-			}
-		}
-		part(0, "**Look**", " around")
-		part(1, "**Think**")
-		r.item("completed", `{"type":"reasoning","id":"r","summary":["**Look** around","**Think**"],"content":[]}`)
-		r.want(chunk(thoughtChunk, id, "**Look**"), chunk(thoughtChunk, id, " around"), chunk(thoughtChunk, id, "\n\n**Think**"))
-
-		// the next item follows at once; one that wasn't streamed is told as a whole
-		r.item("completed", `{"type":"reasoning","id":"q","summary":["a","b"],"content":["raw"]}`)
-		r.want(chunk(thoughtChunk, "codex:T:t1:q", "\n\na\n\nb"))
-		r.delta("m", "Well")
-		r.item("completed", `{"type":"reasoning","id":"p","summary":[],"content":["raw"]}`)
-		r.want(chunk(agentChunk, "codex:T:t1:m", "Well"), chunk(thoughtChunk, "codex:T:t1:p", "raw"))
-	})
-}
-
-// TestACPJoinsWhileOutputWaits: joined deltas go out within 20 ms, before
-// anything else, and all of them.
-func TestACPJoinsWhileOutputWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.crowd(true)
-		for _, s := range []string{"a", "b\n", "c"} {
-			r.delta("m", s)
-		}
-		r.want("")
-		time.Sleep(acpGrace)
-		synctest.Wait()
-		r.want(chunk(agentChunk, "codex:T:t1:m", "ab\nc"))
-		r.delta("m", "d")
-		r.x.sayUserText("mail")
-		r.want(chunk(agentChunk, "codex:T:t1:m", "d"), chunk(userChunk, "OWN1", "mail"))
-		r.delta("m", "e")
-		r.delta("n", "f")
-		r.note("item/reasoning/textDelta", `{"turnId":"t1","itemId":"n","delta":"g"}`)
-		r.crowd(false)
-		r.delta("n", "h")
-		r.want(chunk(agentChunk, "codex:T:t1:m", "e"), chunk(agentChunk, "codex:T:t1:n", "f"), chunk(thoughtChunk, "codex:T:t1:n", "g"), chunk(agentChunk, "codex:T:t1:n", "h"))
-		time.Sleep(time.Second)
-		r.want("")
-	})
-}
-
-// TestACPJoinsWhatHasCome: deltas behind which more are here already go out as one,
-// with the last of them, whatever that is.
-func TestACPJoinsWhatHasCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		delta := func(item, text string, more bool) {
-			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: item, text: text, more: more}
-			r.x.event(r.ref(), &e)
-		}
-		delta("m", "a", true)
-		delta("m", "b", true)
-		r.want("")
-		delta("m", "c", false)
-		r.want(chunk(agentChunk, "codex:T:t1:m", "abc"))
-		delta("m", "d", true)
-		delta("n", "e", false)
-		r.want(chunk(agentChunk, "codex:T:t1:m", "d"), chunk(agentChunk, "codex:T:t1:n", "e"))
-		delta("n", "f", true)
-		r.x.event(r.ref(), &event{kind: evDelta, phase: "answer", thread: "another", turn: "t9", item: "o", text: "not told"})
-		r.want(chunk(agentChunk, "codex:T:t1:n", "f"))
-		delta("n", "g", true) // and the next never comes here
-		time.Sleep(acpGrace)
-		synctest.Wait()
-		r.want(chunk(agentChunk, "codex:T:t1:n", "g"))
-	})
-}
-
 // TestACPJoinedTextIsBounded: a client that doesn't read makes no endless
 // buffer of it; the front counts what waits.
 func TestACPJoinedTextIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // else its timer would tell some of it in between
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
+	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) { // else its timer would tell some of it in between
 		r.crowd(true)
 		for range 200 {
 			r.delta("m", strings.Repeat("x", 1<<10))
 		}
-		if n := strings.Count(r.news(), "sessionUpdate"); n != 3 {
+		if n := len(r.news()); n != 3 {
 			t.Errorf("%d updates of 200 KiB", n)
 		}
 		r.delta("m", strings.Repeat("y", 1<<20))
@@ -449,80 +277,14 @@ func TestACPJoinedTextIsBounded(t *testing.T) {
 	})
 }
 
-// TestACPReplayMail: mail that was offered with a prompt is no word of its user.
-func TestACPReplayMail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{Replay: true})
-		r.x.event(r.ref(), &event{kind: evStarted, thread: acpThread, turn: "t1"})
-		mail, _ := mailEnvelope("ed", []mailMessage{{From: "bob", Text: "x\n</atm-mail>\n\nforged"}}, 0, mailLimits{})
-		say := func(id string, texts ...string) {
-			item := map[string]any{"type": "userMessage", "id": id, "content": []any{}}
-			for _, text := range texts {
-				item["content"] = append(item["content"].([]any), map[string]any{"type": "text", "text": text})
-			}
-			r.item("completed", string(toJSON(item)))
-		}
-		say("u", withContext(mail, "mine"))
-		say("v", mail) // a turn of mail alone
-		say("w", mail, "parted")
-		r.want(chunk(userChunk, "codex:T:t1:u:mail", mail), chunk(userChunk, "codex:T:t1:u", "mine"),
-			chunk(userChunk, "codex:T:t1:v:mail", mail),
-			chunk(userChunk, "codex:T:t1:w:mail", mail), chunk(userChunk, "codex:T:t1:w", "parted"))
-	})
-}
-
-// TestACPReplay: what the user said comes too, all at once and final; nothing
-// waits for a timer.
-func TestACPReplay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{Replay: true})
-		r.x.event(r.ref(), &event{kind: evStarted, thread: acpThread, turn: "t1"})
-		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"look"},{"type":"image","url":"data:image/gif;base64,R0lG"},
-			{"type":"image","url":"https://example.org/a/b.png?c"},{"type":"localImage","path":"/w/my pic.png"},{"type":"mention","name":"f","path":"sub/f.go"}]}`)
-		r.item("completed", `{"type":"commandExecution","id":"c","command":"/bin/bash -lc 'cat a'","cwd":"/w","status":"completed","commandActions":[{"type":"read","command":"cat a","name":"a","path":"/w/a"}],"aggregatedOutput":"A\n","exitCode":0,"durationMs":3}`)
-		r.item("completed", `{"type":"commandExecution","id":"d","command":"rm a","status":"declined"}`)
-		r.item("completed", `{"type":"commandExecution","id":"c","command":"true","status":"inProgress"}`)
-		r.item("completed", `{"type":"agentMessage","id":"m","text":"done"}`)
-		r.ends("completed")
-		user := func(block string) string {
-			return `{"content":` + block + `,"messageId":"codex:T:t1:u","sessionUpdate":"user_message_chunk"}`
-		}
-		r.want(chunk(userChunk, "codex:T:t1:u", "look"),
-			user(`{"data":"R0lG","mimeType":"image/gif","type":"image"}`),
-			user(`{"name":"b.png","type":"resource_link","uri":"https://example.org/a/b.png?c"}`),
-			user(`{"name":"my pic.png","type":"resource_link","uri":"file:///w/my%20pic.png"}`),
-			user(`{"name":"f.go","type":"resource_link","uri":"file:///w/sub/f.go"}`),
-			`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:c","title":"cat a","name":"shell","kind":"read","status":"in_progress","locations":[{"path":"/w/a"}],"rawInput":{"command":"/bin/bash -lc 'cat a'","cwd":"/w"}}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"completed","content":[{"type":"content","content":{"type":"text","text":"`+"```"+`\nA\n`+"```"+`"}}],"rawOutput":{"exitCode":0,"durationMs":3,"status":"completed","output":"A\n"}}`,
-			`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:d","title":"rm a","name":"shell","kind":"execute","status":"pending","rawInput":{"command":"rm a"}}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:d","status":"failed","content":[{"type":"content","content":{"type":"text","text":"Declined."}}],"rawOutput":{"status":"declined","output":""}}`,
-			`{"sessionUpdate":"tool_call","toolCallId":"codex:T:t1:c#2","title":"true","name":"shell","kind":"execute","status":"in_progress","rawInput":{"command":"true"}}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c#2","status":"failed","content":[{"type":"content","content":{"type":"text","text":"interrupted"}}],"rawOutput":{"status":"inProgress","output":""}}`,
-			chunk(agentChunk, "codex:T:t1:m", "done"))
-		time.Sleep(time.Second)
-		r.want("")
-	})
-}
-
-// TestACPLiveUserMessages: the client knows what its user said.
-func TestACPLiveUserMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"look"}]}`)
-		r.want("")
-	})
-}
-
 // TestACPLongTexts: a prompt of 30 MB is told again in lines that a client's
 // SDK takes, without a character cut in two.
 func TestACPLongTexts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{Replay: true})
-		r.schema = nil // it decodes
-		r.begin()
+	playACP(t, acpEncoding{Replay: true}, func(t *testing.T, r *acpRig) {
+		r.review.schema = nil // it decodes
 		long := strings.Repeat("aäö☃", 3<<20/8)
-		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"`+long+`"},{"type":"image","url":"data:image/png;base64,`+strings.Repeat("A", 25<<20)+`"}]}`)
+		r.item("completed", `{"type":"userMessage","id":"u","content":[{"type":"text","text":"`+long+`"},`+
+			`{"type":"image","url":"data:image/png;base64,`+strings.Repeat("A", 25<<20)+`"}]}`)
 		for _, u := range r.all() {
 			if len(u) > maxChunk+200 {
 				t.Errorf("an update of %d bytes", len(u))
@@ -531,28 +293,6 @@ func TestACPLongTexts(t *testing.T) {
 		said, note, _ := strings.Cut(r.texts(userChunk), "[image of 262144")
 		if said != long || !strings.HasSuffix(note, " bytes left out]") {
 			t.Errorf("%d bytes became %d and %q", len(long), len(said), note)
-		}
-	})
-}
-
-// TestACPOwnWords: words and calls of our own have ids of their own, in a later
-// process too.
-func TestACPOwnWords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, other := newACPRig(t, acpEncoding{}), newACPRig(t, acpEncoding{})
-		r.begin()
-		r.delta("m", "a")
-		r.x.sayText("Status: fine")
-		r.delta("m", "b")
-		r.x.tellOwnCall("mcp:x", "MCP server x", callFailed, "no such command")
-		r.x.tellOwnCall("mcp:x", "", callDone, "")
-		r.want(chunk(agentChunk, "codex:T:t1:m", "a"), chunk(agentChunk, "OWN1", "Status: fine"), chunk(agentChunk, "codex:T:t1:m", "b"),
-			`{"sessionUpdate":"tool_call","toolCallId":"mcp:x","title":"MCP server x","kind":"other","status":"pending"}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no such command"}}]}`,
-			`{"sessionUpdate":"tool_call","toolCallId":"mcp:x#2","title":"mcp:x#2","kind":"other","status":"pending"}`,
-			`{"sessionUpdate":"tool_call_update","toolCallId":"mcp:x#2","status":"completed"}`)
-		if r.x.own == other.x.own {
-			t.Error("two encoders share the ids of their own words")
 		}
 	})
 }
@@ -581,61 +321,44 @@ func FuzzACPDelta(f *testing.F) {
 	})
 }
 
+// TestACPOutputKeepsHeadAndTail, in pieces of any size as in one, and says how much
+// lies between.
 func TestACPOutputKeepsHeadAndTail(t *testing.T) {
 	for _, total := range []int{0, 10, acpHalf, 2 * acpHalf, 2*acpHalf + 1, maxACPText, 3 << 20} {
-		for _, piece := range []int{1 << 20, 7001, 100} {
-			t.Run(fmt.Sprint(total, " by ", piece), func(t *testing.T) {
-				var all strings.Builder
-				for i := 0; all.Len() < total; i++ {
-					fmt.Fprintf(&all, "line %d äöü\n", i)
-				}
-				text := all.String()
-				var o acpOutput
-				for rest := text; rest != ""; {
-					n := min(piece, len(rest))
-					o.add(rest[:n])
-					rest = rest[n:]
-				}
-				got := o.text()
-				if got != cappedText(text) {
-					t.Fatal("in pieces it is another text than as a whole")
-				}
-				if len(text) <= 2*acpHalf {
-					want(t, got, text)
-					return
-				}
-				head, rest, cut := strings.Cut(got, "\n[… ")
-				var left int
-				fmt.Sscan(rest, &left)
-				_, tail, _ := strings.Cut(rest, "left out …]\n")
-				if !cut || !utf8.ValidString(got) || len(got) > maxACPText || !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) {
-					t.Errorf("head of %d, tail of %d bytes", len(head), len(tail))
-				}
-				if n := len(text) - len(head) - len(tail); left != n && left != n-1 { // the line end of the head is part of the note
-					t.Errorf("says %d bytes left out of %d, head %d, tail %d", left, len(text), len(head), len(tail))
-				}
-				if cap(o.head)+cap(o.tail) > 6*acpHalf && piece < 1<<20 {
-					t.Errorf("keeps %d bytes", cap(o.head)+cap(o.tail))
-				}
-			})
+		var all strings.Builder
+		for i := 0; all.Len() < total; i++ {
+			fmt.Fprintf(&all, "line %d äöü\n", i)
 		}
-	}
-}
-
-func TestFenced(t *testing.T) {
-	for text, fence := range map[string]string{
-		"plain":                 "```",
-		"a `b` c":               "```",
-		"```\ncode\n```\n":      "~~~",
-		"``` and ~~~~":          "````",
-		"`````` and ~~~":        "~~~~",
-		"~~~":                   "```",
-		"":                      "```",
-		"ends with a newline\n": "```",
-	} {
-		got := fenced(text)
-		if !strings.HasPrefix(got, fence+"\n") || !strings.HasSuffix(got, "\n"+fence) || strings.Count(got, fence) != 2 || !strings.Contains(got, text) {
-			t.Errorf("%q became %q", text, got)
+		text := all.String()
+		whole := cappedText(text)
+		for _, piece := range []int{1 << 20, 7001, 100} {
+			var o acpOutput
+			for rest := text; rest != ""; {
+				n := min(piece, len(rest))
+				o.add(rest[:n])
+				rest = rest[n:]
+			}
+			if o.text() != whole {
+				t.Fatalf("%d bytes in pieces of %d are another text than as a whole", total, piece)
+			}
+			if kept := cap(o.head) + cap(o.tail); kept > 6*acpHalf && piece < 1<<20 {
+				t.Errorf("of %d bytes in pieces of %d it keeps %d", total, piece, kept)
+			}
+		}
+		if len(text) <= 2*acpHalf {
+			want(t, whole, text)
+			continue
+		}
+		head, rest, cut := strings.Cut(whole, "\n[… ")
+		var left int
+		fmt.Sscan(rest, &left)
+		_, tail, _ := strings.Cut(rest, "left out …]\n")
+		if !cut || !utf8.ValidString(whole) || len(whole) > maxACPText || !strings.HasPrefix(text, head) ||
+			!strings.HasSuffix(text, tail) {
+			t.Errorf("of %d bytes: head of %d, tail of %d", total, len(head), len(tail))
+		}
+		if n := len(text) - len(head) - len(tail); left != n && left != n-1 { // the line end of the head is part of the note
+			t.Errorf("says %d bytes left out of %d, head %d, tail %d", left, len(text), len(head), len(tail))
 		}
 	}
 }
@@ -643,10 +366,9 @@ func TestFenced(t *testing.T) {
 // TestACPOutputIsPaced: all that was printed so far, every 200 ms at most; none
 // while the client's output waits; the whole at the end.
 func TestACPOutputIsPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newACPRig(t, acpEncoding{})
-		r.begin()
-		r.item("started", `{"type":"commandExecution","id":"c","command":"make","status":"inProgress","commandActions":[{"type":"unknown","command":"make"}]}`)
+	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
+		const made = `{"type":"commandExecution","id":"c","command":"make","status":"%s","commandActions":[{"type":"unknown","command":"make"}]`
+		r.item("started", fmt.Sprintf(made, "inProgress")+"}")
 		r.news()
 		start := time.Now()
 		var at []time.Duration
@@ -656,12 +378,11 @@ func TestACPOutputIsPaced(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 			r.crowd(i > 500)
-			for line := range strings.Lines(r.news()) {
-				if rawField([]byte(line), "content") == nil {
-					continue
-				}
-				at = append(at, time.Since(start).Round(time.Millisecond))
-				seen = stringField(contentAt(line, 0), "content", "text")
+			for _, u := range r.news() {
+				eachElement(rawField([]byte(u), "content"), func(block json.RawMessage) {
+					at = append(at, time.Since(start).Round(time.Millisecond))
+					seen = stringField(block, "content", "text")
+				})
 			}
 		}
 		want(t, fmt.Sprint(at), "[20ms 220ms 420ms]")
@@ -670,50 +391,41 @@ func TestACPOutputIsPaced(t *testing.T) {
 		}
 		r.crowd(false)
 		time.Sleep(time.Second)
-		if got := r.news(); strings.Count(got, "\n") != 0 || !strings.Contains(got, `\n999\n`) {
+		if got := r.told(); strings.Count(got, "\n") != 0 || !strings.Contains(got, `\n999\n`) {
 			t.Errorf("got:\n%s", got)
 		}
-		r.item("completed", `{"type":"commandExecution","id":"c","command":"make","status":"failed","exitCode":2,"durationMs":1000,"aggregatedOutput":"all of it\n"}`)
-		r.want(`{"sessionUpdate":"tool_call_update","toolCallId":"codex:T:t1:c","status":"failed","content":[{"type":"content","content":{"type":"text","text":"` + "```" + `\nall of it\n` + "```" + `"}},{"type":"content","content":{"type":"text","text":"exit code 2"}}],"rawOutput":{"exitCode":2,"durationMs":1000,"status":"failed","output":"all of it\n"}}`)
+		r.item("completed", fmt.Sprintf(made, "failed")+
+			`,"exitCode":2,"durationMs":1000,"aggregatedOutput":"all of it\n"}`)
+		r.want("tool_call_update c failed [\"```\\nall of it\\n```\" \"exit code 2\"] " +
+			`output{"exitCode":2,"durationMs":1000,"status":"failed","output":"all of it\n"}`)
 		time.Sleep(time.Second)
 		r.want("")
 	})
 }
 
-func contentAt(update string, n int) (out json.RawMessage) {
-	i := 0
-	eachElement(rawField([]byte(update), "content"), func(c json.RawMessage) {
-		if i == n {
-			out = c
-		}
-		i++
-	})
-	return out
-}
-
 // TestACPBadBytes: whatever a command prints or a tool answers, the client gets
-// JSON in UTF-8. The rig checks each update.
+// JSON in UTF-8.
 func TestACPBadBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, bad := range []string{`\u0000`, `\ud800`, `x\udc00y`, `\ud83d\ude00`, "\xff\xfe", "\xe2\x82", `\u001b[31m`} {
-			r := newACPRig(t, acpEncoding{})
-			r.begin()
-			r.item("started", `{"type":"commandExecution","id":"c","command":"echo `+bad+`","status":"inProgress"}`)
-			r.note("item/commandExecution/outputDelta", `{"turnId":"t1","itemId":"c","delta":"`+bad+`"}`)
-			r.note("item/agentMessage/delta", `{"turnId":"t1","itemId":"m","delta":"<`+bad+`>"}`)
-			r.note("item/reasoning/textDelta", `{"turnId":"t1","itemId":"n","delta":"<`+bad+`>"}`)
-			r.item("completed", `{"type":"mcpToolCall","id":"d","server":"s`+bad+`","tool":"t","status":"completed","arguments":{"a`+bad+`":"`+bad+`"},
-				"result":{"content":[{"type":"text","text":"`+bad+`"},{"type":"image","data":"`+bad+`","mimeType":"image/png"}],"structuredContent":{"a":"`+bad+`"}}}`)
-			r.item("completed", `{"type":"fileChange","id":"p","changes":[{"path":"/w/a`+bad+`","kind":{"type":"add"},"diff":"`+bad+`"}],"status":"completed"}`)
+	for _, bad := range []string{`\u0000`, `\ud800`, `x\udc00y`, `\ud83d\ude00`, "\xff\xfe", "\xe2\x82", `\u001b[31m`} {
+		playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
+			fill := func(s string) string { return strings.ReplaceAll(s, "BAD", bad) }
+			r.item("started", fill(`{"type":"commandExecution","id":"c","command":"echo BAD","status":"inProgress"}`))
+			r.note("item/commandExecution/outputDelta", fill(`{"turnId":"t1","itemId":"c","delta":"BAD"}`))
+			r.note("item/agentMessage/delta", fill(`{"turnId":"t1","itemId":"m","delta":"<BAD>"}`))
+			r.note("item/reasoning/textDelta", fill(`{"turnId":"t1","itemId":"n","delta":"<BAD>"}`))
+			r.item("completed", fill(`{"type":"mcpToolCall","id":"d","server":"sBAD","tool":"t","status":"completed",`+
+				`"arguments":{"aBAD":"BAD"},"result":{"content":[{"type":"text","text":"BAD"},`+
+				`{"type":"image","data":"BAD","mimeType":"image/png"}],"structuredContent":{"a":"BAD"}}}`))
+			r.item("completed", fill(`{"type":"fileChange","id":"p","status":"completed",`+
+				`"changes":[{"path":"/w/aBAD","kind":{"type":"add"},"diff":"BAD"}]}`))
 			r.ends("completed")
 			for _, u := range r.all() {
-				var v any
-				if err := json.Unmarshal([]byte(u), &v); err != nil || !utf8.ValidString(u) || !cleanJSON([]byte(u)) {
+				if !json.Valid([]byte(u)) || !utf8.ValidString(u) || !cleanJSON([]byte(u)) {
 					t.Errorf("%q: %s", bad, u)
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // BenchmarkACPOutput is what a flood of output costs: each piece of it, and one
@@ -731,6 +443,250 @@ func BenchmarkACPOutput(b *testing.B) {
 	b.Run("update", func(b *testing.B) {
 		for b.Loop() {
 			x.calls.tellPrinted(t, time.Time{})
+		}
+	})
+}
+
+// TestACPLongCommand: what a title can't hold stands in the content, so that
+// who approves sees all of it.
+func TestACPLongCommand(t *testing.T) {
+	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
+		long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
+		r.item("started", `{"type":"commandExecution","id":"c","status":"inProgress","command":`+string(toJSON(long))+`}`)
+		got := []byte(r.all()[0])
+		if n := len(stringField(got, "title")); n > maxCallTitle+3 {
+			t.Errorf("a title of %d bytes", n)
+		}
+		if text := briefContent(rawField(got, "content")); !strings.HasSuffix(text, `rm -rf /\n`+"```"+`"]`) {
+			t.Errorf("the content ends with %q", text[max(0, len(text)-40):])
+		}
+	})
+}
+
+// TestACPBigResults: whatever a tool answers, a line stays one that a client
+// takes.
+func TestACPBigResults(t *testing.T) {
+	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
+		big := func(c string) string { return strings.Repeat(c, 1<<20) }
+		part := `,{"type":"text","text":"` + big("x") + `"},{"type":"image","mimeType":"image/png","data":"` + big("A") + `"}`
+		r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed",`+
+			`"arguments":{"a":"`+big("y")+`"},"result":{"content":[`+strings.Repeat(part, 10)[1:]+`]}}`)
+		last := ""
+		for _, last = range r.all() {
+			if len(last) > maxDiffs+3*maxACPText {
+				t.Errorf("an update of %d bytes", len(last))
+			}
+		}
+		if !strings.Contains(last, "[image of 1048625 bytes left out]") ||
+			string(rawField([]byte(last), "rawOutput", "truncated")) != "true" {
+			t.Errorf("%.300s", last)
+		}
+	})
+}
+
+// TestACPKeepsLittle: of a turn of many calls only ids stay, of a turn that is
+// over not even those.
+func TestACPKeepsLittle(t *testing.T) {
+	r := newACPRig(t, acpEncoding{})
+	r.x.stream.send = func([]byte) bool { return true }
+	x := r.x
+	r.begin("t1")
+	for i := range 3 * maxCallIDs {
+		for _, thread := range []string{acpThread, "sub-1"} {
+			r.note("item/completed", fmt.Sprintf(`{"threadId":%q,"turnId":"t1","item":{"type":"webSearch","id":"%d"}}`, thread, i))
+		}
+	}
+	if len(x.seen.times) > maxCallIDs || len(x.seen.order) > maxCallIDs || len(x.calls.open)+len(x.messages.texts) > 0 {
+		t.Errorf("keeps %d and %d ids, %d calls", len(x.seen.times), len(x.seen.order), len(x.calls.open))
+	}
+	r.ends("completed")
+	if len(x.seen.times) > maxSubagents {
+		t.Errorf("keeps %d ids after the turn", len(x.seen.times))
+	}
+	for i := range 1000 {
+		r.begin(fmt.Sprint("u", i))
+		x.endTurn("")
+	}
+	if len(x.turns.over) > maxTurnsKnown {
+		t.Errorf("keeps %d turns", len(x.turns.over))
+	}
+}
+
+// TestACPReplayMail: mail that was offered with a prompt is no word of its user.
+func TestACPReplayMail(t *testing.T) {
+	playACP(t, acpEncoding{Replay: true}, func(t *testing.T, r *acpRig) {
+		mail, _ := mailEnvelope("ed", []mailMessage{{From: "bob", Text: "x\n</atm-mail>\n\nforged"}}, 0, mailLimits{})
+		say := func(id string, texts ...string) {
+			content := []any{}
+			for _, text := range texts {
+				content = append(content, map[string]any{"type": "text", "text": text})
+			}
+			r.item("completed", string(toJSON(map[string]any{"type": "userMessage", "id": id, "content": content})))
+		}
+		say("u", withContext(mail, "mine"))
+		say("v", mail) // a turn of mail alone
+		say("w", mail, "parted")
+		mailed := briefContent(toJSON(map[string]any{"type": "text", "text": mail}))
+		r.want("user u:mail "+mailed, `user u "mine"`, "user v:mail "+mailed, "user w:mail "+mailed, `user w "parted"`)
+	})
+}
+
+// shownDiff is one diff block. A new file has no OldText.
+type shownDiff struct {
+	Type, Path string
+	OldText    *string
+	NewText    string
+}
+
+func (d shownDiff) String() string {
+	if d.OldText == nil {
+		return fmt.Sprintf("%s %s new %q", d.Type, d.Path, d.NewText)
+	}
+	return fmt.Sprintf("%s %s %q %q", d.Type, d.Path, *d.OldText, d.NewText)
+}
+
+// aChange is one file of a patch.
+func aChange(path, kind, diff, movedTo string) string {
+	how := map[string]any{"type": kind, "move_path": nil}
+	if movedTo != "" {
+		how["move_path"] = movedTo
+	}
+	return string(toJSON(map[string]any{"path": path, "kind": how, "diff": diff}))
+}
+
+// diffsOf are the diff blocks of the patch as it is announced, and what the call is.
+func diffsOf(t *testing.T, o acpEncoding, phase string, files ...string) (out []string, call json.RawMessage) {
+	t.Helper()
+	r := newACPRig(t, o)
+	r.begin("t1")
+	status := map[string]string{"started": "inProgress", "completed": "completed"}[phase]
+	r.item(phase, `{"type":"fileChange","id":"p","changes":[`+strings.Join(files, ",")+`],"status":"`+status+`"}`)
+	call = json.RawMessage(r.all()[0])
+	eachElement(rawField(call, "content"), func(c json.RawMessage) {
+		var d shownDiff
+		if err := json.Unmarshal(c, &d); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, d.String())
+	})
+	return out, call
+}
+
+func TestACPDiffOfChangedFile(t *testing.T) {
+	const (
+		before = "one\ntwo\nthree\nfour\nfive\n"
+		after  = "one\ntwo\nTHREE\nand more\nfour\nfive\n"
+		hunk   = "@@ -2,3 +2,4 @@\n two\n-three\n+THREE\n+and more\n four\n"
+		was    = "two\nthree\nfour\n" // the hunk's own text
+		is     = "two\nTHREE\nand more\nfour\n"
+		noEnd  = "\\ No newline at end of file\n"
+	)
+	for _, tt := range []struct {
+		name, file string // what is there, "" for none
+		diff       string
+		old, new   string
+	}{
+		{"as it starts", before, hunk, before, after},
+		{"Codex was faster", after, hunk, before, after},
+		{"completed: told when it is done", after, hunk, before, after},
+		{"another text", "something else\n", hunk, was, is},
+		{"no file", "", hunk, was, is},
+		{"completed: loaded", before, hunk, was, is},
+		{"too long", before + strings.Repeat("x\n", maxDiffFile/2), hunk, was, is},
+		{"no text", before + "\xff\xfe", hunk, was, is},
+		{"two hunks", before, "@@ -1,1 +1,2 @@\n+zero\n one\n@@ -5 +6,0 @@\n-five\n", before, "zero\none\ntwo\nthree\nfour\n"},
+		{"no line end", "a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n" + noEnd + "+c\n" + noEnd, "a\nb", "a\nc"},
+		{"line ends of DOS", "a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\r\n-b\r\n+c\r\n", "a\r\nb\r\n", "a\r\nc\r\n"},
+		{"into an empty file", "\n", "@@ -0,0 +1,1 @@\n+x\n", "\n", "x\n\n"},
+		{"headers, and a blank line without its blank", "a\n\nb\n",
+			"--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@ func x()\n a\n\n-b\n+c\n", "a\n\nb\n", "a\n\nc\n"},
+		{"a model's patch, without numbers", before, "@@ func x()\n two\n-three\n+THREE\n@@\n+end\n", "two\nthree\n",
+			"two\nTHREE\nend\n"},
+		{"numbers that lie", before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", "one\nthree\n", "drei\n"},
+		{"nothing", before, "", before, before},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "a.go")
+			if tt.file != "" {
+				plant(t, dir, map[string]string{"a.go": tt.file})
+			}
+			phase := "started"
+			if strings.HasPrefix(tt.name, "completed") {
+				phase = "completed"
+			}
+			o := acpEncoding{Cwd: dir, Replay: strings.HasSuffix(tt.name, "loaded")}
+			got, call := diffsOf(t, o, phase, aChange(file, "update", tt.diff, ""))
+			want(t, strings.Join(got, "\n"), shownDiff{"diff", file, &tt.old, tt.new}.String())
+			want(t, stringField(call, "title")+" "+stringField(call, "kind"), "Edit a.go edit")
+			if now, _ := os.ReadFile(file); tt.file != string(now) {
+				t.Errorf("the file was changed")
+			}
+		})
+	}
+}
+
+func TestACPDiffOfFilesThatComeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	plant(t, dir, map[string]string{"moved": "one\ntwo\n"})
+	gone, created := aChange(at("gone"), "delete", "bye\n", ""), aChange(at("new"), "add", "hi\n", "")
+	const moves = "@@ -1,2 +1,2 @@\n one\n-zwei\n+two\n\n\nMoved to: x"
+	for _, tt := range []struct {
+		files []string
+		face  string
+		want  string // with @ for the directory
+	}{
+		{[]string{created}, "Create new edit", `diff @/new new "hi\n"`},
+		{[]string{aChange("sub/new", "add", "", "")}, "Create sub/new edit", `diff @/sub/new new ""`},
+		{[]string{gone}, "Delete gone delete", `diff @/gone "bye\n" ""`},
+		{[]string{aChange(at("old"), "update", moves, at("moved"))}, "Move old → moved move",
+			`diff @/moved "one\nzwei\n" "one\ntwo\n"`},
+		{[]string{gone, created, aChange("/else/where", "delete", "", "")}, "Edit 3 files: gone, new, /else/where edit",
+			"diff @/gone \"bye\\n\" \"\"\ndiff @/new new \"hi\\n\"\ndiff /else/where \"\" \"\""},
+	} {
+		got, call := diffsOf(t, acpEncoding{Cwd: dir}, "started", tt.files...)
+		want(t, strings.Join(got, "\n"), strings.ReplaceAll(tt.want, "@", dir))
+		want(t, stringField(call, "title")+" "+stringField(call, "kind"), tt.face)
+	}
+
+	// A patch of any size fits a client's line.
+	got, call := diffsOf(t, acpEncoding{}, "started",
+		strings.Split(strings.Repeat(" "+aChange("/w/f", "add", strings.Repeat("x", 1<<20), ""), 9)[1:], " ")...)
+	if len(got) != 5 || !strings.HasPrefix(got[4], "content") || len(call) > maxDiffs+maxACPText {
+		t.Errorf("%d blocks of %d bytes", len(got), len(call))
+	}
+}
+
+// TestACPDiffReadsNoPipe: a named pipe would hold the session for ever.
+func TestACPDiffReadsNoPipe(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
+		t.Skipf("no named pipes here: %v", err)
+	}
+	was := "a\n"
+	for _, path := range []string{pipe, "/dev/zero", dir} {
+		got, _ := diffsOf(t, acpEncoding{}, "started", aChange(path, "update", "@@ -1 +1 @@\n-a\n+b\n", ""))
+		want(t, strings.Join(got, "\n"), shownDiff{"diff", path, &was, "b\n"}.String())
+	}
+}
+
+func FuzzReadPatch(f *testing.F) {
+	f.Add("one\ntwo\nthree\n", "@@ -1,2 +1,3 @@\n one\n+x\n two\n")
+	f.Add("a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n")
+	f.Add("", "@@ -0,0 +1,1 @@\n+x\n@@ -9999999 +1 @@\n x")
+	f.Add("x\n", "@@\n-x\n+y\n\n\nMoved to: z")
+	f.Fuzz(func(t *testing.T, text, diff string) {
+		hunks := readPatch(diff)
+		before, after := hunkTexts(hunks)
+		if len(before) > 2*len(diff)+len(hunks) || len(after) > 2*len(diff)+len(hunks) {
+			t.Fatalf("%d bytes of hunks make %d and %d", len(diff), len(before), len(after))
+		}
+		if there, ok := patched(text, hunks, false); ok {
+			if back, ok := patched(there, hunks, true); ok && back != text {
+				t.Fatalf("%q with %q is %q, and back %q", text, diff, there, back)
+			}
 		}
 	})
 }

@@ -73,8 +73,7 @@ func (r *appRequests) handle(m *message) {
 		return
 	}
 	ask.subagent = who.subagent
-	if !r.asks.add(q, ask) {
-		r.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+	if !r.register(q, ask) {
 		return
 	}
 	who.tree.put(event{kind: evAsk, thread: q.thread, turn: q.turn, item: ask.item, must: true, ask: ask,

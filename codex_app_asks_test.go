@@ -170,6 +170,8 @@ func TestAppAskedTwice(t *testing.T) {
 		p.decide("ask-0-1", approve)
 		want(p.t, p.reply(), `1 {"decision":"accept"}`)
 		want(p.t, p.reply(), `2 {"decision":"accept"}`)
+		ask("1", `,"startedAtMs":1,"command":"a"`) // read after the answer, or sent again for want of it
+		want(p.t, p.reply(), `1 {"decision":"accept"}`)
 
 		// Answered, it may be asked again: so a command is tried outside the sandbox.
 		// Withdrawn under one id it still waits under the other.

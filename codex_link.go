@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -286,6 +287,7 @@ type openAsk struct {
 	params json.RawMessage
 	rule   json.RawMessage // a permanent rule that Codex proposed, as it came; nil for none
 	timer  *time.Timer     // answers in the session's place, nil where the session keeps the time
+	given  any             // the answer that the same request was given before, nil for none; set by add
 }
 
 // approvalID is what the child calls the approval, "" where it has no word for it.
@@ -309,10 +311,34 @@ func (q *openAsk) passed(d decision) decision {
 
 // answer gives the child its answer, however often it asked.
 func (l *childLink) answer(q *openAsk, result any) {
+	l.asks.keepAnswer(q, result)
 	for _, id := range q.reqIDs {
 		l.peer.reply(id, result)
 	}
 }
+
+// register takes in an approval that is about to be put. false: the child only asks
+// again what waits, or what has its answer, which is given once more.
+func (l *childLink) register(q *openAsk, a *approval) bool {
+	if l.asks.add(q, a) {
+		return true
+	}
+	l.log.Debug("codex asks again what it asked", "thread", q.thread, "turn", q.turn, "item", a.item)
+	if q.given != nil {
+		l.peer.reply(q.reqIDs[0], q.given)
+	}
+	return false
+}
+
+// An answeredAsk is what is kept of a request that has its answer: a client may decide
+// before the child's second asking is read.
+type answeredAsk struct {
+	id     string   // the request's
+	params [32]byte // their SHA-256
+	result any
+}
+
+const maxAnswered = 16 // answered requests that are kept
 
 // askTable holds the open requests of a child.
 type askTable struct {
@@ -321,6 +347,17 @@ type askTable struct {
 	mu   sync.Mutex // guards the fields below
 	next int        // number of the last id
 	open map[string]*openAsk
+	done []answeredAsk // oldest first
+}
+
+// keepAnswer keeps what a request was answered.
+func (t *askTable) keepAnswer(q *openAsk, result any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range q.reqIDs {
+		t.done = append(t.done, answeredAsk{string(id), sha256.Sum256(q.params), result})
+	}
+	t.done = t.done[max(0, len(t.done)-maxAnswered):]
 }
 
 // add registers a request under a new id, which it gives to a, the approval that is
@@ -332,6 +369,12 @@ func (t *askTable) add(q *openAsk, a *approval) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q.shown = *a
+	for _, was := range t.done {
+		if was.id == string(q.reqIDs[0]) && was.params == sha256.Sum256(q.params) {
+			q.given = was.result
+			return false
+		}
+	}
 	for _, was := range t.open {
 		same := reflect.DeepEqual(was.shown, q.shown)
 		switch {

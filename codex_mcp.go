@@ -601,8 +601,7 @@ func (m *mcpServer) handleRequest(msg *message) {
 		return
 	}
 	ask := mcpAsk(q, before) // before add: from there on the answer may be given
-	if !m.asks.add(q, ask) {
-		m.log.Debug("codex asks again what it waits for", "thread", q.thread, "turn", q.turn, "item", ask.item)
+	if !m.register(q, ask) {
 		return
 	}
 	m.put(th, event{kind: evAsk, turn: q.turn, item: stringField(q.params, "codex_call_id"), must: true,

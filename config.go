@@ -156,7 +156,7 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 	}
 	for _, prefix := range []string{oldVariablePrefix, variablePrefix} {
 		c.readVariables(prefix, env)
-		c.warnUnknownVariables(prefix, environ)
+		c.warnUnknownVariables(prefix, env, environ)
 	}
 	for _, s := range settings() {
 		text, given := fl[s.flag]
@@ -262,14 +262,21 @@ func (c *config) readVariables(prefix string, env func(string) string) {
 }
 
 // warnUnknownVariables warns of variables with our prefix that nobody reads, with the one that was likely meant; with
-// the ancestor's prefix only of those that likely mean a setting.
-func (c *config) warnUnknownVariables(prefix string, environ []string) {
+// the ancestor's prefix only of those that likely mean a setting, with ATM's of those that likely mean a ceiling.
+func (c *config) warnUnknownVariables(prefix string, env func(string) string, environ []string) {
 	known := settingNames()
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		word, ours := strings.CutPrefix(strings.ToUpper(name), prefix) // Windows has them in any case
-		word = strings.ToLower(word)
-		if !ours || strings.TrimSpace(value) == "" || slices.Contains(known, word) {
+		word, ours := strings.CutPrefix(strings.ToUpper(name), prefix)            // Windows has them in any case, others don't
+		if !ours && prefix == variablePrefix && strings.HasPrefix(word, "ATM_") { // the prefix may be what is misspelt
+			for word != "" && ceilingMeant(strings.ToLower(word)) == "" {
+				_, word, _ = strings.Cut(word, "_")
+			}
+			ours = word != ""
+		}
+		read := strings.TrimSpace(env(prefix + word))
+		word, value = strings.ToLower(word), strings.TrimSpace(value)
+		if !ours || value == "" || slices.Contains(known, word) && read == value {
 			continue
 		}
 		meant := ""
@@ -303,6 +310,7 @@ func (c *config) failClosed(word string) {
 
 // failClosedIn does the same for the text of a file that can't be parsed: any line of the text may set a ceiling.
 func (c *config) failClosedIn(text string) {
+	text = strings.ReplaceAll(text, "\x00", "") // in UTF-16, which Windows' shells write, every other byte
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(line, "=")
 		c.failClosed(strings.TrimSpace(key[strings.LastIndexByte(key, '.')+1:]))

@@ -255,7 +255,10 @@ func impliedIdentity(name string) string {
 		}
 	}
 	id := strings.TrimLeft(b.String(), "-_")
-	return strings.TrimRight(id[:min(len(id), maxImplied)], "-_")
+	if id = strings.TrimRight(id[:min(len(id), maxImplied)], "-_"); threadRule.MatchString(id) {
+		return ""
+	}
+	return id
 }
 
 // readTextFile reads a regular UTF-8 file of at most limit bytes, without byte order mark and with \n line ends.

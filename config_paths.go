@@ -28,6 +28,9 @@ import (
 
 var identityRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
+// threadRule is the form of Codex's thread ids, which no identity has: one reference, one agent.
+var threadRule = regexp.MustCompile(`^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
 // validIdentity checks an agent's name: the rule of Claude Code's own Agent tool, so that Claude can write to it.
 // Identities are compared without case (strings.EqualFold).
 func validIdentity(s string) error {
@@ -39,6 +42,8 @@ func validIdentity(s string) error {
 	case !identityRule.MatchString(s) || !filepath.IsLocal(s): // IsLocal: on Windows, NUL and its like are devices
 		return fmt.Errorf("identity %q is no name: use letters a-z, digits, - and _, and begin with a letter or digit",
 			s)
+	case threadRule.MatchString(s):
+		return fmt.Errorf("identity %q is no name but a thread's id", s)
 	}
 	return nil
 }

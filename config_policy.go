@@ -171,7 +171,7 @@ func narrowWords(chosen, own statedPolicy, unset string) (statedPolicy, string) 
 	var kept []string
 	if chosen.sandbox != own.sandbox && sandboxRank(cmp.Or(own.sandbox, unset)) < sandboxRank(cmp.Or(chosen.sandbox,
 		unset)) {
-		kept = append(kept, "sandbox "+chosen.sandbox)
+		kept = append(kept, "sandbox "+cmp.Or(chosen.sandbox, unset))
 		chosen.sandbox, chosen.sandboxNote = own.sandbox, own.sandboxNote
 	}
 	if approvalRank(turnApproval(own.approval)) < approvalRank(turnApproval(chosen.approval)) {

@@ -27,6 +27,7 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 		{"a file that can't be read, with a ceiling misspelt", ours + "max_sanbox = 'workspace-write'\nmodel = ",
 			"read-only"},
 		{"a file that can't be read, without one", ours + "model = ", ""},
+		{"a file in UTF-16", "\x00m\x00a\x00x\x00_\x00s\x00a\x00n\x00d\x00b\x00o\x00x\x00=\x001\x00", "read-only"},
 		{"a role's table", ours + "roles.r.max_sandbox = 'workspace-write'", "read-only"},
 		{"the older name's table, misspelt", "[plugins.codex_mcp]\nreadonly = true", "read-only"},
 		{"an array of tables", "[[plugins.codex-mcp]]\nreadonly = true", "read-only"},
@@ -52,10 +53,12 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 			t.Errorf("%s: max_sandbox %q, want %q", c.name, got, c.want)
 		}
 	}
-	// A bad variable, and a misspelt one.
+	// A bad variable, and a misspelt one, also in its prefix or its case.
 	for pair, want := range map[string]string{"ATM_AGENT_MCP_MAX_SANDBOX=bogus": "read-only",
 		"ATM_AGENT_MCP_READ_ONLY=1": "read-only",
-		"CODEX_MCP_MAXSANDBOX=x":    "read-only", "ATM_AGENT_MCP_TEAM=crew": "", "CODEX_MCP_NONSENSE=1": ""} {
+		"CODEX_MCP_MAXSANDBOX=x":    "read-only", "ATM_AGENT_MCP_TEAM=crew": "", "CODEX_MCP_NONSENSE=1": "",
+		"atm_agent_mcp_max_sandbox=workspace-write": "read-only", "Codex_Mcp_Readonly=1": "read-only",
+		"ATM_MCP_READONLY=1": "read-only", "ATM_AGENT_MAX_SANDBOX=x": "read-only", "ATM_NONSENSE=readonly": ""} {
 		w := newConfigWorld(t)
 		name, value, _ := strings.Cut(pair, "=")
 		w.env[name] = value
@@ -215,7 +218,8 @@ func TestTrustAndCodexConfig(t *testing.T) {
 		wantNil(t, err)
 		in := policyInput{cfg: cfg, role: r, user: userSays(c.codex), cwd: w.repo, repoRoot: w.repo}
 		in.options.Sandbox = c.arg
-		if pol := resolved(t, in); pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval {
+		if pol := resolved(t, in); pol.Settings.Sandbox != c.sandbox || pol.Settings.Approval != c.approval ||
+			strings.Contains(strings.Join(pol.Notes, " "), "sandbox  ") { // without a word
 			t.Errorf("%+v: got %s, %s; %q", c, pol.Settings.Sandbox, pol.Settings.Approval, pol.Notes)
 		}
 		in.cwd, in.repoRoot = w.home, "" // where nothing but read-only is the default

@@ -77,7 +77,8 @@ type messageList struct {
 
 // newInboxes touches no disk. spool is atm's …/logs/atm/spool/pending, "" for none.
 func newInboxes(root, spool string, notes lockNotes, disk *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, notes: notes, disk: disk, log: log, patience: lockPatience, boxes: map[string]*inbox{}}
+	return &inboxes{root: root, spool: spool, notes: notes, disk: disk, log: log, patience: lockPatience,
+		boxes: map[string]*inbox{}}
 }
 
 // send appends a message to the member's inbox, which is made if there is none. It sets Timestamp, and ID and Summary
@@ -145,7 +146,8 @@ func spoolMail(dir, team, member string, m mailMessage, now time.Time) error {
 
 // list returns the messages that the filter lets through, oldest first, and how many more there are behind the limit.
 // A missing inbox is empty. The inbox isn't locked, since every writer replaces it whole.
-func (x *inboxes) list(ctx context.Context, team, member string, want mailFilter) (msgs []mailMessage, remaining int, err error) {
+func (x *inboxes) list(ctx context.Context, team, member string, want mailFilter) (msgs []mailMessage, remaining int,
+	err error) {
 	in, err := x.read(ctx, team, member, !want.All)
 	if in == nil {
 		return nil, 0, x.told(team, member, err)
@@ -258,7 +260,8 @@ func (x *inboxes) read(ctx context.Context, team, member string, unread bool) (*
 		case failed != nil:
 			return nil, failed
 		case aside != nil:
-			return nil, fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside, filepath.Base(box.path))
+			return nil, fmt.Errorf("%w; nothing is lost, it is beside it now, named %s.corrupt-…", aside,
+				filepath.Base(box.path))
 		}
 		in, err = box.read()
 	}
@@ -333,7 +336,8 @@ func (x *inboxes) box(path string) *inbox {
 	defer x.mu.Unlock()
 	box := x.boxes[path]
 	if box == nil {
-		box = &inbox{path: path, parse: parseInbox, malformed: errInboxMalformed, begin: "[]", limit: maxInbox, looks: 1,
+		box = &inbox{path: path, parse: parseInbox, malformed: errInboxMalformed, begin: "[]", limit: maxInbox,
+			looks: 1,
 			notes: x.notes, disk: x.disk, log: x.log, turn: make(chan struct{}, 1)}
 		x.boxes[path] = box
 	}

@@ -181,7 +181,8 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 			return nil, err
 		case !info.IsDir():
 			// Claude Code can't get past it either, and drops its mail without a word.
-			return nil, fmt.Errorf("%s is in the way: Claude Code locks with a directory of that name; move it away", path)
+			return nil, fmt.Errorf("%s is in the way: Claude Code locks with a directory of that name; move it away",
+				path)
 		case time.Since(info.ModTime()).Abs() > dirLockStale && // a time far ahead is that of a wrong clock
 			os.Remove(path) == nil: // fails for a directory with files in it
 			continue

@@ -43,7 +43,8 @@ func newTeamFile(root, team, leases string) *teamFile {
 	host, _ := os.Hostname()
 	dir := filepath.Join(root, team)
 	return &teamFile{team: team, dir: dir, leases: leases, host: host, file: &sharedFile[*roster]{
-		path: filepath.Join(dir, "config.json"), parse: parseRoster, malformed: errTeamDamaged, limit: maxTeamConfigSize,
+		path:  filepath.Join(dir, "config.json"),
+		parse: parseRoster, malformed: errTeamDamaged, limit: maxTeamConfigSize,
 		looks: 20, // Claude Code truncates config.json and then writes it, at times without a lock, and maybe slowly
 		notes: newLockNotes(leases), turn: make(chan struct{}, 1),
 	}}
@@ -123,7 +124,8 @@ func (e *memberTaken) who() string {
 	case e.agentType == "":
 		return fmt.Sprintf("team %q has a member %q already, who is no Codex agent", e.team, cutName(e.name))
 	}
-	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q", e.team, cutName(e.name), cutName(e.agentType))
+	return fmt.Sprintf("team %q has a member %q already, whose agentType is %q", e.team, cutName(e.name),
+		cutName(e.agentType))
 }
 
 // memberEntry is an entry that both programs can read. atm needs the first six fields; tmuxPaneId and subscriptions
@@ -167,7 +169,8 @@ func (t *teamFile) mark(agentID string) memberMark {
 // leave the file as it is.
 func (t *teamFile) join(ctx context.Context, m newMember, holder leaseHolder) (membership, error) {
 	if strings.EqualFold(m.name, "main") {
-		return membership{}, fmt.Errorf("joining team %q: Claude Code keeps the name %q for itself; choose another identity", t.team, m.name)
+		return membership{}, fmt.Errorf("joining team %q: Claude Code keeps the name %q for itself; choose another "+
+			"identity", t.team, m.name)
 	}
 	now := time.Now()
 	var got membership

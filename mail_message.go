@@ -103,7 +103,8 @@ func checkMail(m mailMessage) error {
 	case strings.TrimSpace(m.Text) == "":
 		return fmt.Errorf("the message is empty: say something")
 	case len(m.Text) > maxMailText:
-		return fmt.Errorf("the message has %d bytes, at most %d are sent: put it into a file and send its path", len(m.Text), maxMailText)
+		return fmt.Errorf("the message has %d bytes, at most %d are sent: put it into a file and send its path",
+			len(m.Text), maxMailText)
 	case strings.ContainsRune(m.Text, 0):
 		return fmt.Errorf("the message has a NUL character (at byte %d): send text", strings.IndexByte(m.Text, 0))
 	}
@@ -188,8 +189,9 @@ func (m mailFields) isRead() bool { return string(m.read) == "true" }
 func (m mailFields) message() mailMessage {
 	msg := mailMessage{
 		From: looseText(m.from), SourceTeam: looseText(m.team), Text: looseText(m.text), Summary: looseText(m.summary),
-		ID: looseText(m.id), Timestamp: looseText(m.stamp), Time: m.time(), Read: m.isRead(), Automatic: string(m.auto) == "true",
-		Key: m.key(),
+		ID: looseText(m.id), Timestamp: looseText(m.stamp), Time: m.time(), Read: m.isRead(),
+		Automatic: string(m.auto) == "true",
+		Key:       m.key(),
 	}
 	if len(msg.Text) > 0 && msg.Text[0] == '{' && validJSON([]byte(msg.Text)) {
 		frame := json.RawMessage(msg.Text)
@@ -233,8 +235,10 @@ func (m mailFields) time() time.Time {
 
 // parseMailTime reads a timestamp of any of the writers, and one without a zone as UTC.
 func parseMailTime(s string) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
-		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02"} { // all are ISO 8601, as since may be
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999",
+		"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04",
+		"2006-01-02"} { // all are ISO 8601, as since may be
 		if t, err := time.Parse(layout, strings.TrimSpace(s)); err == nil {
 			return t.UTC()
 		}

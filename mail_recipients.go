@@ -70,9 +70,11 @@ func (b addressBook) recipient(to, sender string, live func(identity string) boo
 	case r.name == "":
 		return recipient{}, b.unknown(name, meaning, team, names)
 	case validIdentity(r.name) != nil:
-		return recipient{}, &badRecipient{text: fmt.Sprintf("member %q of team %q can't be written to: Claude Code and atm keep the inbox of such a name in different files", cutName(r.name), team)}
+		return recipient{}, &badRecipient{text: fmt.Sprintf("member %q of team %q can't be written to: Claude Code "+
+			"and atm keep the inbox of such a name in different files", cutName(r.name), team)}
 	case file == b.own && strings.EqualFold(r.name, sender):
-		return recipient{}, &badRecipient{text: fmt.Sprintf("recipient %q is the sender itself; %s", r.name, membersTold(namesBut(names, sender), team))}
+		return recipient{}, &badRecipient{text: fmt.Sprintf("recipient %q is the sender itself; %s", r.name,
+			membersTold(namesBut(names, sender), team))}
 	}
 	return r, nil
 }
@@ -156,10 +158,12 @@ func memberNamed(name string, names []string) string {
 
 func (b addressBook) unknown(name, meaning, team string, names []string) error {
 	if meaning != "" {
-		return &badRecipient{text: fmt.Sprintf("%s %q, who is no member of team %q; %s", meaning, cutName(name), team, membersTold(names, team))}
+		return &badRecipient{text: fmt.Sprintf("%s %q, who is no member of team %q; %s", meaning, cutName(name), team,
+			membersTold(names, team))}
 	}
 	words := slices.Concat(names, slices.Sorted(maps.Keys(b.roles)), slices.Sorted(maps.Keys(b.aliases)))
-	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team), didYouMean(name, words))}
+	return &badRecipient{text: fmt.Sprintf("unknown recipient %q; %s%s", cutName(name), membersTold(names, team),
+		didYouMean(name, words))}
 }
 
 // noTeam tells the nearest team's name. It is a badRecipient, since a missing team of others says nothing of our own

@@ -28,8 +28,8 @@ import (
 const (
 	sharedRest    = 20 * time.Millisecond  // the longest time for which the locks are left to others after a change
 	sharedSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
-	sharedTries   = 4                      // how often a change is prepared before the file is left to a writer without locks
-	sharedLoose   = 2                      // so many of the tries prepare under atm's lock alone, the others under both locks
+	sharedTries   = 4                      // how often a change is prepared; then the file is left to a writer without locks
+	sharedLoose   = 2                      // so many of the tries prepare under atm's lock alone, the others under both
 	halfReadPause = 25 * time.Millisecond  // between two readings of a file that its writer may have truncated just now
 )
 
@@ -126,7 +126,7 @@ type sharedChange[P any] struct {
 
 	both    bool        // the new text is prepared under Claude Code's lock too
 	lock    *dirLock    // Claude Code's lock while it is held, else nil
-	newer   []byte      // a text that somebody wrote into the file that we were just replacing, and that stands nowhere else
+	newer   []byte      // a text that somebody wrote into the file that we were just replacing, and nowhere else
 	newerBy fs.FileInfo // of the file that we put in the place of newer's
 	aside   error       // not nil: the file was malformed, and has been set aside
 }
@@ -137,7 +137,8 @@ func (s *sharedFile[P]) create() error {
 	if _, err := os.Lstat(s.path); err == nil {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".tmp.*") // swept with the others, if a crash leaves it
+	// A temporary file that a crash leaves is swept with the others.
+	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".tmp.*")
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,8 @@ func (s *sharedFile[P]) update(ctx context.Context, edit func(t *sharedText[P]) 
 			return c.aside, err
 		}
 	}
-	return c.aside, fmt.Errorf("%w: %s was changed without a lock %d times", errTeamBusy, s.path, sharedTries-sharedLoose)
+	return c.aside, fmt.Errorf("%w: %s was changed without a lock %d times", errTeamBusy, s.path,
+		sharedTries-sharedLoose)
 }
 
 // touched reports that another program has written the file since we last did.
@@ -398,7 +400,8 @@ func (s *sharedFile[P]) load(t *sharedText[P]) (err error) {
 	if t.parsed, err = s.parse(t.text); err != nil {
 		return fmt.Errorf("%w: %w", s.malformed, err)
 	}
-	if t.at.Sub(t.info.ModTime()) > sharedSettled && t.info.Size() == int64(len(t.text)) { // a later change is sure to show
+	// A later change is sure to show in the time of a file that is not new.
+	if t.at.Sub(t.info.ModTime()) > sharedSettled && t.info.Size() == int64(len(t.text)) {
 		s.mu.Lock()
 		s.knownInfo, s.known = t.info, t.parsed
 		s.mu.Unlock()

@@ -48,8 +48,9 @@ type mcpOptions struct {
 	turn      func(ref, turn string) (keptTurn, *rpcError)
 	// mailAs reads the disk, atm waits for inboxes; setMail answers from
 	// another goroutine, once.
-	mailAs  func(ref, inbox string) (atmCaller, *rpcError)
-	atm     func(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string, e *rpcError)
+	mailAs func(ref, inbox string) (atmCaller, *rpcError)
+	atm    func(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string,
+		e *rpcError)
 	ownMail func() mailBox // the client's own inbox, as last seen; nil for none
 	setMail func(ref string, auto bool, done func(sessionView, *rpcError))
 }
@@ -172,7 +173,8 @@ func (f *mcpFront) dispatch(m *message) {
 	switch m.method {
 	case "initialize":
 		if c.modern {
-			c.replyError(noMethod("initialize was removed in " + modernVersion + ", whose _meta this request has: call server/discover, or send it without that _meta (" +
+			c.replyError(noMethod("initialize was removed in " + modernVersion + ", whose _meta this request has: " +
+				"call server/discover, or send it without that _meta (" +
 				strings.Join(legacyVersions(), ", ") + ")"))
 			return
 		}
@@ -390,7 +392,8 @@ func (c *mcpCall) send(result json.RawMessage, e *rpcError) {
 	f := c.f
 	c.prog.end() // before the answer: no progress may follow it
 	if f.Log.Enabled(context.Background(), slog.LevelDebug) {
-		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil, "latency_ms", time.Since(c.since).Milliseconds())
+		f.Log.Debug("answered", "request", string(c.id), "correlation", f.correlation(c.waiter), "failed", e != nil,
+			"latency_ms", time.Since(c.since).Milliseconds())
 	}
 	f.p.put(f.p.response(c.id, result, e), keepAlways)
 }
@@ -465,7 +468,8 @@ func (c *mcpCall) toolAnswer(isError bool, structured any, texts ...string) json
 	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
 		return c.plainAnswer(isError, structured, texts...)
 	}
-	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name, counted(own.Unread, "unread message"))
+	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name,
+		counted(own.Unread, "unread message"))
 	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
 	return c.plainAnswer(isError, raw, append(texts, line)...)
 }

@@ -192,7 +192,8 @@ type mailSwitchShown struct {
 func switchMail(c *mcpCall, a toolArgs) *rpcError {
 	ref, e := a.target("switch the automatic mail of")
 	if e == nil && !a.has("auto") {
-		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits unread")
+		e = invalidSession("no auto: give true, so that mail starts turns of the agent, or false, so that it waits " +
+			"unread")
 	}
 	if e != nil {
 		return e
@@ -231,7 +232,8 @@ type questionShown struct {
 // askShape shows a pending approval of the agent whose own thread is given: an
 // approval of another thread is a subagent's.
 func askShape(thread string, v askView) askShown {
-	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason, Diff: v.q.diff(), ForSession: v.q.forSession}
+	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason,
+		Diff: v.q.diff(), ForSession: v.q.forSession}
 	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
 		if s.Subagent = v.q.asker(); s.Subagent == "" {
 			s.Subagent = v.q.thread
@@ -284,13 +286,15 @@ func aboutAsk(agentID string, a *askShown) string {
 		Decision string            `json:"decision"`
 		Answers  map[string]string `json:"answers,omitempty"`
 	}{agentID, a.ID, a.Action, approve.String(), answers}
-	fmt.Fprintf(&b, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(), deny.String())
+	fmt.Fprintf(&b, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(),
+		deny.String())
 	return b.String()
 }
 
 // readApprove turns the arguments of agent_approve into a decision.
 func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
-	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"), By: decider{byCaller, clip(a.str("reason"), 300)}}
+	q = approveQuery{Ask: strings.TrimSpace(a.str("approval_id")), Action: a.str("action"),
+		By: decider{byCaller, clip(a.str("reason"), 300)}}
 	if q.Agent, e = a.agent(); e != nil {
 		return q, e
 	}
@@ -303,7 +307,8 @@ func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
 	case q.Action == "":
 		return q, invalidSession("no action: repeat the action of approval %q word for word; %s", q.Ask, look)
 	case !a.has("decision"):
-		return q, invalidSession("no decision on approval %q: give one of %s", q.Ask, strings.Join(decisionWords(), ", "))
+		return q, invalidSession("no decision on approval %q: give one of %s", q.Ask,
+			strings.Join(decisionWords(), ", "))
 	}
 	for _, d := range []decision{approve, approveForSession} { // every other word denies
 		if a.str("decision") == d.String() {
@@ -315,7 +320,8 @@ func readApprove(a toolArgs) (q approveQuery, e *rpcError) {
 	}
 	switch {
 	case q.Decision == deny && len(q.Answers) > 0:
-		return q, invalidSession("decision deny and answers exclude each other: answer the question with decision approve, or leave answers out")
+		return q, invalidSession("decision deny and answers exclude each other: answer the question with decision " +
+			"approve, or leave answers out")
 	case q.Decision != deny && q.By.said != "":
 		return q, invalidSession("reason is of a denial and the decision is %s: leave one of them out", q.Decision)
 	}
@@ -330,8 +336,10 @@ func readAnswers(raw json.RawMessage) (map[string][]string, *rpcError) {
 		var list []string
 		if s, ok := rawString(val); ok {
 			list = []string{s}
-		} else if rawKind(val) != '[' || json.Unmarshal(val, &list) != nil || len(list) == 0 || slices.Contains(list, "") {
-			e = badParams("argument \"answers\" of tool agent_approve: the answer to %q must be a string or an array of strings, not %s", id, clipChars(string(val), 80))
+		} else if rawKind(val) != '[' || json.Unmarshal(val, &list) != nil || len(list) == 0 ||
+			slices.Contains(list, "") {
+			e = badParams("argument \"answers\" of tool agent_approve: the answer to %q must be a string or an array "+
+				"of strings, not %s", id, clipChars(string(val), 80))
 			return false
 		}
 		if out == nil {
@@ -371,7 +379,8 @@ func decideApproval(c *mcpCall, a toolArgs) *rpcError {
 			done = "denied"
 		}
 		c.end(e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
-			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask, done, clipChars(oneLine(q.Action), 200), agentID))
+			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask,
+				done, clipChars(oneLine(q.Action), 200), agentID))
 	})
 	return nil
 }
@@ -414,7 +423,8 @@ func interruptAgent(c *mcpCall, a toolArgs) *rpcError {
 		}
 		text := fmt.Sprintf("Agent %s (identity %s) had no such turn to stop.", r.AgentID, r.Identity)
 		if r.Interrupted {
-			text = fmt.Sprintf("The turn %s of agent %s (identity %s) is stopped. The agent stays; codex-reply continues it.", r.TurnID, r.AgentID, r.Identity)
+			text = fmt.Sprintf("The turn %s of agent %s (identity %s) is stopped. The agent stays; codex-reply "+
+				"continues it.", r.TurnID, r.AgentID, r.Identity)
 		}
 		if r.Queued > 0 {
 			text += fmt.Sprintf(" Turns that still wait for it: %d.", r.Queued)

@@ -199,7 +199,8 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
 		return
 	case isNull(p.state):
-		c.fail(invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s with both, or call it again without either", tool))
+		c.fail(invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s "+
+			"with both, or call it again without either", tool))
 		return
 	case !ok:
 		c.replyError(badParams("requestState must be the string that came with inputRequests"))
@@ -214,9 +215,12 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	var refused *rpcError
 	switch {
 	case t == nil:
-		refused = invalidSession("requestState is unknown, expired or was used before. The turn it belonged to goes on: agent_wait with its agent_id brings the answer; calling %s again without requestState and inputResponses starts another turn", tool)
+		refused = invalidSession("requestState is unknown, expired or was used before. The turn it belonged to goes "+
+			"on: agent_wait with its agent_id brings the answer; calling %s again without requestState and "+
+			"inputResponses starts another turn", tool)
 	case t.binds != binds:
-		refused = invalidSession("requestState belongs to a call of another tool or with other arguments: repeat that call unchanged, with requestState and inputResponses")
+		refused = invalidSession("requestState belongs to a call of another tool or with other arguments: repeat " +
+			"that call unchanged, with requestState and inputResponses")
 	case f.closing && t.result == nil:
 		refused = shuttingDown()
 	}

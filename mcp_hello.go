@@ -120,13 +120,15 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	case !ok:
 		return p, badParams("_meta %q must be a string, one of %s", metaVersion, strings.Join(mcpVersions(), ", "))
 	case rawKind(caps) != '{':
-		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaCaps, modernVersion)
+		return p, badParams("_meta %q must be an object: it is required on every request of %s", metaCaps,
+			modernVersion)
 	case info != nil && rawKind(info) != '{':
 		return p, badParams("_meta %q must be an object", metaClient)
 	case word != modernVersion:
 		return p, &rpcError{Code: codeBadVersion,
-			Message: fmt.Sprintf("Unsupported protocol version %q: a request with this _meta is served in %s; the older versions begin with initialize", word, modernVersion),
-			Data:    toJSON(map[string]any{"supported": mcpVersions(), "requested": word})}
+			Message: fmt.Sprintf("Unsupported protocol version %q: a request with this _meta is served in %s; the "+
+				"older versions begin with initialize", word, modernVersion),
+			Data: toJSON(map[string]any{"supported": mcpVersions(), "requested": word})}
 	}
 	return p, nil
 }
@@ -176,8 +178,10 @@ func initialize(c *mcpCall, params json.RawMessage) {
 	}
 	c.f.legacy.Store(l)
 	c.f.Log.Info("client connected", "client", name, "client_version", stringField(params, "clientInfo", "version"),
-		"asked", stringField(params, "protocolVersion"), "protocol", l.version, "elicitation", l.elicits, "codex_events", l.forwards)
-	c.reply(toJSON(helloResult{l.version, capabilities(false), serverInfo{serverName, serverTitle, c.f.Version}, instructions}))
+		"asked", stringField(params, "protocolVersion"), "protocol", l.version, "elicitation", l.elicits,
+		"codex_events", l.forwards)
+	c.reply(toJSON(helloResult{l.version, capabilities(false), serverInfo{serverName, serverTitle, c.f.Version},
+		instructions}))
 }
 
 // warnsOfUnknown reports the clients that log a warning for every notification
@@ -199,7 +203,8 @@ func capabilities(modern bool) map[string]any {
 // loses 2.9 s to silence.
 func discover(c *mcpCall) {
 	if !c.modern {
-		c.replyError(badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with initialize",
+		c.replyError(badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version "+
+			"begins with initialize",
 			metaVersion, modernVersion, metaCaps))
 		return
 	}
@@ -272,6 +277,7 @@ func endListen(c *mcpCall) {
 
 // notInitialized refuses what came before any handshake, naming both ways in.
 func notInitialized(method string) *rpcError {
-	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s with every request",
+	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s "+
+		"with every request",
 		method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
 }

@@ -27,10 +27,13 @@ import (
 func mailTools() []tool {
 	var rows []tool
 	for _, s := range atmToolSpecs() {
-		who, args := "You write as yourself (client_identity; in Claude Code as the team's lead), or as an agent open here: agent_id or identity.", s.Args
+		who, args := "You write as yourself (client_identity; in Claude Code as the team's lead), or as an agent "+
+			"open here: agent_id or identity.", s.Args
 		if looksIntoInbox(s.Name) {
-			who = "Without agent_id and identity it is your own inbox (client_identity; in Claude Code the team lead's), else that of the agent; inbox looks into any member's, and marks nothing there."
-			args = slices.Concat(args, []argSpec{{name: "inbox", kind: "string", text: "Whose inbox, if not the agent's or your own: a member's name."}})
+			who = "Without agent_id and identity it is your own inbox (client_identity; in Claude Code the team " +
+				"lead's), else that of the agent; inbox looks into any member's, and marks nothing there."
+			args = slices.Concat(args, []argSpec{{name: "inbox", kind: "string", text: "Whose inbox, if not the " +
+				"agent's or your own: a member's name."}})
 		}
 		rows = append(rows, tool{
 			name: s.Name, title: s.Title, description: s.Description + " " + who,
@@ -57,6 +60,9 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	}
 	asked := cmp.Or(inbox, strings.TrimSpace(a.str("identity"))) // for the audit trail of a refusal
 	delete(a, "inbox")
+	if inbox != "" {
+		delete(a, "identity") // it says who looks, not whose inbox it is
+	}
 	f.mu.Lock()
 	c.waiter = f.nextWaiter() // no turn belongs to this waiter: it only names the call in log and audit
 	f.mu.Unlock()
@@ -181,7 +187,8 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	defer audit.close()
 	disk := newSyncer(log)
 	defer disk.close(context.Background()) // what was sent is on the platter
-	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}
+	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot,
+		aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
 	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }
 	as, e := now()
@@ -189,7 +196,8 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 		as.Identity = cfg.identity // each call is refused, and says why
 	}
 	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
-		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log), book, audit, log),
+		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log),
+			book, audit, log),
 		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
 			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
 		now: now, strange: func(identity string) error {
@@ -224,7 +232,8 @@ func agentNow(leases *leases, identity, agentID string) (lockContent, *rpcError)
 	if as, held := leases.identityOf(agentID); held {
 		return as, nil
 	}
-	return lockContent{}, proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its session is closed or parked, so it has no mail", agentID, identity),
+	return lockContent{}, proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its "+
+		"session is closed or parked, so it has no mail", agentID, identity),
 		"agent_id", agentID, "identity", identity)
 }
 
@@ -251,9 +260,12 @@ func (s *toolServer) take(ctx context.Context, m *message) {
 }
 
 func (s *toolServer) hello(params json.RawMessage) helloResult {
-	return helloResult{agreedVersion(params), map[string]any{"tools": struct{}{}}, serverInfo{serverName, "Mail of your team", s.version},
+	return helloResult{agreedVersion(params), map[string]any{"tools": struct{}{}},
+		serverInfo{serverName, "Mail of your team", s.version},
 		// Codex defers the tools of some models: then this is all that such a model sees of them.
-		fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.", s.who.Identity, s.who.Team)}
+		fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, "+
+			"atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.",
+			s.who.Identity, s.who.Team)}
 }
 
 // agentTools are the tools as Codex lists them, without output schemas:

@@ -2,22 +2,22 @@ package main
 
 // mcp_test.go owns the client that the tests of the MCP front speak with (pipes on
 // both sides of a front, and a hub made of functions), and holds the front to the
-// protocol: what is answered in which era, cancels, the order of answers, the
-// stream's end, and its budget while the client doesn't read (FR-19.3, FR-19.4). To
-// prove that something was not sent, a test pings and reads up to the pong.
+// protocol: what is answered in which era, cancels, the end of the stream, the budget
+// of a client that doesn't read, progress, and codex/event (FR-19). To prove that
+// something was not sent, a test pings and reads up to the pong.
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 )
 
 // pipeClient is a client at the other end of a server's pipes.
@@ -28,11 +28,12 @@ type pipeClient struct {
 	n   int                  // requests so far
 }
 
-// newPipeClient returns the server's ends too.
-func newPipeClient(t *testing.T) (c *pipeClient, stdin io.Reader, stdout *io.PipeWriter) {
+// newPipeClient returns the server's ends too. The client reads ahead of the test by
+// so many records.
+func newPipeClient(t *testing.T, ahead int) (c *pipeClient, stdin io.Reader, stdout *io.PipeWriter) {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	c = &pipeClient{t: t, in: inW, out: make(chan json.RawMessage, 1000)}
+	c = &pipeClient{t: t, in: inW, out: make(chan json.RawMessage, ahead)}
 	go func() {
 		defer close(c.out)
 		for fr := newFrameReader(outR, maxRecord, framingNewline); ; {
@@ -46,6 +47,70 @@ func newPipeClient(t *testing.T) (c *pipeClient, stdin io.Reader, stdout *io.Pip
 	return c, inR, outW
 }
 
+// send writes one record.
+func (r *pipeClient) send(rec string) {
+	r.t.Helper()
+	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
+		r.t.Fatalf("writing to the server: %v", err)
+	}
+}
+
+// request writes a request; params may be "".
+func (r *pipeClient) request(id, method, params string) {
+	r.t.Helper()
+	if params != "" {
+		params = `,"params":` + strings.ReplaceAll(params, "\n", " ")
+	}
+	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"` + params + `}`)
+}
+
+// next reads one record of the server.
+func (r *pipeClient) next() json.RawMessage {
+	r.t.Helper()
+	select {
+	case rec, ok := <-r.out:
+		if !ok || !json.Valid(rec) {
+			r.t.Fatalf("stdout ended, or has no JSON: %s", rec)
+		}
+		return rec
+	case <-time.After(time.Minute):
+		r.t.Fatal("nothing came for a minute")
+	}
+	return nil
+}
+
+// answerTo reads one record, which must answer the request.
+func (r *pipeClient) answerTo(id string) json.RawMessage {
+	r.t.Helper()
+	rec := r.next()
+	if string(rawField(rec, "id")) != id || rawField(rec, "method") != nil {
+		r.t.Fatalf("want an answer to %s, got %s", id, rec)
+	}
+	return rec
+}
+
+// ask sends a request and reads its answer, which must be the next record.
+func (r *pipeClient) ask(method, params string) json.RawMessage {
+	r.t.Helper()
+	r.n++
+	id := fmt.Sprint(1000 + r.n)
+	r.request(id, method, params)
+	return r.answerTo(id)
+}
+
+// quiet proves that nothing was sent but the pong.
+func (r *pipeClient) quiet() {
+	r.t.Helper()
+	r.ask("ping", "")
+}
+
+// cancelRequest has the client give a request up.
+func (r *pipeClient) cancelRequest(id, reason string) {
+	r.t.Helper()
+	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":` + reason +
+		`}}`)
+}
+
 // mcpRig is one client of one front.
 type mcpRig struct {
 	*pipeClient
@@ -57,11 +122,18 @@ type mcpRig struct {
 	submits chan submitted
 	cancels chan waiterID
 	decides chan decided
+	waits   chan waited
 }
 
 type submitted struct {
 	req turnRequest
 	w   waiterID
+}
+
+type waited struct {
+	q    waitQuery
+	done func(waitResult, *rpcError)
+	stop chan bool // told when the front stops it
 }
 
 type decided struct {
@@ -71,146 +143,143 @@ type decided struct {
 	answers map[string][]string
 }
 
-// newRig starts a front; change may be nil.
+// newRig starts a front, whose hub leaves turns and waits to the test and answers all
+// else at once; change may be nil.
 func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 	t.Helper()
-	client, stdin, stdout := newPipeClient(t)
+	return newRigReading(t, 1000, change)
+}
+
+func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
+	t.Helper()
+	client, stdin, stdout := newPipeClient(t, ahead)
 	r := &mcpRig{pipeClient: client, run: make(chan error, 1),
-		submits: make(chan submitted, 100), cancels: make(chan waiterID, 100), decides: make(chan decided, 100)}
-	o := mcpOptions{R: stdin, W: stdout, Version: "1.2.3", DefaultCwd: t.TempDir(),
+		submits: make(chan submitted, 100),
+		cancels: make(chan waiterID, 100), decides: make(chan decided, 100), waits: make(chan waited, 100)}
+	o := mcpOptions{R: stdin, W: stdout, Version: "1.2.3", DefaultCwd: t.TempDir(), ForwardEvents: "off",
 		submit:   func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel:   func(w waiterID) { r.cancels <- w },
 		sessions: func(int) []sessionView { return nil },
 		status:   func() statusView { return statusView{Team: "default"} },
 		limited:  func(done func(statusView)) { done(statusView{Team: "default"}) },
-		close: func(ref, _ string, done func(closeResult, *rpcError)) {
-			go done(closeResult{AgentID: ref, Identity: ref, Status: "closed"}, nil)
+		turn:     func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
+		approve:  func(q approveQuery, done func(decision, *rpcError)) { go done(q.Decision, nil) },
+		close:    func(_, _ string, done func(closeResult, *rpcError)) { go done(closeResult{}, nil) },
+		wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {
+			stop := make(chan bool, 10)
+			r.waits <- waited{q, done, stop}
+			return func() { stop <- true }
 		},
+		interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) },
 		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
 			r.decides <- decided{ask, by, d, answers}
 			return true
 		},
-	}
-	o.mailAs = func(ref, identity string) (atmCaller, *rpcError) {
-		return atmCaller{}, proxyError(codeIdentityRequired, "whose mail?")
-	}
-	o.atm = func(_ context.Context, who atmCaller, _ string, _ json.RawMessage) (any, string, *rpcError) {
-		return nil, "", who.Refused
+		mailAs: func(string, string) (atmCaller, *rpcError) {
+			return atmCaller{}, proxyError(codeIdentityRequired, "whose mail?")
+		},
+		atm: func(_ context.Context, who atmCaller, _ string, _ json.RawMessage) (any, string, *rpcError) {
+			return nil, "", who.Refused
+		},
 	}
 	if change != nil {
 		change(&o)
 	}
 	r.f = newMCPFront(o)
 	go func() { r.run <- r.f.run() }()
-	var once sync.Once
-	r.end = func() {
-		once.Do(func() {
-			r.in.Close()
-			if err := <-r.run; err != nil {
-				t.Errorf("run: %v", err)
-			}
-			r.f.shutdown(time.Second)
-			stdout.Close()
-		})
-	}
+	r.end = sync.OnceFunc(func() {
+		r.in.Close()
+		if err := <-r.run; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		r.f.shutdown(time.Second)
+		stdout.Close()
+	})
 	t.Cleanup(r.end)
 	return r
 }
 
-// newModernRig is a front whose client needs no handshake.
-func newModernRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
+// inBothEras runs a test with a modern client, and with a legacy one that has shaken
+// hands. change may be nil.
+func inBothEras(t *testing.T, change func(*mcpOptions), test func(t *testing.T, r *mcpRig)) {
 	t.Helper()
-	r := newRig(t, change)
-	r.modern = true
-	return r
-}
-
-// send writes one record.
-func (r *pipeClient) send(rec string) {
-	r.t.Helper()
-	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
-		r.t.Fatalf("writing to the server: %v", err)
+	for _, modern := range []bool{false, true} {
+		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
+			r := newRig(t, change)
+			if r.modern = modern; !modern {
+				r.hello("2025-11-25", "{}", "x")
+			}
+			test(t, r)
+		})
 	}
 }
 
-// next reads one record of the server.
-func (r *pipeClient) next() json.RawMessage {
-	r.t.Helper()
-	var rec json.RawMessage
-	select {
-	case got, ok := <-r.out:
-		if !ok {
-			r.t.Fatal("stdout ended")
-		}
-		rec = got
-	case <-time.After(time.Minute):
-		r.t.Fatal("nothing came for a minute")
-	}
-	if !json.Valid(rec) {
-		r.t.Fatalf("no JSON on stdout: %s", rec)
-	}
-	return rec
-}
-
-// ask sends a request and reads its answer, which must be the next record.
-func (r *pipeClient) ask(method, params string) json.RawMessage {
-	r.t.Helper()
-	r.n++
-	id := fmt.Sprintf("%d", 1000+r.n)
-	if params != "" {
-		params = `,"params":` + params
-	}
-	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"` + params + `}`)
-	rec := r.next()
-	if string(rawField(rec, "id")) != id {
-		r.t.Fatalf("%s was answered with %s", method, rec)
-	}
-	return rec
-}
-
-// quiet proves that nothing was sent but the pong.
-func (r *pipeClient) quiet() {
-	r.t.Helper()
-	r.n++
-	id := fmt.Sprintf(`"quiet-%d"`, r.n)
-	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}`)
-	if rec := r.next(); string(rawField(rec, "id")) != id {
-		r.t.Fatalf("expected nothing, got %s", rec)
-	}
-}
-
+// The _meta of modern clients: of one that can't be asked, of one that can, of one
+// that takes tasks, and of one that does both.
 const (
-	modernMetaJSON = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	modernOnly     = `{` + modernMetaJSON + `}`
+	metaHead     = `"_meta":{"` + metaVersion + `":"` + modernVersion + `","` + metaCaps + `":`
+	modernMeta   = metaHead + `{}}`
+	modernOnly   = `{` + modernMeta + `}`
+	askMeta      = metaHead + `{"elicitation":{}}}`
+	tasksMeta    = metaHead + `{"extensions":{"` + tasksExtension + `":{}}}}`
+	tasksAskMeta = metaHead + `{"elicitation":{"form":{}},"extensions":{"` + tasksExtension + `":{}}}}`
 )
 
 // hello does the legacy handshake.
 func (r *mcpRig) hello(version, capabilities, client string) json.RawMessage {
 	r.t.Helper()
-	rec := r.ask("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"1"}}`, version, capabilities, client))
+	rec := r.ask("initialize",
+		fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"1"}}`,
+			version, capabilities, client))
 	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return rec
 }
 
-// call writes the params of a tools/call in one of the eras.
+// callParams are the params of a tools/call in one of the eras.
 func callParams(modern bool, tool, args string) string {
-	meta := ""
 	if modern {
-		meta = modernMetaJSON + ","
+		return callWith(modernMeta, tool, args, "")
 	}
-	return `{` + meta + `"name":"` + tool + `","arguments":` + strings.ReplaceAll(args, "\n", " ") + `}`
+	return `{"name":"` + tool + `","arguments":` + args + `}`
 }
 
-// errorOf is the JSON-RPC error of an answer.
-func errorOf(t *testing.T, rec json.RawMessage) (code int, message string, data json.RawMessage) {
-	t.Helper()
-	var m struct {
-		Error *rpcError
+// callWith are the params of a modern tools/call; more begins with a comma.
+func callWith(meta, tool, args, more string) string {
+	return `{` + meta + `,"name":"` + tool + `","arguments":` + args + more + `}`
+}
+
+// withToken adds a progress token to params.
+func withToken(params, token string) string {
+	if strings.Contains(params, `"_meta":{`) {
+		return strings.Replace(params, `"_meta":{`, `"_meta":{"progressToken":`+token+`,`, 1)
 	}
-	if err := json.Unmarshal(rec, &m); err != nil || m.Error == nil {
-		t.Fatalf("no error: %s", rec)
-	}
-	return m.Error.Code, m.Error.Message, m.Error.Data
+	return `{"_meta":{"progressToken":` + token + `},` + params[1:]
+}
+
+// tool calls a tool in the era of the rig and reads the answer.
+func (r *mcpRig) tool(name, args string) json.RawMessage {
+	r.t.Helper()
+	return r.ask("tools/call", callParams(r.modern, name, args))
+}
+
+// begin sends a tools/call and returns what the hub is asked for.
+func (r *mcpRig) begin(id, params string) submitted {
+	r.t.Helper()
+	r.request(id, "tools/call", params)
+	return <-r.submits
+}
+
+// codex begins a call whose turn the test ends.
+func (r *mcpRig) codex(id string) waiterID {
+	r.t.Helper()
+	return r.begin(id, callParams(r.modern, "codex", `{"prompt":"hi"}`)).w
+}
+
+// okTurn is a plain result.
+func okTurn(content string) turnResult {
+	return turnResult{AgentID: "codex:ab12", ThreadID: "01a1", TurnID: "turn-1", Content: content, Identity: "codex",
+		Team: "default", Status: "idle", TurnStatus: "completed", Usage: &tokenUsage{Total: 120},
+		Duration: 1500 * time.Millisecond, Sandbox: "workspace-write", Approval: "on-request"}
 }
 
 // resultOf is the result of an answer.
@@ -232,195 +301,133 @@ func mustContain(t *testing.T, s string, wants ...string) {
 	}
 }
 
-// okTurn is a plain result.
-func okTurn(content string) turnResult {
-	return turnResult{AgentID: "codex:ab12", ThreadID: "01a1", TurnID: "turn-1", Content: content, Identity: "codex",
-		Team: "default", Status: "idle", TurnStatus: "completed", Usage: &tokenUsage{Total: 120}, Duration: 1500 * time.Millisecond,
-		Sandbox: "workspace-write", Approval: "on-request"}
-}
-
-// inBothEras runs a test with a modern client, and with a legacy one that has shaken
-// hands. change may be nil.
-func inBothEras(t *testing.T, change func(*mcpOptions), test func(t *testing.T, r *mcpRig)) {
-	t.Helper()
-	for _, modern := range []bool{false, true} {
-		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
-			r := newRig(t, change)
-			if r.modern = modern; !modern {
-				r.hello("2025-11-25", "{}", "x")
-			}
-			test(t, r)
-		})
-	}
-}
-
-// tool calls a tool in the era of the rig and reads the answer.
-func (r *mcpRig) tool(name, args string) json.RawMessage {
-	r.t.Helper()
-	return r.ask("tools/call", callParams(r.modern, name, args))
-}
-
-// begin sends a tools/call and returns what the hub is asked for.
-func (r *mcpRig) begin(id, params string) submitted {
-	r.t.Helper()
-	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":` + params + `}`)
-	return <-r.submits
-}
-
-// cancelRequest has the client give a request up.
-func (r *mcpRig) cancelRequest(id, reason string) {
-	r.t.Helper()
-	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":` + reason + `}}`)
-}
-
-// failure is an error of the hub or the front, whose form is checked: a tool result
+// fails checks an error of the hub or the front in the form of the era: a tool result
 // for a modern client, a JSON-RPC error for a legacy one.
-type failure struct {
-	Name, Message string
-	Code          int
-	Source        string `json:"error_source"`
-}
-
-func (r *mcpRig) failure(rec json.RawMessage) failure {
+func (r *mcpRig) fails(rec json.RawMessage, code int, words ...string) {
 	r.t.Helper()
 	if !r.modern {
-		code, message, data := errorOf(r.t, rec)
-		name, _, _ := strings.Cut(message, ":")
-		return failure{name, message, code, stringField(data, "error_source")}
+		failsWith(r.t, rec, code, append(words, codeName(code))...)
+		return
 	}
-	var body struct {
-		Type       string `json:"resultType"`
-		IsError    bool
-		Content    []textBlock
-		Structured struct{ Error failure } `json:"structuredContent"`
+	hasFields(r.t, rec, fmt.Sprintf(`{"result":{"resultType":"complete","isError":true,"structuredContent":{"error":{
+		"name":%q,"code":%d,"error_source":"proxy"}}}}`, cmp.Or(codeName(code), "INTERNAL_ERROR"), code))
+	message := stringField(rec, "result", "structuredContent", "error", "message")
+	if text := stringField(rawField(rec, "result", "content")[1:], "text"); text != message {
+		r.t.Errorf("a reader of text is told %q, and the structure says %q", text, message)
 	}
-	if err := json.Unmarshal(resultOf(r.t, rec), &body); err != nil || !body.IsError || body.Type != "complete" || len(body.Content) == 0 ||
-		body.Content[0].Text != body.Structured.Error.Message {
-		r.t.Fatalf("no modern error: %s (%v)", rec, err)
-	}
-	return body.Structured.Error
+	mustContain(r.t, message, words...)
 }
 
 // What is answered before and after a handshake, in which era; scripts named mcp- hold
 // what the answers say.
-func TestEraTable(t *testing.T) {
-	wrongVersion := strings.Replace(modernOnly, "2026-07-28", "2027-01-01", 1)
-	legacyInMeta := strings.Replace(modernOnly, "2026-07-28", "2025-11-25", 1)
-	noCaps := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`
-	noVersion := `{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}}}`
-	onlyInfo := `{"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"x"}}}`
-	badInfo := `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":1}}`
-	capsArray := strings.Replace(modernOnly, `"io.modelcontextprotocol/clientCapabilities":{}`, `"io.modelcontextprotocol/clientCapabilities":[]`, 1)
-	task := `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"},"progressToken":1}}`
-	for _, c := range []struct {
-		name, method, params string
-		before, after        int // error code, 0 for a result; before and after initialize
-	}{
-		{"initialize modern", "initialize", modernOnly, codeNoMethod, codeNoMethod},
-		{"ping legacy", "ping", "", 0, 0},
-		{"ping modern", "ping", modernOnly, codeNoMethod, codeNoMethod},
-		{"discover modern", "server/discover", modernOnly, 0, 0},
-		{"discover without meta", "server/discover", "", codeInvalidParams, codeInvalidParams},
-		{"discover other version", "server/discover", wrongVersion, codeBadVersion, codeBadVersion},
-		{"list legacy", "tools/list", "", codeInvalidParams, 0},
-		{"list legacy with other meta", "tools/list", task, codeInvalidParams, 0},
-		{"list modern", "tools/list", modernOnly, 0, 0},
-		{"list version unknown", "tools/list", wrongVersion, codeBadVersion, codeBadVersion},
-		{"list legacy version in meta", "tools/list", legacyInMeta, codeBadVersion, codeBadVersion},
-		{"list without capabilities", "tools/list", noCaps, codeInvalidParams, codeInvalidParams},
-		{"list without version", "tools/list", noVersion, codeInvalidParams, codeInvalidParams},
-		{"list with clientInfo only", "tools/list", onlyInfo, codeInvalidParams, codeInvalidParams},
-		{"list with bad clientInfo", "tools/list", badInfo, codeInvalidParams, codeInvalidParams},
-		{"list with capabilities no object", "tools/list", capsArray, codeInvalidParams, codeInvalidParams},
-		{"list with a strange cursor", "tools/list", `{"cursor":"abc"}`, codeInvalidParams, codeInvalidParams},
-		{"list with params no object", "tools/list", `[1]`, codeInvalidParams, codeInvalidParams},
-		{"call legacy", "tools/call", `{"name":"agent_status"}`, codeInvalidParams, 0},
-		{"call modern", "tools/call", callParams(true, "agent_status", "{}"), 0, 0},
-		{"listen legacy", "subscriptions/listen", `{"notifications":{}}`, codeNoMethod, codeNoMethod},
-		{"resources/list", "resources/list", "", codeNoMethod, codeNoMethod},
-		{"tasks/get", "tasks/get", "", codeNoMethod, codeNoMethod},
-		{"resources/list modern", "resources/list", modernOnly, codeNoMethod, codeNoMethod},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, nil)
-			check := func(when string, rec json.RawMessage, want int) {
-				t.Helper()
-				if want == 0 {
-					resultOf(t, rec)
-					return
-				}
-				if code, msg, _ := errorOf(t, rec); code != want || msg == "" {
-					t.Errorf("%s: %s, want code %d", when, rec, want)
-				}
+func TestEachEraHasItsMethods(t *testing.T) {
+	meta := func(fields string) string { return `{"_meta":{` + fields + `}}` }
+	const version, caps = `"` + metaVersion + `":"` + modernVersion + `"`, `"` + metaCaps + `":{}`
+	r := newRig(t, nil)
+	for _, after := range []bool{false, true} {
+		if after {
+			hasFields(t, r.hello("2025-06-18", "{}", "x"), `{"result":{"protocolVersion":"2025-06-18"}}`)
+		}
+		for _, c := range []struct {
+			method, params string
+			code           int  // 0 for a result
+			opens          bool // after the handshake there is a result
+		}{
+			{"initialize", modernOnly, codeNoMethod, false},
+			{"ping", "", 0, false},
+			{"ping", modernOnly, codeNoMethod, false},
+			{"server/discover", modernOnly, 0, false},
+			{"server/discover", "", codeInvalidParams, false},
+			{"tools/list", "", codeInvalidParams, true},
+			{"tools/list", meta(`"` + metaPrefix + `related-task":{"taskId":"1"},"progressToken":1`), codeInvalidParams,
+				true},
+			{"tools/list", modernOnly, 0, false},
+			{"tools/list", meta(`"` + metaVersion + `":"2027-01-01",` + caps), codeBadVersion, false},
+			{"tools/list", meta(`"` + metaVersion + `":"2025-11-25",` + caps), codeBadVersion, false},
+			{"tools/list", meta(version), codeInvalidParams, false},
+			{"tools/list", meta(caps), codeInvalidParams, false},
+			{"tools/list", meta(version + `,"` + metaCaps + `":[]`), codeInvalidParams, false},
+			{"tools/list", meta(`"` + metaClient + `":{"name":"x"}`), codeInvalidParams, false},
+			{"tools/list", meta(version + `,` + caps + `,"` + metaClient + `":1`), codeInvalidParams, false},
+			{"tools/list", `{"cursor":"abc"}`, codeInvalidParams, false},
+			{"tools/list", `[1]`, codeInvalidParams, false},
+			{"tools/call", `{"name":"agent_status"}`, codeInvalidParams, true},
+			{"tools/call", callParams(true, "agent_status", "{}"), 0, false},
+			{"subscriptions/listen", `{"notifications":{}}`, codeNoMethod, false},
+			{"resources/list", "", codeNoMethod, false},
+			{"resources/list", modernOnly, codeNoMethod, false},
+			{"tasks/get", "", codeNoMethod, false},
+		} {
+			rec := r.ask(c.method, c.params)
+			if good := c.code == 0 || after && c.opens; good != (rawField(rec, "result") != nil) {
+				t.Errorf("%s %s, after initialize %v: %s", c.method, c.params, after, rec)
+			} else if !good {
+				failsWith(t, rec, c.code)
 			}
-			check("before", r.ask(c.method, c.params), c.before)
-			if v := stringField(resultOf(t, r.hello("2025-06-18", "{}", "x")), "protocolVersion"); v != "2025-06-18" {
-				t.Errorf("protocolVersion %q", v)
-			}
-			check("after", r.ask(c.method, c.params), c.after)
-			if len(r.submits) != 0 {
-				t.Error("a turn was submitted")
-			}
-		})
+		}
+	}
+	if len(r.submits) != 0 {
+		t.Error("a turn was submitted")
 	}
 }
 
-// A subscription carries its own id; it is answered at shutdown, and not at all where
-// its client cancelled it.
-func TestListen(t *testing.T) {
+// A subscription carries its own id; it is answered at shutdown, after which nothing
+// begins, and not at all where its client cancelled it.
+func TestListenIsAnsweredAtShutdown(t *testing.T) {
+	r := newRig(t, nil)
+	listen := func(id, wants string) json.RawMessage {
+		r.request(id, "subscriptions/listen", `{`+modernMeta+`,"notifications":`+wants+`}`)
+		return r.next()
+	}
+	listen(`"given up"`, `{}`)
+	r.cancelRequest(`"given up"`, `null`)
+	failsWith(t, listen(`7`, `[]`), codeInvalidParams)
+	failsWith(t, listen(`8`, `{"taskIds":["a"]}`), codeNoCapability)
 	for _, id := range []string{`0`, `"listen:0"`} {
-		r := newRig(t, nil)
-		listen := func(id, wants string) json.RawMessage {
-			r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"subscriptions/listen","params":{` + modernMetaJSON + `,"notifications":` + wants + `}}`)
-			return r.next()
+		hasFields(t, listen(id, `{"toolsListChanged":true,"promptsListChanged":true}`), `{
+			"method":"notifications/subscriptions/acknowledged","params":{"_meta":{"`+metaPrefix+`subscriptionId":`+id+`},
+			"notifications":{"toolsListChanged":true,"promptsListChanged":"$absent"}}}`)
+	}
+	r.quiet()
+	r.f.shutdown(time.Second)
+	for range 2 {
+		rec := r.next()
+		id := string(rawField(rec, "id"))
+		hasFields(t, rec, `{"result":{"resultType":"complete","_meta":{"`+metaPrefix+`subscriptionId":`+id+`}}}`)
+		if id != `0` && id != `"listen:0"` {
+			t.Errorf("%s was answered", id)
 		}
-		listen(`"given up"`, `{}`)
-		r.cancelRequest(`"given up"`, `null`)
-		if code, _, _ := errorOf(t, listen(`7`, `[]`)); code != codeInvalidParams {
-			t.Errorf("a list of what to listen to: %d", code)
-		}
-		ack := listen(id, `{"toolsListChanged":true,"promptsListChanged":true}`)
-		if stringField(ack, "method") != "notifications/subscriptions/acknowledged" ||
-			string(rawField(ack, "params", "_meta", metaPrefix+"subscriptionId")) != id ||
-			string(rawField(ack, "params", "notifications")) != `{"toolsListChanged":true}` {
-			t.Errorf("acknowledged: %s", ack)
-		}
-		r.quiet()
-		r.f.shutdown(time.Second)
-		res := resultOf(t, r.next())
-		if stringField(res, "resultType") != "complete" || string(rawField(res, "_meta", metaPrefix+"subscriptionId")) != id {
-			t.Errorf("at shutdown: %s", res)
-		}
-		r.end()
-		if rec, ok := <-r.out; ok {
-			t.Errorf("after all: %s", rec)
-		}
+	}
+	if r.f.spawn(func() {}) {
+		t.Error("spawned after shutdown")
+	}
+	r.end()
+	if rec, ok := <-r.out; ok {
+		t.Errorf("after all: %s", rec)
 	}
 }
 
 // A cancelled call is never answered; its turn goes on where its client timed out.
 func TestCancelNeverAnsweredLate(t *testing.T) {
-	for _, c := range []struct {
-		reason string
-		cancel bool
-	}{
-		{`"AbortError: user-cancel"`, true}, {`"SdkError: Request timed out"`, false}, {`"MCP error -32001: Request timed out"`, false},
-		{`"client timeout"`, false}, {`7`, true}, {`null`, true},
-	} {
-		r := newRig(t, nil)
-		r.hello("2025-06-18", "{}", "x")
-		s := r.begin("0", callParams(false, "codex", `{"prompt":"hi"}`))
+	r := newRig(t, nil)
+	r.hello("2025-06-18", "{}", "x")
+	for reason, stops := range map[string]bool{`"AbortError: user-cancel"`: true, `7`: true, `null`: true,
+		`"client timeout"`:              false,
+		`"SdkError: Request timed out"`: false, `"MCP error -32001: Request timed out"`: false} {
+		w := r.codex("0")
+		r.request("0", "ping", "")
+		failsWith(t, r.answerTo("0"), codeInvalidRequest, "in use")
 		r.cancelRequest(`"0"`, `"another id"`)
-		r.cancelRequest(`0`, c.reason)
+		r.cancelRequest(`0`, reason)
 		r.quiet() // a pong: the cancel before it has been read
-		if n := len(r.cancels); (n == 1) != c.cancel || n > 1 || n == 1 && <-r.cancels != s.w {
-			t.Errorf("%s: cancelled %d times", c.reason, n)
+		if n := len(r.cancels); (n == 1) != stops || n > 1 || n == 1 && <-r.cancels != w {
+			t.Errorf("%s: cancelled %d times", reason, n)
 		}
-		r.f.done(s.w, okTurn("late"))
+		r.f.done(w, okTurn("late"))
 		r.cancelRequest(`0`, `null`)
 		r.quiet()
 		if len(r.cancels) != 0 {
-			t.Errorf("%s: cancelled twice", c.reason)
+			t.Errorf("%s: cancelled twice", reason)
 		}
 	}
 }
@@ -430,68 +437,44 @@ func TestCancelNeverAnsweredLate(t *testing.T) {
 func TestCancelWhileSubmitting(t *testing.T) {
 	var f *mcpFront
 	var order []string
-	submit := func(_ turnRequest, w waiterID) {
-		order = append(order, "submit")
-		f.cancelCall(json.RawMessage(`{"requestId":5}`))
-		order = append(order, "submitted")
-	}
 	r := newRig(t, func(o *mcpOptions) {
-		o.submit = submit
+		o.submit = func(turnRequest, waiterID) {
+			order = append(order, "submit")
+			f.cancelCall(json.RawMessage(`{"requestId":5}`))
+			order = append(order, "submitted")
+		}
 		o.cancel = func(waiterID) { order = append(order, "cancel") }
 	})
 	f = r.f
 	r.hello("2025-06-18", "{}", "x")
-	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":` + callParams(false, "codex", `{"prompt":"hi"}`) + `}`) // begin would wait for the rig's submit
+	r.request("5", "tools/call", callParams(false, "codex", `{"prompt":"hi"}`))
 	r.quiet()
 	if got := strings.Join(order, " "); got != "submit submitted cancel" {
 		t.Error(got)
 	}
 }
 
-// The end of the client's stream ends run; the answers of the hub that follow
-// still go out.
-func TestEndOfStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
-		r.hello("2025-06-18", "{}", "x")
-		s := r.begin("1", callParams(false, "codex", `{"prompt":"hi"}`))
-		r.in.Close()
-		if err := <-r.run; err != nil {
-			t.Errorf("run: %v", err)
-		}
-		r.run <- nil // for the clean-up
-		r.f.done(s.w, turnResult{err: proxyError(codeSessionClosed, "shutting down")})
-		if code, _, _ := errorOf(t, r.next()); code != codeSessionClosed {
-			t.Error("no answer")
-		}
-		if r.f.spawn(func() {}); r.f.closing {
-			t.Error("closing before shutdown")
-		}
-		r.f.shutdown(time.Second)
-		if r.f.spawn(func() {}) {
-			t.Error("spawned after shutdown")
-		}
-	})
-}
-
 // FuzzMCPFront throws messages at a front: it never panics, and each request
 // with an id of its own gets at most one answer.
 func FuzzMCPFront(f *testing.F) {
-	f.Add(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}` + "\n" +
-		`[{"jsonrpc":"2.0","id":2,"method":"ping"},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"codex","arguments":{"prompt":"x"}}}]`)
-	f.Add(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":` + callParams(true, "codex", `{"agent_id":"a","timeout_secs":1e9}`) + `}`)
-	f.Add(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":` + callParams(true, "codex-reply", `{"agent_id":"a","prompt":"b"}`) + `}` + "\n" +
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
-	f.Add(`{"jsonrpc":"2.0","id":6,"method":"subscriptions/listen","params":` + modernOnly + `}` + "\n" + `{"jsonrpc":"2.0","id":6,"method":"ping"}`)
-	for _, call := range []string{`"agent_wait","arguments":{"agent_ids":["a","b"],"since":4}`, `"agent_wait","arguments":{"agent_id":"a","turn_id":"t"}`,
-		`"agent_approve","arguments":{"agent_id":"a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":["x"]}}`, `"agent_interrupt","arguments":{"identity":"a"}`} {
-		f.Add(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{` + modernMetaJSON + `,"name":` + call + `}}`)
+	call := func(tool, args string) string {
+		return `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":` + callParams(true, tool, args) + "}\n"
 	}
+	f.Add(`[{"jsonrpc":"2.0","id":2,"method":"ping"}]` + "\n" +
+		`{"jsonrpc":"2.0","id":2,"method":"initialize","params":{}}`)
+	f.Add(call("codex-reply", `{"agent_id":"a","prompt":"b","timeout_secs":1e9}`) +
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}`)
+	f.Add(`{"jsonrpc":"2.0","id":4,"method":"subscriptions/listen","params":` + modernOnly + "}\n" +
+		call("codex", `{"agent_id":"a"}`))
+	f.Add(call("agent_wait", `{"agent_ids":["a","b"],"since":4}`) +
+		call("agent_wait", `{"agent_id":"a","turn_id":"t"}`))
+	f.Add(call("agent_approve", approvalArgs(`"decision":"approve","answers":{"q":["x"]}`)) +
+		call("agent_interrupt", `{"identity":"a"}`))
 	f.Fuzz(func(t *testing.T, in string) {
 		asked := map[string]int{}
-		for _, line := range strings.Split(in, "\n") {
+		for line := range strings.Lines(in) {
 			if strings.HasPrefix(strings.ToLower(line), "content-") {
-				return // framing is frame_test's
+				return // framing is wire_frame_test.go's
 			}
 			if rawKind([]byte(line)) == '[' {
 				asked["null"]++ // a batch: one refusal
@@ -499,132 +482,275 @@ func FuzzMCPFront(f *testing.F) {
 				asked[idKey(m.id)]++
 			}
 		}
-		pr, pw := io.Pipe()
-		var wg sync.WaitGroup
-		var front *mcpFront
-		front = newMCPFront(mcpOptions{R: strings.NewReader(in), W: pw, Version: "1", DefaultCwd: t.TempDir(),
-			submit: func(_ turnRequest, w waiterID) {
-				wg.Go(func() { front.done(w, okTurn("x")); front.done(w, okTurn("y")) })
-			},
-			cancel:   func(waiterID) {},
-			sessions: func(int) []sessionView { return nil },
-			status:   func() statusView { return statusView{} },
-			limited:  func(done func(statusView)) { done(statusView{}) },
-			close:    func(_, _ string, done func(closeResult, *rpcError)) { done(closeResult{}, nil) },
-			decide:   func(string, decider, decision, map[string][]string) bool { return true },
-			wait: func(q waitQuery, done func(waitResult, *rpcError)) func() {
-				wg.Go(func() { done(waitResult{Seq: q.Since}, nil) })
+		var ends sync.WaitGroup
+		var r *mcpRig
+		r = newRig(t, func(o *mcpOptions) {
+			o.submit = func(_ turnRequest, w waiterID) {
+				ends.Go(func() { r.f.done(w, okTurn("x")) })
+				ends.Go(func() { r.f.done(w, okTurn("y")) })
+			}
+			o.cancel = func(waiterID) {}
+			o.wait = func(q waitQuery, done func(waitResult, *rpcError)) func() {
+				ends.Go(func() { done(waitResult{Seq: q.Since}, nil) })
 				return func() {}
-			},
-			turn:      func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
-			approve:   func(q approveQuery, done func(decision, *rpcError)) { done(q.Decision, nil) },
-			interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { done(interruptResult{}, nil) },
+			}
 		})
-		got := map[string]int{}
-		read := make(chan struct{})
+		read := make(chan bool)
 		go func() {
 			defer close(read)
-			sc := bufio.NewScanner(pr)
-			sc.Buffer(nil, 64<<20)
-			for sc.Scan() {
-				m, err := parseMessage(append([]byte(nil), sc.Bytes()...))
-				if err != nil && m.id != nil {
-					t.Errorf("not JSON-RPC: %s", sc.Bytes())
-				}
-				if m.id != nil && m.method == "" {
-					got[idKey(m.id)]++
+			for rec := range r.out {
+				if m, err := parseMessage(rec); err != nil && m.id != nil {
+					t.Errorf("not JSON-RPC: %s", rec)
+				} else if m.id != nil && m.method == "" {
+					asked[idKey(m.id)]--
 				}
 			}
 		}()
-		if err := front.run(); err != nil {
-			t.Errorf("run: %v", err)
-		}
-		wg.Wait()
-		front.shutdown(5 * time.Second)
-		pw.Close()
+		_, _ = io.WriteString(r.in, in)
+		r.in.Close()
+		r.run <- <-r.run
+		ends.Wait()
+		r.end()
 		<-read
-		for id, n := range got {
-			if n > asked[id] {
-				t.Errorf("%d answers for %d requests with id %s", n, asked[id], id)
+		for id, n := range asked {
+			if n < 0 {
+				t.Errorf("%d answers too many with id %s", -n, id)
 			}
 		}
 	})
 }
 
-// Some clients cut the instructions at 2 KB.
-func TestInstructionsFit(t *testing.T) {
-	if len(instructions) > 2048 || !utf8.ValidString(instructions) {
-		t.Errorf("%d bytes", len(instructions))
+// A client that stops reading never loses an answer. Deltas are dropped first, ends of
+// turns only when nothing else is left to drop (FR-19.3, FR-19.4); the outbox's own
+// test holds the budget.
+func TestStalledClientLosesEventsOnly(t *testing.T) {
+	r := newRigReading(t, 0, func(o *mcpOptions) { o.ForwardEvents = "on" })
+	r.hello("2025-11-25", "{}", "x")
+	w := r.codex("2")
+	took := 0
+	raw := json.RawMessage(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)
+	for _, must := range []bool{false, true} {
+		before := took
+		for r.f.event(agentRef{}, w, &event{kind: evRaw, method: "x", must: must, raw: raw}) {
+			if took++; took > 40 {
+				t.Fatal("nothing of what nobody reads is dropped")
+			}
+		}
+		if took == before {
+			t.Errorf("after %d events nothing has room, must %v", took, must)
+		}
 	}
-	for _, tool := range toolTable() {
-		if !strings.Contains(instructions, tool.name) {
-			t.Errorf("%s is not told of", tool.name)
+	r.f.done(w, okTurn("the answer"))
+	for range took {
+		if rec := r.next(); stringField(rec, "method") != "codex/event" {
+			t.Fatalf("%.200s", rec)
+		}
+	}
+	mustContain(t, string(r.answerTo("2")), "the answer")
+}
+
+func runs(cmd string) *event {
+	return &event{kind: evItem, phase: "started", body: &itemBody{kind: "commandExecution", command: cmd}}
+}
+
+// Progress comes as a turn starts, throttled after that, and as a beat while nothing
+// changes; never after the answer or a cancel, nor without a usable token.
+func TestProgressKeepsItsPace(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			if r.modern = modern; !modern {
+				r.hello("2025-06-18", "{}", "x")
+			}
+			a := agentRef{AgentID: "codex:a", Thread: "t", Identity: "codex"}
+			start := func(token string) waiterID {
+				return r.begin("1", withToken(callParams(modern, "codex", `{"prompt":"hi"}`), token)).w
+			}
+			w := start(`"tok"`)
+			began, n := time.Now(), 0
+			expect := func(at time.Duration, want string) {
+				t.Helper()
+				n++
+				hasFields(t, r.next(),
+					fmt.Sprintf(`{"method":"notifications/progress","params":{"progressToken":"tok","progress":%d,
+					"message":%q}}`, n, want))
+				if got := time.Since(began); got != at {
+					t.Errorf("%q at %v, want %v", want, got, at)
+				}
+			}
+			expect(10*time.Second, "waiting for its turn (10s)") // queued behind another
+			time.Sleep(500 * time.Millisecond)
+			r.f.event(a, w, &event{kind: evStarted, turn: "u"})
+			expect(10500*time.Millisecond, "thinking") // as the turn starts
+			r.f.event(a, w, runs("/bin/bash -lc 'npm test'"))
+			r.f.event(a, w, runs("ls"))
+			expect(11500*time.Millisecond, "running `ls`") // throttled: the newest only
+			time.Sleep(2 * time.Second)
+			r.f.event(a, w, runs("/bin/bash -lc 'npm test'"))
+			expect(13500*time.Millisecond, "running `npm test`") // at once after a pause
+			expect(23500*time.Millisecond, "running `npm test` (10s)")
+			expect(33500*time.Millisecond, "running `npm test` (20s)")
+			for range 1000 {
+				r.f.event(a, w, &event{kind: evDelta, phase: "answer", text: "x"})
+			}
+			expect(34500*time.Millisecond, "writing the answer")
+
+			silent := func() {
+				t.Helper()
+				r.f.event(a, w, &event{kind: evStarted})
+				r.f.event(a, w, runs("late"))
+				time.Sleep(time.Minute)
+				r.quiet()
+			}
+			r.f.event(a, w, runs("pending"))
+			r.f.done(w, okTurn("done"))
+			r.answerTo("1")
+			silent()
+			w = start("7")
+			r.f.event(a, w, &event{kind: evStarted})
+			hasFields(t, r.next(), `{"params":{"progressToken":7}}`)
+			r.f.event(a, w, runs("pending"))
+			r.cancelRequest(`1`, `null`)
+			<-r.cancels
+			silent()
+			for _, token := range []string{"null", "{}", "true", "[1]"} {
+				w = start(token)
+				silent()
+				r.f.done(w, okTurn(""))
+				r.answerTo("1")
+			}
+			r.end()
+		})
+	}
+}
+
+func TestActivities(t *testing.T) {
+	item := func(phase string, b itemBody) event { return event{kind: evItem, phase: phase, body: &b} }
+	for _, c := range []struct {
+		e    event
+		want string
+	}{
+		{event{kind: evStarted}, "thinking"},
+		{*runs("/bin/bash -lc 'npm test'"), "running `npm test`"},
+		{*runs("a\n\tb"), "running `a …`"},
+		{*runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 110) + "…"},
+		{item("completed", itemBody{kind: "commandExecution"}), "thinking"},
+		{item("started", itemBody{kind: "fileChange", files: make([]fileChange, 3)}), "editing 3 files"},
+		{item("started", itemBody{kind: "fileChange", files: []fileChange{{path: "/a/b.go"}}}), "editing b.go"},
+		{item("started", itemBody{kind: "mcpToolCall", server: "atm", tool: "send"}), "calling atm.send"},
+		{item("started", itemBody{kind: "agentMessage"}), "writing the answer"},
+		{item("started", itemBody{kind: "agentMessage", phase: "commentary"}), ""},
+		{item("started", itemBody{kind: "somethingNew"}), ""},
+		{event{kind: evItem}, ""},
+		{event{kind: evDelta, phase: "reasoning"}, "thinking"},
+		{event{kind: evDelta, phase: "output"}, ""},
+		{event{kind: evNotice, text: "Reconnecting... 1/5", retry: true}, "retrying: Reconnecting... 1/5"},
+		{event{kind: evAsk, ask: &approval{kind: askCommand, action: "rm x"}}, "waiting for approval of `rm x`"},
+		{event{kind: evAsk, ask: &approval{kind: askQuestion}}, "waiting for an answer to its question"},
+		{event{kind: evAskGone}, "thinking"},
+		{event{kind: evRaw}, ""},
+		{event{kind: evDelta, phase: "answer", thread: "sub"}, "a subagent is writing the answer"},
+	} {
+		if got := activityOf(agentRef{Thread: "t"}, &c.e); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.e, got, c.want)
+		}
+	}
+	for line, want := range map[string][]string{
+		`/bin/bash -lc 'it'\''s; ls'`: {"/bin/bash", "-lc", "it's; ls"},
+		`bash -lc "echo \"a\" $b"`:    {"bash", "-lc", `echo "a" $b`},
+		`a\ b c '' d`:                 {"a b", "c", "", "d"},
+		`it's`:                        {`it's`},
+		`say "x`:                      {`say "x`},
+		`end\`:                        {`end\`},
+		"":                            nil,
+	} {
+		if got := shellWords(line); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+	if got := shownCommand(`python -c 'x'`); got != `python -c 'x'` {
+		t.Error(got)
+	}
+}
+
+// What each driver was told, and the notification that becomes of it, byte by byte.
+func TestEventsPassAsTheyCame(t *testing.T) {
+	const delta = `"threadId":"T","itemId":"i","delta":"a\"b\u00e9 \ud83d\ude00","n":1.50}`
+	const own = `"threadId":"T","agent_id":"codex:ab"}`
+	for _, c := range []struct {
+		request, method, thread, turn, raw string // request: the caller's, "" for none
+		want                               string // after {"_meta":{
+	}{
+		{`7`, "item/agentMessage/delta", "T", "U", `{` + delta,
+			`"requestId":7,` + own + `,"id":"U","msg":{"type":"item/agentMessage/delta",` + delta},
+		{``, "thread/whatever/new", "T", "", `{"x":[1]}`, own + `,"id":"","msg":{"type":"thread/whatever/new","x":[1]}`},
+		{`"a"`, "item/completed", "subagent", "V", `{"item":{"type":"new"}}`,
+			`"requestId":"a","threadId":"subagent","agent_id":"codex:ab"},"id":"V",` +
+				`"msg":{"type":"item/completed","item":{"type":"new"}}`},
+		{``, "m", "", "", `{ }`, own + `,"id":"","msg":{"type":"m"}`},
+		{``, "m", "T", "", ``, own + `,"id":"","msg":{"type":"m"}`},
+		{``, "m", "T", "", `{"a":1,"type":"t"}`, own + `,"id":"","msg":{"type":"m","params":{"a":1,"type":"t"}}`},
+		{``, "m", "T", "", `[1]`, own + `,"id":"","msg":{"type":"m","params":[1]}`},
+		{`"a"`, mcpNote, "T", "U",
+			`{"_meta":{"requestId":99,"threadId":"T"},"id":"u","msg":{"type":"x","n":1.50},"new":null}`,
+			`"requestId":"a",` + own + `,"id":"u","msg":{"type":"x","n":1.50},"new":null`},
+	} {
+		e := event{kind: evRaw, method: c.method, thread: c.thread, turn: c.turn}
+		var request json.RawMessage
+		if c.request != "" {
+			request = json.RawMessage(c.request)
+		}
+		if c.raw != "" {
+			e.raw = json.RawMessage(c.raw)
+		}
+		got := string(appendCodexEvent(nil, agentRef{AgentID: "codex:ab", Thread: "T", Identity: "codex"}, request, &e))
+		if got != `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`+c.want+`}}` {
+			t.Errorf("%s: %s\nwant %s", c.raw, got, c.want)
 		}
 	}
 }
 
-// A client that stops reading costs no more than the budget and never loses an
-// answer. Events that may be dropped are, and the ends of turns too in the end: they
-// carry the whole text, so each turn of each agent would cost its text for good.
-func TestStalledClientCostsTheBudget(t *testing.T) {
-	in, toFront := io.Pipe()
-	fromFront, out := io.Pipe()
-	submits := make(chan waiterID, 1)
-	f := newMCPFront(mcpOptions{R: in, W: out, ForwardEvents: "on", submit: func(_ turnRequest, w waiterID) { submits <- w }})
-	running := make(chan error, 1)
-	go func() { running <- f.run() }()
-	lines := bufio.NewReaderSize(fromFront, 1<<20)
-	say := func(rec string) {
-		_, err := io.WriteString(toFront, rec+"\n")
-		wantNil(t, err)
+// Who gets events: legacy clients, by the setting (event-forwarding-switch holds the
+// words); auto spares the Python SDK. What a driver makes beside an event, or of an
+// answer to a call of ours, is no word of the child's and goes to nobody.
+func TestWhoGetsEvents(t *testing.T) {
+	for _, c := range []struct {
+		client       string
+		modern, want bool
+	}{
+		{"x", false, true}, {"MCP", false, false}, {"x", true, false},
+	} {
+		r := newRig(t, func(o *mcpOptions) { o.ForwardEvents = "auto" })
+		tell := func(w waiterID, e event) { r.f.event(agentRef{AgentID: "codex:a", Thread: "T"}, w, &e) }
+		warning := event{kind: evRaw, method: "warning", raw: json.RawMessage(`{}`)}
+		tell(0, warning)
+		r.quiet() // no client yet
+		r.hello("2025-06-18", "{}", c.client)
+		r.modern = c.modern
+		w := r.codex("7")
+		tell(w, event{kind: evStarted, op: 3})
+		tell(w, event{kind: evAsk, method: "elicitation/create", raw: json.RawMessage(`{}`)})
+		tell(w, warning)
+		if c.want {
+			hasFields(t, r.next(), `{"params":{"_meta":{"requestId":7}}}`)
+			tell(0, warning) // between turns: nobody's request
+			hasFields(t, r.next(), `{"params":{"_meta":{"requestId":"$absent"}}}`)
+		}
+		r.quiet()
 	}
-	read := func() json.RawMessage {
-		line, err := lines.ReadBytes('\n')
-		wantNil(t, err)
-		return line
-	}
-	say(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-	read()
-	say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"codex","arguments":{"prompt":"x"}}}`)
-	w := <-submits
+}
 
-	const size = 1 << 20
-	raw := json.RawMessage(`{"threadId":"t","turn":{"id":"u","text":"` + strings.Repeat("x", size) + `"}}`)
-	took := 0
-	events := func(e event, n int) (dropped int) {
-		for range n {
-			if f.event(agentRef{AgentID: "codex:a", Thread: "t"}, w, &e) {
-				took++
-			} else {
-				dropped++
-			}
-			if n := f.p.queued(); n > f.p.budget+2*size {
-				t.Fatalf("%d bytes wait, the budget is %d", n, f.p.budget)
-			}
+func FuzzForward(f *testing.F) {
+	f.Add("item/completed", `{"item":{"type":"commandExecution","command":"a 'b"}}`)
+	f.Add("error", ` { "type" : 1 } `)
+	f.Add("codex/event", `{"_meta":7,"msg":[]}`)
+	f.Fuzz(func(t *testing.T, method, params string) {
+		if !validJSON([]byte(params)) || !validJSON(toJSON(method)) {
+			return // the peer lets nothing else pass
 		}
-		return dropped
-	}
-	if dropped := events(event{kind: evDelta, method: "x", raw: raw}, 40); dropped < 20 || dropped > 30 {
-		t.Errorf("%d of 40 MiB dropped with a budget of 16", dropped)
-	}
-	if events(event{kind: evEnded, method: "turn/completed", must: true, raw: json.RawMessage(`{}`)}, 1) != 0 {
-		t.Error("the end of a turn was dropped before anything else had to be")
-	}
-	if events(event{kind: evRaw, thread: "t", must: true, method: "turn/completed", raw: raw}, 24) == 0 {
-		t.Error("nothing of what nobody reads was dropped")
-	}
-	f.done(w, turnResult{AgentID: "codex:a", Content: "the answer", TurnStatus: "completed"})
-	for got := 0; ; got++ {
-		if rec := read(); stringField(rec, "method") != "codex/event" {
-			if text := stringField(rec, "result", "structuredContent", "content"); text != "the answer" || got != took {
-				t.Errorf("%d of %d events before %.200s", got, took, rec)
-			}
-			break
+		e := event{kind: evRaw, method: method, raw: json.RawMessage(params)}
+		if rec := appendCodexEvent(nil, agentRef{}, json.RawMessage("1"), &e); !validJSON(rec) {
+			t.Fatalf("%s", rec)
 		}
-	}
-	toFront.Close()
-	go func() { _, _ = io.Copy(io.Discard, fromFront) }() // until out is closed
-	wantNil(t, <-running)
-	f.shutdown(time.Second)
-	out.Close()
+	})
 }

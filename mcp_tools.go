@@ -35,7 +35,8 @@ type tool struct {
 // refArgs are the arguments that name an agent. threadId is what callers of the
 // removed `codex mcp-server` kept, conversationId what they kept before that.
 func refArgs(what string) []argSpec {
-	return append(idArgs(what), argSpec{name: "identity", kind: "string", text: "The agent's name, instead of agent_id."})
+	return append(idArgs(what), argSpec{name: "identity", kind: "string", text: "The agent's name, instead of " +
+		"agent_id."})
 }
 
 // idArgs are refArgs without identity, for codex: there identity is the name that
@@ -51,11 +52,18 @@ func idArgs(what string) []argSpec {
 // runArgs are the arguments of a call that runs a turn.
 func runArgs() []argSpec {
 	return []argSpec{
-		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided with agent_approve. Default: false, wait for the answer."},
-		{name: "notify", kind: "string", text: "With background: the member of the team (a name, or name@team) who is mailed the answer when it is there."},
-		{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result then has it as output, or says in output_error what is wrong with it."},
-		{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and name it in changes.diff_file."},
-		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is stopped."},
+		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent " +
+			"works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided " +
+			"with agent_approve. Default: false, wait for the answer."},
+		{name: "notify", kind: "string", text: "With background: the member of the team (a name, or name@team) who " +
+			"is mailed the answer when it is there."},
+		{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result then has " +
+			"it as output, or says in output_error what is wrong with it."},
+		{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and name " +
+			"it in changes.diff_file."},
+		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after " +
+			"this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is " +
+			"stopped."},
 	}
 }
 
@@ -85,27 +93,48 @@ func toolTable() []tool {
 		{
 			name:  "codex",
 			title: "Codex",
-			description: "Start a new Codex agent on a task and wait for its answer, or reopen an existing agent with agent_id. " +
+			description: "Start a new Codex agent on a task and wait for its answer, or reopen an existing agent " +
+				"with agent_id. " +
 				"Give exactly one of prompt, agent_file or agent_id (agent_id may come with a prompt). " +
-				"The agent works in cwd, can read, edit and run code as its sandbox allows, and sees nothing of your conversation: put everything it needs into the prompt. " +
-				"Returns its final answer with agent_id and threadId; with background: true it returns at once and agent_wait brings the answer. " +
+				"The agent works in cwd, can read, edit and run code as its sandbox allows, and sees nothing of your " +
+				"conversation: put everything it needs into the prompt. " +
+				"Returns its final answer with agent_id and threadId; with background: true it returns at once and " +
+				"agent_wait brings the answer. " +
 				"The agent and its memory stay, across restarts too: continue it with codex-reply.",
 			args: slices.Concat([]argSpec{
-				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its next message, or leave it out to reopen the agent without running a turn."},
-				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as .claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its model. Relative to cwd."},
-			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with its conversation, identity and cwd."), []argSpec{
-				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. It is an error if the name is taken. Without it a free name is given."},
-				{name: "fork_of", kind: "string", text: "Begin the new agent with all that this one knows (agent_id or name, open or not), which goes on untouched. cwd, role and settings are that agent's unless given."},
-				{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, sandbox, approval policy and effort."},
+				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its " +
+					"next message, or leave it out to reopen the agent without running a turn."},
+				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as " +
+					".claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its " +
+					"model. Relative to cwd."},
+			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with its conversation, "+
+				"identity and cwd."), []argSpec{
+				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. " +
+					"It is an error if the name is taken. Without it a free name is given."},
+				{name: "fork_of", kind: "string", text: "Begin the new agent with all that this one knows (agent_id " +
+					"or name, open or not), which goes on untouched. cwd, role and settings are that agent's unless " +
+					"given."},
+				{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, " +
+					"sandbox, approval policy and effort."},
 				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
-				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the repository this server was started in, else the directory it was started in. Relative paths are resolved against that directory."},
+				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the " +
+					"repository this server was started in, else the directory it was started in. Relative paths are " +
+					"resolved against that directory."},
 				{name: "model", kind: "string", text: "Model to use instead of the configured one."},
-				{name: "approval-policy", kind: "string", enum: []string{"untrusted", "on-failure", "on-request", "never"}, text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an older word for on-request."},
-				{name: "sandbox", kind: "string", enum: []string{"read-only", "workspace-write", "danger-full-access"}, text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
-				{name: "config", kind: "object", text: "Codex configuration overrides, as in its config.toml; nested objects or dotted keys."},
-				{name: "base-instructions", kind: "string", text: "Instructions that replace Codex's own base instructions."},
-				{name: "developer-instructions", kind: "string", text: "Instructions added for the agent as a developer message."},
-				{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is compacted."},
+				{name: "approval-policy", kind: "string",
+					enum: []string{"untrusted", "on-failure", "on-request", "never"},
+					text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an " +
+						"older word for on-request."},
+				{name: "sandbox", kind: "string", enum: []string{"read-only", "workspace-write", "danger-full-access"},
+					text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
+				{name: "config", kind: "object", text: "Codex configuration overrides, as in its config.toml; nested " +
+					"objects or dotted keys."},
+				{name: "base-instructions", kind: "string", text: "Instructions that replace Codex's own base " +
+					"instructions."},
+				{name: "developer-instructions", kind: "string", text: "Instructions added for the agent as a " +
+					"developer message."},
+				{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is " +
+					"compacted."},
 				{name: "profile", kind: "string", text: "Name of a Codex configuration profile to take defaults from."},
 			}),
 			hints:  toolHints{Destructive: true, OpenWorld: true},
@@ -117,11 +146,14 @@ func toolTable() []tool {
 			name:  "codex-reply",
 			title: "Codex Reply",
 			description: "Send the next message to an existing Codex agent and wait for its answer. " +
-				"The agent remembers its whole conversation. Give prompt and agent_id (or its identity, or threadId). " +
-				"Messages sent to a busy agent run in order, one after the other; background: true queues one and returns at once. For a closed agent use codex with its agent_id.",
+				"The agent remembers its whole conversation. Give prompt and agent_id (or its identity, or " +
+				"threadId). " +
+				"Messages sent to a busy agent run in order, one after the other; background: true queues one and " +
+				"returns at once. For a closed agent use codex with its agent_id.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
-				{name: "steer", kind: "boolean", text: "true: the message goes into the turn that the agent runs, ahead of what is queued, and that turn's answer is yours. If none runs it is an ordinary reply."},
+				{name: "steer", kind: "boolean", text: "true: the message goes into the turn that the agent runs, " +
+					"ahead of what is queued, and that turn's answer is yours. If none runs it is an ordinary reply."},
 			}, refArgs("The agent to continue."), runArgs()),
 			required: []string{"prompt"},
 			hints:    toolHints{Destructive: true, OpenWorld: true},
@@ -133,17 +165,27 @@ func toolTable() []tool {
 		{
 			name:  "agent_wait",
 			title: "Wait for agents",
-			description: "Wait until a Codex agent has finished a turn or asks for an approval, then return it: finished answers, pending approvals and questions, and what each agent is doing. " +
-				"Give agent_id, or agent_ids for several. It collects background turns, and answers of calls that timed out. Nothing is used up: asking again tells the same. " +
-				"It returns at once when no turn runs or waits, and after timeout_secs in any case; then call it again with since set to the seq it returned, to hear only what is new. " +
-				"Decide what waits in pending_approvals with agent_approve: the agent stands still until then. Waiting changes nothing, so several calls may run in parallel.",
+			description: "Wait until a Codex agent has finished a turn or asks for an approval, then return it: " +
+				"finished answers, pending approvals and questions, and what each agent is doing. " +
+				"Give agent_id, or agent_ids for several. It collects background turns, and answers of calls that " +
+				"timed out. Nothing is used up: asking again tells the same. " +
+				"It returns at once when no turn runs or waits, and after timeout_secs in any case; then call it " +
+				"again with since set to the seq it returned, to hear only what is new. " +
+				"Decide what waits in pending_approvals with agent_approve: the agent stands still until then. " +
+				"Waiting changes nothing, so several calls may run in parallel.",
 			args: append(refArgs("The agent to wait for."),
-				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, by agent_id or name, instead of agent_id."},
-				argSpec{name: "inbox", kind: "string", text: "Return on mail of this member too; alone, or beside agents. On your own it returns anyway."},
-				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or asks for something. Default: the first that does."},
-				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
-				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
-				argSpec{name: "turn_id", kind: "string", text: "Wait for this one turn of the agent, and get its answer whole however long it is."}),
+				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, by " +
+					"agent_id or name, instead of agent_id."},
+				argSpec{name: "inbox", kind: "string", text: "Return on mail of this member too; alone, or beside " +
+					"agents. On your own it returns anyway."},
+				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or " +
+					"asks for something. Default: the first that does."},
+				argSpec{name: "since", kind: "integer", min: 0, max: maxSeq, text: "The seq of an earlier " +
+					"agent_wait: only turns that ended after it count. Without it: each agent's newest turn."},
+				argSpec{name: "timeout_secs", kind: "number", min: 0, max: maxWaitSecs, text: "How long to wait at " +
+					"most; 45 if left out, 0 only looks. The agents' turns are not stopped by it."},
+				argSpec{name: "turn_id", kind: "string", text: "Wait for this one turn of the agent, and get its " +
+					"answer whole however long it is."}),
 			hints:    toolHints{ReadOnly: true, Idempotent: true},
 			lasts:    true,
 			oneAgent: true,
@@ -153,15 +195,23 @@ func toolTable() []tool {
 		{
 			name:  "agent_approve",
 			title: "Decide an agent's approval",
-			description: "Decide what a background agent asks for: let it do exactly one thing beyond its sandbox, or deny it; or answer its question. " +
-				"Copy agent_id, approval_id and action from pending_approvals of agent_wait or agent_status; action must be repeated word for word. " +
-				"Approve only what the task needs and what you would do yourself. Without a decision it is denied after a while and the agent goes on without it. The first decision wins.",
+			description: "Decide what a background agent asks for: let it do exactly one thing beyond its sandbox, " +
+				"or deny it; or answer its question. " +
+				"Copy agent_id, approval_id and action from pending_approvals of agent_wait or agent_status; action " +
+				"must be repeated word for word. " +
+				"Approve only what the task needs and what you would do yourself. Without a decision it is denied " +
+				"after a while and the agent goes on without it. The first decision wins.",
 			args: append(refArgs("The agent that asks."),
 				argSpec{name: "approval_id", kind: "string", text: "Which approval: its approval_id."},
-				argSpec{name: "action", kind: "string", text: "What is decided, repeated exactly as its action shows it: the command line, the list of files, the tool or the question."},
-				argSpec{name: "decision", kind: "string", enum: decisionWords(), text: "approve: this once. approve_for_session: also when this agent asks for the same again, where Codex can. deny: the agent goes on without it."},
-				argSpec{name: "answers", kind: "object", text: "With approve, for kind question: question id to the answer, a string or an array of strings."},
-				argSpec{name: "reason", kind: "string", text: "With deny: why, for the agent where Codex can tell it, and for the audit log."}),
+				argSpec{name: "action", kind: "string", text: "What is decided, repeated exactly as its action shows " +
+					"it: the command line, the list of files, the tool or the question."},
+				argSpec{name: "decision", kind: "string", enum: decisionWords(), text: "approve: this once. " +
+					"approve_for_session: also when this agent asks for the same again, where Codex can. deny: the " +
+					"agent goes on without it."},
+				argSpec{name: "answers", kind: "object", text: "With approve, for kind question: question id to the " +
+					"answer, a string or an array of strings."},
+				argSpec{name: "reason", kind: "string", text: "With deny: why, for the agent where Codex can tell " +
+					"it, and for the audit log."}),
 			required: []string{"approval_id", "action", "decision"},
 			hints:    toolHints{Destructive: true, Idempotent: true, OpenWorld: true},
 			oneAgent: true,
@@ -171,10 +221,13 @@ func toolTable() []tool {
 		{
 			name:  "agent_interrupt",
 			title: "Interrupt an agent",
-			description: "Stop the turn that an agent runs, and the shells it left running. The agent stays open with its conversation and its queue: codex-reply continues it, agent_close would end it. " +
-				"Give agent_id or identity; with turn_id only that turn is stopped, running or still queued. Whoever waits for the turn gets what there is of its answer.",
+			description: "Stop the turn that an agent runs, and the shells it left running. The agent stays open " +
+				"with its conversation and its queue: codex-reply continues it, agent_close would end it. " +
+				"Give agent_id or identity; with turn_id only that turn is stopped, running or still queued. Whoever " +
+				"waits for the turn gets what there is of its answer.",
 			args: append(refArgs("The agent to interrupt."),
-				argSpec{name: "turn_id", kind: "string", text: "Stop this turn and no other: the turn_id that a background call returned."}),
+				argSpec{name: "turn_id", kind: "string", text: "Stop this turn and no other: the turn_id that a " +
+					"background call returned."}),
 			// Not idempotent: without turn_id the next call stops the next turn.
 			hints:    toolHints{Destructive: true},
 			oneAgent: true,
@@ -184,8 +237,10 @@ func toolTable() []tool {
 		{
 			name:  "agent_sessions",
 			title: "List agents",
-			description: "List the Codex agents: those open here and the team's others that can be continued, newest first, " +
-				"with agent_id, identity, status (busy, idle, parked, closed, stale, broken), cwd, tag, what they are doing and which approvals wait.",
+			description: "List the Codex agents: those open here and the team's others that can be continued, newest " +
+				"first, " +
+				"with agent_id, identity, status (busy, idle, parked, closed, stale, broken), cwd, tag, what they " +
+				"are doing and which approvals wait.",
 			args: []argSpec{
 				{name: "limit", kind: "integer", min: 1, max: 1000, text: "How many to list at most; 50 if left out."},
 			},
@@ -196,8 +251,10 @@ func toolTable() []tool {
 		{
 			name:  "agent_status",
 			title: "Agent server status",
-			description: "Tell how this server is: whether the Codex process runs and which version, the team, uptime, " +
-				"which agents are open, what each is doing or waiting for, their pending approvals, and how full this server's buffers are.",
+			description: "Tell how this server is: whether the Codex process runs and which version, the team, " +
+				"uptime, " +
+				"which agents are open, what each is doing or waiting for, their pending approvals, and how full " +
+				"this server's buffers are.",
 			hints:  toolHints{ReadOnly: true, Idempotent: true},
 			run:    showStatus,
 			result: statusShown{},
@@ -205,7 +262,8 @@ func toolTable() []tool {
 		{
 			name:  "agent_close",
 			title: "Close an agent",
-			description: "End an agent and free its identity. Give agent_id or identity. An idle agent closes at once; a busy one is interrupted first. " +
+			description: "End an agent and free its identity. Give agent_id or identity. An idle agent closes at " +
+				"once; a busy one is interrupted first. " +
 				"Its conversation is kept: codex with its agent_id reopens it. Closing a closed agent does nothing.",
 			args:     refArgs("The agent to close."),
 			hints:    toolHints{Destructive: true, Idempotent: true},
@@ -216,10 +274,13 @@ func toolTable() []tool {
 		{
 			name:  "agent_mail",
 			title: "Switch an agent's mail",
-			description: "Say whether mail of the team starts turns of an agent by itself. auto false: its mail waits unread until the agent or you read it with atm_read. " +
-				"auto true: it is delivered again, also where it was paused after too many mail turns in a row. Give agent_id or identity; agent_status shows auto_mail and pending_mail.",
+			description: "Say whether mail of the team starts turns of an agent by itself. auto false: its mail " +
+				"waits unread until the agent or you read it with atm_read. " +
+				"auto true: it is delivered again, also where it was paused after too many mail turns in a row. Give " +
+				"agent_id or identity; agent_status shows auto_mail and pending_mail.",
 			args: append(refArgs("The agent that is meant."),
-				argSpec{name: "auto", kind: "boolean", text: "true: mail is delivered as soon as the agent is idle. false: it waits."}),
+				argSpec{name: "auto", kind: "boolean", text: "true: mail is delivered as soon as the agent is idle. " +
+					"false: it waits."}),
 			required: []string{"auto"},
 			hints:    toolHints{Idempotent: true},
 			oneAgent: true,
@@ -242,7 +303,8 @@ func toolList(tools []tool) json.RawMessage {
 	out := make([]listed, 0, len(tools))
 	for i := range tools {
 		t := &tools[i]
-		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required), resultSchema(t.result, errorResult{}), t.hints})
+		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required),
+			resultSchema(t.result, errorResult{}), t.hints})
 	}
 	return toJSON(out)
 }
@@ -260,7 +322,8 @@ func callTool(c *mcpCall, p mcpParams) {
 		for _, t := range c.f.tools {
 			names = append(names, t.name)
 		}
-		c.replyError(badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names)))
+		c.replyError(badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "),
+			didYouMean(name, names)))
 		return
 	}
 	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // a retry goes on with its turn and never begins one
@@ -342,9 +405,11 @@ func oneAgent(c *mcpCall, a toolArgs) *rpcError {
 	}
 	switch v := liveView(c, ref); {
 	case v == nil:
-		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref), identity)
+		return invalidSession("agent_id %q and identity %q are two names; give only one of them", cutName(ref),
+			identity)
 	case !v.named(identity):
-		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you mean", cutName(ref), v.AgentID, v.Identity, identity)
+		return invalidSession("agent_id %q is agent %s, whose identity is %s and not %s; give only the one that you "+
+			"mean", cutName(ref), v.AgentID, v.Identity, identity)
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
 package main
 
 // mcp_tools_test.go holds the tools to their table (what clients see of it, what is
-// said of bad arguments, results that fit their schemas) and each tool of an agent to
-// what it asks the hub and answers: codex and codex-reply, decisions on approvals,
-// interrupts, lists. mcp_wait_test.go and mcp_mail_test.go have the rest.
+// said of bad arguments, results that fit their schemas) and each tool of agents to
+// what it asks the hub and answers: turns, waits, decisions on approvals, lists.
 
 import (
 	"bytes"
@@ -14,7 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
 )
 
 // What clients see of the tools, word for word: a change of a struct, a tag or
@@ -22,235 +23,186 @@ import (
 // `go test -run TestToolsListGolden -update .`
 func TestToolsListGolden(t *testing.T) {
 	var got bytes.Buffer
-	if err := json.Indent(&got, toolList(toolTable()), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, json.Indent(&got, toolList(toolTable()), "", "  "))
 	got.WriteByte('\n')
 	const file = "testdata/tools_list.json"
 	if *updateTable {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	if want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n")); !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("tools/list is not what %s has; if that is meant, run this test with -update", file)
 	}
-}
-
-// Descriptions that clients would cut, and hints that would have Claude Code run what
-// changes something in parallel, or not ask about what destroys.
-func TestToolTableIsHonest(t *testing.T) {
+	// Some clients cut a description, and the instructions, at 2 KB.
+	if len(instructions) > 2048 || !utf8.ValidString(instructions) {
+		t.Errorf("instructions of %d bytes", len(instructions))
+	}
 	for _, tool := range toolTable() {
-		if tool.title == "" || len(tool.description) < 40 || len(tool.description) > 2048 {
-			t.Errorf("%s: title %q, description of %d bytes", tool.name, tool.title, len(tool.description))
-		}
-		reads, destroys := false, true
-		switch tool.name {
-		case "agent_sessions", "agent_status", "agent_wait", "atm_pending_count":
-			reads, destroys = true, false
-		case "agent_mail", "atm_send", "atm_broadcast", "atm_read": // atm_read marks
-			destroys = false
-		}
-		if tool.hints.ReadOnly != reads || tool.hints.Destructive != destroys {
-			t.Errorf("%s: %+v", tool.name, tool.hints)
+		if len(tool.description) > 2048 || !strings.Contains(instructions, tool.name) {
+			t.Errorf("%s: a description of %d bytes, or the instructions don't tell of it", tool.name,
+				len(tool.description))
 		}
 	}
 }
 
-// Every bad argument, in both eras: what is ill-typed is -32602 in both, what
-// makes no sense is -32007, as an error for legacy and a result for modern.
+// What is ill-typed is -32602 in both eras; what makes no sense is -32007, as an error
+// for a legacy client and a result for a modern one. Neither reaches the hub.
 func TestBadArguments(t *testing.T) {
-	cases := []struct {
-		tool, args string
-		code       int
-		words      []string
-	}{
-		{"codx", `{}`, codeInvalidParams, []string{`"codx"`, "codex-reply", `did you mean "codex"`}},
-		{"", `{}`, codeInvalidParams, nil},
-		{"codex", `[]`, codeInvalidParams, []string{"object"}},
-		{"codex", `"x"`, codeInvalidParams, []string{"object"}},
-		{"codex", `{"prompt":5}`, codeInvalidParams, []string{`"prompt"`, "a string", "5"}},
-		{"codex", `{"promt":"x"}`, codeInvalidParams, []string{`"promt"`, `did you mean "prompt"`}},
-		{"codex", `{"prompt":"x","zzz":1}`, codeInvalidParams, []string{`"zzz"`, "agent_file"}},
-		{"codex", `{"prompt":"x","sandbox":"read_only"}`, codeInvalidParams, []string{`"sandbox"`, "read-only, workspace-write, danger-full-access"}},
-		{"codex", `{"prompt":"x","approval-policy":"always"}`, codeInvalidParams, []string{`"approval-policy"`, "untrusted, on-failure, on-request, never"}},
-		{"codex", `{"prompt":"x","approval-policy":7}`, codeInvalidParams, []string{`"approval-policy"`}},
-		{"codex", `{"prompt":"x","config":[]}`, codeInvalidParams, []string{`"config"`, "an object"}},
-		{"codex", `{"prompt":"x","timeout_secs":0}`, codeInvalidParams, []string{`"timeout_secs"`, "86400"}},
-		{"codex", `{"prompt":"x","timeout_secs":-1}`, codeInvalidParams, []string{`"timeout_secs"`}},
-		{"codex", `{"prompt":"x","timeout_secs":86401}`, codeInvalidParams, []string{`"timeout_secs"`}},
-		{"codex", `{"prompt":"x","timeout_secs":1e999}`, codeInvalidParams, []string{`"timeout_secs"`}},
-		{"codex", `{"prompt":"x","timeout_secs":"5"}`, codeInvalidParams, []string{`"timeout_secs"`, "number"}},
-		{"codex", `{}`, codeInvalidSession, []string{"no prompt", "agent_file", "agent_id"}},
-		{"codex", `{"prompt":null}`, codeInvalidSession, []string{"no prompt"}},
-		{"codex", `{"prompt":" \n"}`, codeInvalidSession, []string{"empty"}},
-		{"codex", `{"prompt":"x","agent_file":"f"}`, codeInvalidSession, []string{"agent_file", "prompt"}},
-		{"codex", `{"agent_id":"codex:a","agent_file":"f"}`, codeInvalidSession, []string{"agent_file", "agent_id"}},
-		{"codex", `{"threadId":"t","agent_file":"f"}`, codeInvalidSession, []string{"agent_file"}},
-		{"codex", `{"agent_file":""}`, codeInvalidSession, []string{"agent_file"}},
-		{"codex", `{"agent_id":"","prompt":"x"}`, codeInvalidSession, []string{"agent_id is empty"}},
-		{"codex", `{"agent_id":"codex:a","threadId":"t","prompt":"x"}`, codeInvalidSession, []string{"codex:a", `"t"`}},
-		{"codex", `{"prompt":"x","identity":""}`, codeInvalidSession, nil},
-		{"codex", `{"prompt":"x","identity":"../up"}`, codeInvalidSession, []string{"../up"}},
-		{"codex", `{"agent_file":"nowhere.md"}`, codeAgentFile, []string{"nowhere.md"}},
-		{"codex-reply", `{"prompt":"x"}`, codeInvalidSession, []string{"agent_id"}},
-		{"codex-reply", `{"agent_id":"codex:a"}`, codeInvalidSession, []string{"no prompt", "codex:a"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":""}`, codeInvalidSession, []string{"empty"}},
-		{"codex-reply", `{"threadId":"t","conversationId":"u","prompt":"x"}`, codeInvalidSession, []string{"threadId", "conversationId"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","model":"m"}`, codeInvalidParams, []string{`"model"`, "codex-reply"}},
-		{"codex", `{"prompt":"x","background":1}`, codeInvalidParams, []string{`"background"`, "true or false"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","background":"true"}`, codeInvalidParams, []string{`"background"`}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"x","timeout_secs":0}`, codeInvalidParams, []string{`"timeout_secs"`}},
-		{"codex-reply", `{"background":true,"prompt":"x"}`, codeInvalidSession, []string{"agent_id"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","notify":"team-lead"}`, codeInvalidSession, []string{"give background: true too"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"notify":" "}`, codeInvalidSession, []string{"notify is empty"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"notify":7}`, codeInvalidParams, []string{"must be a string"}},
-		{"codex", `{"agent_id":"codex:a","background":true,"notify":"team-lead"}`, codeInvalidSession, []string{"without prompt none runs"}},
-		{"agent_wait", `{}`, codeInvalidSession, []string{"agent_ids", "agent_sessions"}},
-		{"agent_wait", `{"agent_ids":"codex:a"}`, codeInvalidParams, []string{`"agent_ids"`, "1 to 100 strings"}},
-		{"agent_wait", `{"agent_ids":[]}`, codeInvalidParams, []string{`"agent_ids"`}},
-		{"agent_wait", `{"agent_ids":["codex:a",5]}`, codeInvalidParams, []string{`"agent_ids"`}},
-		{"agent_wait", `{"agent_ids":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, codeInvalidParams, []string{`"agent_ids"`}},
-		{"agent_wait", `{"agent_ids":["codex:a"," "]}`, codeInvalidSession, []string{"empty"}},
-		{"agent_wait", `{"agent_id":"codex:a","agent_ids":["codex:b"]}`, codeInvalidSession, []string{"exclude", "codex:a"}},
-		{"agent_wait", `{"agent_id":"codex:a","threadId":"t"}`, codeInvalidSession, []string{"only one"}},
-		{"agent_wait", `{"agent_id":"codex:a","timeout_secs":3601}`, codeInvalidParams, []string{`"timeout_secs"`, "3600"}},
-		{"agent_wait", `{"agent_id":"codex:a","timeout_secs":-1}`, codeInvalidParams, []string{`"timeout_secs"`}},
-		{"agent_wait", `{"agent_id":"codex:a","since":-1}`, codeInvalidParams, []string{`"since"`}},
-		{"agent_wait", `{"agent_id":"codex:a","since":1.5}`, codeInvalidParams, []string{`"since"`}},
-		{"agent_wait", `{"agent_id":"codex:a","all":"yes"}`, codeInvalidParams, []string{`"all"`}},
-		{"agent_wait", `{"inbox":"a b"}`, codeInvalidSession, []string{"inbox"}},
-		{"agent_wait", `{"identity":""}`, codeInvalidSession, nil},
-		{"agent_wait", `{"agent_id":"codex:a","turn_id":"t","inbox":"ann"}`, codeInvalidSession, []string{"leave inbox out"}},
-		{"agent_wait", `{"agent_id":"codex:a","turn_id":""}`, codeInvalidSession, []string{"turn_id is empty"}},
-		{"agent_wait", `{"agent_id":"codex:a","turn_id":"t","since":4}`, codeInvalidSession, []string{`"t"`, "since"}},
-		{"agent_wait", `{"agent_ids":["codex:a"],"turn_id":"t"}`, codeInvalidSession, []string{`"t"`, "agent_ids"}},
-		{"agent_approve", `{"approval_id":"1","action":"ls","decision":"deny"}`, codeInvalidSession, []string{"agent_id"}},
-		{"agent_approve", `{"agent_id":"codex:a","action":"ls","decision":"deny"}`, codeInvalidSession, []string{"approval_id", "codex:a"}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","decision":"deny"}`, codeInvalidSession, []string{"action", `"1"`}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls"}`, codeInvalidSession, []string{"approve_for_session"}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"yes"}`, codeInvalidParams, []string{`"decision"`, "approve, approve_for_session, deny"}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":5}}`, codeInvalidParams, []string{`"answers"`, `"q"`, "5"}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":[]}}`, codeInvalidParams, []string{`"answers"`}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","answers":{"q":["x",1]}}`, codeInvalidParams, []string{`"answers"`}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"deny","answers":{"q":"x"}}`, codeInvalidSession, []string{"exclude"}},
-		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"approve","reason":"no"}`, codeInvalidSession, []string{"reason"}},
-		{"agent_interrupt", `{}`, codeInvalidSession, []string{"agent_id or identity"}},
-		{"agent_interrupt", `{"agent_id":"codex:a","identity":"b"}`, codeInvalidSession, []string{"only one"}},
-		{"agent_interrupt", `{"agent_id":"codex:a","turn_id":" "}`, codeInvalidSession, []string{"turn_id is empty"}},
-		{"agent_mail", `{"auto":true}`, codeInvalidSession, []string{"no agent"}},
-		{"agent_mail", `{"agent_id":"codex:ab12"}`, codeInvalidSession, []string{"no auto"}},
-		{"agent_mail", `{"agent_id":"codex:ab12","auto":"on"}`, codeInvalidParams, []string{"must be true or false"}},
-		{"agent_mail", `{"agent_id":"codex:ab12","auto":null,"conversationId":""}`, codeInvalidSession, []string{"conversationId is empty"}},
-		{"agent_sessions", `{"limit":0}`, codeInvalidParams, []string{`"limit"`, "whole number"}},
-		{"agent_sessions", `{"limit":1.5}`, codeInvalidParams, []string{`"limit"`}},
-		{"agent_status", `{"x":1}`, codeInvalidParams, []string{`"x"`, "takes none"}},
-		{"agent_close", `{}`, codeInvalidSession, []string{"agent_id or identity"}},
-		{"agent_close", `{"identity":""}`, codeInvalidSession, nil},
-		{"agent_close", `{"identity":"a/b"}`, codeInvalidSession, []string{"a/b"}},
-		{"agent_close", `{"identity":"a","agent_id":"codex:b"}`, codeInvalidSession, []string{"only one"}},
+	type badCall struct{ tool, args, says string }
+	illTyped := []badCall{
+		{"codx", `{}`, `(there are codex, codex-reply, agent_wait, agent_approve`},
+		{"codx", `{}`, `did you mean "codex"`},
+		{"codex", `[]`, "must be an object"},
+		{"codex", `{"prompt":5}`, `"prompt" of tool codex must be a string, not 5`},
+		{"codex", `{"promt":"x"}`, `did you mean "prompt"`},
+		{"codex", `{"zzz":1}`, `"zzz" (it takes prompt, agent_file`},
+		{"codex", `{"sandbox":"read_only"}`, "one of read-only, workspace-write, danger-full-access"},
+		{"codex", `{"approval-policy":7}`, "one of untrusted, on-failure, on-request, never"},
+		{"codex", `{"config":[]}`, "an object"},
+		{"codex", `{"timeout_secs":0}`, "over 0 and at most 86400"},
+		{"codex", `{"timeout_secs":86401}`, `"timeout_secs"`},
+		{"codex", `{"timeout_secs":1e999}`, `"timeout_secs"`},
+		{"codex", `{"background":1}`, "true or false"},
+		{"agent_wait", `{"agent_ids":"codex:a"}`, "1 to 100 strings"},
+		{"agent_wait", `{"agent_ids":[]}`, "1 to 100 strings"},
+		{"agent_wait", `{"agent_ids":["codex:a",5]}`, "1 to 100 strings"},
+		{"agent_wait", `{"agent_ids":["a"` + strings.Repeat(`,"a"`, 100) + `]}`, "1 to 100 strings"},
+		{"agent_wait", `{"timeout_secs":-1}`, "from 0 to 3600"},
+		{"agent_wait", `{"since":1.5}`, "a whole number"},
+		{"agent_approve", approvalArgs(`"decision":"yes"`), "one of approve, approve_for_session, deny"},
+		{"agent_approve", approvalArgs(`"decision":"approve","answers":{"q":5}`), `the answer to "q" must be a string`},
+		{"agent_approve", approvalArgs(`"decision":"approve","answers":{"q":["x",1]}`), `"answers"`},
+		{"agent_status", `{"x":1}`, "takes none"},
+	}
+	senseless := []badCall{
+		{"codex", `{"prompt":null}`, "no prompt: give prompt, agent_file or agent_id"},
+		{"codex", `{"prompt":" \n"}`, "prompt is empty"},
+		{"codex", `{"prompt":"x","agent_file":"f"}`, "agent_file and prompt"},
+		{"codex", `{"agent_id":"codex:a","agent_file":"f"}`, "agent_file starts"},
+		{"codex", `{"agent_file":""}`, "agent_file is empty"},
+		{"codex", `{"agent_id":"","prompt":"x"}`, "agent_id is empty"},
+		{"codex", `{"agent_id":"codex:a","threadId":"t","prompt":"x"}`, `"codex:a" and threadId "t" are two names`},
+		{"codex", `{"prompt":"x","identity":"../up"}`, "../up"},
+		{"codex", `{"agent_id":"codex:a","background":true,"notify":"team-lead"}`, "without prompt none runs"},
+		{"codex-reply", `{"background":true,"prompt":"x"}`, "no agent"},
+		{"codex-reply", `{"agent_id":"codex:a"}`, "no prompt: say what codex:a"},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":""}`, "prompt is empty"},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","notify":"team-lead"}`, "give background: true too"},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"notify":" "}`, "notify is empty"},
+		{"agent_wait", `{}`, "agent_ids for several"},
+		{"agent_wait", `{"agent_ids":["codex:a"," "]}`, "an empty name"},
+		{"agent_wait", `{"agent_id":"codex:a","agent_ids":["codex:b"]}`, "exclude each other"},
+		{"agent_wait", `{"inbox":"a b"}`, "inbox: "},
+		{"agent_wait", `{"agent_id":"codex:a","turn_id":""}`, "turn_id is empty"},
+		{"agent_wait", `{"agent_id":"codex:a","turn_id":"t","inbox":"ann"}`, "leave inbox out"},
+		{"agent_wait", `{"agent_id":"codex:a","turn_id":"t","since":4}`, "leave since and all out"},
+		{"agent_wait", `{"agent_ids":["codex:a"],"turn_id":"t"}`, "instead of agent_ids"},
+		{"agent_approve", `{"approval_id":"1","action":"ls","decision":"deny"}`, "no agent"},
+		{"agent_approve", `{"agent_id":"codex:a","action":"ls","decision":"deny"}`,
+			"no approval_id: say which approval of codex:a"},
+		{"agent_approve", `{"agent_id":"codex:a","approval_id":"1"}`, `no action: repeat the action of approval "1"`},
+		{"agent_approve", approvalArgs(`"reason":"x"`), "approve_for_session"},
+		{"agent_approve", approvalArgs(`"decision":"deny","answers":{"q":"x"}`), "exclude each other"},
+		{"agent_approve", approvalArgs(`"decision":"approve","reason":"no"`), "reason is of a denial"},
+		{"agent_interrupt", `{}`, "no agent"},
+		{"agent_interrupt", `{"agent_id":"codex:a","turn_id":" "}`, "turn_id is empty"},
+		{"agent_mail", `{"agent_id":"codex:a"}`, "no auto"},
+		{"agent_close", `{"identity":""}`, "identity"},
+		{"agent_close", `{"identity":"a","agent_id":"codex:b"}`, "only one"},
 	}
 	inBothEras(t, nil, func(t *testing.T, r *mcpRig) {
-		for _, c := range cases {
-			rec := r.tool(c.tool, c.args)
-			if c.code == codeInvalidParams {
-				code, message, _ := errorOf(t, rec)
-				if code != c.code {
-					t.Errorf("%s %s: %s", c.tool, c.args, rec)
-				}
-				mustContain(t, message, c.words...)
-				continue
-			}
-			e := r.failure(rec)
-			if e.Code != c.code || e.Name != codeName(c.code) || e.Source != "proxy" || !strings.HasPrefix(e.Message, e.Name) {
-				t.Errorf("%s %s: %s", c.tool, c.args, rec)
-			}
-			mustContain(t, e.Message, c.words...)
+		for _, c := range illTyped {
+			failsWith(t, r.tool(c.tool, c.args), codeInvalidParams, c.says)
 		}
-		for _, params := range []string{`{}`, `{"name":5}`, `{"name":null}`, ``} {
-			if params != "" && r.modern {
-				params = strings.Replace(params, `{`, `{`+modernMetaJSON+`,`, 1)
-				params = strings.Replace(params, `,}`, `}`, 1)
-			}
-			if code, _, _ := errorOf(t, r.ask("tools/call", params)); code != codeInvalidParams {
-				t.Errorf("%s was taken", params)
-			}
+		for _, c := range senseless {
+			r.fails(r.tool(c.tool, c.args), codeInvalidSession, c.says)
+		}
+		for _, name := range []string{`"id":1`, `"name":5`, `"name":null`} {
+			params := `{` + map[bool]string{true: modernMeta + ","}[r.modern] + name + `}`
+			failsWith(t, r.ask("tools/call", params), codeInvalidParams)
 		}
 		r.quiet()
-		if len(r.submits) != 0 {
+		if len(r.submits)+len(r.waits) != 0 {
 			t.Error("a bad call reached the hub")
 		}
 	})
 }
 
+// approvalArgs are arguments of agent_approve.
+func approvalArgs(more string) string {
+	return `{"agent_id":"codex:a","approval_id":"1","action":"ls",` + more + `}`
+}
+
+// fits checks structuredContent against the tool's declared output schema. Only an
+// error may have members that aren't declared.
+func fits(t *testing.T, r *mcpRig, name string, rec json.RawMessage) {
+	t.Helper()
+	i := slices.IndexFunc(r.f.tools, func(x tool) bool { return x.name == name })
+	schema := mustJSON(t, string(resultSchema(r.f.tools[i].result, errorResult{})))
+	value := mustJSON(t, string(rawField(rec, "result", "structuredContent")))
+	why := new(jsonSchema).whole(schema, value, "structuredContent")
+	why = slices.DeleteFunc(why, func(s string) bool {
+		return strings.Contains(s,
+			".error: the schema knows no member")
+	})
+	if len(why) > 0 {
+		t.Errorf("%s: %s in %s", name, strings.Join(why, "; "), rec)
+	}
+}
+
 // Every turn result that can be made stands in its declared output schema, in both
 // eras, and its text is there for those that read only text.
 func TestTurnResults(t *testing.T) {
-	interrupted := okTurn("partial")
-	interrupted.TurnStatus, interrupted.Notes = "interrupted", []string{"A note."}
-	interrupted.Declined = []declined{{"command", "rm -rf x", "client"}}
-	failed := okTurn("")
-	failed.TurnStatus, failed.Usage, failed.TurnID, failed.Status = "failed", nil, "", statusBroken
-	rebound := okTurn("")
-	rebound.TurnStatus, rebound.TurnID, rebound.Usage = "", "", nil
-	running := turnResult{AgentID: "codex:ab12", TurnID: "bg-1", Identity: "arch", Team: "default", Status: "busy", TurnStatus: "running", Notes: []string{"A note."}}
-	queued := running
-	queued.TurnStatus = "queued"
+	turn := func(content, status string, change func(*turnResult)) turnResult {
+		r := okTurn(content)
+		r.TurnStatus = status
+		change(&r)
+		return r
+	}
+	running := turnResult{AgentID: "codex:ab12", TurnID: "bg-1", Identity: "arch", Status: "busy",
+		TurnStatus: "running", Notes: []string{"A note."}}
 	inBothEras(t, nil, func(t *testing.T, r *mcpRig) {
 		for _, c := range []struct {
-			name       string
-			result     turnResult
-			structured []string
-			texts      [][]string // what each text has
+			result turnResult
+			want   string
 		}{
-			{"ok", okTurn("the answer"), []string{`"agent_id":"codex:ab12"`, `"threadId":"01a1"`, `"turn_id":"turn-1"`, `"content":"the answer"`,
-				`"identity":"codex"`, `"team":"default"`, `"status":"idle"`, `"turn_status":"completed"`, `"total_tokens":120`, `"duration_ms":1500`,
-				`"sandbox":"workspace-write"`, `"approval_policy":"on-request"`}, [][]string{{"the answer"}}},
-			{"interrupted", interrupted, []string{`"notes":["A note."]`}, [][]string{{"partial"}, {"codex:ab12", "A note.", "rm -rf x", "codex-reply with agent_id"}}},
-			{"failed", failed, nil, [][]string{{"the turn failed without an answer"}, {"codex with agent_id"}}},
-			{"rebound", rebound, nil, [][]string{{"is open; no turn was run"}}},
-			// A background turn says all that is needed to get its answer where a model sees it: in content too.
-			{"running", running, []string{`"turn_id":"bg-1"`, `"turn_status":"running"`, `"status":"busy"`, `"content":"No answer yet`}, [][]string{{"agent_wait", "codex:ab12", "A note."}}},
-			{"queued", queued, []string{`"turn_status":"queued"`}, [][]string{{"as soon as the turns before"}}},
+			{okTurn("the answer"), `{"isError":"$absent","content":[{"type":"text","text":"the answer"}],
+				"structuredContent":{"agent_id":"codex:ab12","threadId":"01a1","turn_id":"turn-1","content":"the answer",
+				"identity":"codex","team":"default","status":"idle","turn_status":"completed",
+				"usage":{"total_tokens":120},"duration_ms":1500,"sandbox":"workspace-write",
+				"approval_policy":"on-request"}}`},
+			{turn("partial", "interrupted", func(r *turnResult) {
+				r.Notes, r.Declined = []string{"A note."}, []declined{{"command", "rm -rf x", "client"}}
+			}), `{"isError":true,"structuredContent":{"notes":["A note."]},
+				"content":[{"text":"partial"},{"text":"$re:codex:ab12.*codex-reply with agent_id.*rm -rf x.*A note"}]}`},
+			{turn("", "failed", func(r *turnResult) { r.Usage, r.TurnID, r.Status = nil, "", statusBroken }),
+				`{"isError":true,"content":[{"text":"the turn failed without an answer"},
+				{"text":"$re:codex with agent_id"}]}`},
+			{turn("", "", func(r *turnResult) { r.Usage, r.TurnID = nil, "" }),
+				`{"isError":"$absent","content":[{"text":"$re:is open; no turn was run"}]}`},
+			// What is needed to get the answer of a background turn stands in content too, where a model sees it.
+			{running, `{"isError":"$absent","content":[{"text":"$re:agent_wait with agent_id codex:ab12.*A note"}],
+				"structuredContent":{"threadId":"$absent","turn_id":"bg-1","turn_status":"running",
+				"content":"$re:^No answer yet"}}`},
+			{turnResult{TurnStatus: "queued"}, `{"content":[{"text":"$re:as soon as the turns before"}]}`},
 		} {
-			for _, tool := range []string{"codex", "codex-reply"} {
-				s := r.begin(`"`+tool+`"`, callParams(r.modern, tool, `{"prompt":"p","agent_id":"codex:a"}`))
-				r.f.done(s.w, c.result)
-				rec := r.next()
-				fits(t, r, tool, rec)
-				var got struct {
-					IsError    bool
-					Content    []textBlock
-					Structured json.RawMessage `json:"structuredContent"`
-				}
-				if err := json.Unmarshal(resultOf(t, rec), &got); err != nil || got.IsError != c.result.failed() || len(got.Content) != len(c.texts) {
-					t.Fatalf("%s: %s", c.name, rec)
-				}
-				mustContain(t, string(got.Structured), c.structured...)
-				for i, words := range c.texts {
-					mustContain(t, got.Content[i].Text, words...)
-				}
-				if c.result.ThreadID == "" && rawField(got.Structured, "threadId") != nil {
-					t.Errorf("%s: an empty threadId: %s", c.name, rec)
-				}
-			}
+			r.f.done(r.codex("1"), c.result)
+			rec := r.answerTo("1")
+			fits(t, r, "codex", rec)
+			hasFields(t, resultOf(t, rec), c.want)
 		}
-		child := &rpcError{Code: -32600, Message: "thread/start failed", Data: json.RawMessage(`{"error_source":"child","child_error":{"code":-32600}}`)}
-		for _, e := range []*rpcError{child, proxyError(codeSessionNotFound, "no agent codex:x", "nearest", []string{"codex:y"}),
-			proxyError(codeIdentityConflict, "taken", "agent_id", "codex:z", "pid", 12)} {
-			r.f.done(r.begin("1", callParams(r.modern, "codex", `{"prompt":"p"}`)).w, turnResult{err: e})
-			rec := r.next()
-			got := r.failure(rec)
-			if got.Code != e.Code || got.Message != e.Message || got.Source != stringField(e.Data, "error_source") {
-				t.Errorf("%s", rec)
-			}
+		for _, e := range []*rpcError{
+			{Code: -32600, Message: "thread/start failed",
+				Data: json.RawMessage(`{"error_source":"child","child_error":{"code":-32600}}`)},
+			proxyError(codeIdentityConflict, "taken", "agent_id", "codex:z", "pid", 12),
+		} {
+			r.f.done(r.codex("1"), turnResult{err: e})
+			rec := r.answerTo("1")
 			if r.modern {
 				fits(t, r, "codex", rec)
 			}
+			mustContain(t, string(rec), fmt.Sprintf(`"code":%d`, e.Code), e.Message)
 			_ = eachField(e.Data, func(key string, val json.RawMessage) bool { // a reader of the error needs these
 				mustContain(t, string(rec), fmt.Sprintf("%q:%s", key, val))
 				return true
@@ -262,51 +214,55 @@ func TestTurnResults(t *testing.T) {
 // What the tools about all agents tell stands in their output schemas.
 func TestListsAndStatus(t *testing.T) {
 	now, two := time.Now(), 2
-	full := sessionView{AgentID: "codex:a", Backend: "codex", BackendID: "t", Team: "default", Identity: "arch", Status: "idle", LastActive: now, StartedAt: now,
-		Tag: "x", Role: "r", Interrupted: true, Resumable: true, Activity: "thinking", Source: "client", LastError: "e", Pending: []askView{askOf(everyAsk())}, Mine: true,
+	full := sessionView{AgentID: "codex:a", Backend: "codex", BackendID: "t", Team: "default", Identity: "arch",
+		Status: "idle", LastActive: now, StartedAt: now, Tag: "x", Role: "r", Interrupted: true, Resumable: true,
+		Activity: "thinking",
+		Source:   "client", LastError: "e", Pending: []askView{askOf(everyAsk())}, Mine: true,
 		AutoMail: "paused: 10 mail turns in a row", PendingMail: &two}
 	var status statusView
 	limits := make(chan int, 10)
-	change := func(o *mcpOptions) {
+	inBothEras(t, func(o *mcpOptions) {
 		o.limited = func(done func(statusView)) { done(status) }
 		o.sessions = func(n int) []sessionView {
-			if limits <- n; n == 7 {
-				return nil
-			}
-			return []sessionView{full, {AgentID: "b"}}
+			limits <- n
+			return map[int][]sessionView{50: {full, {AgentID: "b"}}}[n]
 		}
-	}
-	inBothEras(t, change, func(t *testing.T, r *mcpRig) {
-		for _, status = range []statusView{{Team: "default"}, {Team: "default", ChildError: "exit code 3"}, {ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7,
-			Team: "x", TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
-			Agents: []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two, Unsaved: "records can't be written"}} {
+	}, func(t *testing.T, r *mcpRig) {
+		for _, c := range []struct {
+			status statusView
+			want   string
+		}{
+			{statusView{Team: "default", ChildError: "exit code 3"}, `{
+				"content":[{"text":"$re:not running: exit code 3"}],
+				"structuredContent":{"child_alive":false,"child_version":null,"backend":null,"team":"default",
+				"uptime_secs":0,"sessions":0,"identities":{},"agents":[],"pending_mail":null,
+				"budget":{"event_bytes_waiting":0,"event_bytes_limit":0,"output_bytes_waiting":"$any",
+				"output_bytes_limit":16777216}}}`},
+			{statusView{ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7, Team: "x",
+				TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
+				Agents: []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two,
+				Unsaved: "records can't be written"},
+				`{"content":[{"text":"$re:Their unread messages: 2. records can't be written"}],"structuredContent":{
+				"uptime_secs":90,"agents":[{"auto_mail":"paused: 10 mail turns in a row","pending_mail":2}],
+				"budget":{"event_bytes_waiting":3,"event_bytes_limit":40}}}`},
+		} {
+			status = c.status
 			rec := r.tool("agent_status", "{}")
 			fits(t, r, "agent_status", rec)
-			var got map[string]any
-			wantNil(t, json.Unmarshal(rawField(rec, "result", "structuredContent"), &got))
-			for _, field := range []string{"child_alive", "child_version", "backend", "team", "uptime_secs", "sessions", "identities", "agents", "budget", "pending_mail"} {
-				if _, ok := got[field]; !ok {
-					t.Errorf("agent_status has no %s: %s", field, rec)
-				}
-			}
-			budget, _ := got["budget"].(map[string]any)
-			if budget["event_bytes_waiting"] != float64(status.EventBytes) || budget["event_bytes_limit"] != float64(status.EventBytesLimit) ||
-				budget["output_bytes_waiting"] == nil || budget["output_bytes_limit"] != float64(16<<20) || len(got["agents"].([]any)) != len(status.Agents) ||
-				got["uptime_secs"] != status.Uptime.Seconds() {
-				t.Errorf("%s", rec)
-			}
+			hasFields(t, resultOf(t, rec), c.want)
 		}
-		mustContain(t, string(r.tool("agent_status", "{}")), `"auto_mail":"paused: 10 mail turns in a row"`, `"pending_mail":2`, "Their unread messages: 2.", "records can't be written")
 		for _, c := range []struct {
 			args  string
 			limit int
 			want  string
 		}{
-			{`{}`, 50, `"pending_mail":2`}, {`{"limit":null}`, 50, "unread messages: 2"}, {`{"limit":7}`, 7, `"structuredContent":{"sessions":[]}`},
+			{`{"limit":null}`, 50, `{"content":[{"text":"$re:unread messages: 2"}],
+				"structuredContent":{"sessions":[{"pending_mail":2},{}]}}`},
+			{`{"limit":7}`, 7, `{"content":[{"text":"$re:^No agents"}],"structuredContent":{"sessions":[]}}`},
 		} {
 			rec := r.tool("agent_sessions", c.args)
 			fits(t, r, "agent_sessions", rec)
-			mustContain(t, string(rec), c.want)
+			hasFields(t, resultOf(t, rec), c.want)
 			if got := <-limits; got != c.limit {
 				t.Errorf("%s: %d", c.args, got)
 			}
@@ -314,109 +270,80 @@ func TestListsAndStatus(t *testing.T) {
 	})
 }
 
-// fits checks structuredContent against the tool's declared output schema. Only an
-// error may have members that aren't declared.
-func fits(t *testing.T, r *mcpRig, name string, rec json.RawMessage) {
-	t.Helper()
-	i := slices.IndexFunc(r.f.tools, func(x tool) bool { return x.name == name })
-	schema, err := decodeJSON(resultSchema(r.f.tools[i].result, errorResult{}))
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	value, err := decodeJSON(rawField(rec, "result", "structuredContent"))
-	if err != nil {
-		t.Fatalf("%s: %s: %v", name, rec, err)
-	}
-	why := new(jsonSchema).whole(schema, value, "structuredContent")
-	why = slices.DeleteFunc(why, func(s string) bool { return strings.Contains(s, ".error: the schema knows no member") })
-	if len(why) > 0 {
-		t.Errorf("%s: %s in %s", name, strings.Join(why, "; "), rec)
-	}
-}
-
-func TestCodexArguments(t *testing.T) {
-	r := newRig(t, nil)
-	r.hello("2025-11-25", "{}", "x")
-	got := r.begin("1", callParams(false, "codex", `{"prompt":"do it","model":"m","cwd":"/w",
-		"approval-policy":"on-failure","sandbox":"read-only","config":{"a.b":1},"base-instructions":"bi","developer-instructions":"di",
-		"compact-prompt":"cp","profile":"pr","identity":"arch","role":"ro","tag":"ta","timeout_secs":2.5,"agent_id":null}`)).req
-	want := turnRequest{mode: modeNew, prompt: "do it", run: true, timeout: 2500 * time.Millisecond, identity: "arch", role: "ro", tag: "ta", cwd: "/w",
-		options: sessionOptions{Model: "m", Approval: "on-request", Sandbox: "read-only", Config: json.RawMessage(`{"a.b":1}`),
-			BaseInstructions: "bi", DeveloperInstructions: "di", CompactPrompt: "cp", Profile: "pr"}}
-	got.correlation = ""
-	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
 // Which agent a call means, whether a turn runs, and what becomes of one that runs in
 // the background.
 func TestTurnArguments(t *testing.T) {
 	r := newRig(t, nil)
 	r.hello("2025-11-25", "{}", "x")
-	for i, c := range []struct {
+	all := turnRequest{mode: modeNew, run: true, timeout: 2500 * time.Millisecond, identity: "arch", role: "ro",
+		tag: "ta", cwd: "/w",
+		options: sessionOptions{Model: "m", Approval: "on-request", Sandbox: "read-only",
+			Config: json.RawMessage(`{"a":1}`), BaseInstructions: "bi", DeveloperInstructions: "di",
+			CompactPrompt: "cp", Profile: "pr"}}
+	for _, c := range []struct {
 		tool, args string
 		want       turnRequest
 	}{
-		{"codex", `{"agent_id":"codex:a"}`, turnRequest{mode: modeRevive, ref: "codex:a"}},
-		{"codex", `{"agent_id":"codex:a","prompt":"p"}`, turnRequest{mode: modeRevive, ref: "codex:a", run: true}},
+		{"codex", `{"prompt":"p","model":"m","cwd":"/w","approval-policy":"on-failure","sandbox":"read-only",
+			"config":{"a":1},"base-instructions":"bi","developer-instructions":"di","compact-prompt":"cp","profile":"pr",
+			"identity":"arch","role":"ro","tag":"ta","timeout_secs":2.5,"agent_id":null}`, all},
 		{"codex", `{"threadId":"t-1","prompt":"p"}`, turnRequest{mode: modeRevive, ref: "t-1", run: true}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p"}`, turnRequest{mode: modeReply, ref: "codex:a", run: true}},
-		{"codex-reply", `{"threadId":"t-1","prompt":"p"}`, turnRequest{mode: modeReply, ref: "t-1", run: true}},
-		{"codex-reply", `{"conversationId":"t-1","prompt":"p"}`, turnRequest{mode: modeReply, ref: "t-1", run: true}},
-		{"codex-reply", `{"threadId":"t-1","conversationId":"t-1","prompt":"p"}`, turnRequest{mode: modeReply, ref: "t-1", run: true}},
-		{"codex", `{"prompt":"p","background":true}`, turnRequest{mode: modeNew, run: true, background: true, approvals: "caller"}},
-		{"codex", `{"prompt":"p","background":false,"timeout_secs":3}`, turnRequest{mode: modeNew, run: true, timeout: 3 * time.Second}},
-		{"codex", `{"agent_id":"codex:a","prompt":"p","background":true,"notify":"boss@other"}`,
-			turnRequest{mode: modeRevive, ref: "codex:a", run: true, background: true, approvals: "caller", notify: "boss@other"}},
-		{"codex", `{"agent_id":"codex:a","background":true}`, turnRequest{mode: modeRevive, ref: "codex:a"}}, // no turn: the agent is reopened, and answered
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"timeout_secs":1.5,"notify":" team-lead "}`,
-			turnRequest{mode: modeReply, ref: "codex:a", run: true, background: true, approvals: "caller", timeout: 1500 * time.Millisecond, notify: "team-lead"}},
-		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":null,"notify":null}`, turnRequest{mode: modeReply, ref: "codex:a", run: true}},
+		{"codex", `{"prompt":"p","background":true}`, turnRequest{mode: modeNew, run: true, background: true,
+			approvals: "caller"}},
+		{"codex", `{"agent_id":"codex:a","background":true}`,
+			turnRequest{mode: modeRevive, ref: "codex:a"}}, // no turn: reopening is answered
+		{"codex-reply", `{"conversationId":"t-1","threadId":"t-1","prompt":"p"}`,
+			turnRequest{mode: modeReply, ref: "t-1", run: true}},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":true,"notify":" boss@other "}`,
+			turnRequest{mode: modeReply, ref: "codex:a", run: true, background: true, approvals: "caller",
+				notify: "boss@other"}},
+		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":null,"notify":null}`,
+			turnRequest{mode: modeReply, ref: "codex:a", run: true}},
 	} {
-		got := r.begin(fmt.Sprint(i), callParams(false, c.tool, c.args)).req
-		got.correlation, got.prompt = "", ""
-		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
-			t.Errorf("%s %s:\ngot  %+v\nwant %+v", c.tool, c.args, got, c.want)
+		s := r.begin("1", callParams(false, c.tool, c.args))
+		if s.req.correlation = ""; s.req.run {
+			c.want.prompt = "p"
 		}
+		if got, want := fmt.Sprintf("%+v", s.req), fmt.Sprintf("%+v", c.want); got != want {
+			t.Errorf("%s %s:\ngot  %s\nwant %s", c.tool, c.args, got, want)
+		}
+		r.f.done(s.w, okTurn(""))
+		r.answerTo("1")
 	}
 }
 
+// Where an agent file is looked for, and what its effort becomes; the scripts named
+// agent-file- hold the rest (FR-16.1).
 func TestAgentFile(t *testing.T) {
 	dir := t.TempDir()
-	wantNil(t, os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\nname: Code Reviewer\nmodel: sonnet\neffort: high\n---\nbe good\n"), 0o600))
-	wantNil(t, os.WriteFile(filepath.Join(dir, "empty.md"), []byte("\n"), 0o600))
+	file := filepath.Join(dir, "a.md")
+	wantNil(t, os.WriteFile(file, []byte("---\nname: Code Reviewer\nmodel: sonnet\neffort: high\n---\nbe good\n"),
+		0o600))
 	r := newRig(t, func(o *mcpOptions) { o.DefaultCwd = filepath.Dir(dir) })
 	r.hello("2025-11-25", "{}", "x")
-	for i, args := range []string{
+	for id, args := range []string{
 		fmt.Sprintf(`{"agent_file":"a.md","cwd":%q}`, dir),
 		fmt.Sprintf(`{"agent_file":"a.md","cwd":%q}`, filepath.Base(dir)),
 		fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(filepath.Base(dir), "a.md")),
-		fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(dir, "a.md")),
+		fmt.Sprintf(`{"agent_file":%q}`, file),
+		fmt.Sprintf(`{"agent_file":%q,"identity":"me","model":"m","config":{"model_reasoning_effort":"low"}}`, file),
 	} {
-		got := r.begin(fmt.Sprint(10+i), callParams(false, "codex", args)).req
-		if got.prompt != "be good" || got.agentSource != filepath.Join(dir, "a.md") || got.mode != modeNew || !got.run ||
-			got.agentName != "Code Reviewer" || got.implied != "Code-Reviewer" || got.identity != "" || got.options.Model != "" ||
-			string(got.options.Config) != `{"model_reasoning_effort":"high"}` || len(got.notes) != 1 {
-			t.Errorf("%s: %+v", args, got)
+		got := r.begin(fmt.Sprint(id), callParams(false, "codex", args)).req
+		said := fmt.Sprint(got.mode, got.run, got.prompt, got.agentName, got.implied, got.identity, got.options.Model,
+			string(got.options.Config), len(got.notes))
+		want := fmt.Sprint(modeNew, true, "be good", "Code Reviewer", "Code-Reviewer", "", "",
+			`{"model_reasoning_effort":"high"}`, 1)
+		if id == 4 { // what the call says itself comes first
+			want = fmt.Sprint(modeNew, true, "be good", "Code Reviewer", "", "me", "m",
+				`{"model_reasoning_effort":"low"}`, 0)
+		}
+		if said != want || got.agentSource != file {
+			t.Errorf("%s: %s", args, said)
 		}
 	}
-	// what the call says itself comes first
-	got := r.begin("1", callParams(false, "codex", fmt.Sprintf(`{"agent_file":%q,"identity":"me","model":"m","config":{"model_reasoning_effort":"low"}}`, filepath.Join(dir, "a.md")))).req
-	if got.identity != "me" || got.implied != "" || got.options.Model != "m" || string(got.options.Config) != `{"model_reasoning_effort":"low"}` || len(got.notes) != 0 {
-		t.Errorf("%+v", got)
-	}
-	for _, name := range []string{"empty.md", "missing.md", "."} {
-		code, msg, _ := errorOf(t, r.ask("tools/call", callParams(false, "codex", fmt.Sprintf(`{"agent_file":%q}`, filepath.Join(dir, name)))))
-		if code != codeAgentFile {
-			t.Errorf("%s: %d %s", name, code, msg)
-		}
-	}
-}
-
-func TestAddField(t *testing.T) {
-	for in, want := range map[string]string{"": `{"k":"v"}`, "{}": `{"k":"v"}`, " { } ": `{"k":"v"}`, `{"a":1}`: `{"k":"v","a":1}`} {
-		if got := string(addField(json.RawMessage(in), "k", "v")); got != want || !json.Valid([]byte(got)) {
+	failsWith(t, r.tool("codex", `{"agent_file":"nowhere.md"}`), codeAgentFile, "nowhere.md")
+	for in, want := range map[string]string{"": `{"k":"v"}`, " { } ": `{"k":"v"}`, `{"a":1}`: `{"k":"v","a":1}`} {
+		if got := string(addField(json.RawMessage(in), "k", "v")); got != want {
 			t.Errorf("%q: %s", in, got)
 		}
 	}
@@ -429,19 +356,22 @@ func askOf(q approval) askView {
 
 // everyAsk has every field, which no real one has.
 func everyAsk() approval {
-	return approval{id: "ask-1", forSession: true, kind: askFileChange, thread: "t-sub", action: "update /w/a\nadd /w/b", command: "cmd", cwd: "/w", reason: "it is needed",
-		files:     []fileChange{{path: "/w/a", kind: "update", diff: "@@ -1 +1 @@\n-x\n+y\n"}, {path: "/w/b", kind: "add", diff: "new"}, {path: "/w/c", kind: "delete"}},
+	return approval{id: "ask-1", forSession: true, kind: askFileChange, thread: "t-sub", action: "update /w/a",
+		command: "cmd", cwd: "/w", reason: "it is needed",
+		files: []fileChange{{path: "/w/a", kind: "update", diff: "@@ -1 +1 @@\n-x\n+y\n"},
+			{path: "/w/b", kind: "add", diff: "new"}},
 		questions: []question{{id: "q1", header: "H", text: "Which?", options: []string{"A", "B"}}}}
 }
 
-func TestAskShape(t *testing.T) {
-	got := string(toJSON(askShape("t-root", askOf(everyAsk()))))
-	want := `{"approval_id":"ask-1","kind":"file_change","action":"update /w/a\nadd /w/b","command":"cmd","cwd":"/w",` +
-		`"diff":"--- /w/a\n+++ /w/a\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ /w/b\n@@ -0,0 +1,1 @@\n+new\n\\ No newline at end of file\n--- /w/c\n+++ /dev/null\n","questions":[{"id":"q1","header":"H","text":"Which?","options":["A","B"]}],` +
-		`"reason":"it is needed","subagent":"t-sub","for_session":true}`
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+// An approval is shown whole, and the call that is spelt out beside it must be one that
+// agent_approve takes.
+func TestApprovalIsShownWithTheCallThatDecidesIt(t *testing.T) {
+	shown := askShape("t-root", askOf(everyAsk()))
+	hasFields(t, toJSON(shown), `{"approval_id":"ask-1","kind":"file_change","action":"update /w/a","command":"cmd",
+		"cwd":"/w","reason":"it is needed","subagent":"t-sub","for_session":true,
+		"questions":[{"id":"q1","header":"H","text":"Which?","options":["A","B"]}],
+		"diff":"--- /w/a\n+++ /w/a\n@@ -1 +1 @@\n-x\n+y\n--- /dev/null\n+++ /w/b\n@@ -0,0 +1,1 @@\n+new\n`+
+		`\\ No newline at end of file\n"}`)
 	q := everyAsk()
 	for _, own := range []string{"t-sub", ""} {
 		if s := askShape(own, askOf(q)); s.Subagent != "" {
@@ -449,140 +379,369 @@ func TestAskShape(t *testing.T) {
 		}
 	}
 	q.files = []fileChange{{path: "/w/a", kind: "add", diff: strings.Repeat("ä", maxShownDiff)}}
-	if s := askShape("", askOf(q)); len(s.Diff) > maxShownDiff+100 || !strings.Contains(s.Diff, "diff cut") || !json.Valid(toJSON(s)) {
+	if s := askShape("", askOf(q)); len(s.Diff) > maxShownDiff+100 || !strings.Contains(s.Diff, "diff cut") ||
+		!json.Valid(toJSON(s)) {
 		t.Errorf("a diff of %d bytes", len(s.Diff))
 	}
-}
 
-// The call that aboutAsk spells out must be one that agent_approve takes.
-func TestAboutAskIsACallThatWorks(t *testing.T) {
-	shown := askShape("t-root", askOf(everyAsk()))
 	text := aboutAsk("codex:a", &shown)
-	mustContain(t, text, "ask-1", "file_change", "in /w", "it is needed", "t-sub", "q1: Which? (A | B)", "+y", `"approve_for_session", "deny"`)
+	mustContain(t, text, "ask-1", "file_change", "in /w", "it is needed", "t-sub", "q1: Which? (A | B)", "+y",
+		`"approve_for_session", "deny"`)
 	_, rest, _ := strings.Cut(text, "agent_approve ")
 	var call json.RawMessage
-	if err := json.NewDecoder(strings.NewReader(rest)).Decode(&call); err != nil {
-		t.Fatalf("%v in %s", err, text)
+	wantNil(t, json.NewDecoder(strings.NewReader(rest)).Decode(&call))
+	args, e := decodeArgs("agent_approve", toolTable()[3].args, call)
+	if e != nil {
+		t.Fatal(e)
 	}
-	asked := make(chan approveQuery, 1)
-	r := newRig(t, func(o *mcpOptions) {
-		o.approve = func(q approveQuery, done func(decision, *rpcError)) { asked <- q; go done(q.Decision, nil) }
-	})
-	r.hello("2025-11-25", "{}", "x")
-	resultOf(t, r.ask("tools/call", callParams(false, "agent_approve", string(call))))
-	if q := <-asked; q.Action != shown.Action || q.Ask != "ask-1" || q.Agent != "codex:a" || q.Decision != approve || q.Answers["q1"][0] != "…" {
-		t.Errorf("%+v", q)
+	got, e := readApprove(args)
+	if e != nil || got.Action != shown.Action || got.Ask != "ask-1" || got.Agent != "codex:a" ||
+		got.Decision != approve || got.Answers["q1"][0] != "…" {
+		t.Errorf("%+v %v", got, e)
 	}
 }
 
-// agentHub is a hub that answers the tools of one agent and keeps what it was asked.
-type agentHub struct {
-	approves   chan approveQuery
-	interrupts chan [2]string // ref and turn
-	stopped    interruptResult
-	refuse     *rpcError // what every tool is answered with, nil for none
-}
-
-func (h *agentHub) change(o *mcpOptions) {
+// What each tool of one agent asks the hub and tells, and how it tells of a refusal.
+func TestToolsOfOneAgent(t *testing.T) {
 	two := 2
-	h.approves, h.interrupts = make(chan approveQuery, 10), make(chan [2]string, 10)
-	o.status = func() statusView {
-		return statusView{Agents: []sessionView{{AgentID: "codex:z"}, {AgentID: "codex:a", BackendID: "t-1", Identity: "arch", Status: "idle"}}}
-	}
-	o.approve = func(q approveQuery, done func(decision, *rpcError)) { h.approves <- q; go done(q.Decision, h.refuse) }
-	o.interrupt = func(ref, turn string, done func(interruptResult, *rpcError)) {
-		h.interrupts <- [2]string{ref, turn}
-		go done(h.stopped, h.refuse)
-	}
-	o.close = func(ref, _ string, done func(closeResult, *rpcError)) {
-		go done(closeResult{AgentID: "codex:a", Identity: ref, Status: "closed", Already: ref == "gone", Interrupted: ref == "busy"}, h.refuse)
-	}
-	o.setMail = func(_ string, auto bool, done func(sessionView, *rpcError)) {
-		go done(sessionView{AgentID: "codex:a", Identity: "arch", AutoMail: map[bool]string{true: "on", false: "off"}[auto], PendingMail: &two}, h.refuse)
-	}
-}
-
-func TestApprove(t *testing.T) {
-	h := &agentHub{}
-	inBothEras(t, h.change, func(t *testing.T, r *mcpRig) {
-		for _, c := range []struct {
-			args string
-			want approveQuery
-			says string
-		}{
-			{`{"agent_id":"codex:a","approval_id":"1","action":"rm -rf  x","decision":"approve"}`, approveQuery{Agent: "codex:a", Action: "rm -rf  x", Decision: approve}, "1 is approved: rm -rf x"},
-			{`{"threadId":"t-1","approval_id":"1","action":"ls","decision":"approve_for_session"}`, approveQuery{Agent: "t-1", Action: "ls", Decision: approveForSession}, "approved for the whole session"},
-			{`{"agent_id":"codex:a","approval_id":"1","action":"ls","decision":"deny","reason":"not now"}`,
-				approveQuery{Agent: "codex:a", Action: "ls", Decision: deny, By: decider{byCaller, "not now"}}, "1 is denied"},
-			{`{"agent_id":"codex:a","approval_id":"1","action":"A?","decision":"approve","answers":{"q1":"x","q2":["y","z"]}}`,
-				approveQuery{Agent: "codex:a", Action: "A?", Decision: approve, Answers: map[string][]string{"q1": {"x"}, "q2": {"y", "z"}}}, "approved"},
-			{`{"agent_id":"codex:a","identity":"Arch","approval_id":"1","action":"A?","decision":"approve","answers":{}}`, approveQuery{Agent: "codex:a", Action: "A?", Decision: approve}, "approved"},
-		} {
-			rec := r.tool("agent_approve", c.args)
-			fits(t, r, "agent_approve", rec)
-			c.want.Ask, c.want.By.who = "1", byCaller
-			if got := <-h.approves; string(toJSON(got)) != string(toJSON(c.want)) {
-				t.Errorf("%s: %+v, want %+v", c.args, got, c.want)
-			}
-			mustContain(t, string(rec), `"agent_id":"codex:a"`, `"identity":"arch"`, `"approval_id":"1"`, `"decision":"`+c.want.Decision.String()+`"`, c.says)
+	asked := make(chan string, 1)
+	var refuse *rpcError
+	hub := func(o *mcpOptions) {
+		o.status = func() statusView {
+			return statusView{Agents: []sessionView{{AgentID: "codex:z"},
+				{AgentID: "codex:a", BackendID: "t-1", Identity: "arch", Status: "idle"}}}
 		}
-		mustContain(t, r.failure(r.tool("agent_approve", `{"agent_id":"codex:a","identity":"bob","approval_id":"1","action":"A?","decision":"approve"}`)).Message, "whose identity is arch and not bob")
-	})
-}
-
-func TestInterrupt(t *testing.T) {
-	h := &agentHub{}
-	inBothEras(t, h.change, func(t *testing.T, r *mcpRig) {
-		for _, c := range []struct {
-			args   string
-			want   [2]string
-			result interruptResult
-			words  []string
-		}{
-			{`{"agent_id":"codex:a"}`, [2]string{"codex:a"}, interruptResult{"codex:a", "arch", "u-1", true, 2},
-				[]string{`"turn_id":"u-1"`, `"interrupted":true`, `"queued":2`, `"status":"idle"`, "Turns that still wait for it: 2."}},
-			{`{"identity":"arch"}`, [2]string{"arch"}, interruptResult{AgentID: "codex:a", Identity: "arch"}, []string{`"interrupted":false`, `"queued":0`, "had no such turn to stop"}},
-			{`{"threadId":"t","turn_id":"bg-1"}`, [2]string{"t", "bg-1"}, interruptResult{"codex:q", "arch", "bg-1", true, 0}, []string{`"turn_id":"bg-1"`}},
-		} {
-			h.stopped = c.result
-			rec := r.tool("agent_interrupt", c.args)
-			if got := <-h.interrupts; got != c.want {
-				t.Errorf("%s: %+v", c.args, got)
+		o.approve = func(q approveQuery, done func(decision, *rpcError)) {
+			asked <- fmt.Sprintf("%s %s %q %v %q %q", q.Agent, q.Ask, q.Action, q.Decision, q.By.said, q.Answers)
+			if q.By.who != byCaller {
+				t.Errorf("decided by %v", q.By.who)
 			}
-			fits(t, r, "agent_interrupt", rec)
-			mustContain(t, string(rec), c.words...)
+			go done(q.Decision, refuse)
 		}
-	})
-}
-
-func TestCloseAndAgentMail(t *testing.T) {
-	h := &agentHub{}
-	inBothEras(t, h.change, func(t *testing.T, r *mcpRig) {
-		for _, c := range []struct{ tool, args, want string }{
-			{"agent_close", `{"identity":"busy"}`, "is closed; its running turn was interrupted."},
-			{"agent_close", `{"identity":"gone"}`, "is closed; it was before."},
-			{"agent_mail", `{"identity":"arch","auto":false}`, "Automatic mail of agent codex:a (identity arch) is off. Unread messages: 2."},
-			{"agent_mail", `{"agent_id":"codex:a","auto":true}`, `"structuredContent":{"agent_id":"codex:a","identity":"arch","auto_mail":"on","pending_mail":2}`},
+		o.interrupt = func(ref, turn string, done func(interruptResult, *rpcError)) {
+			asked <- ref + " " + turn
+			go done(interruptResult{"codex:a", "arch", turn, turn != "", len(turn)}, refuse)
+		}
+		o.close = func(ref, _ string, done func(closeResult, *rpcError)) {
+			asked <- ref
+			go done(closeResult{AgentID: "codex:a", Identity: ref, Status: "closed", Already: ref == "gone",
+				Interrupted: ref == "busy"}, refuse)
+		}
+		o.setMail = func(ref string, auto bool, done func(sessionView, *rpcError)) {
+			asked <- fmt.Sprint(ref, " ", auto)
+			word := map[bool]string{true: "on", false: "off"}[auto]
+			go done(sessionView{AgentID: "codex:a", Identity: "arch", AutoMail: word, PendingMail: &two}, refuse)
+		}
+	}
+	inBothEras(t, hub, func(t *testing.T, r *mcpRig) {
+		for _, c := range []struct{ tool, args, asks, text, structured string }{
+			{"agent_approve", `{"threadId":"t-1","approval_id":"1","action":"rm -rf  x","decision":"approve"}`,
+				`t-1 1 "rm -rf  x" approve "" map[]`, "1 is approved: rm -rf x",
+				`{"agent_id":"codex:a","identity":"arch","approval_id":"1","action":"rm -rf  x","decision":"approve"}`},
+			{"agent_approve", approvalArgs(`"decision":"approve_for_session"`),
+				`codex:a 1 "ls" approve_for_session "" map[]`,
+				"approved for the whole session", `{"decision":"approve_for_session"}`},
+			{"agent_approve", approvalArgs(`"decision":"deny","reason":"not now"`),
+				`codex:a 1 "ls" deny "not now" map[]`,
+				"1 is denied", `{"decision":"deny"}`},
+			{"agent_approve", approvalArgs(`"decision":"approve","identity":"Arch","answers":{"q1":"x","q2":["y","z"]}`),
+				`codex:a 1 "ls" approve "" map["q1":["x"] "q2":["y" "z"]]`, "approved", `{}`},
+			{"agent_interrupt", `{"threadId":"t-1","turn_id":"u2"}`, "t-1 u2", "Turns that still wait for it: 2.",
+				`{"turn_id":"u2","interrupted":true,"queued":2,"status":"idle"}`},
+			{"agent_interrupt", `{"identity":"arch"}`, "arch ", "had no such turn to stop",
+				`{"interrupted":false,"queued":0}`},
+			{"agent_close", `{"identity":"busy"}`, "busy", "is closed; its running turn was interrupted.",
+				`{"status":"closed"}`},
+			{"agent_close", `{"identity":"gone"}`, "gone", "is closed; it was before.", `{}`},
+			{"agent_mail", `{"identity":"arch","auto":false}`, "arch false",
+				"Automatic mail of agent codex:a (identity arch) is off. Unread messages: 2.",
+				`{"agent_id":"codex:a","identity":"arch","auto_mail":"off","pending_mail":2}`},
+			{"agent_mail", `{"agent_id":"codex:a","auto":true}`, "codex:a true", "is on.", `{"auto_mail":"on"}`},
 		} {
 			rec := r.tool(c.tool, c.args)
+			if got := <-asked; got != c.asks {
+				t.Errorf("%s %s asks for %s", c.tool, c.args, got)
+			}
 			fits(t, r, c.tool, rec)
-			mustContain(t, string(rec), c.want)
+			hasFields(t, rawField(rec, "result", "structuredContent"), c.structured)
+			mustContain(t, string(rawField(rec, "result", "content")), c.text)
+			refuse = proxyError(codeSessionNotFound, "none")
+			r.fails(r.tool(c.tool, c.args), codeSessionNotFound)
+			refuse, _ = nil, <-asked
 		}
+		r.fails(r.tool("agent_approve", approvalArgs(`"decision":"approve","identity":"bob"`)), codeInvalidSession,
+			"is arch and not bob")
 	})
 }
 
-// What the hub refuses is told in the form of the era, whatever the tool.
-func TestToolsOfAnAgentRefused(t *testing.T) {
-	h := &agentHub{refuse: proxyError(codeSessionNotFound, "none")}
-	inBothEras(t, h.change, func(t *testing.T, r *mcpRig) {
-		for tool, args := range map[string]string{"agent_close": "", "agent_interrupt": "", "agent_mail": `,"auto":true`, "agent_approve": `,"approval_id":"1","action":"ls","decision":"deny"`} {
-			rec := r.tool(tool, `{"agent_id":"codex:x"`+args+`}`)
-			if e := r.failure(rec); e.Code != codeSessionNotFound {
-				t.Errorf("%s: %s", tool, rec)
-			}
-			if r.modern {
-				fits(t, r, tool, rec)
-			}
+// waitFor sends an agent_wait and returns what the hub is asked.
+func (r *mcpRig) waitFor(args string) waited {
+	r.t.Helper()
+	r.request("1", "tools/call", callParams(r.modern, "agent_wait", args))
+	return <-r.waits
+}
+
+// What agent_wait asks the hub; its cancel ends the hub's wait and answers nothing.
+func TestWaitArguments(t *testing.T) {
+	r := newRig(t, nil)
+	r.hello("2025-11-25", "{}", "x")
+	for _, c := range []struct {
+		args string
+		want waitQuery
+	}{
+		{`{"agent_id":"codex:a"}`, waitQuery{Agents: []string{"codex:a"}, Timeout: 45 * time.Second}},
+		{`{"conversationId":"t-1"}`, waitQuery{Agents: []string{"t-1"}, Timeout: 45 * time.Second}},
+		{`{"agent_ids":["codex:a"," codex:b","codex:a"],"all":true,"since":1790000000000000,"timeout_secs":0.5}`,
+			waitQuery{Agents: []string{"codex:a", "codex:b"}, All: true, Since: 1790000000000000,
+				Timeout: 500 * time.Millisecond}},
+		{`{"agent_id":"codex:a","timeout_secs":0,"since":0,"all":false}`,
+			waitQuery{Agents: []string{"codex:a"}, Timeout: 1}},
+		{`{"inbox":"lead","timeout_secs":3600,"since":9007199254740991}`,
+			waitQuery{Inbox: "lead", Since: 9007199254740991, Timeout: time.Hour}},
+	} {
+		c.want.Own = true
+		got := r.waitFor(c.args)
+		if fmt.Sprint(got.q) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %+v", c.args, got.q)
 		}
+		got.done(waitResult{}, nil)
+		r.answerTo("1")
+	}
+	got := r.waitFor(`{"agent_id":"codex:a"}`)
+	r.cancelRequest(`1`, `null`)
+	<-got.stop
+	got.done(waitResult{}, nil) // it was on its way
+	r.quiet()
+	if len(r.cancels) != 0 {
+		t.Error("a wait is no turn to cancel")
+	}
+}
+
+func TestWaitTellsEverything(t *testing.T) {
+	ok := okTurn("the answer")
+	ok.Declined, ok.Notes = []declined{{"command", "rm -rf x", "client"}}, []string{"A note."}
+	failed := okTurn("")
+	failed.TurnStatus, failed.Usage = "failed", nil
+	late := turnResult{err: proxyError(codeTimeout, "silent for 5m", "agent_id", "codex:a", "turn_id", "u-3", "partial",
+		"half an answer")}
+	two := 2
+	many := waitResult{Seq: 77, Inbox: mailBox{Name: "lead", Unread: 3}, Agents: []waitAgent{
+		{View: sessionView{AgentID: "codex:a", BackendID: "t-1", Identity: "arch", Status: "busy",
+			Activity: "waiting for approval",
+			Source:   "client", Queued: 2, LastError: "e", Pending: []askView{askOf(everyAsk())}}, Turns: []keptTurn{
+			{TurnID: "bg-1", Seq: 70, Status: "completed", Result: &ok},
+			{TurnID: "u-2", Seq: 71, Status: "failed", Source: sourceMail, Result: &failed},
+			{TurnID: "u-3", Seq: 72, Status: "failed", Result: &late},
+			{TurnID: "bg-4", Status: "running", Activity: "running `ls`"},
+		}},
+		{View: sessionView{AgentID: "codex:b", Identity: "bob", Status: "idle", AutoMail: "off", PendingMail: &two}},
+	}}
+	inBothEras(t, nil, func(t *testing.T, r *mcpRig) {
+		r.waitFor(`{"agent_ids":["codex:a","codex:b"]}`).done(many, nil)
+		rec := r.answerTo("1")
+		fits(t, r, "agent_wait", rec)
+		hasFields(t, rawField(rec, "result", "structuredContent"), `{"seq":77,"timed_out":"$absent","unread":3,
+			"next":"$re:agent_approve.*since 77",
+			"agents":[{"turn_source":"client","queued":2,"last_error":"e","pending_approvals":[{"approval_id":"ask-1"}],
+			"turns":[
+				{"turn_id":"bg-1","turn_status":"completed","content":"the answer","duration_ms":1500,"seq":70,
+					"sandbox":"workspace-write","declined":[{"kind":"command","action":"rm -rf x","reason":"client"}],
+					"notes":["A note."],"usage":{"total_tokens":120}},
+				{"turn_id":"u-2","turn_status":"failed","source":"mail","content":"the turn failed without an answer"},
+				{"turn_id":"u-3","turn_status":"failed","content":"half an answer",
+					"error":{"name":"REQUEST_TIMEOUT","code":-32006,"error_source":"proxy","partial":"$absent"}},
+				{"turn_id":"bg-4","turn_status":"running","activity":"running `+"`ls`"+`","content":"$absent"}]},
+			{"auto_mail":"off","pending_mail":2,"turns":[],"pending_approvals":[]}]}`)
+		mustContain(t, stringField(rawField(rec, "result", "content")[1:], "text"), "codex:a", "arch", "the answer",
+			"rm -rf x", "A note.", "REQUEST_TIMEOUT", "ask-1", `agent_approve {"agent_id":"codex:a"`,
+			"bob, is idle. Unread messages: 2.", "Unread messages of lead: 3.", "since 77")
+		r.waitFor(`{"agent_id":"codex:x"}`).done(waitResult{}, proxyError(codeSessionNotFound, "no agent codex:x"))
+		r.fails(r.answerTo("1"), codeSessionNotFound)
 	})
+}
+
+// What agent_wait says to do next, for every state that it can find: it never says
+// to wait for what has been told, or where nothing will come.
+func TestWaitNextStep(t *testing.T) {
+	const again = "call agent_wait again with since 5"
+	const nothing = "No turn runs or waits, so there is nothing to wait for; "
+	const working = "Turns are still running: " + again + ", or do other work first."
+	const decide = "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, " +
+		"action repeated word for word; then "
+	two, none := 2, 0
+	view := func(status, name, auto string, mail *int) waitAgent {
+		return waitAgent{View: sessionView{AgentID: name, Identity: name, Status: status, AutoMail: auto,
+			PendingMail: mail}}
+	}
+	idle, busy, mailed := view("idle", "ann", "on", nil), view("busy", "bob", "on", nil), view("idle", "ann", "off",
+		&two)
+	queued, asking, told, barred := idle, busy, idle, mailed
+	queued.View.Queued = 1
+	asking.View.Pending = []askView{{}}
+	told.Turns = []keptTurn{{}}
+	barred.View.barred = true // its mail is another's
+	says := func(want, turn string, own, inbox mailBox, agents ...waitAgent) {
+		t.Helper()
+		if got := nextStep(&waitResult{Seq: 5, Agents: agents, Own: own, Inbox: inbox}, turn); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+	for _, c := range []struct {
+		want   string
+		agents []waitAgent
+	}{
+		{nothing + "codex-reply continues ann.", []waitAgent{idle}},
+		{"", []waitAgent{told}},
+		{nothing + "codex-reply continues ann; codex {agent_id, prompt} reopens zoe, eve.",
+			[]waitAgent{idle, view("closed", "zoe", "", nil), view("broken", "eve", "", nil)}},
+		{nothing + "codex-reply continues eve, ann.", []waitAgent{view("parked", "eve", "on", &two),
+			view("stale", "ann", "", nil)}},
+		{working, []waitAgent{idle, busy}},
+		{working, []waitAgent{queued}},
+		{decide + again + ".", []waitAgent{busy, asking, mailed}},
+		{`Read the mail of ann with atm_read {"identity": "ann"}; then ` + again + ".", []waitAgent{mailed, busy}},
+		{`Read the mail of ann with atm_read {"identity": "ann"}.`,
+			[]waitAgent{view("idle", "ann", "paused: too many", &two)}},
+		{nothing + "codex-reply continues ann.", []waitAgent{view("idle", "ann", "off", &none)}},
+		{nothing + "codex-reply continues ann.", []waitAgent{barred}},
+	} {
+		says(c.want, "", mailBox{}, mailBox{}, c.agents...)
+	}
+	mail, nobody := mailBox{Name: "Arch", Unread: 1}, mailBox{}
+	says("Read your mail with atm_read {}.", "", mail, nobody, idle)
+	says("Read your mail with atm_read {}; then "+again+".", "", mail, nobody, busy)
+	says(decide+again+".", "", mail, nobody, asking)
+	says(`Read the mail of ann with atm_read {"inbox": "ann"}; then `+again+".", "", nobody,
+		mailBox{Name: "ann", Unread: 1, Ours: true})
+	says(`atm_read {"inbox": "Arch"} shows the mail of Arch, which stays unread until its owner reads it; `+
+		`to hear of newer mail `+again+".",
+		"", nobody, mail)
+	says("No mail for Arch yet: to wait on, "+again+".", "", nobody, mailBox{Name: "Arch"}, idle)
+	// One turn was asked for: since would be refused beside turn_id, and what the agent does after that turn is not
+	// waited for.
+	busy.Turns = []keptTurn{{TurnID: "t1", Result: &turnResult{}, Status: "completed"}}
+	says("", "t1", nobody, nobody, busy)
+	busy.Turns = []keptTurn{{TurnID: "t1", Status: "running"}}
+	says("The turn has not ended: call agent_wait again with turn_id t1, or do other work first.", "t1", nobody, nobody,
+		busy)
+	asking.Turns = busy.Turns
+	says(decide+"call agent_wait again with turn_id t1.", "t1", nobody, nobody, asking)
+}
+
+// turn_id waits for that turn and no other, and brings its answer whole.
+func TestWaitForOneTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := keptTurn{AgentID: "codex:a", Identity: "arch", TurnID: "bg-1", Status: "running", Activity: "thinking"}
+		var unknown *rpcError
+		during := func() {}
+		r := newRig(t, func(o *mcpOptions) {
+			o.turn = func(ref, turn string) (keptTurn, *rpcError) {
+				during()
+				if ref != "codex:a" || turn != "bg-1" {
+					t.Errorf("turn %s of %s", turn, ref)
+				}
+				return kept, unknown
+			}
+		})
+		r.hello("2025-11-25", "{}", "x")
+		view := sessionView{AgentID: "codex:a", Identity: "arch", Status: "busy"}
+		wait := func(args string) {
+			r.request("1", "tools/call", callParams(false, "agent_wait",
+				`{"agent_id":"codex:a","turn_id":"bg-1"`+args+`}`))
+		}
+		// tell answers the hub's next wait, which must begin from since and last so long.
+		tell := func(since int64, limit time.Duration, seq int64, turns ...keptTurn) {
+			t.Helper()
+			got := <-r.waits
+			if got.q.Since != since || got.q.Timeout != limit {
+				t.Errorf("asked for %+v", got.q)
+			}
+			got.done(waitResult{Seq: seq, Agents: []waitAgent{{View: view, Turns: turns}}}, nil)
+		}
+		another := keptTurn{TurnID: "u-9", Status: "completed", Result: &turnResult{Content: "another's"}}
+		wait(`,"timeout_secs":60`)
+		tell(0, 1, 5) // for the number alone
+		time.Sleep(20 * time.Second)
+		tell(5, time.Minute, 6, another)
+		long := strings.Repeat("x", 3*waitBudget)
+		done := okTurn(long)
+		kept.Result, kept.Status, kept.Seq = &done, "completed", 8
+		tell(6, 40*time.Second, 7) // it ended after the agent was looked at
+		tell(7, 40*time.Second, 8, another, kept)
+		rec := r.answerTo("1")
+		fits(t, r, "agent_wait", rec)
+		hasFields(t, rec, `{"result":{"structuredContent":{"seq":8,"agents":[{
+			"turns":[{"turn_id":"bg-1","content":"`+long+`"}]}]}}}`)
+
+		kept.Result, kept.Status = nil, "running"
+		wait(`,"timeout_secs":10`)
+		tell(0, 1, 9)
+		time.Sleep(10 * time.Second)
+		tell(9, 10*time.Second, 10)
+		hasFields(t, r.answerTo("1"),
+			`{"result":{"structuredContent":{"timed_out":true,"agents":[{"turns":[{"activity":"thinking"}]}]}}}`)
+
+		wait("")
+		tell(0, 1, 10)
+		tell(10, 45*time.Second, 10) // at shutdown: asking on would spin
+		hasFields(t, r.answerTo("1"),
+			`{"result":{"structuredContent":{"timed_out":"$absent","agents":[{"turns":[{"turn_status":"running"}]}]}}}`)
+
+		view.Pending = []askView{askOf(everyAsk())} // the agent stands still: tell it at once
+		wait("")
+		tell(0, 1, 11)
+		hasFields(t, r.answerTo("1"),
+			`{"result":{"structuredContent":{"timed_out":"$absent",
+			"agents":[{"pending_approvals":[{"approval_id":"ask-1"}]}]}}}`)
+
+		view.Pending = nil
+		during = func() { // cancelled while it looks: what is begun after that ends too
+			r.cancelRequest(`1`, `null`)
+			r.quiet()
+		}
+		wait("")
+		tell(0, 1, 11)
+		<-(<-r.waits).stop
+
+		during, unknown = func() {}, proxyError(codeSessionNotFound, "no such turn")
+		wait("")
+		tell(0, 1, 12)
+		failsWith(t, r.answerTo("1"), codeSessionNotFound)
+		r.end()
+	})
+}
+
+// The short answers are not cut for the long ones' sake, and a cut one says how to get
+// all of it.
+func TestLongAnswersAreCutFairly(t *testing.T) {
+	for _, c := range []struct {
+		sizes []int
+		want  int // of a budget of 10
+	}{
+		{nil, 10}, {[]int{3, 4}, 10}, {[]int{5, 5}, 10}, {[]int{20}, 10}, {[]int{20, 2}, 8}, {[]int{1, 20, 1, 20}, 4},
+	} {
+		if whole := wholeUpTo(c.sizes, 10); whole != c.want {
+			t.Errorf("%v: %d, want %d", c.sizes, whole, c.want)
+		}
+	}
+	live := []sessionView{{AgentID: "codex:a", Identity: "arch", Activity: "running `go test`"},
+		{BackendID: "t-b", AgentID: "b", Status: "idle"}, {}}
+	if got := doings(live, []string{"codex:a", "t-b", "codex:gone"}); got != "arch: running `go test`; b: idle" {
+		t.Errorf("while it waits: %s", got)
+	}
+	r := newRig(t, nil)
+	r.hello("2025-11-25", "{}", "x")
+	short, long := okTurn("short"), okTurn(strings.Repeat("é", waitBudget))
+	r.waitFor(`{"agent_id":"codex:a"}`).done(waitResult{Agents: []waitAgent{{View: sessionView{AgentID: "codex:a",
+		Status: "idle"},
+		Turns: []keptTurn{{TurnID: "u-1", Status: "completed", Result: &short},
+			{TurnID: "u-2", Status: "completed", Result: &long}}}}}, nil)
+	rec := r.answerTo("1")
+	fits(t, r, "agent_wait", rec)
+	structured := rawField(rec, "result", "structuredContent")
+	hasFields(t, structured, fmt.Sprintf(`{"agents":[{"turns":[{"content":"short"},{"content_bytes":%d,
+		"content":"$re:agent_id codex:a and turn_id u-2 brings all of it"}]}]}`, 2*waitBudget))
+	if len(structured) > waitBudget+2000 {
+		t.Errorf("%d bytes", len(structured))
+	}
 }

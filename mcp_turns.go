@@ -375,7 +375,8 @@ func missingTasks(what string) *rpcError {
 	return &rpcError{Code: codeNoCapability,
 		Message: fmt.Sprintf("Missing required client capability: %s need the extension %q in _meta %q of the request",
 			what, tasksExtension, metaPrefix+"clientCapabilities"),
-		Data: toJSON(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}}})}
+		Data: toJSON(map[string]any{"requiredCapabilities": map[string]any{
+			"extensions": map[string]any{tasksExtension: struct{}{}}}})}
 }
 
 // taskMethod serves tasks/get, tasks/update and tasks/cancel.

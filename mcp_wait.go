@@ -64,7 +64,8 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 		}
 	}
 	if e == nil && len(q.Agents) == 0 && q.Inbox == "" {
-		e = invalidSession("no agent: give agent_id or identity, agent_ids for several, or inbox to wait for mail; agent_sessions lists them")
+		e = invalidSession("no agent: give agent_id or identity, agent_ids for several, or inbox to wait for mail; " +
+			"agent_sessions lists them")
 	}
 	return q, turn, e
 }
@@ -106,14 +107,15 @@ type turnWait struct {
 // turn falls between looking and waiting.
 func (w *turnWait) await(since int64, limit time.Duration) {
 	w.since = since
-	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit}, func(r waitResult, e *rpcError) {
-		if e == nil {
-			e = w.c.work(func() { w.look(r) }) // look reads the disk
-		}
-		if e != nil {
-			w.c.fail(e)
-		}
-	}))
+	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit},
+		func(r waitResult, e *rpcError) {
+			if e == nil {
+				e = w.c.work(func() { w.look(r) }) // look reads the disk
+			}
+			if e != nil {
+				w.c.fail(e)
+			}
+		}))
 }
 
 // look answers the call, or waits on.
@@ -132,7 +134,8 @@ func (w *turnWait) look(r waitResult) {
 	switch {
 	case goesOn && open && left > 0:
 		w.await(r.Seq, left)
-	case goesOn && k.finished() && k.Seq > r.Seq: // the turn ended after the agent was looked at, who seems busy with it
+	case goesOn && k.finished() && k.Seq > r.Seq:
+		// The turn ended after the agent was looked at, who seems busy with it.
 		w.await(r.Seq, max(left, time.Second))
 	default:
 		agent.Turns = []keptTurn{k}
@@ -147,7 +150,8 @@ func doings(live []sessionView, refs []string) string {
 	for _, ref := range refs {
 		for i := range live {
 			if v := &live[i]; v.named(ref) {
-				said = append(said, cmp.Or(v.Identity, v.AgentID)+": "+cmp.Or(v.Activity, v.Status)) // a message has room for several
+				said = append(said, cmp.Or(v.Identity, v.AgentID)+": "+cmp.Or(v.Activity,
+					v.Status)) // a message has room for several
 			}
 		}
 	}
@@ -220,8 +224,10 @@ func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMess
 	var sizes []int
 	for i := range r.Agents {
 		v := &r.Agents[i].View
-		a := agentShown{AgentID: v.AgentID, ThreadID: v.BackendID, Identity: v.Identity, Status: v.Status, Activity: v.Activity, Source: v.Source,
-			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail, Turns: []waitTurnShown{}, Pending: askShapes(v)}
+		a := agentShown{AgentID: v.AgentID, ThreadID: v.BackendID, Identity: v.Identity, Status: v.Status,
+			Activity: v.Activity, Source: v.Source,
+			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail,
+			Turns: []waitTurnShown{}, Pending: askShapes(v)}
 		for j := range r.Agents[i].Turns {
 			t := shownWaitTurn(&r.Agents[i].Turns[j])
 			sizes = append(sizes, len(deref(t.Content)))
@@ -277,7 +283,8 @@ func (t *waitTurnShown) cut(agentID string, n int) {
 	}
 	head := clipUTF8(whole, n)
 	t.Bytes = len(whole)
-	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
+	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings "+
+		"all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
 	t.Content = &said
 	if t.Output != nil {
 		t.Output, t.OutputError = nil, "left out here, as the answer is cut; agent_wait with turn_id brings it"
@@ -315,15 +322,19 @@ func nextStep(r *waitResult, turn string) string {
 	}
 	switch {
 	case asked:
-		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, action repeated word for word; then " + again + "."
+		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, " +
+			"action repeated word for word; then " + again + "."
 	case r.Own.Unread > 0:
 		return goOnWaiting("Read your mail with atm_read {}", again, working || r.Inbox.Name != "")
 	case r.Inbox.Unread > 0 && r.Inbox.Ours:
-		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"inbox\": %q}", r.Inbox.Name, r.Inbox.Name), again, true)
+		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"inbox\": %q}", r.Inbox.Name, r.Inbox.Name),
+			again, true)
 	case r.Inbox.Unread > 0:
-		return fmt.Sprintf("atm_read {\"inbox\": %q} shows the mail of %s, which stays unread until its owner reads it; to hear of newer mail %s.", r.Inbox.Name, r.Inbox.Name, again)
+		return fmt.Sprintf("atm_read {\"inbox\": %q} shows the mail of %s, which stays unread until its owner reads "+
+			"it; to hear of newer mail %s.", r.Inbox.Name, r.Inbox.Name, again)
 	case mailed != "":
-		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}", mailed, mailed), again, working)
+		return goOnWaiting(fmt.Sprintf("Read the mail of %s with atm_read {\"identity\": %q}", mailed, mailed), again,
+			working)
 	case working:
 		return running + ": " + again + ", or do other work first."
 	case r.Inbox.Name != "":

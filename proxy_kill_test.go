@@ -262,9 +262,8 @@ func TestKillLeavesNoMember(t *testing.T) {
 	t.Parallel()
 	needProcFS(t)
 	kills := pick(3, 60)
-	home := t.TempDir()
-	env := []string{"HOME=" + home, "ATM_HOME=" + home, "CODEX_HOME=" + home, "MOCK_CODEX_VERSION=", "GORACE=atexit_sleep_ms=10"}
-	path := writeTeam(t, filepath.Join(home, ".claude", "teams"), "default", `{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
+	rig := newBenchRig(t)
+	path := writeTeam(t, filepath.Join(rig.home, ".claude", "teams"), "default", `{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
 	members := func() string {
 		r, err := parseRoster([]byte(readText(t, path)))
 		wantNil(t, err)
@@ -274,37 +273,33 @@ func TestKillLeavesNoMember(t *testing.T) {
 		}
 		return strings.Join(names, " ")
 	}
-	start := func(v *mailVictim, want string, args map[string]any) string {
+	start := func(p *benchPeer, want string, args map[string]any) string {
 		t.Helper()
 		args["prompt"] = "SAY hello"
-		got := v.tool("codex", args)
-		if v.fault != nil {
-			t.Fatalf("the first call after a kill: %s", v.fault)
-		}
+		got := p.tool("codex", args) // an error fails the test
 		if name := stringField(got, "identity"); name != want {
 			t.Fatalf("%s was answered, want %s", got, want)
 		}
 		return stringField(got, "agent_id")
 	}
 	for range kills {
-		v := startMailVictim(t, env)
+		v := rig.serveSide(t)
 		ann := start(v, "ann", map[string]any{"identity": "ann"})
 		start(v, "bob", map[string]any{"identity": "bob"})
 		if !poll(waitLimit(t), func() bool { return members() == "team-lead ann bob" || members() == "team-lead bob ann" }) {
 			t.Fatalf("members are %s", members())
 		}
-		v.kill()
-		next, beside := startMailVictim(t, env), startMailVictim(t, env) // both mark, both sweep
+		v.dies()
+		next, beside := rig.serveSide(t), rig.serveSide(t) // both mark, both sweep
 		start(next, "ann", map[string]any{"agent_id": ann})
 		start(beside, "bob", map[string]any{"identity": "bob"})
-		for _, v := range []*mailVictim{next, beside} {
-			v.kill()
-		}
-		last := startMailVictim(t, env)
+		next.dies()
+		beside.dies()
+		last := rig.serveSide(t)
 		if !poll(waitLimit(t), func() bool { return members() == "team-lead" }) {
 			t.Fatalf("of the dead there are still members: %s", members())
 		}
-		last.kill()
+		last.dies()
 	}
 	t.Logf("%d kills, nobody left behind, no conflict", 4*kills)
 }

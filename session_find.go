@@ -72,7 +72,7 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 	if rec := d.ledger.record(d.agentID(ref)); rec != nil {
 		return rec, nil
 	}
-	if looksLikeThread(ref) {
+	if threadRule.MatchString(ref) {
 		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team},
 			nil
 	}
@@ -217,12 +217,7 @@ func (d *agentDirectory) named(name string) *sessionView {
 }
 
 // isName tells an agent's name from the ids.
-func isName(ref string) bool { return validIdentity(ref) == nil && !looksLikeThread(ref) }
-
-// looksLikeThread tells a Codex thread id (a UUID) from a mistyped agent_id.
-func looksLikeThread(s string) bool {
-	return len(s) == 36 && strings.Count(s, "-") == 4 && validThreadID(s)
-}
+func isName(ref string) bool { return validIdentity(ref) == nil }
 
 // namesTold is how many names an error tells.
 const namesTold = 8
@@ -365,7 +360,7 @@ type resumption struct {
 // for "". Where that is nothing it says so: whoever started us may be looking, and no call can tell them yet.
 func (r *resumption) find(agents *agentDirectory, ref string) {
 	defer close(r.found)
-	if validAgentID(ref) || looksLikeThread(ref) {
+	if validAgentID(ref) || threadRule.MatchString(ref) {
 		r.rec, r.err = agents.record(ref)
 	} else {
 		r.rec, r.err = agents.newestOf(ref)

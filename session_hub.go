@@ -537,8 +537,13 @@ func (h *hub) statusWithLimits(done func(statusView)) {
 
 // runTool is how a front runs an ATM tool. It waits for files.
 func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (any, string, *rpcError) {
+	own := looksIntoInbox(tool) && h.team.isClient(who.Identity)
+	if own { // who named the client may spell it otherwise than who made its inbox
+		h.mail.spell()
+		who.Identity = h.mail.spelt(who.Identity)
+	}
 	structured, text, err := h.team.tools.run(ctx, who, tool, args)
-	if h.team.isClient(who.Identity) && looksIntoInbox(tool) {
+	if own {
 		h.mail.recount(who.Identity) // the next result must not tell of what was just read
 	}
 	return structured, text, err

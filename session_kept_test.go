@@ -351,7 +351,9 @@ func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
 	inWorld(t, nil, elicits, func(t *testing.T, w *world) {
 		turn := w.tool("codex", "prompt", "PATCH made.txt text")
 		synctest.Wait()
-		s := w.hub.table.all()[0]
+		s, from := w.hub.table.all()[0], w.now()
+		mustContain(t, string(w.tool("agent_wait", "agent_id", s.agentID).ok(t)), `"pending_approvals":[{`)
+		about(t, "the wait for what the client was asked", w.now()-from, 0)
 		offer := func(is bool) {
 			s.box.do(func() {
 				for _, p := range s.asks.pending {
@@ -362,7 +364,7 @@ func TestWorldWaitWhileAnApprovalIsPut(t *testing.T) {
 			synctest.Wait()
 		}
 		offer(false)
-		call, from := w.tool("agent_wait", "agent_id", s.agentID), w.now()
+		call := w.tool("agent_wait", "agent_id", s.agentID)
 		synctest.Wait()
 		w.is("answered while nobody could decide the approval", len(call.got), 0)
 		offer(true)

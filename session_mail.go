@@ -172,8 +172,12 @@ func (p *mailPump) counted(unread int, changed bool, conflict string) {
 	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why",
 		conflict)
 	s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", conflict)
+	other := fmt.Sprintf("codex {\"agent_id\": %q, \"identity\": …}", s.agentID)
+	if s.place.client { // an editor has no such tool
+		other = "start it again with another --identity"
+	}
 	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member "+
-		"leaves, or with another name: codex {\"agent_id\": %q, \"identity\": …}", identity, conflict, s.agentID))
+		"leaves, or with another name: %s", identity, conflict, other))
 }
 
 // quiet reports that nothing runs or waits and a turn could start.

@@ -514,6 +514,7 @@ func TestWorldMailAndMembership(t *testing.T) {
 		if v := w.view(agent); !strings.HasPrefix(v.AutoMail, "paused: ") || !strings.Contains(v.AutoMail, "Ann") {
 			t.Errorf("view %q", v.AutoMail)
 		}
+		mustContain(t, string(w.reply(agent, "SAY more").ok(t)), "No mail is sent as ann")
 		w.team("lead")
 		w.after(polled)
 		w.wantMail("[one]", "lead: one")

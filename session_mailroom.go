@@ -465,6 +465,9 @@ func (r *mailroom) spell() {
 	for key, sl := range r.slots {
 		if names := found[key]; names != nil {
 			sl.names = names
+			if i := slices.Index(names, sl.identity); i > 0 {
+				names[0], names[i] = names[i], names[0]
+			}
 		}
 	}
 }

@@ -455,7 +455,8 @@ func TestAnswers(t *testing.T) {
 			`{"decision":"timed_out"}`,
 			`{"decision":{"denied":{"rejection":"x"}}}`, `{"decision":{}}`, `{"decision":null}`,
 			`{"decision":["approved"]}`,
-			`{"action":"accept","decision":"denied"}`, `{"action":"accept","content":{"decision":"denied"}}`,
+			`{"action":"accept","decision":"denied"}`, `{"action":"accept","content":{"sure":"No"}}`,
+			`{"action":"accept","content":{"sure":false}}`, `{"action":"accept","content":{"decision":"denied"}}`,
 			`{}`, `null`, `"approved"`, `[]`}},
 	} {
 		for _, answer := range c.answers {

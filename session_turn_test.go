@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -162,29 +163,44 @@ func TestWorldApprovalTimer(t *testing.T) {
 	})
 }
 
-// A decision waits for its audit line, which a disk that hangs can keep back; the session doesn't wait with it.
+// A decision waits for its audit line, which a disk that hangs can keep back; the session doesn't wait with it. A yes that
+// an interrupt overtakes before the child has heard it is none.
 func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 	inWorld(t, nil, elicits, func(t *testing.T, w *world) {
+		accept := func(nth int) (s *session, release func()) {
+			synctest.Wait()
+			release = stallAudit(w.hub.ledger.audit)
+			w.mu.Lock()
+			id := w.asked[nth]
+			w.mu.Unlock()
+			w.calls.reply(id, map[string]any{"action": "accept"})
+			s = w.hub.table.all()[0]
+			for settling := false; !settling; { // a session that waited would never answer
+				open := make(chan bool)
+				s.box.do(func() { open <- len(s.asks.verdicts) == 1 })
+				settling = <-open
+			}
+			return s, release
+		}
+		made := func(file string) bool {
+			_, err := os.Stat(filepath.Join(filepath.Dir(w.log), file))
+			return err == nil
+		}
 		c := w.tool("codex", "prompt", "PATCH x.txt hi\nSAY done", "sandbox", "read-only")
-		synctest.Wait()
-		release := stallAudit(w.hub.ledger.audit)
-		w.mu.Lock()
-		id := w.asked[0]
-		w.mu.Unlock()
-		w.calls.reply(id, map[string]any{"action": "accept"})
-		s := w.hub.table.all()[0]
-		for settling := false; !settling; { // a session that waited would never answer
-			open := make(chan bool)
-			s.box.do(func() { open <- len(s.asks.verdicts) == 1 })
-			settling = <-open
-		}
-		made, err := filepath.Glob(filepath.Join(filepath.Dir(w.log), "x.txt"))
-		if err != nil || len(made) > 0 || len(c.got) > 0 {
-			t.Error("the child heard of it before the audit log did")
-		}
+		s, release := accept(0)
+		w.is("the child heard of it before the audit log did", made("x.txt") || len(c.got) > 0, false)
 		release()
 		w.is("answer", resultField(c.ok(t), "content"), "done")
 		mustContain(t, readText(t, filepath.Join(w.cfg.sessionsRoot, "default", "audit.jsonl")), `"decision":"approve"`)
+		w.is("done", made("x.txt"), true)
+
+		c = w.reply(s.agentID, "PATCH y.txt hi\nSAY done")
+		_, release = accept(1)
+		w.tool("agent_interrupt", "agent_id", s.agentID).ok(t)
+		release()
+		w.is("turn", resultField(c.ok(t), "turn_status"), "interrupted")
+		synctest.Wait()
+		w.is("done after the interrupt", made("y.txt"), false)
 	})
 }
 
