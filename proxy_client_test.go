@@ -4,7 +4,8 @@ package main
 // records: a process on stdio (startPeer) or, where goroutines are to be counted, a function of this process over pipes
 // (startPipe); script commands (proxy_script_test.go) and testClient stand on it. Every process carries a marker in its
 // environment that all it starts inherit, whatever session, group or parent they move to: so clean-up finds what a test
-// left. The framing is written anew on purpose: a test must not judge wire_frame.go by wire_frame.go. The client has
+// left. Records are told apart
+// without wire_frame.go on purpose: a test must not judge it by itself. The client has
 // requests in flight at once, notifications, the server's own requests, cancellation. It dispatches on the reading
 // goroutine and keeps an answer that nobody waits for as a stray, so that a late or a second answer is never overlooked.
 // It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex app-server it speaks by request and notify.
@@ -478,7 +479,6 @@ type peerConfig struct {
 	env      []string // the whole environment
 	dir      string
 	limit    time.Duration // of one write to a process that doesn't read
-	header   bool          // Content-Length frames both ways, else newlines
 	onRecord func([]byte)  // each record of stdout, in order, on the reading goroutine; nil: whoever starts the peer reads stdout
 }
 
@@ -575,7 +575,7 @@ func (p *livePeer) startReading() (done chan struct{}) {
 
 func (p *livePeer) readAll(r *bufio.Reader) error {
 	for {
-		rec, err := readRecord(r, p.header)
+		rec, err := readRecord(r)
 		if err == io.EOF || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
@@ -586,14 +586,9 @@ func (p *livePeer) readAll(r *bufio.Reader) error {
 	}
 }
 
-// write sends one record in the peer's framing.
+// write sends one record.
 func (p *livePeer) write(record []byte) error {
-	if p.header {
-		record = append([]byte(fmt.Sprintf("Content-Length: %d\r\n\r\n", len(record))), record...)
-	} else {
-		record = append(append(make([]byte, 0, len(record)+1), record...), '\n')
-	}
-	return p.writeRaw(record)
+	return p.writeRaw(append(slices.Clip(record), '\n'))
 }
 
 // writeRaw sends bytes as they are.
@@ -698,47 +693,13 @@ func (p *livePeer) leftovers() []int {
 // errHalfRecord is output that ends in the middle of a line: what a process leaves that exits while it writes.
 var errHalfRecord = errors.New("output ends in the middle of a record")
 
-// cutShort is the error of reading a line, of which this much came.
-func cutShort(err error, line string) error {
-	if err == io.EOF && line != "" {
-		return fmt.Errorf("%w: %q", errHalfRecord, clipText(line, 200))
+// readRecord reads one record.
+func readRecord(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err == io.EOF && len(line) > 0 {
+		return nil, fmt.Errorf("%w: %q", errHalfRecord, clipText(string(line), 200))
 	}
-	return err
-}
-
-// readRecord reads one record of either framing.
-func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
-	if !header {
-		line, err := r.ReadBytes('\n')
-		return bytes.TrimSuffix(line, []byte("\n")), cutShort(err, string(line))
-	}
-	size := -1
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return nil, cutShort(err, line)
-		}
-		text, ok := strings.CutSuffix(line, "\r\n")
-		if !ok {
-			return nil, fmt.Errorf("frame header line without CRLF: %q", clipText(line, 200))
-		}
-		if text == "" {
-			break
-		}
-		if v, ok := strings.CutPrefix(text, "Content-Length: "); ok {
-			if size, err = strconv.Atoi(v); err != nil {
-				return nil, fmt.Errorf("frame header %q: %w", text, err)
-			}
-		}
-	}
-	if size < 0 {
-		return nil, errors.New("frame without Content-Length")
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("output ends in a frame's body: %w", err)
-	}
-	return body, nil
+	return bytes.TrimSuffix(line, []byte("\n")), err
 }
 
 // poll looks every few milliseconds until ok or limit. For what gives no sign of
