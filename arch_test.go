@@ -94,7 +94,8 @@ func goFiles(t *testing.T, goos string) map[string]string {
 // TestArchitectureCheckerCatches breaks each rule in a small house.
 func TestArchitectureCheckerCatches(t *testing.T) {
 	rules := archRules{
-		families: []familyRow{{"sys", ""}, {"low", "sys"}, {"peer", "low"}, {"mid", "sys low peer"}, {"high", "sys low mid peer"},
+		families: []familyRow{{"sys", ""}, {"low", "sys"}, {"peer", "low"}, {"mid", "sys low peer"},
+			{"high", "sys low mid peer"},
 			{"main", "sys low peer mid high"}},
 		interfaces: []string{"backend"},
 		vars:       []string{"version"},
@@ -106,20 +107,25 @@ func TestArchitectureCheckerCatches(t *testing.T) {
 		files map[string]string
 		want  []string // parts of the problems, in order; none: it is fine
 	}{
-		{"downward", map[string]string{"low.go": "package main\nfunc low() {}\n", "high.go": "package main\nfunc high() { low() }\n"}, nil},
-		{"same family", map[string]string{"mid.go": "package main\nfunc mid() { other() }\n", "mid_other.go": "package main\nfunc other() { mid() }\n"}, nil},
+		{"downward", map[string]string{"low.go": "package main\nfunc low() {}\n",
+			"high.go": "package main\nfunc high() { low() }\n"}, nil},
+		{"same family", map[string]string{"mid.go": "package main\nfunc mid() { other() }\n",
+			"mid_other.go": "package main\nfunc other() { mid() }\n"}, nil},
 		{"upward type", map[string]string{"low.go": "package main\nfunc low(t *top) {}\n", "high.go": high},
 			[]string{"low.go:2: family low names top of high.go"}},
 		{"upward function", map[string]string{"mid.go": "package main\nfunc mid() { _ = newTop() }\n", "high.go": high},
 			[]string{"mid.go:2: family mid names newTop of high.go"}},
-		{"upward constant", map[string]string{"mid.go": "package main\nconst m = limit\n", "high.go": high}, []string{"names limit"}},
+		{"upward constant", map[string]string{"mid.go": "package main\nconst m = limit\n", "high.go": high},
+			[]string{"names limit"}},
 		{"a method without its type's name", map[string]string{
 			"mid.go": "package main\nfunc mid() { below().method() }\n", "low.go": "package main\n",
 			"peer.go": "package main\n", "high.go": high + "func below() top { return top{} }\n",
 		}, []string{"mid.go:2: family mid names below", "mid.go:2: family mid names method"}},
-		{"not every family below", map[string]string{"peer.go": "package main\nfunc peer() { low(); sys() }\n", "sys_x.go": "package main\nfunc sys() {}\n",
-			"low.go": "package main\nfunc low() {}\n"}, []string{"peer.go:2: family peer names sys of sys_x.go"}},
-		{"no family", map[string]string{"extra.go": "package main\n", "lowly.go": "package main\n"}, []string{"extra.go:1: its first word", "lowly.go:1: its first word"}},
+		{"not every family below", map[string]string{"peer.go": "package main\nfunc peer() { low(); sys() }\n",
+			"sys_x.go": "package main\nfunc sys() {}\n",
+			"low.go":   "package main\nfunc low() {}\n"}, []string{"peer.go:2: family peer names sys of sys_x.go"}},
+		{"no family", map[string]string{"extra.go": "package main\n", "lowly.go": "package main\n"},
+			[]string{"extra.go:1: its first word", "lowly.go:1: its first word"}},
 		{"variable", map[string]string{"low.go": "package main\nvar count int\nvar table = map[string]int{}\n"},
 			[]string{"low.go:2: package-level variable count", "low.go:3: package-level variable table"}},
 		{"allowed variables", map[string]string{"low.go": `package main
@@ -139,24 +145,34 @@ var files embed.FS
 var _ backend = (*fault)(nil)
 type backend interface{ Error() string }
 `}, nil},
-		{"a variable that looks like an error", map[string]string{"low.go": "package main\nvar errCount = 1\n"}, []string{"errCount"}},
-		{"a regexp in disguise", map[string]string{"low.go": "package main\ntype r struct{}\nfunc (r) MustCompile(string) int { return 0 }\nvar regexp r\nvar x = regexp.MustCompile(\"\")\n"},
+		{"a variable that looks like an error", map[string]string{"low.go": "package main\nvar errCount = 1\n"},
+			[]string{"errCount"}},
+		{"a regexp in disguise",
+			map[string]string{"low.go": "package main\ntype r struct{}\nfunc (r) MustCompile(string) int { return 0 }\nvar regexp r\nvar x = regexp.MustCompile(\"\")\n"},
 			[]string{"variable regexp", "variable x"}},
 		{"interface", map[string]string{"low.go": "package main\ntype reader interface{ Read() }\nfunc f() { type inner interface{ X() } }\n"},
 			[]string{"low.go:2: interface reader", "low.go:3: interface inner"}},
 		{"allowed interface", map[string]string{"low.go": "package main\ntype backend interface{ stop() }\n"}, nil},
 		{"exit", map[string]string{"low.go": "package main\nimport (\n\tquit \"os\"\n\t\"log\"\n)\nfunc f() { quit.Exit(1) }\nfunc g() { log.Fatalf(\"\") }\nvar errX = error(nil)\nfunc h() { stop := quit.Exit; stop(1) }\n"},
 			[]string{"low.go:6: os.Exit", "low.go:7: log.Fatalf", "low.go:9: os.Exit"}},
-		{"exit in main", map[string]string{"main.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"}, nil},
-		{"main elsewhere", map[string]string{"low.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"}, []string{"low.go:3: os.Exit"}},
-		{"init", map[string]string{"low.go": "package main\nfunc init() {}\ntype t struct{}\nfunc (t) init() {}\n"}, []string{"low.go:2: func init"}},
-		{"foreign import", map[string]string{"low.go": "package main\nimport _ \"github.com/x/y\"\n"}, []string{"low.go:2: imports github.com/x/y"}},
-		{"x/sys in the wrong file", map[string]string{"low.go": "package main\nimport _ \"golang.org/x/sys/unix\"\n"}, []string{"low.go:2: imports golang.org/x/sys/unix"}},
-		{"x/sys in the right file", map[string]string{"sys_unix.go": "package main\nimport \"golang.org/x/sys/unix\"\nfunc f() { unix.Kill(0, 0) }\n"}, nil},
+		{"exit in main", map[string]string{"main.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"},
+			nil},
+		{"main elsewhere", map[string]string{"low.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"},
+			[]string{"low.go:3: os.Exit"}},
+		{"init", map[string]string{"low.go": "package main\nfunc init() {}\ntype t struct{}\nfunc (t) init() {}\n"},
+			[]string{"low.go:2: func init"}},
+		{"foreign import", map[string]string{"low.go": "package main\nimport _ \"github.com/x/y\"\n"},
+			[]string{"low.go:2: imports github.com/x/y"}},
+		{"x/sys in the wrong file", map[string]string{"low.go": "package main\nimport _ \"golang.org/x/sys/unix\"\n"},
+			[]string{"low.go:2: imports golang.org/x/sys/unix"}},
+		{"x/sys in the right file",
+			map[string]string{"sys_unix.go": "package main\nimport \"golang.org/x/sys/unix\"\nfunc f() { unix.Kill(0, 0) }\n"}, nil},
 		{"syntax", map[string]string{"low.go": "package main\nfunc {\n"}, []string{"low.go:2"}},
-		{"type error", map[string]string{"low.go": "package main\nvar errX error = 1\n"}, []string{"low.go:2: cannot use"}},
+		{"type error", map[string]string{"low.go": "package main\nvar errX error = 1\n"},
+			[]string{"low.go:2: cannot use"}},
 	}
-	exports := exportData(t, map[string]string{"x.go": `package x; import (_ "embed"; _ "errors"; _ "fmt"; _ "log"; _ "os"; _ "regexp")`})
+	exports := exportData(t,
+		map[string]string{"x.go": `package x; import (_ "embed"; _ "errors"; _ "fmt"; _ "log"; _ "os"; _ "regexp")`})
 	for _, tt := range tests {
 		// Without export data, as for other systems, only types that come out of an
 		// import are unknown: everything the rules look at must still be found.
@@ -170,7 +186,8 @@ type backend interface{ Error() string }
 			got := rules.check(tt.files, with)
 			for i, want := range tt.want {
 				if len(got) != len(tt.want) || !strings.Contains(got[i], want) {
-					t.Errorf("%s, export data %v: want %q, got\n%s", tt.name, with != nil, tt.want, strings.Join(got, "\n"))
+					t.Errorf("%s, export data %v: want %q, got\n%s", tt.name, with != nil, tt.want,
+						strings.Join(got, "\n"))
 					break
 				}
 			}
@@ -385,7 +402,8 @@ func (c *archCheck) use(name string, row familyRow, id *ast.Ident) {
 		return
 	}
 	from := c.fset.Position(obj.Pos()).Filename
-	if theirs, ok := c.family(from); ok && theirs.name != row.name && !slices.Contains(strings.Fields(row.uses), theirs.name) {
+	if theirs, ok := c.family(from); ok && theirs.name != row.name &&
+		!slices.Contains(strings.Fields(row.uses), theirs.name) {
 		c.problem(id.Pos(), "family %s names %s of %s", row.name, id.Name, from)
 	}
 }
@@ -400,7 +418,8 @@ func (c *archCheck) importSpec(name string, imp *ast.ImportSpec) {
 	case !strings.Contains(first, "."): // standard library
 	case strings.HasPrefix(path, "golang.org/x/sys/") && strings.HasPrefix(name, c.xsys+"_"):
 	default:
-		c.problem(imp.Pos(), "imports %s: only the standard library, and golang.org/x/sys in the family %s", path, c.xsys)
+		c.problem(imp.Pos(), "imports %s: only the standard library, and golang.org/x/sys in the family %s", path,
+			c.xsys)
 	}
 }
 
@@ -408,7 +427,9 @@ func (c *archCheck) importSpec(name string, imp *ast.ImportSpec) {
 // the list; the blank name declares nothing.
 func (c *archCheck) variables(d *ast.GenDecl, spec *ast.ValueSpec) {
 	for _, doc := range []*ast.CommentGroup{d.Doc, spec.Doc} {
-		if doc != nil && slices.ContainsFunc(doc.List, func(l *ast.Comment) bool { return strings.HasPrefix(l.Text, "//go:embed ") }) {
+		if doc != nil && slices.ContainsFunc(doc.List, func(l *ast.Comment) bool {
+			return strings.HasPrefix(l.Text, "//go:embed ")
+		}) {
 			return
 		}
 	}
@@ -428,7 +449,8 @@ func (c *archCheck) variables(d *ast.GenDecl, spec *ast.ValueSpec) {
 				continue
 			}
 		}
-		c.problem(id.Pos(), "package-level variable %s: only errors, compiled regexps, embeds and %s", id.Name, strings.Join(c.vars, ", "))
+		c.problem(id.Pos(), "package-level variable %s: only errors, compiled regexps, embeds and %s", id.Name,
+			strings.Join(c.vars, ", "))
 	}
 }
 

@@ -1,10 +1,11 @@
 package main
 
-// proxy_bench_test.go owns the numbers that the program is held to: what a client pays for speaking to an agent through
-// serve instead of to the child itself. Each benchmark drives the same mock both ways in turns, A B A B, and prints both
-// and their ratio. benchPeer reads both sides alike, by looking at bytes and never decoding JSON on a measured path, so
-// that what differs is the program. TestUnderLoad asserts what doesn't depend on how fast a machine is, and tells the
-// sizes; a time must never be asserted. Run: go test -run '^$' -bench Serve . or: go test -run UnderLoad -v .
+// proxy_bench_test.go owns the numbers that the program is held to: what a client pays for speaking to an agent
+// through serve instead of to the child itself. Each benchmark drives the same mock both ways in turns, A B A B, and
+// prints both and their ratio. benchPeer reads both sides alike, by looking at bytes and never decoding JSON on a
+// measured path, so that what differs is the program. TestUnderLoad asserts what doesn't depend on how fast a machine
+// is, and tells the sizes; a time must never be asserted. Run: go test -run '^$' -bench Serve . or: go test -run
+// UnderLoad -v .
 
 import (
 	"bufio"
@@ -206,7 +207,10 @@ func (s *stall) readOn() {
 			}
 			return
 		}
-		if i := slices.IndexFunc(turns, func(turn benchTurn) bool { return bytes.Contains(head, []byte(turn.end)) }); i >= 0 {
+		if i := slices.IndexFunc(turns, func(turn benchTurn) bool {
+			return bytes.Contains(head,
+				[]byte(turn.end))
+		}); i >= 0 {
 			answers[turns[i].end]++
 			if !validJSON(bytes.TrimSpace(line)) || !bytes.Contains(line, []byte(turns[i].good)) {
 				p.fail("a turn that ran while nobody read was answered %s", clip(string(line), 2000))
@@ -356,7 +360,8 @@ func (r *benchRig) startOf(tb testing.TB, side string, env []string, bin string,
 	tb.Helper()
 	path, err := exec.LookPath(bin)
 	wantNil(tb, err)
-	live, err := startPeer(peerConfig{name: side, path: path, args: args, env: append(r.environ(side), env...), dir: r.project})
+	live, err := startPeer(peerConfig{name: side, path: path, args: args, env: append(r.environ(side), env...),
+		dir: r.project})
 	wantNil(tb, err)
 	p := &benchPeer{livePeer: live, tb: tb, out: bufio.NewReaderSize(live.stdout, benchBuffer)}
 	p.dog = time.AfterFunc(benchLimit, func() { _ = live.cmd.Process.Kill() })
@@ -482,13 +487,16 @@ func (r *benchRig) mockSide(tb testing.TB) *benchPeer {
 // thread opens a thread of the mock.
 func (p *benchPeer) thread(cwd string) string {
 	p.tb.Helper()
-	return stringField(p.call("thread/start", map[string]any{"cwd": cwd, "approvalPolicy": "on-request"}), "thread", "id")
+	return stringField(p.call("thread/start", map[string]any{"cwd": cwd, "approvalPolicy": "on-request"}), "thread",
+		"id")
 }
 
 // direct is a turn on a thread of the mock.
 func (p *benchPeer) direct(thread, prompt string) benchTurn {
-	rec, _ := p.request("turn/start", map[string]any{"threadId": thread, "input": []any{map[string]any{"type": "text", "text": prompt}}})
-	return benchTurn{rec: rec, end: `"method":"turn/completed"`, good: `"status":"completed"`, mark: `"method":"item/agentMessage/delta"`}
+	rec, _ := p.request("turn/start", map[string]any{"threadId": thread,
+		"input": []any{map[string]any{"type": "text", "text": prompt}}})
+	return benchTurn{rec: rec, end: `"method":"turn/completed"`, good: `"status":"completed"`,
+		mark: `"method":"item/agentMessage/delta"`}
 }
 
 // serveSide is serve over the mock, with everything as it is by default:
@@ -518,7 +526,8 @@ func (p *benchPeer) tool(name string, args any) json.RawMessage {
 
 // reply is a turn of an agent.
 func (p *benchPeer) reply(agent, prompt string) benchTurn {
-	rec, end := p.request("tools/call", map[string]any{"name": "codex-reply", "arguments": map[string]any{"agent_id": agent, "prompt": prompt}})
+	rec, end := p.request("tools/call", map[string]any{"name": "codex-reply",
+		"arguments": map[string]any{"agent_id": agent, "prompt": prompt}})
 	return benchTurn{rec: rec, end: end, good: `"turn_status":"completed"`, mark: `"type":"item/agentMessage/delta"`}
 }
 
@@ -527,7 +536,8 @@ func (p *benchPeer) reply(agent, prompt string) benchTurn {
 // doesn't read.
 func (r *benchRig) onDisk(tb testing.TB, agent string, turns int) {
 	tb.Helper()
-	pattern := filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records", strings.TrimPrefix(agent, "codex:")+".json")
+	pattern := filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records",
+		strings.TrimPrefix(agent, "codex:")+".json")
 	var rec []byte
 	if !poll(benchLimit, func() bool {
 		paths, err := filepath.Glob(pattern)

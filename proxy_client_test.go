@@ -1,14 +1,14 @@
 package main
 
-// proxy_client_test.go owns the two rigs that tests talk to, and the client that they are driven with. A peer speaks in
-// records: a process on stdio (startPeer) or, where goroutines are to be counted, a function of this process over pipes
-// (startPipe); script commands (proxy_script_test.go) and testClient stand on it. Every process carries a marker in its
-// environment that all it starts inherit, whatever session, group or parent they move to: so clean-up finds what a test
-// left. Records are told apart
-// without wire_frame.go on purpose: a test must not judge it by itself. The client has
-// requests in flight at once, notifications, the server's own requests, cancellation. It dispatches on the reading
-// goroutine and keeps an answer that nobody waits for as a stray, so that a late or a second answer is never overlooked.
-// It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex app-server it speaks by request and notify.
+// proxy_client_test.go owns the two rigs that tests talk to, and the client that they are driven with. A peer speaks
+// in records: a process on stdio (startPeer) or, where goroutines are to be counted, a function of this process over
+// pipes (startPipe); script commands (proxy_script_test.go) and testClient stand on it. Every process carries a
+// marker in its environment that all it starts inherit, whatever session, group or parent they move to: so clean-up
+// finds what a test left. Records are told apart without wire_frame.go on purpose: a test must not judge it by
+// itself. The client has requests in flight at once, notifications, the server's own requests, cancellation. It
+// dispatches on the reading goroutine and keeps an answer that nobody waits for as a stray, so that a late or a
+// second answer is never overlooked. It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex
+// app-server it speaks by request and notify.
 
 import (
 	"bufio"
@@ -52,10 +52,11 @@ type testClient struct {
 	*livePeer
 	tb testing.TB
 
-	tap    func(ours bool, raw []byte)             // hook: every record, before it is sent or looked at
-	heard  func(m wireMessage, about *pendingCall) // hook: every message, with the call it answers, on the reading goroutine
-	skip   func(raw []byte) bool                   // hook: a record that is not looked at and not kept
-	mayEnd bool                                    // the peer is killed at any moment: writing to it may fail
+	tap func(ours bool, raw []byte) // hook: every record, before it is sent or looked at
+	// hook: every message, with the call it answers, on the reading goroutine
+	heard  func(m wireMessage, about *pendingCall)
+	skip   func(raw []byte) bool // hook: a record that is not looked at and not kept
+	mayEnd bool                  // the peer is killed at any moment: writing to it may fail
 
 	mu      sync.Mutex // guards the fields below
 	lastID  int
@@ -155,7 +156,8 @@ func (c *testClient) startAbout(about any, method string, params any) *pendingCa
 	c.tb.Helper()
 	c.mu.Lock()
 	c.lastID++
-	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, about: about, answer: make(chan wireMessage, 1)}
+	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, about: about,
+		answer: make(chan wireMessage, 1)}
 	c.calls[string(p.id)] = p
 	c.mu.Unlock()
 	c.send(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
@@ -427,9 +429,9 @@ func (c *testClient) told() string {
 }
 
 // programPath is the program that a test drives as a process. It is the test binary itself, under the name that
-// testscript.Main put on PATH: so an ordinary run builds nothing. Where the program must be as a user gets it, without
-// the race detector and the tests' code, it is built once for all tests of the run: for benchmarks, real Codex binaries,
-// and under -race, where it would be too slow and too large.
+// testscript.Main put on PATH: so an ordinary run builds nothing. Where the program must be as a user gets it,
+// without the race detector and the tests' code, it is built once for all tests of the run: for benchmarks, real
+// Codex binaries, and under -race, where it would be too slow and too large.
 func programPath(tb testing.TB) string {
 	tb.Helper()
 	_, measures := tb.(*testing.B)
@@ -473,13 +475,14 @@ func underRace() bool {
 
 // peerConfig says what to run. Zero fields are good defaults but for path and env.
 type peerConfig struct {
-	name     string
-	path     string
-	args     []string
-	env      []string // the whole environment
-	dir      string
-	limit    time.Duration // of one write to a process that doesn't read
-	onRecord func([]byte)  // each record of stdout, in order, on the reading goroutine; nil: whoever starts the peer reads stdout
+	name  string
+	path  string
+	args  []string
+	env   []string // the whole environment
+	dir   string
+	limit time.Duration // of one write to a process that doesn't read
+	// each record of stdout, in order, on the reading goroutine; nil: whoever starts the peer reads stdout
+	onRecord func([]byte)
 }
 
 // livePeer is one started peer. Its methods may be called from any goroutine.
@@ -576,7 +579,8 @@ func (p *livePeer) startReading() (done chan struct{}) {
 func (p *livePeer) readAll(r *bufio.Reader) error {
 	for {
 		rec, err := readRecord(r)
-		if err == io.EOF || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == io.EOF || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) ||
+			errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
 		if err != nil {
@@ -757,8 +761,8 @@ func (b *peerLog) String() string {
 // markerVar names the environment variable that holds a peer's marker.
 const markerVar = "ATM_TEST_PEER"
 
-// hasProcFS tells whether processes can be looked for: elsewhere than on Linux none is found, and a test that needs them
-// skips by needProcFS.
+// hasProcFS tells whether processes can be looked for: elsewhere than on Linux none is found, and a test that needs
+// them skips by needProcFS.
 func hasProcFS() bool {
 	_, err := os.Stat("/proc/self/environ")
 	return err == nil
@@ -842,7 +846,8 @@ func describeProcesses(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), 160))
+		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")),
+			160))
 	}
 	return b.String()
 }

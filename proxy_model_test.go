@@ -175,7 +175,8 @@ func (api *modelAPI) serve(w http.ResponseWriter, r *http.Request) {
 func replyError(w http.ResponseWriter, code int, msg string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintln(w, compact(object{"error": object{"message": msg, "type": "scripted_error", "code": "scripted_error"}}))
+	fmt.Fprintln(w, compact(object{"error": object{"message": msg, "type": "scripted_error",
+		"code": "scripted_error"}}))
 }
 
 // parseModelRequest reads what the model was told. The steps are those of the
@@ -408,7 +409,8 @@ func (s *modelStream) do(step modelStep) error {
 		s.event("response.failed", object{"response": resp})
 		return errAnswered
 	case "ECHO_INSTRUCTIONS":
-		return s.say(compact(object{"instructions": s.req.Instructions, "developer": s.req.Developer, "user": s.req.User}))
+		return s.say(compact(object{"instructions": s.req.Instructions, "developer": s.req.Developer,
+			"user": s.req.User}))
 	}
 	item, err := s.toolCall(step)
 	if err != nil {
@@ -463,11 +465,13 @@ func (s *modelStream) function(name, args string) object {
 	if args == "" {
 		args = "{}"
 	}
-	return object{"type": "function_call", "id": s.api.newID("fc"), "call_id": s.api.newID("call"), "name": name, "arguments": args}
+	return object{"type": "function_call", "id": s.api.newID("fc"), "call_id": s.api.newID("call"), "name": name,
+		"arguments": args}
 }
 
 func (s *modelStream) custom(name, input string) object {
-	call := object{"type": "custom_tool_call", "id": s.api.newID("ctc"), "call_id": s.api.newID("call"), "name": name, "input": input}
+	call := object{"type": "custom_tool_call", "id": s.api.newID("ctc"), "call_id": s.api.newID("call"), "name": name,
+		"input": input}
 	if t, ok := s.tool(name); ok && t.ns != "" {
 		call["namespace"] = t.ns
 	}
@@ -513,7 +517,8 @@ func (s *modelStream) patch(patch string) (object, error) {
 func (s *modelStream) callMCP(server, tool, args string) object {
 	want := plainName("mcp__" + server + "__" + tool)
 	for _, t := range s.req.tools {
-		if plainName(t.ns+"__"+t.Name) == want || (t.Name == tool && t.ns != "" && strings.HasSuffix(plainName(t.ns), plainName(server))) {
+		if plainName(t.ns+"__"+t.Name) == want || (t.Name == tool && t.ns != "" &&
+			strings.HasSuffix(plainName(t.ns), plainName(server))) {
 			call := s.function(t.Name, args)
 			if t.ns != "" {
 				call["namespace"] = t.ns
@@ -587,7 +592,8 @@ func (s *modelStream) message(text, status string) object {
 	if text != "" || status == "completed" {
 		content = append(content, outputText(text))
 	}
-	return object{"type": "message", "id": s.api.newID("msg"), "role": "assistant", "status": status, "content": content}
+	return object{"type": "message", "id": s.api.newID("msg"), "role": "assistant", "status": status,
+		"content": content}
 }
 
 func outputText(text string) object {
@@ -597,11 +603,13 @@ func outputText(text string) object {
 func (s *modelStream) reason(text string) {
 	id, n := s.api.newID("rs"), len(s.output)
 	at := object{"item_id": id, "output_index": n, "summary_index": 0}
-	s.event("response.output_item.added", object{"output_index": n, "item": object{"type": "reasoning", "id": id, "summary": []any{}}})
+	s.event("response.output_item.added", object{"output_index": n,
+		"item": object{"type": "reasoning", "id": id, "summary": []any{}}})
 	s.event("response.reasoning_summary_part.added", at, object{"part": object{"type": "summary_text", "text": ""}})
 	s.event("response.reasoning_summary_text.delta", at, object{"delta": text})
 	s.event("response.reasoning_summary_text.done", at, object{"text": text})
-	item := object{"type": "reasoning", "id": id, "encrypted_content": nil, "summary": []any{object{"type": "summary_text", "text": text}}}
+	item := object{"type": "reasoning", "id": id, "encrypted_content": nil,
+		"summary": []any{object{"type": "summary_text", "text": text}}}
 	s.event("response.output_item.done", object{"output_index": n, "item": item})
 	s.output = append(s.output, item)
 }
@@ -626,7 +634,8 @@ func (s *modelStream) complete() {
 }
 
 func (s *modelStream) response(status string) object {
-	return object{"id": s.id, "object": "response", "created_at": time.Now().Unix(), "model": s.req.Model, "status": status, "output": []any{}}
+	return object{"id": s.id, "object": "response", "created_at": time.Now().Unix(), "model": s.req.Model,
+		"status": status, "output": []any{}}
 }
 
 // event writes one server-sent event, at once.

@@ -1,10 +1,10 @@
 package main
 
 // proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS: the program, built as a user gets
-// it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a home
-// of its own; every test ends with an exit that leaves no process and the user's config.toml as it was. TestCodexTurns
-// has what makes unattended work safe: turns in the background, their approvals, tasks and retries of modern clients,
-// resuming. codex_real_test.go holds mcp-server to the same rules.
+// it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a
+// home of its own; every test ends with an exit that leaves no process and the user's config.toml as it was.
+// TestCodexTurns has what makes unattended work safe: turns in the background, their approvals, tasks and retries of
+// modern clients, resuming. codex_real_test.go holds mcp-server to the same rules.
 
 import (
 	"encoding/json"
@@ -153,7 +153,8 @@ func contextReachesTheModel(l *codexLab) {
 	want(t, l.api.await(t, "SAY same").Prompt, "SAY same")
 	wantNil(t, makeGitRepo(l.repo, "feature/moved"))
 	c.again(r.AgentID, "SAY changed").turn()
-	if after := l.api.await(t, "SAY changed").Prompt; !strings.Contains(after, "feature/moved") || !strings.HasSuffix(after, "SAY changed") {
+	if after := l.api.await(t, "SAY changed").Prompt; !strings.Contains(after, "feature/moved") ||
+		!strings.HasSuffix(after, "SAY changed") {
 		t.Errorf("the branch changed, but the prompt was %q", after)
 	}
 	l.finish(c)
@@ -171,7 +172,8 @@ func twoAgentsAtOnce(l *codexLab) {
 	}
 	l.api.open("one")
 	first := one.wantSaid("answer-one")
-	if first.AgentID == second.AgentID || first.ThreadID == second.ThreadID || strings.EqualFold(first.Identity, second.Identity) {
+	if first.AgentID == second.AgentID || first.ThreadID == second.ThreadID ||
+		strings.EqualFold(first.Identity, second.Identity) {
 		t.Errorf("two agents share something: %+v, %+v", first, second)
 	}
 	l.finish(c)
@@ -187,12 +189,14 @@ func failedModel(l *codexLab) {
 	} {
 		res := c.again(agent, tt.prompt).tool()
 		if !res.IsError || res.Turn.TurnStatus != "failed" || res.Turn.AgentID != agent || res.Turn.Status != "idle" ||
-			!strings.Contains(res.Turn.Content, tt.words) || len(res.Content) == 0 || !strings.Contains(res.Content[0].Text, res.Turn.Content) {
+			!strings.Contains(res.Turn.Content, tt.words) || len(res.Content) == 0 ||
+			!strings.Contains(res.Content[0].Text, res.Turn.Content) {
 			t.Errorf("%s, want the backend's own words %q: %s", tt.prompt, tt.words, res.raw)
 		}
 	}
 	c.again(agent, "SAY well again").wantSaid("well again")
-	if failed := c.codex("FAIL 500 at-once", "identity", "unlucky").tool(); !failed.IsError || failed.Turn.AgentID == "" {
+	if failed := c.codex("FAIL 500 at-once", "identity", "unlucky").tool(); !failed.IsError ||
+		failed.Turn.AgentID == "" {
 		t.Errorf("a failed first turn: %s", failed.raw)
 	}
 	l.finish(c)
@@ -236,7 +240,8 @@ func permanentRule(l *codexLab) {
 		c := l.serve(askable())
 		file := filepath.Join(l.home, fmt.Sprintf("rule-%v", allowed))
 		call := c.codex("SHELLESC touch "+file+"\nSAY done", "approval-policy", "on-request")
-		c.reply(l.askedToRun(c, file), json.RawMessage(`{"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["rm"]}}}`))
+		c.reply(l.askedToRun(c, file),
+			json.RawMessage(`{"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["rm"]}}}`))
 		if call.wantSaid("done"); !there(file) {
 			l.t.Error("the approved command did not run")
 		}
@@ -251,7 +256,8 @@ func permanentRule(l *codexLab) {
 func declinedCommand(l *codexLab) {
 	t, c := l.t, l.serve(askable())
 	agent := c.codex("SAY ready").turn().AgentID
-	for i, answer := range []map[string]any{{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"}, {"action": "perhaps"}, {}} {
+	for i, answer := range []map[string]any{{"action": "decline"}, {"action": "cancel"}, {"decision": "denied"},
+		{"action": "perhaps"}, {}} {
 		file := filepath.Join(l.home, fmt.Sprintf("declined-%d", i))
 		call := c.again(agent, fmt.Sprintf("SHELLESC touch %s\nSAY went on %d", file, i))
 		c.reply(l.askedToRun(c, file), answer)
@@ -269,7 +275,8 @@ func declinedCommand(l *codexLab) {
 func nobodyToAsk(l *codexLab) {
 	c := l.serve(map[string]any{})
 	file := filepath.Join(l.home, "nobody")
-	if r := c.codex("SHELLESC touch " + file + "\nSAY went on").wantSaid("went on"); there(file) || len(r.Declined) != 1 {
+	if r := c.codex("SHELLESC touch " + file + "\nSAY went on").wantSaid("went on"); there(file) ||
+		len(r.Declined) != 1 {
 		l.t.Errorf("the command ran (%v) although nobody could approve it: %+v", there(file), r)
 	}
 	l.finish(c)
@@ -406,7 +413,8 @@ func backgroundTurn(l *codexLab) {
 	since := int64(1) // all turns there ever were
 	for range 10 {
 		var w waitedFor
-		structured(c.call("agent_wait", map[string]any{"agent_ids": []string{one.AgentID, two.AgentID}, "timeout_secs": 60, "since": since}), &w)
+		structured(c.call("agent_wait", map[string]any{"agent_ids": []string{one.AgentID, two.AgentID},
+			"timeout_secs": 60, "since": since}), &w)
 		since = w.Seq
 		for _, a := range w.Agents {
 			for _, turn := range a.Turns {
@@ -420,7 +428,8 @@ func backgroundTurn(l *codexLab) {
 			break
 		}
 	}
-	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other", queued.TurnID: "then this"} {
+	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other",
+		queued.TurnID: "then this"} {
 		want(t, said[turn], "completed: "+text)
 	}
 	l.finish(c)
@@ -432,11 +441,13 @@ func backgroundApproval(l *codexLab) {
 	agent := c.codex("SHELLESC touch "+file+"\nSAY after it", "background", true).tool().Turn.AgentID
 	var w waitedFor
 	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
-	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" || !strings.Contains(w.Agents[0].Pending[0].Action, file) {
+	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" ||
+		!strings.Contains(w.Agents[0].Pending[0].Action, file) {
 		t.Fatalf("agent_wait told %+v", w)
 	}
 	ask := w.Agents[0].Pending[0]
-	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else", "decision": "approve"}
+	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else",
+		"decision": "approve"}
 	c.call("agent_approve", approve).fault(-32007)
 	if there(file) {
 		t.Error("the command ran before its approval")
@@ -457,7 +468,8 @@ func interruptedShell(l *codexLab) {
 	agent := l.runner(c)
 	var r struct{ Interrupted bool }
 	structured(c.call("agent_interrupt", map[string]any{"agent_id": agent}), &r)
-	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" || res.Turn.Status != "idle" {
+	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" ||
+		res.Turn.Status != "idle" {
 		t.Errorf("interrupted %v, the caller got %s", r.Interrupted, res.raw)
 	}
 	l.dies(c, pid)
@@ -478,7 +490,8 @@ func modernApproval(l *codexLab) {
 	t, c := l.t, l.start("serve", "--backend", l.backend) // a client that shakes no hands
 	file := filepath.Join(l.home, "retried")
 	params := func() map[string]any {
-		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it"}}, askable())
+		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file +
+			"\nSAY after it"}}, askable())
 	}
 	var asked struct {
 		Type     string                     `json:"resultType"`
@@ -518,7 +531,8 @@ func polledTask(l *codexLab) {
 		Result callResult
 	}
 	start := func(prompt string) (task taskState) {
-		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}}, caps)).result(&task)
+		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}},
+			caps)).result(&task)
 		if task.Type != "task" || task.TaskID == "" || task.Status != "working" {
 			t.Fatalf("the call was answered %+v", task)
 		}

@@ -223,7 +223,8 @@ func (st *scriptState) value(ts *testscript.TestScript, text string, pattern boo
 
 // scriptFlags parses a command's own flags and checks the number of arguments
 // left; usage is told when either is wrong. Flags end with the first argument.
-func scriptFlags(ts *testscript.TestScript, neg, mayNeg bool, usage string, args []string, least, most int, define func(*flag.FlagSet)) []string {
+func scriptFlags(ts *testscript.TestScript, neg, mayNeg bool, usage string, args []string, least, most int,
+	define func(*flag.FlagSet)) []string {
 	if neg && !mayNeg {
 		ts.Fatalf("unsupported: ! %s", usage)
 	}
@@ -405,10 +406,11 @@ func peerOf(ts *testscript.TestScript, name string) *scriptPeer {
 func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	var extra []string
 	cwd := "."
-	args = scriptFlags(ts, neg, false, "start [-env K=V]... [-cwd dir] NAME prog args…", args, 2, -1, func(fl *flag.FlagSet) {
-		fl.Func("env", "", func(v string) error { extra = append(extra, v); return nil })
-		fl.StringVar(&cwd, "cwd", cwd, "")
-	})
+	args = scriptFlags(ts, neg, false, "start [-env K=V]... [-cwd dir] NAME prog args…", args, 2, -1,
+		func(fl *flag.FlagSet) {
+			fl.Func("env", "", func(v string) error { extra = append(extra, v); return nil })
+			fl.StringVar(&cwd, "cwd", cwd, "")
+		})
 	st, name := stateOf(ts), args[0]
 	if old := st.peers[name]; old != nil {
 		if !old.gone() {
@@ -430,9 +432,10 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptInit(ts *testscript.TestScript, neg bool, args []string) {
 	client := "script"
-	args = scriptFlags(ts, neg, false, "init [-client name] NAME [version] [capabilities]", args, 1, 3, func(fl *flag.FlagSet) {
-		fl.StringVar(&client, "client", client, "")
-	})
+	args = scriptFlags(ts, neg, false, "init [-client name] NAME [version] [capabilities]", args, 1, 3,
+		func(fl *flag.FlagSet) {
+			fl.StringVar(&client, "client", client, "")
+		})
 	version := "2025-11-25"
 	if len(args) > 1 {
 		version = args[1]
@@ -494,10 +497,11 @@ func scriptRequest(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptCall(ts *testscript.TestScript, neg bool, args []string) {
 	name, meta := "id", ""
-	args = scriptFlags(ts, neg, false, "call [-bind var] [-meta JSON] NAME tool [args]", args, 2, 3, func(fl *flag.FlagSet) {
-		fl.StringVar(&name, "bind", name, "")
-		fl.StringVar(&meta, "meta", meta, "")
-	})
+	args = scriptFlags(ts, neg, false, "call [-bind var] [-meta JSON] NAME tool [args]", args, 2, 3,
+		func(fl *flag.FlagSet) {
+			fl.StringVar(&name, "bind", name, "")
+			fl.StringVar(&meta, "meta", meta, "")
+		})
 	st := stateOf(ts)
 	params := map[string]any{"name": args[1], "arguments": optional(ts, args, 2)}
 	if meta != "" {
@@ -517,15 +521,17 @@ func scriptHello(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptOpens(ts *testscript.TestScript, neg bool, args []string) {
 	name, cwd, servers, times := "session", ".", "[]", 1
-	args = scriptFlags(ts, neg, false, "opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME", args, 1, 1, func(fl *flag.FlagSet) {
-		fl.IntVar(&times, "times", times, "")
-		fl.StringVar(&name, "bind", name, "")
-		fl.StringVar(&cwd, "cwd", cwd, "")
-		fl.StringVar(&servers, "mcp", servers, "")
-	})
+	args = scriptFlags(ts, neg, false, "opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME", args, 1, 1,
+		func(fl *flag.FlagSet) {
+			fl.IntVar(&times, "times", times, "")
+			fl.StringVar(&name, "bind", name, "")
+			fl.StringVar(&cwd, "cwd", cwd, "")
+			fl.StringVar(&servers, "mcp", servers, "")
+		})
 	p := peerOf(ts, args[0])
 	for range times {
-		id := p.request(ts, "session/new", map[string]any{"cwd": ts.MkAbs(cwd), "mcpServers": stateOf(ts).value(ts, servers, false)})
+		id := p.request(ts, "session/new", map[string]any{"cwd": ts.MkAbs(cwd),
+			"mcpServers": stateOf(ts).value(ts, servers, false)})
 		p.expect(ts, map[string]any{"id": id, "result": map[string]any{"sessionId": "$bind:" + name}}, false, false)
 	}
 }
@@ -548,10 +554,11 @@ func scriptUpdate(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptStops(ts *testscript.TestScript, neg bool, args []string) {
 	name, says := "id", ""
-	args = scriptFlags(ts, neg, false, "stops [-of var] [-says regexp] NAME [reason]", args, 1, 2, func(fl *flag.FlagSet) {
-		fl.StringVar(&name, "of", name, "")
-		fl.StringVar(&says, "says", says, "")
-	})
+	args = scriptFlags(ts, neg, false, "stops [-of var] [-says regexp] NAME [reason]", args, 1, 2,
+		func(fl *flag.FlagSet) {
+			fl.StringVar(&name, "of", name, "")
+			fl.StringVar(&says, "says", says, "")
+		})
 	reason := "end_turn"
 	if len(args) > 1 {
 		reason = args[1]
@@ -570,12 +577,13 @@ func scriptExpect(ts *testscript.TestScript, neg bool, args []string) {
 // expectIn is expect of what around makes of the pattern.
 func expectIn(ts *testscript.TestScript, neg bool, name string, args []string, around func(any) any) {
 	var next, skipped, none, never bool
-	args = scriptFlags(ts, neg, false, name+" [-next|-any|-none|-never] NAME pattern", args, 2, 2, func(fl *flag.FlagSet) {
-		fl.BoolVar(&next, "next", false, "")
-		fl.BoolVar(&skipped, "any", false, "")
-		fl.BoolVar(&none, "none", false, "")
-		fl.BoolVar(&never, "never", false, "")
-	})
+	args = scriptFlags(ts, neg, false, name+" [-next|-any|-none|-never] NAME pattern", args, 2, 2,
+		func(fl *flag.FlagSet) {
+			fl.BoolVar(&next, "next", false, "")
+			fl.BoolVar(&skipped, "any", false, "")
+			fl.BoolVar(&none, "none", false, "")
+			fl.BoolVar(&never, "never", false, "")
+		})
 	p, pattern := peerOf(ts, args[0]), around(stateOf(ts).value(ts, args[1], true))
 	switch {
 	case none:
@@ -753,13 +761,15 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			var changed <-chan struct{}
 			if e, changed = p.entry(at); e == nil {
 				if ended {
-					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr, compact(pattern), p.context())
+					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr,
+						compact(pattern), p.context())
 				}
 				select {
 				case <-changed:
 				case <-p.exited:
 				case <-timer.C:
-					ts.Fatalf("waited %v: no record of %s matched %s%s", p.state.limit, p.name, compact(pattern), p.context())
+					ts.Fatalf("waited %v: no record of %s matched %s%s", p.state.limit, p.name, compact(pattern),
+						p.context())
 				}
 				continue
 			}
@@ -769,7 +779,8 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			continue
 		}
 		if e.bad != nil {
-			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500), p.context())
+			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500),
+				p.context())
 		}
 		vars, err := matchJSON(pattern, e.value)
 		if err == nil {
@@ -779,7 +790,8 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			return
 		}
 		if next {
-			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000), p.context())
+			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000),
+				p.context())
 		}
 		at++
 	}
@@ -801,7 +813,8 @@ func (p *scriptPeer) expectNone(ts *testscript.TestScript, pattern any, from int
 			continue
 		}
 		if _, err := matchJSON(pattern, e.value); err == nil {
-			ts.Fatalf("a record of %s matches %s: %s%s", p.name, compact(pattern), clipText(string(e.raw), 2000), p.context())
+			ts.Fatalf("a record of %s matches %s: %s%s", p.name, compact(pattern), clipText(string(e.raw), 2000),
+				p.context())
 		}
 	}
 }
