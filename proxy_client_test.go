@@ -183,31 +183,22 @@ func (c *testClient) notify(method string, params any) {
 // wait waits for the answer, whatever it is.
 func (p *pendingCall) wait() wireMessage {
 	p.c.tb.Helper()
-	m, ok := p.waitOrEnd()
-	if !ok {
-		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, p.c.howEnded(), p.what, p.c.told())
-	}
-	return m
-}
-
-// waitOrEnd waits for the answer, or for the end of a peer that gave none.
-func (p *pendingCall) waitOrEnd() (m wireMessage, answered bool) {
-	p.c.tb.Helper()
 	timer := time.NewTimer(p.c.limit)
 	defer timer.Stop()
 	select {
 	case m := <-p.answer:
-		return m, true
+		return m
 	case <-timer.C:
 		p.c.tb.Fatalf("waited %v: no answer to %s%s", p.c.limit, p.what, p.c.told())
 	case <-p.c.exited:
 	}
 	select {
 	case m := <-p.answer: // its last words
-		return m, true
+		return m
 	default:
-		return wireMessage{}, false
+		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, p.c.howEnded(), p.what, p.c.told())
 	}
+	panic("BUG: Fatalf returned")
 }
 
 // result waits for an answer that is no error, and decodes it.
@@ -217,11 +208,8 @@ func (p *pendingCall) result(into any) {
 	if m.Error != nil {
 		p.c.tb.Fatalf("%s: error %d: %s (data %s)%s", p.what, m.Error.Code, m.Error.Message, m.Error.Data, p.c.told())
 	}
-	if into == nil {
-		return
-	}
-	if err := json.Unmarshal(m.Result, into); err != nil {
-		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, m.Result)
+	if into != nil {
+		wantNil(p.c.tb, json.Unmarshal(m.Result, into))
 	}
 }
 
@@ -286,9 +274,7 @@ func (p *pendingCall) tool() callResult {
 	var raw json.RawMessage
 	p.result(&raw)
 	res := callResult{raw: raw}
-	if err := json.Unmarshal(raw, &res); err != nil {
-		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, raw)
-	}
+	wantNil(p.c.tb, json.Unmarshal(raw, &res))
 	return res
 }
 
@@ -318,11 +304,8 @@ func (p *pendingCall) turn() turnReply {
 func (p *pendingCall) fault(code int) *wireFault {
 	p.c.tb.Helper()
 	m := p.wait()
-	if m.Error == nil {
-		p.c.tb.Fatalf("%s: want error %d, got the result %s", p.what, code, clipText(string(m.Result), 500))
-	}
-	if m.Error.Code != code {
-		p.c.tb.Fatalf("%s: want error %d, got %d: %s", p.what, code, m.Error.Code, m.Error.Message)
+	if m.Error == nil || m.Error.Code != code {
+		p.c.tb.Fatalf("%s: want error %d, got %+v and %s", p.what, code, m.Error, clipText(string(m.Result), 500))
 	}
 	return m.Error
 }

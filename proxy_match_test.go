@@ -298,12 +298,9 @@ func TestMatchJSON(t *testing.T) {
 		pattern, got string
 		want         string // part of the error, "" for a match
 	}{
-		{`{"a":1}`, `{"a":1,"b":2}`, ""},
 		{`{"a":{"b":[{"c":true}]}}`, `{"a":{"b":[{"c":true,"d":null}],"x":0}}`, ""},
-		{`{"a":{"b":1}}`, `{"a":{}}`, ".a.b: is missing"},
 		{`{"a":"x"}`, `{"a":"y"}`, `.a: want "x", got "y"`},
 		{`{"a":"1"}`, `{"a":1}`, `want "1", got 1`},
-		{`{"a":null}`, `{"a":null}`, ""},
 		{`{"a":null}`, `{"a":false}`, "want null, got false"},
 		{`{"a":null}`, `{}`, "is missing"},
 		{`{"a":"$any"}`, `{"a":[1]}`, ""},
@@ -317,7 +314,6 @@ func TestMatchJSON(t *testing.T) {
 		{`{"a":"$re:("}`, `{"a":"x"}`, "bad pattern"},
 		{`[1,2]`, `[1,2,3]`, "want 2 elements, got 3"},
 		{`[1,2,"$rest"]`, `[1,2,3]`, ""},
-		{`[1,2,"$rest"]`, `[1]`, "want 2 elements, got 1"},
 		{`[1,2]`, `[2,1]`, "[0]: want 1, got 2"},
 		{`["$contains",{"n":"b"},{"n":"a"}]`, `[{"n":"a"},{"n":"b","x":1}]`, ""},
 		{`["$contains",{"n":"c"}]`, `[{"n":"a"}]`, "no element is"},
@@ -325,9 +321,6 @@ func TestMatchJSON(t *testing.T) {
 		{`9007199254740993`, `9007199254740992`, "want 9007199254740993"},
 		{`"$$any"`, `"$any"`, ""},
 		{`"$nay"`, `"x"`, "unknown pattern word"},
-		{`[]`, `{}`, "want an array"},
-		{`{}`, `[]`, "want an object"},
-		{`["$bind:a","$bind:a"]`, `[1,1]`, ""},
 		{`["$bind:a","$bind:a"]`, `[1,2]`, "$a is 1 already"},
 	} {
 		if _, err := matchJSON(mustJSON(t, tt.pattern), mustJSON(t, tt.got)); (err == nil) != (tt.want == "") ||

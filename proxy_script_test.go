@@ -754,33 +754,13 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 	if skipped {
 		at = 0
 	}
-	for {
-		e, _ := p.entry(at)
-		if e == nil {
-			ended := p.gone() // asked first: then nothing comes after what entry sees
-			var changed <-chan struct{}
-			if e, changed = p.entry(at); e == nil {
-				if ended {
-					ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr,
-						compact(pattern), p.context())
-				}
-				select {
-				case <-changed:
-				case <-p.exited:
-				case <-timer.C:
-					ts.Fatalf("waited %v: no record of %s matched %s%s", p.state.limit, p.name, compact(pattern),
-						p.context())
-				}
-				continue
-			}
-		}
+	for ; ; at++ {
+		e := p.await(ts, at, pattern, timer.C)
 		if e.ours || e.matched {
-			at++
 			continue
 		}
 		if e.bad != nil {
-			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500),
-				p.context())
+			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500), p.context())
 		}
 		vars, err := matchJSON(pattern, e.value)
 		if err == nil {
@@ -790,10 +770,30 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			return
 		}
 		if next {
-			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000),
-				p.context())
+			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000), p.context())
 		}
-		at++
+	}
+}
+
+// await waits for a record of the dialogue; pattern is what it is wanted for.
+func (p *scriptPeer) await(ts *testscript.TestScript, at int, pattern any, late <-chan time.Time) scriptEntry {
+	for {
+		ended := p.gone() // asked first: then nothing comes after what is there
+		p.mu.Lock()
+		log, changed := p.log, p.changed
+		p.mu.Unlock()
+		switch {
+		case at < len(log):
+			return log[at]
+		case ended:
+			ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr, compact(pattern), p.context())
+		}
+		select {
+		case <-changed:
+		case <-p.exited:
+		case <-late:
+			ts.Fatalf("waited %v: no record of %s matched %s%s", p.state.limit, p.name, compact(pattern), p.context())
+		}
 	}
 }
 
@@ -807,8 +807,10 @@ func (p *scriptPeer) expectNone(ts *testscript.TestScript, pattern any, from int
 	p.expect(ts, map[string]any{"id": id, "method": "$absent"}, false, false)
 	end := p.cursor - 1              // without the answer itself
 	p.asked, p.cursor = asked, start // what was looked at can still be expected
-	for at := from; at < end; at++ {
-		e, _ := p.entry(at)
+	p.mu.Lock()
+	log := p.log[from:end]
+	p.mu.Unlock()
+	for _, e := range log {
 		if e.ours || e.bad != nil {
 			continue
 		}
@@ -817,17 +819,6 @@ func (p *scriptPeer) expectNone(ts *testscript.TestScript, pattern any, from int
 				p.context())
 		}
 	}
-}
-
-// entry returns a copy of record at, or nil and a channel that tells of more.
-func (p *scriptPeer) entry(at int) (*scriptEntry, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at >= len(p.log) {
-		return nil, p.changed
-	}
-	e := p.log[at]
-	return &e, nil
 }
 
 // take marks a record as matched, and remembers whom it asks.
