@@ -200,12 +200,18 @@ func (s *stall) readOn() {
 		line := p.line()
 		head := line[:min(len(line), benchHead)]
 		if bytes.Contains(head, []byte(pong)) {
+			missing := false // a turn's record is written before its answer
 			for _, turn := range turns {
-				if answers[turn.end] != 1 {
-					p.fail("%d answers to %q before the pong, want one", answers[turn.end], turn.end)
+				if missing = missing || answers[turn.end] == 0; answers[turn.end] > 1 {
+					p.fail("%d answers to %q, want one", answers[turn.end], turn.end)
 				}
 			}
-			return
+			if !missing {
+				return
+			}
+			rec, pong = p.request("ping", map[string]any{})
+			p.send(rec)
+			continue
 		}
 		if i := slices.IndexFunc(turns, func(turn benchTurn) bool {
 			return bytes.Contains(head,

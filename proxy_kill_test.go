@@ -42,6 +42,9 @@ func TestKillAtRandomPoints(t *testing.T) {
 			for life := 0; life < tt.kills && !t.Failed(); life++ {
 				g.live(life)
 			}
+			if t.Failed() {
+				return
+			}
 			for _, a := range g.l.agents { // looks once more, at every agent, and ends as a client does
 				a.touched = true
 			}
@@ -91,6 +94,7 @@ func (g *killGame) start(name string) *player {
 func (g *killGame) live(n int) {
 	g.t.Helper()
 	p := g.start(fmt.Sprintf("life %d", n))
+	defer p.stop()
 	if g.l.intN(10) > 0 { // else it dies before anybody has looked
 		if g.recovered(p); g.t.Failed() {
 			return

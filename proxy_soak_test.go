@@ -177,7 +177,9 @@ func (p *player) learnLocked(c *playedCall) {
 	}
 	switch {
 	case c.turn != nil && c.turn.background:
-		c.turn.id = r.TurnID
+		if r.TurnStatus != "interrupted" { // else it was stopped before it was taken on
+			c.turn.id = r.TurnID
+		}
 	case c.turn != nil:
 		a.named = a.named || strings.HasPrefix(r.Identity, "word-")
 		a.ended++
