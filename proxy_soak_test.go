@@ -182,7 +182,9 @@ func (p *player) learnLocked(c *playedCall) {
 		}
 	case c.turn != nil:
 		a.named = a.named || strings.HasPrefix(r.Identity, "word-")
-		a.ended++
+		if r.TurnID != "" { // else it was stopped before it began
+			a.ended++
+		}
 		if c.turn.status = r.TurnStatus; r.TurnStatus == "completed" && c.turn.word != "" && r.Content != c.turn.word {
 			p.tb.Errorf("%s: %s was answered %q, want %q", p.name, r.AgentID, r.Content, c.turn.word)
 		}
