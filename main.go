@@ -42,7 +42,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	row, ok := findCommand(name)
 	if !ok {
-		complain(stderr, fmt.Sprintf("no command %q", name), "atm-agent-mcp help lists the commands"+didYouMean(name, commandNames()))
+		complain(stderr, fmt.Sprintf("no command %q", name),
+			"atm-agent-mcp help lists the commands"+didYouMean(name, commandNames()))
 		return 2
 	}
 	call := &commandCall{name: name, flags: flagValues{}, stdin: stdin, stdout: stdout, stderr: stderr}
@@ -146,11 +147,13 @@ func runServe(ctx context.Context, c *commandCall) int {
 // runACP serves an editor, or runs `acp login`.
 func runACP(ctx context.Context, c *commandCall) int {
 	args := c.args
-	if len(args) > 1 && args[0] == "acp" { // a client appended the login's arguments to the command that starts this program
+	// a client appended the login's arguments to the command that starts this program
+	if len(args) > 1 && args[0] == "acp" {
 		args = args[1:]
 	}
 	if len(args) > 0 && args[0] != "login" {
-		complain(c.stderr, fmt.Sprintf("acp takes no argument %q", args[0]), c.hint()+didYouMean(args[0], []string{"login"}))
+		complain(c.stderr, fmt.Sprintf("acp takes no argument %q", args[0]),
+			c.hint()+didYouMean(args[0], []string{"login"}))
 		return 2
 	}
 	cfg, code := c.config(c.flags, "")
@@ -176,7 +179,8 @@ func loginCodex(ctx context.Context, bin string, args []string, c *commandCall) 
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, c.stdout, c.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = pipeDrain
-	interrupts := make(chan os.Signal, 4) // the terminal sends them to codex too: codex ends by them, and then this process
+	// the terminal sends them to codex too: codex ends by them, and then this process
+	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 	err = cmd.Run()

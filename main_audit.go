@@ -61,11 +61,13 @@ func runAudit(_ context.Context, c *commandCall) int {
 // read, and why there are none, is told on stderr.
 func (c *commandCall) findAudit(cfg *config, since time.Time) (lines []auditLine, code int) {
 	agent, identity := c.flags["agent"], c.flags["identity"]
-	entries, agents, identities := 0, map[string]bool{}, map[string]bool{} // what there is, for the hint where nothing is found
+	// what there is, for the hint where nothing is found
+	entries, agents, identities := 0, map[string]bool{}, map[string]bool{}
 	bad, err := eachAuditLine(cfg.auditFile(), func(l auditLine) {
 		entries++
 		agents[l.AgentID], identities[l.Identity] = true, true
-		if (agent == "" || l.AgentID == agent || l.Thread == agent) && (identity == "" || strings.EqualFold(l.Identity, identity)) && !l.Time.Before(since) {
+		if (agent == "" || l.AgentID == agent || l.Thread == agent) &&
+			(identity == "" || strings.EqualFold(l.Identity, identity)) && !l.Time.Before(since) {
 			l.raw = slices.Clone(l.raw)
 			lines = append(lines, l)
 		}
@@ -79,8 +81,10 @@ func (c *commandCall) findAudit(cfg *config, since time.Time) (lines []auditLine
 	switch {
 	case len(lines) > 0 || err != nil:
 	case entries > 0:
-		complain(c.stderr, fmt.Sprintf("none of the audit trail of team %q (lines: %d) is what was asked for", cfg.team, entries),
-			cmp.Or(c.meantFilter("identity", slices.Sorted(maps.Keys(identities))), c.meantFilter("agent", slices.Sorted(maps.Keys(agents)))))
+		complain(c.stderr, fmt.Sprintf("none of the audit trail of team %q (lines: %d) is what was asked for",
+			cfg.team, entries),
+			cmp.Or(c.meantFilter("identity", slices.Sorted(maps.Keys(identities))),
+				c.meantFilter("agent", slices.Sorted(maps.Keys(agents)))))
 	default:
 		hint := ""
 		if !cfg.persistThreads {
@@ -180,7 +184,8 @@ func showAudit(s screen, lines []auditLine) {
 	var rows [][]cell
 	for _, l := range lines {
 		if !s.terminal {
-			rows = append(rows, plainCells(l.Time.UTC().Format(time.RFC3339Nano), l.Event, l.AgentID, l.Identity, l.Recipient,
+			rows = append(rows, plainCells(l.Time.UTC().Format(time.RFC3339Nano), l.Event, l.AgentID, l.Identity,
+				l.Recipient,
 				l.Decision, l.Correlation, l.Summary, l.Detail))
 			continue
 		}
@@ -192,7 +197,8 @@ func showAudit(s screen, lines []auditLine) {
 		if l.Decision == deny.String() {
 			how = inRed
 		}
-		rows = append(rows, []cell{{s.when(l.Time), inDim}, {l.Event, ""}, {l.Decision, how}, {cmp.Or(l.Identity, l.AgentID), ""}, {l.Recipient, ""}, {what, ""}})
+		rows = append(rows, []cell{{s.when(l.Time), inDim}, {l.Event, ""}, {l.Decision, how},
+			{cmp.Or(l.Identity, l.AgentID), ""}, {l.Recipient, ""}, {what, ""}})
 	}
 	s.table([]string{"WHEN", "EVENT", "", "WHO", "TO", "WHAT"}, rows)
 }

@@ -88,7 +88,9 @@ func (c *commandCall) trust(cfg *config) int {
 			}
 		}
 		from, note := fmt.Sprintf("%s:%d", f.path, l.value.keyLine), ""
-		if slices.ContainsFunc(cfg.ignored, func(s ignoredSetting) bool { return s.From == from && s.Key == strings.Join(l.settingPath(), ".") }) {
+		if slices.ContainsFunc(cfg.ignored, func(s ignoredSetting) bool {
+			return s.From == from && s.Key == strings.Join(l.settingPath(), ".")
+		}) {
 			note = "   (ignored until now)"
 		}
 		fmt.Fprintf(c.stdout, "%s: %s = %s%s\n", visible(from), strings.Join(names, "."), l.value.text(), note)
@@ -236,7 +238,8 @@ func (v configView) facts() [][3]string {
 		facts = append(facts, [3]string{"repository", deref(v.Launch.RepoName), *v.Launch.RepoRoot},
 			[3]string{"branch", deref(v.Launch.Branch) + v.Launch.Head, ""})
 	}
-	facts = append(facts, [3]string{"teams_dir", v.Directories.Teams, ""}, [3]string{"sessions_dir", v.Directories.Sessions, ""})
+	facts = append(facts, [3]string{"teams_dir", v.Directories.Teams, ""},
+		[3]string{"sessions_dir", v.Directories.Sessions, ""})
 	for _, f := range v.Files {
 		facts = append(facts, [3]string{"file", f, "read"})
 	}

@@ -65,7 +65,8 @@ func (d *demoClient) run(ctx context.Context) error {
 	cmd.Env = append(os.Environ(), "HOME="+d.home, "ATM_HOME="+d.home, "CODEX_HOME="+filepath.Join(d.home, ".codex"),
 		"ATM_TEAM=", "ATM_IDENTITY=", "ATM_CONFIG=", "CLAUDE_CODE_SESSION_ID=", "CLAUDE_CONFIG_DIR=")
 	for _, kv := range os.Environ() { // nobody's settings but the demo's
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, variablePrefix) || strings.HasPrefix(name, oldVariablePrefix) {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, variablePrefix) ||
+			strings.HasPrefix(name, oldVariablePrefix) {
 			cmd.Env = append(cmd.Env, name+"=")
 		}
 	}
@@ -105,7 +106,8 @@ func (d *demoClient) run(ctx context.Context) error {
 func (d *demoClient) talk(project string) error {
 	d.say("An MCP client starts `atm-agent-mcp serve` and says hello.")
 	if _, err := d.call("initialize", map[string]any{"protocolVersion": "2025-11-25",
-		"capabilities": map[string]any{"elicitation": map[string]any{}}, "clientInfo": map[string]any{"name": "demo", "version": version()}}); err != nil {
+		"capabilities": map[string]any{"elicitation": map[string]any{}},
+		"clientInfo":   map[string]any{"name": "demo", "version": version()}}); err != nil {
 		return err
 	}
 	d.peer.notify("notifications/initialized", nil)
@@ -120,7 +122,8 @@ func (d *demoClient) talk(project string) error {
 	agentID := stringField(res, "agent_id")
 
 	d.say("It replies by agent_id: the same agent, the same conversation, also after a restart.")
-	if res, err = d.tool("codex-reply", map[string]any{"agent_id": agentID, "prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}); err != nil {
+	if res, err = d.tool("codex-reply", map[string]any{"agent_id": agentID,
+		"prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}); err != nil {
 		return err
 	}
 	d.answer(res)
@@ -195,7 +198,8 @@ func (d *demoClient) frame(dir string, rec []byte) {
 }
 
 func (d *demoClient) answer(res json.RawMessage) {
-	d.line("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"), stringField(res, "turn_status"), stringField(res, "content"))
+	d.line("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
+		stringField(res, "turn_status"), stringField(res, "content"))
 }
 
 func (d *demoClient) say(text string) { d.line("\n%s", text) }
@@ -208,7 +212,8 @@ func (d *demoClient) line(format string, args ...any) {
 
 // makeDemoRepo makes a directory that reads as a git repository, without git.
 func makeDemoRepo(dir string) error {
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, ".git", "refs", "heads"), 0o700), os.MkdirAll(filepath.Join(dir, ".git", "objects"), 0o700))
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, ".git", "refs", "heads"), 0o700),
+		os.MkdirAll(filepath.Join(dir, ".git", "objects"), 0o700))
 	if err != nil {
 		return err
 	}

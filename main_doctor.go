@@ -75,7 +75,8 @@ func doctorChecks(ctx context.Context, wait time.Duration) []doctorCheck {
 		{"prompt files", checkLimit, (*doctor).checkPromptFiles},
 		{"log file", checkLimit, (*doctor).checkLogFile},
 		{"session files", checkLimit, (*doctor).checkSessionFiles},
-		{"codex", 2*wait + checkLimit, func(d *doctor) { d.checkCodex(ctx) }}, // and its login, its configuration, the policy
+		// and its login, its configuration, the policy
+		{"codex", 2*wait + checkLimit, func(d *doctor) { d.checkCodex(ctx) }},
 		{"identities", checkLimit, (*doctor).checkLeases},
 		{"leftovers", checkLimit, func(d *doctor) { d.checkLeftovers(ctx) }},
 		{"inotify", checkLimit, (*doctor).checkInotify},
@@ -115,7 +116,8 @@ func runDoctor(ctx context.Context, c *commandCall) int {
 			Checks []finding `json:"checks"`
 		}{failures == 0, d.found}))
 	case failures > 0:
-		s.line("\n%s", s.paint(inRed, fmt.Sprintf("%s: no session can start before that is mended", counted(failures, "failure"))))
+		s.line("\n%s", s.paint(inRed, fmt.Sprintf("%s: no session can start before that is mended",
+			counted(failures, "failure"))))
 	case warnings > 0:
 		s.line("\n%s", s.paint(inGreen, "a session can start")+"; "+counted(warnings, "warning"))
 	default:
@@ -172,7 +174,7 @@ func (d *doctor) runCheck(c doctorCheck) bool {
 	}
 }
 
-// configuration loads it as serve does. Where serve would refuse a file that was named,
+// checkConfiguration loads it as serve does. Where serve would refuse a file that was named,
 // the rest is still looked at, without that file.
 func (d *doctor) checkConfiguration() error {
 	cwd, err := os.Getwd()
@@ -214,7 +216,7 @@ func (d *doctor) checkConfiguration() error {
 	return nil
 }
 
-// codex starts the child, asks it who is logged in and for the user's configuration, and ends it.
+// checkCodex starts the child, asks it who is logged in and for the user's configuration, and ends it.
 func (d *doctor) checkCodex(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.wait)
 	defer cancel()
@@ -226,11 +228,14 @@ func (d *doctor) checkCodex(ctx context.Context) {
 	}
 	defer be.stop(2 * time.Second)
 	inf := be.info()
-	d.ok("%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind, time.Since(began).Milliseconds())
+	d.ok("%s %s, %s, answers after %d ms", d.codexPath(), cmp.Or(inf.version, "of unknown version"), inf.kind,
+		time.Since(began).Milliseconds())
 	if inf.kind == "app-server" && !inf.atLeast(104) {
-		d.warn("Codex "+inf.version+" is older than 0.104, the oldest that is supported", "npm install -g @openai/codex")
+		d.warn("Codex "+inf.version+" is older than 0.104, the oldest that is supported",
+			"npm install -g @openai/codex")
 	}
-	if d.checkPolicy(ctx, be) { // with a broken config.toml it isn't known which login is wanted, and codex login would fail too
+	// with a broken config.toml it isn't known which login is wanted, and codex login would fail too
+	if d.checkPolicy(ctx, be) {
 		d.checkLogin(ctx, be)
 	}
 }
@@ -342,7 +347,7 @@ func (d *doctor) codexCommand() string {
 	return d.codexPath()
 }
 
-// login asks for the account; that starts no turn and needs no network.
+// checkLogin asks for the account; that starts no turn and needs no network.
 func (d *doctor) checkLogin(ctx context.Context, be backend) {
 	d.check = "login"
 	if d.cfg.codexBin == "mock" {
@@ -377,12 +382,14 @@ func (d *doctor) checkLogin(ctx context.Context, be backend) {
 		d.warn("who is logged in could not be understood: "+err.Error(), "run `"+d.codexCommand()+" login status`")
 	case got.Account != nil && got.Account.PlanType != "":
 		d.ok("%s, plan %s", cmp.Or(got.Account.Type, "logged in"), got.Account.PlanType)
+		d.checkLimits(ctx, be)
 	case got.Account != nil:
 		d.ok("%s", cmp.Or(got.Account.Type, "logged in"))
 	case got.Needed != nil && !*got.Needed:
 		d.ok("none needed: the model provider of Codex's config.toml has its own")
 	default:
-		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`", d.codexCommand())
+		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`",
+			d.codexCommand())
 		if mend := d.mendCodexHome(); mend != "" { // the login could not be written
 			hint = "first " + mend + "; then " + hint
 		}
@@ -390,13 +397,35 @@ func (d *doctor) checkLogin(ctx context.Context, be backend) {
 	}
 }
 
-// policy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
+// checkLimits tells how much of the account's limits is used, as far as Codex can find that out just now.
+func (d *doctor) checkLimits(ctx context.Context, be backend) {
+	d.check = "limits"
+	ctx, cancel := context.WithTimeout(ctx, limitsAskFor)
+	defer cancel()
+	var limits accountLimits
+	raw, err := be.catalog(ctx, "limits", "")
+	if err == nil {
+		limits.takeAll(raw, time.Now())
+	}
+	lines := limits.view().lines()
+	switch near := limits.warning(time.Now()); {
+	case len(lines) == 0:
+		d.ok("not told")
+	case near != "":
+		d.warn(near, "wait for the reset, or agents will fail with it")
+	default:
+		d.ok("%s", strings.Join(lines, " "))
+	}
+}
+
+// checkPolicy says what an agent that is given nothing may do here. False: Codex can't read its own configuration.
 func (d *doctor) checkPolicy(ctx context.Context, be backend) bool {
 	d.check = "codex config"
 	user, err := be.catalog(ctx, "config", d.cfg.cwd)
 	switch {
 	case err != nil && be.info().kind == "mcp-server": // that has read it itself, and we make do without
-		d.warn(err.Error()+": agents are read-only unless told otherwise", "mend it, or set sandbox and approval_policy in .atm.toml")
+		d.warn(err.Error()+": agents are read-only unless told otherwise",
+			"mend it, or set sandbox and approval_policy in .atm.toml")
 		user = nil
 	case err != nil:
 		d.fail(err.Error(), cmp.Or(d.mendCodexHome(), "mend Codex's config.toml: with it no thread can be opened"))
@@ -407,12 +436,14 @@ func (d *doctor) checkPolicy(ctx context.Context, be backend) bool {
 	if roleErr != nil {
 		return true // said with the configuration
 	}
-	pol, rpcErr := resolvePolicy(policyInput{cfg: d.cfg, role: r, user: user, cwd: d.cfg.cwd, repoRoot: deref(readRepo(d.cfg.cwd).Root)})
+	pol, rpcErr := resolvePolicy(policyInput{cfg: d.cfg, role: r, user: user, cwd: d.cfg.cwd,
+		repoRoot: deref(readRepo(d.cfg.cwd).Root)})
 	if rpcErr != nil {
 		d.fail(rpcErr.Message, "change the setting that it names; atm-agent-mcp config shows where it comes from")
 		return true
 	}
-	d.add(findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox, pol.Settings.Approval,
+	d.add(findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox,
+		pol.Settings.Approval,
 		cmp.Or(pol.Settings.Model, "as Codex chooses")), strings.Join(pol.Notes, "; "))
 	return true
 }

@@ -1,8 +1,9 @@
 package main
 
-// main_doctor_test.go holds the commands that look at session files to what a script can't easily bring about: doctor to
-// locks whose process is gone, old leftovers, a file system that hangs; the removing of records to what stays on the
-// disk, whatever a record says. The commands themselves are in testdata/script/doctor-*.txtar and sessions-*.txtar.
+// main_doctor_test.go holds the commands that look at session files to what a script can't easily bring about: doctor
+// to locks whose process is gone, old leftovers, a file system that hangs; the removing of records to what stays on
+// the disk, whatever a record says. The commands themselves are in testdata/script/doctor-*.txtar and
+// sessions-*.txtar.
 
 import (
 	"errors"
@@ -54,11 +55,13 @@ func TestDoctorTellsWhoHoldsALease(t *testing.T) {
 	const dead = 1 << 30 // beyond every system's largest
 	ann := filepath.Join(team, "ann.lock")
 	holdLease(t, ann, lockContent{PID: dead, AgentID: "codex:bcdfghj", Host: host})
-	holdLease(t, filepath.Join(team, "bob.lock"), lockContent{PID: dead, AgentID: "codex:bcdfghk", Host: host + "-other"})
+	holdLease(t, filepath.Join(team, "bob.lock"), lockContent{PID: dead, AgentID: "codex:bcdfghk",
+		Host: host + "-other"})
 	holdLease(t, filepath.Join(team, "cal.lock"), lockContent{PID: os.Getpid(), Host: host})
 	before := readText(t, ann)
 	d.checkLeases()
-	d.wantFinding(t, findingWarning, `"ann" is in use by agent codex:bcdfghj in process 1073741824, which is gone`, "lsof "+ann)
+	d.wantFinding(t, findingWarning, `"ann" is in use by agent codex:bcdfghj in process 1073741824, which is gone`,
+		"lsof "+ann)
 	d.wantFinding(t, findingOK, `"bob" is in use by agent codex:bcdfghk in process 1073741824 on `+host+"-other", "")
 	d.wantFinding(t, findingOK, fmt.Sprintf(`"cal" is in use without an agent yet in process %d`, os.Getpid()), "")
 	d.wantFinding(t, findingOK, "3 in use, 0 free", "")
@@ -135,8 +138,9 @@ func removable(t *testing.T, root, summaryDir, made string) (*registry, record) 
 	t.Helper()
 	reg := newRegistry(root, "team", true, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { closeRecords(t.Context(), reg) })
-	rec := record{Version: 1, AgentID: "codex:bcdfghj", Identity: "ann", Team: "team", BackendID: "thread-1", SummaryDir: summaryDir,
-		turnNote: turnNote{Status: statusClosed, LastActive: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}}
+	rec := record{Version: 1, AgentID: "codex:bcdfghj", Identity: "ann", Team: "team", BackendID: "thread-1",
+		SummaryDir: summaryDir,
+		turnNote:   turnNote{Status: statusClosed, LastActive: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}}
 	wantNil(t, reg.save(rec))
 	for _, name := range leftBehind() {
 		path := filepath.Join(root, made, name)
@@ -183,7 +187,8 @@ func TestRemoveStaysInItsDirectory(t *testing.T) {
 	t.Run("a link is not followed", func(t *testing.T) {
 		top := t.TempDir()
 		root := filepath.Join(top, "agent-sessions")
-		reg, rec := removable(t, root, filepath.Join("team", "ann", "thread-1"), filepath.Join("..", "elsewhere", "thread-1"))
+		reg, rec := removable(t, root, filepath.Join("team", "ann", "thread-1"),
+			filepath.Join("..", "elsewhere", "thread-1"))
 		if err := os.Symlink(filepath.Join(top, "elsewhere"), filepath.Join(root, "team", "ann")); err != nil {
 			t.Skip(err) // Windows asks for a privilege
 		}

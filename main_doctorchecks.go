@@ -44,7 +44,7 @@ func (d *doctor) checkDirectory() {
 	d.ok("%s, repository %s, %s", d.cfg.cwd, deref(repo.Name), branch)
 }
 
-// team: without one everything but mail works, so nothing here is a failure.
+// checkTeam: without one everything but mail works, so nothing here is a failure.
 func (d *doctor) checkTeam() {
 	c := d.cfg
 	path := filepath.Join(c.teamsRoot, c.team, "config.json")
@@ -53,7 +53,8 @@ func (d *doctor) checkTeam() {
 	}
 	if c.teamExists {
 		if _, ok := readLeadSession(c.teamsRoot, c.team); !ok {
-			d.warn(fmt.Sprintf("%s can't be read", path), "make it readable and valid JSON; without it only mail is missing")
+			d.warn(fmt.Sprintf("%s can't be read", path),
+				"make it readable and valid JSON; without it only mail is missing")
 			return
 		}
 		d.ok("%q from %s", c.team, c.teamFrom)
@@ -65,12 +66,13 @@ func (d *doctor) checkTeam() {
 	}
 	hint := "create it in Claude Code, or name another with --team"
 	if names, err := (teamQuery{root: c.teamsRoot}).teamNames(); err == nil && len(names) > 0 {
-		hint += fmt.Sprintf("; there are %s%s", strings.Join(names[:min(len(names), 10)], ", "), didYouMean(c.team, names))
+		hint += fmt.Sprintf("; there are %s%s", strings.Join(names[:min(len(names), 10)], ", "),
+			didYouMean(c.team, names))
 	}
 	d.warn(fmt.Sprintf("%q from %s: there is no %s; everything but mail works", c.team, c.teamFrom, path), hint)
 }
 
-// promptFiles: one that can't be read fails every session.
+// checkPromptFiles: one that can't be read fails every session.
 func (d *doctor) checkPromptFiles() {
 	for _, f := range []struct{ key, path string }{
 		{"base_prompt_file", d.cfg.basePromptFile}, {"extra_instructions_file", d.cfg.extraInstructionsFile},
@@ -79,14 +81,15 @@ func (d *doctor) checkPromptFiles() {
 			continue
 		}
 		if _, err := loadPromptFile(f.path); err != nil {
-			d.fail(fmt.Sprintf("%s (%s from %s)", err, f.key, d.cfg.origin[f.key]), "write the file, or leave the key out")
+			d.fail(fmt.Sprintf("%s (%s from %s)", err, f.key, d.cfg.origin[f.key]),
+				"write the file, or leave the key out")
 			continue
 		}
 		d.ok("%s: %s", f.key, f.path)
 	}
 }
 
-// logFile: serve ends at once where it can't open one.
+// checkLogFile: serve ends at once where it can't open one.
 func (d *doctor) checkLogFile() {
 	path := d.cfg.logFile
 	if path == "" || path == os.DevNull {
@@ -100,13 +103,14 @@ func (d *doctor) checkLogFile() {
 		err = probeDir(filepath.Dir(path))
 	}
 	if err != nil {
-		d.fail(fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]), cmp.Or(shortage(err), "name a file that can be written, or leave log_file out to log to stderr"))
+		d.fail(fmt.Sprintf("%v (log_file from %s)", err, d.cfg.origin["log_file"]),
+			cmp.Or(shortage(err), "name a file that can be written, or leave log_file out to log to stderr"))
 		return
 	}
 	d.ok("%s", path)
 }
 
-// sessionFiles: leases and records must be written and locked in there.
+// checkSessionFiles: leases and records must be written and locked in there.
 func (d *doctor) checkSessionFiles() {
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	at, err := nearestDir(dir)
@@ -120,16 +124,19 @@ func (d *doctor) checkSessionFiles() {
 	if at == dir { // below it, records are made when there are some
 		records := filepath.Join(dir, ".records")
 		if err := probeIfThere(records); err != nil && d.cfg.persistThreads {
-			d.warn(err.Error()+": sessions won't survive their process", cmp.Or(shortage(err), "make "+records+" writable"))
+			d.warn(err.Error()+": sessions won't survive their process",
+				cmp.Or(shortage(err), "make "+records+" writable"))
 		}
 	}
 	threads := filepath.Join(d.cfg.sessionsRoot, ".threads")
 	if err := probeIfThere(threads); err != nil {
-		d.fail(err.Error()+": no thread can be locked", cmp.Or(shortage(err), "make "+threads+" a directory that you can write"))
+		d.fail(err.Error()+": no thread can be locked", cmp.Or(shortage(err),
+			"make "+threads+" a directory that you can write"))
 		return
 	}
 	if st, err := os.Stat(d.cfg.sessionsRoot); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
-		d.warn(fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked", d.cfg.sessionsRoot, st.Mode().Perm()),
+		d.warn(fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked",
+			d.cfg.sessionsRoot, st.Mode().Perm()),
 			"chmod 700 "+d.cfg.sessionsRoot)
 	}
 	d.ok("%s can be written and locked", at)
@@ -191,7 +198,7 @@ func probeDir(dir string) error {
 	return nil
 }
 
-// leases tells who holds which identity, and what dead processes left.
+// checkLeases tells who holds which identity, and what dead processes left.
 func (d *doctor) checkLeases() {
 	ask, asked := d.flags["identity"]
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
@@ -200,7 +207,8 @@ func (d *doctor) checkLeases() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return // said with the session files
 	}
-	book := addressBook{own: newTeamFile(d.cfg.teamsRoot, d.cfg.team, d.cfg.sessionsRoot), root: d.cfg.teamsRoot, aliases: d.cfg.aliases, roles: d.cfg.atmRoles}
+	book := addressBook{own: newTeamFile(d.cfg.teamsRoot, d.cfg.team, d.cfg.sessionsRoot), root: d.cfg.teamsRoot,
+		aliases: d.cfg.aliases, roles: d.cfg.atmRoles}
 	if asked {
 		if taken := book.strange(ask); taken != nil {
 			d.fail(fmt.Sprintf("%q of --identity can't be an agent's: %s", ask, taken.who()),
@@ -220,7 +228,8 @@ func (d *doctor) checkLeases() {
 		}
 		was, err := readLease(path)
 		if err != nil {
-			d.warn(fmt.Sprintf("%v: identity %q can't be leased", err, name), "make it yours to read and write, or move it away")
+			d.warn(fmt.Sprintf("%v: identity %q can't be leased", err, name),
+				"make it yours to read and write, or move it away")
 			continue
 		}
 		agentID, pid, isHeld := table.holder(name)
@@ -245,7 +254,8 @@ func (d *doctor) checkLeases() {
 			}
 			d.fail(fmt.Sprintf("%q of --identity is in use %s", ask, by), hint)
 		case local && !pidAlive(pid):
-			d.warn(fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name, by),
+			d.warn(fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name,
+				by),
 				"end what holds it: lsof "+path)
 		case !local && was.Host != "":
 			d.ok("%q is in use %s on %s", name, by, was.Host)
@@ -258,7 +268,8 @@ func (d *doctor) checkLeases() {
 	}
 	text := fmt.Sprintf("%d in use, %d free", held, free)
 	if left > 0 {
-		text += fmt.Sprintf("; of the free, %s of a process that is gone: nothing to do, the next session takes it", counted(left, "stale lock"))
+		text += fmt.Sprintf("; of the free, %s of a process that is gone: nothing to do, the next session takes it",
+			counted(left, "stale lock"))
 	}
 	d.ok("%s", text)
 }
@@ -273,7 +284,7 @@ func readLease(path string) (lockContent, error) {
 	return readLockContent(f), nil
 }
 
-// leftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
+// checkLeftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
 func (d *doctor) checkLeftovers(ctx context.Context) {
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
 	temps, stale := 0, 0
@@ -316,7 +327,8 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	more, _ := filepath.Glob(filepath.Join(team, "inboxes", "*.lock"))
 	for _, path := range append(locks, more...) {
 		if st, err := os.Stat(path); err == nil && st.IsDir() && time.Since(st.ModTime()) > staleDirLock {
-			d.warn(fmt.Sprintf("%s was left %s ago by a process that is gone", path, time.Since(st.ModTime()).Round(time.Second)), "rmdir "+path)
+			d.warn(fmt.Sprintf("%s was left %s ago by a process that is gone", path,
+				time.Since(st.ModTime()).Round(time.Second)), "rmdir "+path)
 		}
 	}
 	var parts []string
@@ -331,7 +343,7 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	}
 }
 
-// inotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
+// checkInotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
 // another (sys_linux.go).
 func (d *doctor) checkInotify() {
 	const dir = "/proc/sys/fs/inotify"
@@ -341,7 +353,8 @@ func (d *doctor) checkInotify() {
 	instances, err1 := readNumber(filepath.Join(dir, "max_user_instances"))
 	watches, err2 := readNumber(filepath.Join(dir, "max_user_watches"))
 	if err1 != nil || err2 != nil {
-		d.warn("the limits can't be read: "+errors.Join(err1, err2).Error(), "nothing to do: without inotify inboxes are polled")
+		d.warn("the limits can't be read: "+errors.Join(err1, err2).Error(),
+			"nothing to do: without inotify inboxes are polled")
 		return
 	}
 	used := inotifyInUse()

@@ -1,8 +1,9 @@
 package main
 
-// main_help.go owns the one table of commands and flags, of which the usage texts and the parsers are made: a command is
-// a row here and the function that it names, a flag is a row of its command. main.go runs commands by it. A row says
-// nothing of what a flag's value may be: settings are checked with the configuration, the others by their command.
+// main_help.go owns the one table of commands and flags, of which the usage texts and the parsers are made: a command
+// is a row here and the function that it names, a flag is a row of its command. main.go runs commands by it. A row
+// says nothing of what a flag's value may be: settings are checked with the configuration, the others by their
+// command.
 
 import (
 	"context"
@@ -44,7 +45,8 @@ func commands() []commandRow {
 agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
 nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			flags: append([]flagRow{
-				{name: "resume", maybe: "SESSION", help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself the newest session\nof the identity"},
+				{name: "resume", maybe: "SESSION",
+					help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself the newest session\nof the identity"},
 			}, serveRows()...),
 		},
 		{
@@ -259,7 +261,10 @@ func (c commandRow) joinValues(args []string) []string {
 	var joined []string
 	for _, arg := range args {
 		if n := len(joined) - 1; n >= 0 && !strings.HasPrefix(arg, "-") && strings.HasPrefix(joined[n], "-") &&
-			slices.ContainsFunc(c.flags, func(f flagRow) bool { return f.maybe != "" && f.name == strings.TrimLeft(joined[n], "-") }) {
+			slices.ContainsFunc(c.flags, func(f flagRow) bool {
+				return f.maybe != "" &&
+					f.name == strings.TrimLeft(joined[n], "-")
+			}) {
 			joined[n] += "=" + arg
 			continue
 		}

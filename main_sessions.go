@@ -1,10 +1,9 @@
 package main
 
-// main_sessions.go owns `atm-agent-mcp sessions` (FR-13.5), what the team's records say, for a person or a script, and the
-// removal of those that are over; and `atm-agent-mcp summary <agent-id>` (FR-13.6), the summary that a session wrote
-// as it ended, or the digest that its record keeps. main.go calls it.
-// Marks nothing and locks nobody out: a session of a dead process is shown as stale, not rewritten; a running one is
-// never removed.
+// main_sessions.go owns `atm-agent-mcp sessions` (FR-13.5), what the team's records say, for a person or a script,
+// and the removal of those that are over; and `atm-agent-mcp summary <agent-id>` (FR-13.6), the summary that a
+// session wrote as it ended, or the digest that its record keeps. main.go calls it. Marks nothing and locks nobody
+// out: a session of a dead process is shown as stale, not rewritten; a running one is never removed.
 
 import (
 	"cmp"
@@ -110,7 +109,8 @@ func readRows(reg *registry) ([]sessionRow, error) {
 	}
 	rows := make([]sessionRow, len(recs))
 	for i, r := range recs {
-		rows[i] = sessionRow{AgentID: r.AgentID, Backend: r.Backend, BackendID: r.BackendID, Identity: r.Identity, Team: r.Team,
+		rows[i] = sessionRow{AgentID: r.AgentID, Backend: r.Backend, BackendID: r.BackendID, Identity: r.Identity,
+			Team:     r.Team,
 			RepoName: r.RepoName, RepoRoot: r.RepoRoot, Branch: r.Branch, CWD: r.CWD, StartedAt: r.StartedAt, LastActive: r.LastActive,
 			Turns: r.Turns, Tag: redact(r.Tag), Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID, Resumable: r.BackendID != "",
 			LastPrompt: shownPrompt(r.Digest.LastPrompt), LastError: redact(r.LastError), rec: r}
@@ -170,7 +170,8 @@ func (c *commandCall) tellNoRows(all []sessionRow, cfg *config) {
 	for _, r := range all {
 		names, repos = append(names, r.Identity), append(repos, deref(r.RepoName))
 	}
-	complain(c.stderr, fmt.Sprintf("none of %s in team %q is what was asked for", counted(len(all), "session"), cfg.team),
+	complain(c.stderr, fmt.Sprintf("none of %s in team %q is what was asked for", counted(len(all), "session"),
+		cfg.team),
 		cmp.Or(c.meantFilter("identity", names), c.meantFilter("repo", repos)))
 }
 
@@ -193,7 +194,8 @@ func showRows(s screen, rows []sessionRow) {
 				deref(r.RepoName), deref(r.Branch), r.CWD, r.LastPrompt))
 			continue
 		}
-		cells = append(cells, []cell{{r.AgentID, ""}, {r.Identity, ""}, {r.statusText(), statusColor(r.Status)}, {s.when(r.LastActive), ""},
+		cells = append(cells, []cell{{r.AgentID, ""}, {r.Identity, ""}, {r.statusText(), statusColor(r.Status)},
+			{s.when(r.LastActive), ""},
 			{fmt.Sprint(r.Turns), ""}, {clipChars(printable(r.where()), 32), inDim}, {r.LastPrompt, ""}})
 	}
 	s.fit = true
@@ -286,7 +288,8 @@ func (c *commandCall) pruneRows(s screen, reg *registry, team string, all, rows 
 		s.line("removed %s that nobody holds", counted(locks, "thread lock"))
 	}
 	if s.terminal {
-		s.line("%s", s.paint(inDim, fmt.Sprintf("removed %d of %s in team %q", len(removed), counted(len(all), "session"), team)))
+		s.line("%s", s.paint(inDim, fmt.Sprintf("removed %d of %s in team %q", len(removed),
+			counted(len(all), "session"), team)))
 	}
 	return code
 }
@@ -327,8 +330,10 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	}
 	s := newScreen(c.stdout, os.Getenv)
 	if s.terminal {
-		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity), s.paint(statusColor(row.Status), row.statusText()))
-		s.line("%s\n", s.paint(inDim, clipChars(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(), counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
+		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity),
+			s.paint(statusColor(row.Status), row.statusText()))
+		s.line("%s\n", s.paint(inDim, clipChars(printable(fmt.Sprintf("%s, %s, last active %s; %s", row.where(),
+			counted(row.Turns, "turn"), s.when(row.LastActive), from)), s.width)))
 	}
 	s.line("%s", s.text(strings.TrimRight(text, "\n")))
 	return 0

@@ -65,13 +65,15 @@ func TestACPLoginIsTheLoginOfItsCodex(t *testing.T) {
 		"acp --sandbox reckless":         {2, "reckless"},
 		"acp --codex-bin /no/such login": {1, "/no/such"},
 	} {
-		if code, out, errs := runLine("", strings.Fields(args)...); code != want.code || !strings.Contains(errs, want.words) || out != "" {
+		if code, out, errs := runLine("", strings.Fields(args)...); code != want.code ||
+			!strings.Contains(errs, want.words) || out != "" {
 			t.Errorf("%s: code %d, %q, %q", args, code, out, errs)
 		}
 	}
 }
 
-// Every row is a command that run knows, and -h of it is what help says; every flag is taken, with a value if it has one.
+// Every row is a command that run knows, and -h of it is what help says; every flag is taken, with a value if it has
+// one.
 func TestHelpOfEachCommand(t *testing.T) {
 	ask := func(args ...string) string {
 		code, out, errs := runLine("", args...)
@@ -180,8 +182,9 @@ func TestTableForATerminalAndAPipe(t *testing.T) {
 		{"pipe", screen{}, "a\tred\ta long prompt that goes on[2J and on\nbcd\té\t\n"},
 		{"terminal", screen{terminal: true, width: 30}, "ID   S    LAST\na    red  a long prompt that …\nbcd  é\n"},
 		{"narrow", screen{terminal: true, width: 20}, "ID   S    LAST\na    red  a long pr…\nbcd  é\n"},
-		{"colours", screen{terminal: true, width: 30, color: true}, "\x1b[1mID\x1b[0m   \x1b[1mS\x1b[0m    \x1b[1mLAST\x1b[0m\n" +
-			"a    \x1b[31mred\x1b[0m  a long prompt that …\nbcd  é\n"},
+		{"colours", screen{terminal: true, width: 30, color: true},
+			"\x1b[1mID\x1b[0m   \x1b[1mS\x1b[0m    \x1b[1mLAST\x1b[0m\n" +
+				"a    \x1b[31mred\x1b[0m  a long prompt that …\nbcd  é\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -196,9 +199,11 @@ func TestTableForATerminalAndAPipe(t *testing.T) {
 }
 
 // Long names must not push a list of sessions over the edge of the terminal, and
-// what names a row stays whole. A table without fit, such as config's, is never cut but at its end: it has files and lines.
+// what names a row stays whole. A table without fit, such as config's, is never cut but at its end: it has files and
+// lines.
 func TestTableFitsTheLine(t *testing.T) {
-	row := []cell{{"codex:bcdfghj", ""}, {"agent-with-a-very-long-name", ""}, {"repository@a-branch", ""}, {"the last prompt", ""}}
+	row := []cell{{"codex:bcdfghj", ""}, {"agent-with-a-very-long-name", ""}, {"repository@a-branch", ""},
+		{"the last prompt", ""}}
 	for fit, want := range map[bool]string{
 		true:  "codex:bcdfghj  agent-wit…  repositor…  the last pr…\n",
 		false: "codex:bcdfghj  agent-with-a-very-long-name  repository@a-branch  the las…\n",
@@ -298,7 +303,8 @@ func TestGoInstallHasAVersion(t *testing.T) {
 	z := zip.NewWriter(&zipped)
 	wantNil(t, z.AddFS(os.DirFS(tree)))
 	wantNil(t, z.Close())
-	for name, data := range map[string]string{"list": version + "\n", version + ".mod": readText(t, "go.mod"), version + ".zip": zipped.String(),
+	for name, data := range map[string]string{"list": version + "\n", version + ".mod": readText(t, "go.mod"),
+		version + ".zip":  zipped.String(),
 		version + ".info": `{"Version":"` + version + `","Time":"2026-01-02T03:04:05Z"}`} {
 		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644))
 	}
@@ -316,11 +322,13 @@ func TestBuildsVendoredInAMonorepo(t *testing.T) {
 	t.Parallel()
 	mono := t.TempDir()
 	dir := filepath.Join(mono, "third_party", "atm-agent-mcp")
-	wantNil(t, os.WriteFile(filepath.Join(mono, "go.mod"), []byte("module example.com/mono\n\ngo 1.25.0\n"), 0o644)) // must not matter
+	// a module around it must not matter
+	wantNil(t, os.WriteFile(filepath.Join(mono, "go.mod"), []byte("module example.com/mono\n\ngo 1.25.0\n"), 0o644))
 	shipTo(t, dir)
 	goTool(t, dir, nil, "mod", "vendor")
 	found, err := filepath.Glob(filepath.Join(dir, "vendor", "*"))
-	if err != nil || len(found) != 2 || filepath.Base(found[0]) != "golang.org" || filepath.Base(found[1]) != "modules.txt" {
+	if err != nil || len(found) != 2 || filepath.Base(found[0]) != "golang.org" ||
+		filepath.Base(found[1]) != "modules.txt" {
 		t.Errorf("vendored are %s, %v; the program itself needs golang.org/x/sys alone", found, err)
 	}
 	if !longTests() {

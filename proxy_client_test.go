@@ -1,13 +1,14 @@
 package main
 
-// proxy_client_test.go owns the two rigs that tests talk to, and the client that they are driven with. A peer speaks in
-// records: a process on stdio (startPeer) or, where goroutines are to be counted, a function of this process over pipes
-// (startPipe); script commands (proxy_script_test.go) and testClient stand on it. Every process carries a marker in its
-// environment that all it starts inherit, whatever session, group or parent they move to: so clean-up finds what a test
-// left. The framing is written anew on purpose: a test must not judge wire_frame.go by wire_frame.go. The client has
-// requests in flight at once, notifications, the server's own requests, cancellation. It dispatches on the reading
-// goroutine and keeps an answer that nobody waits for as a stray, so that a late or a second answer is never overlooked.
-// It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex app-server it speaks by request and notify.
+// proxy_client_test.go owns the two rigs that tests talk to, and the client that they are driven with. A peer speaks
+// in records: a process on stdio (startPeer) or, where goroutines are to be counted, a function of this process over
+// pipes (startPipe); script commands (proxy_script_test.go) and testClient stand on it. Every process carries a
+// marker in its environment that all it starts inherit, whatever session, group or parent they move to: so clean-up
+// finds what a test left. Records are told apart without wire_frame.go on purpose: a test must not judge it by
+// itself. The client has requests in flight at once, notifications, the server's own requests, cancellation. It
+// dispatches on the reading goroutine and keeps an answer that nobody waits for as a stray, so that a late or a
+// second answer is never overlooked. It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex
+// app-server it speaks by request and notify.
 
 import (
 	"bufio"
@@ -51,10 +52,11 @@ type testClient struct {
 	*livePeer
 	tb testing.TB
 
-	tap    func(ours bool, raw []byte)             // hook: every record, before it is sent or looked at
-	heard  func(m wireMessage, about *pendingCall) // hook: every message, with the call it answers, on the reading goroutine
-	skip   func(raw []byte) bool                   // hook: a record that is not looked at and not kept
-	mayEnd bool                                    // the peer is killed at any moment: writing to it may fail
+	tap func(ours bool, raw []byte) // hook: every record, before it is sent or looked at
+	// hook: every message, with the call it answers, on the reading goroutine
+	heard  func(m wireMessage, about *pendingCall)
+	skip   func(raw []byte) bool // hook: a record that is not looked at and not kept
+	mayEnd bool                  // the peer is killed at any moment: writing to it may fail
 
 	mu      sync.Mutex // guards the fields below
 	lastID  int
@@ -154,7 +156,8 @@ func (c *testClient) startAbout(about any, method string, params any) *pendingCa
 	c.tb.Helper()
 	c.mu.Lock()
 	c.lastID++
-	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, about: about, answer: make(chan wireMessage, 1)}
+	p := &pendingCall{c: c, id: json.RawMessage(strconv.Itoa(c.lastID)), what: method, about: about,
+		answer: make(chan wireMessage, 1)}
 	c.calls[string(p.id)] = p
 	c.mu.Unlock()
 	c.send(map[string]any{"jsonrpc": "2.0", "id": p.id, "method": method, "params": params})
@@ -180,31 +183,22 @@ func (c *testClient) notify(method string, params any) {
 // wait waits for the answer, whatever it is.
 func (p *pendingCall) wait() wireMessage {
 	p.c.tb.Helper()
-	m, ok := p.waitOrEnd()
-	if !ok {
-		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, p.c.howEnded(), p.what, p.c.told())
-	}
-	return m
-}
-
-// waitOrEnd waits for the answer, or for the end of a peer that gave none.
-func (p *pendingCall) waitOrEnd() (m wireMessage, answered bool) {
-	p.c.tb.Helper()
 	timer := time.NewTimer(p.c.limit)
 	defer timer.Stop()
 	select {
 	case m := <-p.answer:
-		return m, true
+		return m
 	case <-timer.C:
 		p.c.tb.Fatalf("waited %v: no answer to %s%s", p.c.limit, p.what, p.c.told())
 	case <-p.c.exited:
 	}
 	select {
 	case m := <-p.answer: // its last words
-		return m, true
+		return m
 	default:
-		return wireMessage{}, false
+		p.c.tb.Fatalf("%s ended (%s) without answering %s%s", p.c.name, p.c.howEnded(), p.what, p.c.told())
 	}
+	panic("BUG: Fatalf returned")
 }
 
 // result waits for an answer that is no error, and decodes it.
@@ -214,11 +208,8 @@ func (p *pendingCall) result(into any) {
 	if m.Error != nil {
 		p.c.tb.Fatalf("%s: error %d: %s (data %s)%s", p.what, m.Error.Code, m.Error.Message, m.Error.Data, p.c.told())
 	}
-	if into == nil {
-		return
-	}
-	if err := json.Unmarshal(m.Result, into); err != nil {
-		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, m.Result)
+	if into != nil {
+		wantNil(p.c.tb, json.Unmarshal(m.Result, into))
 	}
 }
 
@@ -283,9 +274,7 @@ func (p *pendingCall) tool() callResult {
 	var raw json.RawMessage
 	p.result(&raw)
 	res := callResult{raw: raw}
-	if err := json.Unmarshal(raw, &res); err != nil {
-		p.c.tb.Fatalf("result of %s: %v in %s", p.what, err, raw)
-	}
+	wantNil(p.c.tb, json.Unmarshal(raw, &res))
 	return res
 }
 
@@ -315,11 +304,8 @@ func (p *pendingCall) turn() turnReply {
 func (p *pendingCall) fault(code int) *wireFault {
 	p.c.tb.Helper()
 	m := p.wait()
-	if m.Error == nil {
-		p.c.tb.Fatalf("%s: want error %d, got the result %s", p.what, code, clipText(string(m.Result), 500))
-	}
-	if m.Error.Code != code {
-		p.c.tb.Fatalf("%s: want error %d, got %d: %s", p.what, code, m.Error.Code, m.Error.Message)
+	if m.Error == nil || m.Error.Code != code {
+		p.c.tb.Fatalf("%s: want error %d, got %+v and %s", p.what, code, m.Error, clipText(string(m.Result), 500))
 	}
 	return m.Error
 }
@@ -426,9 +412,9 @@ func (c *testClient) told() string {
 }
 
 // programPath is the program that a test drives as a process. It is the test binary itself, under the name that
-// testscript.Main put on PATH: so an ordinary run builds nothing. Where the program must be as a user gets it, without
-// the race detector and the tests' code, it is built once for all tests of the run: for benchmarks, real Codex binaries,
-// and under -race, where it would be too slow and too large.
+// testscript.Main put on PATH: so an ordinary run builds nothing. Where the program must be as a user gets it,
+// without the race detector and the tests' code, it is built once for all tests of the run: for benchmarks, real
+// Codex binaries, and under -race, where it would be too slow and too large.
 func programPath(tb testing.TB) string {
 	tb.Helper()
 	_, measures := tb.(*testing.B)
@@ -472,14 +458,14 @@ func underRace() bool {
 
 // peerConfig says what to run. Zero fields are good defaults but for path and env.
 type peerConfig struct {
-	name     string
-	path     string
-	args     []string
-	env      []string // the whole environment
-	dir      string
-	limit    time.Duration // of one write to a process that doesn't read
-	header   bool          // Content-Length frames both ways, else newlines
-	onRecord func([]byte)  // each record of stdout, in order, on the reading goroutine; nil: whoever starts the peer reads stdout
+	name  string
+	path  string
+	args  []string
+	env   []string // the whole environment
+	dir   string
+	limit time.Duration // of one write to a process that doesn't read
+	// each record of stdout, in order, on the reading goroutine; nil: whoever starts the peer reads stdout
+	onRecord func([]byte)
 }
 
 // livePeer is one started peer. Its methods may be called from any goroutine.
@@ -575,8 +561,9 @@ func (p *livePeer) startReading() (done chan struct{}) {
 
 func (p *livePeer) readAll(r *bufio.Reader) error {
 	for {
-		rec, err := readRecord(r, p.header)
-		if err == io.EOF || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+		rec, err := readRecord(r)
+		if err == io.EOF || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) ||
+			errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
 		if err != nil {
@@ -586,14 +573,9 @@ func (p *livePeer) readAll(r *bufio.Reader) error {
 	}
 }
 
-// write sends one record in the peer's framing.
+// write sends one record.
 func (p *livePeer) write(record []byte) error {
-	if p.header {
-		record = append([]byte(fmt.Sprintf("Content-Length: %d\r\n\r\n", len(record))), record...)
-	} else {
-		record = append(append(make([]byte, 0, len(record)+1), record...), '\n')
-	}
-	return p.writeRaw(record)
+	return p.writeRaw(append(slices.Clip(record), '\n'))
 }
 
 // writeRaw sends bytes as they are.
@@ -698,47 +680,13 @@ func (p *livePeer) leftovers() []int {
 // errHalfRecord is output that ends in the middle of a line: what a process leaves that exits while it writes.
 var errHalfRecord = errors.New("output ends in the middle of a record")
 
-// cutShort is the error of reading a line, of which this much came.
-func cutShort(err error, line string) error {
-	if err == io.EOF && line != "" {
-		return fmt.Errorf("%w: %q", errHalfRecord, clipText(line, 200))
+// readRecord reads one record.
+func readRecord(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err == io.EOF && len(line) > 0 {
+		return nil, fmt.Errorf("%w: %q", errHalfRecord, clipText(string(line), 200))
 	}
-	return err
-}
-
-// readRecord reads one record of either framing.
-func readRecord(r *bufio.Reader, header bool) ([]byte, error) {
-	if !header {
-		line, err := r.ReadBytes('\n')
-		return bytes.TrimSuffix(line, []byte("\n")), cutShort(err, string(line))
-	}
-	size := -1
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			return nil, cutShort(err, line)
-		}
-		text, ok := strings.CutSuffix(line, "\r\n")
-		if !ok {
-			return nil, fmt.Errorf("frame header line without CRLF: %q", clipText(line, 200))
-		}
-		if text == "" {
-			break
-		}
-		if v, ok := strings.CutPrefix(text, "Content-Length: "); ok {
-			if size, err = strconv.Atoi(v); err != nil {
-				return nil, fmt.Errorf("frame header %q: %w", text, err)
-			}
-		}
-	}
-	if size < 0 {
-		return nil, errors.New("frame without Content-Length")
-	}
-	body := make([]byte, size)
-	if _, err := io.ReadFull(r, body); err != nil {
-		return nil, fmt.Errorf("output ends in a frame's body: %w", err)
-	}
-	return body, nil
+	return bytes.TrimSuffix(line, []byte("\n")), err
 }
 
 // poll looks every few milliseconds until ok or limit. For what gives no sign of
@@ -796,8 +744,8 @@ func (b *peerLog) String() string {
 // markerVar names the environment variable that holds a peer's marker.
 const markerVar = "ATM_TEST_PEER"
 
-// hasProcFS tells whether processes can be looked for: elsewhere than on Linux none is found, and a test that needs them
-// skips by needProcFS.
+// hasProcFS tells whether processes can be looked for: elsewhere than on Linux none is found, and a test that needs
+// them skips by needProcFS.
 func hasProcFS() bool {
 	_, err := os.Stat("/proc/self/environ")
 	return err == nil
@@ -881,7 +829,8 @@ func describeProcesses(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")), 160))
+		fmt.Fprintf(&b, "\n\t%d %s", pid, clipText(strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")),
+			160))
 	}
 	return b.String()
 }

@@ -42,6 +42,9 @@ func TestKillAtRandomPoints(t *testing.T) {
 			for life := 0; life < tt.kills && !t.Failed(); life++ {
 				g.live(life)
 			}
+			if t.Failed() {
+				return
+			}
 			for _, a := range g.l.agents { // looks once more, at every agent, and ends as a client does
 				a.touched = true
 			}
@@ -68,8 +71,10 @@ func newKillGame(t *testing.T, backend string, seed uint64, env ...string) *kill
 		wantNil(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	return &killGame{t: t, l: newGameLedger(seed), root: filepath.Join(dir, "atm", ".config", "atm", "agent-sessions"),
-		cfg: peerConfig{path: programPath(t), args: []string{"serve", "--backend", backend}, dir: filepath.Join(dir, "work"),
-			env: append(env, "PATH="+os.Getenv("PATH"), "HOME="+filepath.Join(dir, "home"), "ATM_HOME="+filepath.Join(dir, "atm"),
+		cfg: peerConfig{path: programPath(t), args: []string{"serve", "--backend", backend},
+			dir: filepath.Join(dir, "work"),
+			env: append(env, "PATH="+os.Getenv("PATH"), "HOME="+filepath.Join(dir, "home"),
+				"ATM_HOME="+filepath.Join(dir, "atm"),
 				"CODEX_HOME="+filepath.Join(dir, "codex"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS=3")}}
 }
 
@@ -89,6 +94,7 @@ func (g *killGame) start(name string) *player {
 func (g *killGame) live(n int) {
 	g.t.Helper()
 	p := g.start(fmt.Sprintf("life %d", n))
+	defer p.stop()
 	if g.l.intN(10) > 0 { // else it dies before anybody has looked
 		if g.recovered(p); g.t.Failed() {
 			return
@@ -183,7 +189,8 @@ func (g *killGame) compare(a *gameAgent, rec *record) {
 		g.t.Errorf("%s: the record's last answer is %q, the client was told %q", a.id, rec.Digest.LastAnswer, last)
 	}
 	if len(known) == 1 && !a.closing && (rec.LastTurnStatus != "completed" || rec.Interrupted) {
-		g.t.Errorf("%s: its last turn was told to be completed, the record says %q, interrupted %v", a.id, rec.LastTurnStatus, rec.Interrupted)
+		g.t.Errorf("%s: its last turn was told to be completed, the record says %q, interrupted %v", a.id,
+			rec.LastTurnStatus, rec.Interrupted)
 	}
 }
 
@@ -231,7 +238,8 @@ func (g *killGame) backgroundTold(p *player, a *gameAgent) {
 		turn := told.Agents[0].Turns[0]
 		if !slices.Contains([]string{"completed", "failed", "interrupted"}, turn.TurnStatus) ||
 			turn.TurnStatus == "completed" && l.word != "" && turn.Content != l.word {
-			g.t.Errorf("%s: background turn %s of %s is %q and said %q", p.name, l.id, a.id, turn.TurnStatus, turn.Content)
+			g.t.Errorf("%s: background turn %s of %s is %q and said %q", p.name, l.id, a.id, turn.TurnStatus,
+				turn.Content)
 		}
 	}
 }
@@ -263,7 +271,8 @@ func TestKillLeavesNoMember(t *testing.T) {
 	needProcFS(t)
 	kills := pick(3, 60)
 	rig := newBenchRig(t)
-	path := writeTeam(t, filepath.Join(rig.home, ".claude", "teams"), "default", `{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
+	path := writeTeam(t, filepath.Join(rig.home, ".claude", "teams"), "default",
+		`{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
 	members := func() string {
 		r, err := parseRoster([]byte(readText(t, path)))
 		wantNil(t, err)
@@ -286,7 +295,10 @@ func TestKillLeavesNoMember(t *testing.T) {
 		v := rig.serveSide(t)
 		ann := start(v, "ann", map[string]any{"identity": "ann"})
 		start(v, "bob", map[string]any{"identity": "bob"})
-		if !poll(waitLimit(t), func() bool { return members() == "team-lead ann bob" || members() == "team-lead bob ann" }) {
+		if !poll(waitLimit(t), func() bool {
+			return members() == "team-lead ann bob" ||
+				members() == "team-lead bob ann"
+		}) {
 			t.Fatalf("members are %s", members())
 		}
 		v.dies()
@@ -316,13 +328,16 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 		kill bool // once they are
 	}{
 		{"signal", func(c *testClient) error { return c.signal("INT") }, "exit code 130", true, false},
-		{"signal and a kill behind the answers", func(c *testClient) error { return c.signal("INT") }, "SIGKILL", true, true},
-		{"two signals at once", func(c *testClient) error { return errors.Join(c.signal("INT"), c.signal("TERM")) }, "exit code 1", false, false},
+		{"signal and a kill behind the answers", func(c *testClient) error { return c.signal("INT") }, "SIGKILL",
+			true, true},
+		{"two signals at once", func(c *testClient) error { return errors.Join(c.signal("INT"), c.signal("TERM")) },
+			"exit code 1", false, false},
 		{"end of stdin", func(c *testClient) error { c.hangup(); return nil }, "exit code 0", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATM_HOME=" + filepath.Join(dir, "atm"), "CODEX_HOME=" + dir}
+			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATM_HOME=" + filepath.Join(dir, "atm"),
+				"CODEX_HOME=" + dir}
 			c := startClient(t, peerConfig{name: "serve", path: bin, args: []string{"serve"}, env: env, dir: dir})
 			c.initialize("2025-11-25", map[string]any{})
 			agents, busy, queued := tenBusyAgents(c)
@@ -338,7 +353,8 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 				p := playedCall{m: call.wait()}
 				m := p.m
 				// A machine that takes longer than settleLimit has the running told what the waiting are.
-				if refused := m.Error != nil && m.Error.Code == codeSessionClosed; refused && (i >= len(busy) || time.Since(begun) >= settleLimit) {
+				if refused := m.Error != nil && m.Error.Code == codeSessionClosed; refused &&
+					(i >= len(busy) || time.Since(begun) >= settleLimit) {
 					continue
 				}
 				var turn turnReply
@@ -353,7 +369,8 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 				}
 			}
 			// Only a second signal may cut a record.
-			if err := c.waitAllGone(c.limit); err != nil && (tt.all || err != c.readErr || !errors.Is(err, errHalfRecord)) {
+			if err := c.waitAllGone(c.limit); err != nil && (tt.all || err != c.readErr ||
+				!errors.Is(err, errHalfRecord)) {
 				t.Error(err)
 			}
 			how := c.howEnded()
@@ -365,7 +382,8 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 			}
 			c.noStrays()
 
-			reg := newRegistry(filepath.Join(dir, "atm", ".config", "atm", "agent-sessions"), "default", true, quietLog())
+			reg := newRegistry(filepath.Join(dir, "atm", ".config", "atm", "agent-sessions"), "default", true,
+				quietLog())
 			defer reg.close(context.Background())
 			for _, id := range agents {
 				rec, err := reg.load(id)
@@ -375,7 +393,8 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 				}
 				status, interrupted, _ := reg.told(rec)
 				if _, pid, held := reg.holder(rec.Identity); held || status != statusStale || !interrupted {
-					t.Errorf("%s is %s, interrupted %v; its name is held: %v (process %d)", id, status, interrupted, held, pid)
+					t.Errorf("%s is %s, interrupted %v; its name is held: %v (process %d)", id, status, interrupted,
+						held, pid)
 				}
 			}
 		})

@@ -79,7 +79,8 @@ func mailedAgent(l *codexLab, send string, flags ...string) {
 	t := l.t
 	c, inboxes := l.crew(flags...)
 	config := filepath.Join(filepath.Dir(inboxes), "config.json")
-	agent := c.codex("SAY ready", "identity", "worker", "sandbox", "read-only", "approval-policy", "never").turn().AgentID
+	agent := c.codex("SAY ready", "identity", "worker", "sandbox", "read-only", "approval-policy",
+		"never").turn().AgentID
 	if !poll(c.limit, func() bool { return strings.Contains(readText(t, config), `"worker@crew"`) }) {
 		t.Errorf("the agent is no member: %s", readText(t, config))
 	}
@@ -94,7 +95,8 @@ func mailedAgent(l *codexLab, send string, flags ...string) {
 		if !poll(c.limit, func() bool { return len(l.inboxOf(inboxes, "team-lead")) == i+1 }) {
 			t.Fatalf("no answer %d came; the inbox has %s%s", i, readText(t, inbox), c.told())
 		}
-		if got := l.inboxOf(inboxes, "team-lead")[i]; got.From != "worker" || got.Text != fmt.Sprintf("answer %d", i) || got.Read || got.Team != "crew" || got.ID == "" {
+		if got := l.inboxOf(inboxes, "team-lead")[i]; got.From != "worker" ||
+			got.Text != fmt.Sprintf("answer %d", i) || got.Read || got.Team != "crew" || got.ID == "" {
 			t.Errorf("the answer is %+v", got)
 		}
 		if !poll(c.limit, func() bool { return l.inboxOf(inboxes, "worker")[i].Read }) {
@@ -147,7 +149,8 @@ func mailingSubagent(l *codexLab, flags ...string) {
 	c, inboxes := l.crew(flags...)
 	task := `CALLMCP atm atm_send {"to":"team-lead","message":"from below","identity":"somebody"}` + "\nSAY sent below"
 	spawn := compact(map[string]any{"message": task, "task_name": "a1"})
-	agent := c.codex("CALL spawn_agent "+spawn+"\nCALL wait_agent {\"timeout_ms\":60000}\nSAY spawned", "identity", "worker",
+	agent := c.codex("CALL spawn_agent "+spawn+"\nCALL wait_agent {\"timeout_ms\":60000}\nSAY spawned", "identity",
+		"worker",
 		"sandbox", "read-only", "approval-policy", "never", "config", teamOfCodex()).turn()
 	if !poll(c.limit, func() bool { return len(l.inboxOf(inboxes, "team-lead")) > 0 }) {
 		for _, r := range l.api.requests() {
@@ -155,7 +158,8 @@ func mailingSubagent(l *codexLab, flags ...string) {
 		}
 		t.Fatalf("nothing came of the subagent; the turn was %+v%s", agent, c.told())
 	}
-	if msgs := l.inboxOf(inboxes, "team-lead"); len(msgs) != 1 || msgs[0].From != "worker" || msgs[0].Text != "from below" || msgs[0].Team != "crew" {
+	if msgs := l.inboxOf(inboxes, "team-lead"); len(msgs) != 1 || msgs[0].From != "worker" ||
+		msgs[0].Text != "from below" || msgs[0].Team != "crew" {
 		t.Errorf("the subagent sent %+v", msgs)
 	}
 	if !poll(c.limit, func() bool { return len(l.sends()) > 0 }) { // once it was answered
@@ -173,25 +177,32 @@ func agentWithToolServer(l *codexLab) {
 	c, inboxes := l.crew()
 	server := map[string]any{
 		"command": l.prog, "args": []string{"tools", "--team", "crew", "--identity", "worker"},
-		"env": map[string]any{"ATM_HOME": filepath.Join(l.home, "atm")}, "required": true, "default_tools_approval_mode": "approve",
+		"env": map[string]any{"ATM_HOME": filepath.Join(l.home,
+			"atm")}, "required": true, "default_tools_approval_mode": "approve",
 	}
 	first := c.codex(`CALLMCP mymail atm_send {"to":"team-lead","message":"done with it","identity":"team-lead"}`,
 		"identity", "worker", "sandbox", "read-only", "approval-policy", "never",
 		"config", map[string]any{"mcp_servers": map[string]any{"mymail": server}}).turn()
 	mustContain(t, first.Content, "to team-lead@crew: delivered.", "You are worker, whatever identity is asked for.")
-	if got := l.inboxOf(inboxes, "team-lead"); len(got) != 1 || got[0].From != "worker" || got[0].Team != "crew" || got[0].Text != "done with it" || got[0].Read {
+	if got := l.inboxOf(inboxes, "team-lead"); len(got) != 1 || got[0].From != "worker" || got[0].Team != "crew" ||
+		got[0].Text != "done with it" || got[0].Read {
 		t.Errorf("sent %+v", got)
 	}
 	writeInbox(t, filepath.Join(inboxes, "worker.json"),
 		`[{"from":"team-lead","text":"thanks, one more thing","timestamp":"2026-11-21T09:17:30.784Z","msgV":1,"msg_id":"5e0c","type":"message","read":false}]`)
 	second := c.again(first.AgentID, `CALLMCP mymail atm_read {}`).turn()
-	if !strings.Contains(second.Content, "thanks, one more thing") && !strings.Contains(second.Content, "No such messages") { // it may have been delivered as a turn
+	// it may have been delivered as a turn
+	if !strings.Contains(second.Content, "thanks, one more thing") &&
+		!strings.Contains(second.Content, "No such messages") {
 		t.Errorf("read: %s", second.Content)
 	}
 	third := c.again(first.AgentID, `CALLMCP mymail atm_send {"to":"nobody","message":"m"}`).turn()
 	mustContain(t, third.Content, "unknown recipient", "team-lead")
 	sends := l.sends()
-	if len(sends) != 2 || slices.ContainsFunc(sends, func(e auditEntry) bool { return e.Identity != "worker" || e.Correlation == "" }) {
+	if len(sends) != 2 || slices.ContainsFunc(sends, func(e auditEntry) bool {
+		return e.Identity != "worker" ||
+			e.Correlation == ""
+	}) {
 		t.Errorf("the sends in the audit trail are %+v", sends)
 	}
 	l.finish(c)
@@ -238,19 +249,22 @@ func ownDynamicTools(l *codexLab) {
 			mustContain(t, content(r), "DONE: atm_send ")
 			agent = stringField(r, "structuredContent", "agent_id")
 		}
-		r := w.tool("codex-reply", "agent_id", agent, "prompt", "CALL atm_read {}").ok(t) // a failure is one for the model, not of the turn
+		// a failure is one for the model, not of the turn
+		r := w.tool("codex-reply", "agent_id", agent, "prompt", "CALL atm_read {}").ok(t)
 		mustContain(t, content(r), "DONE: atm_read 3")
 		mustContain(t, calls.list(), `atm_send as bob-never auto=false {"to":"lead","identity":"boss"}`)
 	})
 	l.inProcess(nil, func(w *world) {
 		w.giveTools()
-		want(t, content(w.tool("codex", "agent_id", agent, "prompt", `CALL atm_send {"to":"lead"}`).ok(t)), "DONE: atm_send 1")
+		want(t, content(w.tool("codex", "agent_id", agent, "prompt", `CALL atm_send {"to":"lead"}`).ok(t)),
+			"DONE: atm_send 1")
 	})
 }
 
 func ownServerTools(l *codexLab, backend string) {
 	t, agent := l.t, ""
-	l.inProcess(map[string]string{"BACKEND": backend}, func(w *world) { agent = w.agent("SAY before there were tools") })
+	l.inProcess(map[string]string{"BACKEND": backend},
+		func(w *world) { agent = w.agent("SAY before there were tools") })
 	l.inProcess(map[string]string{"BACKEND": backend, "SUBAGENTS": "true"}, func(w *world) {
 		w.giveTools()
 		script := filepath.Join(l.home, "tools-server")
@@ -258,7 +272,8 @@ func ownServerTools(l *codexLab, backend string) {
 		w.hub.tools.server.Command = script
 		called := func(identity string, args ...any) {
 			t.Helper()
-			r := rawField(w.tool("codex", append(args, "prompt", "CALLMCP atm atm_send {}")...).ok(t), "structuredContent")
+			r := rawField(w.tool("codex", append(args, "prompt", "CALLMCP atm atm_send {}")...).ok(t),
+				"structuredContent")
 			mustContain(t, stringField(r, "content"),
 				"tools --team default --identity "+identity+" --agent "+stringField(r, "agent_id")+" ATM_HOME="+l.home)
 		}
@@ -286,7 +301,8 @@ func (l *codexLab) inProcess(settings map[string]string, f func(w *world)) {
 	t.Setenv("CODEX_HOME", l.codex)
 	t.Setenv("HOME", l.home)
 	t.Setenv("ATM_HOME", filepath.Join(l.home, "atm"))
-	env := map[string]string{"HOME": l.home, "ATM_HOME": filepath.Join(l.home, "atm"), "ATM_AGENT_MCP_CODEX_BIN": l.bin.path}
+	env := map[string]string{"HOME": l.home, "ATM_HOME": filepath.Join(l.home, "atm"),
+		"ATM_AGENT_MCP_CODEX_BIN": l.bin.path}
 	for key, val := range settings {
 		env["ATM_AGENT_MCP_"+key] = val
 	}
@@ -301,6 +317,7 @@ func (l *codexLab) inProcess(settings map[string]string, f func(w *world)) {
 	}
 	defer down()
 	w.hub.tools.run, w.hub.tools.specs = nil, nil // until the test gives them
-	w.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"world","version":"1"}}`).ok(t)
+	w.request("initialize",
+		`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"world","version":"1"}}`).ok(t)
 	f(w)
 }

@@ -246,7 +246,8 @@ func permanentRule(l *codexLab) {
 		c := l.serve(askable())
 		file := filepath.Join(l.home, fmt.Sprintf("rule-%v", allowed))
 		call := c.codex("SHELLESC touch "+file+"\nSAY done", "approval-policy", "on-request")
-		c.reply(l.askedToRun(c, file), json.RawMessage(`{"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["rm"]}}}`))
+		c.reply(l.askedToRun(c, file),
+			json.RawMessage(`{"decision":{"approved_execpolicy_amendment":{"proposed_execpolicy_amendment":["rm"]}}}`))
 		if call.wantSaid("done"); !there(file) {
 			l.t.Error("the approved command did not run")
 		}
@@ -495,8 +496,8 @@ func modernApproval(l *codexLab) {
 	t, c := l.t, l.start("serve", "--backend", l.backend) // a client that shakes no hands
 	file := filepath.Join(l.home, "retried")
 	params := func() map[string]any {
-		return modern(map[string]any{"name": "codex",
-			"arguments": map[string]any{"prompt": "SHELLESC touch " + file + "\nSAY after it"}}, askable())
+		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file +
+			"\nSAY after it"}}, askable())
 	}
 	var asked struct {
 		Type     string                     `json:"resultType"`

@@ -158,7 +158,8 @@ func (l *codexLab) killCodex(c *testClient) {
 	l.t.Helper()
 	var pids []int
 	for _, pid := range childProcesses(c.cmd.Process.Pid) {
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == filepath.Base(l.bin.path) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil &&
+			filepath.Base(exe) == filepath.Base(l.bin.path) {
 			pids = append(pids, pid)
 		}
 	}
@@ -222,7 +223,8 @@ func (l *codexLab) direct(params map[string]any) *codexThread {
 
 func (c *codexThread) begin(prompt string) *pendingCall {
 	c.tb.Helper()
-	return c.start("turn/start", map[string]any{"threadId": c.id, "input": []any{map[string]any{"type": "text", "text": prompt}}})
+	return c.start("turn/start", map[string]any{"threadId": c.id,
+		"input": []any{map[string]any{"type": "text", "text": prompt}}})
 }
 
 // turn runs a turn and tells how it ended, the last message or else the failure, and all completed items.
@@ -244,7 +246,8 @@ func (c *codexThread) turn(prompt string) (status, text, items string) {
 				text = stringField(m.Params, "item", "text")
 			}
 		case "turn/completed":
-			status, text = stringField(m.Params, "turn", "status"), text+stringField(m.Params, "turn", "error", "message")
+			status, text = stringField(m.Params, "turn", "status"), text+stringField(m.Params, "turn", "error",
+				"message")
 			return stringField(m.Params, "turn", "id") == started.Turn.ID
 		}
 		return false
@@ -270,11 +273,13 @@ func TestModelAPIWithCodex(t *testing.T) {
 			{"FAIL 400 request-broke", "failed", "request-broke"},
 			{"FAIL 500 server-broke", "failed", ""},
 		} {
-			if status, text, _ := c.turn(tt.prompt); status != tt.status || !strings.Contains(text, tt.want) || text == "" {
+			if status, text, _ := c.turn(tt.prompt); status != tt.status || !strings.Contains(text, tt.want) ||
+				text == "" {
 				l.t.Errorf("%q: %s %q, want %s %q", tt.prompt, status, text, tt.status, tt.want)
 			}
 		}
-		if status, text, items := c.turn("PATCH new.txt patched-text"); status != "completed" || !strings.Contains(items, "fileChange") {
+		if status, text, items := c.turn("PATCH new.txt patched-text"); status != "completed" ||
+			!strings.Contains(items, "fileChange") {
 			l.t.Errorf("PATCH: %s %q %s", status, text, items)
 		}
 		want(l.t, readText(l.t, filepath.Join(l.repo, "new.txt")), "patched-text\n")

@@ -1,10 +1,10 @@
 package main
 
-// proxy_soak_test.go owns the client that does at random what clients do, with the ledger of what it was told, and holds
-// one proxy to the program's invariants by it: whatever was asked was answered once, nothing is held, busy or running
-// any more, files are whole, and the process is as small as it was. All of the proxy runs in this process, front, hub,
-// driver and mock Codex over pipes, so that goroutines can be counted. proxy_kill_test.go has the same client play with
-// processes that are killed.
+// proxy_soak_test.go owns the client that does at random what clients do, with the ledger of what it was told, and
+// holds one proxy to the program's invariants by it: whatever was asked was answered once, nothing is held, busy or
+// running any more, files are whole, and the process is as small as it was. All of the proxy runs in this process,
+// front, hub, driver and mock Codex over pipes, so that goroutines can be counted. proxy_kill_test.go has the same
+// client play with processes that are killed.
 
 import (
 	"bytes"
@@ -177,10 +177,14 @@ func (p *player) learnLocked(c *playedCall) {
 	}
 	switch {
 	case c.turn != nil && c.turn.background:
-		c.turn.id = r.TurnID
+		if r.TurnStatus != "interrupted" { // else it was stopped before it was taken on
+			c.turn.id = r.TurnID
+		}
 	case c.turn != nil:
 		a.named = a.named || strings.HasPrefix(r.Identity, "word-")
-		a.ended++
+		if r.TurnID != "" { // else it was stopped before it began
+			a.ended++
+		}
 		if c.turn.status = r.TurnStatus; r.TurnStatus == "completed" && c.turn.word != "" && r.Content != c.turn.word {
 			p.tb.Errorf("%s: %s was answered %q, want %q", p.name, r.AgentID, r.Content, c.turn.word)
 		}
@@ -211,7 +215,8 @@ func (p *player) wroteLocked() {
 
 // answerLocked answers an approval: yes, no or nonsense.
 func (p *player) answerLocked(ask wireMessage) {
-	answers := []string{`{"action":"accept","content":{}}`, `{"action":"decline"}`, `{"action":"cancel"}`, `{"nonsense":[1]}`}
+	answers := []string{`{"action":"accept","content":{}}`, `{"action":"decline"}`, `{"action":"cancel"}`,
+		`{"nonsense":[1]}`}
 	p.reply(ask, json.RawMessage(answers[p.l.rnd.IntN(len(answers))]))
 	p.wroteLocked()
 }
@@ -275,7 +280,8 @@ func (p *player) closes(a *gameAgent) *playedCall {
 func (p *player) move(over <-chan struct{}) {
 	const patience = 50 * time.Millisecond
 	word := p.l.word()
-	prompts := []string{"SAY %", "SAY %", "SAY %", "SAY %", "SHELLESC true\nSAY %", "SHELLESC true\nSAY %", "SLOW 40 %", "FLOOD 100\nSAY %",
+	prompts := []string{"SAY %", "SAY %", "SAY %", "SAY %", "SHELLESC true\nSAY %", "SHELLESC true\nSAY %",
+		"SLOW 40 %", "FLOOD 100\nSAY %",
 		"BIG 40000", "SUBAGENT SAY sub ;; SHELLESC true\nSAY %", "FAIL 500", "BACKGROUND exec sleep 1000\nSAY %"}
 	prompt := strings.ReplaceAll(prompts[p.l.intN(len(prompts))], "%", word)
 	var c *playedCall
@@ -290,7 +296,8 @@ func (p *player) move(over <-chan struct{}) {
 	case n < 45:
 		c = p.says(a, prompt)
 	case n < 52:
-		c = p.ask("codex-reply", playedCall{agent: a, turn: &gameTurn{word: turnOf(prompt).word, background: true}}, "prompt", prompt, "background", true)
+		c = p.ask("codex-reply", playedCall{agent: a, turn: &gameTurn{word: turnOf(prompt).word, background: true}},
+			"prompt", prompt, "background", true)
 	case n < 58:
 		c = p.says(a, []string{"HANG", "SHELL exec sleep 1000"}[p.l.intN(2)]+"\nSAY "+word)
 		p.l.mu.Lock()
@@ -367,7 +374,8 @@ func (p *player) waitFor(c *playedCall, limit time.Duration, over <-chan struct{
 	}
 	eachElement(rawField(c.m.Result, "structuredContent", "agents"), func(a json.RawMessage) {
 		eachElement(rawField(a, "pending_approvals"), func(ask json.RawMessage) {
-			p.ask("agent_approve", playedCall{}, "agent_id", stringField(a, "agent_id"), "approval_id", stringField(ask, "approval_id"),
+			p.ask("agent_approve", playedCall{}, "agent_id", stringField(a, "agent_id"), "approval_id",
+				stringField(ask, "approval_id"),
 				"action", stringField(ask, "action"), "decision", "approve")
 		})
 	})
@@ -422,8 +430,9 @@ type soak struct {
 // newSoak starts a proxy on the state that the ones before it left.
 func newSoak(t *testing.T, dir string, restart bool, l *gameLedger) *soak {
 	t.Helper()
-	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm"), "ATM_AGENT_MCP_MAX_CONCURRENT_THREADS": "12",
-		"ATM_AGENT_MCP_APPROVAL_TIMEOUT_SECS": "1", "ATM_AGENT_MCP_RESTART_CHILD": strconv.FormatBool(restart)}
+	env := map[string]string{"HOME": dir, "ATM_HOME": filepath.Join(dir, "atm"),
+		"ATM_AGENT_MCP_MAX_CONCURRENT_THREADS": "12",
+		"ATM_AGENT_MCP_APPROVAL_TIMEOUT_SECS":  "1", "ATM_AGENT_MCP_RESTART_CHILD": strconv.FormatBool(restart)}
 	cfg, err := loadConfig(func(name string) string { return env[name] }, dir, flagValues{})
 	if err != nil || len(cfg.warnings) > 0 {
 		t.Fatal(err, cfg.warnings)
@@ -431,14 +440,17 @@ func newSoak(t *testing.T, dir string, restart bool, l *gameLedger) *soak {
 	s := &soak{player: newPlayer(t, l, 16), t: t, root: cfg.sessionsRoot, restart: restart}
 	s.tap = nil                      // it goes on for too long
 	s.skip = func(raw []byte) bool { // there are too many to keep
-		return bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"codex/event"`)) || bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"notifications/`))
+		return bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"codex/event"`)) ||
+			bytes.HasPrefix(raw, []byte(`{"jsonrpc":"2.0","method":"notifications/`))
 	}
 	h, audit := newProxyHub(cfg, quietLog(), nil)
 	s.hub = h
 	h.child.spawn = s.spawn
 	s.servePipe("serve", func(in io.Reader, out io.Writer) {
-		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test", ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status, limited: h.statusWithLimits,
+		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test",
+			ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
+			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
+			limited:   h.statusWithLimits,
 			interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn})
 		h.front = front
 		h.start()
@@ -607,7 +619,8 @@ func (s *soak) end() {
 		}
 	}
 	t, w := s.hub.table, s.hub.waiters
-	kept := []int{len(t.agents), len(t.threads), len(t.names), len(t.lines), len(w.turns), len(w.asks), int(s.hub.letters.Load())}
+	kept := []int{len(t.agents), len(t.threads), len(t.names), len(t.lines), len(w.turns), len(w.asks),
+		int(s.hub.letters.Load())}
 	if slices.Max(kept) > 0 {
 		s.t.Errorf("of agents, threads, names, lines, waiters, asks, bytes of letters the hub still keeps %v", kept)
 	}
@@ -635,7 +648,8 @@ func (s *soak) checkFiles() {
 			s.t.Errorf("%s was left", path)
 		}
 		if filepath.Base(filepath.Dir(path)) == ".records" && strings.HasSuffix(name, ".json") {
-			if rec, err := decodeRecord(data, agentOfFile(name)); err != nil || rec.Status == statusBusy || rec.Status == statusIdle {
+			if rec, err := decodeRecord(data, agentOfFile(name)); err != nil || rec.Status == statusBusy ||
+				rec.Status == statusIdle {
 				s.t.Errorf("%s after the end: %v, %s", path, err, clipText(string(data), 300))
 			}
 		}
@@ -653,8 +667,8 @@ type footprint struct {
 	children          []int
 }
 
-// takeFootprint counts. What is made once and stays, os/signal's goroutine and the files that the runtime polls with, is
-// made before.
+// takeFootprint counts. What is made once and stays, os/signal's goroutine and the files that the runtime polls with,
+// is made before.
 func takeFootprint() (f footprint) {
 	early := make(chan os.Signal, 1)
 	signal.Notify(early, syscall.SIGHUP)
