@@ -158,7 +158,8 @@ func (f *acpFront) dispatch(m *message) {
 func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 	if c.method != "initialize" && f.hello.Load() == nil {
 		return &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf(
-			"Invalid Request: %s came before initialize; send initialize with protocolVersion %d first", c.method, acpVersion)}
+			"Invalid Request: %s came before initialize; send initialize with protocolVersion %d first", c.method,
+			acpVersion)}
 	}
 	if !isNull(params) && rawKind(params) != '{' {
 		return badParams("params of %s must be an object, not %s", c.method, kindWord(params))
@@ -444,7 +445,8 @@ func paramDir(params json.RawMessage) (string, *rpcError) {
 	case e != nil:
 		return "", e
 	case !filepath.IsAbs(dir):
-		return "", badParams("cwd %q is not an absolute path: send the full path of the project's directory", shortName(dir))
+		return "", badParams("cwd %q is not an absolute path: send the full path of the project's directory",
+			shortName(dir))
 	}
 	return filepath.Clean(dir), nil
 }
@@ -464,7 +466,8 @@ func errACPClosing() *rpcError {
 // errOnlyAppServer is for a Codex that has nothing we can serve ACP with.
 func errOnlyAppServer() *rpcError {
 	return &rpcError{Code: codeInternal, Message: "ACP needs `codex app-server`, which Codex has since 0.104, " +
-		"and this one is run as mcp-server: update it with `npm install -g @openai/codex`, name another with --codex-bin, " +
+		"and this one is run as mcp-server: update it with `npm install -g @openai/codex`, name another with " +
+		"--codex-bin, " +
 		"or take backend = \"mcp-server\" out of the configuration"}
 }
 

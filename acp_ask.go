@@ -284,7 +284,8 @@ func readForm(result json.RawMessage, q *approval) acpVerdict {
 	for _, each := range q.questions {
 		given, ok := formAnswer(&each, rawField(result, "content", each.id))
 		if !ok {
-			return unclear("the answer to %q is none of those that were offered, so it counts as no", clip(each.text, 100))
+			return unclear("the answer to %q is none of those that were offered, so it counts as no",
+				clip(each.text, 100))
 		}
 		if each.other && len(each.options) > 0 {
 			if other := strings.TrimSpace(stringField(result, "content", each.id+otherField)); other != "" {

@@ -41,7 +41,8 @@ func (r *acpFrontRig) permission(q approval) (request json.RawMessage, call stri
 	}
 	request, before := r.method("session/request_permission")
 	call = stringField(request, "params", "toolCall", "toolCallId")
-	if status := callStatus(call, before...); status != callPending || stringField(request, "params", "sessionId") != r.session {
+	if status := callStatus(call, before...); status != callPending ||
+		stringField(request, "params", "sessionId") != r.session {
 		r.t.Errorf("asked %s of a call that was told as %q: %s", request, status, before)
 	}
 	return request, call
@@ -191,12 +192,15 @@ func TestACPElicitation(t *testing.T) {
 		q                  approval
 		d                  decision
 	}{
-		{`{"form":{}}`, `{"mode":"form","message":"Which one?","toolCallId":"$any"}`, `{"action":"accept","content":{"q1":"blue"}}`,
+		{`{"form":{}}`, `{"mode":"form","message":"Which one?","toolCallId":"$any"}`,
+			`{"action":"accept","content":{"q1":"blue"}}`,
 			approval{action: "Which one?", questions: form}, approve},
 		{`{"form":{},"url":{}}`, `{"mode":"url","url":"` + url + `","elicitationId":"a1","requestedSchema":"$absent"}`,
 			`{"action":"accept"}`, page, approve},
-		{`{"form":{}}`, `{"mode":"form","message":"$re:https://example.com/login"}`, `{"action":"decline"}`, page, deny},
-		{`{"form":{}}`, "", "", approval{action: "The token?", questions: []question{{text: "The token?", secret: true}}}, deny},
+		{`{"form":{}}`, `{"mode":"form","message":"$re:https://example.com/login"}`, `{"action":"decline"}`, page,
+			deny},
+		{`{"form":{}}`, "", "", approval{action: "The token?",
+			questions: []question{{text: "The token?", secret: true}}}, deny},
 	} {
 		r := newOpenRig(t, `{"elicitation":`+tt.caps+`}`, nil)
 		tt.q.id, tt.q.kind, tt.q.thread, tt.q.turn, tt.q.item = "a1", askQuestion, "t1", "turn1", "i1"

@@ -387,7 +387,8 @@ func (p *acpPeer) open(servers ...any) (s acpSetUp) {
 // set sets a config option and returns the full state.
 func (p *acpPeer) set(session, id, value string) (s acpSetUp) {
 	p.tb.Helper()
-	p.start("session/set_config_option", map[string]any{"sessionId": session, "configId": id, "value": value}).result(&s)
+	p.start("session/set_config_option", map[string]any{"sessionId": session, "configId": id,
+		"value": value}).result(&s)
 	return s
 }
 

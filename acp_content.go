@@ -355,7 +355,8 @@ func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
 		case kind == "inputImage" && has("imageUrl"):
 			block = acpImageBlock(stringField(part, "imageUrl"))
 		case kind == "resource_link" && has("name", "uri"):
-			block = toJSON(map[string]string{"type": kind, "name": stringField(part, "name"), "uri": stringField(part, "uri")})
+			block = toJSON(map[string]string{"type": kind, "name": stringField(part, "name"),
+				"uri": stringField(part, "uri")})
 		case kind == "resource" && rawKind(rawField(part, "resource", "uri")) == '"':
 			res := map[string]string{"uri": stringField(part, "resource", "uri")}
 			for _, k := range []string{"text", "blob", "mimeType"} {

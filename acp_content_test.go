@@ -43,7 +43,8 @@ func TestACPContent(t *testing.T) {
 		p := &acpPrompt{s: &acpSession{}, text: text, parts: parts}
 		p.readCommand()
 		words := func(s string) string {
-			return fmt.Sprintf("%q", strings.Replace(marked.ReplaceAllString(s, "$1 M"), initPrompt, "(the prompt of /init)", 1))
+			return fmt.Sprintf("%q", strings.Replace(marked.ReplaceAllString(s, "$1 M"), initPrompt,
+				"(the prompt of /init)", 1))
 		}
 		out := map[turnAction]string{actCompact: "compact", actReview: "review ", actPrompt: "prompt "}[p.action]
 		if p.local != nil {
@@ -133,7 +134,8 @@ func TestACPStatus(t *testing.T) {
 	}
 	r.status = statusView{Team: "default", ChildError: "exit code 3"}
 	r.f.settings = func(string) *sessionSettings { return nil }
-	hasWords(t, statusText(r.s), "`"+r.agent+"`", "not running: exit code 3", "no team directory for `default`", "`/work`")
+	hasWords(t, statusText(r.s), "`"+r.agent+"`", "not running: exit code 3", "no team directory for `default`",
+		"`/work`")
 	r.f.Team = false
 	r.status = statusView{}
 	hasWords(t, statusText(r.s), "Codex:** not running\n", "Team:** none")
@@ -294,7 +296,8 @@ func TestACPServersTold(t *testing.T) {
 	p := &acpPrompt{s: r.s, text: "/mcp"}
 	p.readCommand()
 	hasWords(t, p.local(t.Context()), "- `files`: ready\n",
-		"- `db-2` (the editor calls it `db`): cancelled: no such file …\n", "- `web`: ready; 2 tools (fetch, get); not logged in\n",
+		"- `db-2` (the editor calls it `db`): cancelled: no such file …\n", "- `web`: ready; 2 tools (fetch, get); "+
+			"not logged in\n",
 		"- `nope`: failed: MCP startup failed: No such file\n", "- `idle`: no tools\n", "- `plugin`: ready\n")
 	catalog = ""
 	hasWords(t, p.local(t.Context()), "`files`: ready", "could not be listed: no catalog here")

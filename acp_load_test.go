@@ -338,7 +338,8 @@ func (r *acpBenchRig) benchCancel(b *testing.B) {
 		p.add(direct, s.acp.stops(s.acp.prompt(s.session, sleeps), file, func(line []byte) bool {
 			return bytes.Contains(line, []byte(`"sessionUpdate":"tool_call"`))
 		}, func() []byte {
-			return append(toJSON(map[string]any{"jsonrpc": "2.0", "method": "session/cancel", "params": map[string]any{"sessionId": s.session}}), '\n')
+			return append(toJSON(map[string]any{"jsonrpc": "2.0", "method": "session/cancel",
+				"params": map[string]any{"sessionId": s.session}}), '\n')
 		}))
 	}
 	p.report(b)
@@ -454,7 +455,8 @@ func (s *acpStall) goesOn() {
 func (s *acpStall) loads() {
 	p := s.acp
 	p.tb.Helper()
-	rec, end := p.request("session/load", map[string]any{"sessionId": s.loud, "cwd": s.r.project, "mcpServers": []any{}})
+	rec, end := p.request("session/load", map[string]any{"sessionId": s.loud, "cwd": s.r.project,
+		"mcpServers": []any{}})
 	t := benchTurn{rec: rec, end: end, good: `"result"`, mark: `"sessionUpdate":"agent_message_chunk"`}
 	_, got := p.capture(t)
 	if text, pieces := p.joined(got, t); text != s.want {
@@ -467,7 +469,8 @@ func (r *benchRig) agentOf(tb testing.TB, session string) string {
 	tb.Helper()
 	agent := ""
 	if !poll(waitLimit(tb), func() bool {
-		paths, err := filepath.Glob(filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records", "*.json"))
+		paths, err := filepath.Glob(filepath.Join(r.home, ".config", "atm", "agent-sessions", "*", ".records",
+			"*.json"))
 		wantNil(tb, err)
 		for _, path := range paths {
 			if rec, err := os.ReadFile(path); err == nil && stringField(rec, "client_session") == session {

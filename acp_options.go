@@ -329,7 +329,8 @@ func (o *acpOptionState) setOption(c *acpCall, params json.RawMessage) *rpcError
 	case raw == nil:
 		return badParams("value is missing: it must be the id of a value of %q", clip(id, 100))
 	case !isID:
-		return badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a select",
+		return badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a "+
+			"select",
 			clip(id, 100), kindWord(raw))
 	}
 	o.addChange(optionChange{c: c, id: id, value: value})

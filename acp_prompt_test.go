@@ -132,7 +132,8 @@ func (p *acpPlay) do(line string) {
 	case "misses": // the next interrupt
 		p.misses.Store(true)
 	case "server":
-		p.f.event(agentRef{AgentID: p.agent, Thread: "T"}, 0, &event{kind: evServer, item: first, status: more, thread: "T"})
+		p.f.event(agentRef{AgentID: p.agent, Thread: "T"}, 0,
+			&event{kind: evServer, item: first, status: more, thread: "T"})
 	case "keeps":
 		session := strings.Replace(first, "S", p.session, 1)
 		if first != "S" {
@@ -207,7 +208,8 @@ func (p *acpPlay) came() (out []string) {
 			what += " " + part.kind + " " + part.text + part.url
 		}
 		p.agent = cmp.Or(r.agentID, p.agent)
-		add("submit %d: %s%s %s in %s for %s %s %s", len(p.subs), r.agentID, r.ref, what, r.cwd, r.client.session, r.client.roots,
+		add("submit %d: %s%s %s in %s for %s %s %s", len(p.subs), r.agentID, r.ref, what, r.cwd, r.client.session,
+			r.client.roots,
 			r.servers)
 		if r.approvals != "client" || r.source != sourceClient || (r.mode == modeNew) != (r.agentID != "") ||
 			(r.mode == modeRevive) != (r.ref != "") {
@@ -307,7 +309,8 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // pastTurn adds a turn to what is told of the past.
 func (r *acpFrontRig) pastTurn(turn string, items ...*event) {
-	for _, e := range append(append([]*event{{kind: evStarted}}, items...), &event{kind: evEnded, status: "completed"}) {
+	for _, e := range append(append([]*event{{kind: evStarted}}, items...),
+		&event{kind: evEnded, status: "completed"}) {
 		e.thread, e.turn = "T", turn
 		r.past = append(r.past, e)
 	}
@@ -344,7 +347,8 @@ func TestACPLoadReplays(t *testing.T) {
 	}
 	for n, rec := range before {
 		told := updateKind(rec) + " " + stringField(rec, "params", "update", "content", "text")
-		if n%2 == 0 && told != userChunk+" ask" || n%2 == 1 && !strings.HasPrefix(told, fmt.Sprint(agentChunk, " ", n/2, " x")) {
+		if n%2 == 0 && told != userChunk+" ask" || n%2 == 1 &&
+			!strings.HasPrefix(told, fmt.Sprint(agentChunk, " ", n/2, " x")) {
 			t.Fatalf("update %d is %.200s", n, rec)
 		}
 	}

@@ -87,7 +87,8 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
 		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
 			BaseApproval: "on-request"}}
-	o := acpOptions{R: stdin, W: stdout, Version: "1.2.3", Kept: true, Team: true, Env: func(string) string { return "" },
+	o := acpOptions{R: stdin, W: stdout, Version: "1.2.3", Kept: true, Team: true,
+		Env:    func(string) string { return "" },
 		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 		cancel: func(w waiterID) { r.cancels <- w },
 		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {

@@ -228,7 +228,8 @@ func (t *acpServers) read(raw json.RawMessage, taken []string) (json.RawMessage,
 	slices.SortFunc(renamed, func(a, b *acpServer) int { return strings.Compare(a.name, b.name) })
 	for _, s := range renamed {
 		t.addNewsLocked(fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), "completed",
-			fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex doesn't take, "+
+			fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex "+
+				"doesn't take, "+
 				"or is that of another server.", s.own, s.name))
 	}
 	return table, nil

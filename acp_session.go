@@ -36,13 +36,14 @@ type acpSession struct {
 	servers acpServers
 	queue   acpQueue
 
-	mu       sync.Mutex // guards the fields below, and those of queue
-	opening  bool       // the request that opens the session isn't answered: prompts and updates wait
-	closing  bool       // takes no prompts any more
-	title    string
-	backlog  acpBacklog
-	usage    tokenUsage      // of the thread, as last told
-	live     map[string]bool // turns that began while the session was opened: they are told as they run, not as its past
+	mu      sync.Mutex // guards the fields below, and those of queue
+	opening bool       // the request that opens the session isn't answered: prompts and updates wait
+	closing bool       // takes no prompts any more
+	title   string
+	backlog acpBacklog
+	usage   tokenUsage // of the thread, as last told
+	// turns that began while the session was opened: they are told as they run, not as its past
+	live     map[string]bool
 	mailTurn string          // the running turn that nobody here asked for, "" for none
 	mailItem string          // the message of that turn, once it was shown
 	idle     []chan struct{} // closed once the session is open and nothing of it runs or waits

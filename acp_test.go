@@ -25,7 +25,10 @@ func TestACPRequests(t *testing.T) {
 				if o.Kept = line != "## nothing kept"; !strings.HasPrefix(line, "## bad input") {
 					r.ready = make(chan struct{})
 				}
-				o.retune = func(string, settingsChange, func(sessionSettings, *rpcError)) { t.Error("an option was changed") }
+				o.retune = func(string, settingsChange,
+					func(sessionSettings, *rpcError)) {
+					t.Error("an option was changed")
+				}
 			})
 			if r.ready == nil {
 				r.hello("{}")
@@ -72,7 +75,8 @@ func TestACPRequests(t *testing.T) {
 func TestACPErrors(t *testing.T) {
 	f := newACPFrontRig(t, nil).f
 	child := func(code int, msg, data string) *rpcError {
-		return childError("start the turn", withLogin(&backendError{Code: code, Message: msg, Data: json.RawMessage(data)}))
+		return childError("start the turn", withLogin(&backendError{Code: code, Message: msg,
+			Data: json.RawMessage(data)}))
 	}
 	never := &childDeath{Never: true, Reason: "could not be started: no codex"}
 	for _, tt := range []struct {
@@ -92,7 +96,8 @@ func TestACPErrors(t *testing.T) {
 		{child(-32602, "Input exceeds the maximum length of 1048576 characters.",
 			`{"code":-32602,"data":{"input_error_code":"input_too_large"}}`), codeInvalidParams, "Send less at once"},
 		{child(-32600, "busy", `{"code":-32600}`), codeInternal, "busy"},
-		{child(-32600, "x (Codex is not logged in, or its key was refused: run `codex login` in a terminal and try again)",
+		{child(-32600, "x (Codex is not logged in, or its key was refused: run `codex login` in a terminal and try "+
+			"again)",
 			`{"code":-32600}`), codeAuthRequired, "not logged in"},
 		{&rpcError{Code: codeInvalidParams, Message: "ours already"}, codeInvalidParams, "ours already"},
 	} {
@@ -122,7 +127,10 @@ func TestACPListPages(t *testing.T) {
 	r.hello(`{}`)
 	list := func(params string) (ids []string, next string) {
 		got := rawField(r.call("session/list", params), "result")
-		eachElement(rawField(got, "sessions"), func(s json.RawMessage) { ids = append(ids, stringField(s, "sessionId")) })
+		eachElement(rawField(got, "sessions"), func(s json.RawMessage) {
+			ids = append(ids,
+				stringField(s, "sessionId"))
+		})
 		return ids, stringField(got, "nextCursor")
 	}
 	all, cursor := list(`{"cwd":"/a/./x/.."}`)
@@ -147,7 +155,8 @@ func TestACPListPages(t *testing.T) {
 
 	// A name is a UUID of version 7: later ones stand behind earlier ones.
 	a, b := newSessionName(time.UnixMilli(1_700_000_000_000)), newSessionName(time.UnixMilli(1_700_000_000_001))
-	if a >= b || len(a) != 41 || !strings.HasPrefix(a, "sess_018bcfe5-6800-7") || !strings.ContainsRune("89ab", rune(a[24])) {
+	if a >= b || len(a) != 41 || !strings.HasPrefix(a, "sess_018bcfe5-6800-7") ||
+		!strings.ContainsRune("89ab", rune(a[24])) {
 		t.Errorf("%s, %s", a, b)
 	}
 }
@@ -186,9 +195,11 @@ func TestACPOptions(t *testing.T) {
 			if e != nil {
 				return []string{fmt.Sprint(e.Code, " ", e.Message)}
 			}
-			return []string{strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}, " ")}
+			return []string{strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)},
+				" ")}
 		}
-		set = sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite, BaseApproval: "on-request"}
+		set = sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
+			BaseApproval: "on-request"}
 		wantNil(t, json.Unmarshal([]byte(line), &set))
 		options := configOptions(&set, models)
 		var all []string

@@ -180,7 +180,8 @@ func (p *acpReplay) do(line string) {
 		p.asks(first, method, json.RawMessage(params))
 	case "decide":
 		said, why, _ := strings.Cut(more, " ")
-		p.x.decide(p.asked[first], map[string]decision{"approve": approve, "approveForSession": approveForSession}[said], why)
+		p.x.decide(p.asked[first], map[string]decision{"approve": approve,
+			"approveForSession": approveForSession}[said], why)
 	case "withdrawn":
 		p.x.event(p.ref(), &event{kind: evAskGone, ask: p.asked[first]})
 	case "sleep":
@@ -243,11 +244,13 @@ func TestACPManyAtOnce(t *testing.T) {
 func BenchmarkACPDelta(b *testing.B) {
 	for _, crowded := range []bool{false, true} {
 		b.Run(fmt.Sprintf("crowded=%v", crowded), func(b *testing.B) {
-			x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true }, Crowded: func() bool { return crowded }})
+			x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true },
+				Crowded: func() bool { return crowded }})
 			a := agentRef{Thread: acpThread}
 			x.event(a, &event{kind: evStarted, thread: acpThread, turn: "t1"})
 			const text = " seconds\nProcess exited with code 0"
-			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "msg_14033_00007z", text: text,
+			e := event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "msg_14033_00007z",
+				text:  text,
 				delta: toJSON(text)}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -311,11 +314,13 @@ func FuzzACPDelta(f *testing.F) {
 		x := newACPEncoder(acpEncoding{Send: func(u []byte) bool { got = append([]byte(nil), u...); return true }})
 		a := agentRef{Thread: acpThread}
 		x.event(a, &event{kind: evStarted, thread: acpThread, turn: "t1"})
-		x.event(a, &event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "m", text: text, delta: delta})
+		x.event(a, &event{kind: evDelta, phase: "answer", thread: acpThread, turn: "t1", item: "m", text: text,
+			delta: delta})
 		if text == "" && got == nil {
 			return
 		}
-		if !json.Valid(got) || !cleanJSON(got) || stringField(got, "content", "text") != strings.ToValidUTF8(text, "\uFFFD") {
+		if !json.Valid(got) || !cleanJSON(got) || stringField(got, "content", "text") != strings.ToValidUTF8(text,
+			"\uFFFD") {
 			t.Fatalf("%q became %q", delta, got)
 		}
 	})
@@ -357,7 +362,8 @@ func TestACPOutputKeepsHeadAndTail(t *testing.T) {
 			!strings.HasSuffix(text, tail) {
 			t.Errorf("of %d bytes: head of %d, tail of %d", total, len(head), len(tail))
 		}
-		if n := len(text) - len(head) - len(tail); left != n && left != n-1 { // the line end of the head is part of the note
+		// the line end of the head is part of the note
+		if n := len(text) - len(head) - len(tail); left != n && left != n-1 {
 			t.Errorf("says %d bytes left out of %d, head %d, tail %d", left, len(text), len(head), len(tail))
 		}
 	}
@@ -452,7 +458,8 @@ func BenchmarkACPOutput(b *testing.B) {
 func TestACPLongCommand(t *testing.T) {
 	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
 		long := "cat <<EOF\n" + strings.Repeat("line\n", 1000) + "EOF\nrm -rf /"
-		r.item("started", `{"type":"commandExecution","id":"c","status":"inProgress","command":`+string(toJSON(long))+`}`)
+		r.item("started", `{"type":"commandExecution","id":"c","status":"inProgress","command":`+string(toJSON(long))+
+			`}`)
 		got := []byte(r.all()[0])
 		if n := len(stringField(got, "title")); n > maxCallTitle+3 {
 			t.Errorf("a title of %d bytes", n)
@@ -468,7 +475,8 @@ func TestACPLongCommand(t *testing.T) {
 func TestACPBigResults(t *testing.T) {
 	playACP(t, acpEncoding{}, func(t *testing.T, r *acpRig) {
 		big := func(c string) string { return strings.Repeat(c, 1<<20) }
-		part := `,{"type":"text","text":"` + big("x") + `"},{"type":"image","mimeType":"image/png","data":"` + big("A") + `"}`
+		part := `,{"type":"text","text":"` + big("x") + `"},{"type":"image","mimeType":"image/png","data":"` +
+			big("A") + `"}`
 		r.item("completed", `{"type":"mcpToolCall","id":"m","server":"s","tool":"t","status":"completed",`+
 			`"arguments":{"a":"`+big("y")+`"},"result":{"content":[`+strings.Repeat(part, 10)[1:]+`]}}`)
 		last := ""
@@ -493,7 +501,8 @@ func TestACPKeepsLittle(t *testing.T) {
 	r.begin("t1")
 	for i := range 3 * maxCallIDs {
 		for _, thread := range []string{acpThread, "sub-1"} {
-			r.note("item/completed", fmt.Sprintf(`{"threadId":%q,"turnId":"t1","item":{"type":"webSearch","id":"%d"}}`, thread, i))
+			r.note("item/completed", fmt.Sprintf(`{"threadId":%q,"turnId":"t1","item":{"type":"webSearch","id":"%d"}}`,
+				thread, i))
 		}
 	}
 	if len(x.seen.times) > maxCallIDs || len(x.seen.order) > maxCallIDs || len(x.calls.open)+len(x.messages.texts) > 0 {
@@ -594,7 +603,8 @@ func TestACPDiffOfChangedFile(t *testing.T) {
 		{"completed: loaded", before, hunk, was, is},
 		{"too long", before + strings.Repeat("x\n", maxDiffFile/2), hunk, was, is},
 		{"no text", before + "\xff\xfe", hunk, was, is},
-		{"two hunks", before, "@@ -1,1 +1,2 @@\n+zero\n one\n@@ -5 +6,0 @@\n-five\n", before, "zero\none\ntwo\nthree\nfour\n"},
+		{"two hunks", before, "@@ -1,1 +1,2 @@\n+zero\n one\n@@ -5 +6,0 @@\n-five\n", before,
+			"zero\none\ntwo\nthree\nfour\n"},
 		{"no line end", "a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n" + noEnd + "+c\n" + noEnd, "a\nb", "a\nc"},
 		{"line ends of DOS", "a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\r\n-b\r\n+c\r\n", "a\r\nb\r\n", "a\r\nc\r\n"},
 		{"into an empty file", "\n", "@@ -0,0 +1,1 @@\n+x\n", "\n", "x\n\n"},

@@ -101,7 +101,8 @@ func TestArchitectureCheckerCatches(t *testing.T) {
 		vars:       []string{"version"},
 		xsys:       "sys",
 	}
-	const high = "package main\ntype top struct{ field int }\nfunc (top) method() {}\nfunc newTop() top { return top{} }\nconst limit = 1\n"
+	const high = "package main\ntype top struct{ field int }\nfunc (top) method() {}\nfunc newTop() top { return " +
+		"top{} }\nconst limit = 1\n"
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -148,12 +149,16 @@ type backend interface{ Error() string }
 		{"a variable that looks like an error", map[string]string{"low.go": "package main\nvar errCount = 1\n"},
 			[]string{"errCount"}},
 		{"a regexp in disguise",
-			map[string]string{"low.go": "package main\ntype r struct{}\nfunc (r) MustCompile(string) int { return 0 }\nvar regexp r\nvar x = regexp.MustCompile(\"\")\n"},
+			map[string]string{"low.go": "package main\ntype r struct{}\nfunc (r) MustCompile(string) int { return 0 " +
+				"}\nvar regexp r\nvar x = regexp.MustCompile(\"\")\n"},
 			[]string{"variable regexp", "variable x"}},
-		{"interface", map[string]string{"low.go": "package main\ntype reader interface{ Read() }\nfunc f() { type inner interface{ X() } }\n"},
+		{"interface", map[string]string{"low.go": "package main\ntype reader interface{ Read() }\nfunc f() { type " +
+			"inner interface{ X() } }\n"},
 			[]string{"low.go:2: interface reader", "low.go:3: interface inner"}},
 		{"allowed interface", map[string]string{"low.go": "package main\ntype backend interface{ stop() }\n"}, nil},
-		{"exit", map[string]string{"low.go": "package main\nimport (\n\tquit \"os\"\n\t\"log\"\n)\nfunc f() { quit.Exit(1) }\nfunc g() { log.Fatalf(\"\") }\nvar errX = error(nil)\nfunc h() { stop := quit.Exit; stop(1) }\n"},
+		{"exit", map[string]string{"low.go": "package main\nimport (\n\tquit \"os\"\n\t\"log\"\n)\nfunc f() { " +
+			"quit.Exit(1) }\nfunc g() { log.Fatalf(\"\") }\nvar errX = error(nil)\nfunc h() { stop := quit.Exit; " +
+			"stop(1) }\n"},
 			[]string{"low.go:6: os.Exit", "low.go:7: log.Fatalf", "low.go:9: os.Exit"}},
 		{"exit in main", map[string]string{"main.go": "package main\nimport \"os\"\nfunc main() { os.Exit(0) }\n"},
 			nil},
@@ -166,7 +171,8 @@ type backend interface{ Error() string }
 		{"x/sys in the wrong file", map[string]string{"low.go": "package main\nimport _ \"golang.org/x/sys/unix\"\n"},
 			[]string{"low.go:2: imports golang.org/x/sys/unix"}},
 		{"x/sys in the right file",
-			map[string]string{"sys_unix.go": "package main\nimport \"golang.org/x/sys/unix\"\nfunc f() { unix.Kill(0, 0) }\n"}, nil},
+			map[string]string{"sys_unix.go": "package main\nimport \"golang.org/x/sys/unix\"\nfunc f() { " +
+				"unix.Kill(0, 0) }\n"}, nil},
 		{"syntax", map[string]string{"low.go": "package main\nfunc {\n"}, []string{"low.go:2"}},
 		{"type error", map[string]string{"low.go": "package main\nvar errX error = 1\n"},
 			[]string{"low.go:2: cannot use"}},

@@ -221,7 +221,8 @@ func (e *event) droppable() bool {
 		return !e.must
 	case evItem:
 		return !e.must && e.phase == "started"
-	case evOpened, evStarted, evSteered, evRefused, evDiff, evUsage, evAsk, evAskGone, evTool, evEnded, evServer, evGone:
+	case evOpened, evStarted, evSteered, evRefused, evDiff, evUsage, evAsk, evAskGone, evTool, evEnded, evServer,
+		evGone:
 	}
 	return false
 }

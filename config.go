@@ -267,7 +267,8 @@ func (c *config) warnUnknownVariables(prefix string, env func(string) string, en
 	known := settingNames()
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		word, ours := strings.CutPrefix(strings.ToUpper(name), prefix)            // Windows has them in any case, others don't
+		// Windows has them in any case, others don't
+		word, ours := strings.CutPrefix(strings.ToUpper(name), prefix)
 		if !ours && prefix == variablePrefix && strings.HasPrefix(word, "ATM_") { // the prefix may be what is misspelt
 			for word != "" && ceilingMeant(strings.ToLower(word)) == "" {
 				_, word, _ = strings.Cut(word, "_")

@@ -144,7 +144,8 @@ func TestAgentFileWords(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"01a202fb-3fc7-7756-b4c6-d2c5d9cecbb8": "",
-		"code-reviewer":                        "code-reviewer", "Code Reviewer": "Code-Reviewer", " _x_ ": "x", "../../etc": "etc",
+		"code-reviewer":                        "code-reviewer", "Code Reviewer": "Code-Reviewer", " _x_ ": "x",
+		"../../etc":    "etc",
 		"a / b":        "a-b",
 		"Ann's helper": "Anns-helper", "": "", "日本": "", "-_-": "", "größe": "gr-e", "7": "7",
 		strings.Repeat("ab", 50): strings.Repeat("ab", 30), strings.Repeat("a", 59) + "-b": strings.Repeat("a", 59),

@@ -289,7 +289,8 @@ func TestMailBesideOtherWriters(t *testing.T) {
 				got[m.Text]++
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(l.path), claudeWiped)); err == nil && len(tt.others) == 2 {
-				t.Log("Claude Code read a file that atm was rewriting, and emptied the inbox; we can't keep it from that")
+				t.Log("Claude Code read a file that atm was rewriting, and emptied the inbox; we can't keep it from " +
+					"that")
 				tt.whole = nil
 			}
 			for _, name := range tt.whole {
@@ -578,7 +579,8 @@ func benchMailWake(b *testing.B) {
 		}
 		p.run(p.reply(agent, "SAY on")) // a client's turn: mail turns in a row are bounded
 		path := filepath.Join(boxes, name+".json")
-		text := fmt.Sprintf(`[{"from":"lead","text":"mail %d","timestamp":"2026-11-21T09:17:30Z","msg_id":"m%d"}]`, i, i)
+		text := fmt.Sprintf(`[{"from":"lead","text":"mail %d","timestamp":"2026-11-21T09:17:30Z","msg_id":"m%d"}]`, i,
+			i)
 		wantNil(b, os.WriteFile(path+".tmp.1", []byte(text), 0o644))
 		begun := time.Now()
 		wantNil(b, os.Rename(path+".tmp.1", path))

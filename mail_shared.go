@@ -28,9 +28,10 @@ import (
 const (
 	sharedRest    = 20 * time.Millisecond  // the longest time for which the locks are left to others after a change
 	sharedSettled = 100 * time.Millisecond // a file changed more recently may change again within one tick of its clock
-	sharedTries   = 4                      // how often a change is prepared; then the file is left to a writer without locks
-	sharedLoose   = 2                      // so many of the tries prepare under atm's lock alone, the others under both
-	halfReadPause = 25 * time.Millisecond  // between two readings of a file that its writer may have truncated just now
+	// how often a change is prepared; then the file is left to a writer without locks
+	sharedTries   = 4
+	sharedLoose   = 2                     // so many of the tries prepare under atm's lock alone, the others under both
+	halfReadPause = 25 * time.Millisecond // between two readings of a file that its writer may have truncated just now
 )
 
 // errSharedChanged: while the new file was prepared or put in place, somebody else wrote another text.

@@ -437,7 +437,8 @@ func (c *atmCall) read(ctx context.Context) (any, string, *rpcError) {
 	case len(keys) == 0 || !mark:
 	case !c.who.owns():
 		c.notes = append(c.notes, fmt.Sprintf("These messages stay unread: the inbox of %s is not held here.", owner))
-	case c.strange() != nil: // the other member of that name would never see the mail: Claude Code deletes what is marked
+	// the other member of that name would never see the mail: Claude Code deletes what is marked
+	case c.strange() != nil:
 		c.notes = append(c.notes, fmt.Sprintf("These messages stay unread: %v.", c.strange()))
 	default:
 		if marked, err = c.boxes.markRead(ctx, c.book.own.team, owner, keys); err != nil {
@@ -557,10 +558,11 @@ type atmToolSpec struct {
 	Name, Title, Description string
 	Args                     []argSpec
 	Required                 []string
-	Input                    json.RawMessage // the schema of Args, without agent_id and identity, which agents don't give
-	Result                   any             // a value of the struct that Run returns
-	Hints                    toolHints
-	Run                      func(c *atmCall, ctx context.Context) (structured any, text string, e *rpcError)
+	// the schema of Args, without agent_id and identity, which agents don't give
+	Input  json.RawMessage
+	Result any // a value of the struct that Run returns
+	Hints  toolHints
+	Run    func(c *atmCall, ctx context.Context) (structured any, text string, e *rpcError)
 }
 
 // atmToolSpecs are the four tools, always in this order.

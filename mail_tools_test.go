@@ -489,7 +489,8 @@ func TestAtmToolsAreAudited(t *testing.T) {
 				`"atm_broadcast","recipient":"*@crew","detail":"sent to 2 (team-lead, arch-ctm), failed for 0 ()"`,
 				`"atm_read","recipient":"codex","detail":"1 messages, 1 marked read, 2 remaining"`,
 				`"atm_pending_count","recipient":"codex","detail":"2 unread"`,
-				`"atm_broadcast","recipient":"*@other","detail":"$re:^refused: INVALID_SESSION_PARAMS: not yours"`, ""}[i]
+				`"atm_broadcast","recipient":"*@other","detail":"$re:^refused: INVALID_SESSION_PARAMS: not yours"`,
+				""}[i]
 			summary := []string{`"$re:^use password=.redacted. x{175}.$"`, `"a word"`, `"a word"`, `"{\"limit\":1}"`,
 				`"$absent"`, `"a word"`}[i]
 			if !persist && i != 3 {

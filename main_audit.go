@@ -110,7 +110,8 @@ func readSince(word string, now time.Time) (time.Time, error) {
 	} else if age, err := time.ParseDuration(word); err == nil && age >= 0 {
 		return now.Add(-age), nil
 	}
-	return time.Time{}, fmt.Errorf("--since wants a time such as 2026-11-21T09:00:00Z, or an age such as 90m, 24h or 7d, not %q", cutName(word))
+	return time.Time{}, fmt.Errorf("--since wants a time such as 2026-11-21T09:00:00Z, or an age such as 90m, 24h or "+
+		"7d, not %q", cutName(word))
 }
 
 const (

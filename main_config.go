@@ -105,7 +105,8 @@ func (c *commandCall) trust(cfg *config) int {
 			_, ok = terminalWidth(in)
 		}
 		if !ok {
-			return refuse("%s is not trusted: nobody can be asked, since stdin is no terminal; look at it and say --trust --yes", f.path)
+			return refuse("%s is not trusted: nobody can be asked, since stdin is no terminal; look at it and say "+
+				"--trust --yes", f.path)
 		}
 		fmt.Fprintf(c.stderr, "Trust %s as it stands above? [y/N] ", visible(f.path))
 		answer, _ := bufio.NewReader(io.LimitReader(in, 100)).ReadString('\n')

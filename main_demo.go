@@ -112,9 +112,11 @@ func (d *demoClient) talk(project string) error {
 	}
 	d.peer.notify("notifications/initialized", nil)
 
-	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command outside its sandbox, so the client is asked.")
+	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command " +
+		"outside its sandbox, so the client is asked.")
 	res, err := d.tool("codex", map[string]any{"identity": "scout", "cwd": project,
-		"prompt": "Say hello in a file and look around.\nPATCH hello.txt Hello from scout\nSHELLESC ls\nSAY hello.txt is written; the directory holds it."})
+		"prompt": "Say hello in a file and look around.\nPATCH hello.txt Hello from scout\nSHELLESC ls\nSAY " +
+			"hello.txt is written; the directory holds it."})
 	if err != nil {
 		return err
 	}

@@ -169,7 +169,8 @@ func (d *doctor) runCheck(c doctorCheck) bool {
 	case <-timer.C:
 		d.check = c.name
 		d.fail(fmt.Sprintf("not known: a file system did not answer within %v", c.limit),
-			"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system may be gone")
+			"see which of the directories that atm-agent-mcp config shows can't be listed; a network's file system "+
+				"may be gone")
 		return false
 	}
 }
@@ -263,7 +264,8 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
 		d.fail(fmt.Sprintf("%s did not answer initialize within %v and was stopped", d.codexPath(), d.wait),
-			"run `"+d.codexPath()+" "+d.subcommand()+"` by hand and see what it waits for; --wait SECONDS gives it more time")
+			"run `"+d.codexPath()+" "+d.subcommand()+"` by hand and see what it waits for; --wait SECONDS gives it "+
+				"more time")
 		return
 	case !errors.As(err, &death):
 		d.fail(err.Error(), "")
@@ -290,7 +292,8 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 	case strings.Contains(death.Stderr, "loading config"), strings.Contains(death.Stderr, "config.toml:"):
 		hint = "mend Codex's config.toml: with it no thread can be opened"
 	case strings.Contains(death.Stderr, "env: ") && strings.Contains(death.Stderr, "node"):
-		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
+		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH " +
+			"that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
 	}
 	d.fail(text, hint)
 }

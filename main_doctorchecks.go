@@ -343,8 +343,8 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	}
 }
 
-// checkInotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each team
-// another (sys_linux.go).
+// checkInotify: each process that watches takes an instance of its user's, each folder of inboxes one watch and each
+// team another (sys_linux.go).
 func (d *doctor) checkInotify() {
 	const dir = "/proc/sys/fs/inotify"
 	if runtime.GOOS != "linux" {
@@ -359,7 +359,8 @@ func (d *doctor) checkInotify() {
 	}
 	used := inotifyInUse()
 	text := fmt.Sprintf("%d of %d instances in use by your processes, %d watches", used, instances, watches)
-	const hint = "mail then comes by polling only; raise it: sysctl -w fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=65536"
+	const hint = "mail then comes by polling only; raise it: sysctl -w fs.inotify.max_user_instances=512 " +
+		"fs.inotify.max_user_watches=65536"
 	if instances-used < 1 || instances < leastInotifyInstances || watches < leastInotifyWatches {
 		d.warn(text, hint)
 		return

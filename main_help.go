@@ -46,7 +46,8 @@ agent is asked for. Flags win over ATM_AGENT_MCP_* variables, those over the
 nearest .atm.toml, that over ~/.config/atm/config.toml.`,
 			flags: append([]flagRow{
 				{name: "resume", maybe: "SESSION",
-					help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself the newest session\nof the identity"},
+					help: "continue this session (agent id or identity) with the\nfirst agent asked for; by itself " +
+						"the newest session\nof the identity"},
 			}, serveRows()...),
 		},
 		{
@@ -107,7 +108,9 @@ repository, branch, directory, last prompt, with tabs between them.`,
 				{name: "identity", value: "NAME", help: "only of this identity"},
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "json", help: "print JSON"},
-				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running process, with summaries,\nkept answers and thread locks that nobody holds;\nwith --repo or --identity only those"},
+				{name: "prune", help: "remove those that are closed, stale, parked or broken\nand held by no running " +
+					"process, with summaries,\nkept answers and thread locks that nobody holds;\nwith --repo or " +
+					"--identity only those"},
 			},
 		},
 		{
@@ -292,7 +295,8 @@ func commandNames() (names []string) {
 // usage is the text of the whole program.
 func usage() string {
 	var b strings.Builder
-	b.WriteString("atm-agent-mcp makes Codex agents teammates of your MCP client.\n\nusage: atm-agent-mcp <command> [flags]\n\n")
+	b.WriteString("atm-agent-mcp makes Codex agents teammates of your MCP client.\n\nusage: atm-agent-mcp <command> " +
+		"[flags]\n\n")
 	for _, c := range commands() {
 		fmt.Fprintf(&b, "  %-10s %s\n", c.name, c.brief)
 	}

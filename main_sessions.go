@@ -111,8 +111,10 @@ func readRows(reg *registry) ([]sessionRow, error) {
 	for i, r := range recs {
 		rows[i] = sessionRow{AgentID: r.AgentID, Backend: r.Backend, BackendID: r.BackendID, Identity: r.Identity,
 			Team:     r.Team,
-			RepoName: r.RepoName, RepoRoot: r.RepoRoot, Branch: r.Branch, CWD: r.CWD, StartedAt: r.StartedAt, LastActive: r.LastActive,
-			Turns: r.Turns, Tag: redact(r.Tag), Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID, Resumable: r.BackendID != "",
+			RepoName: r.RepoName, RepoRoot: r.RepoRoot, Branch: r.Branch, CWD: r.CWD, StartedAt: r.StartedAt,
+			LastActive: r.LastActive,
+			Turns:      r.Turns, Tag: redact(r.Tag), Role: r.Role, BackendKind: r.BackendKind, ThreadID: r.BackendID,
+			Resumable:  r.BackendID != "",
 			LastPrompt: shownPrompt(r.Digest.LastPrompt), LastError: redact(r.LastError), rec: r}
 		rows[i].Status, rows[i].Interrupted, rows[i].PID = reg.told(&r)
 	}

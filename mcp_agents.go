@@ -131,9 +131,11 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 			s.Identities = map[string]string{}
 		}
 		shown := statusShown{
-			Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError, Unsaved: s.Unsaved,
+			Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError,
+			Unsaved: s.Unsaved,
 			Backend: orNull(s.Backend), Team: s.Team, TeamFrom: s.TeamFrom, Uptime: int64(s.Uptime.Seconds()),
-			Sessions: s.Sessions, Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail, Limits: s.Limits,
+			Sessions: s.Sessions, Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail,
+			Limits: s.Limits,
 			Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
 		}
 		lines := append([]string{s.line()}, s.Limits.lines()...)

@@ -324,7 +324,8 @@ func TestToolServerWaitsBesideOthers(t *testing.T) {
 	r.call("atm_pending_count", `{}`, false, ": 0.")
 	r.cancelRequest(`1`, `"x"`)
 	r.sends(2, "number 2")
-	for over, limit := false, time.Now().Add(time.Minute); !over; { // its line in the audit trail tells that it has ended
+	// its line in the audit trail tells that it has ended
+	for over, limit := false, time.Now().Add(time.Minute); !over; {
 		if r.quiet(); time.Now().After(limit) {
 			t.Fatal("the cancelled call goes on")
 		}

@@ -683,7 +683,8 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 	}{
 		{`7`, "item/agentMessage/delta", "T", "U", `{` + delta,
 			`"requestId":7,` + own + `,"id":"U","msg":{"type":"item/agentMessage/delta",` + delta},
-		{``, "thread/whatever/new", "T", "", `{"x":[1]}`, own + `,"id":"","msg":{"type":"thread/whatever/new","x":[1]}`},
+		{``, "thread/whatever/new", "T", "", `{"x":[1]}`, own +
+			`,"id":"","msg":{"type":"thread/whatever/new","x":[1]}`},
 		{`"a"`, "item/completed", "subagent", "V", `{"item":{"type":"new"}}`,
 			`"requestId":"a","threadId":"subagent","agent_id":"codex:ab"},"id":"V",` +
 				`"msg":{"type":"item/completed","item":{"type":"new"}}`},

@@ -239,8 +239,9 @@ func TestListsAndStatus(t *testing.T) {
 				"budget":{"event_bytes_waiting":0,"event_bytes_limit":0,"output_bytes_waiting":"$any",
 				"output_bytes_limit":16777216}}}`},
 			{statusView{ChildAlive: true, ChildVersion: "0.169.0", Backend: "app-server", ChildPID: 7, Team: "x",
-				TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1, Identities: map[string]string{"arch": "codex:a"},
-				Agents: []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two,
+				TeamFrom: "flag", Uptime: 90 * time.Second, Sessions: 1,
+				Identities: map[string]string{"arch": "codex:a"},
+				Agents:     []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two,
 				Unsaved: "records can't be written"},
 				`{"content":[{"text":"$re:Their unread messages: 2. records can't be written"}],"structuredContent":{
 				"uptime_secs":90,"agents":[{"auto_mail":"paused: 10 mail turns in a row","pending_mail":2}],

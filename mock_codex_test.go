@@ -67,7 +67,8 @@ func (x *testMock) of(th *mockThread) *testThread {
 
 // runCodex is the tests' `codex args…`. It returns the exit code.
 func runCodex(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	x := &testMock{version: cmp.Or(os.Getenv("MOCK_CODEX_VERSION"), mockVersion), drop: map[string]int{}, threads: map[*mockThread]*testThread{}}
+	x := &testMock{version: cmp.Or(os.Getenv("MOCK_CODEX_VERSION"), mockVersion), drop: map[string]int{},
+		threads: map[*mockThread]*testThread{}}
 	parts := strings.Split(x.version, ".")
 	if len(parts) == 3 {
 		x.minor, _ = strconv.Atoi(parts[1])
@@ -88,7 +89,8 @@ func runCodex(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	// for a prompt and says "stdin is not a terminal" (rc 1); only
 	// `help mcp-server` is told as here. The clear answer is kept for both.
 	for _, word := range words[:min(2, len(words))] {
-		if word == "mcp-server" && x.minor >= 154 || word == "app-server" && os.Getenv("MOCK_CODEX_NO_APP_SERVER") != "" {
+		if word == "mcp-server" && x.minor >= 154 || word == "app-server" &&
+			os.Getenv("MOCK_CODEX_NO_APP_SERVER") != "" {
 			fmt.Fprintf(stderr, "error: unrecognized subcommand '%s'\n\nUsage: codex [OPTIONS] [PROMPT]\n", word)
 			return 2
 		}
@@ -147,7 +149,8 @@ func (x *testMock) directives() map[string]mockDirective {
 	// In 0.104 some commands run unasked.
 	shell := func(t *mockTurn, line string) mockEnd {
 		word, _, _ := strings.Cut(line, " ")
-		if x.old() && slices.Contains([]string{"cat", "echo", "ls", "pwd", "true", "wc"}, word) && !strings.ContainsAny(line, "><|;&$`(") {
+		if x.old() && slices.Contains([]string{"cat", "echo", "ls", "pwd", "true", "wc"}, word) &&
+			!strings.ContainsAny(line, "><|;&$`(") {
 			t.m.mu.Lock()
 			t.th.allowed[line] = true
 			t.m.mu.Unlock()
@@ -279,7 +282,8 @@ func (x *testMock) begin(ctx context.Context, stdin io.Reader, stdout io.Writer)
 	case "noinit":
 		x.noInit = true
 	default:
-		fmt.Fprintf(x.m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, garbage or noinit\n", how)
+		fmt.Fprintf(x.m.stderr, "Error: MOCK_CODEX_START is %q; it can be exit:CODE:TEXT, hang, garbage or noinit\n",
+			how)
 		return 1, true
 	}
 	return 0, false
@@ -299,7 +303,9 @@ func (x *testMock) answered(msg *message, result any) any {
 		x.opened = fields["thread"].(map[string]any)["id"].(string)
 	case "thread/read":
 		if string(rawField(msg.params, "includeTurns")) == "true" && !x.old() {
-			x.m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for paginated threads; omit `includeTurns` or set it to `false`, then page with `thread/turns/list` and `thread/items/list`.", "details": nil})
+			x.m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for " +
+				"paginated threads; omit `includeTurns` or set it to `false`, then page with `thread/turns/list` and " +
+				"`thread/items/list`.", "details": nil})
 		}
 	case "turn/start":
 		x.m.mu.Lock()
@@ -329,7 +335,8 @@ func (x *testMock) warn(t *mockTurn) {
 	if slices.Contains(x.models(), t.settings.Model) {
 		return
 	}
-	text := "Model metadata for `" + t.settings.Model + "` not found. Defaulting to fallback metadata; this can degrade performance and cause issues."
+	text := "Model metadata for `" + t.settings.Model + "` not found. Defaulting to fallback metadata; this can " +
+		"degrade performance and cause issues."
 	if x.m.mcp != nil || x.old() {
 		t.event("warning", map[string]any{"message": text})
 		return
@@ -355,18 +362,22 @@ func (x *testMock) told(method string, params map[string]any) bool {
 		x.mu.Lock()
 		quiet := x.of(th).quiet
 		x.mu.Unlock()
-		if quiet && (method == "item/agentMessage/delta" || method == "thread/tokenUsage/updated" || method == "item/completed" && item["type"] == "agentMessage") {
+		if quiet && (method == "item/agentMessage/delta" || method == "thread/tokenUsage/updated" ||
+			method == "item/completed" && item["type"] == "agentMessage") {
 			return false
 		}
 	}
-	if method == "turn/started" && t != nil && !t.mute && (x.m.mcp != nil || x.old()) && stringField(toJSON(params["turn"]), "id") == t.id {
+	if method == "turn/started" && t != nil && !t.mute && (x.m.mcp != nil || x.old()) &&
+		stringField(toJSON(params["turn"]), "id") == t.id {
 		x.warn(t)
 	}
 	switch {
 	case x.m.mcp != nil && method == "item/tool/requestUserInput":
-		x.m.event(id, t.id, "request_user_input", map[string]any{"call_id": params["itemId"], "turn_id": t.id, "questions": params["questions"]})
+		x.m.event(id, t.id, "request_user_input", map[string]any{"call_id": params["itemId"], "turn_id": t.id,
+			"questions": params["questions"]})
 	case x.m.mcp != nil && method == "mcpServer/elicitation/request":
-		x.m.event(id, t.id, "elicitation_request", map[string]any{"server_name": params["serverName"], "message": params["message"]})
+		x.m.event(id, t.id, "elicitation_request",
+			map[string]any{"server_name": params["serverName"], "message": params["message"]})
 	case x.m.mcp != nil:
 	case x.old():
 		return x.toldBy104(method, params, th, t, item)
@@ -377,18 +388,24 @@ func (x *testMock) told(method string, params map[string]any) bool {
 }
 
 // toldBy104 tells in the shape of 0.104, which is what it was, and not more.
-func (x *testMock) toldBy104(method string, params map[string]any, th *mockThread, t *mockTurn, item map[string]any) bool {
+func (x *testMock) toldBy104(method string, params map[string]any, th *mockThread, t *mockTurn,
+	item map[string]any) bool {
 	m := x.m
 	turn, _ := params["turnId"].(string)
 	switch method {
-	case "thread/status/changed", "thread/settings/updated", "thread/readState/changed", "serverRequest/resolved", "thread/closed":
+	case "thread/status/changed", "thread/settings/updated", "thread/readState/changed", "serverRequest/resolved",
+		"thread/closed":
 		return false
-	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval", "item/tool/call", "item/tool/requestUserInput":
-		for _, k := range []string{"kind", "environmentId", "startedAtMs", "availableDecisions", "namespace", "isBlocking", "autoResolutionMs"} {
+	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval", "item/tool/call",
+		"item/tool/requestUserInput":
+		for _, k := range []string{"kind", "environmentId", "startedAtMs", "availableDecisions", "namespace",
+			"isBlocking", "autoResolutionMs"} {
 			delete(params, k)
 		}
 		if method == "item/tool/call" {
-			m.event(th.ID, turn, "dynamic_tool_call_request", map[string]any{"callId": params["callId"], "turnId": turn, "tool": params["tool"], "arguments": params["arguments"]})
+			m.event(th.ID, turn, "dynamic_tool_call_request",
+				map[string]any{"callId": params["callId"], "turnId": turn, "tool": params["tool"],
+					"arguments": params["arguments"]})
 		}
 		return true
 	case "turn/started":
@@ -413,8 +430,10 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		code, _ := item["exitCode"].(int)
 		switch {
 		case item["type"] == "dynamicToolCall", // it shows none
-			item["type"] == "commandExecution" && code < 0,                                             // its interrupt killed it
-			item["type"] == "commandExecution" && method == "item/started" && item["processId"] == nil: // it starts once it may run
+			// its interrupt killed it
+			item["type"] == "commandExecution" && code < 0,
+			// it starts once it may run
+			item["type"] == "commandExecution" && method == "item/started" && item["processId"] == nil:
 			return false
 		}
 	}
@@ -425,13 +444,16 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 	case method == "item/completed" && item["type"] == "fileChange" && item["status"] == "declined":
 		m.send(method, shown) // twice
 	case method == "item/completed" && item["type"] == "userMessage" && x.reviewed(th):
-		m.event(th.ID, turn, "user_message", map[string]any{"message": mockText(toJSON(item["content"])), "images": []any{}}) // twice
+		// twice
+		m.event(th.ID, turn, "user_message", map[string]any{"message": mockText(toJSON(item["content"])),
+			"images": []any{}})
 	case method == "item/started" && item["type"] == "reasoning":
 		m.event(th.ID, turn, "agent_reasoning_section_break", map[string]any{"item_id": item["id"], "summary_index": 0})
 	case method == "item/completed" && item["type"] == "contextCompaction":
 		m.event(th.ID, turn, "context_compacted", map[string]any{})
 		m.send("thread/compacted", map[string]any{"threadId": th.ID, "turnId": turn})
-		m.event(th.ID, turn, "warning", map[string]any{"message": "Heads up: Long threads and multiple compactions can cause the model to be less accurate."})
+		m.event(th.ID, turn, "warning", map[string]any{"message": "Heads up: Long threads and multiple compactions " +
+			"can cause the model to be less accurate."})
 	}
 	return false
 }
@@ -449,7 +471,8 @@ func (x *testMock) stripped(raw json.RawMessage) any {
 	if thread, _ := v["thread"].(map[string]any); thread != nil && v["sandbox"] != nil {
 		keepOnly(v, "thread", "model", "modelProvider", "cwd", "approvalPolicy", "sandbox", "reasoningEffort")
 	}
-	for _, k := range []string{"readState", "codexHome", "platformFamily", "platformOs", "startedAtMs", "completedAtMs", "contentTokenCount"} {
+	for _, k := range []string{"readState", "codexHome", "platformFamily", "platformOs", "startedAtMs", "completedAtMs",
+		"contentTokenCount"} {
 		delete(v, k)
 	}
 	x.strip(v)
@@ -465,7 +488,8 @@ func (x *testMock) strip(v map[string]any) {
 	_, isItem := v["startedAtMs"]
 	switch {
 	case v["cliVersion"] != nil:
-		keepOnly(v, "id", "preview", "modelProvider", "createdAt", "updatedAt", "path", "cwd", "cliVersion", "source", "gitInfo", "turns")
+		keepOnly(v, "id", "preview", "modelProvider", "createdAt", "updatedAt", "path", "cwd", "cliVersion", "source",
+			"gitInfo", "turns")
 		if turns, _ := v["turns"].([]any); len(turns) > 0 {
 			n := 0
 			for _, turn := range turns {
@@ -475,7 +499,8 @@ func (x *testMock) strip(v map[string]any) {
 	case v["itemsView"] != nil:
 		keepOnly(v, "id", "items", "status", "error")
 	case isItem && v["type"] != nil:
-		for _, k := range []string{"phase", "memoryCitation", "delivery", "questions", "moderation", "clientId", "pluginId", "scriptPath", "startedAtMs", "completedAtMs",
+		for _, k := range []string{"phase", "memoryCitation", "delivery", "questions", "moderation", "clientId",
+			"pluginId", "scriptPath", "startedAtMs", "completedAtMs",
 			"appContext", "mcpAppUi", "readOnlyHint", "results", "source"} {
 			delete(v, k)
 		}

@@ -40,7 +40,8 @@ func (x *testMock) adaptRequests() {
 	} else {
 		maps.Copy(m.requests, map[string]mockRequest{
 			"review/start": x.reviewStart, "mcpServerStatus/list": x.serverList, "config/read": x.configRead,
-			"account/read": x.accountRead, "account/rateLimits/read": limitsRead, "account/login/start": x.loginStart, "account/login/cancel": x.loginCancel, "account/logout": x.logout,
+			"account/read": x.accountRead, "account/rateLimits/read": limitsRead, "account/login/start": x.loginStart,
+			"account/login/cancel": x.loginCancel, "account/logout": x.logout,
 		})
 		if x.old() {
 			delete(m.requests, "thread/unsubscribe")
@@ -79,7 +80,8 @@ func (x *testMock) adaptRequests() {
 			case dropped:
 			case refused:
 				m.refuse(msg, "REFUSE "+method)
-			case (method == "thread/settings/update" || method == "thread/backgroundTerminals/clean") && !x.experimental:
+			case (method == "thread/settings/update" || method == "thread/backgroundTerminals/clean") &&
+				!x.experimental:
 				m.refuse(msg, method+" requires experimentalApi capability")
 			default:
 				inner(m, msg)
@@ -94,7 +96,8 @@ func limitsRead(m *mockServer, msg *message) {
 		m.reply(msg, map[string]any{"rateLimits": json.RawMessage(limits), "rateLimitsByLimitId": nil})
 		return
 	}
-	m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "chatgpt authentication required to read rate limits"})
+	m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "chatgpt authentication required to read rate " +
+		"limits"})
 }
 
 func (x *testMock) initialize(inner mockRequest, msg *message) {
@@ -106,12 +109,14 @@ func (x *testMock) initialize(inner mockRequest, msg *message) {
 	if x.old() {
 		return
 	}
-	summary, details := "Codex could not find bubblewrap on PATH. Install bubblewrap with your OS package manager.", any(nil)
+	summary, details := "Codex could not find bubblewrap on PATH. Install bubblewrap with your OS package manager.",
+		any(nil)
 	if x.config.broken != nil {
 		summary, details = "Invalid configuration; using defaults.", x.config.broken.Error()
 	}
 	x.m.notify("configWarning", map[string]any{"summary": summary, "details": details})
-	x.m.notify("remoteControl/status/changed", map[string]any{"status": "disabled", "serverName": "mock", "installationId": "00000000-0000-4000-8000-000000000000", "environmentId": nil})
+	x.m.notify("remoteControl/status/changed", map[string]any{"status": "disabled", "serverName": "mock",
+		"installationId": "00000000-0000-4000-8000-000000000000", "environmentId": nil})
 }
 
 // threadStart: 0.169 trusts the repository of a thread that may write, unless the
@@ -125,8 +130,10 @@ func (x *testMock) threadStart(inner mockRequest, msg *message) {
 		x.m.refuse(msg, failed)
 		return
 	}
-	if root := mockRepoRoot(s.Cwd); x.new() && root != "" && !isNull(rawField(msg.params, "sandbox")) && s.sandbox() != "readOnly" &&
-		mockString(cfg, "projects", root, "trust_level") == "" && mockString(cfg, "projects", s.Cwd, "trust_level") == "" {
+	if root := mockRepoRoot(s.Cwd); x.new() && root != "" && !isNull(rawField(msg.params, "sandbox")) &&
+		s.sandbox() != "readOnly" &&
+		mockString(cfg, "projects", root, "trust_level") == "" &&
+		mockString(cfg, "projects", s.Cwd, "trust_level") == "" {
 		if err := x.config.trust(root); err != nil {
 			x.m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "error creating thread: " + err.Error()})
 			return
@@ -182,7 +189,8 @@ func (x *testMock) turnStart(inner mockRequest, msg *message) {
 	if n := utf8.RuneCountInString(mockText(input)); x.new() && n > 1<<20 {
 		m.peer.replyError(msg.id, &rpcError{Code: codeInvalidParams,
 			Message: "Input exceeds the maximum length of 1048576 characters.",
-			Data:    toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20, "actual_chars": n})})
+			Data: toJSON(map[string]any{"input_error_code": "input_too_large", "max_chars": 1 << 20,
+				"actual_chars": n})})
 		return
 	}
 	inner(m, msg)
@@ -344,7 +352,8 @@ func (x *testMock) loggedIn() string {
 
 // accountRead tells of no account where the provider wants none.
 func (x *testMock) accountRead(_ *mockServer, msg *message) {
-	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth(), "userId": nil, "workspaceRouting": nil}
+	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth(), "userId": nil,
+		"workspaceRouting": nil}
 	switch mode := x.loggedIn(); {
 	case !x.wantsAuth():
 	case mode == "apikey":
@@ -364,7 +373,8 @@ func (x *testMock) loginStart(_ *mockServer, msg *message) {
 			return
 		}
 		if err := x.keepAuth(map[string]any{"auth_mode": "apikey", "OPENAI_API_KEY": key}); err != nil {
-			x.m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to save api key: " + err.Error()})
+			x.m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to save api key: " +
+				err.Error()})
 			return
 		}
 		x.m.reply(msg, map[string]any{"type": "apiKey"})
@@ -376,7 +386,8 @@ func (x *testMock) loginStart(_ *mockServer, msg *message) {
 		x.waitForLogin(msg, map[string]any{"type": kind, "userCode": "MOCK-1234",
 			"verificationUrl": "https://auth.openai.com/codex/device"})
 	default:
-		x.m.refuse(msg, mockVariant(kind, "apiKey", "chatgpt", "chatgptDeviceCode", "chatgptAuthTokens", "amazonBedrock",
+		x.m.refuse(msg, mockVariant(kind, "apiKey", "chatgpt", "chatgptDeviceCode", "chatgptAuthTokens",
+			"amazonBedrock",
 			"amazonBedrockAccessKeys"))
 	}
 }
@@ -414,7 +425,8 @@ func (x *testMock) finishLogin(login *mockLogin, failure string) {
 		return
 	}
 	if failure == "" {
-		if err := x.keepAuth(map[string]any{"auth_mode": "chatgpt", "tokens": map[string]any{"access_token": "mock"}, "last_refresh": time.Now()}); err != nil {
+		if err := x.keepAuth(map[string]any{"auth_mode": "chatgpt", "tokens": map[string]any{"access_token": "mock"},
+			"last_refresh": time.Now()}); err != nil {
 			failure = err.Error()
 		}
 	}
@@ -462,7 +474,8 @@ func (x *testMock) accountUpdated() {
 }
 
 // mockReviewPrompt is what Codex makes of {"type": "uncommittedChanges"}.
-const mockReviewPrompt = "Review the current code changes (staged, unstaged, and untracked files) and provide prioritized findings."
+const mockReviewPrompt = "Review the current code changes (staged, unstaged, and untracked files) and provide " +
+	"prioritized findings."
 
 // reviewStart is a turn in which another model's answer becomes the agent's.
 func (x *testMock) reviewStart(m *mockServer, msg *message) {
@@ -487,7 +500,8 @@ func (x *testMock) reviewStart(m *mockServer, msg *message) {
 	x.mu.Lock()
 	of := x.of(th)
 	x.mu.Unlock()
-	asked := map[string]any{"type": "userMessage", "id": t.id, "content": []any{map[string]any{"type": "text", "text": label, "text_elements": []any{}}},
+	asked := map[string]any{"type": "userMessage", "id": t.id,
+		"content":  []any{map[string]any{"type": "text", "text": label, "text_elements": []any{}}},
 		"clientId": nil, "startedAtMs": nil, "completedAtMs": nil}
 	inner := ""
 	if !x.old() {
@@ -527,7 +541,8 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 	}
 	// What is done in it is kept before the turn in which it stands, and never
 	// ends; 0.104 cuts off its beginning instead.
-	aside := &mockTurnRecord{ID: inner, Root: t.id, Status: "interrupted", Started: outer.Started, Items: []json.RawMessage{}}
+	aside := &mockTurnRecord{ID: inner, Root: t.id, Status: "interrupted", Started: outer.Started,
+		Items: []json.RawMessage{}}
 	if x.old() {
 		aside.ID, aside.Root, aside.Status = newMockID(), "", "completed"
 		t.rec = aside
@@ -536,13 +551,15 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 	if x.old() {
 		m.send("turn/started", map[string]any{"threadId": t.th.ID, "turn": x.stripped(toJSON(view))})
 	}
-	mark("enteredReviewMode", label, "entered_review_mode", map[string]any{"target": map[string]any{"type": "custom", "instructions": prompt}, "user_facing_hint": label})
+	mark("enteredReviewMode", label, "entered_review_mode",
+		map[string]any{"target": map[string]any{"type": "custom", "instructions": prompt}, "user_facing_hint": label})
 	m.mu.Lock()
 	t.th.turns = append(t.th.turns[:len(t.th.turns)-1:len(t.th.turns)-1], aside, outer)
 	m.mu.Unlock()
 	if t.rec = aside; x.old() {
 		t.rec = outer
-		m.event(t.th.ID, t.id, "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
+		m.event(t.th.ID, t.id, "mcp_startup_complete",
+			map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
 	}
 	x.warn(t)
 	t.setStatus("active")
@@ -551,7 +568,8 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 		begun["startedAt"], begun["rootTurnId"] = t.begun.Unix(), t.id
 		t.tell("turn/started", map[string]any{"turn": begun})
 	}
-	t.event("task_started", map[string]any{"turn_id": t.id, "model_context_window": 258400, "collaboration_mode_kind": "default"})
+	t.event("task_started", map[string]any{"turn_id": t.id, "model_context_window": 258400,
+		"collaboration_mode_kind": "default"})
 	end := t.check()
 	if end == goOn {
 		x.mu.Lock()
@@ -566,7 +584,11 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 		return end
 	}
 	m.mu.Lock()
-	t.rec.Items = slices.DeleteFunc(t.rec.Items, func(it json.RawMessage) bool { return stringField(it, "type") == "agentMessage" }) // only Codex has heard it
+	// only Codex has heard it
+	t.rec.Items = slices.DeleteFunc(t.rec.Items, func(it json.RawMessage) bool {
+		return stringField(it,
+			"type") == "agentMessage"
+	})
 	if x.old() && len(outer.Items) > 0 {
 		outer.Items = append(outer.Items[:1:1], outer.Items...) // what was asked for is kept twice
 	}
@@ -576,12 +598,14 @@ func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[
 	m.keep(t.th, mockRecord{Turn: &kept})
 	verdict, said := stringField(t.final, "text"), stringField(t.final, "text")
 	if end != goOn {
-		verdict, said = "Reviewer failed to output a response.", "Review was interrupted. Please re-run /review and wait for it to complete."
+		verdict, said = "Reviewer failed to output a response.", "Review was interrupted. Please re-run /review and "+
+			"wait for it to complete."
 	}
 	x.mu.Lock()
 	x.of(t.th).quiet = false
 	x.mu.Unlock()
-	mark("exitedReviewMode", verdict, "exited_review_mode", map[string]any{"review_output": map[string]any{"overall_explanation": verdict}})
+	mark("exitedReviewMode", verdict, "exited_review_mode",
+		map[string]any{"review_output": map[string]any{"overall_explanation": verdict}})
 	id := "msg_" + newMockID()
 	if x.old() {
 		id = "review_rollout_assistant"
@@ -777,7 +801,8 @@ func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSetti
 		p, found := profiles[profile].(map[string]any)
 		switch {
 		case !x.old():
-			return mockSettings{}, nil, failed + fmt.Sprintf("legacy `profile = %q` config is no longer supported", profile)
+			return mockSettings{}, nil, failed + fmt.Sprintf("legacy `profile = %q` config is no longer supported",
+				profile)
 		case !found:
 			return mockSettings{}, nil, failed + fmt.Sprintf("config profile `%s` not found", profile)
 		}
@@ -814,11 +839,13 @@ func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSetti
 	if word != "" {
 		kind := mockSandboxKind(word)
 		if kind == "" {
-			return mockSettings{}, nil, strings.Replace(mockVariant(word, "read-only", "workspace-write", "danger-full-access"), "Invalid request: ", failed, 1)
+			return mockSettings{}, nil, strings.Replace(mockVariant(word, "read-only", "workspace-write",
+				"danger-full-access"), "Invalid request: ", failed, 1)
 		}
 		s.Sandbox = x.sandbox(kind, cfg)
 	}
-	if x.m.mcp != nil && mockString(cfg, "projects", s.Cwd, "trust_level") == "untrusted" && rawField(params, "approvalPolicy") == nil {
+	if x.m.mcp != nil && mockString(cfg, "projects", s.Cwd, "trust_level") == "untrusted" &&
+		rawField(params, "approvalPolicy") == nil {
 		s.Approval = toJSON("untrusted")
 	}
 	return s, cfg, ""

@@ -62,7 +62,8 @@ func startMock(t *testing.T, version, home string) *mockRun {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	ended := make(chan struct{})
-	r := &mockRun{t: t, in: inW, lines: make(chan json.RawMessage, 1<<16), code: make(chan int, 1), stderr: &lockedBuffer{}}
+	r := &mockRun{t: t, in: inW, lines: make(chan json.RawMessage, 1<<16), code: make(chan int, 1),
+		stderr: &lockedBuffer{}}
 	go func() {
 		defer close(ended)
 		r.code <- runCodex(context.Background(), []string{"-c", "check=false", "app-server"}, inR, outW, r.stderr)
@@ -135,7 +136,8 @@ func (r *mockRun) call(method string, params any) json.RawMessage {
 
 func (r *mockRun) initialize() {
 	r.t.Helper()
-	r.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "test", "version": "1"}, "capabilities": map[string]any{"experimentalApi": true}})
+	r.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "test", "version": "1"},
+		"capabilities": map[string]any{"experimentalApi": true}})
 }
 
 func (r *mockRun) thread(params map[string]any) string {
@@ -185,8 +187,10 @@ func (r *mockRun) end() int {
 func recordingKind(m json.RawMessage, old bool) string {
 	method := stringField(m, "method")
 	switch method {
-	case "account/rateLimits/updated", "codex/event/token_count", "item/commandExecution/outputDelta", "item/fileChange/outputDelta",
-		"codex/event/exec_command_output_delta", "codex/event/agent_message_content_delta", "codex/event/agent_message_delta",
+	case "account/rateLimits/updated", "codex/event/token_count", "item/commandExecution/outputDelta",
+		"item/fileChange/outputDelta",
+		"codex/event/exec_command_output_delta", "codex/event/agent_message_content_delta",
+		"codex/event/agent_message_delta",
 		"configWarning", "remoteControl/status/changed":
 		return "" // timing decides how many there are
 	case "thread/tokenUsage/updated":
@@ -203,7 +207,8 @@ func recordingKind(m json.RawMessage, old bool) string {
 	if id := rawField(m, "id"); id != nil {
 		kind += " #" + string(id)
 	}
-	for _, path := range [][]string{{"item", "type"}, {"item", "status"}, {"turn", "status"}, {"status", "type"}, {"msg", "type"}} {
+	for _, path := range [][]string{{"item", "type"}, {"item", "status"}, {"turn", "status"}, {"status", "type"},
+		{"msg", "type"}} {
 		if s := stringField(m, append([]string{"params"}, path...)...); s != "" {
 			kind += " " + s
 		}
@@ -340,7 +345,8 @@ func replayRecording(t *testing.T, file string) {
 		want := conversation{shapes: map[string]string{}}
 		got := conversation{shapes: map[string]string{}}
 		r.doing = func() string {
-			return fmt.Sprintf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent, want.kinds, got.kinds, want.events, got.events)
+			return fmt.Sprintf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent, want.kinds,
+				got.kinds, want.events, got.events)
 		}
 		answers := map[string]json.RawMessage{}
 		for _, m := range s.want {
@@ -364,7 +370,8 @@ func replayRecording(t *testing.T, file string) {
 			}
 		}
 		if !slices.Equal(want.kinds, got.kinds) || !slices.Equal(want.events, got.events) {
-			t.Fatalf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent, strings.Join(want.kinds, "\n      "), strings.Join(got.kinds, "\n      "), want.events, got.events)
+			t.Fatalf("after %s\nreal: %s\nmock: %s\nreal events: %s\nmock events: %s", sent,
+				strings.Join(want.kinds, "\n      "), strings.Join(got.kinds, "\n      "), want.events, got.events)
 		}
 		for _, kind := range slices.Sorted(maps.Keys(want.shapes)) {
 			if want.shapes[kind] != got.shapes[kind] {
@@ -398,10 +405,13 @@ func TestMockRefusesAsTheRealOnes(t *testing.T) {
 			{"initialize", `{"clientInfo":{"name":"x","version":"1"}}`, "Already initialized"},
 			{"foo/bar", `{}`, unknown("foo/bar", "account/login/cancel")},
 			{"turn/start", `{"threadId":"nope","input":[]}`, "invalid thread id: expected a UUID"},
-			{"turn/start", `{"threadId":"01a1fd65-0000-7000-8000-000000000000","input":[]}`, "thread not found: 01a1fd65"},
+			{"turn/start", `{"threadId":"01a1fd65-0000-7000-8000-000000000000","input":[]}`,
+				"thread not found: 01a1fd65"},
 			{"turn/start", `{"threadId":"$TH"}`, "Invalid request: missing field `input`"},
-			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":{"type":"zzz"}}`, unknown("zzz", "dangerFullAccess")},
-			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":"read-only"}`, "Invalid request: invalid type: string"},
+			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":{"type":"zzz"}}`,
+				unknown("zzz", "dangerFullAccess")},
+			{"turn/start", `{"threadId":"$TH","input":[],"sandboxPolicy":"read-only"}`, "Invalid request: invalid " +
+				"type: string"},
 			{"turn/start", `{"threadId":"$TH","input":[],"effort":"ultra"}`, of(unknown("ultra", "none"), "")},
 			{"thread/start", `{"sandbox":"workspaceWrite"}`, unknown("workspaceWrite", "read-only")},
 			{"thread/start", `{"approvalPolicy":"on-failure"}`, of("", unknown("on-failure", "untrusted"))},
@@ -428,13 +438,15 @@ func TestMockKeepsThreads(t *testing.T) {
 		home, cwd := t.TempDir(), t.TempDir()
 		a := startMock(t, version, home)
 		a.initialize()
-		th := a.thread(map[string]any{"cwd": cwd, "approvalPolicy": "never", "sandbox": "danger-full-access", "developerInstructions": "DEV"})
+		th := a.thread(map[string]any{"cwd": cwd, "approvalPolicy": "never", "sandbox": "danger-full-access",
+			"developerInstructions": "DEV"})
 		unused := a.thread(map[string]any{"cwd": cwd})
 		a.turn(th, "remember me")
 		b := startMock(t, version, home)
 		b.initialize()
 		second := b.call("thread/resume", map[string]any{"threadId": th})
-		if refused := stringField(second, "error", "message") == "thread "+th+" already has an active writer"; refused != (version == "0.169.0") {
+		if refused := stringField(second, "error", "message") == "thread "+th+
+			" already has an active writer"; refused != (version == "0.169.0") {
 			t.Errorf("%s second writer: %.300s", version, second)
 		}
 		a.call("turn/start", mockPrompt(th, "HANG"))
@@ -453,10 +465,12 @@ func TestMockKeepsThreads(t *testing.T) {
 		if len(turns) != 2 || stringField(turns[1], "status") != cut {
 			t.Errorf("%s turns: %.600s", version, rawField(res, "result", "thread", "turns"))
 		}
-		if got, _ := c.turn(th, "ECHO_INSTRUCTIONS"); !strings.Contains(got, "remember me") || !strings.Contains(got, "DEV") {
+		if got, _ := c.turn(th, "ECHO_INSTRUCTIONS"); !strings.Contains(got, "remember me") ||
+			!strings.Contains(got, "DEV") {
 			t.Errorf("%s forgot: %s", version, got)
 		}
-		if e := c.call("thread/resume", map[string]any{"threadId": unused}); stringField(e, "error", "message") != "no rollout found for thread id "+unused {
+		if e := c.call("thread/resume", map[string]any{"threadId": unused}); stringField(e, "error",
+			"message") != "no rollout found for thread id "+unused {
 			t.Errorf("%s never used: %s", version, e)
 		}
 		c.end()
@@ -525,11 +539,13 @@ func TestMockServersEnvironment(t *testing.T) {
 	}
 	t.Setenv("SECRET", "ours")
 	told := filepath.Join(t.TempDir(), "told")
-	entry := map[string]any{"command": "/bin/sh", "args": []string{"-c", `echo "ATM_HOME=$ATM_HOME SECRET=$SECRET" > "$0"`, told},
+	entry := map[string]any{"command": "/bin/sh", "args": []string{"-c",
+		`echo "ATM_HOME=$ATM_HOME SECRET=$SECRET" > "$0"`, told},
 		"env": map[string]string{"ATM_HOME": "/a"}}
 	r := startMock(t, "0.169.0", "")
 	r.initialize()
-	th := r.thread(map[string]any{"cwd": t.TempDir(), "config": map[string]any{"mcp_servers": map[string]any{"atm": entry}}})
+	th := r.thread(map[string]any{"cwd": t.TempDir(),
+		"config": map[string]any{"mcp_servers": map[string]any{"atm": entry}}})
 	if got, _ := r.turn(th, "CALLMCP atm atm_send {}"); got != "DONE: unsupported call: mcp__atm__atm_send" {
 		t.Errorf("a server that ends at once: %q", got)
 	}

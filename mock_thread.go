@@ -511,7 +511,8 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
 		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),
 		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": mode, "model": s.Model,
-		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox, "summary": "auto"})
+		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox,
+		"summary": "auto"})
 	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": settings})
 }
 

@@ -79,7 +79,8 @@ func echoDirective(t *mockTurn, _ string) mockEnd {
 	}
 	base := t.th.Base
 	t.m.mu.Unlock()
-	return t.say(string(toJSON(map[string]any{"instructions": base, "developer": developer, "user": user, "settings": t.settings})), nil)
+	return t.say(string(toJSON(map[string]any{"instructions": base, "developer": developer, "user": user,
+		"settings": t.settings})), nil)
 }
 
 // permissionsDirective asks for permissions, a JSON object.
@@ -92,8 +93,10 @@ func permissionsDirective(t *mockTurn, arg string) mockEnd {
 		wanted = json.RawMessage(arg)
 	}
 	t.setStatus("active", "waitingOnApproval")
-	result, end := t.ask("item/permissions/requestApproval", map[string]any{"itemId": t.m.newID("call"), "environmentId": "local",
-		"startedAtMs": time.Now().UnixMilli(), "cwd": t.settings.Cwd, "reason": "need", "permissions": wanted}, "waitingOnApproval")
+	result, end := t.ask("item/permissions/requestApproval",
+		map[string]any{"itemId": t.m.newID("call"), "environmentId": "local",
+			"startedAtMs": time.Now().UnixMilli(), "cwd": t.settings.Cwd, "reason": "need", "permissions": wanted},
+		"waitingOnApproval")
 	return t.heard(result, end, `{"permissions":{}}`)
 }
 
@@ -112,8 +115,11 @@ func (t *mockTurn) heard(result json.RawMessage, end mockEnd, none string) mockE
 
 // askDirective asks the user one question with two options.
 func askDirective(t *mockTurn, question string) mockEnd {
-	params := map[string]any{"itemId": t.m.newID("call"), "questions": []any{map[string]any{"id": "q1", "header": "Pick", "question": question, "isOther": true, "isSecret": false,
-		"options": []any{map[string]any{"label": "A", "description": "a"}, map[string]any{"label": "B", "description": "b"}}}}}
+	params := map[string]any{"itemId": t.m.newID("call"),
+		"questions": []any{map[string]any{"id": "q1", "header": "Pick", "question": question, "isOther": true,
+			"isSecret": false,
+			"options": []any{map[string]any{"label": "A", "description": "a"},
+				map[string]any{"label": "B", "description": "b"}}}}}
 	t.setStatus("active", "waitingOnUserInput")
 	params["isBlocking"], params["autoResolutionMs"] = false, nil
 	result, end := t.ask("item/tool/requestUserInput", params, "waitingOnUserInput")
@@ -128,8 +134,10 @@ func mcpAskDirective(t *mockTurn, message string) mockEnd {
 		return t.wait(nil, false)
 	}
 	t.setStatus("active", "waitingOnApproval")
-	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": "mock", "mode": "form", "_meta": nil, "message": message,
-		"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}}, "waitingOnApproval")
+	result, end := t.ask("mcpServer/elicitation/request",
+		map[string]any{"serverName": "mock", "mode": "form", "_meta": nil, "message": message,
+			"requestedSchema": map[string]any{"type": "object",
+				"properties": map[string]any{"answer": map[string]any{"type": "string"}}}}, "waitingOnApproval")
 	return t.heard(result, end, `{"action":"decline"}`)
 }
 
@@ -147,13 +155,18 @@ func (t *mockTurn) event(kind string, fields map[string]any) {
 func subagentDirective(t *mockTurn, arg string) mockEnd {
 	m := t.m
 	prompt := strings.ReplaceAll(arg, " ;; ", "\n")
-	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(), Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true, config: t.th.config}
-	v2 := !t.m.patient && (strings.HasPrefix(t.settings.Model, "gpt-6") || strings.HasPrefix(t.settings.Model, "gpt-5.6"))
+	child := &mockThread{mockThreadState: mockThreadState{ID: newMockID(), Parent: t.th.ID, Created: time.Now().Unix(),
+		Settings: t.settings, Base: t.th.Base, Preview: prompt}, used: true, config: t.th.config}
+	v2 := !t.m.patient && (strings.HasPrefix(t.settings.Model, "gpt-6") ||
+		strings.HasPrefix(t.settings.Model, "gpt-5.6"))
 	activity := func(t *mockTurn, id, kind string) map[string]any {
-		return t.item("subAgentActivity", id, map[string]any{"model": mockNull(t.settings.Model), "reasoningEffort": mockNull(t.settings.Effort), "kind": kind, "agentThreadId": child.ID, "agentPath": "/root/" + child.ID[:8]})
+		return t.item("subAgentActivity", id, map[string]any{"model": mockNull(t.settings.Model),
+			"reasoningEffort": mockNull(t.settings.Effort), "kind": kind, "agentThreadId": child.ID,
+			"agentPath": "/root/" + child.ID[:8]})
 	}
 	call := m.newID("call")
-	it := t.item("collabAgentToolCall", call, map[string]any{"tool": "spawnAgent", "status": "inProgress", "senderThreadId": t.th.ID, "receiverThreadIds": []string{},
+	it := t.item("collabAgentToolCall", call, map[string]any{"tool": "spawnAgent", "status": "inProgress",
+		"senderThreadId": t.th.ID, "receiverThreadIds": []string{},
 		"prompt": prompt, "model": "", "reasoningEffort": "medium", "agentsStates": map[string]any{}})
 	if v2 {
 		it = activity(t, call, "started")
@@ -162,7 +175,8 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 	m.load(child)
 	m.setStatus(child, child.status)
 	if !v2 {
-		it["status"], it["receiverThreadIds"], it["model"], it["reasoningEffort"] = "completed", []string{child.ID}, t.settings.Model, mockNull(t.settings.Effort)
+		it["status"], it["receiverThreadIds"], it["model"], it["reasoningEffort"] = "completed", []string{child.ID},
+			t.settings.Model, mockNull(t.settings.Effort)
 		it["agentsStates"] = map[string]any{child.ID: map[string]any{"status": "pendingInit", "message": nil}}
 	}
 	t.completed(it)
@@ -179,7 +193,8 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 	child.active, child.turns = sub, append(child.turns, sub.rec)
 	m.mu.Unlock()
 	m.turns.Add(1)
-	go sub.run(toJSON([]any{map[string]any{"type": "text", "text": prompt}})) // ends with its turn or the process; turns counts it
+	// ends with its turn or the process; turns counts it
+	go sub.run(toJSON([]any{map[string]any{"type": "text", "text": prompt}}))
 	return t.toolAnswered(string(toJSON(map[string]any{"agent_id": child.ID})))
 }
 
@@ -188,12 +203,14 @@ func (t *mockTurn) callTool(name, args string) mockEnd {
 	if args == "" || !validJSON([]byte(args)) {
 		args = "{}"
 	}
-	if !slices.ContainsFunc(t.th.Tools, func(tool json.RawMessage) bool { return stringField(tool, "name") == name }) { // fixed at birth
+	// fixed at birth
+	if !slices.ContainsFunc(t.th.Tools, func(tool json.RawMessage) bool { return stringField(tool, "name") == name }) {
 		return t.toolAnswered("unsupported call: " + name)
 	}
 	call := t.m.newID("call")
 	it := t.item("dynamicToolCall", call, map[string]any{"namespace": nil, "tool": name,
-		"arguments": json.RawMessage(args), "status": "inProgress", "contentItems": nil, "success": nil, "durationMs": nil})
+		"arguments": json.RawMessage(args), "status": "inProgress", "contentItems": nil, "success": nil,
+		"durationMs": nil})
 	t.started(it)
 	result, end := t.ask("item/tool/call", map[string]any{"callId": call, "tool": name,
 		"arguments": json.RawMessage(args), "namespace": nil}, "")
@@ -250,26 +267,30 @@ func limitsDirective(t *mockTurn, arg string) mockEnd {
 	return goOn
 }
 
-// failDirective ends the turn with the model API's error: an HTTP status, or a word such as context_length_exceeded, and
-// a message.
+// failDirective ends the turn with the model API's error: an HTTP status, or a word such as context_length_exceeded,
+// and a message.
 func failDirective(t *mockTurn, arg string) mockEnd {
 	code, msg, _ := strings.Cut(arg, " ")
 	n, _ := strconv.Atoi(code)
 	status := func(kind string) any { return map[string]any{kind: map[string]any{"httpStatusCode": n}} }
 	switch code {
 	case "500":
-		return t.fail("We're currently experiencing high demand, which may cause temporary errors.", "internalServerError")
+		return t.fail("We're currently experiencing high demand, which may cause temporary errors.",
+			"internalServerError")
 	case "429":
-		return t.fail("exceeded retry limit, last status: 429 Too Many Requests", status("responseTooManyFailedAttempts"))
+		return t.fail("exceeded retry limit, last status: 429 Too Many Requests",
+			status("responseTooManyFailedAttempts"))
 	case "context_length_exceeded":
-		return t.fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier history before retrying.", "contextWindowExceeded")
+		return t.fail("Codex ran out of room in the model's context window. Start a new thread or clear earlier "+
+			"history before retrying.", "contextWindowExceeded")
 	case "insufficient_quota":
 		return t.fail("Quota exceeded. Check your plan and billing details.", "usageLimitExceeded")
 	}
 	if !slices.Contains([]int{401, 403, 404, 503}, n) {
 		return t.fail(strings.TrimSpace(msg), "other")
 	}
-	text := fmt.Sprintf("unexpected status %d %s: %s, url: https://api.openai.com/v1/responses", n, http.StatusText(n), msg)
+	text := fmt.Sprintf("unexpected status %d %s: %s, url: https://api.openai.com/v1/responses", n, http.StatusText(n),
+		msg)
 	if t.m.early {
 		return t.fail(text, "other")
 	}
@@ -286,7 +307,8 @@ func (t *mockTurn) retrying(message string, details any) {
 func retryDirective(t *mockTurn, arg string) mockEnd {
 	n, _ := mockCount(arg, 2)
 	for i := range n {
-		t.retrying(fmt.Sprintf("Reconnecting... %d/%d", i+1, n), "stream disconnected before completion: Transport error: network error: error decoding response body")
+		t.retrying(fmt.Sprintf("Reconnecting... %d/%d", i+1, n), "stream disconnected before completion: Transport "+
+			"error: network error: error decoding response body")
 	}
 	return goOn
 }
@@ -375,7 +397,8 @@ func unknownDirective(t *mockTurn, arg string) mockEnd {
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	word := func() string { return fmt.Sprintf("zz%x", r.Uint32()) }
 	junk := func() any {
-		return []any{nil, true, -1.5e300, word(), []any{word(), []any{}}, map[string]any{word(): map[string]any{}}, "\u2028\U0001f600\\\"\n"}[r.IntN(7)]
+		return []any{nil, true, -1.5e300, word(), []any{word(), []any{}}, map[string]any{word(): map[string]any{}},
+			"\u2028\U0001f600\\\"\n"}[r.IntN(7)]
 	}
 	for range 4 + r.IntN(8) {
 		item := t.item(word(), t.m.newID("zz"), map[string]any{word(): junk(), "status": word()})
@@ -398,12 +421,14 @@ func unknownDirective(t *mockTurn, arg string) mockEnd {
 	}
 	said := "answered with an error"
 	answered := make(chan struct{})
-	t.m.peer.call("item/"+word()+"/requestApproval", map[string]any{"threadId": t.th.ID, "turnId": t.id, "itemId": word(), word(): junk()}, 0, func(result json.RawMessage, err error) {
-		if err == nil {
-			said = "answered with " + string(result)
-		}
-		close(answered)
-	})
+	t.m.peer.call("item/"+word()+"/requestApproval",
+		map[string]any{"threadId": t.th.ID, "turnId": t.id, "itemId": word(), word(): junk()}, 0,
+		func(result json.RawMessage, err error) {
+			if err == nil {
+				said = "answered with " + string(result)
+			}
+			close(answered)
+		})
 	if end := t.wait(answered, false); end != goOn {
 		return end
 	}
@@ -494,12 +519,14 @@ func (t *mockTurn) viewImage(path string) mockEnd {
 // webSearchDirective: WEBSEARCH query. The search is the model's own, so no
 // request of it follows.
 func webSearchDirective(t *mockTurn, query string) mockEnd {
-	fields := map[string]any{"query": query, "action": map[string]any{"type": "search", "query": query, "queries": nil}, "results": nil}
+	fields := map[string]any{"query": query, "action": map[string]any{"type": "search", "query": query, "queries": nil},
+		"results": nil}
 	it := t.item("webSearch", t.m.newID("ws"), fields)
 	t.started(it)
 	t.event("web_search_begin", map[string]any{"call_id": it["id"]})
 	t.completed(it)
-	t.event("web_search_end", map[string]any{"call_id": it["id"], "query": query, "action": map[string]any{"type": "search", "query": query}})
+	t.event("web_search_end", map[string]any{"call_id": it["id"], "query": query,
+		"action": map[string]any{"type": "search", "query": query}})
 	return t.say("searched", nil)
 }
 
@@ -512,7 +539,8 @@ func (t *mockTurn) plan(args string) mockEnd {
 	_ = json.Unmarshal([]byte(args), &call) // no plan is an empty one
 	steps := []any{}
 	for _, s := range call.Plan {
-		steps = append(steps, map[string]any{"step": s.Step, "status": strings.Replace(s.Status, "in_progress", "inProgress", 1)})
+		steps = append(steps, map[string]any{"step": s.Step,
+			"status": strings.Replace(s.Status, "in_progress", "inProgress", 1)})
 	}
 	t.event("plan_update", map[string]any{"explanation": call.Explanation, "plan": call.Plan})
 	t.tell("turn/plan/updated", map[string]any{"explanation": call.Explanation, "plan": steps})
@@ -587,7 +615,8 @@ func editDirective(t *mockTurn, arg string) mockEnd {
 		}
 		hunk += l
 	}
-	return t.patchFile(mockChange{name: "M " + name, path: path, kind: map[string]any{"type": "update", "move_path": nil}, text: hunk, diff: mockDiff(name, hunk),
+	return t.patchFile(mockChange{name: "M " + name, path: path,
+		kind: map[string]any{"type": "update", "move_path": nil}, text: hunk, diff: mockDiff(name, hunk),
 		apply: func() error { return os.WriteFile(path, []byte(now), 0o644) }})
 }
 
@@ -603,14 +632,16 @@ func mockDiff(name, hunk string) string {
 func deleteDirective(t *mockTurn, name string) mockEnd {
 	path := t.inCwd(name)
 	text, _ := os.ReadFile(path) // if there is none, its removal fails
-	return t.patchFile(mockChange{name: "D " + name, path: path, kind: map[string]any{"type": "delete"}, text: string(text), diff: mockDiff(name, ""), apply: func() error { return os.Remove(path) }})
+	return t.patchFile(mockChange{name: "D " + name, path: path, kind: map[string]any{"type": "delete"},
+		text: string(text), diff: mockDiff(name, ""), apply: func() error { return os.Remove(path) }})
 }
 
 func moveDirective(t *mockTurn, arg string) mockEnd {
 	name, to, _ := strings.Cut(arg, " ")
 	path, dest := t.inCwd(name), t.inCwd(to)
 	moved := "\n\nMoved to: " + dest
-	return t.patchFile(mockChange{name: "M " + to, path: path, kind: map[string]any{"type": "update", "move_path": dest}, text: moved, diff: mockDiff(to, moved),
+	return t.patchFile(mockChange{name: "M " + to, path: path,
+		kind: map[string]any{"type": "update", "move_path": dest}, text: moved, diff: mockDiff(to, moved),
 		apply: func() error { return os.Rename(path, dest) }})
 }
 
@@ -652,7 +683,8 @@ func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
 		return t.toolAnswered("unsupported call: mcp__" + server + "__" + tool)
 	}
 	call := t.m.newID("call")
-	it := t.item("mcpToolCall", call, map[string]any{"server": server, "tool": tool, "status": "inProgress", "arguments": json.RawMessage(args), "result": nil, "error": nil, "durationMs": nil})
+	it := t.item("mcpToolCall", call, map[string]any{"server": server, "tool": tool, "status": "inProgress",
+		"arguments": json.RawMessage(args), "result": nil, "error": nil, "durationMs": nil})
 	readOnly := s.readOnly(tool)
 	it["appContext"], it["mcpAppUi"], it["pluginId"], it["readOnlyHint"] = nil, nil, nil, nil
 	if readOnly {
@@ -662,7 +694,8 @@ func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	t.event("mcp_tool_call_begin", map[string]any{"call_id": call, "invocation": invocation})
 	t.started(it) // before it is asked about, as measured
 	ended := func(said string, outcome map[string]any) mockEnd {
-		t.event("mcp_tool_call_end", map[string]any{"call_id": call, "invocation": invocation, "duration": map[string]any{"secs": 0, "nanos": 1}, "result": outcome})
+		t.event("mcp_tool_call_end", map[string]any{"call_id": call, "invocation": invocation,
+			"duration": map[string]any{"secs": 0, "nanos": 1}, "result": outcome})
 		t.completed(it)
 		return t.toolAnswered(said)
 	}
@@ -679,10 +712,11 @@ func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	var result json.RawMessage
 	var failed error
 	answered := make(chan struct{})
-	s.peer.call("tools/call", map[string]any{"name": tool, "arguments": json.RawMessage(args), "_meta": meta}, mockSeconds(entry, "tool_timeout_sec", time.Minute), func(r json.RawMessage, err error) {
-		result, failed = r, err
-		close(answered)
-	})
+	s.peer.call("tools/call", map[string]any{"name": tool, "arguments": json.RawMessage(args), "_meta": meta},
+		mockSeconds(entry, "tool_timeout_sec", time.Minute), func(r json.RawMessage, err error) {
+			result, failed = r, err
+			close(answered)
+		})
 	if end := t.wait(answered, false); end != goOn {
 		return end // the server isn't told, and the item never completes
 	}
@@ -713,7 +747,8 @@ func (t *mockTurn) toolResult(result json.RawMessage) any {
 	if result == nil {
 		return nil
 	}
-	shown := map[string]any{"content": rawField(result, "content"), "structuredContent": rawField(result, "structuredContent")}
+	shown := map[string]any{"content": rawField(result, "content"),
+		"structuredContent": rawField(result, "structuredContent")}
 	if !t.m.patient {
 		shown["_meta"] = rawField(result, "_meta")
 	}
@@ -723,7 +758,8 @@ func (t *mockTurn) toolResult(result json.RawMessage) any {
 // askMCPTool: from 0.148 on a tool without annotations needs approval, unless its
 // server's entry says otherwise; over mcp-server nobody can give it. 0.104 never
 // asks. why says why it may not run, "" if it may.
-func (x *testMock) askMCPTool(t *mockTurn, entry map[string]any, readOnly bool, server, tool, args string) (why string, end mockEnd) {
+func (x *testMock) askMCPTool(t *mockTurn, entry map[string]any, readOnly bool, server, tool, args string) (why string,
+	end mockEnd) {
 	if x.old() || readOnly || mockString(entry, "default_tools_approval_mode") == "approve" {
 		return "", goOn
 	}
@@ -735,8 +771,10 @@ func (x *testMock) askMCPTool(t *mockTurn, entry map[string]any, readOnly bool, 
 	}
 	t.setStatus("active", "waitingOnApproval")
 	result, end := t.ask("mcpServer/elicitation/request", map[string]any{"serverName": server, "mode": "form",
-		"_meta":   map[string]any{"codex_approval_kind": "mcp_tool_call", "tool_name": tool, "tool_params": json.RawMessage(args), "persist": []string{"session", "always"}},
-		"message": fmt.Sprintf("Allow the %s MCP server to run tool %q?", server, tool), "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}, "waitingOnApproval")
+		"_meta": map[string]any{"codex_approval_kind": "mcp_tool_call", "tool_name": tool,
+			"tool_params": json.RawMessage(args), "persist": []string{"session", "always"}},
+		"message":         fmt.Sprintf("Allow the %s MCP server to run tool %q?", server, tool),
+		"requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}}, "waitingOnApproval")
 	if end == goOn {
 		t.setStatus("active")
 		switch stringField(result, "action") {
@@ -857,8 +895,9 @@ func (s *mockToolServer) greet(m *mockServer, limit time.Duration) error {
 			return errors.New("the mock ends")
 		}
 	}
-	err := ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"elicitation": map[string]any{}},
-		"clientInfo": map[string]any{"name": "codex-mcp-client", "title": "Codex", "version": m.version}})
+	err := ask("initialize", map[string]any{"protocolVersion": "2025-06-18",
+		"capabilities": map[string]any{"elicitation": map[string]any{}},
+		"clientInfo":   map[string]any{"name": "codex-mcp-client", "title": "Codex", "version": m.version}})
 	if err != nil {
 		return err
 	}
@@ -964,7 +1003,8 @@ func (x *testMock) serverStatus(th *mockThread, name, status, why string) {
 		x.m.event(th.ID, "", "mcp_startup_update", map[string]any{"server": name, "status": state})
 		return
 	}
-	x.m.tell(th, mockStatusMethod, map[string]any{"threadId": th.ID, "name": name, "status": status, "error": mockNull(why), "failureReason": nil})
+	x.m.tell(th, mockStatusMethod, map[string]any{"threadId": th.ID, "name": name, "status": status,
+		"error": mockNull(why), "failureReason": nil})
 }
 
 const mockStatusMethod = "mcpServer/startupStatus/updated"

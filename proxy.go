@@ -75,7 +75,8 @@ func startProxy(cfg *config, io proxyIO) (*proxyRun, error) {
 		fmt.Fprintf(io.stderr, "atm-agent-mcp: %s\n", errorText(err))
 		return nil, err
 	}
-	p := &proxyRun{lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush, grace: cfg.shutdownGrace}
+	p := &proxyRun{lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush,
+		grace: cfg.shutdownGrace}
 	p.log = newLogger(lineWriter{p.lines}, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		p.log.Warn(w)
@@ -96,7 +97,8 @@ func (p *proxyRun) isDeaf() { p.told.Do(func() { close(p.deaf) }) }
 // until runs the front until the client's stream ends or a signal comes, ends
 // everything, and returns the exit code. A second signal ends it at once; the
 // child then ends by the end of its stdin.
-func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(time.Duration), flush func(time.Duration)) int {
+func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(time.Duration),
+	flush func(time.Duration)) int {
 	defer p.lines.close(logFlush)
 	log := p.log
 	p.h.start()
@@ -163,9 +165,11 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		return 1
 	}
 	h := p.h
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
+	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
+		ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
 		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.agents.list, status: h.status, limited: h.statusWithLimits, interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
+		sessions: h.agents.list, status: h.status, limited: h.statusWithLimits, interrupt: h.interrupt,
+		wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
 		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
@@ -181,10 +185,14 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	}
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
-	front := newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version, Trace: traceOf(p.log, "client"),
-		Env: os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status,
-		newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
-		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog, account: h.child.account})
+	front := newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
+		Trace: traceOf(p.log, "client"),
+		Env:   os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel,
+		decide: h.decide, interrupt: h.interrupt, status: h.status,
+		newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find,
+		settings: h.clients.settings, retune: h.clients.retune,
+		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
+		account: h.child.account})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
 		childHooks{account: front.logins.onAccount, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)
@@ -226,7 +234,8 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 	probe := &childProbe{}
 	return func(ctx context.Context, gone func(*childDeath)) (backend, error) {
 		codex, err := probe.probeBackend(ctx, cfg.codexBin, cfg.backend, nil)
-		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone, OnLimits: hooks.limits}
+		link := linkOptions{Path: codex.Path, Args: codex.Args, Dir: cfg.cwd, Log: log, Trace: trace, OnGone: gone,
+			OnLimits: hooks.limits}
 		switch {
 		case err != nil:
 			return nil, err
@@ -257,11 +266,14 @@ func tookForPrompt(stderr string) bool {
 func missingBackend(path, want string) string {
 	switch want {
 	case "mcp-server":
-		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; its app-server serves the same tools: set backend = \"auto\" or leave --backend out, or name a Codex up to 0.153 with codex_bin", path)
+		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; its app-server serves the same "+
+			"tools: set backend = \"auto\" or leave --backend out, or name a Codex up to 0.153 with codex_bin", path)
 	case "app-server":
-		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
+		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm "+
+			"install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)
 	}
-	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex, or one that is too old; install a newer one with `npm install -g @openai/codex`, or name another with codex_bin", path)
+	return fmt.Sprintf("%s has neither app-server nor mcp-server, so it is no Codex, or one that is too old; install "+
+		"a newer one with `npm install -g @openai/codex`, or name another with codex_bin", path)
 }
 
 // openLog is stderr, or the file of log_file in its place.

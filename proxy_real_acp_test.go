@@ -451,7 +451,8 @@ func shoutServer(in io.Reader, out io.Writer) int {
 		case "tools/list":
 			result = map[string]any{"tools": []any{map[string]any{"name": "shout",
 				"description": "Says a text in capitals", "inputSchema": map[string]any{
-					"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}, "required": []string{"text"}}}}}
+					"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}},
+					"required": []string{"text"}}}}}
 		case "tools/call":
 			text := strings.ToUpper(stringField(m, "params", "arguments", "text"))
 			result = map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}

@@ -132,11 +132,14 @@ func TestScripts(t *testing.T) {
 func scriptParams(t *testing.T, dir string) testscript.Params {
 	limit, schema := waitLimit(t), acpSchema(t)
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"start": scriptStart, "init": scriptInit, "send": scriptSend, "sendraw": scriptSendraw, "request": scriptRequest,
-		"call": scriptCall, "expect": scriptExpect, "reply": scriptReply, "hangup": scriptHangup, "signal": scriptSignal,
-		"exit": scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
+		"start": scriptStart, "init": scriptInit, "send": scriptSend, "sendraw": scriptSendraw,
+		"request": scriptRequest,
+		"call":    scriptCall, "expect": scriptExpect, "reply": scriptReply, "hangup": scriptHangup,
+		"signal": scriptSignal,
+		"exit":   scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
 		"waitfile": scriptWaitfile, "jsonfile": scriptJSONFile, "mkgit": scriptMkgit, "exitcode": scriptExitcode,
-		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate, "stops": scriptStops,
+		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate,
+		"stops": scriptStops,
 	}
 	return testscript.Params{
 		Dir:                 dir,
@@ -760,7 +763,8 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			continue
 		}
 		if e.bad != nil {
-			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500), p.context())
+			ts.Fatalf("stdout of %s carries what is no JSON (%v): %q%s", p.name, e.bad, clipText(string(e.raw), 500),
+				p.context())
 		}
 		vars, err := matchJSON(pattern, e.value)
 		if err == nil {
@@ -770,7 +774,8 @@ func (p *scriptPeer) expect(ts *testscript.TestScript, pattern any, next, skippe
 			return
 		}
 		if next {
-			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000), p.context())
+			ts.Fatalf("the next record of %s does not match: %v\n%s%s", p.name, err, clipText(string(e.raw), 2000),
+				p.context())
 		}
 	}
 }
@@ -786,7 +791,8 @@ func (p *scriptPeer) await(ts *testscript.TestScript, at int, pattern any, late 
 		case at < len(log):
 			return log[at]
 		case ended:
-			ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr, compact(pattern), p.context())
+			ts.Fatalf("%s ended (%s, %v) before a record matched %s%s", p.name, p.howEnded(), p.readErr,
+				compact(pattern), p.context())
 		}
 		select {
 		case <-changed:

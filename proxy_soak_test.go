@@ -449,7 +449,8 @@ func newSoak(t *testing.T, dir string, restart bool, l *gameLedger) *soak {
 	s.servePipe("serve", func(in io.Reader, out io.Writer) {
 		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test",
 			ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list, status: h.status,
+			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list,
+			status:    h.status,
 			limited:   h.statusWithLimits,
 			interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn})
 		h.front = front

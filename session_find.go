@@ -79,8 +79,8 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 	return nil, d.unknown(ref)
 }
 
-// source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or name,
-// open or not. It reads the disk.
+// source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or
+// name, open or not. It reads the disk.
 func (d *agentDirectory) source(ref string) (*record, *rpcError) {
 	if s := d.table.find(ref); s != nil {
 		ref = s.agentID
@@ -94,7 +94,8 @@ func (d *agentDirectory) source(ref string) (*record, *rpcError) {
 		return nil, err
 	}
 	if rec = d.ledger.newest(rec); rec.BackendID == "" || rec.Turns == 0 && rec.Status != "" {
-		return nil, proxyError(codeInvalidSession, fmt.Sprintf("agent %s was never prompted, so there is nothing to begin another one with; "+
+		return nil, proxyError(codeInvalidSession, fmt.Sprintf("agent %s was never prompted, so there is nothing to "+
+			"begin another one with; "+
 			"leave fork_of out", rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return rec, nil

@@ -516,8 +516,8 @@ func (h *hub) hearLimits(limit json.RawMessage) { h.limits.take(limit, time.Now(
 // limitsAskFor is how long agent_status may wait for the account's limits.
 const limitsAskFor = 3 * time.Second
 
-// statusWithLimits tells the whole proxy. Where Codex runs and has told no limits yet, it is asked for them, once; then done
-// is called from another goroutine.
+// statusWithLimits tells the whole proxy. Where Codex runs and has told no limits yet, it is asked for them, once; then
+// done is called from another goroutine.
 func (h *hub) statusWithLimits(done func(statusView)) {
 	if !h.child.up() || !h.limits.mayAsk() {
 		done(h.status())

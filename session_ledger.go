@@ -364,8 +364,8 @@ func (l *ledger) fit(text string, p *opening, turnID string) string {
 // errNotKept: nothing of the kind is kept on disk.
 var errNotKept = errors.New("persist_threads is off, so nothing is kept on disk")
 
-// keepBeside writes a text of a turn, which is too long for a result, to a file of the session; name is the turn's id with
-// an ending.
+// keepBeside writes a text of a turn, which is too long for a result, to a file of the session; name is the turn's id
+// with an ending.
 func (l *ledger) keepBeside(p *opening, name, text string) (path string, err error) {
 	if !l.cfg.persistThreads {
 		return "", errNotKept

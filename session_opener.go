@@ -193,7 +193,8 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 	opts := optionsOf(&p.rec.Settings)
 	info := p.be.info()
 	if p.fork != nil && info.kind == "mcp-server" {
-		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's conversation; use a Codex "+
+		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's "+
+			"conversation; use a Codex "+
 			"with app-server for fork_of")
 	}
 	p.rec.BackendKind = info.kind
@@ -315,7 +316,8 @@ func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (jso
 	if err != nil || o.tools.run == nil {
 		return config, err
 	}
-	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "" || p.fork != nil, p.rec.Tools, o.cfg.subagents || asRole.subagents)
+	p.rec.Tools = toolsWay(p.be.info(), p.rec.BackendID != "" || p.fork != nil, p.rec.Tools, o.cfg.subagents ||
+		asRole.subagents)
 	if p.rec.Tools != toolsServer {
 		return config, nil
 	}

@@ -56,7 +56,8 @@ type threadDiff struct {
 }
 
 func newTurnRun(thread string, now time.Time) *turnRun {
-	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{}, diffs: map[string]threadDiff{}}
+	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{},
+		diffs: map[string]threadDiff{}}
 }
 
 // note takes in one event of the thread tree.

@@ -383,7 +383,8 @@ func (r *turnRunner) tellChanges(t *turn, res *turnResult) {
 	switch {
 	case !t.req.diff || changes == nil:
 	case !whole:
-		res.Notes = append(res.Notes, fmt.Sprintf("diff: the whole diff is not kept, since it has more than %d MiB", maxDiffBytes>>20))
+		res.Notes = append(res.Notes, fmt.Sprintf("diff: the whole diff is not kept, since it has more than %d MiB",
+			maxDiffBytes>>20))
 	default:
 		path, err := r.s.h.ledger.keepBeside(r.s.place, t.id+".diff", diff)
 		if err != nil {

@@ -163,8 +163,8 @@ func TestWorldApprovalTimer(t *testing.T) {
 	})
 }
 
-// A decision waits for its audit line, which a disk that hangs can keep back; the session doesn't wait with it. A yes that
-// an interrupt overtakes before the child has heard it is none.
+// A decision waits for its audit line, which a disk that hangs can keep back; the session doesn't wait with it. A yes
+// that an interrupt overtakes before the child has heard it is none.
 func TestWorldDecisionWaitsForAuditAlone(t *testing.T) {
 	inWorld(t, nil, elicits, func(t *testing.T, w *world) {
 		accept := func(nth int) (s *session, release func()) {

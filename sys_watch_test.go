@@ -1,7 +1,8 @@
 package main
 
 // sys_watch_test.go holds the watching of directories to missing nothing: files that are renamed into place,
-// directories that go, come and are replaced, in any order. A notice may come late, so that tests wait for one, or for a later one.
+// directories that go, come and are replaced, in any order. A notice may come late, so that tests wait for one, or for
+// a later one.
 
 import (
 	"errors"
