@@ -136,7 +136,7 @@ func (n *acpNames) imageFace(i *acpItem) acpFace {
 }
 
 func (n *acpNames) activityFace(i *acpItem) acpFace {
-	f := acpFace{title: "Subagent " + n.subagent(stringField(i.raw, "agentThreadId")), kind: "other"}
+	f := acpFace{title: "Subagent " + n.bareName(stringField(i.raw, "agentThreadId")), kind: "other"}
 	if what := stringField(i.raw, "kind"); what != "" {
 		f.title += " " + plainWords(what)
 	}
@@ -360,7 +360,7 @@ func (n *acpNames) collabFace(i *acpItem) acpFace {
 	var ids, names []string
 	eachElement(rawField(i.raw, "receiverThreadIds"), func(id json.RawMessage) {
 		if s, ok := rawString(id); ok {
-			ids, names = append(ids, s), append(names, n.subagent(s))
+			ids, names = append(ids, s), append(names, n.bareName(s))
 		}
 	})
 	if len(ids) > 0 {
@@ -551,6 +551,11 @@ func (n *acpNames) subagent(thread string) string {
 		return name
 	}
 	return "subagent " + thread[max(0, len(thread)-6):]
+}
+
+// bareName is that without the word subagent, for a title that says it already.
+func (n *acpNames) bareName(thread string) string {
+	return strings.TrimPrefix(n.subagent(thread), "subagent ")
 }
 
 // owned puts a subagent's name before what it does.

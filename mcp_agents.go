@@ -425,8 +425,12 @@ func interruptAgent(c *mcpCall, a toolArgs) *rpcError {
 		}
 		text := fmt.Sprintf("Agent %s (identity %s) had no such turn to stop.", r.AgentID, r.Identity)
 		if r.Interrupted {
-			text = fmt.Sprintf("The turn %s of agent %s (identity %s) is stopped. The agent stays; codex-reply "+
-				"continues it.", r.TurnID, r.AgentID, r.Identity)
+			what := "The turn"
+			if r.TurnID != "" { // else it was stopped before Codex gave it a name
+				what += " " + r.TurnID
+			}
+			text = fmt.Sprintf("%s of agent %s (identity %s) is stopped. The agent stays; codex-reply continues it.",
+				what, r.AgentID, r.Identity)
 		}
 		if r.Queued > 0 {
 			text += fmt.Sprintf(" Turns that still wait for it: %d.", r.Queued)

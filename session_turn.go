@@ -6,6 +6,7 @@ package main
 // a background turn is on disk before its name is given out, and no turn ends without a result.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -440,7 +441,7 @@ func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 // stopped.
 func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
 	s := r.s
-	res := interruptResult{AgentID: s.agentID, Identity: s.place.identity()}
+	res := interruptResult{AgentID: s.agentID, Identity: cmp.Or(s.place.identity(), s.wanted)}
 	tell := func() {
 		res.Queued = len(s.m.queue)
 		s.publish()
