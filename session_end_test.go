@@ -293,6 +293,14 @@ func TestWorldCloseBetweenStates(t *testing.T) {
 					if w.view(agent).Status == statusIdle {
 						t.Fatalf("the session is open: %s was not dropped", between)
 					}
+					if between == "config/read" { // it has no place yet, and so no identity of its own
+						more := w.reply(agent, "SAY four")
+						synctest.Wait()
+						stopped := w.tool("agent_interrupt", "agent_id", agent).ok(t)
+						w.is("identity", resultField(stopped, "identity"), "codex")
+						more, reply = reply, more
+						w.is("stopped", resultField(more.ok(t), "turn_status"), "interrupted")
+					}
 					w.close(agent).ok(t)
 				}
 				w.wantStatus(agent, statusClosed)
