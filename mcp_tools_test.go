@@ -658,6 +658,7 @@ func TestWaitForOneTurn(t *testing.T) {
 				t.Errorf("asked for %+v", got.q)
 			}
 			got.done(waitResult{Seq: seq, Agents: []waitAgent{{View: view, Turns: turns}}}, nil)
+			synctest.Wait() // kept has been looked at
 		}
 		another := keptTurn{TurnID: "u-9", Status: "completed", Result: &turnResult{Content: "another's"}}
 		wait(`,"timeout_secs":60`)
