@@ -6,6 +6,7 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,6 +46,11 @@ func (c *turnChanges) add(diff, cwd string) {
 			f.Path = rel
 		}
 		c.Added, c.Removed = c.Added+f.Added, c.Removed+f.Removed
+		if i := slices.IndexFunc(c.Files, func(o changedFile) bool { return o.Path == f.Path }); i >= 0 {
+			o := &c.Files[i] // a subagent's turn changed it too
+			o.Added, o.Removed = o.Added+f.Added, o.Removed+f.Removed
+			return
+		}
 		c.Files = append(c.Files, *f)
 	}
 	old, new := 0, 0 // lines of the hunk that are to come

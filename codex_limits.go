@@ -17,6 +17,13 @@ import (
 // limitWarning is the percentage from which on every result tells how much of a limit is used.
 const limitWarning = 90
 
+// What Codex tells beyond these is no limit that anybody has.
+const (
+	maxLimitWindows = 20
+	maxLimitMinutes = 10 * 366 * 24 * 60 // ten years
+	maxLimitReset   = 1 << 36            // in the year 4147; RFC 3339 ends with 9999
+)
+
 // limitsShown is what agent_status tells.
 type limitsShown struct {
 	Plan    string        `json:"plan,omitempty"`
@@ -94,37 +101,51 @@ func (l *accountLimits) take(limit json.RawMessage, now time.Time) {
 		if !ok {
 			continue
 		}
-		w := limitWindow{Name: which, Used: used}
-		if other := cmp.Or(name, id); other != "" && id != "codex" {
+		w := limitWindow{Name: which}
+		if other := cutName(oneLine(cmp.Or(name, id))); other != "" && id != "codex" {
 			w.Name = other + " " + which
 		}
-		if n, ok := numberIn(raw, "windowDurationMins"); ok {
-			w.Minutes = int64(n)
-		} else if n, ok := numberIn(raw, "windowMinutes"); ok {
-			w.Minutes = int64(n)
+		at := slices.IndexFunc(l.shown.Windows, func(o limitWindow) bool { return o.Name == w.Name })
+		if at >= 0 {
+			w = l.shown.Windows[at] // what is left out now was told before
 		}
-		if n, ok := numberIn(raw, "resetsAt"); ok && n > 0 {
+		w.Used = min(max(used, 0), 100)
+		for _, name := range []string{"windowDurationMins", "windowMinutes"} {
+			if n, ok := numberIn(raw, name); ok && n > 0 && n < maxLimitMinutes {
+				w.Minutes = int64(n)
+			}
+		}
+		if n, ok := numberIn(raw, "resetsAt"); ok && n > 0 && n < maxLimitReset {
 			w.resets = time.Unix(int64(n), 0).UTC()
 			w.ResetsAt = w.resets.Format(time.RFC3339)
 		}
 		some = true
-		if i := slices.IndexFunc(l.shown.Windows, func(o limitWindow) bool { return o.Name == w.Name }); i >= 0 {
-			l.shown.Windows[i] = w
-		} else if len(l.shown.Windows) < 20 {
+		if at >= 0 {
+			l.shown.Windows[at] = w
+		} else if len(l.shown.Windows) < maxLimitWindows {
 			l.shown.Windows = append(l.shown.Windows, w)
 		}
 	}
 	if plan, _ := rawString(either(limit, "planType")); plan != "" {
-		l.shown.Plan, some = plan, true
+		l.shown.Plan, some = cutName(oneLine(plan)), true
 	}
 	if c := rawField(limit, "credits"); rawKind(c) == '{' {
-		balance, _ := rawString(rawField(c, "balance"))
-		l.shown.Credits = &limitCredits{string(either(c, "hasCredits")) == "true",
-			string(rawField(c, "unlimited")) == "true", balance}
+		credits := deref(l.shown.Credits)
+		if has := either(c, "hasCredits"); !isNull(has) {
+			credits.Has = string(has) == "true"
+		}
+		if unlimited := rawField(c, "unlimited"); !isNull(unlimited) {
+			credits.Unlimited = string(unlimited) == "true"
+		}
+		if balance, _ := rawString(rawField(c, "balance")); balance != "" {
+			credits.Balance = cutName(oneLine(balance))
+		}
+		l.shown.Credits = &credits
 		some = true
 	}
 	if some {
-		l.shown.reached, _ = rawString(either(limit, "rateLimitReachedType"))
+		reached, _ := rawString(either(limit, "rateLimitReachedType"))
+		l.shown.reached = cutName(oneLine(reached))
 		l.told, l.shown.AsOf = true, now.UTC().Format(time.RFC3339)
 	}
 }
@@ -207,15 +228,19 @@ func (v *limitsShown) lines() (out []string) {
 
 // title names a window by its length, where that is known.
 func (w *limitWindow) title() string {
-	switch d := time.Duration(w.Minutes) * time.Minute; {
-	case d <= 0:
+	unit, n := "minute", w.Minutes
+	switch {
+	case n <= 0:
 		return "the " + w.Name + " window"
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("the %s window (%d days)", w.Name, d/(24*time.Hour))
-	case d%time.Hour == 0:
-		return fmt.Sprintf("the %s window (%d hours)", w.Name, d/time.Hour)
+	case n%(24*60) == 0:
+		unit, n = "day", n/(24*60)
+	case n%60 == 0:
+		unit, n = "hour", n/60
 	}
-	return fmt.Sprintf("the %s window (%d minutes)", w.Name, w.Minutes)
+	if n > 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("the %s window (%d %s)", w.Name, n, unit)
 }
 
 // why is what a turn's failure for a limit is told as, nil for another failure.

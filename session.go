@@ -497,7 +497,7 @@ func (s *session) openRefused(err *backendError) {
 		s.failOpening(proxyError(codeSessionNotFound, fmt.Sprintf("no session has the id %q, and Codex has no thread "+
 			"of that id; agent_sessions lists what there is", p.spec.Thread)))
 	case err.Missing && p.spec.Fork != "":
-		s.turns.takePast("Codex's own history of agent " + p.fork.AgentID + " is gone")
+		s.turns.takePast("Codex has no history of agent " + p.fork.AgentID + " that another one could begin with")
 		p.spec.Fork, p.spec.DeveloperInstructions = "", p.fresh
 		s.openThread()
 	case err.Missing && p.spec.Thread != "":

@@ -136,6 +136,7 @@ type turn struct {
 	req      turnRequest
 	waiter   waiterID   // 0: nobody (any more)
 	joined   []waiterID // who steered the turn, and gets its answer too
+	shared   bool       // somebody who was answered already has steered the turn, and looks for its answer
 	mailText string     // the mail of req.mail, in front of a client's prompt
 	id       string     // Codex's name for it, "" until acknowledged
 	stop     stopReason

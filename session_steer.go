@@ -115,6 +115,7 @@ func (r *turnRunner) join(t, cur *turn) {
 	accepted := r.s.newResult(cur)
 	accepted.Status, accepted.TurnStatus, accepted.asked = statusBusy, "running", t.asked
 	accepted.Notes = []string{"The message went into the turn that runs; its answer is that turn's."}
+	cur.shared = true
 	r.s.h.answer(w, accepted)
 }
 
@@ -146,7 +147,8 @@ func (r *turnRunner) endSteers(gone bool) {
 	}
 }
 
-// leave forgets a caller who waits for somebody else's turn, or whose message is on its way. false: it is neither.
+// leave forgets a caller whose turn goes on: it waits for somebody else's, its message is on its way, or others have
+// steered its own. false: it is none of these.
 func (r *turnRunner) leave(w waiterID) bool {
 	for i, st := range r.steers {
 		if st.t.waiter != w {
@@ -158,7 +160,16 @@ func (r *turnRunner) leave(w waiterID) bool {
 		return true
 	}
 	cur := r.s.m.cur
-	if cur == nil || !slices.Contains(cur.joined, w) {
+	switch {
+	case cur == nil:
+		return false
+	case cur.waiter == w && len(cur.joined) > 0:
+		cur.waiter, cur.joined = cur.joined[0], cur.joined[1:]
+		return true
+	case cur.waiter == w && cur.shared:
+		cur.waiter = 0
+		return true
+	case !slices.Contains(cur.joined, w):
 		return false
 	}
 	cur.joined = slices.DeleteFunc(cur.joined, func(joined waiterID) bool { return joined == w })

@@ -40,6 +40,21 @@ func TestWorldSteer(t *testing.T) {
 		content(turn, "both")
 		content(both, "both")
 
+		// Nor does whoever began it end it for those who steered it.
+		turn = run("HANG")
+		mine := steer("HANG")
+		synctest.Wait()
+		w.calls.notify("notifications/cancelled", map[string]any{"requestId": turn.id})
+		synctest.Wait()
+		more := steer("SAY more")
+		content(mine, "more")
+		content(more, "more")
+		turn = run("HANG")
+		w.tool("codex-reply", "agent_id", agent, "prompt", "SLOW 1000 kept", "steer", true, "background", true).ok(t)
+		w.calls.notify("notifications/cancelled", map[string]any{"requestId": turn.id})
+		waited := w.tool("agent_wait", "agent_id", agent).ok(t)
+		mustContain(t, string(waited), `"turn_status":"completed"`, `"content":"kept"`)
+
 		// A message that came too late is a turn of its own; so is one whose turn was just stopped.
 		turn = run("REFUSE turn/steer\nSLOW 1000 slow")
 		late := steer("SAY late")
@@ -57,7 +72,7 @@ func TestWorldSteer(t *testing.T) {
 		unknown := steer("SAY lost").fails(t, codeTimeout, "not known", agent)
 		about(t, "the error", unknown.at-began, 10*time.Second)
 		content(turn, "slow")
-		if n := w.sent("turn/steer"); n != 4 {
+		if n := w.sent("turn/steer"); n != 7 {
 			t.Errorf("turn/steer was sent %d times", n)
 		}
 

@@ -12,9 +12,11 @@ import (
 	"io"
 	"maps"
 	"math"
-	"reflect"
+	"net/url"
 	"regexp"
+	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,6 +33,14 @@ type answerSchema struct {
 	raw  json.RawMessage // as it came
 	root map[string]any
 	left int // steps that the check may still take
+
+	patterns map[string]*schemaPattern // of its words pattern and patternProperties; nil: Go's expressions can't say it
+}
+
+// schemaPattern is a compiled pattern and what a match of one byte costs, in instructions.
+type schemaPattern struct {
+	*regexp.Regexp
+	size int
 }
 
 // readAnswerSchema reads a schema; the error says where it is none.
@@ -43,7 +53,7 @@ func readAnswerSchema(raw []byte) (*answerSchema, error) {
 	if !ok {
 		return nil, fmt.Errorf("it is %s, not an object", jsonType(v))
 	}
-	s := &answerSchema{raw: slices.Clone(raw), root: root}
+	s := &answerSchema{raw: slices.Clone(raw), root: root, patterns: map[string]*schemaPattern{}}
 	return s, s.vet(root, "schema", 0)
 }
 
@@ -98,13 +108,28 @@ func (s *answerSchema) vet(v any, at string, depth int) error {
 				return fmt.Errorf("%s is %s, not an object of schemas", here, jsonType(val))
 			}
 			for name, sub := range subs {
+				if key == "patternProperties" {
+					s.learn(name)
+				}
 				if err := s.vet(sub, here+"."+cutName(name), depth+1); err != nil {
 					return err
 				}
 			}
+		case "pattern":
+			pattern, ok := val.(string)
+			if !ok {
+				return fmt.Errorf("%s is %s, not a string", here, jsonType(val))
+			}
+			s.learn(pattern)
 		case "items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else":
-			if err := s.vet(val, here, depth+1); err != nil {
-				return err
+			subs, many := val.([]any) // of items, before 2020-12
+			if !many || key != "items" {
+				subs = []any{val}
+			}
+			for _, sub := range subs {
+				if err := s.vet(sub, here, depth+1); err != nil {
+					return err
+				}
 			}
 		case "anyOf", "oneOf", "allOf", "prefixItems":
 			subs, ok := val.([]any)
@@ -128,11 +153,12 @@ func (s *answerSchema) vet(v any, at string, depth int) error {
 			"minItems",
 			"maxItems", "minProperties", "maxProperties":
 			if n, ok := jsonNumber(val); !ok || n < 0 && strings.ContainsAny(key, "LIP") || n <= 0 &&
-				key == "multipleOf" {
+				key == "multipleOf" || n != math.Trunc(n) && strings.ContainsAny(key, "LIP") {
 				return fmt.Errorf("%s is no such number", here)
 			}
 		case "$ref":
-			if ref, ok := val.(string); !ok || s.find(ref) == nil {
+			ref, ok := val.(string)
+			if inside := ref == "#" || strings.HasPrefix(ref, "#/"); !ok || inside && s.find(ref) == nil {
 				return fmt.Errorf("%s names nothing in this schema", here)
 			}
 		}
@@ -140,19 +166,51 @@ func (s *answerSchema) vet(v any, at string, depth int) error {
 	return nil
 }
 
-// find is what a reference within the schema names, nil for nothing.
+// learn compiles a pattern. A pattern that Go's expressions can't say is not checked.
+func (s *answerSchema) learn(pattern string) {
+	if tree, err := syntax.Parse(pattern, syntax.Perl); err == nil {
+		if prog, err := syntax.Compile(tree.Simplify()); err == nil {
+			s.patterns[pattern] = &schemaPattern{regexp.MustCompile(pattern), len(prog.Inst)}
+		}
+	}
+}
+
+// matches reports a text that a pattern finds something in, or that can't be told from one.
+func (s *answerSchema) matches(pattern, text string) bool {
+	p := s.patterns[pattern]
+	if p == nil {
+		return true
+	}
+	if s.left -= p.size * len(text) / 64; s.left <= 0 {
+		return true // the next step says that this is too much
+	}
+	return p.MatchString(text)
+}
+
+// find is what a reference within the schema names, nil for nothing, or for one by an anchor: that is not checked.
 func (s *answerSchema) find(ref string) any {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil
 	}
 	var at any = s.root
+	if path == "" {
+		return at
+	}
 	for _, step := range strings.Split(strings.TrimPrefix(path, "/"), "/") {
-		if step == "" && path == "" {
-			break
+		if plain, err := url.PathUnescape(step); err == nil {
+			step = plain
 		}
-		m, _ := at.(map[string]any)
-		if at, ok = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]; !ok {
+		switch in := at.(type) {
+		case map[string]any:
+			at = in[strings.NewReplacer("~1", "/", "~0", "~").Replace(step)]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(in) {
+				return nil
+			}
+			at = in[n]
+		default:
 			return nil
 		}
 	}
@@ -166,6 +224,9 @@ func (s *answerSchema) read(text string, long bool) (json.RawMessage, string) {
 	if err != nil {
 		return nil, "the answer is no JSON: " + err.Error()
 	}
+	if tooDeep(v, schemaDepth) {
+		return nil, "the answer's values lie too deep in each other"
+	}
 	if why := s.problem(v); why != "" {
 		return nil, why
 	}
@@ -178,7 +239,10 @@ func (s *answerSchema) read(text string, long bool) (json.RawMessage, string) {
 // problem is the first thing that is wrong with a value, "" for nothing.
 func (s *answerSchema) problem(v any) string {
 	s.left = schemaSteps
-	return s.check(s.root, v, "the answer", 0)
+	if why := s.check(s.root, v, "the answer", 0); why != "" || s.left > 0 {
+		return why
+	}
+	return "the answer is too much to be checked"
 }
 
 func (s *answerSchema) check(schema, v any, at string, depth int) string {
@@ -201,17 +265,17 @@ func (s *answerSchema) check(schema, v any, at string, depth int) string {
 		!slices.ContainsFunc(types, func(t string) bool { return isJSONType(v, t) }) {
 		return fmt.Sprintf("%s is %s, not %s", at, jsonType(v), strings.Join(types, " or "))
 	}
-	if want, ok := m["const"]; ok && !reflect.DeepEqual(want, v) {
+	if want, ok := m["const"]; ok && !s.equal(want, v) {
 		return fmt.Sprintf("%s is not %s", at, clip(string(toJSON(want)), 100))
 	}
 	if list, ok := m["enum"].([]any); ok && !slices.ContainsFunc(list,
-		func(w any) bool { return reflect.DeepEqual(w, v) }) {
+		func(w any) bool { return s.equal(w, v) }) {
 		return fmt.Sprintf("%s is %s, none of %s", at, clip(string(toJSON(v)), 100), clip(string(toJSON(list)), 200))
 	}
 	why := ""
 	switch v := v.(type) {
 	case string:
-		why = checkString(m, v)
+		why = s.checkString(m, v)
 	case json.Number:
 		why = checkNumber(m, v)
 	case []any:
@@ -239,12 +303,9 @@ func bounds(m map[string]any, n float64, least, most, what string) string {
 	return ""
 }
 
-func checkString(m map[string]any, v string) string {
-	if pattern, ok := m["pattern"].(string); ok {
-		// What Go's expressions can't say is not checked.
-		if re, err := regexp.Compile(pattern); err == nil && !re.MatchString(v) {
-			return "does not match " + pattern
-		}
+func (s *answerSchema) checkString(m map[string]any, v string) string {
+	if pattern, ok := m["pattern"].(string); ok && !s.matches(pattern, v) {
+		return "does not match " + clip(pattern, 200)
 	}
 	return bounds(m, float64(utf8.RuneCountInString(v)), "minLength", "maxLength", "characters")
 }
@@ -272,8 +333,14 @@ func checkNumber(m map[string]any, v json.Number) string {
 
 func (s *answerSchema) checkArray(m map[string]any, v []any, at string, depth int) string {
 	first, _ := m["prefixItems"].([]any)
+	if list, ok := m["items"].([]any); ok {
+		first = list
+	}
 	for i, item := range v {
 		schema, ok := m["items"]
+		if _, list := schema.([]any); list {
+			schema, ok = m["additionalItems"]
+		}
 		if i < len(first) {
 			schema, ok = first[i], true
 		}
@@ -282,6 +349,17 @@ func (s *answerSchema) checkArray(m map[string]any, v []any, at string, depth in
 				return why
 			}
 		}
+	}
+	for i := range v {
+		for k := range i {
+			if m["uniqueItems"] == true && s.equal(v[i], v[k]) {
+				return fmt.Sprintf("%s[%d] and [%d] are the same", at, k, i)
+			}
+		}
+	}
+	if some, ok := m["contains"]; ok && !slices.ContainsFunc(v,
+		func(item any) bool { return s.check(some, item, at, depth+1) == "" }) {
+		return at + " has no item that it must contain"
 	}
 	return bounds(m, float64(len(v)), "minItems", "maxItems", "items")
 }
@@ -295,14 +373,25 @@ func (s *answerSchema) checkObject(m, v map[string]any, at string, depth int) st
 	props, _ := m["properties"].(map[string]any)
 	patterns, _ := m["patternProperties"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(v)) {
-		sub, named := props[key]
-		if extra, ok := m["additionalProperties"]; !named && ok && len(patterns) == 0 {
+		var subs []any
+		if sub, ok := props[key]; ok {
+			subs = append(subs, sub)
+		}
+		for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+			if s.matches(pattern, key) {
+				subs = append(subs, patterns[pattern])
+			}
+		}
+		if extra, ok := m["additionalProperties"]; ok && subs == nil {
 			if extra == false {
 				return fmt.Sprintf("%s has %q, which the schema doesn't", at, clip(key, 100))
 			}
-			sub, named = extra, true
+			subs = append(subs, extra)
 		}
-		if named {
+		if names, ok := m["propertyNames"]; ok && s.check(names, key, at, depth+1) != "" {
+			return fmt.Sprintf("%s has a member %q, whose name the schema doesn't allow", at, clip(key, 100))
+		}
+		for _, sub := range subs {
 			if why := s.check(sub, v[key], at+"."+clip(key, 100), depth+1); why != "" {
 				return why
 			}
@@ -336,10 +425,59 @@ func (s *answerSchema) checkChoices(m map[string]any, v any, at string, depth in
 			return fmt.Sprintf("%s fits %d of its oneOf", at, fits)
 		}
 	}
+	if cond, ok := m["if"]; ok {
+		then := "then"
+		if s.check(cond, v, at, depth+1) != "" {
+			then = "else"
+		}
+		if sub, ok := m[then]; ok {
+			if why := s.check(sub, v, at, depth+1); why != "" {
+				return why
+			}
+		}
+	}
 	if not, ok := m["not"]; ok && s.check(not, v, at, depth+1) == "" {
 		return at + " is what it must not be"
 	}
 	return ""
+}
+
+// equal compares values; 1 is 1.0.
+func (s *answerSchema) equal(x, y any) bool {
+	if s.left--; s.left <= 0 {
+		return true // the next step says that this is too much
+	}
+	switch x := x.(type) {
+	case json.Number:
+		a, ok := jsonNumber(x)
+		b, both := jsonNumber(y)
+		return ok && both && a == b
+	case []any:
+		list, ok := y.([]any)
+		return ok && slices.EqualFunc(x, list, s.equal)
+	case map[string]any:
+		obj, ok := y.(map[string]any)
+		return ok && maps.EqualFunc(x, obj, s.equal)
+	}
+	return x == y
+}
+
+// tooDeep reports a value whose parts lie deeper in each other than its reader may be able to follow.
+func tooDeep(v any, most int) bool {
+	if most == 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return tooDeep(item, most-1) })
+	case map[string]any:
+		for _, val := range v {
+			if tooDeep(val, most-1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // jsonWords is a word, or the words of a list, nil for anything else.

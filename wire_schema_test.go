@@ -261,7 +261,11 @@ func TestAnswerSchema(t *testing.T) {
 		`{"enum":[]}`: "schema.enum", `{"items":3}`: "schema.items",
 		`{"anyOf":{}}`: "schema.anyOf", `{"minimum":"1"}`: "schema.minimum", `{"minLength":-1}`: "schema.minLength",
 		`{"$ref":"#/$defs/x"}`:          "schema.$ref",
-		`{"$ref":"http://127.0.0.1/x"}`: "schema.$ref", `{`: "EOF", `{} {}`: "more than one",
+		`{"$ref":"http://127.0.0.1/x"}`: "", `{"$ref":"#name"}`: "", `{"$ref":"#/anyOf/1","anyOf":[{}]}`: "schema.$ref",
+		`{"$ref":"#/anyOf/0","anyOf":[{}]}`: "", `{"$ref":"#/$defs/a%20b","$defs":{"a b":{}}}`: "",
+		`{"pattern":5}`:     "schema.pattern",
+		`{"minLength":1.5}`: "schema.minLength", `{"items":[{},true]}`: "", `{"pattern":"(?=x)"}`: "", `{`: "EOF",
+		`{} {}`:                "more than one",
 		`{"not":{"type":"x"}}`: "schema.not.type",
 		`{}`:                   "", `{"type":["object","null"],"x-mine":1,"properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":true}}`: "", `{"$ref":"#"}`: "",
 	} {
@@ -287,6 +291,19 @@ func TestAnswerSchema(t *testing.T) {
 		{`{"$ref":"#"}`, `1`, "too much"}, {`{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`, `1`, "too much"},
 		{`{"prefixItems":[{"type":"string"}],"items":false}`, `["a",1]`, "may not be there"},
 		{`{"exclusiveMaximum":3}`, `3`, "exclusiveMaximum"},
+		{`{"const":{"a":1.0}}`, `{"a":1}`, ""}, {`{"enum":[1]}`, `1.0`, ""}, {`{"const":"a"}`, `{}`, "is not"},
+		{`{"uniqueItems":true}`, `[1,2,1.0]`, "are the same"}, {`{"contains":{"type":"null"}}`, `[1]`, "must contain"},
+		{`{"propertyNames":{"maxLength":1}}`, `{"ab":1}`, "whose name"},
+		{`{"patternProperties":{"^a":{"type":"string"}},"additionalProperties":false}`, `{"a":1}`,
+			"the answer.a is integer"},
+		{`{"patternProperties":{"^a":{}},"additionalProperties":false}`, `{"a":1,"z":2}`, `has "z"`},
+		{`{"if":{"type":"string"},"then":{"minLength":2},"else":{"type":"null"}}`, `"a"`, "fewer than 2"},
+		{`{"if":{"type":"string"},"then":{"minLength":2},"else":{"type":"null"}}`, `1`, "not null"},
+		{`{"items":[{"type":"string"}],"additionalItems":false}`, `["a",1]`, "may not be there"},
+		{`{"pattern":"(?=x)"}`, `"a"`, ""},
+		// A dear pattern held an agent's loop for minutes.
+		{`{"items":{"pattern":"^([a-z]{0,900}|[0-9]{0,900})$"}}`, `["a"` + strings.Repeat(`,"a"`, 100000) + `]`,
+			"too much"},
 	} {
 		s, err := readAnswerSchema([]byte(c.schema))
 		wantNil(t, err)
