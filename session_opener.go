@@ -555,13 +555,6 @@ func (p *opening) past() (block, of string) {
 	return resumeBlock(p.rec.Identity, deref(p.rec.RepoName), deref(p.rec.Branch), pastText(p.summary, digest)), of
 }
 
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
-
 // noteEarly notes a session as busy whose thread isn't there yet, but whose name is given out. false: it was before.
 func (p *opening) noteEarly() bool {
 	if p.early {

@@ -439,3 +439,11 @@ func toJSON(v any) json.RawMessage {
 	}
 	return json.RawMessage(bytes.TrimRight(buf.Bytes(), "\n"))
 }
+
+// deref is what a pointer points to, zero for nil.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
