@@ -26,8 +26,7 @@ import (
 
 var errRecordCorrupt = errors.New("the record is corrupt")
 
-// registry is safe for use by many goroutines; it remembers no session, only the locks
-// that it holds.
+// registry is safe for use by many goroutines; it remembers no session, only the locks that it holds.
 type registry struct {
 	*leases
 	journals *journals
@@ -37,8 +36,7 @@ type registry struct {
 	persist  bool    // records, journals and indexes are written
 	log      *slog.Logger
 
-	// unwritten is why the newest write of a record, or of a line of a journal,
-	// failed; nil while they succeed.
+	// unwritten is why the newest write of a record, or of a line of a journal, failed; nil while they succeed.
 	unwritten atomic.Pointer[error]
 }
 
@@ -74,10 +72,9 @@ func (r *registry) newAgentID() string {
 	}
 }
 
-// save returns when the record is in its file: after it a kill -9 loses nothing.
-// For what changes seldom (a new session's thread, settings, the title) and before the
-// session's lease is released: whoever gets that must find the last state. The
-// caller holds the lease, and warns once if this keeps failing.
+// save returns when the record is in its file: after it a kill -9 loses nothing. For what changes seldom (a new
+// session's thread, settings, the title) and before the session's lease is released: whoever gets that must find the
+// last state. The caller holds the lease, and warns once if this keeps failing.
 func (r *registry) save(rec record) error {
 	if !r.persist {
 		return nil
@@ -110,9 +107,8 @@ func (r *registry) writeRecord(rec record) error {
 	return nil
 }
 
-// noteTurn returns when the start or the end of a turn is where a kill -9 leaves
-// it: what it changes in the record, and its kept result where it has one by
-// now. The caller holds the session's lease. Either may be missing.
+// noteTurn returns when the start or the end of a turn is where a kill -9 leaves it: what it changes in the record, and
+// its kept result where it has one by now. The caller holds the session's lease. Either may be missing.
 func (r *registry) noteTurn(agentID string, rec *record, result json.RawMessage) error {
 	if !r.persist {
 		return nil
@@ -137,8 +133,7 @@ func (r *registry) noteWritten(err error) {
 	r.unwritten.Store(&err)
 }
 
-// load reads one record. An agent that never was is fs.ErrNotExist, a record
-// that had to be set aside errRecordCorrupt.
+// load reads one record. An agent that never was is fs.ErrNotExist, a record that had to be set aside errRecordCorrupt.
 func (r *registry) load(agentID string) (*record, error) {
 	if !validAgentID(agentID) {
 		return nil, fmt.Errorf("reading record: %q is no agent_id", agentID)
@@ -188,10 +183,9 @@ func (r *registry) list(limit int) ([]record, error) {
 	return recs, nil
 }
 
-// markStale finds the sessions whose process is gone without having closed them
-// (FR-3.2), and removes temporary files that a crash left. It reads every
-// record, so it is called beside the start, not in it; sessions of this process
-// and of other live ones are left alone. It returns how many it marked.
+// markStale finds the sessions whose process is gone without having closed them (FR-3.2), and removes temporary files
+// that a crash left. It reads every record, so it is called beside the start, not in it; sessions of this process and
+// of other live ones are left alone. It returns how many it marked.
 func (r *registry) markStale() int {
 	if !r.persist {
 		return 0
@@ -270,11 +264,9 @@ func (r *registry) markIfGone(seen *record) (bool, error) {
 // errAlive refuses to remove a session that some process has, or may have.
 var errAlive = errors.New("a running process holds it")
 
-// remove deletes the record of a session that nobody holds, its summary and
-// its kept answers. keepDir spares the latter, for a record that shares its
-// directory. It holds the session's locks meanwhile and looks again under them.
-// Nothing else in that directory is touched, nor anything outside of it,
-// whatever the record says.
+// remove deletes the record of a session that nobody holds, its summary and its kept answers. keepDir spares the
+// latter, for a record that shares its directory. It holds the session's locks meanwhile and looks again under them.
+// Nothing else in that directory is touched, nor anything outside of it, whatever the record says.
 func (r *registry) remove(seen record, keepDir bool) error {
 	release, gone := r.holdIfGone(seen.AgentID, seen.Identity, seen.BackendID)
 	if !gone {
@@ -307,9 +299,8 @@ func (r *registry) remove(seen record, keepDir bool) error {
 	return nil
 }
 
-// dropThreadLocks removes the locks of threads whose sessions were removed, and
-// those that nobody ever had a session for; of this team's, and none that is
-// held. Who has such a file open meanwhile finds, once it has the lock, that the
+// dropThreadLocks removes the locks of threads whose sessions were removed, and those that nobody ever had a session
+// for; of this team's, and none that is held. Who has such a file open meanwhile finds, once it has the lock, that the
 // name is another file's (openLocked).
 func (r *registry) dropThreadLocks() (dropped int, err error) {
 	dir := filepath.Join(r.root, ".threads")
@@ -408,8 +399,7 @@ func (r *registry) readRecord(agentID string) (*record, error) {
 	}
 }
 
-// addNote brings a record that was read up to what its journal says. The record
-// of a session that has ended has it all.
+// addNote brings a record that was read up to what its journal says. The record of a session that has ended has it all.
 func (r *registry) addNote(rec *record) {
 	if rec.Status != statusBusy && rec.Status != statusIdle {
 		return
@@ -518,8 +508,7 @@ func (r *registry) setIndex(identity string, recs []record) {
 			r.CWD, r.StartedAt, r.LastActive, r.Status, r.Tag}
 	}
 	r.disk.later(path, func() {
-		r.index.write(path,
-			indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries})
+		r.index.write(path, indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries})
 	})
 }
 
@@ -540,8 +529,7 @@ func (x *indexes) write(path string, index indexFile) {
 	x.failing[path] = err != nil
 }
 
-// clearPlace sets a corrupt index aside before the first of ours replaces it,
-// and removes what a crash left beside it.
+// clearPlace sets a corrupt index aside before the first of ours replaces it, and removes what a crash left beside it.
 func (x *indexes) clearPlace(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -577,9 +565,8 @@ func writeIndex(path string, index indexFile) error {
 	return writeWhole(path, append(data, '\n'))
 }
 
-// markIndexes marks the open sessions in the indexes of instances that died
-// (FR-3.2, FR-5.3). A living one's is left alone, and one that a new instance of
-// its name replaces meanwhile.
+// markIndexes marks the open sessions in the indexes of instances that died (FR-3.2, FR-5.3). A living one's is left
+// alone, and one that a new instance of its name replaces meanwhile.
 func (r *registry) markIndexes() {
 	if !r.persist {
 		return

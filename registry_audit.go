@@ -47,8 +47,7 @@ type auditEntry struct {
 	Detail      string    `json:"detail,omitempty"` // cut to 2000 characters
 }
 
-// auditLog is safe for use by many goroutines. One of its own, run, owns the
-// file; close ends it.
+// auditLog is safe for use by many goroutines. One of its own, run, owns the file; close ends it.
 type auditLog struct {
 	path     string // "": entries are lines of the log
 	log      *slog.Logger
@@ -73,9 +72,8 @@ type auditItem struct {
 	done    chan error // gets the outcome, where somebody waits for it; has room for one
 }
 
-// openAudit starts the writer. The file is made by the first entry: starting a
-// server must not wait for a disk, nor fail for one that can't be written.
-// Without a path the entries are lines of the log: persist_threads = false keeps
+// openAudit starts the writer. The file is made by the first entry: starting a server must not wait for a disk, nor
+// fail for one that can't be written. Without a path the entries are lines of the log: persist_threads = false keeps
 // nothing on disk.
 func openAudit(path string, log *slog.Logger) *auditLog {
 	return openAuditSize(path, log, auditMaxBytes, auditQueue)
@@ -216,9 +214,8 @@ func (a *auditLog) tellDrops() {
 	}
 }
 
-// write appends one line by one write call. What is opened to append is written
-// at its end whoever else writes, which the kernel sees to under the file's own
-// lock, so there is none of ours to wait for.
+// write appends one line by one write call. What is opened to append is written at its end whoever else writes, which
+// the kernel sees to under the file's own lock, so there is none of ours to wait for.
 func (a *auditLog) write(e auditEntry) error {
 	e.Identity, e.Recipient = redact(e.Identity), redact(e.Recipient) // of a refused call they are whatever was given
 	e.Summary = clipChars(redact(e.Summary), auditSummaryChars)
@@ -272,11 +269,9 @@ func (a *auditLog) reopen() (int64, error) {
 	return st.Size(), nil
 }
 
-// rotate keeps one old file. The processes that want to agree by a lock that
-// nobody waits for: while another has it, the file just grows. The others write
-// on meanwhile. A line that one of them writes between its look at the name and
-// the rename stands in the old file, whole; it is lost only if all of maxBytes
-// is written once more in that moment.
+// rotate keeps one old file. The processes that want to agree by a lock that nobody waits for: while another has it,
+// the file just grows. The others write on meanwhile. A line that one of them writes between its look at the name and
+// the rename stands in the old file, whole; it is lost only if all of maxBytes is written once more in that moment.
 func (a *auditLog) rotate(room int64) {
 	lock, err := openMaking(a.path+".lock", os.O_APPEND)
 	if err == nil {

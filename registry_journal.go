@@ -1,21 +1,17 @@
 package main
 
-// registry_journal.go owns what the turns of a session leave on disk: one journal a session,
-// <suffix>.jsonl beside its record, to which a turn appends one short line as it
-// starts and one as it ends, before it is answered. A line holds what the turn
-// changes in the record (a note, numbered), the kept result of the turn, or both;
-// the record itself is written only when one of the fields that seldom change does.
-// So a session on disk is its record, changed by the journal's newest note if that
-// note is newer than the record. A line is lost only where a kill cut it short, and then nobody was answered.
+// registry_journal.go owns what the turns of a session leave on disk: one journal a session, <suffix>.jsonl beside its
+// record, to which a turn appends one short line as it starts and one as it ends, before it is answered. A line holds
+// what the turn changes in the record (a note, numbered), the kept result of the turn, or both; the record itself is
+// written only when one of the fields that seldom change does. So a session on disk is its record, changed by the
+// journal's newest note if that note is newer than the record. A line is lost only where a kill cut it short, and then
+// nobody was answered.
 //
-// Only the process that holds the session's lease appends (and, in the moment after
-// it let go of the lease, the results of the turns that ended with the session).
-// Readers of other processes look at any time: a line is there whole or is passed
-// over. A journal that has grown too long is written anew as a turn starts, since
-// nobody waits for that line: it keeps the newest note, the turns that have not ended and
-// the newest results.
-// Called by registry.go for records and by session_kept.go for results. It
-// must never fsync or rename on the way to an answer.
+// Only the process that holds the session's lease appends (and, in the moment after it let go of the lease, the results
+// of the turns that ended with the session). Readers of other processes look at any time: a line is there whole or is
+// passed over. A journal that has grown too long is written anew as a turn starts, since nobody waits for that line: it
+// keeps the newest note, the turns that have not ended and the newest results. Called by registry.go for records and by
+// session_kept.go for results. It must never fsync or rename on the way to an answer.
 
 import (
 	"bytes"
@@ -38,8 +34,7 @@ const (
 	maxJournalBytes = 128 << 20 // bytes of a journal that is read; a longer one is an error
 )
 
-// journals is safe for use by many goroutines; one session's lines come one
-// after the other.
+// journals is safe for use by many goroutines; one session's lines come one after the other.
 type journals struct {
 	dir  string // where the records are
 	disk *syncer
@@ -130,9 +125,8 @@ func (j *journals) limit(path string) int64 {
 	return max(maxJournal, j.room[path])
 }
 
-// renew writes a journal anew without what nobody asks for any more. Where much is
-// left, the journal may grow to twice that before it is written anew once more: so
-// the work stays in proportion to what is appended.
+// renew writes a journal anew without what nobody asks for any more. Where much is left, the journal may grow to twice
+// that before it is written anew once more: so the work stays in proportion to what is appended.
 func (j *journals) renew(path string) error {
 	data, err := readRegular(path, maxJournalBytes)
 	if err != nil {
@@ -168,8 +162,7 @@ func (j *journals) note(agentID string) (*journalLine, error) {
 	return newestNote(data), err
 }
 
-// turns are a session's turns as far as they are kept, in the order of their
-// newest lines.
+// turns are a session's turns as far as they are kept, in the order of their newest lines.
 func (j *journals) turns(agentID string) ([]keptLine, error) {
 	data, err := j.read(agentID)
 	return keptLines(data), err

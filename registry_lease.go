@@ -26,18 +26,16 @@ const (
 	maxIdentityLength = 64
 	maxIdentitySuffix = 999
 	lockPause         = 2 * time.Millisecond
-	// letGoLimit is how long an acquire waits for a holder who can't be named:
-	// one that is taking or releasing the lock just now, or a dead process whose
-	// child is between its fork and its exec.
+	// letGoLimit is how long an acquire waits for a holder who can't be named: one that is taking or releasing the lock
+	// just now, or a dead process whose child is between its fork and its exec.
 	letGoLimit = time.Second
 	// keepLimit is how long it waits for who keeps records (holdIfGone), which
 	// takes as long as a file's writing and is nobody's lease.
 	keepLimit = 10 * time.Second
 )
 
-// reLockName is what may become a lock's file name; config.go's rules for
-// identities are narrower, this is what stands between a record that somebody
-// edited and a path outside of our directory.
+// reLockName is what may become a lock's file name; config.go's rules for identities are narrower, this is what stands
+// between a record that somebody edited and a path outside of our directory.
 var reLockName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 func validThreadID(s string) bool { return reLockName.MatchString(s) }
@@ -110,8 +108,7 @@ func newLeases(root, team string, keepThreads bool) *leases {
 	return &leases{root: root, team: team, host: host, keepThreads: keepThreads, held: map[string]lockHolder{}}
 }
 
-// lease is one held lock. Its owner, a session or the instance, calls assign
-// and release, one after the other.
+// lease is one held lock. Its owner, a session or the instance, calls assign and release, one after the other.
 type lease struct {
 	name     string      // the identity as it was asked for, or the thread id
 	path     string      // the lock file's
@@ -139,10 +136,9 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 	return got, nil
 }
 
-// acquireFree leases base or, where it is held, the next suffix that isn't:
-// what an implied identity gets. There is no moment between finding a free name
-// and having it in which another could take it. Names that taken tells are
-// members' who are no agents.
+// acquireFree leases base or, where it is held, the next suffix that isn't: what an implied identity gets. There is no
+// moment between finding a free name and having it in which another could take it. Names that taken tells are members'
+// who are no agents.
 func (l *leases) acquireFree(base, agentID string, taken func(name string) bool) (*lease, error) {
 	for n := 1; n <= maxIdentitySuffix; n++ {
 		if taken(numbered(base, n)) {
@@ -158,8 +154,7 @@ func (l *leases) acquireFree(base, agentID string, taken func(name string) bool)
 		numbered(base, maxIdentitySuffix))
 }
 
-// freeIdentity names the next suffix that is free now, for an error's advice;
-// empty if none is.
+// freeIdentity names the next suffix that is free now, for an error's advice; empty if none is.
 func (l *leases) freeIdentity(base string, taken func(name string) bool) string {
 	for n := 2; n <= maxIdentitySuffix; n++ {
 		name := numbered(base, n)
@@ -313,14 +308,12 @@ func (h *lease) release() {
 	h.table.forget(h.path)
 }
 
-// holdIfGone keeps a session from coming alive whose holder is gone, so that its
-// record can be changed or removed. It fails if the session may be alive. A lease
-// that is another agent's, or nobody's yet, proves that this one doesn't live: a
-// live session has its own. The thread's lock then keeps it from coming alive.
+// holdIfGone keeps a session from coming alive whose holder is gone, so that its record can be changed or removed. It
+// fails if the session may be alive. A lease that is another agent's, or nobody's yet, proves that this one doesn't
+// live: a live session has its own. The thread's lock then keeps it from coming alive.
 //
-// The two locks are taken shared, which no session does: so whoever wants one
-// for a session knows that it is held by nobody, and waits (FR-20.1). One process
-// of a team at a time does this, by a lock of its own.
+// The two locks are taken shared, which no session does: so whoever wants one for a session knows that it is held by
+// nobody, and waits (FR-20.1). One process of a team at a time does this, by a lock of its own.
 func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(), gone bool) {
 	path, err := l.identityPath(identity)
 	if err != nil {

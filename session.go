@@ -28,12 +28,10 @@ const memberLimit = 2 * time.Second
 
 // front is the way up: an MCP or ACP client. Every method returns at once.
 type front interface {
-	// event offers an event of a session to the client; w is the waiter of the
-	// turn it belongs to, 0 for none. e is valid during the call only. false: it
-	// was dropped.
+	// event offers an event of a session to the client; w is the waiter of the turn it belongs to, 0 for none. e is
+	// valid during the call only. false: it was dropped.
 	event(a agentRef, w waiterID, e *event) bool
-	// ask puts an approval before the client. false: this client can't be
-	// asked, so the approval is declined at once.
+	// ask puts an approval before the client. false: this client can't be asked, so the approval is declined at once.
 	ask(a agentRef, w waiterID, q approval) bool
 	// askGone withdraws an ask that was put: decided elsewhere, or timed out.
 	askGone(a agentRef, ask, why string)
@@ -88,8 +86,7 @@ type session struct {
 // newSession makes a session that the hub is about to open; the hub starts its loop.
 func newSession(h *hub, agentID, wanted string) *session {
 	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID),
-		box:   newPostbox(&h.letters),
-		ended: make(chan struct{}), opening: true}
+		box: newPostbox(&h.letters), ended: make(chan struct{}), opening: true}
 	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
 	s.ref.Store(&agentRef{AgentID: agentID})
@@ -626,8 +623,7 @@ func (s *session) takeNotes() []string {
 // newResult is what every result of a turn says of its session.
 func (s *session) newResult(t *turn) turnResult {
 	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(),
-		Team:   s.h.cfg.team,
-		Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval()}
+		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval()}
 }
 
 // status is the session's word as a result tells it.

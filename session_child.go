@@ -54,8 +54,7 @@ func (c *childSlot) up() bool {
 	return c.be != nil
 }
 
-// ready returns the child, starting it if there is none: lazily, on the first
-// turn (FR-1.3). It waits for the start.
+// ready returns the child, starting it if there is none: lazily, on the first turn (FR-1.3). It waits for the start.
 func (c *childSlot) ready() (backend, *rpcError) {
 	for {
 		c.mu.Lock()
@@ -178,8 +177,7 @@ func refusal(what string, err error) *rpcError {
 	return proxyError(codeInvalidSession, fmt.Sprintf("Codex could not %s: %v", what, err))
 }
 
-// close refuses every start from now on and returns the child that runs, nil
-// if none does.
+// close refuses every start from now on and returns the child that runs, nil if none does.
 func (c *childSlot) close() backend {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,8 +220,7 @@ func deathError(d *childDeath, again bool) *rpcError {
 	return proxyAdvice(codeChildDead, r, d.Error(), advice, "reason", d.Reason, "stderr", d.Stderr)
 }
 
-// childError makes the error of a call from what the child answered; what
-// says what was tried.
+// childError makes the error of a call from what the child answered; what says what was tried.
 func childError(what string, e *backendError) *rpcError {
 	switch {
 	case e == nil:

@@ -88,8 +88,7 @@ func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 
 func (n *clientAgents) view(rec *record) clientSession {
 	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots,
-		Title:   rec.Title,
-		Updated: rec.LastActive, Turns: rec.Turns}
+		Title: rec.Title, Updated: rec.LastActive, Turns: rec.Turns}
 	if v.Updated.IsZero() {
 		v.Updated = rec.StartedAt
 	}

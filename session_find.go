@@ -95,8 +95,7 @@ func (d *agentDirectory) source(ref string) (*record, *rpcError) {
 	}
 	if rec = d.ledger.newest(rec); rec.BackendID == "" || rec.Turns == 0 && rec.Status != "" {
 		return nil, proxyError(codeInvalidSession, fmt.Sprintf("agent %s was never prompted, so there is nothing to "+
-			"begin another one with; "+
-			"leave fork_of out", rec.AgentID), "agent_id", rec.AgentID)
+			"begin another one with; leave fork_of out", rec.AgentID), "agent_id", rec.AgentID)
 	}
 	return rec, nil
 }
@@ -123,8 +122,7 @@ func (d *agentDirectory) viewOf(r *record) sessionView {
 	return v
 }
 
-// waitingMail is the unread mail of an identity without an open session, nil
-// where there is no team. It reads the disk.
+// waitingMail is the unread mail of an identity without an open session, nil where there is no team. It reads the disk.
 func (d *agentDirectory) waitingMail(identity string) *int {
 	n, err := d.boxes.count(d.life, d.cfg.team, identity)
 	if err != nil {
@@ -240,8 +238,7 @@ func (d *agentDirectory) unknown(ref string) *rpcError {
 				v.AgentID, v.pid)
 		default:
 			return proxyError(codeSessionNotFound, fmt.Sprintf("%s; %s had that name and is %s: codex {\"agent_id\": "+
-				"%q} reopens it", what, v.AgentID, v.Status, v.AgentID),
-				"agent_id", v.AgentID, "identity", v.Identity)
+				"%q} reopens it", what, v.AgentID, v.Status, v.AgentID), "agent_id", v.AgentID, "identity", v.Identity)
 		}
 	}
 	var known, names []string
@@ -319,8 +316,7 @@ func (d *agentDirectory) close(ref, correlation string) (closeResult, *rpcError)
 		return res, nil
 	}
 	if err := d.change(rec.AgentID, func(r *record) {
-		r.Status, r.LastActive = statusClosed,
-			time.Now().UTC()
+		r.Status, r.LastActive = statusClosed, time.Now().UTC()
 	}); err != nil {
 		return closeResult{}, err
 	}

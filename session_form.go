@@ -1,11 +1,9 @@
 package main
 
-// session_form.go owns the words of an elicitation in both eras: an approval or
-// question of an agent becomes its message and form, and the answer, in the
-// protocol's words or in those of the removed `codex mcp-server`, a decision
-// (FR-18). mcp_ask.go, mcp_turns.go and, for questions, acp_ask.go call it. It is pure. Only an
-// answer that says yes and nothing else approves: nonsense or a contradiction
-// denies.
+// session_form.go owns the words of an elicitation in both eras: an approval or question of an agent becomes its
+// message and form, and the answer, in the protocol's words or in those of the removed `codex mcp-server`, a decision
+// (FR-18). mcp_ask.go, mcp_turns.go and, for questions, acp_ask.go call it. It is pure. Only an answer that says yes
+// and nothing else approves: nonsense or a contradiction denies.
 
 import (
 	"encoding/json"
@@ -78,9 +76,8 @@ func oldChanges(files []fileChange) json.RawMessage {
 	return append(b, '}')
 }
 
-// askMessage is what a person reads before deciding: what exactly first, then
-// where and why, then who asks. Nothing of what would be done may be hidden so
-// that the rest looks harmless: a long command shows both its ends, says how much
+// askMessage is what a person reads before deciding: what exactly first, then where and why, then who asks. Nothing of
+// what would be done may be hidden so that the rest looks harmless: a long command shows both its ends, says how much
 // is left out between them, and stands whole below.
 func askMessage(a agentRef, q *approval) string {
 	if q.kind == askQuestion {
@@ -158,9 +155,8 @@ func formMessage(a agentRef, q *approval) string {
 	return message
 }
 
-// messageColumns is how wide a line of a message may be for its end to be seen:
-// Claude Code's dialog (2.1.330) shows some three lines of a message and cuts each
-// at the width of the window, which is 80 columns at least for most people.
+// messageColumns is how wide a line of a message may be for its end to be seen: Claude Code's dialog (2.1.330) shows
+// some three lines of a message and cuts each at the width of the window, which is 80 columns at least for most people.
 const messageColumns = 74
 
 // fitLines shows a text on one line behind lead and before end, or on two where it
@@ -184,8 +180,7 @@ func fitLines(lead, text, end string) []string {
 	return []string{first, fmt.Sprintf("… %d characters left out … %s%s", left, string(rest[left:]), end)}
 }
 
-// runesWithin is how many of the first characters fit into the columns of a
-// terminal. A wide character takes two.
+// runesWithin is how many of the first characters fit into the columns of a terminal. A wide character takes two.
 func runesWithin(runes []rune, columns int) int {
 	for i, r := range runes {
 		if columns--; r >= 0x1100 { // the first wide characters of Unicode begin there
@@ -236,13 +231,11 @@ func questionText(q *approval) string {
 	return strings.Join(lines, "\n")
 }
 
-// allowField is what a client fills in for how long an approval is to last. It
-// is there where an approval can last, optional and with a default, since Claude
-// Code's dialog can't pass over another: a bare accept means once.
+// allowField is what a client fills in for how long an approval is to last. It is there where an approval can last,
+// optional and with a default, since Claude Code's dialog can't pass over another: a bare accept means once.
 const allowField = "allow"
 
-// otherField, behind a question's id, is the field for an answer beside its
-// options.
+// otherField, behind a question's id, is the field for an answer beside its options.
 const otherField = "_other"
 
 // otherHint is what stands at that field.
@@ -253,8 +246,7 @@ func (q *approval) lasts() bool {
 	return q.kind != askQuestion && (q.forSession || len(q.rule) > 0)
 }
 
-// askSchema is the form that goes with an elicitation, empty for an approval for
-// which accept says it all.
+// askSchema is the form that goes with an elicitation, empty for an approval for which accept says it all.
 func askSchema(q *approval) json.RawMessage {
 	if q.lasts() {
 		b := []byte(`{"type":"object","properties":{`)
@@ -469,10 +461,9 @@ func oldContent(result json.RawMessage, q *approval) json.RawMessage {
 	return rawField(result, "content", "decision")
 }
 
-// oldDecision reads the words of the removed command, in any case: clients
-// were told both "approved" and "Approved". An amendment of the policy
-// approves always, which approval.limit makes once unless rules are allowed: whatever
-// it holds, only Codex's own proposal is ever passed on.
+// oldDecision reads the words of the removed command, in any case: clients were told both "approved" and "Approved". An
+// amendment of the policy approves always, which approval.limit makes once unless rules are allowed: whatever it holds,
+// only Codex's own proposal is ever passed on.
 func oldDecision(raw json.RawMessage) decision {
 	if rawKind(raw) == '{' {
 		d := deny

@@ -1,11 +1,9 @@
 package main
 
-// session_kept.go owns the results of turns after, or beside, their callers: the last
-// of each session, so that nothing finished is lost with a connection. Session
-// loops put results in, agent_wait and tasks/get read them. On disk they are
-// lines of the session's journal: a background turn is there before its name is
-// given out, every result before its turn is answered. Other processes append
-// there too: whoever has the session. Nothing here may read the disk on a
+// session_kept.go owns the results of turns after, or beside, their callers: the last of each session, so that nothing
+// finished is lost with a connection. Session loops put results in, agent_wait and tasks/get read them. On disk they
+// are lines of the session's journal: a background turn is there before its name is given out, every result before its
+// turn is answered. Other processes append there too: whoever has the session. Nothing here may read the disk on a
 // session's loop, nor tell a turn twice as new.
 
 import (
@@ -26,8 +24,7 @@ const (
 	maxLeft      = 200     // ended sessions that memory still knows the turns of
 )
 
-// turnHandlePrefix begins our own name of a background turn, which needs one
-// before Codex has given it any.
+// turnHandlePrefix begins our own name of a background turn, which needs one before Codex has given it any.
 const turnHandlePrefix = "bg-"
 
 // newTurnHandle makes such a name. Nobody guesses another's.
@@ -36,8 +33,7 @@ func newTurnHandle() string {
 		strings.TrimPrefix(randomAgentID(), agentIDPrefix)
 }
 
-// keptTurn is one turn as it is kept after, or beside, its caller: what
-// agent_wait and tasks/get tell.
+// keptTurn is one turn as it is kept after, or beside, its caller: what agent_wait and tasks/get tell.
 type keptTurn struct {
 	AgentID  string
 	Identity string
@@ -313,8 +309,7 @@ func (k *keptTurns) state(agents []string) (seq int64, unseen bool) {
 	return k.seq, unseen
 }
 
-// base is the seq from just before a session's newest turn. It may read the
-// disk.
+// base is the seq from just before a session's newest turn. It may read the disk.
 func (k *keptTurns) base(agentID string) int64 {
 	k.load(agentID)
 	k.mu.Lock()
@@ -424,8 +419,7 @@ func (k *keptTurns) poke() {
 	}
 }
 
-// watch returns a channel with room for one, which gets a word after every
-// change, and what ends that.
+// watch returns a channel with room for one, which gets a word after every change, and what ends that.
 func (k *keptTurns) watch() (ch chan struct{}, stop func()) {
 	ch = make(chan struct{}, 1)
 	k.mu.Lock()
@@ -491,8 +485,7 @@ func (k *keptTurns) runs(t *keptTurn) bool {
 	return held && pid == t.pid && (by == t.AgentID || by == "")
 }
 
-// lose ends a turn whose process ended before it did: it is told as failed, not
-// passed over.
+// lose ends a turn whose process ended before it did: it is told as failed, not passed over.
 func (t *keptTurn) lose() {
 	t.Status, t.Lost, t.Seq = "failed", true, t.Created.UnixMicro() // its place among those that ended
 	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale,
@@ -502,9 +495,8 @@ func (t *keptTurn) lose() {
 			t.AgentID)}
 }
 
-// mergeLocked takes in what is on disk of a session's turns. What another
-// process has ended since this one began is new here, so its seq is from here
-// too: the numbers of two processes say nothing about each other.
+// mergeLocked takes in what is on disk of a session's turns. What another process has ended since this one began is new
+// here, so its seq is from here too: the numbers of two processes say nothing about each other.
 func (k *keptTurns) mergeLocked(a *keptAgent, onDisk []*keptTurn) (news bool) {
 	disk := make(map[string]bool, len(onDisk))
 	for _, t := range onDisk {
@@ -559,8 +551,7 @@ func (k *keptTurns) write(t *keptTurn, rec *record) error {
 	return k.reg.noteTurn(t.AgentID, rec, data)
 }
 
-// readAll reads a session's turns, oldest first. What can't be read is passed
-// over.
+// readAll reads a session's turns, oldest first. What can't be read is passed over.
 func (k *keptTurns) readAll(agentID string) []*keptTurn {
 	if !k.reg.persist {
 		return nil

@@ -1,10 +1,9 @@
 package main
 
-// session_ledger.go owns what is written down of sessions while they live: records
-// and the index, audit lines, long answers, and the reading of their
-// surroundings. Session loops and the hub call it. On the way to an answer
-// they wait for nothing here but what it depends on: an approval's audit line,
-// a new thread's record, the file of an answer that is cut.
+// session_ledger.go owns what is written down of sessions while they live: records and the index, audit lines, long
+// answers, and the reading of their surroundings. Session loops and the hub call it. On the way to an answer they wait
+// for nothing here but what it depends on: an approval's audit line, a new thread's record, the file of an answer that
+// is cut.
 
 import (
 	"context"
@@ -66,8 +65,7 @@ func (l *ledger) remembered(agentID string) *record {
 	return nil
 }
 
-// record is what is known of a session, nil if that is nothing. It reads the
-// disk.
+// record is what is known of a session, nil if that is nothing. It reads the disk.
 func (l *ledger) record(agentID string) *record {
 	if rec := l.remembered(agentID); rec != nil {
 		return rec
@@ -79,8 +77,7 @@ func (l *ledger) record(agentID string) *record {
 	return rec
 }
 
-// newest is a record as its session here has it by now, which may be ahead of
-// its file.
+// newest is a record as its session here has it by now, which may be ahead of its file.
 func (l *ledger) newest(rec *record) *record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,9 +87,8 @@ func (l *ledger) newest(rec *record) *record {
 	return rec
 }
 
-// records lists the team's sessions, newest first: the limit newest on disk, or
-// all of them for 0, and those on no disk. With an error it still lists the
-// latter. It reads the disk.
+// records lists the team's sessions, newest first: the limit newest on disk, or all of them for 0, and those on no
+// disk. With an error it still lists the latter. It reads the disk.
 func (l *ledger) records(limit int) ([]record, error) {
 	onDisk, err := l.reg.list(limit)
 	l.mu.Lock()
@@ -118,8 +114,7 @@ func (l *ledger) summaryPath(rec *record) string {
 	return filepath.Join(l.cfg.sessionsRoot, rec.SummaryDir, "summary.md")
 }
 
-// summary is what a session wrote as it ended, "" if that is nothing. It reads
-// the disk.
+// summary is what a session wrote as it ended, "" if that is nothing. It reads the disk.
 func (l *ledger) summary(rec *record) string {
 	path := l.summaryPath(rec)
 	if path == "" {
@@ -221,8 +216,7 @@ func (l *ledger) unsaved() string {
 // maxKept is how many sessions that aren't on disk are remembered.
 const maxKept = 200
 
-// keepLocked remembers a session that is on no disk, so that a parked one is
-// found by its next reply.
+// keepLocked remembers a session that is on no disk, so that a parked one is found by its next reply.
 func (l *ledger) keepLocked(rec record) {
 	l.kept[rec.AgentID] = rec
 	if len(l.kept) <= maxKept {
@@ -249,8 +243,7 @@ func (l *ledger) indexLocked() {
 	l.reg.setIndex(l.instance, recs)
 }
 
-// facts are a session's surroundings now. With the session's own cache,
-// reading .git costs a few stats.
+// facts are a session's surroundings now. With the session's own cache, reading .git costs a few stats.
 func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
 	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: repo.read(cwd), Cwd: cwd}
 }
@@ -306,8 +299,7 @@ func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by decider, d decision) auditEntry {
 	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(),
-		Thread: p.thread, Turn: p.turn,
-		Summary: p.action, Decision: d.String(), Detail: p.kind + ", " + by.words(d)}
+		Thread: p.thread, Turn: p.turn, Summary: p.action, Decision: d.String(), Detail: p.kind + ", " + by.words(d)}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
 	}

@@ -1,10 +1,9 @@
 package main
 
-// session_link.go owns what the MCP and the ACP front have alike of their client:
-// its stream, the goroutines that work for it and the order in which both end,
-// the names of waiters and of their turns in the audit trail. mcp.go and acp.go
-// embed it. It knows no method of either protocol. Nothing in it may wait but
-// flush, waitWork and the stream's end, and no reading goroutine calls those.
+// session_link.go owns what the MCP and the ACP front have alike of their client: its stream, the goroutines that work
+// for it and the order in which both end, the names of waiters and of their turns in the audit trail. mcp.go and acp.go
+// embed it. It knows no method of either protocol. Nothing in it may wait but flush, waitWork and the stream's end, and
+// no reading goroutine calls those.
 
 import (
 	"errors"
@@ -30,9 +29,8 @@ type clientLink struct {
 	working  sync.WaitGroup // goroutines of spawn
 }
 
-// connect starts the writing goroutine of the client's stream, which p.closeOut
-// ends. deaf is called when the client has closed its reading side; it may be
-// nil. o is all that the protocols don't have alike.
+// connect starts the writing goroutine of the client's stream, which p.closeOut ends. deaf is called when the client
+// has closed its reading side; it may be nil. o is all that the protocols don't have alike.
 func (l *clientLink) connect(name string, r io.Reader, w io.Writer, log *slog.Logger, deaf func(), o peerOptions) {
 	l.name = name
 	o.strict = true
@@ -45,8 +43,7 @@ func (l *clientLink) connect(name string, r io.Reader, w io.Writer, log *slog.Lo
 	l.p = newPeer(r, w, o)
 }
 
-// run reads the client's stream until it ends. What is open then is the hub's
-// to end: a front only stops hearing.
+// run reads the client's stream until it ends. What is open then is the hub's to end: a front only stops hearing.
 func (l *clientLink) run() error {
 	if err := l.p.run(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading from the client: %w", err)
@@ -54,8 +51,7 @@ func (l *clientLink) run() error {
 	return nil
 }
 
-// flush waits until what was answered has left, for at most limit. Requests are
-// still taken after it.
+// flush waits until what was answered has left, for at most limit. Requests are still taken after it.
 func (l *clientLink) flush(limit time.Duration) { l.p.flush(limit) }
 
 // spawn runs what may wait for Codex or the disk. false: we are shutting down.

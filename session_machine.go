@@ -1,10 +1,9 @@
 package main
 
-// session_machine.go owns the decision which turn of a session runs, waits or ends, and
-// that a session may run one last turn before it does (its summary): a pure
-// machine, events in, effects out, so that tables and fuzzing can hold it to the
-// invariants. The session loop is its only user and carries the effects out. It
-// must never look at a clock or touch anything outside.
+// session_machine.go owns the decision which turn of a session runs, waits or ends, and that a session may run one last
+// turn before it does (its summary): a pure machine, events in, effects out, so that tables and fuzzing can hold it to
+// the invariants. The session loop is its only user and carries the effects out. It must never look at a clock or touch
+// anything outside.
 
 import "time"
 
@@ -23,9 +22,8 @@ const (
 	phaseStarting
 	// phaseRunning: the child took the turn and named it.
 	phaseRunning
-	// phaseStopping: the turn is to end early. The interrupt has been sent, or
-	// goes out as soon as the turn has a name; only the child's word, its
-	// death or giving up leads out of here.
+	// phaseStopping: the turn is to end early. The interrupt has been sent, or goes out as soon as the turn has a name;
+	// only the child's word, its death or giving up leads out of here.
 	phaseStopping
 	// phaseOver: the session has ended. Everything is refused.
 	phaseOver
@@ -163,8 +161,7 @@ type turnMachine struct {
 	adrift bool  // cur's start had no answer: what ends next is cur
 }
 
-// submit queues a turn behind those of its own and of better precedence
-// (FR-8.11). It is started by the next advance.
+// submit queues a turn behind those of its own and of better precedence (FR-8.11). It is started by the next advance.
 func (m *turnMachine) submit(t *turn) []effect {
 	if m.phase == phaseOver || m.ending != endNone {
 		return []effect{{kind: effFinish, turn: t, finish: finishOver}}
@@ -186,9 +183,8 @@ func (m *turnMachine) submit(t *turn) []effect {
 	return nil
 }
 
-// advance starts the next turn if one can start. The session calls it after
-// everything that had come has been taken in, so that a close or a cancel
-// that came together with a turn's end goes first (FR-17.11).
+// advance starts the next turn if one can start. The session calls it after everything that had come has been taken in,
+// so that a close or a cancel that came together with a turn's end goes first (FR-17.11).
 func (m *turnMachine) advance() []effect {
 	var out []effect
 	for m.phase == phaseIdle && m.ending == endNone && len(m.queue) > 0 {
@@ -280,8 +276,7 @@ func (m *turnMachine) interrupt() []effect {
 	return []effect{{kind: effInterrupt, turn: m.cur}}
 }
 
-// cancel ends the turn of a waiter that nobody answers any more: a queued one
-// is never run, the running one is stopped.
+// cancel ends the turn of a waiter that nobody answers any more: a queued one is never run, the running one is stopped.
 func (m *turnMachine) cancel(w waiterID) []effect {
 	for i, t := range m.queue {
 		if t.waiter == w {
@@ -310,10 +305,9 @@ func (m *turnMachine) drop(t *turn) bool {
 // first. Parking is refused while there is anything to do.
 func (m *turnMachine) end(why ending) []effect { return m.endWith(why, nil) }
 
-// endWith is end with one last turn (nil for none), which runs as soon as
-// nothing else does and is stopped by nothing but expire, the child's death or
-// its own fate. A second end joins the first: there is one last turn. Where the
-// child doesn't confirm that what ran has stopped, there is none.
+// endWith is end with one last turn (nil for none), which runs as soon as nothing else does and is stopped by nothing
+// but expire, the child's death or its own fate. A second end joins the first: there is one last turn. Where the child
+// doesn't confirm that what ran has stopped, there is none.
 func (m *turnMachine) endWith(why ending, last *turn) []effect {
 	if m.phase == phaseOver || why <= m.ending || (why == endPark && (m.cur != nil || len(m.queue) > 0)) {
 		return nil

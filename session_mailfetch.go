@@ -1,9 +1,8 @@
 package main
 
-// session_mailfetch.go owns how unread messages become a turn: which are delivered, in
-// which order, and what is done about Claude Code's system frames, which are no
-// mail. session_mail.go asks for it in the hub's goroutines; it waits for files.
-// It must never deliver what was delivered, nor answer what nobody wrote.
+// session_mailfetch.go owns how unread messages become a turn: which are delivered, in which order, and what is done
+// about Claude Code's system frames, which are no mail. session_mail.go asks for it in the hub's goroutines; it waits
+// for files. It must never deliver what was delivered, nor answer what nobody wrote.
 //
 // Frames (wire/atm-files.md), in a session whose mail is delivered:
 //   - idle_notification, teammate_terminated, and the answers to what we never
@@ -80,8 +79,7 @@ func (r *mailroom) fetch(agentID, identity string) (got mailFetch) {
 	return got
 }
 
-// addressed makes each sender's name one that an answer can go to: the same name
-// may be a member of two teams.
+// addressed makes each sender's name one that an answer can go to: the same name may be a member of two teams.
 func addressed(msgs []mailMessage, own string) {
 	for i := range msgs {
 		m := &msgs[i]
@@ -206,8 +204,7 @@ func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) 
 // errNoReply is why nobody is answered.
 var errNoReply = errors.New("not answered")
 
-// reply answers a message automatically: a member of this team who decided to
-// write, and nobody else.
+// reply answers a message automatically: a member of this team who decided to write, and nobody else.
 func (r *mailroom) reply(identity string, to, m mailMessage) error {
 	name, team, _ := strings.Cut(to.From, "@")
 	if team == "" {

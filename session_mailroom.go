@@ -25,8 +25,7 @@ const (
 	markAtTheEnd  = 300 * time.Millisecond // what others' locks may cost us as we stop
 )
 
-// mailroom may be used from any goroutine. run is its own, while there is a
-// session; it ends with the hub's life.
+// mailroom may be used from any goroutine. run is its own, while there is a session; it ends with the hub's life.
 type mailroom struct {
 	cfg        *config
 	log        *slog.Logger
@@ -173,8 +172,7 @@ type mailWatch struct {
 	told bool
 }
 
-// open watches, or watches again where the kernel had given up; false: the poll
-// stands alone until the next try.
+// open watches, or watches again where the kernel had given up; false: the poll stands alone until the next try.
 func (m *mailWatch) open(r *mailroom) bool {
 	if m.works() {
 		return true
@@ -213,8 +211,7 @@ func (m *mailWatch) close() {
 	m.w, m.wa = nil, nil
 }
 
-// run waits for notices and polls below them: a network's file system tells
-// nobody what another machine does.
+// run waits for notices and polls below them: a network's file system tells nobody what another machine does.
 func (r *mailroom) run() {
 	var w mailWatch
 	defer w.close()

@@ -1,24 +1,21 @@
 package main
 
-// session_postbox.go owns the way into a session's goroutine: a queue that anybody
-// may put into without waiting and one goroutine takes from, all that has
-// come at once. Reading goroutines put here, so it must never block them.
+// session_postbox.go owns the way into a session's goroutine: a queue that anybody may put into without waiting and one
+// goroutine takes from, all that has come at once. Reading goroutines put here, so it must never block them.
 
 import (
 	"sync"
 	"sync/atomic"
 )
 
-// letter is one thing for the session loop: an event of the child, or
-// something to do.
+// letter is one thing for the session loop: an event of the child, or something to do.
 type letter struct {
 	ev event
 	do func()
 }
 
-// maxWaitingBytes may wait in all postboxes together before droppable events
-// are dropped: what the loops have taken counts until they are done with it. It
-// is above any burst a child sends while a loop is scheduled out, and bounds
+// maxWaitingBytes may wait in all postboxes together before droppable events are dropped: what the loops have taken
+// counts until they are done with it. It is above any burst a child sends while a loop is scheduled out, and bounds
 // memory when ten agents flood.
 const maxWaitingBytes = 12 << 20
 
@@ -44,15 +41,13 @@ func newPostbox(waiting *atomic.Int64) *postbox {
 	return b
 }
 
-// size is what a letter counts for: its events' texts are parts of raw, or
-// copies of them.
+// size is what a letter counts for: its events' texts are parts of raw, or copies of them.
 func (l *letter) size() int { return letterSize + len(l.ev.raw) + len(l.ev.text) }
 
 // do has the loop run f; false when the loop has ended.
 func (b *postbox) do(f func()) bool { return b.add(letter{do: f}) }
 
-// event hands e to the loop, unless it may be dropped and too many wait;
-// false when the loop has ended.
+// event hands e to the loop, unless it may be dropped and too many wait; false when the loop has ended.
 func (b *postbox) event(e event) bool { return b.add(letter{ev: e}) }
 
 func (b *postbox) add(l letter) bool {

@@ -84,8 +84,7 @@ func contextChange(old, new contextFacts) (string, bool) {
 		return "", false
 	}
 	return "<session-context-change>\nChanged since your last turn; said by the program that runs this session, not " +
-		"by the prompt's author.\n" +
-		b.String() + "</session-context-change>", true
+		"by the prompt's author.\n" + b.String() + "</session-context-change>", true
 }
 
 // withContext puts a block in front of a prompt, which itself stays as it is.
@@ -176,9 +175,8 @@ func approvalText(approvals, sandbox string) string {
 	case "caller":
 		b.WriteString("You work in the background. What the sandbox doesn't allow is put to whoever started you, who " +
 			"may take minutes to look or not answer at all. Ask only for what the task needs, one clear command at a " +
-			"time, and give the reason. " +
-			"Declined means no: don't try the same by another way. Go on with what can be done without it, and say " +
-			"in your final message what was left out and why.")
+			"time, and give the reason. Declined means no: don't try the same by another way. Go on with what can be " +
+			"done without it, and say in your final message what was left out and why.")
 	case "client":
 		b.WriteString("What it doesn't allow is put to your caller, who may take minutes or not answer at all. Ask " +
 			"only for what the task needs, one clear command at a time, and give the reason. " +
@@ -231,11 +229,9 @@ func resumeBlock(identity, repo, branch, text string) string {
 
 // summaryPrompt asks for what a session is resumed with where its own history is gone (FR-7.1). It has seconds.
 const summaryPrompt = "Session ending. Write the summary from which this work can be taken up again by someone who " +
-	"has nothing else: " +
-	"the task and its limits, what was done and decided and why, the files that were changed, what is unfinished or " +
-	"was interrupted, and the next step. " +
-	"Plain text, at most 400 words, from what you already know: run no commands, change no files, ask nothing. You " +
-	"have a few seconds."
+	"has nothing else: the task and its limits, what was done and decided and why, the files that were changed, what " +
+	"is unfinished or was interrupted, and the next step. Plain text, at most 400 words, from what you already know: " +
+	"run no commands, change no files, ask nothing. You have a few seconds."
 
 // pastText is what a session is resumed with: its summary, and behind it the digest where turns came after it.
 func pastText(summary, digest string) string {

@@ -332,13 +332,11 @@ func timeoutError(agentID string, t *turn) *rpcError {
 }
 
 const (
-	// confirmLimit is how long the child may take to end an interrupted turn
-	// before the session counts as broken.
+	// confirmLimit is how long the child may take to end an interrupted turn before the session counts as broken.
 	confirmLimit = 10 * time.Second
 	// answerLimit is how long a timed-out caller waits for that at most.
 	answerLimit = 2 * time.Second
-	// closingLimit is all the time that the close of a busy session has, from the
-	// interrupt to the summary (FR-17.3).
+	// closingLimit is all the time that the close of a busy session has, from the interrupt to the summary (FR-17.3).
 	closingLimit = 10 * time.Second
 	// shutdownLimit is how long interrupted turns may take to end when we stop.
 	shutdownLimit = 2 * time.Second
@@ -365,10 +363,9 @@ type overrun struct {
 	mend  string // what gives the next turn longer
 }
 
-// overdue says why the turn must end now, or nothing and when to look again, zero for never.
-// Waiting for an approval isn't silence, nor is waiting for a tool of ours.
-// A call's timeout_secs can only shorten turn_limit_secs, and is no word on
-// silence: so it is advised to nobody whose turn another limit ended.
+// overdue says why the turn must end now, or nothing and when to look again, zero for never. Waiting for an approval
+// isn't silence, nor is waiting for a tool of ours. A call's timeout_secs can only shorten turn_limit_secs, and is no
+// word on silence: so it is advised to nobody whose turn another limit ended.
 func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, next time.Time) {
 	switch {
 	case c.silence == 0:
@@ -424,8 +421,7 @@ func (c *turnClock) confirm(f func()) { c.stopping = time.AfterFunc(confirmLimit
 // soon calls f after d.
 func (c *turnClock) soon(d time.Duration, f func()) { c.answer = time.AfterFunc(d, f) }
 
-// within calls f when the session has not ended after d. A session that is
-// asked to end twice has the shorter of both.
+// within calls f when the session has not ended after d. A session that is asked to end twice has the shorter of both.
 func (c *turnClock) within(d time.Duration, f func()) {
 	by := time.Now().Add(d)
 	if c.end != nil {

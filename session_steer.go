@@ -95,8 +95,7 @@ func (r *turnRunner) steered(e *event) bool {
 // unknownSteer tells the sender of a message that nobody knows what became of it.
 func unknownSteer(agentID string) *rpcError {
 	return proxyError(codeTimeout, fmt.Sprintf("whether the message reached the running turn of %s is not known; "+
-		"agent_wait tells "+
-		"the turn's answer", agentID), "agent_id", agentID)
+		"agent_wait tells the turn's answer", agentID), "agent_id", agentID)
 }
 
 // infoNoSteer is the Info of an error that means that the running turn takes no message at all.

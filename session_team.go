@@ -1,10 +1,9 @@
 package main
 
-// session_team.go owns what the hub knows of mail: whose inbox is whose, who may act
-// for whom, and the sessions' membership of the team. Fronts and sessions call
-// it; what waits for files runs in its own queue, one thing after another, so
-// that a session's joining never overtakes the leaving of the one before it.
-// It must never act for an identity that this instance doesn't hold.
+// session_team.go owns what the hub knows of mail: whose inbox is whose, who may act for whom, and the sessions'
+// membership of the team. Fronts and sessions call it; what waits for files runs in its own queue, one thing after
+// another, so that a session's joining never overtakes the leaving of the one before it. It must never act for an
+// identity that this instance doesn't hold.
 
 import (
 	"context"
@@ -54,16 +53,14 @@ type teamAgents struct {
 func newTeamAgents(agents *agentDirectory, names *identities, file *teamFile, work *workGroup) *teamAgents {
 	cfg := agents.cfg
 	p := &teamAgents{cfg: cfg, log: agents.log, agents: agents, names: names, boxes: agents.boxes, file: file,
-		addresses: names.addresses,
-		work:      work, life: agents.life,
+		addresses: names.addresses, work: work, life: agents.life,
 		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{},
 		refused: map[string]error{}}
 	p.tools = newAtmTools(cfg, p.boxes, p.addresses, agents.ledger.audit, p.log)
 	return p
 }
 
-// atmSpool is where atm looks for mail that could not be delivered; "" where
-// there is no atm that would.
+// atmSpool is where atm looks for mail that could not be delivered; "" where there is no atm that would.
 func atmSpool(cfg *config) string {
 	logs := filepath.Join(cfg.atmHome, ".config", "atm", "logs", "atm")
 	if _, err := os.Stat(logs); err != nil {
@@ -99,9 +96,8 @@ func (p *teamAgents) runJobs() {
 	}
 }
 
-// sweep takes out of the team what crashed sessions left there, tries times at
-// most: their names may be held by who is just taking or leaving them, and the
-// team's file by others.
+// sweep takes out of the team what crashed sessions left there, tries times at most: their names may be held by who is
+// just taking or leaving them, and the team's file by others.
 func (p *teamAgents) sweep(tries int) {
 	for try := 1; ; try++ {
 		n, again, err := p.file.sweep(p.life, p.agents.reg.holder)
@@ -148,15 +144,13 @@ func (p *teamAgents) join(m newMember) {
 	p.enrol(m.agentID, false)
 }
 
-// teamSeen makes a session a member that should be one and isn't: there was no
-// team, or its files could not be had. anew: the team had vanished, and whoever
-// made it again knows nothing of us.
+// teamSeen makes a session a member that should be one and isn't: there was no team, or its files could not be had.
+// anew: the team had vanished, and whoever made it again knows nothing of us.
 func (p *teamAgents) teamSeen(agentID string, anew bool) {
 	p.mu.Lock()
 	_, wanted := p.wanted[agentID]
 	_, known := p.joined[agentID]
-	// Whose name is another's joins with its next mail: until then nobody's lock
-	// is taken at every poll.
+	// Whose name is another's joins with its next mail: until then nobody's lock is taken at every poll.
 	wanted = wanted && (anew || !known) && !p.enrolling[agentID] && !errors.As(p.refused[agentID], new(*memberTaken))
 	p.mu.Unlock()
 	if wanted {
@@ -250,8 +244,7 @@ func (p *teamAgents) leaveAll() {
 	}
 }
 
-// inbox is the name under which a session's inbox is found: as the team lists
-// it, which may differ in case.
+// inbox is the name under which a session's inbox is found: as the team lists it, which may differ in case.
 func (p *teamAgents) inbox(agentID, identity string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -288,9 +281,8 @@ func (p *teamAgents) mayAct(agentID, identity string) error {
 // lives reports an identity that a session here has.
 func (p *teamAgents) lives(identity string) bool { return p.agents.table.named(identity) != nil }
 
-// reached reports an identity that a session of the team has, here or in another
-// process, or the client itself: mail to it is delivered or told of, listed or not.
-// It reads the disk.
+// reached reports an identity that a session of the team has, here or in another process, or the client itself: mail to
+// it is delivered or told of, listed or not. It reads the disk.
 func (p *teamAgents) reached(identity string) bool {
 	// as it is spelt: no member's entry tells the file
 	if p.lives(identity) || identity == p.cfg.clientIdentity && p.isClient(identity) {
@@ -365,9 +357,8 @@ func (p *teamAgents) reachable(from, member string) *rpcError {
 	return nil
 }
 
-// caller is whom a client's mail tool acts as: the session that ref means, an
-// identity, or else the client itself (FR-4.5); and inbox, where it reads another's.
-// It may read the disk.
+// caller is whom a client's mail tool acts as: the session that ref means, an identity, or else the client itself
+// (FR-4.5); and inbox, where it reads another's. It may read the disk.
 func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 	who := atmCaller{Team: p.cfg.team, Owns: p.owns, Live: p.reached, Lead: p.isClient}
 	var s *session
@@ -424,8 +415,7 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 // looksIntoInbox reports the tools that are about an inbox.
 func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "atm_pending_count" }
 
-// runAgentTool is how an agent's own call runs: as the agent, whatever it says
-// of itself.
+// runAgentTool is how an agent's own call runs: as the agent, whatever it says of itself.
 func (p *teamAgents) runAgentTool(ctx context.Context, agentID, identity, correlation string, auto bool, tool string,
 	args json.RawMessage) (string, bool) {
 	p.usesMail(agentID)

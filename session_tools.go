@@ -18,8 +18,7 @@ const (
 	// agentToolLimit is how long a tool of an agent may run. It is shorter than
 	// the driver's own limit, so that what the tool says comes first.
 	agentToolLimit = 50 * time.Second
-	// maxAgentCalls may wait for one agent; its model makes one at a time, its
-	// code mode may make more.
+	// maxAgentCalls may wait for one agent; its model makes one at a time, its code mode may make more.
 	maxAgentCalls = 32
 )
 
@@ -29,9 +28,8 @@ const (
 	toolsServer  = "server"  // an MCP server that Codex starts for the thread, and for its subagents
 )
 
-// toolsWay chooses how a thread gets its tools. Subagents have no dynamic ones
-// but their parent's MCP servers. kept is how the thread had them so far: what
-// it was started with can't be taken from it, and one that was started without
+// toolsWay chooses how a thread gets its tools. Subagents have no dynamic ones but their parent's MCP servers. kept is
+// how the thread had them so far: what it was started with can't be taken from it, and one that was started without
 // any, by an earlier version or another client, can only be given a server.
 func toolsWay(info backendInfo, resumed bool, kept string, subagents bool) string {
 	switch {
@@ -63,9 +61,8 @@ type toolServerEntry struct {
 	Approval string `json:"default_tools_approval_mode"`
 }
 
-// newToolServerEntry is this program, in the configuration that it has here:
-// everything that says where teams, sessions and settings are. configFile is the
-// file of --config, "" for none.
+// newToolServerEntry is this program, in the configuration that it has here: everything that says where teams, sessions
+// and settings are. configFile is the file of --config, "" for none.
 func newToolServerEntry(exe, cwd, configFile string, environ []string) toolServerEntry {
 	e := toolServerEntry{Command: exe, Cwd: cwd, Env: map[string]string{}, Startup: 20, Timeout: 60,
 		Approval: "approve"}
@@ -89,9 +86,8 @@ func (e toolServerEntry) of(team, identity, agentID string) toolServerEntry {
 	return e
 }
 
-// withToolServer adds the server to a thread's configuration under a name that
-// neither the caller nor the user's own configuration has: Codex would mix two
-// entries of one name.
+// withToolServer adds the server to a thread's configuration under a name that neither the caller nor the user's own
+// configuration has: Codex would mix two entries of one name.
 func withToolServer(config json.RawMessage, user map[string]any, entry toolServerEntry) (json.RawMessage, error) {
 	base := map[string]any{}
 	if len(config) > 0 {

@@ -217,8 +217,7 @@ func (r *turnRunner) acceptNow(t *turn) {
 		status = "running" // as soon as there is a thread
 	}
 	k := keptTurn{AgentID: s.agentID, Identity: s.place.identity(), TurnID: t.req.handle, Source: t.req.source,
-		Status:  status,
-		Created: t.asked, Updated: time.Now(), Task: t.req.task}
+		Status: status, Created: t.asked, Updated: time.Now(), Task: t.req.task}
 	if err := s.h.kept.begin(k); err != nil {
 		s.m.drop(t)
 		r.answer(t, turnResult{err: proxyError(codeInvalidSession, "the turn was not started, since it can't be kept "+
@@ -329,8 +328,7 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 		p.noteOver(s.m.ending, s.closing.cut, time.Now())
 	}
 	s.log.Debug("turn ended", "turn", t.id, "thread", s.thread, "correlation", t.req.correlation, "status",
-		t.status(how),
-		"latency_ms", time.Since(t.run.started).Milliseconds())
+		t.status(how), "latency_ms", time.Since(t.run.started).Milliseconds())
 	if how == finishRefused && s.unnamed {
 		r.takePast("Codex made no thread for the turn before")
 	}

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// sessionView is a session as agent_sessions and agent_status tell it: a copy
-// that nobody changes.
+// sessionView is a session as agent_sessions and agent_status tell it: a copy that nobody changes.
 type sessionView struct {
 	AgentID     string    `json:"agent_id"`
 	Backend     string    `json:"backend"`
@@ -87,8 +86,7 @@ type statusView struct {
 	Limits       *limitsShown      // nil: nothing is known
 	Agents       []sessionView     // open here, as they published themselves: no disk is read
 
-	// Events of the child that sessions have not taken in, of how many there
-	// may be.
+	// Events of the child that sessions have not taken in, of how many there may be.
 	EventBytes, EventBytesLimit int64
 }
 
@@ -165,8 +163,7 @@ type approveQuery struct {
 func newView(r *record) sessionView {
 	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt,
-		Tag: r.Tag, Role: r.Role,
-		Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
+		Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
 }
 
 // agentWaits are the calls of agent_wait that are open.
@@ -185,10 +182,9 @@ type agentWaits struct {
 	over chan struct{} // closed when the last one ends, nil while nobody waits for that
 }
 
-// wait calls done once, from another goroutine, unless stop was called first:
-// when an agent of q has a turn newer than since or a pending approval, when
-// none of them has anything to do, after the timeout, or at shutdown. An
-// unknown agent is an error.
+// wait calls done once, from another goroutine, unless stop was called first: when an agent of q has a turn newer than
+// since or a pending approval, when none of them has anything to do, after the timeout, or at shutdown. An unknown
+// agent is an error.
 func (o *agentWaits) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
 	quit := make(chan struct{})
 	o.begin()
@@ -337,10 +333,8 @@ func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
 	return eyes.close
 }
 
-// look takes everything in but the answers themselves. What ended after the seq
-// that it tells is left for the next call: so nothing is told twice and nothing
-// passed over.
-// whole is false where that could not be seen as of one moment.
+// look takes everything in but the answers themselves. What ended after the seq that it tells is left for the next
+// call: so nothing is told twice and nothing passed over. whole is false where that could not be seen as of one moment.
 func (w *waiting) look() (r waitResult, ready, whole bool) {
 	whole = w.snapshot(&r)
 	with, busy, asked := 0, 0, false
@@ -373,9 +367,8 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 	return r, with > 0, true
 }
 
-// snapshot takes sessions and the seq as of one moment: else a session would be
-// seen to be idle whose last turn isn't told, or one to be busy with a turn that
-// is. false: a session is just telling how a turn ended, and will say so.
+// snapshot takes sessions and the seq as of one moment: else a session would be seen to be idle whose last turn isn't
+// told, or one to be busy with a turn that is. false: a session is just telling how a turn ended, and will say so.
 func (w *waiting) snapshot(r *waitResult) (whole bool) {
 	if w.q.Inbox != "" {
 		w.mail.recount(w.q.Inbox)
