@@ -158,13 +158,13 @@ func (c *config) readLayers(env func(string) string, environ []string, fl flagVa
 		c.readVariables(prefix, env)
 		c.warnUnknownVariables(prefix, env, environ)
 	}
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		text, given := fl[s.flag]
 		if s.flag == "" || !given {
 			continue
 		}
 		flag := "--" + s.flag
-		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
+		if err := s.setText(text, c.cwd, c.home); err != nil {
 			return &flagError{flag, err}
 		}
 		c.recordOrigin(s.name, origin{layerFlag, flag})
@@ -242,7 +242,7 @@ func (c *config) warnf(format string, args ...any) {
 
 // readVariables reads ATM_AGENT_MCP_* or the ancestor's CODEX_MCP_*; a blank one counts as not set.
 func (c *config) readVariables(prefix string, env func(string) string) {
-	for _, s := range settings() {
+	for _, s := range c.settings() {
 		name := prefix + strings.ToUpper(s.name)
 		text := strings.TrimSpace(env(name))
 		if text == "" && s.alias != "" {
@@ -252,7 +252,7 @@ func (c *config) readVariables(prefix string, env func(string) string) {
 		if text == "" {
 			continue
 		}
-		if err := s.setText(s.field(c), text, c.cwd, c.home); err != nil {
+		if err := s.setText(text, c.cwd, c.home); err != nil {
 			c.warnf("%s: %v", name, err)
 			c.failClosed(s.name)
 			continue
@@ -284,7 +284,7 @@ func (c *config) warnUnknownVariables(prefix string, env func(string) string, en
 		if key := meantKey(word, known); word == "team" || word == "config" {
 			meant = "ATM_" + strings.ToUpper(word)
 		} else if key != "" {
-			meant = rule{name: key}.variable()
+			meant = variableOf(key)
 			c.failClosed(key)
 		}
 		if meant != "" || prefix != oldVariablePrefix {
@@ -542,8 +542,8 @@ func (c *config) list() (all []shownSetting) {
 	show := func(key string, value any, from origin) {
 		all = append(all, shownSetting{key, value, from.String(), from.layer.String()})
 	}
-	for _, s := range settings() {
-		show(s.name, s.shown(s.field(c)), c.origin[s.name])
+	for _, s := range c.settings() {
+		show(s.name, s.shown(), c.origin[s.name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.perThreadAutoMail)) {
 		key := "per_thread_auto_mail." + name
@@ -560,10 +560,10 @@ func (c *config) list() (all []shownSetting) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.roles)) {
 		r := c.roles[name]
-		for _, s := range roleSettings() {
+		for _, s := range r.settings() {
 			key := "roles." + name + "." + s.name
 			if o, ok := c.origin[key]; ok {
-				show(key, s.shown(s.field(&r)), o)
+				show(key, s.shown(), o)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ package main
 // (0.104) or reads them as TOML keys.
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // argumentWords takes the settings that a turn carries out of the config
@@ -76,11 +76,12 @@ func takeWords(t map[string]any, whose string) (w statedPolicy) {
 			w.sandboxNote = fmt.Sprintf("sandbox_mode %s of %s is none of %s", shown(v), whose, sandboxModes())
 		}
 	} else if hasPermissions {
-		if w.sandbox = permissionMode(permissions); w.sandbox == "" {
+		name, _ := permissions.(string) // of a built-in profile, or of one that the user made
+		if w.sandbox = map[string]string{":read-only": sandboxRead, ":workspace": sandboxWrite,
+			":danger-full-access": sandboxDanger}[name]; w.sandbox == "" {
 			w.sandbox = sandboxRead
 			w.sandboxNote = fmt.Sprintf("default_permissions %s of %s can't be kept on a turn, for which sandbox "+
-				"is one of %s",
-				shown(permissions), whose, sandboxModes())
+				"is one of %s", shown(permissions), whose, sandboxModes())
 		}
 	}
 	if v, there := take("approval_policy"); there {
@@ -97,40 +98,12 @@ func takeWords(t map[string]any, whose string) (w statedPolicy) {
 	return w
 }
 
-// userWords reads the user's own Codex configuration; a default profile in it
-// (Codex before 0.148) goes first.
+// userWords reads the user's own Codex configuration; a default profile in it (Codex before 0.148) goes first.
 func userWords(user map[string]any) statedPolicy {
-	w := takeWords(maps.Clone(user), "the user's Codex configuration")
 	name, _ := user["profile"].(string)
-	own := tableAt(user, "profiles", name)
-	if own == nil {
-		return w
-	}
-	p := takeWords(maps.Clone(own), fmt.Sprintf("the user's Codex profile %q", name))
-	if p.sandbox == "" {
-		p.sandbox, p.sandboxNote = w.sandbox, w.sandboxNote
-	}
-	if p.approval == "" {
-		p.approval, p.approvalNote = w.approval, w.approvalNote
-	}
-	if p.write == nil {
-		p.write = w.write
-	}
-	return p
-}
-
-// permissionMode maps Codex's built-in permission profiles to sandbox modes;
-// "" is a profile of the user's own making.
-func permissionMode(v any) string {
-	switch v {
-	case ":read-only":
-		return sandboxRead
-	case ":workspace":
-		return sandboxWrite
-	case ":danger-full-access":
-		return sandboxDanger
-	}
-	return ""
+	return firstWords(
+		takeWords(maps.Clone(tableAt(user, "profiles", name)), fmt.Sprintf("the user's Codex profile %q", name)),
+		takeWords(maps.Clone(user), "the user's Codex configuration"))
 }
 
 // readUserConfig takes the config out of a config/read answer; false when
@@ -196,11 +169,9 @@ func speaksOf(name string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// harmlessSetting lists what shapes the conversation and nothing else, in
-// Codex 0.104 to 0.169.
+// harmlessSetting lists what shapes the conversation and nothing else, in Codex 0.104 to 0.169.
 func harmlessSetting(key string) bool {
-	switch key {
-	case "model", "model_provider", "oss_provider", "review_model", "model_context_window",
+	return slices.Contains([]string{"model", "model_provider", "oss_provider", "review_model", "model_context_window",
 		"model_auto_compact_token_limit", "model_auto_compact_token_limit_scope",
 		"model_post_turn_compact_threshold_percent", "model_max_output_tokens", "model_reasoning_effort",
 		"model_reasoning_summary", "model_supports_reasoning_summaries", "plan_mode_reasoning_effort",
@@ -212,22 +183,15 @@ func harmlessSetting(key string) bool {
 		"include_collaboration_mode_instructions", "include_apply_patch_tool", "hide_agent_reasoning",
 		"show_raw_agent_reasoning", "suppress_unstable_features_warning", "thread_unload_delay_secs", "history",
 		"analytics", "feedback", "file_opener", "disable_paste_burst", "check_for_update_on_startup", "tui", "notice",
-		"ghost_snapshot", "mcp_optional_startup_grace_ms":
-		return true
-	}
-	return false
+		"ghost_snapshot", "mcp_optional_startup_grace_ms"}, key)
 }
 
 // harmlessFeature lists the features that may also be switched on.
 func harmlessFeature(name string) bool {
-	switch name {
-	case "unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool",
+	return slices.Contains([]string{"unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool",
 		"unified_exec", "view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals",
 		"tool_search", "remote_models", "responses_websockets", "enable_request_compression", "prevent_idle_sleep",
-		"web_search_request", "web_search_cached":
-		return true
-	}
-	return false
+		"web_search_request", "web_search_cached"}, name)
 }
 
 // loadProfile reads $CODEX_HOME/<name>.config.toml: Codex from 0.148 on takes
@@ -316,9 +280,6 @@ func expandConfig(raw json.RawMessage) (map[string]any, error) {
 
 // expandProfile copies a profile's table, whose keys are names throughout.
 func expandProfile(t map[string]any) (map[string]any, error) {
-	if t == nil {
-		return nil, nil
-	}
 	for key := range t {
 		if !plainConfigKey(key) {
 			return nil, fmt.Errorf("key %q is no setting of Codex's: those have only letters, digits, _ and - in "+
@@ -387,9 +348,7 @@ func splitConfigKey(key string) ([]string, error) {
 			if !ok {
 				return nil, errors.New("a quoted part has no end")
 			}
-			if seg, ok = rawString([]byte(rest[:end])); !ok {
-				return nil, errors.New("a quoted part can't be read")
-			}
+			seg, _ = rawString([]byte(rest[:end]))
 			rest = rest[end:]
 		case strings.HasPrefix(rest, "'"):
 			end := strings.IndexByte(rest[1:], '\'')
@@ -488,14 +447,10 @@ func decodeConfig(raw json.RawMessage) (map[string]any, error) {
 	if isNull(raw) {
 		return nil, nil
 	}
-	if rawKind(raw) != '{' || !validJSON(raw) {
+	v, _ := decodeJSON(raw)
+	t, ok := v.(map[string]any)
+	if !ok || !utf8.Valid(raw) {
 		return nil, errors.New("it must be an object")
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var t map[string]any
-	if err := dec.Decode(&t); err != nil {
-		return nil, err
 	}
 	return t, nil
 }
@@ -526,10 +481,4 @@ func kindOf(v any) string {
 }
 
 // shortName cuts what a caller made up to what an error can hold.
-func shortName(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func shortName(s string) string { return clipChars(s, 100) }

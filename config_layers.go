@@ -268,7 +268,7 @@ func (r *fileReader) readNames(doc *tomlTable) {
 // readPlugin reads the table of our settings, and the tables roles and per_thread_auto_mail in it.
 func (r *fileReader) readPlugin(t *tomlTable) {
 	c := r.c
-	fillTable(r, t, "", c, settings(), "roles", "per_thread_auto_mail")
+	r.fillTable(t, "", c.settings(), "roles", "per_thread_auto_mail")
 	autoMail := r.table(t, "", "per_thread_auto_mail")
 	for _, name := range autoMail.keys() {
 		v := autoMail.get(name)
@@ -293,16 +293,16 @@ func (r *fileReader) readPlugin(t *tomlTable) {
 		}
 		as := c.roles[name]
 		as.name = name
-		fillTable(r, v.tab, "roles."+name+".", &as, roleSettings())
+		r.fillTable(v.tab, "roles."+name+".", as.settings())
 		c.roles[name] = as
 	}
 }
 
-// fillTable fills owner from a table of settings; prefix is what their keys are called by in origin. The keys in also
-// are read by somebody else.
-func fillTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows []setting[T], also ...string) {
+// fillTable reads a table of settings; prefix is what their keys are called by in origin. The keys in also are read by
+// somebody else.
+func (r *fileReader) fillTable(t *tomlTable, prefix string, rows []setting, also ...string) {
 	known := also
-	byKey := map[string]setting[T]{}
+	byKey := map[string]setting{}
 	for _, s := range rows {
 		for _, key := range s.names() {
 			known = append(known, key)
@@ -325,7 +325,7 @@ func fillTable[T any](r *fileReader, t *tomlTable, prefix string, owner *T, rows
 			r.warnKey(v, "%s is the older name of %s, which is set too and counts", key, s.name)
 			continue
 		}
-		if err := s.setTOML(s.field(owner), v, filepath.Dir(r.path), r.c.home); err != nil {
+		if err := s.setTOML(v, filepath.Dir(r.path), r.c.home); err != nil {
 			r.reportValue(v, "%s%s: %v", prefix, key, err)
 			r.c.failClosed(s.name)
 			continue
@@ -565,7 +565,7 @@ func (l tomlLeaf) settingPath() []string {
 		return nil
 	}
 	path := slices.Clone(l.path[2:])
-	for _, s := range settings() {
+	for _, s := range new(config).settings() {
 		if len(path) == 1 && s.alias == path[0] {
 			path[0] = s.name
 		}
@@ -624,10 +624,10 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 		r = role{sandbox: cmp.Or(theirs.sandbox, r.sandbox),
 			approvalPolicy: cmp.Or(theirs.approvalPolicy, r.approvalPolicy), subagents: theirs.subagents,
 			autoMail: theirs.autoMail}
-		if !slices.ContainsFunc(roleSettings(), func(s setting[role]) bool { return s.name == key }) {
+		if !isSetting(r.settings(), key) {
 			return false
 		}
-	case len(path) != 1 || !slices.ContainsFunc(settings(), func(s setting[config]) bool { return s.name == key }):
+	case len(path) != 1 || !isSetting(own.settings(), key):
 		return false
 	}
 	switch key {

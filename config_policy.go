@@ -65,13 +65,13 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	user, known := readUserConfig(in.user)
 	argProfile, _ := arg["profile"].(string)
 	var fromProfile statedPolicy
-	if prof != nil {
+	if in.profile != nil {
 		fromProfile = takeWords(prof, "the profile")
 		// A profile can't select another one: Codex from 0.148 on refuses config.profile.
 		delete(prof, "profile")
 		delete(prof, "profiles")
-	} else if own := tableAt(user, "profiles", cmp.Or(in.options.Profile, argProfile)); own != nil {
-		// Codex before 0.148 merges [profiles.x] itself, but a turn's settings would hide its words.
+	} else { // Codex before 0.148 merges [profiles.x] itself, but a turn's settings would hide its words.
+		own := tableAt(user, "profiles", cmp.Or(in.options.Profile, argProfile))
 		fromProfile = takeWords(maps.Clone(own), "the profile")
 	}
 	fromUser := userWords(user)
@@ -153,7 +153,7 @@ func (p *policy) note(s string) {
 	}
 }
 
-// firstWords are the sandbox and the approval policy of the first that has one.
+// firstWords are the sandbox, the approval policy and the table of the first that has one.
 func firstWords(of ...statedPolicy) (chosen statedPolicy) {
 	for _, w := range of {
 		if chosen.sandbox == "" {
@@ -161,6 +161,9 @@ func firstWords(of ...statedPolicy) (chosen statedPolicy) {
 		}
 		if chosen.approval == "" {
 			chosen.approval, chosen.approvalNote = w.approval, w.approvalNote
+		}
+		if chosen.write == nil {
+			chosen.write = w.write
 		}
 	}
 	return chosen
@@ -193,8 +196,7 @@ func sandboxModes() string {
 // turnApproval makes a policy a word that a turn of any version carries:
 // on-failure is gone since Codex 0.148, granular ones are experimental.
 func turnApproval(word string) string {
-	switch word {
-	case "untrusted", "never":
+	if word == "untrusted" || word == "never" {
 		return word
 	}
 	return "on-request"

@@ -9,7 +9,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,23 +25,19 @@ const (
 
 var effortRule = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
-// A rule says which values one key takes. The kind of the value is the type of its field.
-type rule struct {
+// A setting is a key, the field that its value is stored in, and which values the key takes. The kind of the value is
+// the type of the field.
+type setting struct {
 	name  string // the key; its variable is ATM_AGENT_MCP_ and the name in capitals
 	alias string // an older name of the key, "" for none
 	flag  string // the key's flag without dashes, "" for none
+	into  any    // the field: a *string, *bool, *int or *time.Duration
 
-	check    func(string) (string, error) // refuses or normalizes a text; every text has one
+	check    func(string) (string, error) // refuses or normalizes a text; nil is checkLine
 	optional bool                         // "" is a value too: none, whatever a lower layer says
 	path     bool                         // the text is a file: relative to the configuration file or the working dir
 	min, max int64                        // bounds of a number, in unit
 	unit     time.Duration                // what a number counts where the field is a duration
-}
-
-// A setting is a rule and the field that a value is stored in.
-type setting[T any] struct {
-	rule
-	field func(*T) any // returns a *string, *bool, *int or *time.Duration
 }
 
 // The variables' prefixes: ours, and that of the ancestor, codex-mcp, whose names are still read below ours.
@@ -52,14 +47,14 @@ const (
 )
 
 // names are the key and its older name, if it has one.
-func (r rule) names() []string {
-	if r.alias == "" {
-		return []string{r.name}
+func (s setting) names() []string {
+	if s.alias == "" {
+		return []string{s.name}
 	}
-	return []string{r.name, r.alias}
+	return []string{s.name, s.alias}
 }
 
-func (r rule) variable() string { return variablePrefix + strings.ToUpper(r.name) }
+func variableOf(key string) string { return variablePrefix + strings.ToUpper(key) }
 
 // The sandbox modes, each wider than the one before.
 const (
@@ -80,86 +75,73 @@ func approvalRank(word string) int {
 
 // settings lists the keys of [plugins.atm-agent-mcp] in the order in which they are shown. The tables roles and
 // per_thread_auto_mail are read in config_layers.go.
-func settings() []setting[config] {
+func (c *config) settings() []setting {
 	const day = 24 * 60 * 60
-	return []setting[config]{
-		{rule{name: "codex_bin", flag: "codex-bin", check: checkProgram}, func(c *config) any { return &c.codexBin }},
-		{rule{name: "backend", flag: "backend", check: oneOf("backend", "auto", "app-server", "mcp-server")},
-			func(c *config) any { return &c.backend }},
-		{rule{name: "identity", alias: "default_identity", flag: "identity", check: checkIdentity},
-			func(c *config) any { return &c.identity }},
-		{rule{name: "role", flag: "role", optional: true, check: checkLine},
-			func(c *config) any { return &c.defaultRole }},
-		{rule{name: "model", flag: "model", optional: true, check: checkLine}, func(c *config) any { return &c.model }},
-		{rule{name: "fast_model", optional: true, check: checkLine}, func(c *config) any { return &c.fastModel }},
-		{rule{name: "fast", flag: "fast"}, func(c *config) any { return &c.fast }},
-		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(c *config) any { return &c.effort }},
-		{rule{name: "sandbox", flag: "sandbox", optional: true, check: normalizeSandbox},
-			func(c *config) any { return &c.sandbox }},
-		{rule{name: "approval_policy", flag: "approval-policy", optional: true, check: normalizePolicy},
-			func(c *config) any { return &c.approvalPolicy }},
-		{rule{name: "max_sandbox", optional: true, check: normalizeSandbox},
-			func(c *config) any { return &c.maxSandbox }},
-		{rule{name: "readonly", flag: "readonly"}, func(c *config) any { return &c.readonly }},
-		{rule{name: "base_prompt_file", optional: true, path: true, check: checkLine},
-			func(c *config) any { return &c.basePromptFile }},
-		{rule{name: "extra_instructions_file", optional: true, path: true, check: checkLine},
-			func(c *config) any { return &c.extraInstructionsFile }},
-		{rule{name: "subagents", flag: "subagents"}, func(c *config) any { return &c.subagents }},
-		{rule{name: "request_timeout_secs", flag: "timeout", min: 1, max: 7 * day, unit: time.Second},
-			func(c *config) any { return &c.requestTimeout }},
-		{rule{name: "turn_limit_secs", max: 7 * day, unit: time.Second}, func(c *config) any { return &c.turnLimit }},
-		{rule{name: "approval_timeout_secs", min: 1, max: 7 * day, unit: time.Second},
-			func(c *config) any { return &c.approvalTimeout }},
-		{rule{name: "shutdown_grace_secs", max: 300, unit: time.Second},
-			func(c *config) any { return &c.shutdownGrace }},
-		{rule{name: "max_concurrent_threads", min: 1, max: 1000},
-			func(c *config) any { return &c.maxConcurrentThreads }},
-		{rule{name: "persist_threads"}, func(c *config) any { return &c.persistThreads }},
-		{rule{name: "restart_child", flag: "restart-child"}, func(c *config) any { return &c.restartChild }},
-		{rule{name: "forward_events", check: oneOf("choice", "auto", "on", "off")},
-			func(c *config) any { return &c.forwardEvents }},
-		{rule{name: "max_answer_bytes", min: 1024, max: 32 << 20}, func(c *config) any { return &c.maxAnswerBytes }},
-		{rule{name: "log_level", flag: "log-level",
+	return []setting{
+		{name: "codex_bin", flag: "codex-bin", into: &c.codexBin, check: checkProgram},
+		{name: "backend", flag: "backend", into: &c.backend,
+			check: oneOf("backend", "auto", "app-server", "mcp-server")},
+		{name: "identity", alias: "default_identity", flag: "identity", into: &c.identity, check: checkIdentity},
+		{name: "role", flag: "role", into: &c.defaultRole, optional: true},
+		{name: "model", flag: "model", into: &c.model, optional: true},
+		{name: "fast_model", into: &c.fastModel, optional: true},
+		{name: "fast", flag: "fast", into: &c.fast},
+		{name: "reasoning_effort", into: &c.effort, optional: true, check: checkEffort},
+		{name: "sandbox", flag: "sandbox", into: &c.sandbox, optional: true, check: normalizeSandbox},
+		{name: "approval_policy", flag: "approval-policy", into: &c.approvalPolicy,
+			optional: true, check: normalizePolicy},
+		{name: "max_sandbox", into: &c.maxSandbox, optional: true, check: normalizeSandbox},
+		{name: "readonly", flag: "readonly", into: &c.readonly},
+		{name: "base_prompt_file", into: &c.basePromptFile, optional: true, path: true},
+		{name: "extra_instructions_file", into: &c.extraInstructionsFile, optional: true, path: true},
+		{name: "subagents", flag: "subagents", into: &c.subagents},
+		{name: "request_timeout_secs", flag: "timeout", into: &c.requestTimeout,
+			min: 1, max: 7 * day, unit: time.Second},
+		{name: "turn_limit_secs", into: &c.turnLimit, max: 7 * day, unit: time.Second},
+		{name: "approval_timeout_secs", into: &c.approvalTimeout, min: 1, max: 7 * day, unit: time.Second},
+		{name: "shutdown_grace_secs", into: &c.shutdownGrace, max: 300, unit: time.Second},
+		{name: "max_concurrent_threads", into: &c.maxConcurrentThreads, min: 1, max: 1000},
+		{name: "persist_threads", into: &c.persistThreads},
+		{name: "restart_child", flag: "restart-child", into: &c.restartChild},
+		{name: "forward_events", into: &c.forwardEvents, check: oneOf("choice", "auto", "on", "off")},
+		{name: "max_answer_bytes", into: &c.maxAnswerBytes, min: 1024, max: 32 << 20},
+		{name: "log_level", flag: "log-level", into: &c.logLevel,
 			check: oneOf("log level", "error", "warn", "info", "debug", "trace")},
-			func(c *config) any { return &c.logLevel }},
-		{rule{name: "log_file", flag: "log-file", optional: true, path: true, check: checkLine},
-			func(c *config) any { return &c.logFile }},
-		{rule{name: "allow_rules"}, func(c *config) any { return &c.allowRules }},
-		{rule{name: "auto_mail"}, func(c *config) any { return &c.autoMail }},
-		{rule{name: "max_mail_messages", alias: "max_messages", min: 1, max: 1000},
-			func(c *config) any { return &c.maxMailMessages }},
-		{rule{name: "max_mail_message_length", alias: "max_message_length", min: 1, max: 1 << 20},
-			func(c *config) any { return &c.maxMailMessageLength }},
-		{rule{name: "mail_poll_interval_ms", min: 100, max: day * 1000, unit: time.Millisecond},
-			func(c *config) any { return &c.mailPollInterval }},
-		{rule{name: "idle_timeout_ms", max: 7 * day * 1000, unit: time.Millisecond},
-			func(c *config) any { return &c.idleTimeout }},
-		{rule{name: "client_identity", optional: true, check: checkIdentity},
-			func(c *config) any { return &c.clientIdentity }},
-		{rule{name: "acp_mail", check: oneOf("choice", "prompt", "turn")}, func(c *config) any { return &c.acpMail }},
+		{name: "log_file", flag: "log-file", into: &c.logFile, optional: true, path: true},
+		{name: "allow_rules", into: &c.allowRules},
+		{name: "auto_mail", into: &c.autoMail},
+		{name: "max_mail_messages", alias: "max_messages", into: &c.maxMailMessages, min: 1, max: 1000},
+		{name: "max_mail_message_length", alias: "max_message_length", into: &c.maxMailMessageLength,
+			min: 1, max: 1 << 20},
+		{name: "mail_poll_interval_ms", into: &c.mailPollInterval, min: 100, max: day * 1000, unit: time.Millisecond},
+		{name: "idle_timeout_ms", into: &c.idleTimeout, max: 7 * day * 1000, unit: time.Millisecond},
+		{name: "client_identity", into: &c.clientIdentity, optional: true, check: checkIdentity},
+		{name: "acp_mail", into: &c.acpMail, check: oneOf("choice", "prompt", "turn")},
 	}
 }
 
-// roleSettings lists the keys of [plugins.atm-agent-mcp.roles.<name>].
-func roleSettings() []setting[role] {
-	return []setting[role]{
-		{rule{name: "model", optional: true, check: checkLine}, func(r *role) any { return &r.model }},
-		{rule{name: "reasoning_effort", optional: true, check: checkEffort}, func(r *role) any { return &r.effort }},
-		{rule{name: "sandbox", optional: true, check: normalizeSandbox}, func(r *role) any { return &r.sandbox }},
-		{rule{name: "approval_policy", optional: true, check: normalizePolicy},
-			func(r *role) any { return &r.approvalPolicy }},
-		{rule{name: "subagents"}, func(r *role) any { return &r.subagents }},
-		{rule{name: "auto_mail"}, func(r *role) any { return &r.autoMail }},
+// settings lists the keys of [plugins.atm-agent-mcp.roles.<name>].
+func (r *role) settings() []setting {
+	return []setting{
+		{name: "model", into: &r.model, optional: true},
+		{name: "reasoning_effort", into: &r.effort, optional: true, check: checkEffort},
+		{name: "sandbox", into: &r.sandbox, optional: true, check: normalizeSandbox},
+		{name: "approval_policy", into: &r.approvalPolicy, optional: true, check: normalizePolicy},
+		{name: "subagents", into: &r.subagents},
+		{name: "auto_mail", into: &r.autoMail},
 	}
 }
 
 // settingNames are the keys of [plugins.atm-agent-mcp], with their older names.
 func settingNames() (names []string) {
-	for _, s := range settings() {
+	for _, s := range new(config).settings() {
 		names = append(names, s.names()...)
 	}
 	return names
+}
+
+func isSetting(of []setting, key string) bool {
+	return slices.ContainsFunc(of, func(s setting) bool { return s.name == key })
 }
 
 // meantKey returns the known key that an unknown word likely means: the key whose flag has that name, else the
@@ -169,7 +151,7 @@ func meantKey(word string, known []string) string {
 	if w == "explore" {
 		w = "readonly"
 	}
-	for _, s := range settings() {
+	for _, s := range new(config).settings() {
 		if w != "" && (w == foldWord(s.flag) || w == foldWord(s.name)) && slices.Contains(known, s.name) {
 			return s.name
 		}
@@ -177,26 +159,17 @@ func meantKey(word string, known []string) string {
 	return nearest(word, known)
 }
 
-// find returns the value that a table holds for the rule, under its name or else its older one.
-func (r rule) find(t *tomlTable) *tomlValue {
-	if v := t.get(r.name); v != nil || r.alias == "" {
+// find returns the value that a table holds for the setting, under its name or else its older one.
+func (s setting) find(t *tomlTable) *tomlValue {
+	if v := t.get(s.name); v != nil || s.alias == "" {
 		return v
 	}
-	return t.get(r.alias)
+	return t.get(s.alias)
 }
 
 // setTOML stores a value of a configuration file in directory base.
-func (r rule) setTOML(into any, v *tomlValue, base, home string) error {
-	var value any
-	switch v.kind {
-	case tomlString:
-		value = v.str
-	case tomlInt:
-		value = v.i
-	case tomlBool:
-		value = v.b
-	}
-	err := r.set(into, value, base, home)
+func (s setting) setTOML(v *tomlValue, base, home string) error {
+	err := s.set(map[tomlKind]any{tomlString: v.str, tomlInt: v.i, tomlBool: v.b}[v.kind], base, home)
 	if w := (wantsError{}); errors.As(err, &w) {
 		return fmt.Errorf("wants %s, not %s", w.want, v.kind)
 	}
@@ -204,9 +177,9 @@ func (r rule) setTOML(into any, v *tomlValue, base, home string) error {
 }
 
 // setText stores a value of a variable or a flag.
-func (r rule) setText(into any, text, base, home string) error {
+func (s setting) setText(text, base, home string) error {
 	var value any = text
-	switch into.(type) {
+	switch s.into.(type) {
 	case *bool:
 		switch strings.ToLower(text) {
 		case "true", "1", "yes", "on":
@@ -217,96 +190,81 @@ func (r rule) setText(into any, text, base, home string) error {
 			return fmt.Errorf("wants true or false, not %q", cutName(text))
 		}
 	case *int, *time.Duration:
-		n, err := strconv.ParseInt(text, 10, 64)
-		if errors.Is(err, strconv.ErrRange) {
-			n, err = math.MaxInt64, nil
-			if text[0] == '-' {
-				n = math.MinInt64
-			}
-		}
-		if err != nil {
+		n, err := strconv.ParseInt(text, 10, 64) // a number beyond 64 bits is the nearest that has a place there
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return fmt.Errorf("wants a whole number, not %q", cutName(text))
 		}
 		value = n
 	}
-	return r.set(into, value, base, home)
+	return s.set(value, base, home)
 }
 
 // A wantsError refuses a value of the wrong kind.
-type wantsError struct{ want string } // want is the right kind, as "a string"
+type wantsError struct{ want tomlKind }
 
-func (e wantsError) Error() string { return "wants " + e.want }
+func (e wantsError) Error() string { return "wants " + e.want.String() }
 
-// set checks a value, a string, int64 or bool, and stores it in the field into; on an error the field keeps its value.
-// Paths are resolved against base.
-func (r rule) set(into, value any, base, home string) error {
-	switch p := into.(type) {
+// set checks a value, a string, int64 or bool, and stores it; on an error the field keeps what it has. Paths are
+// resolved against base.
+func (s setting) set(value any, base, home string) error {
+	switch p := s.into.(type) {
 	case *string:
-		s, ok := value.(string)
+		text, ok := value.(string)
 		if !ok {
-			return wantsError{tomlString.String()}
+			return wantsError{tomlString}
 		}
-		if s == "" && r.optional {
+		if text == "" && s.optional {
 			*p = ""
 			return nil
 		}
-		s, err := r.check(s)
+		check := s.check
+		if check == nil {
+			check = checkLine
+		}
+		text, err := check(text)
 		if err != nil {
 			return err
 		}
 		// A program without a slash is looked up on PATH.
-		if r.path || r.name == "codex_bin" && (strings.ContainsRune(filepath.ToSlash(s), '/') || s[0] == '~') {
-			s = resolvePath(s, base, home)
+		if s.path || s.name == "codex_bin" && (strings.ContainsRune(filepath.ToSlash(text), '/') || text[0] == '~') {
+			text = resolvePath(text, base, home)
 		}
-		*p = s
+		*p = text
+		return nil
 	case *bool:
 		b, ok := value.(bool)
 		if !ok {
-			return wantsError{tomlBool.String()}
+			return wantsError{tomlBool}
 		}
 		*p = b
-	case *int:
-		n, err := r.number(value)
-		if err != nil {
-			return err
-		}
-		*p = int(n)
-	case *time.Duration:
-		n, err := r.number(value)
-		if err != nil {
-			return err
-		}
-		*p = time.Duration(n) * r.unit
-	default:
-		panic(fmt.Sprintf("BUG: setting %s has a field of type %T", r.name, into))
+		return nil
 	}
+	n, ok := value.(int64)
+	if !ok {
+		return wantsError{tomlInt}
+	}
+	if n < s.min || n > s.max {
+		return fmt.Errorf("%d is out of range: %d to %d", n, s.min, s.max)
+	}
+	if p, ok := s.into.(*time.Duration); ok {
+		*p = time.Duration(n) * s.unit
+		return nil
+	}
+	*s.into.(*int) = int(n)
 	return nil
 }
 
-func (r rule) number(value any) (int64, error) {
-	n, ok := value.(int64)
-	if !ok {
-		return 0, wantsError{tomlInt.String()}
-	}
-	if n < r.min || n > r.max {
-		return 0, fmt.Errorf("%d is out of range: %d to %d", n, r.min, r.max)
-	}
-	return n, nil
-}
-
-// shown returns the value of a field as it is shown: a duration in the unit of its key.
-func (r rule) shown(from any) any {
-	switch p := from.(type) {
+// shown returns the value as it is shown: a duration in the unit of its key.
+func (s setting) shown() any {
+	switch p := s.into.(type) {
 	case *string:
 		return *p
 	case *bool:
 		return *p
-	case *int:
-		return *p
 	case *time.Duration:
-		return int(*p / r.unit)
+		return int(*p / s.unit)
 	}
-	panic(fmt.Sprintf("BUG: setting %s has a field of type %T", r.name, from))
+	return *s.into.(*int)
 }
 
 // normalizeSandbox checks a sandbox mode as Codex writes it.

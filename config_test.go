@@ -411,8 +411,8 @@ func TestConfigPaths(t *testing.T) {
 }
 
 // sampleOf returns three good values of a setting in TOML, told apart by layer, and a bad one.
-func sampleOf(s setting[config]) [4]string {
-	switch s.field(defaultConfig()).(type) {
+func sampleOf(s setting) [4]string {
+	switch s.into.(type) {
 	case *bool:
 		return [4]string{"true", "false", "true", `"perhaps"`}
 	case *int, *time.Duration: // a number without a range has none that is good
@@ -441,12 +441,12 @@ func sampleOf(s setting[config]) [4]string {
 // For every key: each layer beats the next lower one, a bad value falls to it with a warning, and the origin is
 // named. A text without a check, a number without a range and a key without a sample fail.
 func TestConfigProvenance(t *testing.T) {
-	for _, s := range settings() {
+	for _, s := range defaultConfig().settings() {
 		if s.name == "max_sandbox" || s.name == "readonly" {
 			continue // no layer replaces another's: TestCeilingsCombine
 		}
 		v := sampleOf(s)
-		_, isText := s.field(defaultConfig()).(*string)
+		_, isText := s.into.(*string)
 		t.Run(s.name, func(t *testing.T) {
 			w := newConfigWorld(t)
 			want := func(fl flagValues, sample, from string, warnings int) {

@@ -28,21 +28,7 @@ const (
 
 // String names a kind the way an error message wants it: "wants a string, not an integer".
 func (k tomlKind) String() string {
-	switch k {
-	case tomlString:
-		return "a string"
-	case tomlInt:
-		return "an integer"
-	case tomlFloat:
-		return "a float"
-	case tomlBool:
-		return "a boolean"
-	case tomlArray:
-		return "an array"
-	case tomlTab:
-		return "a table"
-	}
-	return "nothing"
+	return [...]string{"nothing", "a string", "an integer", "a float", "a boolean", "an array", "a table"}[k]
 }
 
 // A tomlValue is one value, with the place it was written at. Lines and columns count from 1, columns in characters.
