@@ -96,7 +96,6 @@ type mockClient struct {
 // the server reads anything.
 func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 	stdin io.Reader, stdout, stderr io.Writer) int {
-	const usage = "codex [OPTIONS] [PROMPT]"
 	m := &mockServer{
 		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps},
 		stderr:     stderr, out: stdout,
@@ -104,65 +103,27 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},
 	}
 	m.settle = m.settled
-	wrong := func(usage, format, word string) int {
-		fmt.Fprintf(stderr, "error: "+format+"\n\nUsage: "+usage+"\n\nFor more information, try '--help'.\n", word)
-		return 2
-	}
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		flag, value, joined := strings.Cut(args[0], "=")
-		switch flag {
-		case "--version", "-V":
-			fmt.Fprintf(stdout, "codex-cli %s-mock\n", mockVersion)
-			return 0
-		case "--help", "-h":
-			fmt.Fprint(stdout, "Codex CLI (mock)\n\nUsage: codex [OPTIONS] <COMMAND> [ARGS]\n\n"+
-				"Commands:\n  app-server  [experimental] Run the app server or related tooling\n")
-			return 0
-		case "-c", "--config", "-m", "--model":
-		default:
-			return wrong(usage, "unexpected argument '%s' found", args[0])
+	var words []string
+	for ; len(args) > 0; args = args[1:] {
+		if args[0] == "-c" && len(args) > 1 {
+			m.overrides, args = append(m.overrides, args[1]), args[1:]
+			continue
 		}
-		if args = args[1:]; !joined {
-			if len(args) == 0 {
-				return wrong(usage, "a value is required for '%s' but none was supplied", flag)
-			}
-			value, args = args[0], args[1:]
-		}
-		if flag == "-m" || flag == "--model" {
-			value = "model=" + strconv.Quote(value)
-		}
-		m.overrides = append(m.overrides, value)
+		words = append(words, args[0])
 	}
-	command, rest := "", ""
-	if len(args) > 0 {
-		command, args = args[0], args[1:]
-	}
-	for command == "app-server" && len(args) > 1 && args[0] == "-c" {
-		m.overrides, args = append(m.overrides, args[1]), args[2:]
-	}
-	if len(args) > 0 {
-		rest = args[0]
-	}
-	switch {
-	case command == "app-server" && (rest == "" || rest == "--stdio"):
+	switch command := strings.Join(words, " "); command {
+	case "app-server":
 		m.requests = mockRequests()
-	case command == "mcp-server" && rest == "":
+	case "mcp-server":
 		m.version, m.requests, m.patient = mockMCPVersion, mockMCPRequests(), true
 		m.mcp = &mockMCP{queues: map[string]*mockQueue{}}
 		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
-	case command == "app-server" || command == "mcp-server":
-		return wrong("codex "+command+" [OPTIONS]", "unexpected argument '%s' found", rest)
-	case command == "help" && (rest == "" || rest == "app-server"):
-		fmt.Fprint(stdout, "[experimental] Run the app server or related tooling\n\n"+
-			"Usage: codex app-server [OPTIONS] [COMMAND]\n")
+	case "help app-server", "help mcp-server":
+		fmt.Fprintln(stdout, "Usage: codex", words[1], "[OPTIONS]")
 		return 0
-	case command == "help" && rest == "mcp-server":
-		fmt.Fprint(stdout, "Start Codex as an MCP server (stdio)\n\nUsage: codex mcp-server [OPTIONS]\n")
-		return 0
-	case command == "help":
-		return wrong(usage, "unrecognized subcommand '%s'", rest)
 	default:
-		return wrong(usage, "unrecognized subcommand '%s'", command)
+		fmt.Fprintf(stderr, "error: unrecognized subcommand '%s'\n\nUsage: codex [OPTIONS] [PROMPT]\n", command)
+		return 2
 	}
 	if adapt != nil {
 		adapt(m)
@@ -270,7 +231,7 @@ func (m *mockServer) handle(msg *message) {
 		run(m, msg)
 	case !msg.isRequest(): // initialized, and whatever else: never an answer
 	case m.mcp != nil:
-		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found: " + msg.method})
+		m.peer.replyError(msg.id, noMethod(msg.method))
 	case run != nil:
 		m.refuse(msg, "Not initialized")
 	default: // the real text lists all methods of the real Codex, this one the methods of the mock
@@ -304,12 +265,6 @@ func (m *mockServer) refuse(msg *message, text string) {
 
 func (m *mockServer) initialize(msg *message) {
 	info := rawField(msg.params, "clientInfo")
-	for _, field := range []string{"name", "version"} {
-		if rawField(info, field) == nil {
-			m.refuse(msg, "Invalid request: missing field `"+field+"` of `clientInfo`")
-			return
-		}
-	}
 	var optOut []string
 	list := rawField(msg.params, "capabilities", "optOutNotificationMethods")
 	_ = json.Unmarshal(list, &optOut) // absent or null: none
@@ -393,10 +348,7 @@ func (m *mockServer) newID(prefix string) string {
 func mockString(in map[string]any, keys ...string) string {
 	var v any = in
 	for _, k := range keys {
-		sub, ok := v.(map[string]any)
-		if !ok {
-			return ""
-		}
+		sub, _ := v.(map[string]any)
 		v = sub[k]
 	}
 	s, _ := v.(string)

@@ -35,23 +35,16 @@ type mockEvent struct {
 	fields     map[string]any
 }
 
-// mockMCPRequests are the requests and notifications that mcp-server takes. Others get -32601; a few methods get no
-// answer at all, as from the real one.
+// mockMCPRequests are the requests and notifications that mcp-server takes.
 func mockMCPRequests() map[string]mockRequest {
-	table := map[string]mockRequest{
+	return map[string]mockRequest{
 		"initialize": (*mockServer).mcpInitialize,
-		"ping":       func(m *mockServer, msg *message) { m.reply(msg, struct{}{}) },
 		"tools/list": func(m *mockServer, msg *message) {
 			m.reply(msg, map[string]any{"tools": m.mcpTools()})
 		},
 		"tools/call":              (*mockServer).mcpCall,
 		"notifications/cancelled": func(m *mockServer, msg *message) { m.mcpCancel(rawField(msg.params, "requestId")) },
 	}
-	for _, silent := range []string{"resources/list", "resources/templates/list", "resources/read", "prompts/list",
-		"prompts/get", "logging/setLevel", "completion/complete"} {
-		table[silent] = func(*mockServer, *message) {}
-	}
-	return table
 }
 
 // openCalls is called at the end of stdin, and tells whether a call has no answer yet.
@@ -75,14 +68,6 @@ func (c *mockMCP) open() bool {
 }
 
 func (m *mockServer) mcpInitialize(msg *message) {
-	m.mu.Lock()
-	again := m.client.ready
-	m.client.ready = true
-	m.mu.Unlock()
-	if again {
-		m.peer.replyError(msg.id, &rpcError{Code: codeInvalidRequest, Message: "initialize called more than once"})
-		return
-	}
 	m.reply(msg, map[string]any{"protocolVersion": rawField(msg.params, "protocolVersion"),
 		"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
 		"serverInfo": map[string]any{"name": "codex-mcp-server", "title": "Codex", "version": m.version,
@@ -126,27 +111,19 @@ func (m *mockServer) mcpAnswer(id json.RawMessage, thread, text string, isError 
 
 func (m *mockServer) mcpCall(msg *message) {
 	args := rawField(msg.params, "arguments")
-	refuse := func(text string) { m.mcpAnswer(msg.id, "", text, true) }
-	switch name := stringField(msg.params, "name"); {
-	case name != "codex" && name != "codex-reply":
-		refuse(fmt.Sprintf("Unknown tool '%s'", name))
-	case args == nil:
-		refuse("Missing arguments for codex tool-call; the `prompt` field is required.")
-	case rawField(args, "prompt") == nil:
-		refuse("Failed to parse configuration for Codex tool: missing field `prompt`")
-	case name == "codex":
+	if stringField(msg.params, "name") == "codex" {
 		m.mcpStart(msg.id, args)
-	default:
-		id := cmp.Or(stringField(args, "threadId"), stringField(args, "conversationId"))
-		m.mu.Lock()
-		th := m.threads[id]
-		m.mu.Unlock()
-		if th == nil {
-			m.mcpAnswer(msg.id, id, "Session not found for thread_id: "+id, true)
-			return
-		}
-		m.mcpTurn(msg.id, th, stringField(args, "prompt"))
+		return
 	}
+	id := cmp.Or(stringField(args, "threadId"), stringField(args, "conversationId"))
+	m.mu.Lock()
+	th := m.threads[id]
+	m.mu.Unlock()
+	if th == nil {
+		m.mcpAnswer(msg.id, id, "Session not found for thread_id: "+id, true)
+		return
+	}
+	m.mcpTurn(msg.id, th, stringField(args, "prompt"))
 }
 
 // mcpStart is the codex tool: a thread and its first turn.
@@ -188,14 +165,9 @@ func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt string
 	m.mu.Unlock()
 	if active == nil || !active.steer(input, func() {}) {
 		t := m.newTurn(th)
-		m.mu.Lock()
-		if m.ended {
-			m.mu.Unlock()
+		if _, begun := t.begin("", nil); !begun {
 			return
 		}
-		m.turns.Add(1)
-		th.active, th.used, th.turns = t, true, append(th.turns, t.rec)
-		m.mu.Unlock()
 		go t.run(input) // ends with the turn or the process; turns counts it
 	}
 	m.mu.Lock()

@@ -514,7 +514,7 @@ func TestMockCommandLine(t *testing.T) {
 		{"--version", "", 0, "codex-cli 0.169.0-mock\n"},
 		{"-c a=b help app-server", "", 0, "Usage: codex app-server"},
 		{"mcp-server", "", 2, "error: unrecognized subcommand 'mcp-server'"},
-		{"app-server --frob", "", 2, "error: unexpected argument '--frob' found"},
+		{"app-server --frob", "", 2, "error: unrecognized subcommand 'app-server --frob'"},
 		{"app-server", "CODEX_HOME=" + filepath.Join(t.TempDir(), "none"), 1, "CODEX_HOME points to"},
 		{"app-server", "MOCK_CODEX_START=nonsense", 1, "MOCK_CODEX_START"},
 	} {

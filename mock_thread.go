@@ -7,7 +7,6 @@ package main
 // user's own Codex, config.toml least of all.
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/rand"
@@ -84,19 +83,12 @@ func newMockID() string {
 
 // threadID reads params.threadId, which names a file; "" means that the request was refused.
 func (m *mockServer) threadID(msg *message) string {
-	raw := rawField(msg.params, "threadId")
-	id, ok := rawString(raw)
-	switch {
-	case raw == nil:
-		m.refuse(msg, "Invalid request: missing field `threadId`")
-	case !ok:
-		m.refuse(msg, "Invalid request: invalid type: "+string(raw)+", expected a string")
-	case len(id) != 36 || strings.Trim(strings.ToLower(id), "0123456789abcdef-") != "":
+	id := stringField(msg.params, "threadId")
+	if len(id) != 36 || strings.Trim(strings.ToLower(id), "0123456789abcdef-") != "" {
 		m.refuse(msg, "invalid thread id: expected a UUID, found "+id)
-	default:
-		return id
+		return ""
 	}
-	return ""
+	return id
 }
 
 // loaded returns the loaded thread that params name; nil means that the request was refused.
@@ -212,8 +204,6 @@ func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.
 		}
 	case "readOnly":
 		p["networkAccess"] = false
-	case "externalSandbox":
-		p["networkAccess"] = "restricted"
 	}
 	_ = eachField(given, func(key string, val json.RawMessage) bool { // an absent policy has no fields
 		if _, known := p[key]; known {
@@ -245,6 +235,11 @@ func (m *mockServer) threadStart(msg *message) {
 	th.Ephemeral = string(rawField(msg.params, "ephemeral")) == "true"
 	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(config, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // absent or null: none
+	m.loadNew(msg, th)
+}
+
+// loadNew loads a thread that the request msg has made, and answers the request.
+func (m *mockServer) loadNew(msg *message, th *mockThread) {
 	m.load(th)
 	if !th.Ephemeral { // nothing of an ephemeral thread is on disk
 		m.home.lock(th.ID)
@@ -275,17 +270,12 @@ func (m *mockServer) threadFork(msg *message) {
 	}
 	m.mu.Unlock()
 	th.ID, th.Settings, th.Ephemeral, th.used = id, s, ephemeral, true
-	m.load(th)
-	if !ephemeral {
-		m.home.lock(id)
-	}
 	state := th.mockThreadState
 	m.keep(th, mockRecord{Thread: &state})
 	for _, t := range th.turns {
 		m.keep(th, mockRecord{Turn: t})
 	}
-	m.reply(msg, m.opened(th, nil))
-	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
+	m.loadNew(msg, th)
 }
 
 func (m *mockServer) load(th *mockThread) {
@@ -294,20 +284,6 @@ func (m *mockServer) load(th *mockThread) {
 	m.mu.Lock()
 	m.threads[th.ID] = th
 	m.mu.Unlock()
-}
-
-// stored reads a thread that isn't loaded. A turn that the end of its process cut off is interrupted.
-func (m *mockServer) stored(id string) (*mockThread, error) {
-	state, turns, err := m.home.read(id)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range turns {
-		if t.Status == "inProgress" {
-			t.Status = "interrupted"
-		}
-	}
-	return &mockThread{mockThreadState: *state, turns: turns, used: true}, nil
 }
 
 // find returns the thread that params name, loaded or from its history. nil means that the request was refused, if
@@ -323,17 +299,14 @@ func (m *mockServer) find(msg *message, missing string) (th *mockThread, loaded 
 	if th != nil {
 		return th, true
 	}
-	th, err := m.stored(id)
+	th, err := m.home.read(id)
 	switch {
-	case err == nil:
-		return th, false
 	case errors.Is(err, fs.ErrNotExist):
 		m.refuse(msg, missing+id)
-	default:
-		m.peer.replyError(msg.id, &rpcError{Code: codeInternal,
-			Message: "failed to read thread: thread-store internal error: " + err.Error()})
+	case err != nil:
+		m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: " + err.Error()})
 	}
-	return nil, false
+	return th, false
 }
 
 func (m *mockServer) threadResume(msg *message) {
@@ -592,14 +565,7 @@ func (h *mockHome) path(id string) string {
 func (h *mockHome) lock(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held[id] != nil {
-		return true
-	}
-	name := strings.TrimSuffix(h.path(id), "jsonl") + "lock"
-	if os.MkdirAll(filepath.Dir(name), 0o700) != nil {
-		return false
-	}
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openMaking(strings.TrimSuffix(h.path(id), "jsonl")+"lock", 0)
 	if err != nil {
 		return false
 	}
@@ -638,11 +604,7 @@ type mockRecord struct {
 
 // save appends a line.
 func (h *mockHome) save(id string, r mockRecord) error {
-	name := h.path(id)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := openMaking(h.path(id), os.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -650,36 +612,34 @@ func (h *mockHome) save(id string, r mockRecord) error {
 	return errors.Join(err, f.Close())
 }
 
-// read returns a stored thread; fs.ErrNotExist if there is none.
-func (h *mockHome) read(id string) (*mockThreadState, []*mockTurnRecord, error) {
+// read returns a stored thread; fs.ErrNotExist if there is none. A turn that the end of its process cut off is
+// interrupted.
+func (h *mockHome) read(id string) (*mockThread, error) {
 	text, err := os.ReadFile(h.path(id))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var state *mockThreadState
-	var turns []*mockTurnRecord
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxRecord)
-	for n := 1; lines.Scan(); n++ {
+	th := &mockThread{used: true}
+	for line := range bytes.Lines(text) {
 		var r mockRecord
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return nil, nil, fmt.Errorf("failed to read session metadata %s: line %d: %w", h.path(id), n, err)
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", h.path(id), err)
 		}
 		if r.Thread != nil {
-			state = r.Thread
+			th.mockThreadState = *r.Thread
 		}
 		if r.Turn == nil {
 			continue
 		}
-		at := slices.IndexFunc(turns, func(t *mockTurnRecord) bool { return t.ID == r.Turn.ID })
+		if r.Turn.Status == "inProgress" {
+			r.Turn.Status = "interrupted"
+		}
+		at := slices.IndexFunc(th.turns, func(t *mockTurnRecord) bool { return t.ID == r.Turn.ID })
 		if at < 0 {
-			turns = append(turns, r.Turn)
+			th.turns = append(th.turns, r.Turn)
 		} else {
-			turns[at] = r.Turn
+			th.turns[at] = r.Turn
 		}
 	}
-	if state == nil {
-		return nil, nil, fmt.Errorf("failed to read session metadata %s: it is empty", h.path(id))
-	}
-	return state, turns, nil
+	return th, nil
 }

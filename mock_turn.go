@@ -44,7 +44,6 @@ type mockTurn struct {
 	begun time.Time
 	stop  chan struct{} // closed by interrupt
 	wake  chan struct{} // a steer has come
-	over  chan struct{} // closed when the turn has ended
 
 	// mockServer.mu guards these
 	stopped bool
@@ -69,8 +68,7 @@ type mockTurn struct {
 // newTurn makes a turn of a thread. The caller begins it.
 func (m *mockServer) newTurn(th *mockThread) *mockTurn {
 	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}),
-		wake: make(chan struct{}, 1), over: make(chan struct{}),
-		usage: 100, settings: th.Settings}
+		wake: make(chan struct{}, 1), usage: 100, settings: th.Settings}
 	t.rec = &mockTurnRecord{ID: t.id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
 	return t
 }
@@ -84,67 +82,56 @@ func (m *mockServer) turnStart(msg *message) {
 	if th == nil {
 		return
 	}
-	m.mu.Lock()
-	active := th.active
-	m.mu.Unlock()
-	if active != nil { // the running turn takes the input as a steer, and its id is the answer
-		view := map[string]any{"turn": active.view("inProgress", []json.RawMessage{}, false)}
-		if active.steer(input, func() { m.peer.reply(msg.id, view) }) {
-			return
-		}
-	}
 	t := m.newTurn(th)
-	m.mu.Lock()
-	if m.ended {
-		m.mu.Unlock()
+	changed, begun := t.begin(mockText(input), msg.params)
+	if !begun {
 		return
 	}
-	m.turns.Add(1)
-	changed := m.override(th, msg.params)
-	t.settings = th.Settings
-	th.active, th.used = t, true
-	th.turns = append(th.turns, t.rec)
-	th.Preview = cmp.Or(th.Preview, mockText(input))
-	state := th.mockThreadState
-	m.mu.Unlock()
-	m.keep(th, mockRecord{Thread: &state})
-	m.keep(th, mockRecord{Turn: t.rec})
+	t.keepBegun()
 	m.settingsChanged(th, changed)
 	m.reply(msg, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
 	go t.run(slices.Clone(input)) // ends with the turn or the process; turns counts it
 }
 
-// occupy makes t the thread's turn and runs it. A turn that ran is interrupted, and run waits for that turn's end.
-func (t *mockTurn) occupy(preview string, run func()) {
+// begin makes t the thread's turn, under the settings that params change. Unless the process ends, turns counts the
+// turn from here on.
+func (t *mockTurn) begin(preview string, params json.RawMessage) (changed, begun bool) {
 	m, th := t.m, t.th
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
-		return
+		return false, false
 	}
-	before := th.active
-	if before != nil {
-		before.interruptLocked(nil)
-	}
+	m.turns.Add(1)
+	changed = m.override(th, params)
+	t.settings = th.Settings
 	th.active, th.used = t, true
 	th.turns = append(th.turns, t.rec)
 	th.Preview = cmp.Or(th.Preview, preview)
-	state := th.mockThreadState
-	m.turns.Go(func() { // ends with the turn or the process
-		if before != nil {
-			select {
-			case <-before.over:
-			case <-m.done:
-				return
-			}
-		}
-		m.keep(th, mockRecord{Thread: &state})
-		m.keep(th, mockRecord{Turn: t.rec})
-		run()
-	})
+	return changed, true
 }
 
-// threadCompact is a turn without a prompt, which does what the compact_prompt of the thread's configuration says.
+// keepBegun writes the turn, and what it has changed of its thread, into the history.
+func (t *mockTurn) keepBegun() {
+	t.m.mu.Lock()
+	state := t.th.mockThreadState
+	t.m.mu.Unlock()
+	t.m.keep(t.th, mockRecord{Thread: &state})
+	t.m.keep(t.th, mockRecord{Turn: t.rec})
+}
+
+// occupy makes t the thread's turn and has run carry it out.
+func (t *mockTurn) occupy(preview string, run func()) {
+	if _, begun := t.begin(preview, nil); begun {
+		go func() { // ends with the turn or the process; turns counts it
+			defer t.m.turns.Done()
+			t.keepBegun()
+			run()
+		}()
+	}
+}
+
+// threadCompact is a turn without a prompt.
 func (m *mockServer) threadCompact(msg *message) {
 	th := m.loaded(msg)
 	if th == nil {
@@ -153,43 +140,30 @@ func (m *mockServer) threadCompact(msg *message) {
 	m.reply(msg, struct{}{})
 	t := m.newTurn(th)
 	t.mute = true
-	t.occupy("", func() { t.close(t.compact()) })
+	t.occupy("", func() {
+		t.compact()
+		t.close(goOn)
+	})
 }
 
-func (t *mockTurn) compact() mockEnd {
+func (t *mockTurn) compact() {
 	t.setStatus("active")
 	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
-	if end := t.check(); end != goOn {
-		return end
-	}
 	item := t.item("contextCompaction", newMockID(), nil)
 	t.started(item)
-	for _, s := range t.mockSteps(mockString(t.th.config, "compact_prompt")) {
-		if end := t.m.directives[s.word](t, s.arg); end != goOn {
-			return end
-		}
-	}
 	t.showCounts(0)
 	t.counts()
 	t.showCounts(t.usage)
 	t.completed(item)
-	return goOn
 }
 
 // input reads params.input; false means that the request was refused.
 func (m *mockServer) input(msg *message) (json.RawMessage, bool) {
 	input := rawField(msg.params, "input")
-	switch {
-	case rawField(msg.params, "threadId") == nil:
-		m.refuse(msg, "Invalid request: missing field `threadId`")
-	case input == nil:
+	if input == nil {
 		m.refuse(msg, "Invalid request: missing field `input`")
-	case rawKind(input) != '[':
-		m.refuse(msg, "Invalid request: invalid type: expected a sequence")
-	default:
-		return input, true
 	}
-	return nil, false
+	return input, input != nil
 }
 
 // mockText is what the texts of an input say.
@@ -233,13 +207,8 @@ func (m *mockServer) turnSteer(msg *message) {
 	m.mu.Lock()
 	active := th.active
 	m.mu.Unlock()
-	id := stringField(msg.params, "expectedTurnId")
-	switch {
-	case active == nil:
-		m.refuse(msg, "no active turn to steer")
-	case id != active.id:
-		m.refuse(msg, "expected active turn id "+id+" but found "+active.id)
-	case !active.steer(input, func() { m.reply(msg, map[string]any{"turnId": active.id}) }):
+	if active == nil || stringField(msg.params, "expectedTurnId") != active.id ||
+		!active.steer(input, func() { m.reply(msg, map[string]any{"turnId": active.id}) }) {
 		m.refuse(msg, "no active turn to steer")
 	}
 }
@@ -254,10 +223,8 @@ func (m *mockServer) turnInterrupt(msg *message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch t := th.active; {
-	case t == nil:
+	case t == nil || id != t.id && id != "":
 		m.refuse(msg, "no active turn to interrupt")
-	case id != t.id && id != "":
-		m.refuse(msg, "expected active turn id "+id+" but found "+t.id)
 	case t.stopped:
 		m.peer.reply(msg.id, struct{}{})
 	default:
@@ -295,9 +262,7 @@ func (t *mockTurn) run(input json.RawMessage) {
 		if t.finish(end) {
 			return
 		}
-		if input = t.nextSteer(); input == nil { // a steer came while it ended
-			input = json.RawMessage("[]")
-		}
+		input = t.nextSteer() // which came while the turn ended
 	}
 }
 
@@ -357,21 +322,16 @@ func (t *mockTurn) prompt(input json.RawMessage) mockEnd {
 	steps := t.m.steps(t, mockText(input))
 	t.userMessage(input)
 	t.last, t.toolLast, t.said = "", false, false
-	for i, s := range steps {
+	for _, s := range steps {
 		if end := t.m.directives[s.word](t, s.arg); end != goOn {
 			return end
 		}
-		if i < len(steps)-1 {
-			if end := t.check(); end != goOn {
-				return end
-			}
-			if t.steered() {
-				return preempted
-			}
+		if end := t.check(); end != goOn {
+			return end
 		}
-	}
-	if t.steered() {
-		return preempted
+		if t.steered() {
+			return preempted
+		}
 	}
 	if t.toolLast || !t.said {
 		out := []rune(t.last)
@@ -465,7 +425,6 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	for _, f := range t.after {
 		f()
 	}
-	close(t.over)
 	return true
 }
 

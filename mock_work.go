@@ -116,18 +116,13 @@ func (t *mockTurn) mustAsk(line string, escalate bool) (ask, refused bool) {
 	allowed := t.th.allowed[line]
 	t.m.mu.Unlock()
 	beyond := escalate && t.settings.sandbox() != "dangerFullAccess"
-	switch granular := rawField(t.settings.Approval, "granular"); {
+	switch policy := t.settings.approval(); {
 	case allowed:
 		return false, false
-	case granular != nil:
-		may := string(rawField(granular, "sandbox_approval")) == "true"
-		return beyond && may, beyond && !may
-	case t.settings.approval() == "untrusted":
+	case policy == "untrusted":
 		return true, false
-	case t.settings.approval() == "never":
+	case policy == "never":
 		return false, beyond
-	case t.settings.approval() == "on-failure":
-		return false, false
 	}
 	return beyond, false
 }
