@@ -106,25 +106,20 @@ func userWords(user map[string]any) statedPolicy {
 		takeWords(maps.Clone(user), "the user's Codex configuration"))
 }
 
-// readUserConfig takes the config out of a config/read answer; false when
-// there is none to be read.
+// readUserConfig takes the config out of a config/read answer; false when there is none to be read.
 func readUserConfig(raw json.RawMessage) (map[string]any, bool) {
 	v, err := decodeConfig(rawField(raw, "config"))
 	return v, err == nil && v != nil
 }
 
-// stripWidening takes out of t what could pass a ceiling, and names it. The
-// sandbox of every turn is ours, so what is left to fear is: rules that
-// replace the modes (permissions, default_permissions, sandbox_permissions,
-// windows.sandbox), a reviewer that approves in the user's place
-// (approvals_reviewer, auto_review, guardian features), and programs that
-// Codex runs outside of any sandbox (mcp_servers, hooks, notify, plugins,
-// apps, model_providers.x.auth, zsh_path, an environment for the sandbox's own
-// launcher), files that bring all that in (profile, agents.x.config_file,
-// projects.x.trust_level, debug.config_lockfile). Codex learns new keys every
-// month, so from a caller pass only those known to be harmless. A profile
-// (own) is a file of the user's like config.toml: it loses only what touches
-// sandbox and approvals.
+// stripWidening takes out of t what could pass a ceiling, and names it. The sandbox of every turn is ours, so what is
+// left to fear is: rules that replace the modes (permissions, default_permissions, sandbox_permissions,
+// windows.sandbox), a reviewer that approves in the user's place (approvals_reviewer, auto_review, guardian features),
+// and programs that Codex runs outside of any sandbox (mcp_servers, hooks, notify, plugins, apps,
+// model_providers.x.auth, zsh_path, an environment for the sandbox's own launcher), files that bring all that in
+// (profile, agents.x.config_file, projects.x.trust_level, debug.config_lockfile). Codex learns new keys every month, so
+// from a caller pass only those known to be harmless. A profile (own) is a file of the user's like config.toml: it
+// loses only what touches sandbox and approvals.
 func stripWidening(t map[string]any, own bool) (dropped []string) {
 	for key, v := range t {
 		if key == "features" {
@@ -158,8 +153,7 @@ func touchesSandbox(name string) bool {
 		"windows")
 }
 
-// guards reports a feature that may be what holds an agent back, so that even
-// switching it off would widen.
+// guards reports a feature that may be what holds an agent back, so that even switching it off would widen.
 func guards(name string) bool {
 	return speaksOf(name, "network", "hook", "policy", "rule")
 }
@@ -194,9 +188,8 @@ func harmlessFeature(name string) bool {
 		"web_search_request", "web_search_cached"}, name)
 }
 
-// loadProfile reads $CODEX_HOME/<name>.config.toml: Codex from 0.148 on takes
-// no profile over app-server, so its content goes into config. Before that,
-// config.profile is sent.
+// loadProfile reads $CODEX_HOME/<name>.config.toml: Codex from 0.148 on takes no profile over app-server, so its
+// content goes into config. Before that, config.profile is sent.
 func loadProfile(codexHome, name string) (map[string]any, *rpcError) {
 	bad := func(format string, args ...any) *rpcError {
 		return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
@@ -335,9 +328,8 @@ func configValue(v any, depth int) (any, error) {
 	return nil, fmt.Errorf("a value of Go type %T can't be sent", v)
 }
 
-// splitConfigKey reads a dotted key: bare, "basic" and 'literal' segments. The
-// first must be plain, since Codex reads top-level keys as paths once more: a
-// quoted "sandbox_workspace_write.network_access" would arrive as two.
+// splitConfigKey reads a dotted key: bare, "basic" and 'literal' segments. The first must be plain, since Codex reads
+// top-level keys as paths once more: a quoted "sandbox_workspace_write.network_access" would arrive as two.
 func splitConfigKey(key string) ([]string, error) {
 	var path []string
 	for rest := key; ; {
@@ -391,9 +383,8 @@ func plainConfigKey(key string) bool {
 	})
 }
 
-// mergeConfig lays over onto base, table by table; over wins where both set a
-// value. A server under mcp_servers that over defines itself (a command or a
-// url) replaces base's of that name: half of each would be neither. Neither
+// mergeConfig lays over onto base, table by table; over wins where both set a value. A server under mcp_servers that
+// over defines itself (a command or a url) replaces base's of that name: half of each would be neither. Neither
 // argument is changed.
 func mergeConfig(base, over map[string]any) (map[string]any, error) {
 	out := cloneTables(base)

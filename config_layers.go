@@ -4,12 +4,11 @@ package main
 // whose word a repository's .atm.toml is: somebody else's text, until the user has trusted exactly this content.
 // config.go reads each file once, lowest layer first, into a config; a later layer's good value replaces an earlier
 // one's. A bad value, an unknown key or a file that can't be read is a warning with file, line and column and changes
-// nothing else. Only in the file that --config or ATM_CONFIG names a bad value is an error.
-// An untrusted file may set names, model, effort, and what is no wider than what holds without the file (mayNot);
-// main_config.go asks the user and keeps the answer, never before the content was shown. Trust covers the text alone:
-// what a trusted file names (a program, a prompt) may change later, as a Makefile's commands may. Trust is kept by the
-// real path of the file's directory and the hash of the content, so that a changed file has none, nor a link to the
-// file from elsewhere.
+// nothing else. Only in the file that --config or ATM_CONFIG names a bad value is an error. An untrusted file may set
+// names, model, effort, and what is no wider than what holds without the file (mayNot); main_config.go asks the user
+// and keeps the answer, never before the content was shown. Trust covers the text alone: what a trusted file names (a
+// program, a prompt) may change later, as a Makefile's commands may. Trust is kept by the real path of the file's
+// directory and the hash of the content, so that a changed file has none, nor a link to the file from elsewhere.
 
 import (
 	"cmp"

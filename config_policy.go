@@ -325,9 +325,8 @@ func (p *policy) chooseRoots(in policyInput, arg, prof map[string]any, asked, ow
 	p.Settings.WritableRoots = roots
 }
 
-// rootList reads writable_roots into absolute paths. Relative ones of an
-// argument are taken from the session's directory; in a file they would mean
-// that file's directory, so they are returned apart.
+// rootList reads writable_roots into absolute paths. Relative ones of an argument are taken from the session's
+// directory; in a file they would mean that file's directory, so they are returned apart.
 func rootList(v any, in policyInput, argued bool) (roots, relative []string) {
 	base := ""
 	if argued {
@@ -390,8 +389,7 @@ type turnSettings struct {
 	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
 }
 
-// sessionOptions are the arguments of the codex tool that shape a session.
-// Empty means: not given.
+// sessionOptions are the arguments of the codex tool that shape a session. Empty means: not given.
 type sessionOptions struct {
 	Model                 string
 	Effort                string // a person's choice (ACP); the codex tool has it in Config

@@ -1,10 +1,9 @@
 package main
 
 // The settings: every key of [plugins.atm-agent-mcp] and of a role with its flag and its range, and how a value from a
-// file, a variable or a flag becomes the field of config that holds it.
-// config.go and config_layers.go go through these tables for each layer. A new key is one row here and one field in
-// config; its flag, if it has one, is also a row of serveRows in main_help.go.
-// Nothing here reads a file or knows which layer wins.
+// file, a variable or a flag becomes the field of config that holds it. config.go and config_layers.go go through these
+// tables for each layer. A new key is one row here and one field in config; its flag, if it has one, is also a row of
+// serveRows in main_help.go. Nothing here reads a file or knows which layer wins.
 
 import (
 	"errors"

@@ -1,11 +1,10 @@
 package main
 
 // TOML: a reader whose values know the place each was written at. config_layers.go reads .atm.toml and config.toml with
-// it, and a Codex profile ($CODEX_HOME/<p>.config.toml) becomes JSON through plain.
-// Read are strings, decimal integers and floats, booleans, arrays and tables in every spelling. Whatever else TOML 1.0
-// has (dates, 0x.., inf, nan) and whatever is no TOML is an error with file, line and column, never a guess: a setting
-// that is misread is worse than one that is refused.
-// Pure: it opens no file and keeps nothing between calls.
+// it, and a Codex profile ($CODEX_HOME/<p>.config.toml) becomes JSON through plain. Read are strings, decimal integers
+// and floats, booleans, arrays and tables in every spelling. Whatever else TOML 1.0 has (dates, 0x.., inf, nan) and
+// whatever is no TOML is an error with file, line and column, never a guess: a setting that is misread is worse than
+// one that is refused. Pure: it opens no file and keeps nothing between calls.
 
 import (
 	"fmt"

@@ -1,9 +1,8 @@
 package main
 
 // mail_recipients.go owns whom an address means: "agent" or "agent@team", with [roles] and [aliases] of .atm.toml
-// resolved as `atm` resolves them, and only members of a team that exists. The mail tools call it for every address.
-// An address that is refused is answered with the members and the nearest name, since a model wrote it and tries
-// again.
+// resolved as `atm` resolves them, and only members of a team that exists. The mail tools call it for every address. An
+// address that is refused is answered with the members and the nearest name, since a model wrote it and tries again.
 // Never sends, and never makes a path of a name that it hasn't checked.
 
 import (

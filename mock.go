@@ -50,8 +50,7 @@ type mockExtras struct {
 	steps func(t *mockTurn, prompt string) []mockStep
 	// begin is called before anything is read; over ends the process.
 	begin func(ctx context.Context, stdin io.Reader, stdout io.Writer) (code int, over bool)
-	// told sees each notification and request before it leaves; false holds a
-	// notification back.
+	// told sees each notification and request before it leaves; false holds a notification back.
 	told func(method string, params map[string]any) bool
 	// answered is what leaves in place of result; nil: no answer leaves at all.
 	answered func(msg *message, result any) any

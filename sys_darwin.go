@@ -2,9 +2,8 @@ package main
 
 // sys_darwin.go owns macOS's kqueue: one for all directories, and a descriptor for each. A kqueue tells that entries
 // came, went or were renamed, not which, and nothing of a file that is written in place: all who write inboxes rename,
-// the rest the poll finds.
-// sys_watch.go is the only caller, and holds its lock over all but read.
-// Never waits but in read, which keeps one thread.
+// the rest the poll finds. sys_watch.go is the only caller, and holds its lock over all but read. Never waits but in
+// read, which keeps one thread.
 
 import (
 	"errors"

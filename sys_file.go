@@ -1,11 +1,10 @@
 package main
 
-// sys_file.go owns how files are opened, replaced and made durable. A file that somebody else may have placed is
-// looked at before it is used: the open of a FIFO would wait for ever, a device could do anything, and through a link
-// we would lock, truncate or append to a file that the link's maker chose.
-// The registry, the mail files and the configuration call it.
-// Never waits in an open, never reads without a limit, never overwrites what could not be read, and never fsyncs on a
-// caller's path: a turn must not wait for a disk.
+// sys_file.go owns how files are opened, replaced and made durable. A file that somebody else may have placed is looked
+// at before it is used: the open of a FIFO would wait for ever, a device could do anything, and through a link we would
+// lock, truncate or append to a file that the link's maker chose. The registry, the mail files and the configuration
+// call it. Never waits in an open, never reads without a limit, never overwrites what could not be read, and never
+// fsyncs on a caller's path: a turn must not wait for a disk.
 
 import (
 	"cmp"
@@ -30,16 +29,14 @@ var (
 	errLocked     = errors.New("locked by another holder") // lockFile's refusal when it was told not to wait
 )
 
-// openRegular opens a file to read it. It follows links, since people keep
-// their configuration behind some, and refuses what isn't a regular file
-// (errNotRegular).
+// openRegular opens a file to read it. It follows links, since people keep their configuration behind some, and refuses
+// what isn't a regular file (errNotRegular).
 func openRegular(path string) (*os.File, error) {
 	return openChecked(path, os.O_RDONLY|openNonblock, 0, false)
 }
 
-// openOwn opens a file that we lock, append to or write in place. It refuses a
-// symbolic link, a file with a second name (errLinked), and what isn't a regular
-// file. O_TRUNC is not for flag, since the content would be gone before the file
+// openOwn opens a file that we lock, append to or write in place. It refuses a symbolic link, a file with a second name
+// (errLinked), and what isn't a regular file. O_TRUNC is not for flag, since the content would be gone before the file
 // is checked: truncate what openOwn returned.
 func openOwn(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	return openChecked(path, flag|openNonblock|openNoFollow, perm, true)
@@ -87,16 +84,14 @@ func openChecked(path string, flag int, perm fs.FileMode, own bool) (*os.File, e
 	return f, nil
 }
 
-// readRegular reads a whole file of at most limit bytes, errTooLarge if it has
-// more. It opens as openRegular does.
+// readRegular reads a whole file of at most limit bytes, errTooLarge if it has more. It opens as openRegular does.
 func readRegular(path string, limit int64) ([]byte, error) {
 	data, _, err := readWithInfo(path, limit)
 	return data, err
 }
 
-// readWithInfo is readRegular, with the opened file's owner and mode: a second
-// look by name may find another file. The info is there for a file that is too
-// large, too.
+// readWithInfo is readRegular, with the opened file's owner and mode: a second look by name may find another file. The
+// info is there for a file that is too large, too.
 func readWithInfo(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -117,8 +112,7 @@ func readWithInfo(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return data, st, nil
 }
 
-// openDir opens a directory to list it. What else has its name, a FIFO say, is
-// refused at once.
+// openDir opens a directory to list it. What else has its name, a FIFO say, is refused at once.
 func openDir(path string) (*os.File, error) {
 	d, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
@@ -131,9 +125,8 @@ func openDir(path string) (*os.File, error) {
 	return d, nil
 }
 
-// openToAll are those of the directories that anybody on this machine may write
-// to: who can put a file there speaks for everybody whose files the directory
-// has. The sticky bit is no help, since a name that isn't there yet can still be
+// openToAll are those of the directories that anybody on this machine may write to: who can put a file there speaks for
+// everybody whose files the directory has. The sticky bit is no help, since a name that isn't there yet can still be
 // taken.
 func openToAll(dirs ...string) (open []string) {
 	for _, dir := range dirs {
@@ -186,9 +179,8 @@ func writeWhole(path string, data []byte) error {
 	return err
 }
 
-// setAside renames a file that was read and can't be understood, and says so.
-// errReplaced means that the name belongs to another file by now; after any
-// other error the file is still there, not to be overwritten.
+// setAside renames a file that was read and can't be understood, and says so. errReplaced means that the name belongs
+// to another file by now; after any other error the file is still there, not to be overwritten.
 func setAside(path string, read fs.FileInfo, why error, log *slog.Logger) error {
 	if now, err := os.Stat(path); err == nil && !os.SameFile(read, now) {
 		return errReplaced

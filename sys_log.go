@@ -91,8 +91,7 @@ func redactAttr(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// errorText is an error in words, with what to do about it where the machine has
-// run out of something.
+// errorText is an error in words, with what to do about it where the machine has run out of something.
 func errorText(err error) string {
 	if hint := shortage(err); hint != "" {
 		return err.Error() + "; " + hint
@@ -147,9 +146,8 @@ var (
 	reURLUser = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/:@"'<>]*:[^\s/@"'<>]+|[^\s/:@"'<>]{20,})@`)
 	reURLSig  = regexp.MustCompile(`(?i)([?&](?:sig|signature|x-amz-signature|x-goog-signature)=)[^&\s"']+`)
 
-	// key=value, key: value, "key":"value", and the same inside a JSON string,
-	// where quotes have backslashes and line ends are \n; a block of YAML begins
-	// below its key. == and != compare and give nothing away.
+	// key=value, key: value, "key":"value", and the same inside a JSON string, where quotes have backslashes and line
+	// ends are \n; a block of YAML begins below its key. == and != compare and give nothing away.
 	rePair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*` + secretWords +
 		`\\*["']?\s*(?::=|=>|[:=：])\s*(?:[|>][+-]?\s+)?(?:\\+[nrt]\s*)*)` +
 		`("(?:[^"\\]|\\.)*"?|'[^']*'?|\\+"[^"]*"?|[^\s"',;&|(){}<>=\\][^\s"',;&|(){}<>\\]*)`)
@@ -252,8 +250,7 @@ func replaceValue(re *regexp.Regexp, s string, secret func(string) bool) string 
 
 func anyValue(v string) bool { return v != redacted }
 
-// literalValue is false for what only names or lacks a secret: $TOKEN, <token>,
-// null, a value that is redacted already.
+// literalValue is false for what only names or lacks a secret: $TOKEN, <token>, null, a value that is redacted already.
 func literalValue(v string) bool {
 	switch strings.ToLower(v) {
 	case "null", "nil", "none", "true", "false", "undefined", "string", redacted, "[redacted", "bearer", "basic":

@@ -29,9 +29,8 @@ func isOutOfFiles(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }
 
-// lockFile takes an advisory lock on f, which ends with unlockFile, with f's
-// last descriptor or with the process. Two opens of one file conflict even
-// within a process. Without wait a held lock is errLocked at once.
+// lockFile takes an advisory lock on f, which ends with unlockFile, with f's last descriptor or with the process. Two
+// opens of one file conflict even within a process. Without wait a held lock is errLocked at once.
 func lockFile(f *os.File, exclusive, wait bool) error {
 	how := unix.LOCK_SH
 	if exclusive {
@@ -62,10 +61,9 @@ func unlockFile(f *os.File) error {
 	return nil
 }
 
-// startInOwnGroup puts the command, not yet started, into a session of its own:
-// a terminal's ^C does not reach it (Codex dies of it and leaks its shells) and
-// its process group can be signalled as one. No parent-death signal: it ends
-// app-server before its shells, while EOF on stdin ends both.
+// startInOwnGroup puts the command, not yet started, into a session of its own: a terminal's ^C does not reach it
+// (Codex dies of it and leaks its shells) and its process group can be signalled as one. No parent-death signal: it
+// ends app-server before its shells, while EOF on stdin ends both.
 func startInOwnGroup(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -73,10 +71,9 @@ func startInOwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setsid = true
 }
 
-// procGroup is a child and what it started, as far as that stayed in its group.
-// Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait
-// and close. Not after Wait: the number may name somebody else's group by then.
-// The waiter and the one who stops may be two goroutines.
+// procGroup is a child and what it started, as far as that stayed in its group. Order: newProcGroup, cmd.Start, attach,
+// any of term and kill, then cmd.Wait and close. Not after Wait: the number may name somebody else's group by then. The
+// waiter and the one who stops may be two goroutines.
 type procGroup struct {
 	mu  sync.Mutex // guards the field below, also while it is being signalled
 	pid int        // also the group's id, by Setsid; 0 before attach and after close
@@ -104,8 +101,7 @@ func (g *procGroup) term() error { return g.signal(unix.SIGTERM) }
 // kill ends the group, whatever it traps.
 func (g *procGroup) kill() error { return g.signal(unix.SIGKILL) }
 
-// close forgets the group; it kills nothing on Unix, and everything that is
-// left on Windows.
+// close forgets the group; it kills nothing on Unix, and everything that is left on Windows.
 func (g *procGroup) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -171,16 +167,14 @@ func openRefusal(path string, err error) error {
 	return err
 }
 
-// hasOtherNames tells whether the open file, of which st is, has a hard link.
-// A file without any name is one that was replaced meanwhile: its user sees
-// that by comparing with the name.
+// hasOtherNames tells whether the open file, of which st is, has a hard link. A file without any name is one that was
+// replaced meanwhile: its user sees that by comparing with the name.
 func hasOtherNames(_ string, st os.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && sys.Nlink > 1
 }
 
-// ownerAndMode are a file's owner, and whether group or others may write it.
-// ok is false where the system has neither.
+// ownerAndMode are a file's owner, and whether group or others may write it. ok is false where the system has neither.
 func ownerAndMode(st os.FileInfo) (uid int, sharedWrite bool, ok bool) {
 	sys, isStat := st.Sys().(*syscall.Stat_t)
 	if !isStat {
@@ -206,9 +200,8 @@ func syncDir(path string) error {
 // renameOver replaces the file new by old in one step.
 func renameOver(old, new string) error { return os.Rename(old, new) }
 
-// terminalWidth is the number of columns of a terminal, 0 for one that doesn't
-// know, and false for what is no terminal. It asks without f.Fd(), which would
-// make a pipe's reads blocking.
+// terminalWidth is the number of columns of a terminal, 0 for one that doesn't know, and false for what is no terminal.
+// It asks without f.Fd(), which would make a pipe's reads blocking.
 func terminalWidth(f *os.File) (columns int, ok bool) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -227,9 +220,8 @@ func terminalWidth(f *os.File) (columns int, ok bool) {
 // terminalColors makes a terminal obey colours; here each does.
 func terminalColors(*os.File) bool { return true }
 
-// surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by
-// default it ends a Go program, before state is flushed. Not signal.Ignore:
-// that is inherited, and every pipeline Codex runs would miss its SIGPIPE.
+// surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by default it ends a Go program, before state
+// is flushed. Not signal.Ignore: that is inherited, and every pipeline Codex runs would miss its SIGPIPE.
 func surviveSIGPIPE() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }

@@ -2,10 +2,9 @@ package main
 
 // sys_watch.go owns the watching of directories: who wants to know when something in one changes, and what has to be
 // watched for that, since a directory may be missing, be deleted and come again. The kernel's part is sys_linux.go
-// (inotify), sys_darwin.go (kqueue) and sys_windows.go (nothing to be had).
-// session_mailroom.go calls it; the poll is the net below it and stands alone where watching fails.
-// Never reads a file and never decides what a change means: our own writes are told like anybody's, and the caller
-// knows them by the file's identity, size and time.
+// (inotify), sys_darwin.go (kqueue) and sys_windows.go (nothing to be had). session_mailroom.go calls it; the poll is
+// the net below it and stands alone where watching fails. Never reads a file and never decides what a change means: our
+// own writes are told like anybody's, and the caller knows them by the file's identity, size and time.
 
 import (
 	"errors"

@@ -65,10 +65,9 @@ func startInOwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.HideWindow = true
 }
 
-// procGroup is a child and what it started, held by a job object that ends with
-// its last handle: even if we are killed, the system kills the job.
-// Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait
-// and close. The waiter and the one who stops may be two goroutines.
+// procGroup is a child and what it started, held by a job object that ends with its last handle: even if we are killed,
+// the system kills the job. Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait and close. The
+// waiter and the one who stops may be two goroutines.
 type procGroup struct {
 	mu  sync.Mutex // guards the fields below, also while they are in use
 	pid int
@@ -80,9 +79,8 @@ func newProcGroup(cmd *exec.Cmd) *procGroup {
 	return &procGroup{}
 }
 
-// attach is called once, right after a successful Start. What the child starts
-// in the microseconds before is outside of the job; os/exec can't start it
-// suspended.
+// attach is called once, right after a successful Start. What the child starts in the microseconds before is outside of
+// the job; os/exec can't start it suspended.
 func (g *procGroup) attach(cmd *exec.Cmd) error {
 	if cmd.Process == nil {
 		panic("BUG: procGroup.attach before Start")
@@ -192,12 +190,10 @@ func hasOtherNames(path string, st os.FileInfo) bool {
 	return err == nil && !os.SameFile(link, st)
 }
 
-// ownerAndMode: who may write a file stands in its access control list, which
-// is not read here.
+// ownerAndMode: who may write a file stands in its access control list, which is not read here.
 func ownerAndMode(os.FileInfo) (uid int, sharedWrite bool, ok bool) { return 0, false, false }
 
-// syncDir only checks that the directory is there: NTFS journals its names, and
-// a directory handle can't be flushed.
+// syncDir only checks that the directory is there: NTFS journals its names, and a directory handle can't be flushed.
 func syncDir(path string) error {
 	_, err := os.Stat(path)
 	return err

@@ -1,11 +1,9 @@
 package main
 
-// wire_args.go owns the schemas of tools: how arguments are described to a model
-// and a call's are checked against that description, and how a result is
-// described, from the struct that it is written from. It serves the tools of an MCP
-// client and those of the Codex agents themselves (mcp_tools.go,
-// mail_tools.go). It must never guess: an argument that nobody described is an
-// error which names the nearest one.
+// wire_args.go owns the schemas of tools: how arguments are described to a model and a call's are checked against that
+// description, and how a result is described, from the struct that it is written from. It serves the tools of an MCP
+// client and those of the Codex agents themselves (mcp_tools.go, mail_tools.go). It must never guess: an argument that
+// nobody described is an error which names the nearest one.
 
 import (
 	"encoding/json"
@@ -18,8 +16,7 @@ import (
 	"time"
 )
 
-// toolHints are honest: Claude Code runs tools in parallel that only read,
-// and asks its user about those that destroy.
+// toolHints are honest: Claude Code runs tools in parallel that only read, and asks its user about those that destroy.
 type toolHints struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -61,8 +58,7 @@ func (a toolArgs) secs(name string) time.Duration {
 	return time.Duration(a.num(name) * float64(time.Second))
 }
 
-// decodeArgs checks arguments against the table. What is wrong here is wrong with
-// the protocol in both eras: -32602.
+// decodeArgs checks arguments against the table. What is wrong here is wrong with the protocol in both eras: -32602.
 func decodeArgs(tool string, specs []argSpec, raw json.RawMessage) (toolArgs, *rpcError) {
 	args := toolArgs{}
 	if isNull(raw) {
@@ -191,12 +187,10 @@ func argsSchema(specs []argSpec, required []string) json.RawMessage {
 	return toJSON(valueSchema{Type: "object", Properties: append(props, '}'), Required: required, Extra: false})
 }
 
-// resultSchema makes the schema of a tool's result from the structs that it is
-// made of: their json tags name the properties. Of its own properties the doc tags
-// say what they mean; inside of those they don't, since no model is shown the schema
-// of a result, and the list of tools would be half as long again. It
-// names no required property of the result itself: a modern client's error has
-// none but error, and a client that checks refuses a result that breaks its
+// resultSchema makes the schema of a tool's result from the structs that it is made of: their json tags name the
+// properties. Of its own properties the doc tags say what they mean; inside of those they don't, since no model is
+// shown the schema of a result, and the list of tools would be half as long again. It names no required property of the
+// result itself: a modern client's error has none but error, and a client that checks refuses a result that breaks its
 // schema. Inside of it, whatever is not left out when empty is required.
 func resultSchema(parts ...any) json.RawMessage {
 	props := []byte{'{'}
@@ -206,8 +200,7 @@ func resultSchema(parts ...any) json.RawMessage {
 	return toJSON(valueSchema{Type: "object", Properties: append(props, '}')})
 }
 
-// appendProperties adds the fields of a struct, and those of the structs that it
-// embeds.
+// appendProperties adds the fields of a struct, and those of the structs that it embeds.
 func appendProperties(props []byte, t reflect.Type, docs bool) (_ []byte, required []string) {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -1,10 +1,8 @@
 package main
 
-// wire_frame.go owns byte records on a stream: newline-delimited JSON and
-// Content-Length frames, told apart by the stream's first bytes, with one size
-// limit. It is pure over io: it knows nothing of JSON-RPC. The peer calls it
-// from exactly one reading and one writing goroutine. It must never let one
-// bad or oversized record end the stream.
+// wire_frame.go owns byte records on a stream: newline-delimited JSON and Content-Length frames, told apart by the
+// stream's first bytes, with one size limit. It is pure over io: it knows nothing of JSON-RPC. The peer calls it from
+// exactly one reading and one writing goroutine. It must never let one bad or oversized record end the stream.
 
 import (
 	"bufio"
@@ -60,9 +58,8 @@ const (
 	slabRecord = 2 << 10
 )
 
-// newFrameReader reads records of at most limit bytes. With mode
-// framingUnknown the stream's first bytes decide; the child side passes
-// framingNewline, the only framing Codex speaks (FR-1.2).
+// newFrameReader reads records of at most limit bytes. With mode framingUnknown the stream's first bytes decide; the
+// child side passes framingNewline, the only framing Codex speaks (FR-1.2).
 func newFrameReader(r io.Reader, limit int, mode framing) *frameReader {
 	f := &frameReader{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 	f.mode.Store(int32(mode))
@@ -75,9 +72,8 @@ func (f *frameReader) seen() framing { return framing(f.mode.Load()) }
 // drained reports that the next read will ask the stream.
 func (f *frameReader) drained() bool { return f.r.Buffered() == 0 }
 
-// read returns the next record without its framing; the slice belongs to the
-// caller. Besides io errors it returns *recordTooLong and errBadHeader, after
-// both of which reading can go on.
+// read returns the next record without its framing; the slice belongs to the caller. Besides io errors it returns
+// *recordTooLong and errBadHeader, after both of which reading can go on.
 func (f *frameReader) read() ([]byte, error) {
 	if !f.begun {
 		f.begun = true
@@ -108,8 +104,7 @@ func (f *frameReader) read() ([]byte, error) {
 	}
 }
 
-// looksLikeHeader tells a header line from JSON: a JSON text never begins
-// with a bare word and a colon.
+// looksLikeHeader tells a header line from JSON: a JSON text never begins with a bare word and a colon.
 func looksLikeHeader(line []byte) bool {
 	for i, c := range line {
 		switch {
@@ -123,9 +118,8 @@ func looksLikeHeader(line []byte) bool {
 	return false
 }
 
-// readLine reads up to and without the next newline. A last line without one
-// counts. Past limit the rest of the line is skipped, holding no more than
-// the buffer in memory.
+// readLine reads up to and without the next newline. A last line without one counts. Past limit the rest of the line is
+// skipped, holding no more than the buffer in memory.
 func (f *frameReader) readLine(limit int) ([]byte, error) {
 	var line []byte
 	var long *recordTooLong
@@ -196,8 +190,7 @@ func (f *frameReader) readHeaderFrame() ([]byte, error) {
 	}
 }
 
-// readHeaderFrom reads the rest of a header block whose first line is first,
-// then the body.
+// readHeaderFrom reads the rest of a header block whose first line is first, then the body.
 func (f *frameReader) readHeaderFrom(first string) ([]byte, error) {
 	length, seen, bad := 0, false, false
 	for line := first; line != ""; {

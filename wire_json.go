@@ -3,10 +3,9 @@ package main
 // wire_json.go owns the reading and writing of raw JSON without reflection: validity, the fields of an object, the
 // elements of an array, strings. Every frame passes here, thousands a second, and most of each one is forwarded as it
 // is; most of its bytes are a string's, so strings are looked at eight bytes at a time, and what is rare is left to
-// encoding/json, which is several times slower.
-// It is pure; the peer, the drivers, the fronts and whoever builds raw JSON call it.
-// It must never accept what encoding/json refuses nor read anything else in it, or the other way round: FuzzScan holds
-// it to that.
+// encoding/json, which is several times slower. It is pure; the peer, the drivers, the fronts and whoever builds raw
+// JSON call it. It must never accept what encoding/json refuses nor read anything else in it, or the other way round:
+// FuzzScan holds it to that.
 
 import (
 	"bytes"
@@ -202,8 +201,7 @@ type fields struct {
 	bad bool   // what was to be walked over is no object, or not whole
 }
 
-// fieldsOf begins to walk over obj, which must be valid JSON where the values
-// matter.
+// fieldsOf begins to walk over obj, which must be valid JSON where the values matter.
 func fieldsOf(obj []byte) fields {
 	f := fields{b: obj, i: skipSpace(obj, 0)}
 	if f.i >= len(obj) || obj[f.i] != '{' {
@@ -248,9 +246,8 @@ func (f *fields) next() bool {
 	return true
 }
 
-// eachField calls f with every key (unquoted) and raw value of the object
-// obj, in order, until f returns false. It returns errBadJSON when obj isn't
-// an object. obj must be valid JSON where the values matter.
+// eachField calls f with every key (unquoted) and raw value of the object obj, in order, until f returns false. It
+// returns errBadJSON when obj isn't an object. obj must be valid JSON where the values matter.
 func eachField(obj []byte, f func(key string, val json.RawMessage) bool) error {
 	w := fieldsOf(obj)
 	for w.next() {
@@ -282,8 +279,7 @@ func eachElement(arr json.RawMessage, f func(json.RawMessage)) {
 	}
 }
 
-// rawField returns the raw value at a path of keys, nil if a step is missing
-// or no object.
+// rawField returns the raw value at a path of keys, nil if a step is missing or no object.
 func rawField(obj json.RawMessage, path ...string) json.RawMessage {
 	for _, name := range path {
 		var found json.RawMessage
@@ -306,8 +302,7 @@ func stringField(obj json.RawMessage, path ...string) string {
 	return s
 }
 
-// rawKind returns the first byte of a raw value: '{', '[', '"', 't', 'f',
-// 'n', '0' for any number, and 0 for nothing.
+// rawKind returns the first byte of a raw value: '{', '[', '"', 't', 'f', 'n', '0' for any number, and 0 for nothing.
 func rawKind(raw []byte) byte {
 	i := skipSpace(raw, 0)
 	if i >= len(raw) {
@@ -363,8 +358,7 @@ func rawString(raw []byte) (string, bool) {
 	}
 }
 
-// rawStringLike is rawString for a value that is likely to be like: then it is
-// that string and costs no memory.
+// rawStringLike is rawString for a value that is likely to be like: then it is that string and costs no memory.
 func rawStringLike(raw []byte, like string) (string, bool) {
 	if len(raw) == len(like)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == like && bytes.IndexByte(raw, '\\') < 0 {
 		return like, true

@@ -39,8 +39,7 @@ const (
 	codeIdentityRequired = -32009
 )
 
-// codeName is the NFR-6 name that an error's message begins with, "" for the
-// codes that JSON-RPC owns.
+// codeName is the NFR-6 name that an error's message begins with, "" for the codes that JSON-RPC owns.
 func codeName(code int) string {
 	names := [...]string{"IDENTITY_CONFLICT", "SESSION_NOT_FOUND", "SESSION_CLOSED", "MAX_SESSIONS_EXCEEDED",
 		"CHILD_PROCESS_DEAD", "REQUEST_TIMEOUT", "INVALID_SESSION_PARAMS", "AGENT_FILE_NOT_FOUND", "IDENTITY_REQUIRED"}
@@ -50,8 +49,7 @@ func codeName(code int) string {
 	return ""
 }
 
-// rpcError is an error as it stands on the wire. It is the one error type
-// that carries a code.
+// rpcError is an error as it stands on the wire. It is the one error type that carries a code.
 type rpcError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -76,10 +74,8 @@ const (
 
 func (e *rpcError) Error() string { return e.Message }
 
-// proxyError makes an error of our own. For the NFR-6 codes the message
-// begins with the code's name, since clients show a model nothing else, and
-// data says that the proxy is the source. extra holds pairs of key and value
-// for data.
+// proxyError makes an error of our own. For the NFR-6 codes the message begins with the code's name, since clients show
+// a model nothing else, and data says that the proxy is the source. extra holds pairs of key and value for data.
 func proxyError(code int, message string, extra ...any) *rpcError {
 	name := codeName(code)
 	if name == "" {
@@ -92,8 +88,7 @@ func proxyError(code int, message string, extra ...any) *rpcError {
 	return &rpcError{Code: code, Message: name + ": " + message, Data: toJSON(data), Said: message}
 }
 
-// proxyAdvice is proxyError with what to do about it: advice stands behind what
-// happened, for who calls our MCP tools.
+// proxyAdvice is proxyError with what to do about it: advice stands behind what happened, for who calls our MCP tools.
 func proxyAdvice(code int, r remedy, what, advice string, extra ...any) *rpcError {
 	e := proxyError(code, what+advice, extra...)
 	e.Said, e.Remedy = what, r
@@ -176,8 +171,7 @@ func parseMessageAfter(last string, rec []byte) (message, error) {
 	return m, nil
 }
 
-// idKey is what two equal ids have in common: 7 and "7" differ, "a" and
-// "\u0061" don't.
+// idKey is what two equal ids have in common: 7 and "7" differ, "a" and "\u0061" don't.
 func idKey(id json.RawMessage) string {
 	if s, ok := rawString(id); ok {
 		return `"` + s
@@ -189,8 +183,7 @@ func noMethod(what string) *rpcError {
 	return &rpcError{Code: codeNoMethod, Message: "Method not found: " + what}
 }
 
-// maxFrameLogged cuts a record at trace. It is cut behind its redaction, so that no
-// secret is cut in half and missed.
+// maxFrameLogged cuts a record at trace. It is cut behind its redaction, so that no secret is cut in half and missed.
 const maxFrameLogged = 4096
 
 var errNotJSON = errors.New("not JSON")

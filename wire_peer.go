@@ -50,8 +50,7 @@ type peerOptions struct {
 	onWriteErr  func(error)                  // the other side no longer reads
 }
 
-// peer is one JSON-RPC connection. Everything but run may be called from any
-// goroutine; nothing blocks.
+// peer is one JSON-RPC connection. Everything but run may be called from any goroutine; nothing blocks.
 type peer struct {
 	peerOptions
 	fr   *frameReader
@@ -66,8 +65,7 @@ type peer struct {
 	gone    error           // why later calls fail; nil while the other side is there
 }
 
-// newPeer starts the writing goroutine, which ends with closeOut. The owner
-// calls run to read.
+// newPeer starts the writing goroutine, which ends with closeOut. The owner calls run to read.
 func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
 	if o.budget == 0 {
 		o.budget = 16 << 20
@@ -77,16 +75,14 @@ func newPeer(r io.Reader, w io.Writer, o peerOptions) *peer {
 	return p
 }
 
-// run reads until the stream ends, calling handle for every request and
-// notification and the done func of every answered call, in the stream's
-// order, on this goroutine. It returns io.EOF at a clean end. Open calls
-// fail with errPeerGone before it returns.
+// run reads until the stream ends, calling handle for every request and notification and the done func of every
+// answered call, in the stream's order, on this goroutine. It returns io.EOF at a clean end. Open calls fail with
+// errPeerGone before it returns.
 func (p *peer) run() error {
 	for {
 		if p.fr.drained() {
-			// Whoever was handed something goes first. A read of stdin would
-			// keep this thread from it until another one was woken, which
-			// takes longer than a reply may.
+			// Whoever was handed something goes first. A read of stdin would keep this thread from it until another one
+			// was woken, which takes longer than a reply may.
 			runtime.Gosched()
 		}
 		rec, err := p.fr.read()
@@ -199,10 +195,9 @@ func (p *peer) answered(m *message) {
 	c.done(m.result, nil)
 }
 
-// call sends a request. done is called exactly once: with the answer (an
-// error answer is an *rpcError) on the reading goroutine, or with
-// errCallTimeout or errNotSent on a timer's, or with errPeerGone. It must not
-// block. timeout 0 means none. The id can be given to abandon.
+// call sends a request. done is called exactly once: with the answer (an error answer is an *rpcError) on the reading
+// goroutine, or with errCallTimeout or errNotSent on a timer's, or with errPeerGone. It must not block. timeout 0 means
+// none. The id can be given to abandon.
 func (p *peer) call(method string, params any, timeout time.Duration, done func(json.RawMessage, error)) int64 {
 	id := p.reserve()
 	if !p.callAs(id, method, params, timeout, done) {
@@ -211,8 +206,7 @@ func (p *peer) call(method string, params any, timeout time.Duration, done func(
 	return id
 }
 
-// reserve takes the id of a later callAs, for who must know it before the
-// other side can say a word about the call.
+// reserve takes the id of a later callAs, for who must know it before the other side can say a word about the call.
 func (p *peer) reserve() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,9 +310,8 @@ func (p *peer) reply(id json.RawMessage, result any) {
 	p.put(p.response(id, toJSON(result), nil), keepAlways)
 }
 
-// replyError answers a request with an error; a nil id leaves the id out, as
-// MCP's 2026 schema wants where the request's can't be known, or with nullID
-// makes it null.
+// replyError answers a request with an error; a nil id leaves the id out, as MCP's 2026 schema wants where the
+// request's can't be known, or with nullID makes it null.
 func (p *peer) replyError(id json.RawMessage, e *rpcError) {
 	if id == nil && p.nullID {
 		id = json.RawMessage("null")
@@ -413,9 +406,8 @@ const (
 // by no more at a time, so a stalled reader costs the budget and not twice.
 const chunkSize = 64 << 10
 
-// A record that may be dropped (a delta, nearly all there is) may as well wait
-// a moment for the next one: a write and the other side's waking cost more than
-// all else about it. Any other record, or lazySize of them, takes it along.
+// A record that may be dropped (a delta, nearly all there is) may as well wait a moment for the next one: a write and
+// the other side's waking cost more than all else about it. Any other record, or lazySize of them, takes it along.
 const (
 	lazyPause = 200 * time.Microsecond
 	lazySize  = 16 << 10
@@ -431,9 +423,8 @@ func newOutbox(w io.Writer, budget int, onErr func(error)) *outbox {
 	return o
 }
 
-// put queues one record. It reports false when the record was dropped: the
-// stream is closed or dead, or the record isn't worth going past the budget. One
-// large record may: else none larger than what is left would ever be told.
+// put queues one record. It reports false when the record was dropped: the stream is closed or dead, or the record
+// isn't worth going past the budget. One large record may: else none larger than what is left would ever be told.
 func (o *outbox) put(rec []byte, mode framing, w worth) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -572,9 +563,8 @@ func (o *outbox) close(grace time.Duration) {
 	}
 }
 
-// lineWriter hands log lines to an outbox, so that whoever doesn't read our
-// stderr can't hold a session or a reader: past the outbox's budget lines are
-// lost, not waited for.
+// lineWriter hands log lines to an outbox, so that whoever doesn't read our stderr can't hold a session or a reader:
+// past the outbox's budget lines are lost, not waited for.
 type lineWriter struct{ out *outbox }
 
 func (w lineWriter) Write(line []byte) (int, error) {

@@ -119,8 +119,7 @@ func didYouMean(word string, of []string) string {
 	return ""
 }
 
-// visible writes out what can't be seen or turns what stands beside it around:
-// a title is what a person approves.
+// visible writes out what can't be seen or turns what stands beside it around: a title is what a person approves.
 func visible(s string) string {
 	hidden := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if !strings.ContainsFunc(s, hidden) {
