@@ -306,17 +306,18 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	reg := newRegistry(d.cfg.sessionsRoot, d.cfg.team, false, slog.New(slog.DiscardHandler))
 	if rows, err := readRows(reg); err == nil {
 		records := 0
-		_ = reg.eachFile(func(e fs.DirEntry) {
+		files, _ := reg.files()
+		for _, e := range files {
 			if agentOfFile(e.Name()) != "" {
 				records++
 			}
-		})
+		}
 		if n := records - len(rows); n > 0 {
 			d.warn(fmt.Sprintf("%s in %s can't be read", counted(n, "record"), reg.records),
 				"make them readable; the next serve sets those aside that are damaged")
 		}
 		for _, r := range rows {
-			if r.Status == statusStale && (r.rec.Status == statusBusy || r.rec.Status == statusIdle) {
+			if r.Status == statusStale && isOpen(r.rec.Status) {
 				stale++
 			}
 		}

@@ -13,9 +13,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,11 +30,14 @@ var errRecordCorrupt = errors.New("the record is corrupt")
 type registry struct {
 	*leases
 	journals *journals
-	index    *indexes
 	disk     *syncer // flush and close are also those of the registry
 	records  string  // <root>/<team>/.records
 	persist  bool    // records, journals and indexes are written
 	log      *slog.Logger
+
+	// By path, and the goroutine's of disk: the index that was there at first was looked at; the index can't be written,
+	// and that was told.
+	indexSeen, indexFailing map[string]bool
 
 	// unwritten is why the newest write of a record, or of a line of a journal, failed; nil while they succeed.
 	unwritten atomic.Pointer[error]
@@ -47,11 +50,13 @@ func newRegistry(root, team string, persist bool, log *slog.Logger) *registry {
 	return &registry{
 		leases:   newLeases(root, team, persist),
 		journals: newJournals(records, disk),
-		index:    newIndexes(disk, log),
 		disk:     disk,
 		records:  records,
 		persist:  persist,
 		log:      log,
+
+		indexSeen:    map[string]bool{},
+		indexFailing: map[string]bool{},
 	}
 }
 
@@ -88,9 +93,6 @@ func (r *registry) save(rec record) error {
 }
 
 func (r *registry) writeRecord(rec record) error {
-	if !validAgentID(rec.AgentID) {
-		return errors.New("that is no agent_id")
-	}
 	data, err := encodeRecord(rec)
 	if err != nil {
 		return err
@@ -148,35 +150,28 @@ func (r *registry) load(agentID string) (*record, error) {
 // list returns the team's newest records, newest first; all of them for limit 0.
 // A record that can't be read is told on stderr and left out.
 func (r *registry) list(limit int) ([]record, error) {
-	type file struct {
-		agentID string
-		changed time.Time // the record or its journal
+	newest := map[string]time.Time{} // by agent_id: when the record or its journal was changed
+	files, err := r.files()
+	if err != nil {
+		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
-	newest := map[string]time.Time{}
-	err := r.eachFile(func(e fs.DirEntry) {
+	for _, e := range files {
 		id := agentOfFile(strings.TrimSuffix(e.Name(), "l"))
 		if st, err := e.Info(); id != "" && err == nil && st.ModTime().After(newest[id]) {
 			newest[id] = st.ModTime()
 		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing sessions: %w", err)
 	}
-	files := make([]file, 0, len(newest))
-	for id, changed := range newest {
-		files = append(files, file{id, changed})
-	}
-	slices.SortFunc(files, func(a, b file) int { return b.changed.Compare(a.changed) })
+	ids := slices.SortedFunc(maps.Keys(newest), func(a, b string) int { return newest[b].Compare(newest[a]) })
 	var recs []record
-	for _, f := range files {
+	for _, id := range ids {
 		if limit > 0 && len(recs) == limit {
 			break
 		}
-		rec, err := r.readRecord(f.agentID)
+		rec, err := r.readRecord(id)
 		if err == nil {
 			recs = append(recs, *rec)
 		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errRecordCorrupt) { // that was told already
-			r.log.Warn("record can't be read", "agent", f.agentID, "error", err)
+			r.log.Warn("record can't be read", "agent", id, "error", err)
 		}
 	}
 	sortNewestFirst(recs)
@@ -190,27 +185,24 @@ func (r *registry) markStale() int {
 	if !r.persist {
 		return 0
 	}
-	var open []string
-	err := r.eachFile(func(e fs.DirEntry) {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeLeftover(r.records, e)
-		} else if id := agentOfFile(e.Name()); id != "" {
-			open = append(open, id)
-		}
-	})
+	files, err := r.files()
 	if err != nil {
 		r.log.Warn("sessions of ended processes can't be marked stale", "error", err)
 	}
 	n := 0
-	for _, id := range open {
+	for _, e := range files {
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			removeLeftover(r.records, e)
+		}
+		id := agentOfFile(e.Name())
 		if r.disk.closing() {
 			break
 		}
-		if !r.maybeOpen(id) {
+		if id == "" || !r.maybeOpen(id) {
 			continue
 		}
 		rec, err := r.readRecord(id)
-		if err != nil || rec.Status != statusBusy && rec.Status != statusIdle {
+		if err != nil || !isOpen(rec.Status) {
 			continue
 		}
 		marked, err := r.markIfGone(rec)
@@ -232,8 +224,11 @@ func (r *registry) maybeOpen(agentID string) bool {
 	}
 	var rec struct{ Status string }
 	err = json.Unmarshal(data, &rec)
-	return err != nil || rec.Status == statusBusy || rec.Status == statusIdle || rec.Status == ""
+	return err != nil || isOpen(rec.Status) || rec.Status == ""
 }
+
+// isOpen reports the status of a session that some process has open, if that lives.
+func isOpen(status string) bool { return status == statusBusy || status == statusIdle }
 
 // markIfGone rewrites the record while it holds the session's locks, and reads
 // it again under them: it may have been revived or closed a moment ago.
@@ -247,18 +242,15 @@ func (r *registry) markIfGone(seen *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if rec.Status != statusBusy && rec.Status != statusIdle || rec.Identity != seen.Identity ||
-		rec.BackendID != seen.BackendID {
+	if !isOpen(rec.Status) || rec.Identity != seen.Identity || rec.BackendID != seen.BackendID {
 		return false, nil
 	}
 	if rec.Status == statusBusy {
 		rec.Interrupted, rec.LastTurnStatus = true, "interrupted"
 	}
 	rec.Status, rec.PID, rec.Host = statusStale, 0, ""
-	if err := r.save(*rec); err != nil {
-		return false, err
-	}
-	return true, nil
+	err = r.save(*rec)
+	return err == nil, err
 }
 
 // errAlive refuses to remove a session that some process has, or may have.
@@ -367,7 +359,7 @@ func (r *registry) told(rec *record) (status string, interrupted bool, pid int) 
 	switch {
 	case held && (by == rec.AgentID || by == ""): // without an agent yet: it may be about to be this one's
 		return rec.Status, rec.Interrupted, pid
-	case rec.Status == statusBusy || rec.Status == statusIdle:
+	case isOpen(rec.Status):
 		return statusStale, rec.Status == statusBusy, 0
 	}
 	return rec.Status, rec.Interrupted, 0
@@ -401,7 +393,7 @@ func (r *registry) readRecord(agentID string) (*record, error) {
 
 // addNote brings a record that was read up to what its journal says. The record of a session that has ended has it all.
 func (r *registry) addNote(rec *record) {
-	if rec.Status != statusBusy && rec.Status != statusIdle {
+	if !isOpen(rec.Status) {
 		return
 	}
 	line, err := r.journals.note(rec.AgentID)
@@ -414,28 +406,17 @@ func (r *registry) addNote(rec *record) {
 	}
 }
 
-// eachFile calls f for every file of the records directory; none is no error.
-func (r *registry) eachFile(f func(fs.DirEntry)) error {
+// files are those of the records directory; no directory is no error.
+func (r *registry) files() ([]fs.DirEntry, error) {
 	d, err := openDir(r.records)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.Close()
-	for {
-		entries, err := d.ReadDir(512)
-		for _, e := range entries {
-			f(e)
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return d.ReadDir(-1)
 }
 
 func (r *registry) recordPath(agentID string) string {
@@ -478,18 +459,6 @@ type indexFile struct {
 	Sessions []indexEntry `json:"sessions"`
 }
 
-// indexes writes the indexes of this process: one, but for tests. The syncer's goroutine owns the maps.
-type indexes struct {
-	disk    *syncer
-	log     *slog.Logger
-	seen    map[string]bool // by path: the file that was there at first was looked at
-	failing map[string]bool // by path: it can't be written, and that was told
-}
-
-func newIndexes(disk *syncer, log *slog.Logger) *indexes {
-	return &indexes{disk: disk, log: log, seen: map[string]bool{}, failing: map[string]bool{}}
-}
-
 // setIndex replaces the instance's index by these open sessions, in a moment and
 // off the caller's path. Calls for one identity come one after another.
 func (r *registry) setIndex(identity string, recs []record) {
@@ -508,29 +477,29 @@ func (r *registry) setIndex(identity string, recs []record) {
 			r.CWD, r.StartedAt, r.LastActive, r.Status, r.Tag}
 	}
 	r.disk.later(path, func() {
-		r.index.write(path, indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries})
+		r.replaceIndex(path, indexFile{Version: 1, PID: os.Getpid(), Host: r.host, Sessions: entries})
 	})
 }
 
-func (x *indexes) write(path string, index indexFile) {
+func (r *registry) replaceIndex(path string, index indexFile) {
 	var err error
-	if !x.seen[path] {
-		err = x.clearPlace(path)
-		x.seen[path] = err == nil
+	if !r.indexSeen[path] {
+		err = r.clearPlace(path)
+		r.indexSeen[path] = err == nil
 	}
 	if err == nil {
 		err = writeIndex(path, index)
 	}
 	if err == nil {
-		x.disk.add(path)
-	} else if !x.failing[path] {
-		x.log.Warn("session file can't be written", "path", path, "error", err)
+		r.disk.add(path)
+	} else if !r.indexFailing[path] {
+		r.log.Warn("session file can't be written", "path", path, "error", err)
 	}
-	x.failing[path] = err != nil
+	r.indexFailing[path] = err != nil
 }
 
 // clearPlace sets a corrupt index aside before the first of ours replaces it, and removes what a crash left beside it.
-func (x *indexes) clearPlace(path string) error {
+func (r *registry) clearPlace(path string) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -543,7 +512,7 @@ func (x *indexes) clearPlace(path string) error {
 		err = json.Unmarshal(data, &indexFile{})
 	}
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		err = setAside(path, st, err, x.log)
+		err = setAside(path, st, err, r.log)
 	}
 	if err != nil {
 		return err
@@ -581,7 +550,7 @@ func (r *registry) markIndexes() {
 		}
 		changed := false
 		for i := range index.Sessions {
-			if s := &index.Sessions[i]; s.Status == statusBusy || s.Status == statusIdle {
+			if s := &index.Sessions[i]; isOpen(s.Status) {
 				s.Status, changed = statusStale, true
 			}
 		}

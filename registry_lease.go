@@ -40,28 +40,24 @@ var reLockName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 func validThreadID(s string) bool { return reLockName.MatchString(s) }
 
-// leaseHeld refuses an identity; -32001 is made of it.
-type leaseHeld struct {
-	identity string
-	agentID  string // empty: leased, but not given to a session yet
+// heldBy refuses an identity or a thread, and says who keeps its lock from us; -32001 is made of it.
+type heldBy struct {
+	what     string // identity or thread
+	name     string
+	agentID  string // "": leased, but not given to a session yet
 	pid      int
-	ours     bool // held by this process
+	ours     bool // this process holds the lock
+	fleeting bool // whoever holds the lock can't be named, and is likely gone in a moment
+	keeper   bool // fleeting: the lock is held shared, as holdIfGone does and no session
 }
 
-func (e *leaseHeld) Error() string {
-	return fmt.Sprintf("identity %q is in use %s", e.identity, holderText(e.agentID, e.pid, e.ours))
+func (e *heldBy) Error() string {
+	return fmt.Sprintf("%s %q is in use %s", e.what, e.name, holderText(e.agentID, e.pid, e.ours))
 }
 
-// threadHeld refuses a thread.
-type threadHeld struct {
-	threadID string
-	agentID  string
-	pid      int
-	ours     bool
-}
-
-func (e *threadHeld) Error() string {
-	return fmt.Sprintf("thread %q is in use %s", e.threadID, holderText(e.agentID, e.pid, e.ours))
+// nameHeld is a name that was seen to be held.
+func nameHeld(identity, agentID string, pid int) *heldBy {
+	return &heldBy{what: "identity", name: identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}
 }
 
 func holderText(agentID string, pid int, ours bool) string {
@@ -130,7 +126,8 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 		return nil, fmt.Errorf("leasing identity %q: %w", identity, err)
 	}
 	if by != nil {
-		return nil, &leaseHeld{identity: identity, agentID: by.agentID, pid: by.pid, ours: by.ours}
+		by.what, by.name = "identity", identity
+		return nil, by
 	}
 	got.name = identity
 	return got, nil
@@ -145,10 +142,9 @@ func (l *leases) acquireFree(base, agentID string, taken func(name string) bool)
 			continue
 		}
 		got, err := l.acquire(numbered(base, n), agentID)
-		if held := (*leaseHeld)(nil); errors.As(err, &held) {
-			continue
+		if !errors.As(err, new(*heldBy)) {
+			return got, err
 		}
-		return got, err
 	}
 	return nil, fmt.Errorf("identities %s to %s are all in use; close a session or name another identity", base,
 		numbered(base, maxIdentitySuffix))
@@ -224,10 +220,7 @@ func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
 
 // holds reports an identity that is leased here, by us, for that agent.
 func (l *leases) holds(identity, agentID string) bool {
-	path, err := l.identityPath(identity)
-	if err != nil {
-		return false
-	}
+	path, _ := l.identityPath(identity) // "" for what is no name, and nobody's
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, ok := l.held[path]
@@ -245,7 +238,8 @@ func (l *leases) lockThread(threadID, agentID string) (*lease, error) {
 		return nil, fmt.Errorf("locking thread %q: %w", threadID, err)
 	}
 	if by != nil {
-		return nil, &threadHeld{threadID: threadID, agentID: by.agentID, pid: by.pid, ours: by.ours}
+		by.what, by.name = "thread", threadID
+		return nil, by
 	}
 	got.name, got.keep = threadID, l.keepThreads
 	return got, nil
@@ -352,15 +346,6 @@ func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(),
 		return nil, false
 	}
 	return release, true
-}
-
-// heldBy is who keeps a lock from us.
-type heldBy struct {
-	agentID  string
-	pid      int
-	ours     bool // this process holds the lock
-	fleeting bool // whoever holds the lock can't be named, and is likely gone in a moment
-	keeper   bool // fleeting: the lock is held shared, as holdIfGone does and no session
 }
 
 // lock takes a lock, and waits for whoever has it without holding it for a session.

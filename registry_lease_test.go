@@ -83,9 +83,9 @@ func TestAnIdentityIsLeasedOnceWhateverItsCase(t *testing.T) {
 	path := filepath.Join(l.root, "red", "reviewer.lock")
 	h := mustAcquire(t, l, "Reviewer", "codex:aaaa")
 	_, err := l.acquire("reVIEWER", "codex:bbbb")
-	var held *leaseHeld
+	var held *heldBy
 	if !errors.As(err, &held) || !held.ours || held.agentID != "codex:aaaa" || held.pid != os.Getpid() ||
-		held.identity != "reVIEWER" ||
+		held.name != "reVIEWER" ||
 		err.Error() != `identity "reVIEWER" is in use by agent codex:aaaa in this process` {
 		t.Fatalf("second lease: %#v", err)
 	}
@@ -155,12 +155,12 @@ func TestKillingTheHolderFreesItsLocks(t *testing.T) {
 	rec := fullRecord("codex:aaaa", "codex")
 	pid, kill := holdElsewhere(t, l.root, rec)
 	_, err := l.acquire("Codex", "codex:bbbb")
-	var held *leaseHeld
+	var held *heldBy
 	if !errors.As(err, &held) || held.ours || held.pid != pid || held.agentID != rec.AgentID {
 		t.Fatalf("identity of another process: %#v", err)
 	}
 	_, err = l.lockThread(rec.BackendID, "codex:bbbb")
-	var thread *threadHeld
+	var thread *heldBy
 	if !errors.As(err, &thread) || thread.ours || thread.pid != pid || thread.agentID != rec.AgentID {
 		t.Fatalf("thread of another process: %#v", err)
 	}
@@ -189,7 +189,7 @@ func TestAThreadFindsItsAgentAfterRelease(t *testing.T) {
 	h := mustLockThread(t, l, "t-1", "codex:aaaa")
 	other := newLeases(l.root, "blue", true)
 	for who, ours := range map[*leases]bool{l: true, other: false} {
-		var held *threadHeld
+		var held *heldBy
 		if _, err := who.lockThread("t-1", "codex:bbbb"); !errors.As(err, &held) || ours && !held.ours ||
 			held.agentID != "codex:aaaa" {
 			t.Errorf("second lock: %v", err)

@@ -147,7 +147,7 @@ func elsewhere(v *sessionView) *rpcError {
 	if v.Mine || v.pid == 0 || v.pid == os.Getpid() {
 		return nil
 	}
-	return heldError(&leaseHeld{identity: v.Identity, agentID: v.AgentID, pid: v.pid}, v.AgentID, v.Identity, "")
+	return heldError(nameHeld(v.Identity, v.AgentID, v.pid), v.AgentID, v.Identity, "")
 }
 
 // list tells the agents that are open here and the team's others, the limit newest of them, or all for 0.
@@ -278,8 +278,7 @@ func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
 			defer release()
 		} else if !d.reg.holds(rec.Identity, agentID) || d.table.agent(agentID) != nil {
 			_, pid, _ := d.reg.holder(rec.Identity)
-			return heldError(&leaseHeld{identity: rec.Identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()},
-				agentID, rec.Identity, "")
+			return heldError(nameHeld(rec.Identity, agentID, pid), agentID, rec.Identity, "")
 		} // else the opening of a session that was just ended holds it, and writes nothing
 		d.changing.Lock()
 		defer d.changing.Unlock()
@@ -419,38 +418,35 @@ func (r *resumption) into(req *turnRequest) *rpcError {
 
 // heldError says who holds an identity or a thread, and a free name if there is one.
 func heldError(err error, agentID, identity, free string) *rpcError {
-	var name *leaseHeld
-	if errors.As(err, &name) {
-		msg := name.Error()
+	var by *heldBy
+	var member *memberTaken
+	switch {
+	case errors.As(err, &by):
+		msg, data := by.Error(), []any{"conflicting_agent_id", by.agentID, "pid", by.pid}
+		if by.what == "thread" {
+			msg += "; close it there first, or start a new agent with codex"
+			return proxyError(codeIdentityConflict, msg, data...)
+		}
 		switch {
-		case name.agentID == agentID && agentID != "":
+		case by.agentID == agentID && agentID != "":
 			msg += "; continue it from there, or close it there first"
-		case free != "" && name.agentID == "":
+		case free != "" && by.agentID == "":
 			msg += fmt.Sprintf("; identity %q is free", free)
 		case free != "":
 			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}",
-				free, name.agentID)
+				free, by.agentID)
 		}
-		return proxyError(codeIdentityConflict, msg, "conflicting_agent_id", name.agentID, "identity", name.identity,
-			"pid", name.pid)
-	}
-	var member *memberTaken
-	if errors.As(err, &member) {
+		return proxyError(codeIdentityConflict, msg, append(data, "identity", by.name)...)
+	case errors.As(err, &member):
 		msg := fmt.Sprintf("identity %q can't be an agent's: %s", identity, member.who())
-		switch {
-		case free != "" && agentID != "":
-			msg += fmt.Sprintf("; identity %q is free: codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", free, agentID, free)
-		case free != "":
+		if free != "" {
 			msg += fmt.Sprintf("; identity %q is free", free)
+		}
+		if free != "" && agentID != "" {
+			msg += fmt.Sprintf(": codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", agentID, free)
 		}
 		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type",
 			member.agentType)
-	}
-	var thread *threadHeld
-	if errors.As(err, &thread) {
-		return proxyError(codeIdentityConflict, thread.Error()+
-			"; close it there first, or start a new agent with codex", "conflicting_agent_id", thread.agentID, "pid",
-			thread.pid)
 	}
 	return proxyError(codeInvalidSession, errorText(err), "identity", identity)
 }

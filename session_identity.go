@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -52,22 +51,19 @@ func (n *identities) reserve(work *workGroup) {
 				taken.who())
 			return
 		}
-		deadline := time.NewTimer(reserveLimit)
-		defer deadline.Stop()
-		for {
+		for until := time.Now().Add(reserveLimit); ; {
 			l, err := n.reg.acquire(n.cfg.identity, "")
 			if err == nil {
 				n.setReserved(l)
 				n.ledger.named(n.cfg.identity)
 				return
 			}
-			select {
-			case <-deadline.C:
+			if time.Now().After(until) {
 				n.log.Warn("identity is held", "identity", n.cfg.identity, "err", err)
 				return
-			case <-n.life.Done():
+			}
+			if pauseUntil(n.life, time.Now().Add(100*time.Millisecond)) != nil {
 				return
-			case <-time.After(100 * time.Millisecond):
 			}
 		}
 	})
@@ -142,7 +138,7 @@ func (n *identities) lease(name string, implied bool, agentID string, p *opening
 		if !implied {
 			return nil, heldError(err, p.rec.AgentID, name, n.free(name))
 		}
-		if !errors.As(err, new(*leaseHeld)) {
+		if !errors.As(err, new(*heldBy)) {
 			return nil, heldError(err, p.rec.AgentID, name, "")
 		}
 	case !implied:
@@ -199,8 +195,7 @@ func (n *identities) refusal(agentID, had, name string) *rpcError {
 		return nil
 	}
 	if holder, pid, held := n.reg.holder(name); held {
-		return heldError(&leaseHeld{identity: name, agentID: holder, pid: pid, ours: pid == os.Getpid()}, agentID, name,
-			n.free(name))
+		return heldError(nameHeld(name, holder, pid), agentID, name, n.free(name))
 	}
 	if taken := n.addresses.strange(name); taken != nil {
 		return heldError(taken, agentID, name, n.free(name))

@@ -192,7 +192,7 @@ func (l *ledger) noted(rec *record, err error) {
 
 // openLocked has the index list a session as it is now, if it is open.
 func (l *ledger) openLocked(rec *record) {
-	if rec.Status == statusBusy || rec.Status == statusIdle {
+	if isOpen(rec.Status) {
 		l.open[rec.AgentID] = *rec
 	}
 	l.indexLocked()
