@@ -10,17 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 )
 
 // childSlot holds the one child.
 type childSlot struct {
-	spawn   func(ctx context.Context, gone func(*childDeath)) (backend, error)
-	restart bool // restart_child
-	log     *slog.Logger
-	life    context.Context // whoever waits gives up when it ends
-	work    *workGroup
+	*common
+	spawn func(ctx context.Context, gone func(*childDeath)) (backend, error)
 
 	mu       sync.Mutex // guards the fields below
 	be       backend
@@ -41,8 +37,8 @@ func (c *childSlot) refusalLocked() *rpcError {
 	if c.stopping {
 		return stoppingError()
 	}
-	if d := c.death; d != nil && !d.Never && !c.restart {
-		return deathError(d, c.restart)
+	if d := c.death; d != nil && !d.Never && !c.cfg.restartChild {
+		return deathError(d, c.cfg.restartChild)
 	}
 	return nil
 }
@@ -80,7 +76,7 @@ func (c *childSlot) ready() (backend, *rpcError) {
 			be, death := c.be, c.death
 			c.mu.Unlock()
 			if be == nil && death != nil {
-				return nil, deathError(death, c.restart) // the same answer as the one who started it
+				return nil, deathError(death, c.cfg.restartChild) // the same answer as the one who started it
 			}
 		case <-c.life.Done():
 			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
@@ -111,9 +107,9 @@ func (c *childSlot) start(started chan struct{}) (backend, *rpcError) {
 			d = neverStarted("", errorText(err))
 		}
 		c.death = d
-		return nil, deathError(d, c.restart)
+		return nil, deathError(d, c.cfg.restartChild)
 	case dead != nil:
-		return nil, deathError(dead, c.restart)
+		return nil, deathError(dead, c.cfg.restartChild)
 	case c.stopping:
 		c.mu.Unlock()
 		be.stop(shutdownLimit) // nobody else knows of it

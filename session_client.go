@@ -32,6 +32,7 @@ type clientSession struct {
 
 // clientAgents are the agents of such a client. Its methods may be called from any goroutine.
 type clientAgents struct {
+	*common
 	agents *agentDirectory
 	lines  agentLines
 	opener *opener
@@ -55,10 +56,10 @@ func (n *clientAgents) get(session string) string {
 // list tells the team's sessions that a client has ids for, newest first, other processes' too. It reads the disk.
 func (n *clientAgents) list() ([]clientSession, error) {
 	<-n.agents.marked // else a session of a process that just died may look busy
-	recs, err := n.agents.ledger.records(0)
+	recs, err := n.ledger.records(0)
 	var out []clientSession
 	for i := range recs {
-		if rec := n.agents.ledger.newest(&recs[i]); rec.ClientSession != "" {
+		if rec := n.ledger.newest(&recs[i]); rec.ClientSession != "" {
 			n.put(rec.ClientSession, rec.AgentID)
 			out = append(out, n.view(rec))
 		}
@@ -74,12 +75,12 @@ func (n *clientAgents) list() ([]clientSession, error) {
 func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 	for range 2 {
 		if id := n.get(session); id != "" {
-			if rec := n.agents.ledger.record(id); rec != nil && rec.ClientSession == session {
-				return n.view(n.agents.ledger.newest(rec)), nil
+			if rec := n.ledger.record(id); rec != nil && rec.ClientSession == session {
+				return n.view(n.ledger.newest(rec)), nil
 			}
 		}
 		if _, err := n.list(); err != nil { // another process may have made it
-			n.agents.log.Warn("records could not be listed", "err", err)
+			n.log.Warn("records could not be listed", "err", err)
 		}
 	}
 	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)),
@@ -92,17 +93,17 @@ func (n *clientAgents) view(rec *record) clientSession {
 	if v.Updated.IsZero() {
 		v.Updated = rec.StartedAt
 	}
-	if s := n.agents.table.agent(rec.AgentID); s != nil {
+	if s := n.table.agent(rec.AgentID); s != nil {
 		v.Status = s.shown.Load().Status
 	} else {
-		v.Status, _, _ = n.agents.reg.told(rec)
+		v.Status, _, _ = n.reg.told(rec)
 	}
 	return v
 }
 
 // settings is what the next turn of an open session runs with; nil: it isn't open here, or not yet.
 func (n *clientAgents) settings(agentID string) *sessionSettings {
-	s := n.agents.table.agent(agentID)
+	s := n.table.agent(agentID)
 	if s == nil {
 		return nil
 	}
@@ -119,7 +120,7 @@ func (n *clientAgents) settings(agentID string) *sessionSettings {
 // is being decided. done is called once, from another goroutine.
 func (n *clientAgents) retune(agentID string, change settingsChange, done func(sessionSettings, *rpcError)) {
 	if err := change.check(); err != nil {
-		n.lines.work.start(func() { done(sessionSettings{}, err) })
+		n.work.start(func() { done(sessionSettings{}, err) })
 		return
 	}
 	n.choose(agentID, choice{change, done})
@@ -132,7 +133,7 @@ func (n *clientAgents) choose(agentID string, c choice) {
 // chooseStored keeps a choice for a session that isn't open here. It waits for the child.
 func (n *clientAgents) chooseStored(agentID string, c choice) {
 	fail := func(err *rpcError) { c.done(sessionSettings{}, err) }
-	rec := n.agents.ledger.record(agentID)
+	rec := n.ledger.record(agentID)
 	if rec == nil {
 		fail(n.agents.unknown(agentID))
 		return
@@ -149,9 +150,9 @@ func (n *clientAgents) chooseStored(agentID string, c choice) {
 	}
 	switch err := n.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) }); {
 	case err == nil:
-		n.agents.ledger.auditChoice(&next.rec, next.settings())
+		n.ledger.auditChoice(&next.rec, next.settings())
 		c.done(next.settings(), nil)
-	case n.agents.table.agent(agentID) != nil: // opened meanwhile
+	case n.table.agent(agentID) != nil: // opened meanwhile
 		n.choose(agentID, c)
 	default:
 		fail(err)
@@ -163,7 +164,7 @@ func (n *clientAgents) setTitle(agentID, title string) {
 	title = clipUTF8(strings.TrimSpace(title), maxTitle)
 	n.lines.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
 		if err := n.agents.change(agentID, func(r *record) { r.Title = title }); err != nil {
-			n.agents.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
+			n.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
 		}
 	})
 }
@@ -172,7 +173,7 @@ func (n *clientAgents) setTitle(agentID, title string) {
 // for each.
 func (n *clientAgents) history(ctx context.Context, agentID string, each func(*event) error) *rpcError {
 	v := n.agents.view(agentID)
-	if !v.Mine && n.agents.ledger.record(agentID) == nil {
+	if !v.Mine && n.ledger.record(agentID) == nil {
 		return n.agents.unknown(agentID)
 	}
 	if v.BackendID == "" || v.Turns == 0 {

@@ -7,10 +7,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sort"
 	"strings"
@@ -21,14 +19,8 @@ import (
 
 // agentDirectory is every agent of the team: those that are open here, and those that are kept.
 type agentDirectory struct {
-	cfg    *config
-	log    *slog.Logger
-	reg    *registry
-	ledger *ledger
-	kept   *keptTurns
-	table  *sessionTable
+	*common
 	boxes  *inboxes
-	life   context.Context
 	marked chan struct{} // closed when the sessions of dead processes are marked
 
 	changing sync.Mutex // held while change reads, changes and writes a record: one change is never lost to another

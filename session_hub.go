@@ -27,17 +27,11 @@ const settleLimit = 200 * time.Millisecond
 // block, except where they say so. Where a comment says that done is called "once, from another goroutine", the method
 // has returned by then.
 type hub struct {
-	// set before the first call and never changed
-	cfg     *config
-	log     *slog.Logger
-	reg     *registry
+	*common
 	front   front // set by the composition root before the first call
 	started time.Time
 
 	child   childSlot
-	ledger  *ledger
-	kept    *keptTurns
-	table   *sessionTable
 	waiters *waiterTable
 	lines   agentLines
 	agents  *agentDirectory
@@ -50,12 +44,10 @@ type hub struct {
 	waits   *agentWaits
 	resume  resumption
 	limits  accountLimits
-	work    workGroup
 
-	tellsMail bool            // the front tells the client of its own mail; set by the composition root
-	notesTold atomic.Bool     // cfg.notes were handed to a session
-	letters   atomic.Int64    // bytes that wait in the postboxes of all sessions
-	life      context.Context // ends with beginStop, at which goroutines that wait give up
+	tellsMail bool         // the front tells the client of its own mail; set by the composition root
+	notesTold atomic.Bool  // cfg.notes were handed to a session
+	letters   atomic.Int64 // bytes that wait in the postboxes of all sessions
 	endLife   context.CancelFunc
 	endsBy    string // why everything ends: set before beginStop
 
@@ -63,35 +55,43 @@ type hub struct {
 	until   time.Time  // when the grace that beginStop grants is over; zero before beginStop
 }
 
+// common is what the hub and its parts all have, and none of them changes.
+type common struct {
+	cfg    *config
+	log    *slog.Logger
+	reg    *registry
+	ledger *ledger
+	kept   *keptTurns
+	table  *sessionTable
+	life   context.Context // ends with beginStop, at which goroutines that wait give up
+	work   workGroup
+}
+
 // newHub makes the hub; the composition root sets front, the child's spawn and the agents' tools before the first call.
 func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub {
-	h := &hub{cfg: cfg, log: log, reg: reg, started: time.Now(), endsBy: "asked to stop",
-		ledger: newLedger(cfg, log, reg, audit),
-		kept:   newKeptTurns(reg, log), table: newSessionTable(), waiters: newWaiterTable()}
-	h.life, h.endLife = context.WithCancel(context.Background())
-	h.child = childSlot{restart: cfg.restartChild, log: log, life: h.life, work: &h.work}
-	h.lines = agentLines{table: h.table, work: &h.work}
+	life, endLife := context.WithCancel(context.Background())
+	c := &common{cfg: cfg, log: log, reg: reg, ledger: newLedger(cfg, log, reg, audit), kept: newKeptTurns(reg, log),
+		table: newSessionTable(), life: life}
+	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop", waiters: newWaiterTable(),
+		child: childSlot{common: c}, lines: agentLines{c}}
 	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
-	h.names = &identities{cfg: cfg, log: log, reg: reg, ledger: h.ledger, table: h.table, life: h.life,
-		tried:     make(chan struct{}),
+	h.names = &identities{common: c, tried: make(chan struct{}),
 		addresses: addressBook{own: file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}}
-	h.agents = &agentDirectory{cfg: cfg, log: log, reg: reg, ledger: h.ledger, kept: h.kept, table: h.table,
-		life: h.life, marked: make(chan struct{}),
+	h.agents = &agentDirectory{common: c, marked: make(chan struct{}),
 		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), reg.disk, log)}
-	h.team = newTeamAgents(h.agents, h.names, file, &h.work)
-	h.mail = newMailroom(h.agents, h.team, &h.work)
+	h.team = newTeamAgents(h.agents, h.names, file)
+	h.mail = newMailroom(c, h.team)
 	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools,
 		life: h.life}
-	h.clients = &clientAgents{agents: h.agents, lines: h.lines, opener: h.opener, ids: map[string]string{}}
-	h.waits = &agentWaits{log: log, agents: h.agents, kept: h.kept, team: h.team, mail: h.mail,
-		poll: cfg.mailPollInterval, work: &h.work, life: h.life}
+	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener, ids: map[string]string{}}
+	h.waits = &agentWaits{common: c, agents: h.agents, team: h.team, mail: h.mail}
 	return h
 }
 
 // start begins what serve needs beside calls: the lease of --identity, the marking of sessions whose process died,
 // the look-up of --resume. None of them delays the first answer.
 func (h *hub) start() {
-	h.names.reserve(&h.work)
+	h.names.reserve()
 	if h.cfg.clientIdentity != "" && h.tellsMail {
 		h.mail.joinClient(h.cfg.clientIdentity)
 	}

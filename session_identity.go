@@ -6,10 +6,8 @@ package main
 // name of a member who is no agent of ours.
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -22,13 +20,8 @@ const (
 
 // identities are the names of the agents that are open here.
 type identities struct {
-	cfg       *config
-	log       *slog.Logger
-	reg       *registry
-	ledger    *ledger
-	table     *sessionTable
+	*common
 	addresses addressBook
-	life      context.Context
 
 	tried chan struct{} // closed when --identity is leased, or could not be
 	one   sync.Mutex    // held while a session finds room and a name: one at a time
@@ -39,12 +32,12 @@ type identities struct {
 
 // reserve leases --identity at start, trying for 2 s: a client that restarts us may not have let the old process die
 // yet. Held longer, every call that wants it is answered with who holds it.
-func (n *identities) reserve(work *workGroup) {
+func (n *identities) reserve() {
 	if !n.cfg.identityExplicit {
 		close(n.tried)
 		return
 	}
-	work.start(func() {
+	n.work.start(func() {
 		defer close(n.tried)
 		if taken := n.addresses.strange(n.cfg.identity); taken != nil { // each call that wants it is told
 			n.log.Warn("identity is a member's who is no agent of this program", "identity", n.cfg.identity, "err",

@@ -755,7 +755,7 @@ func testMailroom(t *testing.T, open ...string) *mailroom {
 	t.Helper()
 	cfg := &config{team: "crew", mailPollInterval: time.Second, idleTimeout: time.Minute}
 	cfg.teamsRoot = t.TempDir()
-	r := newMailroom(&agentDirectory{cfg: cfg, log: slog.New(slog.DiscardHandler)}, nil, nil)
+	r := newMailroom(&common{cfg: cfg, log: slog.New(slog.DiscardHandler)}, nil)
 	for _, name := range open {
 		r.slots[strings.ToLower(name)] = &mailSlot{identity: name, names: []string{name}, s: &session{},
 			given: map[string]*givenMail{}}

@@ -148,7 +148,7 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 			r.mu.Unlock()
 			r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity",
 				sl.identity, "kind", m.Kind, "from", m.From)
-			r.agents.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
+			r.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
 		default:
 			kept = append(kept, m)
 		}
@@ -161,7 +161,7 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 	switch m.Kind {
 	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse,
 		mailSandboxResponse:
-		r.agents.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+
+		r.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+
 			cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
 		return true
 	case mailShutdownRequest:
@@ -180,7 +180,7 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close "+
 		"{\"agent_id\": %q}, and mail does not", sl.identity, agentID)
-	if s := r.agents.table.agent(agentID); s != nil && s.client.named() {
+	if s := r.table.agent(agentID); s != nil && s.client.named() {
 		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, " +
 			"and mail does not"
 	}
@@ -196,7 +196,7 @@ func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) 
 		told = "declined; not told to the sender: " + err.Error()
 	}
 	r.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
-	r.agents.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+
+	r.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+
 		"; message_id: "+m.ID)
 	return true
 }

@@ -9,7 +9,6 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,12 +26,8 @@ const (
 
 // mailroom may be used from any goroutine. run is its own, while there is a session; it ends with the hub's life.
 type mailroom struct {
-	cfg        *config
-	log        *slog.Logger
-	agents     *agentDirectory
+	*common
 	team       *teamAgents
-	work       *workGroup
-	life       context.Context
 	dir        string                   // of the inboxes
 	newWatcher func() (*watcher, error) // a test without processes has none
 	wake       chan struct{}            // has room for one: run is to look at changed, all and respell
@@ -85,10 +80,9 @@ type mailSeen struct {
 	keys map[string]bool // of the unread messages
 }
 
-func newMailroom(agents *agentDirectory, team *teamAgents, work *workGroup) *mailroom {
-	cfg := agents.cfg
-	return &mailroom{cfg: cfg, log: agents.log, agents: agents, team: team, work: work, life: agents.life,
-		dir: filepath.Join(cfg.teamsRoot, cfg.team, "inboxes"), newWatcher: newWatcher, wake: make(chan struct{}, 1),
+func newMailroom(c *common, team *teamAgents) *mailroom {
+	return &mailroom{common: c, team: team, dir: filepath.Join(c.cfg.teamsRoot, c.cfg.team, "inboxes"),
+		newWatcher: newWatcher, wake: make(chan struct{}, 1),
 		slots: map[string]*mailSlot{}, changed: map[string]bool{}, boxes: map[string]*mailSeen{}}
 }
 
@@ -409,7 +403,7 @@ func (r *mailroom) recount(name string) {
 		now.keys[m.Key] = true
 		fresh = fresh || was == nil || !was.keys[m.Key]
 	}
-	r.agents.kept.stamp(func(seq int64) {
+	r.kept.stamp(func(seq int64) {
 		if now.seq = seq; !fresh && was != nil {
 			now.seq = was.seq
 		}

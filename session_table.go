@@ -191,10 +191,7 @@ func (t *sessionTable) next(line string) (c agentCall, s *session, ok bool) {
 
 // agentLines is the one way of a call to the agent that it is about, open here or not: calls on one agent are received
 // in the order in which they came.
-type agentLines struct {
-	table *sessionTable
-	work  *workGroup
-}
+type agentLines struct{ *common }
 
 // withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
 // where the agent is open and nothing waits in its line, else from that line's goroutine.

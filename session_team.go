@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,16 +29,13 @@ const (
 
 // teamAgents may be used from any goroutine.
 type teamAgents struct {
-	cfg       *config
-	log       *slog.Logger
+	*common
 	agents    *agentDirectory
 	names     *identities
 	boxes     *inboxes
 	file      *teamFile // of our own team
 	addresses addressBook
 	tools     *atmTools
-	work      *workGroup
-	life      context.Context
 
 	mu        sync.Mutex // guards the fields below
 	jobs      []func()
@@ -50,13 +46,11 @@ type teamAgents struct {
 	refused   map[string]error      // agent_ids that could not join, and why
 }
 
-func newTeamAgents(agents *agentDirectory, names *identities, file *teamFile, work *workGroup) *teamAgents {
-	cfg := agents.cfg
-	p := &teamAgents{cfg: cfg, log: agents.log, agents: agents, names: names, boxes: agents.boxes, file: file,
-		addresses: names.addresses, work: work, life: agents.life,
-		wanted: map[string]newMember{}, enrolling: map[string]bool{}, joined: map[string]membership{},
-		refused: map[string]error{}}
-	p.tools = newAtmTools(cfg, p.boxes, p.addresses, agents.ledger.audit, p.log)
+func newTeamAgents(agents *agentDirectory, names *identities, file *teamFile) *teamAgents {
+	p := &teamAgents{common: agents.common, agents: agents, names: names, boxes: agents.boxes, file: file,
+		addresses: names.addresses, wanted: map[string]newMember{}, enrolling: map[string]bool{},
+		joined: map[string]membership{}, refused: map[string]error{}}
+	p.tools = newAtmTools(p.cfg, p.boxes, p.addresses, p.ledger.audit, p.log)
 	return p
 }
 
@@ -100,7 +94,7 @@ func (p *teamAgents) runJobs() {
 // just taking or leaving them, and the team's file by others.
 func (p *teamAgents) sweep(tries int) {
 	for try := 1; ; try++ {
-		n, again, err := p.file.sweep(p.life, p.agents.reg.holder)
+		n, again, err := p.file.sweep(p.life, p.reg.holder)
 		if n > 0 {
 			p.log.Info("members whose process is gone removed", "team", p.cfg.team, "members", n)
 		}
@@ -128,7 +122,7 @@ func (p *teamAgents) usesMail(agentID string) {
 	if known && wanted { // else it is the session before that is a member still, and about to leave
 		return
 	}
-	s := p.agents.table.agent(agentID)
+	s := p.table.agent(agentID)
 	if s == nil {
 		return
 	}
@@ -172,7 +166,7 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 			p.enrolled(agentID, nil)
 			return
 		}
-		got, err := p.file.join(p.life, m, p.agents.reg.holder)
+		got, err := p.file.join(p.life, m, p.reg.holder)
 		p.mu.Lock()
 		was := p.refused[m.agentID]
 		delete(p.refused, m.agentID)
@@ -199,7 +193,7 @@ func (p *teamAgents) enrol(agentID string, anew bool) {
 
 // enrolled tells a session what came of its joining.
 func (p *teamAgents) enrolled(agentID string, err error) {
-	if s := p.agents.table.agent(agentID); s != nil {
+	if s := p.table.agent(agentID); s != nil {
 		s.box.do(func() { s.member.settled(err) })
 	}
 }
@@ -257,7 +251,7 @@ func (p *teamAgents) inbox(agentID, identity string) string {
 // inboxOf is the name under which anybody's inbox is found: an identity's that
 // is ours, or a member's. It reads the disk.
 func (p *teamAgents) inboxOf(identity string) (string, error) {
-	if s := p.agents.table.named(identity); s != nil {
+	if s := p.table.named(identity); s != nil {
 		return p.inbox(s.agentID, s.shown.Load().Identity), nil
 	}
 	if p.owns(identity) {
@@ -271,15 +265,15 @@ func (p *teamAgents) inboxOf(identity string) (string, error) {
 // and nothing is sent in it. nil if it is, listed or not. It reads the disk.
 func (p *teamAgents) mayAct(agentID, identity string) error {
 	if agentID == "" {
-		if s := p.agents.table.named(identity); s != nil {
+		if s := p.table.named(identity); s != nil {
 			agentID = s.agentID
 		}
 	}
-	return p.addresses.mayAct(identity, agentID, p.agents.reg.holder)
+	return p.addresses.mayAct(identity, agentID, p.reg.holder)
 }
 
 // lives reports an identity that a session here has.
-func (p *teamAgents) lives(identity string) bool { return p.agents.table.named(identity) != nil }
+func (p *teamAgents) lives(identity string) bool { return p.table.named(identity) != nil }
 
 // reached reports an identity that a session of the team has, here or in another process, or the client itself: mail to
 // it is delivered or told of, listed or not. It reads the disk.
@@ -288,7 +282,7 @@ func (p *teamAgents) reached(identity string) bool {
 	if p.lives(identity) || identity == p.cfg.clientIdentity && p.isClient(identity) {
 		return true
 	}
-	agentID, _, held := p.agents.reg.holder(identity)
+	agentID, _, held := p.reg.holder(identity)
 	return held && agentID != ""
 }
 
@@ -333,7 +327,7 @@ func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation stri
 		if err != nil {
 			e.Detail += "; not delivered: " + err.Error()
 		}
-		p.agents.ledger.audit.append(e)
+		p.ledger.audit.append(e)
 	})
 }
 
@@ -389,7 +383,7 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 	}
 	switch {
 	case inbox != "":
-		s = p.agents.table.named(inbox)
+		s = p.table.named(inbox)
 		who.Identity = inbox
 	case ref != "":
 	case p.cfg.clientIdentity != "":

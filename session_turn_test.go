@@ -73,7 +73,7 @@ func TestTurnCommand(t *testing.T) {
 		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
 		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
 	} {
-		s := &session{h: &hub{cfg: &config{}}, place: &opening{}}
+		s := &session{h: &hub{common: &common{cfg: &config{}}}, place: &opening{}}
 		r := &turnRunner{s: s, told: c.told, past: c.resume}
 		got := r.command(&turn{req: c.req, mailText: c.offer}, now)
 		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {

@@ -7,10 +7,8 @@ package main
 // lost can be made again. It never touches a session's loop.
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -168,14 +166,10 @@ func newView(r *record) sessionView {
 
 // agentWaits are the calls of agent_wait that are open.
 type agentWaits struct {
-	log    *slog.Logger
+	*common
 	agents *agentDirectory
-	kept   *keptTurns
 	team   *teamAgents
 	mail   *mailroom
-	poll   time.Duration // how often an inbox is looked into without a notice
-	work   *workGroup
-	life   context.Context
 
 	mu   sync.Mutex // guards the fields below
 	open int
@@ -303,7 +297,7 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 		case w.elsewhere:
 			again = time.After(elsewhereEvery)
 		case w.q.Inbox != "":
-			again = time.After(w.poll)
+			again = time.After(w.cfg.mailPollInterval)
 		}
 		select {
 		case <-changed:
