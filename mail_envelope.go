@@ -1,7 +1,7 @@
 package main
 
 // mail_envelope.go owns the envelope in which mail reaches a model (FR-8.4, FR-8.5): a head that says what the envelope
-// is, and one line of JSON for each message. Messages in, text out; session_mailfetch.go calls it for a mail turn.
+// is, and one line of JSON for each message. Messages in, text out; session_mailroom.go calls it for a mail turn.
 // A message is whatever somebody wrote. So all of a message stands in JSON strings on one line, with <, > and & and
 // all that can't be printed escaped: no body can end the envelope, begin another message or look like the head.
 

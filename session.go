@@ -7,11 +7,10 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -22,29 +21,6 @@ const (
 	heldTries = 25
 	heldPause = 200 * time.Millisecond
 )
-
-// memberLimit is how long a session's first answer waits until it is a member.
-const memberLimit = 2 * time.Second
-
-// front is the way up: an MCP or ACP client. Every method returns at once.
-type front interface {
-	// event offers an event of a session to the client; w is the waiter of the turn it belongs to, 0 for none. e is
-	// valid during the call only. false: it was dropped.
-	event(a agentRef, w waiterID, e *event) bool
-	// ask puts an approval before the client. false: this client can't be asked, so the approval is declined at once.
-	ask(a agentRef, w waiterID, q approval) bool
-	// askGone withdraws an ask that was put: decided elsewhere, or timed out.
-	askGone(a agentRef, ask, why string)
-	// done gives a waiter its result, exactly once.
-	done(w waiterID, r turnResult)
-}
-
-// agentRef is what a front may show of a session.
-type agentRef struct {
-	AgentID  string
-	Thread   string
-	Identity string
-}
 
 // session is one named Codex agent while it is open here. It holds the parts that do its work, each in its file.
 type session struct {
@@ -569,50 +545,6 @@ func (s *session) childGone(err *backendError) {
 	}
 }
 
-// memberWait is a session's answers while it becomes a member of its team: whoever knows its name may have teammates
-// write to it.
-type memberWait struct {
-	s       *session
-	joining bool // the session is to be a member, and isn't known to be one or not to become one
-	held    []heldAnswer
-}
-
-// answer gives a waiter its result, the first ones once the session is a member, if it is to be one.
-func (m *memberWait) answer(w waiterID, r turnResult) {
-	if !m.joining || w == 0 {
-		m.s.h.answer(w, r)
-		return
-	}
-	if len(m.held) == 0 {
-		time.AfterFunc(memberLimit, func() { m.s.box.do(func() { m.settled(context.DeadlineExceeded) }) })
-	}
-	m.held = append(m.held, heldAnswer{w: w, result: r})
-}
-
-// settled lets the answers go that waited for the session to become a member; err says why it is none.
-func (m *memberWait) settled(err error) {
-	s, note, held := m.s, "", m.held
-	switch {
-	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
-	case errors.Is(err, context.DeadlineExceeded):
-		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and "+
-			"atm can't write to it", s.place.identity(), s.h.cfg.team)
-	case err != nil:
-		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v",
-			s.place.identity(), s.h.cfg.team, err)
-	}
-	if note != "" && m.joining && len(held) == 0 {
-		s.notes = append(s.notes, note)
-	}
-	m.joining, m.held = false, nil
-	for _, a := range held {
-		if note != "" {
-			a.result.Notes = append(a.result.Notes, note)
-		}
-		s.h.answer(a.w, a.result)
-	}
-}
-
 // takeNotes are what the next answer is to say.
 func (s *session) takeNotes() []string {
 	notes := s.notes
@@ -678,4 +610,107 @@ func (s *session) publish() {
 		s.turns.unseen = false
 		s.h.kept.seen(s.agentID)
 	}
+}
+
+// letter is one thing for the session loop: an event of the child, or something to do.
+type letter struct {
+	ev event
+	do func()
+}
+
+// maxWaitingBytes may wait in all postboxes together before droppable events are dropped: what the loops have taken
+// counts until they are done with it. It is above any burst a child sends while a loop is scheduled out, and bounds
+// memory when ten agents flood.
+const maxWaitingBytes = 12 << 20
+
+// letterSize is about what a letter takes beside its texts.
+const letterSize = 256
+
+// postbox is the way into a session's goroutine: a queue that anybody may put into without waiting and one goroutine
+// takes from, all that has come at once. Reading goroutines put here, so it must never block them.
+type postbox struct {
+	waiting *atomic.Int64 // bytes in all postboxes that share it
+
+	mu      sync.Mutex // guards the fields below
+	wake    sync.Cond
+	letters []letter
+	bytes   int // of letters
+	taken   int // bytes in the loop's hand
+	closed  bool
+	dropped int64
+}
+
+// newPostbox makes one of several postboxes that share the count waiting.
+func newPostbox(waiting *atomic.Int64) *postbox {
+	b := &postbox{waiting: waiting}
+	b.wake.L = &b.mu
+	return b
+}
+
+// size is what a letter counts for: its events' texts are parts of raw, or copies of them.
+func (l *letter) size() int { return letterSize + len(l.ev.raw) + len(l.ev.text) }
+
+// do has the loop run f; false when the loop has ended.
+func (b *postbox) do(f func()) bool { return b.add(letter{do: f}) }
+
+// event hands e to the loop, unless it may be dropped and too many wait; false when the loop has ended.
+func (b *postbox) event(e event) bool { return b.add(letter{ev: e}) }
+
+func (b *postbox) add(l letter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	n := l.size()
+	if l.do == nil && l.ev.droppable() && b.waiting.Load()+int64(n) > maxWaitingBytes {
+		b.dropped++
+		return true
+	}
+	b.letters = append(b.letters, l)
+	b.bytes += n
+	b.waiting.Add(int64(n))
+	if len(b.letters) == 1 {
+		b.wake.Signal()
+	}
+	return true
+}
+
+// take waits for letters and returns all of them. old are those of the last
+// time, done with: they make room, and their memory is used again.
+func (b *postbox) take(old []letter) []letter {
+	clear(old) // now: the last answer of an agent that falls idle would stay
+	if cap(old) > 4096 {
+		old = nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.Add(-int64(b.taken))
+	b.taken = 0
+	for len(b.letters) == 0 {
+		b.wake.Wait()
+	}
+	got := b.letters
+	b.letters = old[:0]
+	b.taken, b.bytes = b.bytes, 0
+	return got
+}
+
+// close refuses everything from now on and returns what nobody has taken.
+func (b *postbox) close() []letter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	rest := b.letters
+	b.letters = nil
+	b.waiting.Add(-int64(b.taken + b.bytes))
+	b.taken, b.bytes = 0, 0
+	return rest
+}
+
+// lost is how many events were dropped here.
+func (b *postbox) lost() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
 }

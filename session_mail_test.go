@@ -465,7 +465,7 @@ func TestWorldMailRunaway(t *testing.T) {
 	})
 }
 
-// Claude Code's system frames are what they are; see session_mailfetch.go.
+// Claude Code's system frames are what they are; see session_mailroom.go.
 func TestWorldMailFrames(t *testing.T) {
 	withAnn(t, nil, "", func(t *testing.T, w *world, agent string) {
 		w.post("ann", mailMessage{Text: `{"type":"idle_notification","from":"bob","idleReason":"available"}`,

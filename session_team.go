@@ -431,3 +431,50 @@ func agentToolSpecs() []clientTool {
 	}
 	return out
 }
+
+// memberLimit is how long a session's first answer waits until it is a member.
+const memberLimit = 2 * time.Second
+
+// memberWait is a session's answers while it becomes a member of its team: whoever knows its name may have teammates
+// write to it.
+type memberWait struct {
+	s       *session
+	joining bool // the session is to be a member, and isn't known to be one or not to become one
+	held    []heldAnswer
+}
+
+// answer gives a waiter its result, the first ones once the session is a member, if it is to be one.
+func (m *memberWait) answer(w waiterID, r turnResult) {
+	if !m.joining || w == 0 {
+		m.s.h.answer(w, r)
+		return
+	}
+	if len(m.held) == 0 {
+		time.AfterFunc(memberLimit, func() { m.s.box.do(func() { m.settled(context.DeadlineExceeded) }) })
+	}
+	m.held = append(m.held, heldAnswer{w: w, result: r})
+}
+
+// settled lets the answers go that waited for the session to become a member; err says why it is none.
+func (m *memberWait) settled(err error) {
+	s, note, held := m.s, "", m.held
+	switch {
+	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
+	case errors.Is(err, context.DeadlineExceeded):
+		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and "+
+			"atm can't write to it", s.place.identity(), s.h.cfg.team)
+	case err != nil:
+		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v",
+			s.place.identity(), s.h.cfg.team, err)
+	}
+	if note != "" && m.joining && len(held) == 0 {
+		s.notes = append(s.notes, note)
+	}
+	m.joining, m.held = false, nil
+	for _, a := range held {
+		if note != "" {
+			a.result.Notes = append(a.result.Notes, note)
+		}
+		s.h.answer(a.w, a.result)
+	}
+}
