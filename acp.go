@@ -165,10 +165,16 @@ func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 		return badParams("params of %s must be an object, not %s", c.method, kindWord(params))
 	}
 	switch c.method {
-	case "session/load", "session/resume", "session/list":
-		if !f.Kept {
-			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
-		}
+	case "initialize":
+		return f.initialize(c, params)
+	case "authenticate":
+		return f.logins.authenticate(c, params)
+	case "logout":
+		return f.logins.logout(c)
+	case "session/new":
+		return f.sessions.makeNew(c, params)
+	case "session/close":
+		return f.sessions.close(c, params)
 	case "session/prompt", "session/set_config_option", "session/set_mode":
 		s, e := f.sessions.of(params)
 		switch {
@@ -180,23 +186,14 @@ func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 			return s.options.setMode(c, params)
 		}
 		return s.options.setOption(c, params)
-	}
-	switch c.method {
-	case "initialize":
-		return f.initialize(c, params)
-	case "authenticate":
-		return f.logins.authenticate(c, params)
-	case "logout":
-		f.logins.logout(c)
-		return nil
-	case "session/new":
-		return f.sessions.makeNew(c, params)
-	case "session/load", "session/resume":
+	case "session/load", "session/resume", "session/list":
+		switch {
+		case !f.Kept:
+			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
+		case c.method == "session/list":
+			return f.sessions.list(c, params)
+		}
 		return f.sessions.reopen(c, params)
-	case "session/list":
-		return f.sessions.list(c, params)
-	case "session/close":
-		return f.sessions.close(c, params)
 	}
 	return noMethod(c.method)
 }
@@ -308,9 +305,9 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 	return true
 }
 
-// work has a request answered from a goroutine of its own. ctx ends when the
-// client cancels the request, or we shut down.
-func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError)) {
+// work has a request answered from a goroutine of its own, unless it returns why not.
+// ctx ends when the client cancels the request, or we shut down.
+func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError)) *rpcError {
 	ctx, stop := context.WithCancel(f.life)
 	f.mu.Lock()
 	c.stop = stop
@@ -321,8 +318,9 @@ func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError
 		f.answer(c, result, e)
 	}) {
 		stop()
-		f.answer(c, nil, errACPClosing())
+		return errACPClosing()
 	}
+	return nil
 }
 
 // cancelCall is $/cancel_request: the request is answered all the same, a
@@ -420,13 +418,18 @@ func kindWord(raw json.RawMessage) string {
 func paramText(params json.RawMessage, name string) (string, *rpcError) {
 	raw := rawField(params, name)
 	s, ok := rawString(raw)
-	switch {
-	case ok:
-		return s, nil
-	case raw == nil:
-		return "", badParams("%s is missing: it must be a string", name)
+	if !ok {
+		return "", badKind(name, "a string", raw)
 	}
-	return "", badParams("%s must be a string, not %s", name, kindWord(raw))
+	return s, nil
+}
+
+// badKind refuses a parameter that is missing or not what it must be.
+func badKind(name, want string, raw json.RawMessage) *rpcError {
+	if raw == nil {
+		return badParams("%s is missing: it must be %s", name, want)
+	}
+	return badParams("%s must be %s, not %s", name, want, kindWord(raw))
 }
 
 // paramSession is the sessionId.

@@ -20,6 +20,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,10 +51,7 @@ type acpAttr struct{ name, value string }
 // readPrompt reads the blocks of session/prompt. parts is nil where all is text.
 func readPrompt(raw json.RawMessage) (text string, parts []promptPart, e *rpcError) {
 	if rawKind(raw) != '[' {
-		if raw == nil {
-			return "", nil, badParams("prompt is missing: it must be an array of content blocks")
-		}
-		return "", nil, badParams("prompt must be an array of content blocks, not %s", kindWord(raw))
+		return "", nil, badKind("prompt", "an array of content blocks", raw)
 	}
 	var blocks []acpBlock
 	eachElement(raw, func(el json.RawMessage) {
@@ -222,9 +220,11 @@ func fileOf(uri string) (string, bool) {
 func joinBlocks(blocks []acpBlock) (text string, parts []promptPart) {
 	marker := blockMarker(blocks)
 	var run strings.Builder // text since the last image
-	wrapped, images := false, 0
+	var texts []string
+	wrapped := false
 	flush := func() {
 		if run.Len() > 0 {
+			texts = append(texts, run.String())
 			parts = append(parts, promptPart{kind: "text", text: run.String()})
 			run.Reset()
 		}
@@ -233,7 +233,6 @@ func joinBlocks(blocks []acpBlock) (text string, parts []promptPart) {
 		if b.image != nil {
 			flush()
 			parts = append(parts, *b.image)
-			images++
 			continue
 		}
 		words, wraps := b.text, b.attrs != nil
@@ -249,16 +248,10 @@ func joinBlocks(blocks []acpBlock) (text string, parts []promptPart) {
 		run.WriteString(words)
 		wrapped = wraps
 	}
-	if images == 0 {
+	if parts == nil {
 		return run.String(), nil
 	}
 	flush()
-	var texts []string
-	for _, p := range parts {
-		if p.kind == "text" {
-			texts = append(texts, p.text)
-		}
-	}
 	return strings.Join(texts, "\n\n"), parts
 }
 
@@ -281,20 +274,17 @@ func wrapResource(b *acpBlock, marker string) string {
 	if b.link {
 		name = "ACP_RESOURCE_LINK"
 	}
-	out := append(make([]byte, 0, len(b.body)+128), '[')
-	out = append(append(append(out, name...), ' '), marker...)
+	var out strings.Builder
+	fmt.Fprintf(&out, "[%s %s", name, marker)
 	for _, a := range b.attrs {
-		out = append(append(append(out, ' '), a.name...), '=')
-		out = appendJSONString(out, a.value)
+		fmt.Fprintf(&out, " %s=%s", a.name, toJSON(a.value))
 	}
-	out = append(out, "]\n"...)
-	if b.body != "" {
-		out = append(out, b.body...)
-		if !strings.HasSuffix(b.body, "\n") {
-			out = append(out, '\n')
-		}
+	out.WriteString("]\n" + b.body)
+	if b.body != "" && !strings.HasSuffix(b.body, "\n") {
+		out.WriteByte('\n')
 	}
-	return string(append(append(append(append(out, "[/"...), name...), ' '), marker+"]"...))
+	fmt.Fprintf(&out, "[/%s %s]", name, marker)
+	return out.String()
 }
 
 // blockMarker is a word made of all that the prompt holds, and in none of it. The
@@ -314,11 +304,7 @@ func blockMarker(blocks []acpBlock) string {
 	}
 	for {
 		marker := hex.EncodeToString(sum.Sum(nil)[:6])
-		free := true
-		for _, t := range texts {
-			free = free && !strings.Contains(t, marker)
-		}
-		if free {
+		if !slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, marker) }) {
 			return marker
 		}
 		sum.Write([]byte("again"))
@@ -419,27 +405,20 @@ func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
 // which would join its lines and eat its stars. The fence is longer than any in
 // the text, so that nothing in it can end the block.
 func fenced(s string) string {
-	ticks, waves := longestRun(s, '`'), longestRun(s, '~')
-	fence := strings.Repeat("`", max(3, ticks+1))
-	if ticks > 2 && waves < ticks {
-		fence = strings.Repeat("~", max(3, waves+1))
+	fence, waves := "```", "~~~"
+	for strings.Contains(s, fence) {
+		fence += fence // few steps, however long a run of them the text has
+	}
+	for strings.Contains(s, waves) {
+		waves += waves
+	}
+	if len(waves) < len(fence) {
+		fence = waves
 	}
 	if !strings.HasSuffix(s, "\n") {
 		s += "\n"
 	}
 	return fence + "\n" + s + fence
-}
-
-func longestRun(s string, c byte) (longest int) {
-	for run, i := 0, 0; i < len(s); i++ {
-		if s[i] != c {
-			run = 0
-			continue
-		}
-		run++
-		longest = max(longest, run)
-	}
-	return longest
 }
 
 // clientJSON makes any JSON fit for every client's parser: some refuse half of
@@ -449,11 +428,7 @@ func clientJSON(raw json.RawMessage) json.RawMessage {
 	case isNull(raw):
 		return nil
 	case len(raw) > maxACPText:
-		return toJSON(struct {
-			Truncated bool   `json:"truncated"`
-			Bytes     int    `json:"bytes"`
-			Start     string `json:"start"`
-		}{true, len(raw), clipUTF8(string(raw), 4<<10)})
+		return toJSON(map[string]any{"truncated": true, "bytes": len(raw), "start": clipUTF8(string(raw), 4<<10)})
 	case cleanJSON(raw) && json.Valid(raw):
 		return raw
 	}
@@ -516,30 +491,8 @@ func (o *acpOutput) text() string {
 	if o.total == len(o.head)+len(tail) {
 		return string(o.head) + string(tail)
 	}
-	return acpEnds(string(o.head), string(tail), o.total)
+	return joinEnds(string(o.head), string(tail), o.total)
 }
 
 // cappedText is what is shown of a text that is there as a whole.
-func cappedText(s string) string {
-	if len(s) <= 2*acpHalf {
-		return s
-	}
-	return acpEnds(s[:acpHalf], s[len(s)-acpHalf:], len(s))
-}
-
-// acpEnds joins the ends of a text of total bytes, cutting no character in two.
-func acpEnds(head, tail string, total int) string {
-	for n := 1; n < utf8.UTFMax && n <= len(head); n++ {
-		if i := len(head) - n; utf8.RuneStart(head[i]) {
-			if !utf8.FullRuneInString(head[i:]) {
-				head = head[:i]
-			}
-			break
-		}
-	}
-	for n := 0; n < utf8.UTFMax && tail != "" && !utf8.RuneStart(tail[0]); n++ {
-		tail = tail[1:]
-	}
-	left := total - len(head) - len(tail)
-	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", strings.TrimSuffix(head, "\n"), left, tail)
-}
+func cappedText(s string) string { return cutMiddle(s, 2*acpHalf) }

@@ -9,7 +9,7 @@ package main
 import (
 	"encoding/json"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -52,7 +52,10 @@ func readPatch(diff string) []patchHunk {
 			continue
 		case strings.HasPrefix(line, "@@"):
 			ends()
-			at := readHunkHead(line)
+			at, ok := hunkHead(line)
+			if !ok { // as in the patches that models write: it fits no file and goes on to the next head
+				at = [4]int{-1, math.MaxInt32, -1, math.MaxInt32}
+			}
 			hunks = append(hunks, patchHunk{oldAt: at[0], newAt: at[2]})
 			h, olds, news = &hunks[len(hunks)-1], at[1], at[3]
 			continue
@@ -83,35 +86,7 @@ func readPatch(diff string) []patchHunk {
 	return hunks
 }
 
-// readHunkHead reads `@@ -1,2 +1,3 @@` as start and count of old and new. A
-// head without them, as in the patches that models write, fits no file and goes
-// on to the next head.
-func readHunkHead(line string) [4]int {
-	nowhere := [4]int{-1, math.MaxInt32, -1, math.MaxInt32}
-	words := strings.Fields(line)
-	if len(words) < 4 || words[0] != "@@" || words[3] != "@@" {
-		return nowhere
-	}
-	var n [4]int
-	for i, word := range words[1:3] {
-		if word[0] != "-+"[i] {
-			return nowhere
-		}
-		at, count, counted := strings.Cut(word[1:], ",")
-		if !counted {
-			count = "1"
-		}
-		a, err := strconv.ParseUint(at, 10, 31)
-		c, err2 := strconv.ParseUint(count, 10, 31)
-		if err != nil || err2 != nil {
-			return nowhere
-		}
-		n[2*i], n[2*i+1] = int(a), int(c)
-	}
-	return n
-}
-
-// side is the text of a hunk before (but = '+') or after (but = '-').
+// side are the lines of a hunk before (but = '+') or after (but = '-').
 func (h *patchHunk) side(but byte) []string {
 	var out []string
 	for _, l := range h.lines {
@@ -143,22 +118,13 @@ func patched(text string, hunks []patchHunk, back bool) (string, bool) {
 		if at < done || at+len(from) > len(lines) {
 			return "", false
 		}
-		for _, l := range lines[done:at] {
-			out.WriteString(l)
+		out.WriteString(strings.Join(lines[done:at], ""))
+		if done = at + len(from); !slices.Equal(lines[at:done], from) {
+			return "", false
 		}
-		for j, l := range from {
-			if lines[at+j] != l {
-				return "", false
-			}
-		}
-		for _, l := range to {
-			out.WriteString(l)
-		}
-		done = at + len(from)
+		out.WriteString(strings.Join(to, ""))
 	}
-	for _, l := range lines[done:] {
-		out.WriteString(l)
-	}
+	out.WriteString(strings.Join(lines[done:], ""))
 	return out.String(), len(hunks) > 0
 }
 
@@ -166,20 +132,10 @@ func patched(text string, hunks []patchHunk, back bool) (string, bool) {
 func hunkTexts(hunks []patchHunk) (before, after string) {
 	var b, a strings.Builder
 	for i := range hunks {
-		for _, l := range hunks[i].side('+') {
-			b.WriteString(l)
-		}
-		for _, l := range hunks[i].side('-') {
-			a.WriteString(l)
-		}
+		b.WriteString(strings.Join(hunks[i].side('+'), ""))
+		a.WriteString(strings.Join(hunks[i].side('-'), ""))
 	}
 	return b.String(), a.String()
-}
-
-// readDiffFile reads a regular text file as it is; false where it can't be shown.
-func readDiffFile(path string) (string, bool) {
-	data, err := readRegular(path, maxDiffFile)
-	return string(data), err == nil && utf8.Valid(data)
 }
 
 // acpPatch makes the diff blocks of one patch.
@@ -207,24 +163,18 @@ func (p *acpPatch) add(c fileChange, path, from string, hunks []patchHunk) {
 		}
 		before, after = &b, a
 	}
-	size := len(after)
-	if before != nil {
-		size += len(*before)
-	}
-	if p.size+size > maxDiffs {
+	size := p.size + len(after) + len(deref(before))
+	if size > maxDiffs {
 		p.left++
 		return
 	}
-	p.size += size
-	b := make([]byte, 0, size+size/8+len(path)+64)
-	b = appendJSONString(append(b, `{"type":"diff","path":`...), path)
-	if b = append(b, `,"oldText":`...); before == nil {
-		b = append(b, `null`...)
-	} else {
-		b = appendJSONString(b, *before)
-	}
-	b = appendJSONString(append(b, `,"newText":`...), after)
-	p.blocks = append(p.blocks, append(b, '}'))
+	p.size = size
+	p.blocks = append(p.blocks, toJSON(struct {
+		Type string  `json:"type"`
+		Path string  `json:"path"`
+		Old  *string `json:"oldText"`
+		New  string  `json:"newText"`
+	}{"diff", path, before, after}))
 }
 
 // whole is a changed file's text before and after. Codex may have been faster
@@ -233,25 +183,23 @@ func (p *acpPatch) whole(path, from string, hunks []patchHunk) (before, after st
 	if !p.live || p.size > maxDiffs/2 {
 		return "", "", false
 	}
-	try := []struct {
-		file string
-		back bool
-	}{{from, false}, {path, true}}
-	if p.applied {
-		try[0], try[1] = try[1], try[0]
-	}
-	for _, t := range try {
-		text, ok := readDiffFile(t.file)
-		if !ok {
-			continue
+	for _, back := range []bool{p.applied, !p.applied} {
+		file := from
+		if back {
+			file = path
 		}
-		if len(hunks) == 0 { // it only moves
+		data, err := readRegular(file, maxDiffFile)
+		if err != nil || !utf8.Valid(data) {
+			continue // it can't be shown
+		}
+		text := string(data)
+		other, ok := patched(text, hunks, back)
+		switch {
+		case len(hunks) == 0: // it only moves
 			return text, text, true
-		}
-		if other, ok := patched(text, hunks, t.back); ok {
-			if t.back {
-				return other, text, true
-			}
+		case ok && back:
+			return other, text, true
+		case ok:
 			return text, other, true
 		}
 	}

@@ -109,22 +109,20 @@ func (l *acpLogins) authenticate(c *acpCall, params json.RawMessage) *rpcError {
 			return l.required("neither CODEX_API_KEY nor OPENAI_API_KEY is set in the agent's environment: " +
 				"set one where your editor starts atm-agent-mcp, or log in another way")
 		}
-		l.f.work(c, func(ctx context.Context) (any, *rpcError) {
+		return l.f.work(c, func(ctx context.Context) (any, *rpcError) {
 			_, e := l.f.account(ctx, "login", map[string]any{"type": "apiKey", "apiKey": key})
 			return nil, l.failed(e)
 		})
-		return nil
 	case authChatGPT:
-		l.f.work(c, func(ctx context.Context) (any, *rpcError) { return nil, l.byPage(ctx, c) })
-		return nil
+		return l.f.work(c, func(ctx context.Context) (any, *rpcError) { return nil, l.byPage(ctx, c) })
 	case authTerminal:
 		return badParams("methodId %q is for a terminal: run `atm-agent-mcp acp login` there, then go on", authTerminal)
 	}
 	return badParams("methodId %q is none of %s, %s", shortName(id), authChatGPT, authAPIKey)
 }
 
-func (l *acpLogins) logout(c *acpCall) {
-	l.f.work(c, func(ctx context.Context) (any, *rpcError) {
+func (l *acpLogins) logout(c *acpCall) *rpcError {
+	return l.f.work(c, func(ctx context.Context) (any, *rpcError) {
 		_, e := l.f.account(ctx, "logout", nil)
 		return nil, l.f.acpError(e)
 	})

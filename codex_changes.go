@@ -84,7 +84,8 @@ func (c *turnChanges) add(diff, cwd string) {
 				f.Path = name[min(2, len(name)):] // without a/ or b/
 			}
 		case "@@":
-			old, new = hunkLines(rest)
+			at, _ := hunkHead(line)
+			old, new = at[1], at[3]
 		}
 	}
 	file()
@@ -100,27 +101,25 @@ func headerFile(names string) *changedFile {
 	return &changedFile{Path: path, Change: "renamed"}
 }
 
-// hunkLines reads `-a,b +c,d @@`: how many lines of the old and of the new file a hunk has.
-func hunkLines(head string) (old, new int) {
-	for _, word := range strings.Fields(head) {
-		_, count, many := strings.Cut(word, ",")
-		n, err := strconv.Atoi(count)
-		switch {
-		case !many:
-			n = 1
-		case err != nil || n < 0:
-			n = 0
-		}
-		switch word[0] {
-		case '-':
-			old = n
-		case '+':
-			new = n
-		case '@':
-			return old, new
-		}
+// hunkHead reads `@@ -1,2 +1,3 @@` as start and count of old and new; false, and four zeros, for any other head.
+func hunkHead(line string) (n [4]int, ok bool) {
+	words := strings.Fields(line)
+	if len(words) < 4 || words[0] != "@@" || words[3] != "@@" {
+		return n, false
 	}
-	return old, new
+	for i, word := range words[1:3] {
+		at, count, counted := strings.Cut(word[1:], ",")
+		if !counted {
+			count = "1"
+		}
+		a, err := strconv.ParseUint(at, 10, 31)
+		c, err2 := strconv.ParseUint(count, 10, 31)
+		if word[0] != "-+"[i] || err != nil || err2 != nil {
+			return [4]int{}, false
+		}
+		n[2*i], n[2*i+1] = int(a), int(c)
+	}
+	return n, true
 }
 
 // short names the most files that a result has room for, and counts the others.

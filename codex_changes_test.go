@@ -28,7 +28,7 @@ func TestTurnChanges(t *testing.T) {
 		{add + edit + moved, "[{p 1.txt added 1 0} {m.sql modified 2 2} {new renamed 1 1}] +4 -3"},
 		{strings.ReplaceAll(gone, "d/g", "/work/here/d/g"), "[{d/g deleted 0 2}] +0 -2"}, // 0.104 without git
 		{strings.ReplaceAll(gone, "d/g", "/elsewhere/g"), "[{/elsewhere/g deleted 0 2}] +0 -2"},
-		{"diff --git a/x b/x\n@@ -a,b +9999999999999999999,1 @@\n+x\n@@ -1,1 +1,1", "[{x modified 1 0}] +1 -0"},
+		{"diff --git a/x b/x\n@@ -a,b +9999999999999999999,1 @@\n+x\n@@ -1,1 +1,1", "[{x modified 0 0}] +0 -0"},
 	} {
 		var got turnChanges
 		got.add(c.diff, "/work/here")

@@ -55,14 +55,24 @@ func cutMiddle(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	head, tail := limit/2, len(s)-limit/2
-	for head > 0 && !utf8.RuneStart(s[head]) {
-		head--
+	return joinEnds(s[:limit/2], s[len(s)-limit/2:], len(s))
+}
+
+// joinEnds joins the ends of a text of total bytes, cutting no character in two.
+func joinEnds(head, tail string, total int) string {
+	for n := 1; n < utf8.UTFMax && n <= len(head); n++ {
+		if i := len(head) - n; utf8.RuneStart(head[i]) {
+			if !utf8.FullRuneInString(head[i:]) {
+				head = head[:i]
+			}
+			break
+		}
 	}
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
+	for n := 0; n < utf8.UTFMax && tail != "" && !utf8.RuneStart(tail[0]); n++ {
+		tail = tail[1:]
 	}
-	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", s[:head], tail-head, s[tail:])
+	left := total - len(head) - len(tail)
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", strings.TrimSuffix(head, "\n"), left, tail)
 }
 
 // oneLine has one blank for each run of white space.
