@@ -98,11 +98,7 @@ func itemKind(word string) acpItemKind {
 
 // itemFace is the face of an item; false for one that isn't shown as a tool call.
 func (n *acpNames) itemFace(i *acpItem) (f acpFace, ok bool) {
-	kind := itemKind(i.kind)
-	if kind.face == nil {
-		return f, false
-	}
-	f = kind.face(n, i)
+	f = itemKind(i.kind).face(n, i)
 	f.title = cmp.Or(clipChars(visible(f.title), maxCallTitle), plainWords(i.kind))
 	f.title = n.owned(i.thread, f.title)
 	return f, f.kind != ""
@@ -193,8 +189,7 @@ func acpCommandKind(actions []commandAction) string {
 func (n *acpNames) patchFace(i *acpItem) acpFace {
 	f := acpFace{name: "apply_patch", kind: "edit"}
 	p := acpPatch{live: !i.past, applied: i.done}
-	kinds := map[string]int{}
-	var names []string
+	var verbs, names []string
 	size := 0
 	for _, c := range i.files {
 		size += len(c.diff)
@@ -206,42 +201,37 @@ func (n *acpNames) patchFace(i *acpItem) acpFace {
 		if !filepath.IsAbs(to) {
 			continue
 		}
-		word := "edit"
+		verb, name := "Edit", n.short(to)
 		var hunks []patchHunk
 		switch {
 		case c.kind == "add":
-			word = "create"
+			verb = "Create"
 		case c.kind == "delete":
-			word = "delete"
+			verb = "Delete"
 		default:
 			hunks = readPatch(c.diff)
 			if c.move != "" {
-				word = "move"
+				verb, name = "Move", n.short(from)+" → "+name
 			}
 		}
-		kinds[word]++
+		verbs, names = append(verbs, verb), append(names, name)
 		p.add(c, to, from, hunks)
 		at := acpLocation{Path: to}
 		if len(hunks) > 0 {
 			at.Line = max(0, hunks[0].newAt)
 		}
 		f.places = append(f.places, at)
-		if word == "move" {
-			names = append(names, n.short(from)+" → "+n.short(to))
-		} else {
-			names = append(names, n.short(to))
-		}
 	}
-	word := "edit"
-	for _, w := range []string{"create", "delete", "move"} {
-		if len(names) > 0 && kinds[w] == len(names) {
-			word = w
-		}
+	f.title = "Edit "
+	if all := slices.Compact(verbs); len(all) == 1 {
+		f.title = all[0] + " "
 	}
-	if word == "delete" || word == "move" {
-		f.kind = word
+	switch f.title {
+	case "Delete ":
+		f.kind = "delete"
+	case "Move ":
+		f.kind = "move"
 	}
-	f.title = strings.ToUpper(word[:1]) + word[1:] + " "
 	switch {
 	case len(names) == 0:
 		f.title += "files"
@@ -270,13 +260,12 @@ func patchInput(files []fileChange, diffs bool) json.RawMessage {
 		Move string `json:"movePath,omitempty"`
 		Diff string `json:"diff,omitempty"`
 	}
-	list := make([]change, 0, len(files))
-	for _, c := range files {
-		one := change{c.path, c.kind, c.move, ""}
-		if diffs {
-			one.Diff = c.diff
+	list := make([]change, len(files))
+	for i, c := range files {
+		list[i] = change{c.path, c.kind, c.move, c.diff}
+		if !diffs {
+			list[i].Diff = ""
 		}
-		list = append(list, one)
 	}
 	return clientJSON(toJSON(map[string]any{"changes": list}))
 }
@@ -335,23 +324,12 @@ func webFace(_ *acpNames, i *acpItem) acpFace {
 
 // collabTitle says what an agent does with its subagents.
 func collabTitle(tool string) string {
-	switch tool {
-	case "spawnAgent":
-		return "Start subagent"
-	case "sendInput", "sendMessage", "followupTask":
-		return "Message subagent"
-	case "resumeAgent":
-		return "Resume subagent"
-	case "wait":
-		return "Wait for subagent"
-	case "closeAgent":
-		return "Close subagent"
-	case "interruptAgent":
-		return "Interrupt subagent"
-	case "listAgents":
-		return "List subagents"
-	}
-	return "Subagents: " + plainWords(tool)
+	title := map[string]string{
+		"spawnAgent": "Start subagent", "resumeAgent": "Resume subagent", "wait": "Wait for subagent",
+		"sendInput": "Message subagent", "sendMessage": "Message subagent", "followupTask": "Message subagent",
+		"interruptAgent": "Interrupt subagent", "closeAgent": "Close subagent", "listAgents": "List subagents",
+	}[tool]
+	return cmp.Or(title, "Subagents: "+plainWords(tool))
 }
 
 func (n *acpNames) collabFace(i *acpItem) acpFace {
@@ -369,7 +347,7 @@ func (n *acpNames) collabFace(i *acpItem) acpFace {
 	}
 	if i.text != "" {
 		in["prompt"] = cappedText(i.text)
-		f.content = []json.RawMessage{callText(cappedText(i.text))}
+		f.content = addText(nil, i.text)
 	}
 	f.input = clientJSON(toJSON(in))
 	return f
@@ -388,12 +366,10 @@ func commandEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json
 	if out != "" {
 		content = append(content, callText(fenced(out)))
 	}
-	switch {
-	case i.exitCode == nil || *i.exitCode == 0:
-	case *i.exitCode < 0: // Codex's number for one that it killed
+	if code := deref(i.exitCode); code > 0 {
+		content = addText(content, fmt.Sprintf("exit code %d", code))
+	} else if code < 0 { // Codex's number for one that it killed
 		content = addText(content, "stopped before it ended")
-	default:
-		content = addText(content, fmt.Sprintf("exit code %d", *i.exitCode))
 	}
 	return content, toJSON(struct {
 		ExitCode *int   `json:"exitCode,omitempty"`
@@ -464,7 +440,7 @@ func (n *acpNames) askFace(thread string, q *approval) acpFace {
 }
 
 // askContent is what a person should know beside the face.
-func (n *acpNames) askContent(q *approval) (out []json.RawMessage) {
+func (n *acpNames) askContent(q *approval) []json.RawMessage {
 	var lines []string
 	add := func(line string) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
@@ -490,10 +466,7 @@ func (n *acpNames) askContent(q *approval) (out []json.RawMessage) {
 	default:
 		add(q.action)
 	}
-	if len(lines) > 0 {
-		out = append(out, callText(cappedText(strings.Join(lines, "\n\n"))))
-	}
-	return out
+	return addText(nil, strings.Join(lines, "\n\n"))
 }
 
 // acpNames are what titles and places are made of: where the session works, and

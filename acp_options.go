@@ -303,21 +303,19 @@ func (o *acpOptionState) tellChanges() {
 	if list == nil || bytes.Equal(toJSON(list), toJSON(told)) {
 		return
 	}
-	o.s.send(optionsUpdate(list))
-	if list[0].Current != told[0].Current {
-		o.s.send(modeUpdate(list[0].Current))
+	o.sendOptions(list)
+	o.sendMode(list, told)
+}
+
+func (o *acpOptionState) sendOptions(list []configOption) {
+	o.s.send(toJSON(map[string]any{"sessionUpdate": "config_option_update", "configOptions": list}))
+}
+
+// sendMode tells the mode in its older form, unless the client knows it.
+func (o *acpOptionState) sendMode(list, told []configOption) {
+	if mode := list[0].Current; told == nil || told[0].Current != mode {
+		o.s.send(toJSON(map[string]any{"sessionUpdate": "current_mode_update", "currentModeId": mode}))
 	}
-}
-
-func optionsUpdate(list []configOption) []byte {
-	return toJSON(struct {
-		Kind    string         `json:"sessionUpdate"`
-		Options []configOption `json:"configOptions"`
-	}{"config_option_update", list})
-}
-
-func modeUpdate(mode string) []byte {
-	return toJSON(map[string]string{"sessionUpdate": "current_mode_update", "currentModeId": mode})
 }
 
 // setOption answers session/set_config_option with the full state. The change
@@ -333,38 +331,31 @@ func (o *acpOptionState) setOption(c *acpCall, params json.RawMessage) *rpcError
 		return badParams("value is missing: it must be the id of a value of %q", clip(id, 100))
 	case !isID:
 		return badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a "+
-			"select",
-			clip(id, 100), kindWord(raw))
+			"select", clip(id, 100), kindWord(raw))
 	}
-	o.addChange(optionChange{c: c, id: id, value: value})
-	return nil
+	return o.addChange(optionChange{c: c, id: id, value: value})
 }
 
 // setMode answers session/set_mode.
 func (o *acpOptionState) setMode(c *acpCall, params json.RawMessage) *rpcError {
 	mode, e := paramText(params, "modeId")
-	if e == nil {
-		o.addChange(optionChange{c: c, id: optionMode, value: mode, byMode: true})
+	if e != nil {
+		return e
 	}
-	return e
+	return o.addChange(optionChange{c: c, id: optionMode, value: mode, byMode: true})
 }
 
-// addChange has changes made one after the other, in a goroutine of their own.
-func (o *acpOptionState) addChange(change optionChange) {
+// addChange has changes made one after the other, in a goroutine of their own. It is
+// called on the reading goroutine.
+func (o *acpOptionState) addChange(change optionChange) *rpcError {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.changes = append(o.changes, change)
-	first := len(o.changes) == 1
-	o.mu.Unlock()
-	if !first || o.s.f.spawn(o.makeChanges) {
-		return
+	if len(o.changes) == 1 && !o.s.f.spawn(o.makeChanges) {
+		o.changes = nil
+		return errACPClosing()
 	}
-	o.mu.Lock()
-	left := o.changes
-	o.changes = nil
-	o.mu.Unlock()
-	for _, each := range left {
-		o.s.f.answer(each.c, nil, errACPClosing())
-	}
+	return nil
 }
 
 // changing reports that an option is being changed, which the next prompt is to
@@ -420,12 +411,10 @@ func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
 	o.mu.Unlock()
 	told := o.setTold(list)
 	if c.byMode {
-		o.s.send(optionsUpdate(list))
+		o.sendOptions(list)
 		return nil, nil
 	}
-	if told == nil || told[0].Current != list[0].Current {
-		o.s.send(modeUpdate(list[0].Current))
-	}
+	o.sendMode(list, told)
 	return map[string]any{"configOptions": list}, nil
 }
 

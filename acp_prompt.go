@@ -241,7 +241,7 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 		if cancelled {
 			return
 		}
-		s.enc.sayText(text)
+		s.enc.say(agentChunk, text)
 		s.enc.endTurn("")
 		s.mu.Lock()
 		reason := "end_turn"

@@ -277,7 +277,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
 	mailText, first := "", false
 	s.mu.Lock()
-	if own && e.kind == evUsage && e.usage != nil {
+	if own && e.kind == evUsage {
 		s.usage = *e.usage
 	}
 	if begins && s.opening {
@@ -308,8 +308,8 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		if begins && s.mailTurn != e.turn {
 			s.mailTurn, s.mailItem = e.turn, ""
 		}
-		if s.mailTurn != "" && e.turn == s.mailTurn && s.mailItem == "" &&
-			e.kind == evItem && e.body != nil && e.body.kind == "userMessage" {
+		if s.mailTurn != "" && e.turn == s.mailTurn && s.mailItem == "" && e.kind == evItem &&
+			e.body.kind == "userMessage" {
 			s.mailItem, mailText = e.item, e.body.text
 		}
 	}
@@ -321,7 +321,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		s.tellServers()
 	}
 	if mailText != "" { // what the agent was sent stands in front of what it does
-		s.enc.sayUserText(mailText)
+		s.enc.say(userChunk, mailText)
 	}
 	if mail && e.kind == evEnded {
 		s.endMailTurn("")

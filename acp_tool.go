@@ -59,11 +59,15 @@ type acpSeen struct {
 // id is what a client knows an item by, another id if one was closed under it:
 // a model's provider may give two calls of one turn the same.
 func (s *acpSeen) id(k acpKey) string {
-	id := "codex:" + k.thread + ":" + k.turn + ":" + k.item
+	return "codex:" + k.thread + ":" + k.turn + ":" + k.item + s.number(k)
+}
+
+// number tells things under one key apart, from the second on.
+func (s *acpSeen) number(k acpKey) string {
 	if n := s.times[k]; n > 0 {
-		id += fmt.Sprintf("#%d", n+1)
+		return fmt.Sprintf("#%d", n+1)
 	}
-	return id
+	return ""
 }
 
 func (s *acpSeen) add(k acpKey) {
@@ -353,8 +357,8 @@ func (c *acpCalls) closeAll(why string, completed bool) {
 			continue
 		case t.denied != "":
 			content = append(content, declinedText(t.denied))
-		case why != "":
-			content = append(content, callText(cappedText(why)))
+		default:
+			content = addText(content, why)
 		}
 		c.close(t, callFailed, content, nil)
 	}
@@ -454,18 +458,11 @@ func (c *acpCalls) decide(q *approval, d decision, why string) {
 // tellWhole tells of something of our own that has happened, as a tool call; k
 // is its place among those, told to the client by its item.
 func (c *acpCalls) tellWhole(k acpKey, title, status, text string) {
-	id := k.item
-	if n := c.seen.times[k]; n > 0 {
-		id += fmt.Sprintf("#%d", n+1)
-	}
+	id := k.item + c.seen.number(k)
 	c.seen.add(k)
 	c.update(acpCallUpdate{Update: callNew, ID: id, Kind: "other", Status: callPending,
 		Title: cmp.Or(clipChars(visible(title), maxCallTitle), id)})
-	u := acpCallUpdate{Update: callNews, ID: id, Status: status}
-	if text != "" {
-		u.Content = []json.RawMessage{callText(cappedText(text))}
-	}
-	c.update(u)
+	c.update(acpCallUpdate{Update: callNews, ID: id, Status: status, Content: addText(nil, text)})
 }
 
 // update sends a tool call or an update of one, behind the text before it.

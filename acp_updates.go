@@ -100,7 +100,7 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 			x.messages.planSteps(e)
 		}
 	case evUsage:
-		if own && e.usage != nil && !slices.Contains(x.turns.over, e.turn) {
+		if own && !slices.Contains(x.turns.over, e.turn) {
 			x.tellUsage(e.usage)
 		}
 	case evNotice:
@@ -114,7 +114,7 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 	case evAskGone:
 		x.calls.withdraw(e.ask)
 	case evTool:
-		if e.tool != nil && x.turns.open && !x.isOver(k, own) {
+		if x.turns.open && !x.isOver(k, own) {
 			x.calls.toolCall(k, e.tool)
 		}
 	case evEnded:
@@ -151,7 +151,7 @@ func (x *acpEncoder) isOver(k acpKey, own bool) bool {
 
 // item has an item told as its kind says.
 func (x *acpEncoder) item(k acpKey, own bool, e *event) {
-	if e.body == nil || e.item == "" || x.isOver(k, own) {
+	if e.item == "" || x.isOver(k, own) {
 		return
 	}
 	x.calls.closeEarlier(k)
@@ -284,13 +284,9 @@ func (x *acpEncoder) tellDue() {
 	x.messages.tellDue(now)
 }
 
-// sayText tells words of our own as the agent's.
-func (x *acpEncoder) sayText(s string) { x.sayOwn(agentChunk, s) }
-
-// sayUserText tells what the agent was sent that the client doesn't know: mail.
-func (x *acpEncoder) sayUserText(s string) { x.sayOwn(userChunk, s) }
-
-func (x *acpEncoder) sayOwn(kind, s string) {
+// say tells words of our own as the agent's, or as the user's what the agent was sent
+// that the client doesn't know: mail.
+func (x *acpEncoder) say(kind, s string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.said++

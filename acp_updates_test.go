@@ -200,9 +200,9 @@ func (p *acpReplay) do(line string) {
 	case "gone":
 		p.x.event(p.ref(), &event{kind: evGone, err: &backendError{Message: rest}})
 	case "words":
-		p.x.sayText(rest)
+		p.x.say(agentChunk, rest)
 	case "mail":
-		p.x.sayUserText(rest)
+		p.x.say(userChunk, rest)
 	case "own-call":
 		status, text, _ := strings.Cut(more, " ")
 		p.x.tellOwnCall(first, "", status, text)
@@ -223,7 +223,7 @@ func TestACPManyAtOnce(t *testing.T) {
 				id := fmt.Sprint(g, "-", i)
 				q := &approval{id: id, kind: askCommand, thread: acpThread, turn: "t1", item: "c" + id, command: "true"}
 				r.x.announce(r.ref(), q)
-				r.x.sayText("hm")
+				r.x.say(agentChunk, "hm")
 				r.x.decide(q, decision(i%2), "")
 			}
 		})

@@ -163,9 +163,6 @@ func doing(e *event) string {
 			return "thinking"
 		}
 	case evItem:
-		if e.body == nil {
-			return ""
-		}
 		return doingItem(e.body, e.phase == "started")
 	case evNotice:
 		if e.phase == startingCodex {
@@ -175,9 +172,6 @@ func doing(e *event) string {
 			return "retrying: " + oneLine(clipChars(e.text, 400))
 		}
 	case evAsk:
-		if e.ask == nil {
-			return ""
-		}
 		if e.ask.kind == askQuestion {
 			return "waiting for an answer to its question"
 		}
@@ -185,9 +179,7 @@ func doing(e *event) string {
 	case evAskGone:
 		return "thinking"
 	case evTool:
-		if e.tool != nil {
-			return "calling " + e.tool.name
-		}
+		return "calling " + e.tool.name
 	case evOpened, evSteered, evRefused, evPlan, evDiff, evUsage, evEnded, evRaw, evGone:
 	}
 	return ""
