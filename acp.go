@@ -62,7 +62,6 @@ type acpFront struct {
 	endLife  context.CancelFunc
 	logins   acpLogins
 	sessions acpSessions
-	asks     acpAsks
 	models   acpModels
 
 	mu      sync.Mutex                    // guards the fields below
@@ -101,7 +100,6 @@ func newACPFront(o acpOptions) *acpFront {
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
 	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
 	f.sessions = acpSessions{f: f, byID: map[string]*acpSession{}, byAgent: map[string]*acpSession{}}
-	f.asks = acpAsks{f: f, open: map[string]*acpAsk{}}
 	f.models = acpModels{f: f}
 	f.life, f.endLife = context.WithCancel(context.Background())
 	f.connect("acp", o.R, o.W, o.Log, o.Deaf, peerOptions{
@@ -387,10 +385,10 @@ func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
 // ask implements front. Who waits for the turn doesn't matter: a turn that
 // mail began and a subagent that outlives its turn are the user's of the
 // session as well. false: this client can't be asked.
-func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool { return f.asks.ask(a, q) }
+func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool { return askUser(f, a, q) }
 
 // askGone implements front: nobody needs the answer any more.
-func (f *acpFront) askGone(_ agentRef, ask, why string) { f.asks.withdraw(ask, why) }
+func (f *acpFront) askGone(_ agentRef, ask, why string) { f.withdrawAsk(ask, why) }
 
 // crowded reports that output waits for the client.
 func (f *acpFront) crowded() bool { return f.p.queued() > acpCrowd }

@@ -14,17 +14,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
 // acpAsk is one question before the client.
 type acpAsk struct {
-	s    *acpSession
-	a    agentRef
-	q    approval
-	call int64 // the id of our request
-
+	s     *acpSession
+	a     agentRef
+	q     approval
 	tool  string // the tool call that it is about, for the log
 	since time.Time
 }
@@ -38,43 +35,22 @@ type acpVerdict struct {
 	by      decider             // whose word it is
 }
 
-// acpAsks holds what the client has not answered: whoever takes an ask out first
-// decides it.
-type acpAsks struct {
-	f *acpFront
-
-	mu   sync.Mutex         // guards the field below
-	open map[string]*acpAsk // by the id of the approval
-}
-
-// take removes an ask; nil: somebody has before.
-func (t *acpAsks) take(id string) *acpAsk {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o := t.open[id]
-	delete(t.open, id)
-	return o
-}
-
-// ask puts an approval before the user of the agent's session. false: this client
+// askUser puts an approval before the user of the agent's session. false: this client
 // can't be asked.
-func (t *acpAsks) ask(a agentRef, q approval) bool {
-	s := t.f.sessions.ofAgent(a.AgentID)
+func askUser(f *acpFront, a agentRef, q approval) bool {
+	o := &acpAsk{s: f.sessions.ofAgent(a.AgentID), a: a, q: q, since: time.Now()}
 	switch {
-	case s == nil || q.kind == askUnknown:
+	case o.s == nil || q.kind == askUnknown:
 		return false
 	case q.kind == askQuestion:
-		return t.askQuestion(s, a, q)
+		return o.askQuestion()
 	}
-	o := &acpAsk{s: s, a: a, q: q}
-	options := permissionOptions(&o.q)
-	call := s.enc.announce(a, &o.q)
-	o.tool = stringField(call, "toolCallId")
-	return t.send(o, "session/request_permission", struct {
+	options, call := permissionOptions(&o.q), o.announce()
+	return o.send("session/request_permission", struct {
 		Session string          `json:"sessionId"`
 		Call    json.RawMessage `json:"toolCall"`
 		Options []acpPermission `json:"options"`
-	}{s.id, call, options}, func(result json.RawMessage) acpVerdict {
+	}{o.s.id, call, options}, func(result json.RawMessage) acpVerdict {
 		return readPermission(result, options)
 	})
 }
@@ -82,64 +58,67 @@ func (t *acpAsks) ask(a agentRef, q approval) bool {
 // askQuestion puts a form, or a page to open, before a client that said it has
 // them. A secret has no place in a form (ACP forbids it), so what asks for one
 // is declined with that word.
-func (t *acpAsks) askQuestion(s *acpSession, a agentRef, q approval) bool {
-	o, client := &acpAsk{s: s, a: a, q: q}, t.f.client()
-	if secretAsked(&q) {
-		s.enc.announce(a, &o.q)
-		s.enc.decide(&o.q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; "+
+func (o *acpAsk) askQuestion() bool {
+	s, q, f := o.s, &o.q, o.s.f
+	if secretAsked(q) {
+		o.announce()
+		s.enc.decide(q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; "+
 			"give the agent the secret another way, as in a file or a variable of its environment")
-		t.f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
+		f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
-	request := acpElicitation{Session: s.id, Message: questionMessage(&q)}
-	read := func(result json.RawMessage) acpVerdict { return readForm(result, &o.q) }
-	switch page := pageAsked(&q); {
-	case page != "" && client.urlElicitation:
+	request := acpElicitation{Session: s.id, Message: questionMessage(q)}
+	switch page := pageAsked(q); {
+	case page != "" && f.client().urlElicitation:
 		request.Mode, request.URL, request.ID = "url", page, q.id
-	case client.formElicitation:
+	case f.client().formElicitation:
 		request.Mode = "form"
-		request.Schema = questionForm(&q, formRules{required: true, checkbox: true, noHints: true})
+		request.Schema = questionForm(q, formRules{required: true, checkbox: true, noHints: true})
 	default:
 		return false
 	}
-	o.tool = stringField(s.enc.announce(a, &o.q), "toolCallId")
+	o.announce()
 	request.Call = o.tool
-	return t.send(o, "elicitation/create", request, read)
+	return o.send("elicitation/create", request, func(result json.RawMessage) acpVerdict { return readForm(result, q) })
 }
 
-// send sends the request. The ask is in the table before the client can
-// answer, under the id that it would answer.
-func (t *acpAsks) send(o *acpAsk, method string, params any, read func(json.RawMessage) acpVerdict) bool {
-	o.call, o.since = t.f.p.reserve(), time.Now()
-	t.mu.Lock()
-	t.open[o.q.id] = o
-	t.mu.Unlock()
-	return t.f.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
-		if t.take(o.q.id) == nil || err == errPeerGone {
-			return // withdrawn, or the client is gone: then the hub denies all
-		}
+// announce makes sure that the client knows the tool call that the ask is about.
+func (o *acpAsk) announce() (call json.RawMessage) {
+	call = o.s.enc.announce(o.a, &o.q)
+	o.tool = stringField(call, "toolCallId")
+	return call
+}
+
+// send sends the request.
+func (o *acpAsk) send(method string, params any, read func(json.RawMessage) acpVerdict) bool {
+	f := o.s.f
+	return f.askClient(o.q.id, method, params, func(result json.RawMessage, err error) {
 		if err != nil {
 			why := clip(err.Error(), 300)
 			words := "the client answered with an error, which counts as no: " + why
-			t.conclude(o, acpVerdict{words: words, by: decider{byError, why}})
+			o.conclude(acpVerdict{words: words, by: decider{byError, why}})
 			return
 		}
-		t.conclude(o, read(result))
+		o.conclude(read(result))
+	}, func(call int64, why string) { // the client is told, so that its dialog goes
+		f.p.notify("$/cancel_request", map[string]any{"requestId": call})
+		o.s.enc.decide(&o.q, deny, why)
 	})
 }
 
 // conclude tells the agent, and the tool call first: what the child does
 // after its yes must come behind it.
-func (t *acpAsks) conclude(o *acpAsk, v acpVerdict) {
+func (o *acpAsk) conclude(v acpVerdict) {
+	f := o.s.f
 	if v.by == (decider{}) {
 		v.by.who = byUser
 	}
 	d := o.q.limit(v.d, v.by)
-	t.f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id,
+	f.Log.Debug("approval answered", "sessionId", o.s.id, "toolCallId", o.tool, "approval", o.q.id,
 		"decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decide(&o.q, d, v.words)
 	if !v.stop {
-		t.f.decide(o.q.id, v.by, d, v.answers)
+		f.decide(o.q.id, v.by, d, v.answers)
 		return
 	}
 	turn := o.q.turn
@@ -148,23 +127,11 @@ func (t *acpAsks) conclude(o *acpAsk, v acpVerdict) {
 	}
 	// The interrupt denies what is pending after it was sent. A no that came
 	// first would let the turn go on, and be through before it is stopped.
-	t.f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
+	f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
-			t.f.decide(o.q.id, v.by, deny, nil)
+			f.decide(o.q.id, v.by, deny, nil)
 		}
 	})
-}
-
-// withdraw takes an ask back whose answer nobody needs any more. The client is told,
-// so that its dialog goes; what it answers to that is heard by nobody.
-func (t *acpAsks) withdraw(ask, why string) {
-	o := t.take(ask)
-	if o == nil {
-		return
-	}
-	t.f.p.abandon(o.call)
-	t.f.p.notify("$/cancel_request", map[string]any{"requestId": o.call})
-	o.s.enc.decide(&o.q, deny, why)
 }
 
 // acpPermission is one option of a permission request, and what it means.

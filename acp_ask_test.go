@@ -175,7 +175,7 @@ func TestACPCantAsk(t *testing.T) {
 	r.permission(commandAsk("a4"))
 	_ = r.in.Close()
 	for r.asks(commandAsk("a5")) { // until the front has seen the end
-		r.f.asks.take("a5")
+		r.f.takeAsk("a5")
 	}
 	none(t, "decided for a client that is gone", r.decides)
 }

@@ -9,6 +9,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -49,6 +50,30 @@ func (s *acpServer) words() string {
 		return s.status + ": " + clip(cmp.Or(s.why, "Codex gave no reason"), 500)
 	}
 	return s.status
+}
+
+// userServers are the names of the MCP servers in the user's own Codex
+// configuration as seen from a session's directory, switched off or not: Codex
+// would mix two entries of one name. It waits for the child. nil where the
+// configuration can't be read.
+func userServers(ctx context.Context, s *acpSession) []string {
+	ctx, stop := context.WithTimeout(ctx, configWait)
+	defer stop()
+	raw, e := s.f.catalog(ctx, "config", s.cwd)
+	if e != nil {
+		s.f.Log.Warn("the user's MCP servers could not be read", "err", e)
+		return nil
+	}
+	return fieldNames(rawField(raw, "config", "mcp_servers"))
+}
+
+// fieldNames are the names of an object's fields.
+func fieldNames(obj json.RawMessage) (names []string) {
+	_ = eachField(obj, func(name string, _ json.RawMessage) bool {
+		names = append(names, name)
+		return true
+	})
+	return names
 }
 
 // readServers makes Codex's mcp_servers of a client's mcpServers, an array or
@@ -224,13 +249,12 @@ func (t *acpServers) read(raw json.RawMessage, taken []string) (json.RawMessage,
 	if len(list) > 0 {
 		t.until = time.Now().Add(serversWait)
 	}
-	renamed := slices.DeleteFunc(slices.Clone(list), func(s *acpServer) bool { return s.name == s.own })
-	slices.SortFunc(renamed, func(a, b *acpServer) int { return strings.Compare(a.name, b.name) })
-	for _, s := range renamed {
-		t.addNewsLocked(fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), "completed",
-			fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex "+
-				"doesn't take, "+
-				"or is that of another server.", s.own, s.name))
+	for _, s := range list {
+		if s.name != s.own {
+			t.addNewsLocked(fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), "completed",
+				fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex "+
+					"doesn't take, or is that of another server.", s.own, s.name))
+		}
 	}
 	return table, nil
 }
@@ -274,23 +298,14 @@ func (t *acpServers) heard(name, status, why string) bool {
 	}
 	s := t.clients[i]
 	s.status, s.why = status, why
-	word := "failed to start"
-	switch status {
-	case "ready":
-		s.told = false
-		return false
-	case "failed":
-	case "cancelled":
-		word = "was cancelled as it started"
-	default:
-		return false
-	}
-	if s.told {
+	word := map[string]string{"failed": "failed to start", "cancelled": "was cancelled as it started"}[status]
+	if word == "" || s.told {
+		s.told = s.told && status != "ready"
 		return false
 	}
 	s.told = true
-	text := clipChars(cmp.Or(why, "Codex gave no reason"), 2000)
-	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed", text)
+	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed",
+		clipChars(cmp.Or(why, "Codex gave no reason"), 2000))
 	return true
 }
 
@@ -317,18 +332,16 @@ func (t *acpServers) text(catalog json.RawMessage, e *rpcError) string {
 		listed[name] = s.words()
 	}
 	clients := map[string]bool{}
-	for i, s := range t.clients {
-		if i == 0 {
-			b.WriteString("From the editor:\n")
+	if len(t.clients) > 0 {
+		b.WriteString("From the editor:\n")
+		for _, s := range t.clients {
+			clients[s.name] = true
+			note := ""
+			if s.own != s.name {
+				note = fmt.Sprintf(" (the editor calls it `%s`)", codeText(s.own))
+			}
+			fmt.Fprintf(&b, "- `%s`%s: %s\n", s.name, note, s.words())
 		}
-		clients[s.name] = true
-		note := ""
-		if s.own != s.name {
-			note = fmt.Sprintf(" (the editor calls it `%s`)", codeText(s.own))
-		}
-		fmt.Fprintf(&b, "- `%s`%s: %s\n", s.name, note, s.words())
-	}
-	if len(clients) > 0 {
 		b.WriteByte('\n')
 	}
 	if e != nil {
@@ -362,12 +375,7 @@ func listedServer(raw json.RawMessage, seen *acpServer) string {
 	case failure != "":
 		parts = append(parts, "failed: "+clip(failure, 500))
 	}
-	var tools []string
-	_ = eachField(rawField(raw, "tools"), func(name string, _ json.RawMessage) bool {
-		tools = append(tools, name)
-		return true
-	})
-	if len(tools) > 0 {
+	if tools := fieldNames(rawField(raw, "tools")); len(tools) > 0 {
 		slices.Sort(tools)
 		parts = append(parts, counted(len(tools), "tool")+" ("+clipChars(strings.Join(tools, ", "), 300)+")")
 	} else if len(parts) == 0 {

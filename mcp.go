@@ -67,7 +67,6 @@ type mcpFront struct {
 	mu      sync.Mutex            // guards the fields below and those of every call
 	open    map[string]*mcpCall   // by the key of the request's id
 	waiters map[waiterID]*mcpCall // the open calls that wait for a turn
-	asks    map[string]*clientAsk // by approval: what a legacy client is asked
 	parked  parking               // turns of modern callers that were asked something
 	closing bool                  // shutdown has begun
 }
@@ -114,7 +113,6 @@ func newMCPFront(o mcpOptions) *mcpFront {
 		tools:      toolTable(),
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
-		asks:       map[string]*clientAsk{},
 		parked:     newParking(),
 	}
 	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{handle: f.dispatch, trace: o.Trace})

@@ -266,9 +266,6 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	requireInput(c, t)
 }
 
-// clientAsk is one question before a legacy client.
-type clientAsk struct{ call int64 } // the id of the elicitation/create
-
 // ask implements front. false: the client declared no elicitation, or the kind is one
 // that this version doesn't understand. Callers of the modern era, where a server may
 // not send requests, are asked by a result.
@@ -291,43 +288,22 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if c != nil {
 		request = c.id
 	}
-	open := &clientAsk{}
-	f.mu.Lock()
-	f.asks[q.id] = open
-	f.mu.Unlock()
-	call := f.p.call("elicitation/create", elicitation(a, &q, request), 0, func(result json.RawMessage, err error) {
-		f.mu.Lock()
-		mine := f.asks[q.id] == open
-		if mine {
-			delete(f.asks, q.id)
-		}
-		f.mu.Unlock()
-		if !mine || err == errPeerGone {
-			return // withdrawn, or the client is gone: then the hub denies all
-		}
+	return f.askClient(q.id, "elicitation/create", elicitation(a, &q, request), func(result json.RawMessage, err error) {
 		if err != nil {
 			f.decide(q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
 			return
 		}
 		d, answers := readAnswer(result, &q)
 		f.decide(q.id, answeredBy(result, d), d, answers)
+	}, func(call int64, why string) {
+		f.p.notify("notifications/cancelled", map[string]any{"requestId": call, "reason": why})
 	})
-	f.mu.Lock()
-	open.call = call
-	f.mu.Unlock()
-	return call != 0
 }
 
 // askGone implements front: the client needn't answer any more.
 func (f *mcpFront) askGone(_ agentRef, ask, why string) {
 	f.mu.Lock()
-	open := f.asks[ask]
-	delete(f.asks, ask)
 	f.parked.withdraw(ask)
 	f.mu.Unlock()
-	if open == nil {
-		return
-	}
-	f.p.abandon(open.call)
-	f.p.notify("notifications/cancelled", map[string]any{"requestId": open.call, "reason": why})
+	f.withdrawAsk(ask, why)
 }

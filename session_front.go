@@ -1,8 +1,8 @@
 package main
 
 // session_front.go owns what the MCP and the ACP front have alike: how the hub talks to a front, the client's stream
-// with the goroutines that work for it and the order in which both end, the names of waiters and of their turns in the
-// audit trail, and the words of an elicitation: an approval or question of an agent becomes its message and form, and
+// with the goroutines that work for it and the order in which both end, what the client was asked and has not answered,
+// the names of waiters and of their turns in the audit trail, and the words of an elicitation: an approval or question of an agent becomes its message and form, and
 // the answer, in the protocol's words or in those of the removed `codex mcp-server`, a decision (FR-18). mcp.go and
 // acp.go embed clientLink. It knows no method of either protocol. Nothing in it may wait but flush, waitWork and the
 // stream's end, and no reading goroutine calls those. Only an answer that says yes and nothing else approves: nonsense
@@ -53,12 +53,21 @@ type clientLink struct {
 	spawning sync.Mutex // guards the fields below; nothing is called under it
 	stopped  bool
 	working  sync.WaitGroup // goroutines of spawn
+
+	asking sync.Mutex            // guards the field below; nothing is called under it
+	asks   map[string]*clientAsk // by the id of the approval: whoever takes one out first decides it
+}
+
+// clientAsk is a request that asks the client to decide an approval.
+type clientAsk struct {
+	call int64
+	gone func(call int64, why string) // called if nobody needs the answer any more
 }
 
 // connect starts the writing goroutine of the client's stream, which p.closeOut ends. deaf is called when the client
 // has closed its reading side; it may be nil. o is all that the protocols don't have alike.
 func (l *clientLink) connect(name string, r io.Reader, w io.Writer, log *slog.Logger, deaf func(), o peerOptions) {
-	l.name = name
+	l.name, l.asks = name, map[string]*clientAsk{}
 	o.strict = true
 	o.onWriteErr = func(err error) {
 		log.Warn("the client no longer reads", "err", err)
@@ -107,6 +116,38 @@ func (l *clientLink) waitWork(limit time.Duration) {
 	select {
 	case <-done:
 	case <-t.C:
+	}
+}
+
+// askClient asks the client to decide an approval. done takes the answer, unless the ask was withdrawn, which gone is
+// told, or the client is gone: then the hub denies all. false: the client is gone already.
+func (l *clientLink) askClient(ask, method string, params any, done func(result json.RawMessage, err error),
+	gone func(call int64, why string)) bool {
+	o := &clientAsk{l.p.reserve(), gone}
+	l.asking.Lock()
+	l.asks[ask] = o // before the client can answer
+	l.asking.Unlock()
+	return l.p.callAs(o.call, method, params, 0, func(result json.RawMessage, err error) {
+		if l.takeAsk(ask) != nil && err != errPeerGone {
+			done(result, err)
+		}
+	})
+}
+
+// takeAsk removes an ask; nil: somebody has before.
+func (l *clientLink) takeAsk(ask string) *clientAsk {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	o := l.asks[ask]
+	delete(l.asks, ask)
+	return o
+}
+
+// withdrawAsk takes an ask back whose answer nobody needs any more. What the client answers to it is heard by nobody.
+func (l *clientLink) withdrawAsk(ask, why string) {
+	if o := l.takeAsk(ask); o != nil {
+		l.p.abandon(o.call)
+		o.gone(o.call, why)
 	}
 }
 
