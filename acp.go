@@ -116,9 +116,11 @@ func newACPFront(o acpOptions) *acpFront {
 // hub has answered its waiters before.
 func (f *acpFront) shutdown(grace time.Duration) {
 	until := time.Now().Add(grace)
-	f.stopWork()
+	limit, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	f.jobs.stop()
 	f.endLife()
-	f.waitWork(grace)
+	f.jobs.wait(limit.Done())
 	f.p.closeOut(max(0, time.Until(until)))
 }
 
@@ -248,7 +250,7 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 		map[string]any{"name": serverName, "title": "Codex", "version": f.Version}}, nil) {
 		return nil
 	}
-	f.spawn(func() {
+	f.jobs.spawn(func() {
 		if _, e := f.catalog(f.life, "account", ""); e != nil { // told again to whoever needs Codex
 			f.Log.Debug("codex is not ready", "err", e)
 		}
@@ -310,7 +312,7 @@ func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError
 	f.mu.Lock()
 	c.stop = stop
 	f.mu.Unlock()
-	if !f.spawn(func() {
+	if !f.jobs.spawn(func() {
 		defer stop()
 		result, e := do(ctx)
 		f.answer(c, result, e)

@@ -351,7 +351,7 @@ func (o *acpOptionState) addChange(change optionChange) *rpcError {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changes = append(o.changes, change)
-	if len(o.changes) == 1 && !o.s.f.spawn(o.makeChanges) {
+	if len(o.changes) == 1 && !o.s.f.jobs.spawn(o.makeChanges) {
 		o.changes = nil
 		return errACPClosing()
 	}
@@ -501,7 +501,7 @@ func (l *acpModels) list(wait time.Duration) []acpModel {
 	fresh := l.kept != nil && l.pid == pid && time.Since(l.at) < modelsFresh
 	if !fresh && l.fetching == nil {
 		over := make(chan struct{})
-		if l.f.spawn(func() { l.fetch(over) }) {
+		if l.f.jobs.spawn(func() { l.fetch(over) }) {
 			l.fetching = over
 		}
 	}

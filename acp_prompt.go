@@ -92,7 +92,7 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	case full:
 		return &rpcError{Code: codeInternal, Message: fmt.Sprintf(
 			"%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)}
-	case checking && !s.f.spawn(func() { q.checkImages(p) }):
+	case checking && !s.f.jobs.spawn(func() { q.checkImages(p) }):
 		q.release(p)
 	}
 	q.pump()
@@ -231,7 +231,7 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 	if q.submitted(p, stop) {
 		return
 	}
-	if !s.f.spawn(func() {
+	if !s.f.jobs.spawn(func() {
 		defer stop()
 		text := p.local(ctx)
 		s.mu.Lock()

@@ -123,7 +123,9 @@ func newMCPFront(o mcpOptions) *mcpFront {
 // flushes, all within grace. The hub has answered its waiters before.
 func (f *mcpFront) shutdown(grace time.Duration) {
 	until := time.Now().Add(grace)
-	f.stopWork()
+	limit, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	f.jobs.stop()
 	f.mu.Lock()
 	f.closing = true
 	var listens []*mcpCall
@@ -136,7 +138,7 @@ func (f *mcpFront) shutdown(grace time.Duration) {
 	for _, c := range listens {
 		endListen(c)
 	}
-	f.waitWork(grace)
+	f.jobs.wait(limit.Done())
 	f.mu.Lock()
 	var left []*progress
 	for _, c := range f.open {
@@ -422,7 +424,7 @@ func (c *mcpCall) onCancel(stop func()) {
 
 // work runs what waits for something off the reading goroutine.
 func (c *mcpCall) work(do func()) *rpcError {
-	if !c.f.spawn(do) {
+	if !c.f.jobs.spawn(do) {
 		return shuttingDown()
 	}
 	return nil

@@ -398,7 +398,7 @@ func TestListenIsAnsweredAtShutdown(t *testing.T) {
 			t.Errorf("%s was answered", id)
 		}
 	}
-	if r.f.spawn(func() {}) {
+	if r.f.jobs.spawn(func() {}) {
 		t.Error("spawned after shutdown")
 	}
 	r.end()

@@ -183,7 +183,7 @@ func (d *agentDirectory) turn(ref, turnID string) (keptTurn, *rpcError) {
 	if t.finished() {
 		return *t, nil
 	}
-	if t.process != d.kept.began {
+	if t.Process != d.kept.began {
 		t.Activity = "working in another process"
 		return *t, nil
 	}

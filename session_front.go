@@ -2,11 +2,11 @@ package main
 
 // session_front.go owns what the MCP and the ACP front have alike: how the hub talks to a front, the client's stream
 // with the goroutines that work for it and the order in which both end, what the client was asked and has not answered,
-// the names of waiters and of their turns in the audit trail, and the words of an elicitation: an approval or question of an agent becomes its message and form, and
-// the answer, in the protocol's words or in those of the removed `codex mcp-server`, a decision (FR-18). mcp.go and
-// acp.go embed clientLink. It knows no method of either protocol. Nothing in it may wait but flush, waitWork and the
-// stream's end, and no reading goroutine calls those. Only an answer that says yes and nothing else approves: nonsense
-// or a contradiction denies.
+// the names of waiters and of their turns in the audit trail, and the words of an elicitation: an approval or question
+// of an agent becomes its message and form, and the answer, in the protocol's words or in those of the removed
+// `codex mcp-server`, a decision (FR-18). mcp.go and acp.go embed clientLink. It knows no method of either protocol.
+// Nothing in it may wait but flush and the stream's end, and no reading goroutine calls those. Only an answer that says
+// yes and nothing else approves: nonsense or a contradiction denies.
 
 import (
 	"encoding/json"
@@ -49,10 +49,7 @@ type clientLink struct {
 	p     *peer
 	name  string        // of the protocol, as correlations begin: mcp or acp
 	named atomic.Uint64 // waiters so far
-
-	spawning sync.Mutex // guards the fields below; nothing is called under it
-	stopped  bool
-	working  sync.WaitGroup // goroutines of spawn
+	jobs  workGroup     // what may wait for Codex or the disk
 
 	asking sync.Mutex            // guards the field below; nothing is called under it
 	asks   map[string]*clientAsk // by the id of the approval: whoever takes one out first decides it
@@ -88,36 +85,6 @@ func (l *clientLink) run() error {
 
 // flush waits until what was answered has left, for at most limit. Requests are still taken after it.
 func (l *clientLink) flush(limit time.Duration) { l.p.flush(limit) }
-
-// spawn runs what may wait for Codex or the disk. false: we are shutting down.
-func (l *clientLink) spawn(work func()) bool {
-	l.spawning.Lock()
-	defer l.spawning.Unlock()
-	if l.stopped {
-		return false
-	}
-	l.working.Go(work)
-	return true
-}
-
-// stopWork has spawn take nothing any more.
-func (l *clientLink) stopWork() {
-	l.spawning.Lock()
-	l.stopped = true
-	l.spawning.Unlock()
-}
-
-// waitWork waits for what was spawned before stopWork, for at most limit.
-func (l *clientLink) waitWork(limit time.Duration) {
-	done := make(chan struct{})
-	go func() { l.working.Wait(); close(done) }() // ends with the spawned
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
-	}
-}
 
 // askClient asks the client to decide an approval. done takes the answer, unless the ask was withdrawn, which gone is
 // told, or the client is gone: then the hub denies all. false: the client is gone already.

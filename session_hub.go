@@ -424,28 +424,21 @@ func (h *hub) beginStop(grace time.Duration) {
 	h.names.stop()
 	h.until = time.Now().Add(grace)
 	h.leaving = h.table.all()
-	limit := time.NewTimer(settleLimit)
-	defer limit.Stop()
+	limit, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
 	told := make(chan struct{}, len(h.leaving))
 	for _, s := range h.leaving {
 		if !s.shutdown(grace, func() { told <- struct{}{} }) {
 			told <- struct{}{} // it has just ended, and answers
 		}
 	}
-	late := false
-	for n := 0; n < len(h.leaving) && !late; n++ {
+	for range h.leaving {
 		select {
 		case <-told:
-		case <-limit.C:
-			late = true
+		case <-limit.Done():
 		}
 	}
-	if !late {
-		select {
-		case <-h.waits.none():
-		case <-limit.C:
-		}
-	}
+	h.waits.open.wait(limit.Done())
 	for _, w := range h.waiters.all() { // on their way to a session
 		h.answer(w, turnResult{err: h.child.refusal()})
 	}
@@ -461,13 +454,12 @@ func (h *hub) stop(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	h.ledger.flush(ctx)
 	cancel()
-	limit := time.NewTimer(time.Until(h.until))
-	defer limit.Stop()
-	for late, i := false, 0; i < len(h.leaving) && !late; i++ {
+	limit, cancel := context.WithDeadline(context.Background(), h.until)
+	defer cancel()
+	for _, s := range h.leaving {
 		select {
-		case <-h.leaving[i].ended:
-		case <-limit.C:
-			late = true
+		case <-s.ended:
+		case <-limit.Done():
 		}
 	}
 	if be := h.child.close(); be != nil {
@@ -476,7 +468,8 @@ func (h *hub) stop(grace time.Duration) {
 	for _, s := range h.leaving { // the child's end ends whoever still waited for it
 		<-s.ended
 	}
-	h.work.wait()
+	h.work.wait(nil)
+	h.waits.open.wait(nil)
 	ctx, cancel = context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()
 	h.ledger.close(ctx)
@@ -557,28 +550,44 @@ func (h *hub) firstNotes() []string {
 	return h.cfg.notes
 }
 
-// workGroup are the goroutines of the hub: what waits for files, the child or a session runs in one of them.
+// workGroup are goroutines, the hub's or a front's: what waits for files, the child or a session runs in one of them.
 type workGroup struct {
 	mu      sync.Mutex // guards the fields below
-	stopped bool       // work is no longer waited for
+	stopped bool
 	running sync.WaitGroup
 }
 
-// start runs f in a goroutine that wait waits for.
-func (g *workGroup) start(f func()) {
+// spawn runs f in a goroutine that wait waits for. false: the group has been stopped, and f does not run.
+func (g *workGroup) spawn(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopped { // the child refuses everything by now: f only answers
-		go f()
-		return
+	if !g.stopped {
+		g.running.Go(f)
 	}
-	g.running.Go(f)
+	return !g.stopped
 }
 
-// wait waits for all that was started before it.
-func (g *workGroup) wait() {
+// start is spawn of what must run in any case: once the group has been stopped, nothing waits for f, which only answers,
+// since the child refuses everything by then.
+func (g *workGroup) start(f func()) {
+	if !g.spawn(f) {
+		go f()
+	}
+}
+
+func (g *workGroup) stop() {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.stopped = true
-	g.mu.Unlock()
-	g.running.Wait()
+}
+
+// wait stops the group and waits for what runs in it, until giveUp is closed; nil is never.
+func (g *workGroup) wait(giveUp <-chan struct{}) {
+	g.stop()
+	done := make(chan struct{})
+	go func() { g.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-giveUp:
+	}
 }

@@ -35,25 +35,24 @@ func newTurnHandle() string {
 
 // keptTurn is one turn as it is kept after, or beside, its caller: what agent_wait and tasks/get tell.
 type keptTurn struct {
-	AgentID  string
-	Identity string
-	TurnID   string // a background turn's own name, else Codex's
-	Seq      int64  // of its end, 0 while it has none
-	Source   turnSource
-	Status   string // queued running completed failed interrupted
-	Created  time.Time
-	Updated  time.Time
-	Task     bool        // given out as an MCP task
-	Stopped  bool        // agent_interrupt or tasks/cancel ended it
-	Result   *turnResult // nil while unfinished; its err is set where the turn ended with an error of ours
-	Lost     bool        // its process ended before it did
-	Activity string      // of an unfinished one, in words
-	Pending  []askView   // of an unfinished one
+	AgentID  string      `json:"agent_id"`
+	Identity string      `json:"identity"`
+	TurnID   string      `json:"turn_id"`       // a background turn's own name, else Codex's
+	Seq      int64       `json:"seq,omitempty"` // of its end, 0 while it has none
+	Source   turnSource  `json:"source"`
+	Status   string      `json:"status"` // queued running completed failed interrupted
+	Created  time.Time   `json:"created_at"`
+	Updated  time.Time   `json:"updated_at"`
+	Task     bool        `json:"task,omitempty"`    // given out as an MCP task
+	Stopped  bool        `json:"stopped,omitempty"` // agent_interrupt or tasks/cancel ended it
+	Result   *turnResult `json:"result,omitempty"`  // nil while unfinished; err is set where an error of ours ended the turn
+	Process  int64       `json:"process,omitempty"` // who wrote it, as keptTurns.began of that process; 0: nobody knows
+	PID      int         `json:"pid,omitempty"`
 
-	process int64 // who wrote it, as keptTurns.began of that process; 0 for nobody that says so
-	pid     int
-
-	away bool // memory has let go of the answer: the journal has it
+	Lost     bool      `json:"-"` // its process ended before it did
+	Activity string    `json:"-"` // of an unfinished one, in words
+	Pending  []askView `json:"-"` // of an unfinished one
+	away     bool      // memory has let go of the answer: the journal has it
 }
 
 // finished reports a turn that has a result.
@@ -127,7 +126,7 @@ func (k *keptTurns) unasked(agentID string) {
 // begin keeps a background turn that was accepted. On an error it could not be
 // made to outlive this process, and is not kept.
 func (k *keptTurns) begin(t keptTurn) error {
-	t.process, t.pid = k.began, os.Getpid()
+	t.Process, t.PID = k.began, os.Getpid()
 	if err := k.write(&t, nil); err != nil { // before anybody else sees it
 		return err
 	}
@@ -153,7 +152,7 @@ func (k *keptTurns) running(agentID, turnID string) {
 func (k *keptTurns) finish(t keptTurn, rec *record) error {
 	k.mu.Lock()
 	k.seq++
-	t.Seq, t.Updated, t.process, t.pid = k.seq, time.Now(), k.began, os.Getpid()
+	t.Seq, t.Updated, t.Process, t.PID = k.seq, time.Now(), k.began, os.Getpid()
 	a := k.agentLocked(t.AgentID)
 	if old := k.findLocked(t.AgentID, t.TurnID); old != nil && !old.finished() {
 		t.Created, t.Task = old.Created, old.Task
@@ -237,13 +236,11 @@ func (k *keptTurn) size() int {
 }
 
 func (k *keptTurns) findLocked(agentID, turnID string) *keptTurn {
-	a := k.agents[agentID]
-	if a == nil {
-		return nil
-	}
-	for i := len(a.turns) - 1; i >= 0; i-- {
-		if a.turns[i].TurnID == turnID {
-			return a.turns[i]
+	if a := k.agents[agentID]; a != nil {
+		for _, t := range slices.Backward(a.turns) {
+			if t.TurnID == turnID {
+				return t
+			}
 		}
 	}
 	return nil
@@ -318,12 +315,13 @@ func (k *keptTurns) base(agentID string) int64 {
 	if a.asked {
 		return a.base
 	}
-	for i := len(a.turns) - 1; i >= 0; i-- {
-		if a.turns[i].finished() {
-			if k.othersLocked(a) { // the newest is one that runs in another process
-				return a.turns[i].Seq
-			}
-			return a.turns[i].Seq - 1
+	for _, t := range slices.Backward(a.turns) {
+		switch {
+		case !t.finished():
+		case k.othersLocked(a): // the newest is one that runs in another process
+			return t.Seq
+		default:
+			return t.Seq - 1
 		}
 	}
 	return 0
@@ -348,22 +346,21 @@ func (k *keptTurns) ended(agentID string, since, until int64) []keptTurn {
 
 // fill brings back results that memory has let go of.
 func (k *keptTurns) fill(turns []keptTurn) {
-	read := map[string]map[string]*keptTurn{} // the turns on disk, by session
+	read := map[string][]*keptTurn{} // the turns on disk, by session
 	for i := range turns {
 		t := &turns[i]
 		if !t.away {
 			continue
 		}
-		onDisk := read[t.AgentID]
-		if onDisk == nil {
-			onDisk = map[string]*keptTurn{}
-			for _, old := range k.readAll(t.AgentID) {
-				onDisk[old.TurnID] = old
-			}
+		onDisk, known := read[t.AgentID]
+		if !known {
+			onDisk = k.readAll(t.AgentID)
 			read[t.AgentID] = onDisk
 		}
-		if old := onDisk[t.TurnID]; old != nil && old.finished() {
-			t.Result = old.Result
+		for _, old := range onDisk {
+			if old.TurnID == t.TurnID && old.finished() {
+				t.Result = old.Result
+			}
 		}
 	}
 }
@@ -454,7 +451,7 @@ func (k *keptTurns) load(agentID string) {
 	}
 	onDisk := k.readAll(agentID)
 	for _, t := range onDisk {
-		if t.process != k.began && !t.finished() && !k.runs(t) {
+		if t.Process != k.began && !t.finished() && !k.runs(t) {
 			t.lose()
 		}
 	}
@@ -475,14 +472,14 @@ func (k *keptTurns) load(agentID string) {
 
 // othersLocked reports a turn that another process runs, or may have run.
 func (k *keptTurns) othersLocked(a *keptAgent) bool {
-	return slices.ContainsFunc(a.turns, func(t *keptTurn) bool { return !t.finished() && t.process != k.began })
+	return slices.ContainsFunc(a.turns, func(t *keptTurn) bool { return !t.finished() && t.Process != k.began })
 }
 
 // runs reports whether the process that began an unfinished turn still has its
 // session: the turn's end is told by nothing else.
 func (k *keptTurns) runs(t *keptTurn) bool {
 	by, pid, held := k.reg.holder(t.Identity)
-	return held && pid == t.pid && (by == t.AgentID || by == "")
+	return held && pid == t.PID && (by == t.AgentID || by == "")
 }
 
 // lose ends a turn whose process ended before it did: it is told as failed, not passed over.
@@ -503,12 +500,12 @@ func (k *keptTurns) mergeLocked(a *keptAgent, onDisk []*keptTurn) (news bool) {
 		disk[t.TurnID] = true
 	}
 	a.turns = slices.DeleteFunc(a.turns, func(t *keptTurn) bool {
-		return t.process != k.began && !disk[t.TurnID] // it was let go by who had it
+		return t.Process != k.began && !disk[t.TurnID] // it was let go by who had it
 	})
 	for _, t := range onDisk {
 		i := slices.IndexFunc(a.turns, func(o *keptTurn) bool { return o.TurnID == t.TurnID })
 		switch {
-		case i >= 0 && (a.turns[i].process == k.began || a.turns[i].finished() && (!a.turns[i].Lost || t.Lost)):
+		case i >= 0 && (a.turns[i].Process == k.began || a.turns[i].finished() && (!a.turns[i].Lost || t.Lost)):
 			continue
 		case i >= 0:
 			a.turns = slices.Delete(a.turns, i, i+1)
@@ -517,26 +514,30 @@ func (k *keptTurns) mergeLocked(a *keptAgent, onDisk []*keptTurn) (news bool) {
 			if !t.Lost {
 				t.letGo(true)
 			}
-			if t.process != k.began && t.Updated.UnixMicro() > k.began {
+			if t.Process != k.began && t.Updated.UnixMicro() > k.began {
 				k.seq++
 				t.Seq, news = k.seq, true
 			}
 		}
 		a.turns = append(a.turns, t)
 	}
-	slices.SortStableFunc(a.turns, func(x, y *keptTurn) int {
-		if x.finished() != y.finished() {
-			if x.finished() {
-				return -1
-			}
-			return 1
-		}
-		if !x.finished() {
+	sortTurns(a.turns)
+	return news
+}
+
+// sortTurns puts turns in order: those with a result as they ended, and behind them the others as they were asked for.
+func sortTurns(turns []*keptTurn) {
+	slices.SortStableFunc(turns, func(x, y *keptTurn) int {
+		switch {
+		case !x.finished() && !y.finished():
 			return x.Created.Compare(y.Created)
+		case !x.finished():
+			return 1
+		case !y.finished():
+			return -1
 		}
 		return cmp.Compare(x.Seq, y.Seq)
 	})
-	return news
 }
 
 // write puts a turn on disk, with the record as it is after the turn, if given.
@@ -569,37 +570,20 @@ func (k *keptTurns) readAll(agentID string) []*keptTurn {
 		}
 		out = append(out, t)
 	}
-	slices.SortStableFunc(out, func(a, b *keptTurn) int {
-		if a.finished() && b.finished() {
-			return cmp.Compare(a.Seq, b.Seq)
-		}
-		return a.Created.Compare(b.Created)
-	})
+	sortTurns(out)
 	return out
 }
 
 // turnOnDisk is a turn in the journal.
 type turnOnDisk struct {
-	Version  int         `json:"version"`
-	AgentID  string      `json:"agent_id"`
-	Identity string      `json:"identity"`
-	TurnID   string      `json:"turn_id"`
-	Seq      int64       `json:"seq,omitempty"`
-	Source   turnSource  `json:"source"`
-	Status   string      `json:"status"`
-	Created  time.Time   `json:"created_at"`
-	Updated  time.Time   `json:"updated_at"`
-	Task     bool        `json:"task,omitempty"`
-	Stopped  bool        `json:"stopped,omitempty"`
-	Result   *turnResult `json:"result,omitempty"`
-	Error    *rpcError   `json:"error,omitempty"`
-	Process  int64       `json:"process,omitempty"` // whose Seq it is
-	PID      int         `json:"pid,omitempty"`
+	Version int `json:"version"`
+	keptTurn
+	Error *rpcError `json:"error,omitempty"` // the result's err
 }
 
 func encodeTurn(t *keptTurn) ([]byte, error) {
-	f := turnOnDisk{1, t.AgentID, t.Identity, t.TurnID, t.Seq, t.Source, t.Status, t.Created.UTC(), t.Updated.UTC(),
-		t.Task, t.Stopped, t.Result, nil, t.process, t.pid}
+	f := turnOnDisk{Version: 1, keptTurn: *t}
+	f.Created, f.Updated = t.Created.UTC(), t.Updated.UTC()
 	if t.Result != nil {
 		f.Error = t.Result.err
 	}
@@ -615,12 +599,8 @@ func decodeTurn(data []byte) (*keptTurn, error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
-	t := &keptTurn{AgentID: f.AgentID, Identity: f.Identity, TurnID: f.TurnID, Seq: f.Seq, Source: f.Source,
-		Status:  f.Status,
-		Created: f.Created, Updated: f.Updated, Task: f.Task, Stopped: f.Stopped, Result: f.Result, process: f.Process,
-		pid: f.PID}
-	if t.Result != nil {
-		t.Result.err = f.Error
+	if f.Result != nil {
+		f.Result.err = f.Error
 	}
-	return t, nil
+	return &f.keptTurn, nil
 }

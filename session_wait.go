@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -170,10 +169,7 @@ type agentWaits struct {
 	agents *agentDirectory
 	team   *teamAgents
 	mail   *mailroom
-
-	mu   sync.Mutex // guards the fields below
-	open int
-	over chan struct{} // closed when the last one ends, nil while nobody waits for that
+	open   workGroup // a goroutine each
 }
 
 // wait calls done once, from another goroutine, unless stop was called first: when an agent of q has a turn newer than
@@ -181,9 +177,7 @@ type agentWaits struct {
 // agent is an error.
 func (o *agentWaits) wait(q waitQuery, done func(waitResult, *rpcError)) (stop func()) {
 	quit := make(chan struct{})
-	o.begin()
-	o.work.start(func() {
-		defer o.end()
+	o.open.start(func() {
 		w := &waiting{agentWaits: o, q: q}
 		if err := w.resolve(); err != nil {
 			done(waitResult{}, err)
@@ -197,34 +191,6 @@ func (o *agentWaits) wait(q waitQuery, done func(waitResult, *rpcError)) (stop f
 		}
 	})
 	return func() { close(quit) }
-}
-
-func (o *agentWaits) begin() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open++
-}
-
-func (o *agentWaits) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.open--; o.open == 0 && o.over != nil {
-		close(o.over)
-		o.over = nil
-	}
-}
-
-// none is closed when no agent_wait is open any more.
-func (o *agentWaits) none() <-chan struct{} {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	over := make(chan struct{})
-	if o.open == 0 {
-		close(over)
-	} else {
-		o.over = over
-	}
-	return over
 }
 
 // waiting is one agent_wait.
