@@ -1,12 +1,10 @@
 package main
 
-// codex_child.go owns a Codex process: which binary and what it can do, starting it
-// in a group of its own, its pipes, the tail of its stderr, the one Wait, how it
-// died, the ladder that ends it. The drivers call it; the composition root and
-// doctor ask which binary. It knows nothing of JSON-RPC. It must never hang on a
-// child that closes its stdout and lives on, or that dies while grandchildren hold
-// its pipes. What a child put into groups of its own (Codex does that with shells
-// and MCP servers) ends when the child that started it closes its pipes.
+// codex_child.go owns a Codex process: which binary and what it can do, starting it in a group of its own, its pipes,
+// the tail of its stderr, the one Wait, how it died, the ladder that ends it. The drivers call it; the composition root
+// and doctor ask which binary. It knows nothing of JSON-RPC. It must never hang on a child that closes its stdout and
+// lives on, or that dies while grandchildren hold its pipes. What a child put into groups of its own (Codex does that
+// with shells and MCP servers) ends when the child that started it closes its pipes.
 
 import (
 	"bytes"
@@ -65,14 +63,12 @@ func neverStarted(path, reason string) *childDeath {
 	return &childDeath{Reason: "could not be started: " + reason, Path: path, Never: true}
 }
 
-// startChild starts the process. Its goroutines end soon after the process. The
-// error is a *childDeath, with Never set.
+// startChild starts the process. Its goroutines end soon after the process. The error is a *childDeath, with Never set.
 func startChild(o childOptions) (*child, error) {
 	cmd := exec.Command(o.Path, o.Args...)
 	cmd.Env, cmd.Dir = o.Env, o.Dir
-	// Pipes of our own, so that Wait returns the moment the process ends: with
-	// os/exec's it would close stdout under the reader and lose the child's
-	// last words, or wait for grandchildren that hold stderr.
+	// Pipes of our own, so that Wait returns the moment the process ends: with os/exec's it would close stdout under
+	// the reader and lose the child's last words, or wait for grandchildren that hold stderr.
 	var ends [6]*os.File // reading and writing end of the child's stdin, stdout, stderr
 	closeAll := func(list ...*os.File) {
 		for _, f := range list {
@@ -125,8 +121,7 @@ func startBound(cmd *exec.Cmd, ended <-chan struct{}) error {
 	return <-started
 }
 
-// reap waits for the process, the only place that does. Beside it stderr is
-// read, until it ends or the process does.
+// reap waits for the process, the only place that does. Beside it stderr is read, until it ends or the process does.
 func (c *child) reap(stderr *os.File) {
 	said := make(chan struct{})
 	go func() {
@@ -134,11 +129,10 @@ func (c *child) reap(stderr *os.File) {
 		_, _ = io.Copy(c.tail, stderr)
 	}()
 	err := c.cmd.Wait()
-	// What is left of the group (npm's shim leaves the real codex behind when
-	// it is killed) goes too. The group's number can't be anybody else's while
-	// a member lives, and we are microseconds behind the leader's end.
-	_ = c.group.kill()
-	_ = c.group.close()
+	// What is left of the group (npm's shim leaves the real codex behind when it is killed) goes too. The group's
+	// number can't be anybody else's while a member lives, and we are microseconds behind the leader's end.
+	c.group.kill()
+	c.group.close()
 	t := time.AfterFunc(pipeDrain, func() { stderr.Close() }) // ends the copying
 	<-said
 	t.Stop()
@@ -178,24 +172,22 @@ func (c *child) within(d time.Duration) bool {
 	}
 }
 
-// term asks the group to end without waiting for it to notice the end of its
-// stdin. stop follows.
-func (c *child) term() { _ = c.group.term() }
+// term asks the group to end without waiting for it to notice the end of its stdin. stop follows.
+func (c *child) term() { c.group.term() }
 
-// stop ends the process: closes its stdin, which is how Codex wants to be told
-// (with EOF even a shell that traps TERM ends), then TERM and KILL to the
-// group, waiting at most grace before each. It returns when the process is
-// reaped, or was killed and still isn't after killWait. Any number of callers.
+// stop ends the process: closes its stdin, which is how Codex wants to be told (with EOF even a shell that traps TERM
+// ends), then TERM and KILL to the group, waiting at most grace before each. It returns when the process is reaped, or
+// was killed and still isn't after killWait. Any number of callers.
 func (c *child) stop(grace time.Duration) {
 	_ = c.stdin.Close()
 	if c.within(grace) {
 		return
 	}
-	_ = c.group.term()
+	c.group.term()
 	if c.within(grace) {
 		return
 	}
-	_ = c.group.kill()
+	c.group.kill()
 	c.within(killWait)
 }
 
@@ -219,8 +211,7 @@ func streamEnd(c *child, err error, log *slog.Logger) *childDeath {
 	return &childDeath{Path: c.path, Reason: fmt.Sprintf("closed its stdout; process %d can't be ended", c.pid)}
 }
 
-// stderrTail keeps the beginning and the end of what a child said on stderr,
-// and logs its lines.
+// stderrTail keeps the beginning and the end of what a child said on stderr, and logs its lines.
 type stderrTail struct {
 	log *slog.Logger
 
@@ -271,8 +262,7 @@ func (t *stderrTail) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// lastLine is the last line that says something, and of those the last that
-// speaks of an error.
+// lastLine is the last line that says something, and of those the last that speaks of an error.
 func (t *stderrTail) lastLine() string {
 	t.mu.Lock()
 	text := string(t.end)
@@ -313,8 +303,7 @@ var (
 	errorWord = regexp.MustCompile(`(?i)\b(error|fatal|panic|panicked|failed|cannot|no such|not found|denied)\b`)
 )
 
-// cleanLogLine takes colours, timestamp, level and module off a line, and
-// tells whether it speaks of an error.
+// cleanLogLine takes colours, timestamp, level and module off a line, and tells whether it speaks of an error.
 func cleanLogLine(line string) (text string, isError bool) {
 	line = strings.TrimSpace(ansiCode.ReplaceAllString(line, ""))
 	level := ""
@@ -343,8 +332,7 @@ func codexHomeDir(home string) string {
 	return filepath.Join(home, ".codex")
 }
 
-// childProbe finds Codex and remembers what it can do, by path, size and time
-// of the file. The hub owns one.
+// childProbe finds Codex and remembers what it can do, by path, size and time of the file. The hub owns one.
 type childProbe struct {
 	mu    sync.Mutex // guards the field below; not held while a probe runs
 	known map[probeKey]bool
@@ -416,9 +404,8 @@ func notExecutable(bin string) string {
 	return ""
 }
 
-// probeBackend finds the codex of bin and what it has of what want names
-// ("app-server", "mcp-server", or "auto" for the better of them), by asking it
-// for help on that, once per file. The error is a *childDeath.
+// probeBackend finds the codex of bin and what it has of what want names ("app-server", "mcp-server", or "auto" for the
+// better of them), by asking it for help on that, once per file. The error is a *childDeath.
 func (p *childProbe) probeBackend(ctx context.Context, bin, want string, env []string) (codexBinary, error) {
 	found, info, err := findCodex(bin)
 	if err != nil {
@@ -463,9 +450,8 @@ func (p *childProbe) has(ctx context.Context, path string, info os.FileInfo, com
 	return has, nil
 }
 
-// askForHelp runs `codex help <command>`. Where that tells nothing (a broken
-// binary, a wrapper script that hangs) it isn't sure and says yes: starting
-// the command then fails with the binary's own words.
+// askForHelp runs `codex help <command>`. Where that tells nothing (a broken binary, a wrapper script that hangs) it
+// isn't sure and says yes: starting the command then fails with the binary's own words.
 func askForHelp(ctx context.Context, path, command string, env []string) (has, sure bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
@@ -473,7 +459,7 @@ func askForHelp(ctx context.Context, path, command string, env []string) (has, s
 	cmd.Env = env
 	cmd.WaitDelay = pipeDrain
 	group := newProcGroup(cmd)
-	cmd.Cancel = func() error { return group.kill() }
+	cmd.Cancel = func() error { group.kill(); return nil }
 	out := &stderrTail{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if cmd.Start() != nil {
@@ -481,7 +467,7 @@ func askForHelp(ctx context.Context, path, command string, env []string) (has, s
 	}
 	_ = group.attach(cmd)
 	err := cmd.Wait()
-	_ = group.close()
+	group.close()
 	text := strings.ToLower(string(out.head))
 	switch {
 	case err == nil && strings.Contains(text, command):

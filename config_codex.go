@@ -159,8 +159,7 @@ func guards(name string) bool {
 }
 
 func speaksOf(name string, parts ...string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
+	return containsAny(strings.ToLower(name), parts...)
 }
 
 // harmlessSetting lists what shapes the conversation and nothing else, in Codex 0.104 to 0.169.

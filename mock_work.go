@@ -259,7 +259,7 @@ func (t *mockTurn) runShell(it map[string]any, line string, show, background boo
 	}
 	m.turns.Go(func() { // ends with the command
 		_ = cmd.Wait() // the code below says how it ended
-		_ = s.group.close()
+		s.group.close()
 		m.mu.Lock()
 		delete(m.shells, s)
 		m.mu.Unlock()
@@ -314,7 +314,7 @@ func (t *mockTurn) shellItem(s *mockShell) {
 	t.completed(it)
 }
 
-func (s *mockShell) kill() { _ = s.group.kill() } // gone already is as good
+func (s *mockShell) kill() { s.group.kill() } // gone already is as good
 
 // alive says whether the process still lives.
 func (t *mockTurn) alive() bool {

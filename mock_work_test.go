@@ -857,7 +857,7 @@ func (x *testMock) startServer(m *mockServer, cwd string, entry map[string]any) 
 		return nil, err
 	}
 	_ = group.attach(cmd) // never fails here
-	s := &mockToolServer{stdin: stdin, kill: func() { _ = group.kill() }, ended: make(chan struct{})}
+	s := &mockToolServer{stdin: stdin, kill: func() { group.kill() }, ended: make(chan struct{})}
 	s.peer = newPeer(stdout, stdin, peerOptions{mode: framingNewline, handle: func(msg *message) {
 		if msg.isRequest() { // Codex answers its servers' questions by asking its client, which the mock doesn't
 			s.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "method not found"})

@@ -519,7 +519,7 @@ func startPeer(cfg peerConfig) (*livePeer, error) {
 	read := p.startReading()
 	go func() { // ends with the process; waited for by stop
 		_ = p.cmd.Wait() // how it ended is in ProcessState
-		_ = p.group.close()
+		p.group.close()
 		_ = stdout.SetReadDeadline(time.Now().Add(outputDelay))
 		<-read
 		close(p.exited)
@@ -657,7 +657,7 @@ func (p *livePeer) waitAllGone(limit time.Duration) error {
 // stop kills what is left of a process, by pid and by its own group, and waits. Over a pipe it hangs up and waits.
 func (p *livePeer) stop() {
 	if p.cmd != nil && !p.gone() {
-		_ = p.group.kill()
+		p.group.kill()
 	}
 	p.hangup()
 	p.stdout.Close()

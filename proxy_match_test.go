@@ -508,7 +508,7 @@ func leaveProcess() int {
 		return 0
 	}
 	cmd := exec.Command(self, "linger")
-	startInOwnGroup(cmd)
+	newProcGroup(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil || cmd.Start() != nil {
 		return 0

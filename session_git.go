@@ -53,13 +53,13 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 	said := &stderrTail{}
 	cmd.Stdout, cmd.Stderr = out, said
 	group := newProcGroup(cmd)
-	cmd.Cancel = group.kill
+	cmd.Cancel = func() error { group.kill(); return nil }
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("git could not be started: %w", err)
 	}
 	_ = group.attach(cmd)
 	err := cmd.Wait()
-	_ = group.close()
+	group.close()
 	switch {
 	case err == nil:
 		return nil

@@ -29,9 +29,9 @@ const (
 type notifier struct {
 	fd   int
 	file *os.File // the same descriptor, for reads that wait in the runtime's poller
-	add  func(fd int, dir string, mask uint32) (id int,
-		err error) // unix.InotifyAddWatch; a test puts a move inside of it
-	buf [16 << 10]byte
+	buf  [16 << 10]byte
+	// add is unix.InotifyAddWatch; a test puts a move inside of it.
+	add func(fd int, dir string, mask uint32) (id int, err error)
 }
 
 func newNotifier() (*notifier, error) {
@@ -111,13 +111,10 @@ func parseInotify(b []byte) []notice {
 	return all
 }
 
-// termOnParentDeath has a command, not yet started, sent TERM when the thread that starts it ends: the parent is the
-// thread, not the process, so the caller starts it from a thread that stays. Not for app-server, which this would end
-// before its shells. false: this system can't.
+// termOnParentDeath has a command of newProcGroup, not yet started, sent TERM when the thread that starts it ends: the
+// parent is the thread, not the process, so the caller starts it from a thread that stays. Not for app-server, which
+// this would end before its shells. false: this system can't.
 func termOnParentDeath(cmd *exec.Cmd) bool {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	return true
 }

@@ -13,36 +13,21 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // levelTrace is NFR-5's level for raw traffic; slog has none below debug.
 const levelTrace = slog.LevelDebug - 4
 
-// parseLogLevel knows the words of --log-level.
-func parseLogLevel(s string) (slog.Level, error) {
-	switch strings.ToLower(s) {
-	case "error":
-		return slog.LevelError, nil
-	case "warn":
-		return slog.LevelWarn, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "debug":
-		return slog.LevelDebug, nil
-	case "trace":
-		return levelTrace, nil
-	}
-	return slog.LevelInfo, fmt.Errorf("unknown log level %q; use error, warn, info, debug or trace", s)
-}
-
 // newLogger writes lines such as
 //
 //	atm-agent-mcp: time=… level=warn msg="corrupt record set aside" path=…
 //
-// each with one call of w.Write. A level that parseLogLevel refuses is info.
+// each with one call of w.Write. level is a word of --log-level.
 func newLogger(w io.Writer, level string) *slog.Logger {
-	l, _ := parseLogLevel(level) // its errors are config.go's to tell
+	l := map[string]slog.Level{"error": slog.LevelError, "warn": slog.LevelWarn, "info": slog.LevelInfo,
+		"debug": slog.LevelDebug, "trace": levelTrace}[level]
 	return slog.New(slog.NewTextHandler(&prefixWriter{w: w}, &slog.HandlerOptions{Level: l, ReplaceAttr: redactAttr}))
 }
 
@@ -192,10 +177,8 @@ func redact(s string) string {
 		s = replaceValue(reAuthHeader, s, anyValue)
 	}
 	if strings.Contains(lower, "bearer") {
-		s = replaceValue(reBearer, s, func(v string) bool {
-			return strings.ContainsAny(v, "0123456789") ||
-				len(v) >= 24
-		})
+		s = replaceValue(reBearer, s,
+			func(v string) bool { return len(v) >= 24 || strings.ContainsAny(v, "0123456789") })
 	}
 	if strings.Contains(lower, "cookie") {
 		s = replaceValue(reCookie, s, anyValue)
@@ -212,12 +195,7 @@ func redact(s string) string {
 }
 
 func containsAny(s string, words ...string) bool {
-	for _, w := range words {
-		if strings.Contains(s, w) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
 // replaceValue replaces the second group of each match that is a secret, and

