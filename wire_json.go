@@ -381,36 +381,34 @@ func appendJSONString(dst []byte, s string) []byte {
 			}
 		}
 		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
+		if c >= utf8.RuneSelf {
+			if r, n := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || n > 1 {
+				i += n
+				continue
+			}
+		} else if c >= 0x20 && c != '"' && c != '\\' {
 			i++
 			continue
 		}
-		if c < utf8.RuneSelf {
-			dst = append(dst, s[from:i]...)
-			switch c {
-			case '"', '\\':
-				dst = append(dst, '\\', c)
-			case '\n':
-				dst = append(dst, `\n`...)
-			case '\r':
-				dst = append(dst, `\r`...)
-			case '\t':
-				dst = append(dst, `\t`...)
-			default:
+		dst = append(dst, s[from:i]...)
+		i++
+		from = i
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		default:
+			if c >= utf8.RuneSelf {
+				dst = append(dst, "\uFFFD"...)
+			} else {
 				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 			}
-			i++
-			from = i
-			continue
 		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if r == utf8.RuneError && n == 1 {
-			dst = append(append(dst, s[from:i]...), "\uFFFD"...)
-			i++
-			from = i
-			continue
-		}
-		i += n
 	}
 	dst = append(dst, s[from:]...)
 	return append(dst, '"')

@@ -88,19 +88,16 @@ func (p *peer) run() error {
 		rec, err := p.fr.read()
 		if err != nil {
 			var long *recordTooLong
-			if errors.As(err, &long) || err == errBadHeader {
-				if p.strict {
-					code := codeParse
-					var id json.RawMessage
-					if long != nil {
-						code, id = codeInvalidRequest, headID(long.head)
-					}
-					p.replyError(id, &rpcError{Code: code, Message: err.Error()})
-				}
-				continue
+			switch {
+			case errors.As(err, &long):
+				p.refuse(headID(long.head), codeInvalidRequest, err.Error())
+			case err == errBadHeader:
+				p.refuse(nil, codeParse, err.Error())
+			default:
+				p.fail(errPeerGone)
+				return err
 			}
-			p.fail(errPeerGone)
-			return err
+			continue
 		}
 		if p.trace != nil {
 			p.trace("<", rec)
@@ -133,26 +130,22 @@ func (p *peer) take(rec []byte) {
 	if p.quick != nil && p.quick(rec) {
 		return
 	}
-	if p.strict {
-		if !validJSON(rec) {
-			what := "Parse error: not valid JSON"
-			if !utf8.Valid(rec) {
-				what = "Parse error: not valid UTF-8"
-			}
-			p.replyError(nil, &rpcError{Code: codeParse, Message: what})
-			return
-		}
-	} else if !utf8.Valid(rec) {
+	switch {
+	case p.strict && validJSON(rec), !p.strict && utf8.Valid(rec):
+	case !p.strict:
 		rec = bytes.ToValidUTF8(rec, []byte("\uFFFD"))
+	case utf8.Valid(rec):
+		p.refuse(nil, codeParse, "Parse error: not valid JSON")
+		return
+	default:
+		p.refuse(nil, codeParse, "Parse error: not valid UTF-8")
+		return
 	}
 	if rawKind(rec) == '[' {
-		if p.strict {
-			// One answer to the whole array. Whoever sends a batch reads JSON-RPC 2.0, where the id of such an answer
-			// is null.
-			p.replyError(json.RawMessage("null"), &rpcError{Code: codeInvalidRequest,
-				Message: "Invalid Request: batches are not served; send the requests one by one, each as a record " +
-					"of its own"})
-		}
+		// One answer to the whole array. Whoever sends a batch reads JSON-RPC 2.0, where the id of such an answer is
+		// null.
+		p.refuse(json.RawMessage("null"), codeInvalidRequest, "Invalid Request: batches are not served; send the "+
+			"requests one by one, each as a record of its own")
 		return
 	}
 	m, err := parseMessageAfter(p.note.method, rec)
@@ -160,9 +153,7 @@ func (p *peer) take(rec []byte) {
 		err = errors.New(`jsonrpc is not "2.0"`)
 	}
 	if err != nil {
-		if p.strict {
-			p.replyError(m.id, &rpcError{Code: codeInvalidRequest, Message: "Invalid Request: " + err.Error()})
-		}
+		p.refuse(m.id, codeInvalidRequest, "Invalid Request: "+err.Error())
 		return
 	}
 	if m.isResponse() {
@@ -177,6 +168,13 @@ func (p *peer) take(rec []byte) {
 	}
 	req := m
 	p.handle(&req)
+}
+
+// refuse answers what is no message, if the other side is to be told of that.
+func (p *peer) refuse(id json.RawMessage, code int, what string) {
+	if p.strict {
+		p.replyError(id, &rpcError{Code: code, Message: what})
+	}
 }
 
 func (p *peer) answered(m *message) {
@@ -447,14 +445,12 @@ func (o *outbox) put(rec []byte, mode framing, w worth) bool {
 	before := len(o.chunks[last])
 	o.chunks[last] = appendFrame(o.chunks[last], rec, mode)
 	o.waiting += len(o.chunks[last]) - before
-	lazy := w == dropFirst
-	if w == keepSoon && !o.pausing { // alone it goes at once: what is added to it may be seen
+	lazy := w == dropFirst || w == keepSoon && o.pausing
+	if w == keepSoon && !lazy { // alone it goes at once: what is added to it may be seen
 		now := time.Now()
 		if lazy = now.Sub(o.soon) < lazyPause; !lazy {
 			o.soon = now
 		}
-	} else if w == keepSoon {
-		lazy = true
 	}
 	switch {
 	case !lazy || last > 0 || len(o.chunks[0]) >= lazySize:
