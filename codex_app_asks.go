@@ -1,10 +1,9 @@
 package main
 
-// codex_app_asks.go owns the requests that codex app-server makes of us: what
-// kind each is, its neutral form, and the exact answer for every decision. It is
-// pure; the driver asks it on the reading goroutine. The default is to decline,
-// in words that let the turn go on: never "cancel", which ends it, and never a
-// rule that outlives the thread but the one Codex proposed and a person approved.
+// codex_app_asks.go owns the requests that codex app-server makes of us: what kind each is, its neutral form, and the
+// exact answer for every decision. It is pure; the driver asks it on the reading goroutine. The default is to decline,
+// in words that let the turn go on: never "cancel", which ends it, and never a rule that outlives the thread but the
+// one Codex proposed and a person approved.
 
 import (
 	"cmp"
@@ -117,11 +116,10 @@ func (r *appRequests) decline(threads []string) {
 	}
 }
 
-// putToolCall puts a call before the session that owns the tree, a subagent's too
-// (of which no version makes any yet): a subagent acts as its parent. The call is
-// answered once: by the session, or with an error text when the session is gone
-// or takes too long, since Codex itself waits for ever. An error of the protocol
-// would tell the model no more than "dynamic tool request failed".
+// putToolCall puts a call before the session that owns the tree, a subagent's too (of which no version makes any yet):
+// a subagent acts as its parent. The call is answered once: by the session, or with an error text when the session is
+// gone or takes too long, since Codex itself waits for ever. An error of the protocol would tell the model no more than
+// "dynamic tool request failed".
 func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
 	call := &toolCall{name: q.toolName(), args: rawField(q.params, "arguments")}
 	q.timer = time.AfterFunc(r.toolLimit, func() { r.toolOverdue(q) })
@@ -272,8 +270,7 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 	}
 }
 
-// enumOptions are the values that a field of a form can have, in each of the
-// ways in which MCP writes them.
+// enumOptions are the values that a field of a form can have, in each of the ways in which MCP writes them.
 func enumOptions(prop json.RawMessage) (out []string) {
 	eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
 		s, _ := rawString(v)
@@ -383,8 +380,7 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	return nil
 }
 
-// elicitationAnswer fills the form by the types of its schema. A yes without
-// what the form requires is a no.
+// elicitationAnswer fills the form by the types of its schema. A yes without what the form requires is a no.
 func elicitationAnswer(p json.RawMessage, d decision, answers map[string][]string) any {
 	decline := map[string]any{"action": "decline"}
 	mode := stringField(p, "mode")

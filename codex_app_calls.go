@@ -1,11 +1,9 @@
 package main
 
-// codex_app_calls.go owns the calls to app-server that somebody waits for: lists
-// and facts that aren't a thread's, who is logged in and the change of that, and
-// the past of a thread, told as the events that it was, so that one encoder shows
-// past and present. The hub calls it, never from the session loop or the reader.
-// It must never log what it sends, since a key may be in it, and must never tell
-// of a turn's end that hasn't been.
+// codex_app_calls.go owns the calls to app-server that somebody waits for: lists and facts that aren't a thread's, who
+// is logged in and the change of that, and the past of a thread, told as the events that it was, so that one encoder
+// shows past and present. The hub calls it, never from the session loop or the reader. It must never log what it sends,
+// since a key may be in it, and must never tell of a turn's end that hasn't been.
 
 import (
 	"bytes"
@@ -130,9 +128,8 @@ func (c *appCalls) pages(ctx context.Context, what, method string, limit time.Du
 	return nil, fmt.Errorf("reading %s from Codex: its list has no end after %d pages", what, maxPages)
 }
 
-// history tells the past turns of a thread. Of one that runs still it tells the
-// beginning, without an end: that comes live. 0.104 keeps no commands, patches
-// and tool calls, and calls every turn completed.
+// history tells the past turns of a thread. Of one that runs still it tells the beginning, without an end: that comes
+// live. 0.104 keeps no commands, patches and tool calls, and calls every turn completed.
 func (c *appCalls) history(ctx context.Context, thread string, each func(*event) error) error {
 	res, err := c.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, c.o.OpenLimit)
 	if err != nil {
@@ -190,9 +187,8 @@ func sameMessage(a, b json.RawMessage) bool {
 		string(rawField(a, "content")) == string(rawField(b, "content"))
 }
 
-// joinReviews makes one turn of the two that a review is. From 0.148 on what was
-// done in it is kept under its inner id, before the turn in which it stands, and
-// as interrupted: 0.169 says which belong together, 0.153 only by their order.
+// joinReviews makes one turn of the two that a review is. From 0.148 on what was done in it is kept under its inner id,
+// before the turn in which it stands, and as interrupted: 0.169 says which belong together, 0.153 only by their order.
 // 0.104 cuts off the mark that it begins with.
 func joinReviews(turns []pastTurn) (out []pastTurn) {
 	for i := 0; i < len(turns); i++ {
@@ -267,8 +263,7 @@ func (t *pastTurn) tell(thread string, runs bool, each func(*event) error) error
 	return each(&e)
 }
 
-// idleOf tells from an opened thread whether a turn runs in it: the status
-// from 0.148, the last turn before.
+// idleOf tells from an opened thread whether a turn runs in it: the status from 0.148, the last turn before.
 func idleOf(thread json.RawMessage) (turn string, idle bool) {
 	idle = stringField(thread, "status", "type") != "active"
 	eachElement(rawField(thread, "turns"), func(tn json.RawMessage) {

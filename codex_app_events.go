@@ -1,16 +1,19 @@
 package main
 
-// codex_app_events.go owns the translation of what codex app-server says into
-// neutral events: notifications, items, MCP servers, errors, the outcome of a
-// turn. It is pure, and called by the driver on the reading goroutine for every
-// notification, so deltas cost one scan and no reflection; items of the past go
-// the same way. It must never fail: what it doesn't know is evRaw, whatever its
-// fields or words are.
+// codex_app_events.go owns the translation of what codex app-server says into neutral events: notifications, items, MCP
+// servers, errors, the outcome of a turn. It is pure, and called by the driver on the reading goroutine for every
+// notification, so deltas cost one scan and no reflection; items of the past go the same way. It must never fail: what
+// it doesn't know is evRaw, whatever its fields or words are.
+// In a burst a delta is like the one before it, the same record but for its text and the time at its end, and comparing
+// costs a fraction of parsing: with deltaRun an editor gets a burst at 0.64 of the child's own rate, without it at 0.43.
+// deltaRun must never make another event of a record than the parser does; a record that it isn't sure of is parsed.
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 )
 
 // appIDs are what the last notification was about.
@@ -57,9 +60,8 @@ func readAppParams(p json.RawMessage, like appIDs) (a appParams) {
 	return a
 }
 
-// event translates one notification; like is what the last was about: those of
-// one item share the strings that name it. An event without thread is the
-// child's own and nobody's in particular.
+// event translates one notification; like is what the last was about: those of one item share the strings that name it.
+// An event without thread is the child's own and nobody's in particular.
 func (like *appIDs) event(method string, params json.RawMessage) event {
 	a := readAppParams(params, *like)
 	*like = appIDs{a.thread, a.turn, a.item}
@@ -133,9 +135,8 @@ func turnOutcome(turn json.RawMessage) (status string, err *backendError) {
 	return status, err
 }
 
-// finalText is the last answer in a finished turn's items: from 0.148 the
-// summary view holds the answer, before the list is empty. It is read only where
-// the message itself didn't come.
+// finalText is the last answer in a finished turn's items: from 0.148 the summary view holds the answer, before the
+// list is empty. It is read only where the message itself didn't come.
 func finalText(items json.RawMessage) (text string) {
 	eachElement(items, func(item json.RawMessage) {
 		if stringField(item, "type") == "agentMessage" && stringField(item, "phase") != "commentary" {
@@ -320,9 +321,8 @@ func appUsage(raw json.RawMessage) *tokenUsage {
 		ContextWindow: u.ModelContextWindow}
 }
 
-// turnError reads why a turn failed, in the words of app-server and of mcp-server.
-// The error's info is a word, or an object whose one key is the word and may hold an
-// HTTP status.
+// turnError reads why a turn failed, in the words of app-server and of mcp-server. The error's info is a word, or an
+// object whose one key is the word and may hold an HTTP status.
 func turnError(raw json.RawMessage) *backendError {
 	e := &backendError{Message: cmp.Or(stringField(raw, "message"), "Codex gave no reason"), Data: raw}
 	if details := stringField(raw, "additionalDetails"); details != "" && !strings.Contains(e.Message, details) {
@@ -343,9 +343,8 @@ func turnError(raw json.RawMessage) *backendError {
 	return withLogin(e)
 }
 
-// withLogin recognizes a Codex that isn't logged in. Codex itself calls that
-// "other" before 0.148 and httpConnectionFailed 401 since, in words like
-// "unexpected status 401 Unauthorized: Missing bearer, url: …".
+// withLogin recognizes a Codex that isn't logged in. Codex itself calls that "other" before 0.148 and
+// httpConnectionFailed 401 since, in words like "unexpected status 401 Unauthorized: Missing bearer, url: …".
 func withLogin(e *backendError) *backendError {
 	low := strings.ToLower(e.Message)
 	switch {
@@ -362,8 +361,7 @@ func withLogin(e *backendError) *backendError {
 	return e
 }
 
-// codeOverloaded is app-server's code, none of ours, for a call that it did not take
-// since it had too much to do.
+// codeOverloaded is app-server's code, none of ours, for a call that it did not take since it had too much to do.
 const codeOverloaded = -32001
 
 // callError translates the answer to a call that failed. Its words are the
@@ -450,4 +448,93 @@ func collabArguments(item json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return append(out, '}')
+}
+
+// maxDeltaRecord is how many bytes a record may have that the next ones are compared with.
+const maxDeltaRecord = 64 << 10
+
+// deltaRun knows the last delta that was parsed.
+type deltaRun struct {
+	rec  []byte // the record that same has just refused, for learn
+	like event  // what was made of the last delta, without its text; its kind is evDelta once there is one
+	head []byte // that delta's record up to the quote before its text
+	tail []byte // the record from the quote behind the text, up to a number at its end
+	num  int    // digits of that number (emittedAtMs of 0.169), 0: there is none
+	at   int    // where the record's params begin
+	back int    // how many bytes follow the params
+}
+
+// same makes the event of a record that is like the last. false: it isn't.
+func (d *deltaRun) same(rec []byte) (e event, ok bool) {
+	d.rec = nil
+	if len(rec) > maxDeltaRecord { // nor is it kept until the next one comes
+		return e, false
+	}
+	end := len(rec) - d.num - min(d.num, 1) // a brace follows the number
+	from, to := len(d.head), end-len(d.tail)
+	if d.like.kind != evDelta || to < from || !bytes.Equal(rec[:from], d.head) ||
+		!bytes.Equal(rec[to:end], d.tail) || !isTime(rec[end:], d.num) {
+		d.rec = rec
+		return e, false
+	}
+	if stop, whole := scanString(rec, from-1); !whole || stop != to+1 || !utf8.Valid(rec[from:to]) {
+		d.rec = rec
+		return e, false
+	}
+	e = d.like
+	e.raw, e.delta = rec[d.at:len(rec)-d.back:len(rec)-d.back], rec[from-1:to+1:to+1]
+	e.text, _ = rawString(e.delta)
+	return e, true
+}
+
+// isTime reports a number of n digits and the brace behind it, or with n 0 nothing.
+func isTime(b []byte, n int) bool {
+	if n == 0 {
+		return len(b) == 0
+	}
+	for _, c := range b[:n] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return b[0] != '0' && b[n] == '}'
+}
+
+// learn takes the event that was made of the record that same refused.
+func (d *deltaRun) learn(e *event) {
+	rec := d.rec
+	if rec == nil || e.kind != evDelta || rawKind(e.delta) != '"' || !utf8.Valid(rec) {
+		return
+	}
+	paramsAt, paramsEnd := fieldAt(rec, "params")
+	from, to := fieldAt(rec[paramsAt:paramsEnd], "delta")
+	from, to = paramsAt+from+1, paramsAt+to-1 // within the quotes
+	if from > to || string(rec[paramsAt:paramsEnd]) != string(e.raw) {
+		return
+	}
+	tail, num := rec[to:], 0
+	if n := len(tail) - 1; tail[n] == '}' && paramsEnd < len(rec)-1 { // a number inside of params is no time
+		for num < n && tail[n-1-num] >= '0' && tail[n-1-num] <= '9' {
+			num++
+		}
+		if num > 0 && tail[n-1-num] == ':' {
+			tail = tail[:n-num]
+		} else {
+			num = 0
+		}
+	}
+	d.like, d.num, d.at, d.back = *e, num, paramsAt, len(rec)-paramsEnd
+	d.like.text, d.like.raw, d.like.delta = "", nil, nil
+	d.head, d.tail = append(d.head[:0], rec[:from]...), append(d.tail[:0], tail...)
+}
+
+// fieldAt is where an object's field has its value: of two of a name the last,
+// as everywhere. Without one it is an empty place.
+func fieldAt(obj []byte, key string) (from, to int) {
+	for f := fieldsOf(obj); f.next(); {
+		if string(f.key) == key {
+			from, to = f.at, f.at+len(f.val)
+		}
+	}
+	return from, to
 }

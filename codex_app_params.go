@@ -1,19 +1,17 @@
 package main
 
-// codex_app_params.go owns what app-server is told of a thread and of a turn,
-// in each version's words, and what it is told not to say. It is pure; the
-// driver calls it for initialize, thread/start, thread/resume, turn/start and
-// review/start. It must send nothing of ours that isn't Codex's (agent_id,
-// identity, role, …): only what stands here goes out.
+// codex_app_params.go owns what app-server is told of a thread and of a turn, in each version's words, and what it is
+// told not to say. It is pure; the driver calls it for initialize, thread/start, thread/resume, turn/start and
+// review/start. It must send nothing of ours that isn't Codex's (agent_id, identity, role, …): only what stands here
+// goes out.
 
 import (
 	"encoding/json"
 	"strings"
 )
 
-// oldEventMethods silences what 0.104 says in its first protocol's words
-// beside the second's, twice the traffic. Only exact names count. How MCP
-// servers start (mcp_startup_*) it says in no other words.
+// oldEventMethods silences what 0.104 says in its first protocol's words beside the second's, twice the traffic. Only
+// exact names count. How MCP servers start (mcp_startup_*) it says in no other words.
 func oldEventMethods() []string {
 	var out []string
 	for _, name := range strings.Fields(`agent_message agent_message_content_delta agent_message_delta
@@ -36,10 +34,9 @@ func oldEventMethods() []string {
 	return out
 }
 
-// openParams are the method and parameters that open a thread. Everything is
-// sent again on resume: 0.104 falls back to the configuration's defaults,
-// newer ones forget the thread's MCP servers. Only the dynamic tools are not:
-// no version takes them then, and every one has kept the thread's.
+// openParams are the method and parameters that open a thread. Everything is sent again on resume: 0.104 falls back to
+// the configuration's defaults, newer ones forget the thread's MCP servers. Only the dynamic tools are not: no version
+// takes them then, and every one has kept the thread's.
 func openParams(info backendInfo, s threadSpec) (method string, params map[string]any) {
 	p := map[string]any{
 		// Always: a thread that starts with more makes 0.169 write
@@ -54,27 +51,24 @@ func openParams(info backendInfo, s threadSpec) (method string, params map[strin
 	if config := openConfig(info, s); len(config) > 0 {
 		p["config"] = config
 	}
-	if s.Thread == "" {
-		if s.Ephemeral {
-			p["ephemeral"] = true
-		}
-		if s.Fork != "" { // it has its parent's dynamic tools
-			p["threadId"] = s.Fork
-			if info.atLeast(148) {
-				p["excludeTurns"] = true
-			}
-			return "thread/fork", p
-		}
+	if s.Thread == "" && s.Ephemeral {
+		p["ephemeral"] = true
+	}
+	switch {
+	case s.Thread != "":
+		method, p["threadId"] = "thread/resume", s.Thread
+	case s.Fork != "": // it has its parent's dynamic tools
+		method, p["threadId"] = "thread/fork", s.Fork
+	default:
 		if len(s.Tools) > 0 && info.clientTools {
 			p["dynamicTools"] = dynamicTools(s.Tools)
 		}
 		return "thread/start", p
 	}
-	p["threadId"] = s.Thread
 	if info.atLeast(148) {
 		p["excludeTurns"] = true
 	}
-	return "thread/resume", p
+	return method, p
 }
 
 // putWord sets a parameter, but not to "": that would be another setting than none.
@@ -108,8 +102,7 @@ func openConfig(info backendInfo, s threadSpec) map[string]json.RawMessage {
 	return c
 }
 
-// approvalWord: on-failure exists in old versions only, and rejects the whole
-// request in new ones.
+// approvalWord: on-failure exists in old versions only, and rejects the whole request in new ones.
 func approvalWord(info backendInfo, word string) string {
 	if word == "on-failure" && info.atLeast(148) {
 		return "on-request"
@@ -117,8 +110,7 @@ func approvalWord(info backendInfo, word string) string {
 	return word
 }
 
-// turnInput is the prompt and the parts behind it; with parts alone there is no
-// empty text before them.
+// turnInput is the prompt and the parts behind it; with parts alone there is no empty text before them.
 func turnInput(c command) []any {
 	text := func(s string) any { return map[string]any{"type": "text", "text": s, "text_elements": []any{}} }
 	var in []any
@@ -138,8 +130,7 @@ func turnInput(c command) []any {
 	return in
 }
 
-// settingsParams are what a turn runs under, complete on every turn: Codex's
-// overrides stick.
+// settingsParams are what a turn runs under, complete on every turn: Codex's overrides stick.
 func settingsParams(info backendInfo, thread string, c command) map[string]any {
 	p := map[string]any{"threadId": thread, "sandboxPolicy": sandboxPolicy(info, c.settings)}
 	putWord(p, "cwd", c.settings.Cwd)
@@ -161,8 +152,7 @@ func effortWord(info backendInfo, effort string) string {
 	return ""
 }
 
-// sandboxPolicy is the object a turn takes. A word that isn't known is
-// read-only: the narrowest.
+// sandboxPolicy is the object a turn takes. A word that isn't known is read-only: the narrowest.
 func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 	switch s.Sandbox {
 	case "danger-full-access":

@@ -1,12 +1,11 @@
 package main
 
-// codex_app_threads.go owns which session hears of a thread: the trees of all sessions of
-// a child (a session's thread, those of its subagents, the turn that runs), and for a while
-// what came for threads that nobody owns yet. The app-server driver calls it from the
-// reader, from timers and from sessions. The session's turn has ended when the very turn
-// ends that turn/start returned; nothing else may be taken for that end. The table never
-// calls a sink, the peer or anybody else under its lock, and never holds an event without
-// a limit in time and in size, since a thread may stay nobody's for good.
+// codex_app_threads.go owns which session hears of a thread: the trees of all sessions of a child (a session's thread,
+// those of its subagents, the turn that runs), and for a while what came for threads that nobody owns yet. The
+// app-server driver calls it from the reader, from timers and from sessions. The session's turn has ended when the very
+// turn ends that turn/start returned; nothing else may be taken for that end. The table never calls a sink, the peer or
+// anybody else under its lock, and never holds an event without a limit in time and in size, since a thread may stay
+// nobody's for good.
 
 import (
 	"cmp"
@@ -44,8 +43,7 @@ func newThreadTable(refuse func(*message), deliver func(delivery)) *threadTable 
 	return tab
 }
 
-// addOpening registers a tree whose thread the child is asked for. false: the
-// child is gone.
+// addOpening registers a tree whose thread the child is asked for. false: the child is gone.
 func (tab *threadTable) addOpening(t *threadTree) bool {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -56,9 +54,8 @@ func (tab *threadTable) addOpening(t *threadTree) bool {
 	return true
 }
 
-// addTree gives the tree its thread. A tree that had the thread before (a session
-// that recovers its thread doesn't unload it) is returned with its threads, taken
-// out. held is what came for the thread before, for replay.
+// addTree gives the tree its thread. A tree that had the thread before (a session that recovers its thread doesn't
+// unload it) is returned with its threads, taken out. held is what came for the thread before, for replay.
 func (tab *threadTable) addTree(t *threadTree, id string) (old *threadTree, ids []string, held []heldItem) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -90,11 +87,19 @@ func (tab *threadTable) forget(t *threadTree) {
 }
 
 // removeLocked takes the threads of a tree out of the table and returns their ids.
-func (tab *threadTable) removeLocked(t *threadTree) (ids []string) {
+func (tab *threadTable) removeLocked(t *threadTree) []string {
+	ids := tab.idsLocked(t)
+	for _, id := range ids {
+		delete(tab.threads, id)
+	}
+	return ids
+}
+
+// idsLocked are the threads of a tree.
+func (tab *threadTable) idsLocked(t *threadTree) (ids []string) {
 	for id, th := range tab.threads {
 		if th.tree == t {
 			ids = append(ids, id)
-			delete(tab.threads, id)
 		}
 	}
 	return ids
@@ -151,13 +156,8 @@ func (tab *threadTable) owner(thread string) *threadTree {
 func (tab *threadTable) threadsOf(root string) (t *threadTree, ids []string) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
-	if t = tab.treeLocked(root); t == nil {
-		return nil, nil
-	}
-	for id, th := range tab.threads {
-		if th.tree == t {
-			ids = append(ids, id)
-		}
+	if t = tab.treeLocked(root); t != nil {
+		ids = tab.idsLocked(t)
 	}
 	return t, ids
 }
@@ -177,8 +177,7 @@ func (tab *threadTable) watchEnds(t *threadTree) <-chan struct{} {
 	return t.rootEnds
 }
 
-// assign finds the owner of an event that has just come: what to deliver, and
-// which turns to stop.
+// assign finds the owner of an event that has just come: what to deliver, and which turns to stop.
 func (tab *threadTable) assign(e event) (out []delivery, stop []turnRef) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -320,9 +319,8 @@ func (tab *threadTable) trackActionLocked(t *threadTree, e event) (out []deliver
 			tab.running[t.root] = e.turn
 		}
 	case actReview:
-		// From 0.148 on a review runs under an id of its own (0.169 names the
-		// turn's in rootTurnId, 0.153 nowhere); only an interrupt wants it. All
-		// else that is said of it, and its end, goes by the turn's.
+		// From 0.148 on a review runs under an id of its own (0.169 names the turn's in rootTurnId, 0.153 nowhere);
+		// only an interrupt wants it. All else that is said of it, and its end, goes by the turn's.
 		if e.method == "turn/started" && t.turn != "" && e.turn != t.turn {
 			tab.reviews[t.root], e.turn = t.turn, t.turn
 		}
@@ -350,9 +348,8 @@ func (tab *threadTable) adoptLocked(t *threadTree, id, parent string,
 	return out, stop
 }
 
-// dropUnowned drops what nobody claimed in time. Its requests are declined. While
-// a thread/start is on its way (a required MCP server may make that slow) the
-// events wait on, since they may be that thread's.
+// dropUnowned drops what nobody claimed in time. Its requests are declined. While a thread/start is on its way (a
+// required MCP server may make that slow) the events wait on, since they may be that thread's.
 func (tab *threadTable) dropUnowned(id string, u *unownedThread) {
 	tab.mu.Lock()
 	var refused []*message
@@ -406,9 +403,8 @@ func (tab *threadTable) subagentLocked(th *appThread) (first *subagentRef) {
 	return first
 }
 
-// callTurn registers a turn/start, before it is sent. busy is the turn that
-// still runs there: Codex would steer it (0.148 and later) or lose the new one
-// (0.104).
+// callTurn registers a turn/start, before it is sent. busy is the turn that still runs there: Codex would steer it
+// (0.148 and later) or lose the new one (0.104).
 func (tab *threadTable) callTurn(root string, op opID, act turnAction) (t *threadTree, busy string) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -433,9 +429,8 @@ func (tab *threadTable) stillCalls(t *threadTree, op opID) bool {
 	return tab.treeLocked(t.root) == t && t.call != nil && t.call.op == op
 }
 
-// answerTurn ends the call with the id that turn/start returned; "" when it
-// failed. It returns what to deliver, and whether the turn was interrupted
-// meanwhile.
+// answerTurn ends the call with the id that turn/start returned; "" when it failed. It returns what to deliver, and
+// whether the turn was interrupted meanwhile.
 func (tab *threadTable) answerTurn(t *threadTree, turn string, outcome event) (out []event, stop bool) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -470,9 +465,8 @@ func (tab *threadTable) endLostTurn(root string) *threadTree {
 	return t
 }
 
-// markInterrupted marks the tree as stopping and names what to stop: the root's
-// turn ("" for whatever runs there) and the turns its subagents are known to
-// run. cleans: the shells in its threads are stopped too.
+// markInterrupted marks the tree as stopping and names what to stop: the root's turn ("" for whatever runs there) and
+// the turns its subagents are known to run. cleans: the shells in its threads are stopped too.
 func (tab *threadTable) markInterrupted(root, turn string, cleans bool) (stop []turnRef) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -483,22 +477,20 @@ func (tab *threadTable) markInterrupted(root, turn string, cleans bool) (stop []
 	t.stopping, t.cleans = true, cleans
 	run := tab.running[root]
 	if turn == "" || turn == run || turn == t.turn {
-		// A turn that was accepted but has not started yet is refused by its
-		// id (0.153, 0.169: "no active turn to interrupt") and then runs on;
-		// "" reaches it.
+		// A turn that was accepted but has not started yet is refused by its id (0.153, 0.169: "no active turn to
+		// interrupt") and then runs on; "" reaches it.
 		stop = append(stop, turnRef{root, run})
 	}
-	for id, th := range tab.threads {
-		if th.tree == t && id != root && tab.running[id] != "" {
+	for _, id := range tab.idsLocked(t) {
+		if id != root && tab.running[id] != "" {
 			stop = append(stop, turnRef{id, tab.running[id]})
 		}
 	}
 	return stop
 }
 
-// threadTree is one session's thread, the root, with its subagents' threads. The
-// table's lock guards everything from opened on; what stands before is set before
-// the tree is in the table, but root, which addTree sets of a new thread.
+// threadTree is one session's thread, the root, with its subagents' threads. The table's lock guards everything from
+// opened on; what stands before is set before the tree is in the table, but root, which addTree sets of a new thread.
 type threadTree struct {
 	sink
 	op      opID   // of the open
@@ -525,9 +517,8 @@ type turnCall struct {
 	ended []event // the turn/completed that overtook the answer
 }
 
-// endTurn takes the end of a turn on the root. It becomes one that ends nothing
-// for the session if it isn't of the session's own turn; early: it overtook
-// the answer to turn/start, and is kept until that says whose it is.
+// endTurn takes the end of a turn on the root. It becomes one that ends nothing for the session if it isn't of the
+// session's own turn; early: it overtook the answer to turn/start, and is kept until that says whose it is.
 func (t *threadTree) endTurn(e event) (_ event, early bool) {
 	if t.rootEnds != nil {
 		select {
@@ -555,9 +546,8 @@ func foreignEnd(e event) event {
 	return event{kind: evRaw, thread: e.thread, turn: e.turn, method: e.method, raw: e.raw}
 }
 
-// shellsGrace is how long the end of an interrupted turn waits for its shells:
-// from 0.148 on they are dead some milliseconds after it, and then Codex tells
-// what they had said.
+// shellsGrace is how long the end of an interrupted turn waits for its shells: from 0.148 on they are dead some
+// milliseconds after it, and then Codex tells what they had said.
 const shellsGrace = 40 * time.Millisecond
 
 // trackShell keeps the shells that run.
@@ -595,15 +585,13 @@ type appThread struct {
 	tree  *threadTree
 	files map[string][]fileChange // of the patches begun and not completed, by item
 
-	// What Codex told of a subagent's thread, "" where it told nothing: the thread
-	// that started it, its name, its role.
+	// What Codex told of a subagent's thread, "" where it told nothing: the thread that started it, its name, its role.
 	parent, name, role string
 }
 
 func (th *appThread) isRoot() bool { return th.id == th.tree.root }
 
-// trackPatch keeps the files of a patch while it is being made: the request that
-// asks to approve it doesn't hold them.
+// trackPatch keeps the files of a patch while it is being made: the request that asks to approve it doesn't hold them.
 func (th *appThread) trackPatch(e event) {
 	if e.phase != "started" {
 		delete(th.files, e.item)

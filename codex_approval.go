@@ -1,10 +1,8 @@
 package main
 
-// codex_approval.go owns the neutral form of what Codex asks before it acts, and of
-// the decision. The drivers translate to and from their wire, the session
-// keeps what is pending and its timer, the fronts ask somebody and show what
-// its methods tell. The default is always to deny: on timeout, disconnect,
-// nonsense (FR-18).
+// codex_approval.go owns the neutral form of what Codex asks before it acts, and of the decision. The drivers translate
+// to and from their wire, the session keeps what is pending and its timer, the fronts ask somebody and show what its
+// methods tell. The default is always to deny: on timeout, disconnect, nonsense (FR-18).
 
 import (
 	"cmp"
@@ -28,16 +26,7 @@ const (
 )
 
 func (d decision) String() string {
-	switch d {
-	case approve:
-		return "approve"
-	case approveForSession:
-		return "approve_for_session"
-	case approveAlways:
-		return "approve_always"
-	case deny:
-	}
-	return "deny"
+	return [...]string{"deny", "approve", "approve_for_session", "approve_always"}[d]
 }
 
 // Kinds of approval.
@@ -63,9 +52,8 @@ type approval struct {
 	command string       // the exact command line of an askCommand
 	cwd     string       // where the command would run
 	files   []fileChange // the patch of an askFileChange
-	// more is what the approval asks for beside a command or files, a line each:
-	// network access, other permissions, a directory to write under. These lines
-	// stand in action too.
+	// more is what the approval asks for beside a command or files, a line each: network access, other permissions, a
+	// directory to write under. These lines stand in action too.
 	more []string
 	// page is the address that an askQuestion wants opened in a browser, "" for none.
 	page   string
@@ -75,12 +63,10 @@ type approval struct {
 	arguments    json.RawMessage
 	// questions of an askQuestion, in the order in which Codex asks them.
 	questions []question
-	// forSession: the child can keep a yes for the rest of its thread, so that
-	// approveForSession may be offered.
+	// forSession: the child can keep a yes for the rest of its thread, so that approveForSession may be offered.
 	forSession bool
-	// rule is the permanent rule that Codex proposes: the words that a command begins
-	// with which would never be asked about again. The session takes the rule out
-	// unless the user turned allow_rules on.
+	// rule is the permanent rule that Codex proposes: the words that a command begins with which would never be asked
+	// about again. The session takes the rule out unless the user turned allow_rules on.
 	rule []string
 	// subagent is who asks, nil for the agent itself.
 	subagent *subagentRef
@@ -97,19 +83,19 @@ type question struct {
 	flat             bool     // the client that is asked knows no field for several choices
 }
 
-// hint says what the text of a question doesn't: that several may be chosen,
-// that the answer is not to be shown.
+// hint says what the text of a question doesn't: that several may be chosen, that the answer is not to be shown.
 func (q *question) hint() string {
-	const several, secret = "several may be chosen, separated by commas", "a secret: the agent gets to read it"
-	switch {
-	case q.several && q.secret:
-		return " (" + several + "; " + secret + ")"
-	case q.several:
-		return " (" + several + ")"
-	case q.secret:
-		return " (" + secret + ")"
+	var hints []string
+	if q.several {
+		hints = append(hints, "several may be chosen, separated by commas")
 	}
-	return ""
+	if q.secret {
+		hints = append(hints, "a secret: the agent gets to read it")
+	}
+	if hints == nil {
+		return ""
+	}
+	return " (" + strings.Join(hints, "; ") + ")"
 }
 
 // subagentRef names a subagent's thread. Codex gives names and roles from
@@ -140,9 +126,8 @@ func (q *approval) asker() string {
 	return s
 }
 
-// limit is what a decision comes to: what the child can't keep for a session
-// is approved once, and a rule that outlives the session is the client's user's to
-// make, as Codex proposed it or not at all.
+// limit is what a decision comes to: what the child can't keep for a session is approved once, and a rule that outlives
+// the session is the client's user's to make, as Codex proposed it or not at all.
 func (q *approval) limit(d decision, by decider) decision {
 	switch {
 	case d == approveAlways && (len(q.rule) == 0 || by.who != byUser):
@@ -187,10 +172,7 @@ func (b decider) words(d decision) string {
 		if d != deny {
 			return "by the caller, with agent_approve"
 		}
-		if b.said != "" {
-			return "the caller said no, with agent_approve: " + b.said
-		}
-		return "the caller said no, with agent_approve"
+		return strings.TrimSuffix("the caller said no, with agent_approve: "+b.said, ": ")
 	case byDismissal:
 		return "the client closed the question without an answer"
 	case byError:
@@ -208,8 +190,7 @@ func (b decider) words(d decision) string {
 	return "nobody answered " + b.said
 }
 
-// asksFor adds what an approval asks for beside its command or files; lines
-// without words add nothing.
+// asksFor adds what an approval asks for beside its command or files; lines without words add nothing.
 func (q *approval) asksFor(lines string) {
 	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
 		if line != "" {
@@ -273,19 +254,16 @@ func (q *approval) diff() string {
 
 func wholeFile(b *strings.Builder, from, to string, sign byte, text string) {
 	fmt.Fprintf(b, "--- %s\n+++ %s\n", from, to)
-	if text == "" {
+	lines := slices.Collect(strings.Lines(text))
+	switch {
+	case text == "":
 		return
+	case sign == '+':
+		fmt.Fprintf(b, "@@ -0,0 +1,%d @@\n", len(lines))
+	default:
+		fmt.Fprintf(b, "@@ -1,%d +0,0 @@\n", len(lines))
 	}
-	n := strings.Count(text, "\n")
-	if !strings.HasSuffix(text, "\n") {
-		n++
-	}
-	if sign == '+' {
-		fmt.Fprintf(b, "@@ -0,0 +1,%d @@\n", n)
-	} else {
-		fmt.Fprintf(b, "@@ -1,%d +0,0 @@\n", n)
-	}
-	for line := range strings.Lines(text) {
+	for _, line := range lines {
 		b.WriteByte(sign)
 		b.WriteString(line)
 	}
@@ -310,16 +288,14 @@ type pendingAsk struct {
 	offered     bool        // somebody can decide it: the client was asked, or its caller may
 }
 
-// approvalTable keeps a session's approvals until the child has heard the
-// decision. Only the session loop touches it; the timer lives here, in the core, so
-// that no client can keep a turn waiting (FR-18.4).
+// approvalTable keeps a session's approvals until the child has heard the decision. Only the session loop touches it;
+// the timer lives here, in the core, so that no client can keep a turn waiting (FR-18.4).
 type approvalTable struct {
 	pending  map[string]*pendingAsk // by approval id
 	verdicts map[string]*verdict    // by approval id: decided, and perhaps not told yet
 }
 
-// verdict is a decision on its way to the child, which hears it when its audit
-// line is on disk.
+// verdict is a decision on its way to the child, which hears it when its audit line is on disk.
 type verdict struct {
 	ask  *pendingAsk
 	says decision
@@ -340,8 +316,7 @@ func (b *approvalTable) add(q approval, timeout time.Duration, expired func()) {
 	b.pending[q.id] = p
 }
 
-// take removes an approval to decide it; nil when somebody else has: the
-// first decision wins.
+// take removes an approval to decide it; nil when somebody else has: the first decision wins.
 func (b *approvalTable) take(id string) *pendingAsk {
 	p := b.pending[id]
 	if p != nil {
@@ -353,8 +328,7 @@ func (b *approvalTable) take(id string) *pendingAsk {
 	return p
 }
 
-// addVerdict keeps the decision of what was taken, in the place of one that was
-// overruled.
+// addVerdict keeps the decision of what was taken, in the place of one that was overruled.
 func (b *approvalTable) addVerdict(p *pendingAsk, d decision) *verdict {
 	if b.verdicts == nil {
 		b.verdicts = map[string]*verdict{}

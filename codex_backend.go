@@ -1,17 +1,16 @@
 package main
 
-// codex_backend.go owns what sessions know of a Codex child, and fronts of a turn: the
-// backend interface, the specification of a thread and of its turns, the commands sent down
-// and the events that come up; one turn's request and its result. The drivers codex_app.go
-// and codex_mcp.go implement the interface; sessions are its users. Nothing here may block
-// the session loop.
+// codex_backend.go owns what sessions know of a Codex child, and fronts of a turn: the backend interface, the
+// specification of a thread and of its turns, the commands sent down and the events that come up; one turn's request
+// and its result. The drivers codex_app.go and codex_mcp.go implement the interface; sessions are its users. Nothing
+// here may block the session loop.
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"path"
-	"strconv"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -20,40 +19,31 @@ import (
 type backend interface {
 	// info tells what the child is and can do. It never changes.
 	info() backendInfo
-	// open starts or resumes a thread. to gets the outcome (evOpened or
-	// evRefused with op) and from then on every event of the thread and of its
-	// subagents' threads, one at a time and in order, mostly on the reading
-	// goroutine, so to must not block. After a refusal, cmdUnload or evGone to
-	// gets nothing more. A child that makes a thread only together with its first
-	// turn answers with opened.unnamed: the thread's id is then the driver's own,
-	// good for do, and a second evOpened without op tells the child's id before
-	// the turn's evStarted. A refusal with Missing means that the thread can't
-	// go on, whatever the reason: a new one can be opened in its place.
+	// open starts or resumes a thread. to gets the outcome (evOpened or evRefused with op) and from then on every event
+	// of the thread and of its subagents' threads, one at a time and in order, mostly on the reading goroutine, so to
+	// must not block. After a refusal, cmdUnload or evGone to gets nothing more. A child that makes a thread only
+	// together with its first turn answers with opened.unnamed: the thread's id is then the driver's own, good for do,
+	// and a second evOpened without op tells the child's id before the turn's evStarted. A refusal with Missing means
+	// that the thread can't go on, whatever the reason: a new one can be opened in its place.
 	open(op opID, spec threadSpec, to func(event))
-	// do sends one command for an open thread. Its outcome, if it has one,
-	// comes as an event with op: evStarted or evRefused for cmdTurn, evSteered
-	// or evRefused for cmdSteer, nothing else for the others but evRefused.
+	// do sends one command for an open thread. Its outcome, if it has one, comes as an event with op: evStarted or
+	// evRefused for cmdTurn, evSteered or evRefused for cmdSteer, nothing else for the others but evRefused.
 	do(op opID, thread string, c command)
-	// catalog reads facts that aren't a thread's: "config" (the user's Codex
-	// configuration as seen from dir, the child's JSON), "account", "models", "limits",
-	// "mcp" (the MCP servers of the user's configuration and how they are).
-	// It waits for the answer and may be called from any goroutine but the
-	// session loop and the reader.
+	// catalog reads facts that aren't a thread's: "config" (the user's Codex configuration as seen from dir, the
+	// child's JSON), "account", "models", "limits", "mcp" (the MCP servers of the user's configuration and how they
+	// are). It waits for the answer and may be called from any goroutine but the session loop and the reader.
 	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
-	// account changes who is logged in: action "login" (params are Codex's own,
-	// {type: "apiKey", apiKey} or {type: "chatgpt"}), "cancelLogin" {loginId},
-	// "logout". It waits as catalog does. How a login that needs a person ended
+	// account changes who is logged in: action "login" (params are Codex's own, {type: "apiKey", apiKey} or {type:
+	// "chatgpt"}), "cancelLogin" {loginId}, "logout". It waits as catalog does. How a login that needs a person ended
 	// is told by the spawner's onAccount.
 	account(ctx context.Context, action string, params any) (json.RawMessage, error)
-	// history tells the past turns of a thread, open or not, oldest first, as
-	// the events that they were: for each turn evStarted, its items as evItem with
-	// phase "completed", evEnded. raw has what a live event's has, as far as
-	// Codex kept it. A thread without turns has no history and is no error.
-	// history waits as catalog does, and for each; an error of each ends it.
+	// history tells the past turns of a thread, open or not, oldest first, as the events that they were: for each turn
+	// evStarted, its items as evItem with phase "completed", evEnded. raw has what a live event's has, as far as Codex
+	// kept it. A thread without turns has no history and is no error. history waits as catalog does, and for each; an
+	// error of each ends it.
 	history(ctx context.Context, thread string, each func(*event) error) error
-	// stop ends the child by the ladder (close stdin, TERM, KILL), waiting at
-	// most grace before each harder step, and returns when it is reaped.
-	// Every open sink gets exactly one evGone.
+	// stop ends the child by the ladder (close stdin, TERM, KILL), waiting at most grace before each harder step, and
+	// returns when it is reaped. Every open sink gets exactly one evGone.
 	stop(grace time.Duration)
 }
 
@@ -69,14 +59,9 @@ type backendInfo struct {
 // atLeast compares the Codex version with major.minor; an unreadable version
 // counts as new, since the newest words are the likelier ones.
 func (i backendInfo) atLeast(minor int) bool {
-	major, rest, ok := strings.Cut(i.version, ".")
-	if !ok {
-		return true
-	}
-	rest, _, _ = strings.Cut(rest, ".")
-	maj, err := strconv.Atoi(major)
-	min, err2 := strconv.Atoi(rest)
-	return err != nil || err2 != nil || maj > 0 || min >= minor
+	var major, its int
+	n, _ := fmt.Sscanf(i.version, "%d.%d", &major, &its)
+	return n < 2 || major > 0 || its >= minor
 }
 
 // opID names a command whose outcome somebody waits for; 0: nobody does.
@@ -309,15 +294,12 @@ type childDeath struct {
 }
 
 func (d *childDeath) Error() string {
-	s := "the Codex child process ended: " + d.Reason
-	said := "its last line on stderr"
-	switch {
-	case d.Never && (strings.HasPrefix(d.Reason, "exit") || strings.HasPrefix(d.Reason, "signal")):
-		s = "the Codex child process ended before it answered: " + d.Reason
-		said = "it said"
-	case d.Never:
-		s = "the Codex child process " + d.Reason
-		said = "it said"
+	s, said := "the Codex child process ended: "+d.Reason, "its last line on stderr"
+	if d.Never {
+		s, said = "the Codex child process "+d.Reason, "it said"
+		if strings.HasPrefix(d.Reason, "exit") || strings.HasPrefix(d.Reason, "signal") {
+			s = "the Codex child process ended before it answered: " + d.Reason
+		}
 	}
 	if d.Stderr != "" {
 		s += fmt.Sprintf("; %s: %q", said, d.Stderr)
@@ -339,19 +321,7 @@ const (
 	sourceSummary
 )
 
-func (s turnSource) String() string {
-	switch s {
-	case sourceClient:
-		return "client"
-	case sourceMail:
-		return "mail"
-	case sourceResume:
-		return "resume"
-	case sourceSummary:
-		return "summary"
-	}
-	return ""
-}
+func (s turnSource) String() string { return [...]string{"client", "mail", "resume", "summary"}[s] }
 
 // turnMode is what a request does about its session.
 type turnMode int
@@ -406,16 +376,7 @@ type turnRequest struct {
 }
 
 // word is what the audit log calls it.
-func (a turnAction) word() string {
-	switch a {
-	case actCompact:
-		return "compact"
-	case actReview:
-		return "review"
-	case actPrompt:
-	}
-	return ""
-}
+func (a turnAction) word() string { return [...]string{"", "compact", "review"}[a] }
 
 // clientBirth is what a client's session has that an agent's record keeps.
 type clientBirth struct {
@@ -433,8 +394,7 @@ type mailTurn struct {
 	taken     bool     // acknowledged: never to be delivered again
 }
 
-// reshapes reports a request that changes what its session is, beside
-// running a turn.
+// reshapes reports a request that changes what its session is, beside running a turn.
 func (r *turnRequest) reshapes() bool {
 	o := &r.options
 	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" ||
@@ -475,67 +435,36 @@ func (r *turnResult) failed() bool {
 	return r.TurnStatus == "failed" || r.TurnStatus == "interrupted"
 }
 
-// shellWords splits like a POSIX shell, without expansions. An unbalanced
-// line is one word.
-func shellWords(line string) []string {
-	var words []string
-	var w strings.Builder
-	in := false // inside a word, which may be empty
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; c {
-		case ' ', '\t', '\n':
-			if in {
-				words = append(words, w.String())
-				w.Reset()
-				in = false
-			}
-		case '\'':
-			end := strings.IndexByte(line[i+1:], '\'')
-			if end < 0 {
-				return []string{line}
-			}
-			w.WriteString(line[i+1 : i+1+end])
-			i += end + 1
-			in = true
-		case '"':
-			closed := false
-			for i++; i < len(line) && !closed; i++ {
-				switch {
-				case line[i] == '"':
-					closed = true
-					i--
-				case line[i] == '\\' && i+1 < len(line) && strings.IndexByte("\"\\$`\n", line[i+1]) >= 0:
-					i++
-					w.WriteByte(line[i])
-				default:
-					w.WriteByte(line[i])
-				}
-			}
-			if !closed {
-				return []string{line}
-			}
-			in = true
-		case '\\':
-			if i+1 == len(line) {
-				return []string{line}
-			}
-			i++
-			w.WriteByte(line[i])
-			in = true
-		default:
-			w.WriteByte(c)
-			in = true
+// A shellPiece is a part of a word, in its quotes or with its backslash, or the blanks between two words.
+var (
+	shellPiece  = regexp.MustCompile(`(?s)^(?:'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|([^ \t\n'"\\]+)|[ \t\n]+)`)
+	shellEscape = regexp.MustCompile("\\\\([\"\\\\$`\n])") // in double quotes
+)
+
+// shellWords splits like a POSIX shell, without expansions. An unbalanced line is one word.
+func shellWords(line string) (words []string) {
+	word, inside := "", false // inside a word, which may be empty
+	for rest := line; rest != ""; {
+		m := shellPiece.FindStringSubmatch(rest)
+		if m == nil {
+			return []string{line}
 		}
+		rest = rest[len(m[0]):]
+		blank := strings.Trim(m[0], " \t\n") == ""
+		if blank && inside {
+			words, word = append(words, word), ""
+		}
+		inside = !blank
+		word += m[1] + shellEscape.ReplaceAllString(m[2], "$1") + m[3] + m[4]
 	}
-	if in {
-		words = append(words, w.String())
+	if inside {
+		words = append(words, word)
 	}
 	return words
 }
 
-// shownCommand takes the shell around a command off: what a person wants to
-// read of `/bin/bash -lc 'go test'` is `go test`. Never for an approval, whose
-// exact words count.
+// shownCommand takes the shell around a command off: what a person wants to read of `/bin/bash -lc 'go test'` is `go
+// test`. Never for an approval, whose exact words count.
 func shownCommand(line string) string {
 	words := shellWords(line)
 	if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {

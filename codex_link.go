@@ -1,10 +1,9 @@
 package main
 
-// codex_link.go owns the link to a Codex child that both drivers build on: the
-// JSON-RPC connection from its start to its end, the sinks by which sessions
-// hear of it, and the table of what it has asked and was not answered yet.
-// codex_app.go and codex_mcp.go embed it. It must know no method of either
-// dialect, and must never let a sink hear of the child's end before OnGone has.
+// codex_link.go owns the link to a Codex child that both drivers build on: the JSON-RPC connection from its start to
+// its end, the sinks by which sessions hear of it, and the table of what it has asked and was not answered yet.
+// codex_app.go and codex_mcp.go embed it. It must know no method of either dialect, and must never let a sink hear of
+// the child's end before OnGone has.
 
 import (
 	"bytes"
@@ -76,8 +75,7 @@ func newChildLink(kind string, w io.Closer, c *child, o linkOptions) *childLink 
 	return l
 }
 
-// listen begins to read. Its goroutine ends at the stream's end, after tell,
-// which is to tell every sink.
+// listen begins to read. Its goroutine ends at the stream's end, after tell, which is to tell every sink.
 func (l *childLink) listen(r io.Reader, w io.Writer, o peerOptions, tell func(*childDeath)) {
 	o.mode, o.trace, o.onWriteErr = framingNewline, l.opts.Trace, l.endDeafChild
 	l.peer = newPeer(r, w, o)
@@ -105,8 +103,7 @@ func (l *childLink) endDeafChild(err error) {
 	}
 }
 
-// ask calls and waits: for the handshake and for catalogs, never on the
-// reading goroutine.
+// ask calls and waits: for the handshake and for catalogs, never on the reading goroutine.
 func (l *childLink) ask(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
 	type answer struct {
 		res json.RawMessage
@@ -149,8 +146,7 @@ func (l *childLink) callChild(session, method string, params any, limit time.Dur
 	})
 }
 
-// failHandshake ends a child whose handshake failed with err, and is the reason why it
-// never served.
+// failHandshake ends a child whose handshake failed with err, and is the reason why it never served.
 func (l *childLink) failHandshake(ctx context.Context, err error) *childDeath {
 	d := &childDeath{Never: true, Path: l.opts.Path}
 	switch {
@@ -223,8 +219,7 @@ func (s *sink) put(e event) {
 	}
 }
 
-// putLast delivers e as the last event of all, and as the only one where the
-// thread was never opened.
+// putLast delivers e as the last event of all, and as the only one where the thread was never opened.
 func (s *sink) putLast(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,16 +261,14 @@ func (s *sink) deliverLocked() {
 	}
 }
 
-// cut ends the sink without a word; an event that is just being delivered may
-// still arrive.
+// cut ends the sink without a word; an event that is just being delivered may still arrive.
 func (s *sink) cut() {
 	s.mu.Lock()
 	s.closed, s.queue = true, nil
 	s.mu.Unlock()
 }
 
-// openAsk is one request of the child that waits for its answer: an approval, or
-// the call of a tool.
+// openAsk is one request of the child that waits for its answer: an approval, or the call of a tool.
 type openAsk struct {
 	id     string            // ours, given by add
 	reqIDs []json.RawMessage // of the child's requests for it, never empty: all get the same answer
@@ -300,8 +293,7 @@ func (q *openAsk) standsFor(reqID json.RawMessage) bool {
 	return slices.ContainsFunc(q.reqIDs, func(id json.RawMessage) bool { return bytes.Equal(id, reqID) })
 }
 
-// passed is the decision that the child hears: no yes where it asked for more than
-// anybody was shown.
+// passed is the decision that the child hears: no yes where it asked for more than anybody was shown.
 func (q *openAsk) passed(d decision) decision {
 	if q.doubt {
 		return deny
@@ -360,11 +352,10 @@ func (t *askTable) keepAnswer(q *openAsk, result any) {
 	t.done = t.done[max(0, len(t.done)-maxAnswered):]
 }
 
-// add registers a request under a new id, which it gives to a, the approval that is
-// about to be put. false: the approval waits already, since the child has asked it
-// twice. That is so under one request id, whatever is asked, and under one id of the
-// approval, where a person would read the very same again: a command may ask for
-// several things under its own id.
+// add registers a request under a new id, which it gives to a, the approval that is about to be put. false: the
+// approval waits already, since the child has asked it twice. That is so under one request id, whatever is asked, and
+// under one id of the approval, where a person would read the very same again: a command may ask for several things
+// under its own id.
 func (t *askTable) add(q *openAsk, a *approval) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -433,8 +424,7 @@ func (t *askTable) withdraw(reqID json.RawMessage) *openAsk {
 	return nil
 }
 
-// takeTurn removes the asks of a turn that is over. Before 0.148 nothing else
-// tells that they are void.
+// takeTurn removes the asks of a turn that is over. Before 0.148 nothing else tells that they are void.
 func (t *askTable) takeTurn(thread, turn string) []*openAsk {
 	return t.takeEach(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
 }

@@ -1,13 +1,11 @@
 package main
 
 // codex_mcp.go owns the connection to one `codex mcp-server`, of Codex 0.104 to
-// 0.153, and its threads: the handshake, the calls of its two tools, cancels,
-// answers, when a turn ends, the child's end. It implements backend; sessions
-// call it and never wait in it. Events by thread id are the truth; a response
-// only says that a call is over, since after a cancel it comes under either
-// call's id. It must never have two calls open for turns of one thread (they
-// become one, and one caller waits for good), nor answer an elicitation with an
-// error (which hangs the turn).
+// 0.153, and its threads: the handshake, the calls of its two tools, cancels, answers, when a turn ends, the child's
+// end. It implements backend; sessions call it and never wait in it. Events by thread id are the truth; a response only
+// says that a call is over, since after a cancel it comes under either call's id. It must never have two calls open for
+// turns of one thread (they become one, and one caller waits for good), nor answer an elicitation with an error (which
+// hangs the turn).
 
 import (
 	"cmp"
@@ -20,8 +18,7 @@ import (
 	"time"
 )
 
-// mcpServerOptions say what to run and how long to wait for it. Zero limits
-// mean the defaults.
+// mcpServerOptions say what to run and how long to wait for it. Zero limits mean the defaults.
 type mcpServerOptions struct {
 	linkOptions
 	Home string // CODEX_HOME, whose config.toml is read
@@ -30,8 +27,7 @@ type mcpServerOptions struct {
 	CancelPause time.Duration // a cancel is sent again after this: 500 ms
 }
 
-// cancelTries is how often a cancel is sent: the first may come before Codex
-// has registered the turn, and is then lost.
+// cancelTries is how often a cancel is sent: the first may come before Codex has registered the turn, and is then lost.
 const cancelTries = 10
 
 // mcpServer is one running `codex mcp-server`. The link's lock guards the
@@ -61,8 +57,7 @@ func startMCPServer(ctx context.Context, o mcpServerOptions) (backend, error) {
 	return m, nil
 }
 
-// newMCPServer speaks over pipes. Its reading goroutine ends at the stream's
-// end, after it has told every sink.
+// newMCPServer speaks over pipes. Its reading goroutine ends at the stream's end, after it has told every sink.
 func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *mcpServer {
 	o.StartLimit = cmp.Or(o.StartLimit, 60*time.Second)
 	o.CancelPause = cmp.Or(o.CancelPause, 500*time.Millisecond)
@@ -124,9 +119,8 @@ func (m *mcpServer) initialize(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the child and returns when every sink has heard of it. At EOF it
-// lets open calls finish, and those of cancelled turns never do: then TERM is
-// the way, of which it dies in milliseconds with its shells.
+// stop ends the child and returns when every sink has heard of it. At EOF it lets open calls finish, and those of
+// cancelled turns never do: then TERM is the way, of which it dies in milliseconds with its shells.
 func (m *mcpServer) stop(grace time.Duration) {
 	m.mu.Lock()
 	waits := len(m.calls) > 0
@@ -295,9 +289,8 @@ func (m *mcpServer) cancel(th *mcpThread, run *mcpTurn, tries int) {
 	m.peer.notify("notifications/cancelled", map[string]any{"requestId": run.call, "reason": "interrupted"})
 }
 
-// unload lets go of a thread. Codex keeps it while it lives, so that it can be
-// taken up again; one in which a turn still runs can't. A first turn that Codex
-// has not begun is cancelled once it does.
+// unload lets go of a thread. Codex keeps it while it lives, so that it can be taken up again; one in which a turn
+// still runs can't. A first turn that Codex has not begun is cancelled once it does.
 func (m *mcpServer) unload(thread string) {
 	m.mu.Lock()
 	th := m.threads[thread]
@@ -578,12 +571,13 @@ func refusedCall(res json.RawMessage, err error) *backendError {
 // handleRequest puts an elicitation before the session. Nothing else is asked, and
 // an elicitation is answered whatever it is.
 func (m *mcpServer) handleRequest(msg *message) {
-	if msg.method != "elicitation/create" {
-		if msg.method == "ping" {
-			m.peer.reply(msg.id, map[string]any{})
-			return
-		}
-		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "no such method here: " + msg.method})
+	switch msg.method {
+	case "elicitation/create":
+	case "ping":
+		m.peer.reply(msg.id, map[string]any{})
+		return
+	default:
+		m.peer.replyError(msg.id, noMethod(msg.method))
 		return
 	}
 	q := &openAsk{reqIDs: []json.RawMessage{msg.id}, method: msg.method, thread: stringField(msg.params, "threadId"),

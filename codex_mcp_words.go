@@ -3,9 +3,8 @@ package main
 // codex_mcp_words.go owns the words of codex mcp-server, in both directions: what
 // its codex/event notifications and elicitations of 0.104 to 0.153 mean as neutral
 // events, and the arguments and answers that each version's own schema takes, for
-// 0.148 and later refuse a whole call for one unknown field. The driver calls it.
-// Commands, patches and tool calls are read from their own begin and end events,
-// since 0.104 makes no items of them; what nothing is made of is evRaw.
+// 0.148 and later refuse a whole call for one unknown field. The driver calls it. Commands, patches and tool calls are
+// read from their own begin and end events, since 0.104 makes no items of them; what nothing is made of is evRaw.
 
 import (
 	"cmp"
@@ -194,9 +193,8 @@ func mcpUsage(info json.RawMessage) *tokenUsage {
 		Reasoning: u.Total.Reasoning, Last: u.Last.Total, ContextWindow: u.Window}
 }
 
-// mcpAsk is the neutral form of an elicitation. before is the event that came
-// ahead of it, which alone has the model's reason, the host a command would
-// reach and the rule that Codex proposes.
+// mcpAsk is the neutral form of an elicitation. before is the event that came ahead of it, which alone has the model's
+// reason, the host a command would reach and the rule that Codex proposes.
 func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	p := q.params
 	a := &approval{thread: q.thread, turn: q.turn, item: stringField(p, "codex_call_id"),
@@ -223,9 +221,8 @@ func mcpAsk(q *openAsk, before json.RawMessage) *approval {
 	return a
 }
 
-// unanswerable is what an event asks that mcp-server forwards to nobody:
-// without an end of ours the turn would hang for good. 0.148 and later ask so
-// before a tool call, and for an MCP server's own questions.
+// unanswerable is what an event asks that mcp-server forwards to nobody: without an end of ours the turn would hang for
+// good. 0.148 and later ask so before a tool call, and for an MCP server's own questions.
 func unanswerable(f mcpFields) (what string, is bool) {
 	switch f.typ {
 	case "elicitation_request":
@@ -266,8 +263,7 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 	return s
 }
 
-// mcpPrompt is all of a command that the tools can take: text. why says what
-// they can't.
+// mcpPrompt is all of a command that the tools can take: text. why says what they can't.
 func mcpPrompt(c command) (prompt, why string) {
 	if c.action != actPrompt {
 		return "", "codex mcp-server can neither compact a thread nor review changes; " +
@@ -325,30 +321,26 @@ func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any 
 	return a
 }
 
-// elicitationReply says d in both dialects at once, so that whichever is read
-// means the same. 0.104 takes a bare "denied", later ones a reason with it that
-// the model gets to see; neither may get an error, which hangs the turn. rule
-// is Codex's own proposal, which approveAlways gives back as it came.
+// elicitationReply says d in both dialects at once, so that whichever is read means the same. 0.104 takes a bare
+// "denied", later ones a reason with it that the model gets to see; neither may get an error, which hangs the turn.
+// rule is Codex's own proposal, which approveAlways gives back as it came.
 func elicitationReply(info backendInfo, d decision, why string, rule json.RawMessage) map[string]any {
+	yes, no := any("approved"), any("denied")
 	switch d {
-	case approve:
-		return map[string]any{"action": "accept", "content": map[string]any{}, "decision": "approved"}
-	case approveForSession:
-		return map[string]any{"action": "accept", "content": map[string]any{}, "decision": "approved_for_session"}
-	case approveAlways:
-		if rule == nil {
-			return elicitationReply(info, approve, why, nil)
-		}
-		return map[string]any{"action": "accept", "content": map[string]any{},
-			"decision": map[string]any{
-				"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}}
 	case deny:
+		if info.atLeast(148) {
+			no = map[string]any{"denied": map[string]any{"rejection": cmp.Or(why, "declined")}}
+		}
+		return map[string]any{"action": "decline", "decision": no}
+	case approveForSession:
+		yes = "approved_for_session"
+	case approveAlways:
+		if rule != nil {
+			yes = map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}
+		}
+	case approve:
 	}
-	if !info.atLeast(148) {
-		return map[string]any{"action": "decline", "decision": "denied"}
-	}
-	why = cmp.Or(why, "declined")
-	return map[string]any{"action": "decline", "decision": map[string]any{"denied": map[string]any{"rejection": why}}}
+	return map[string]any{"action": "accept", "content": map[string]any{}, "decision": yes}
 }
 
 // maxUserConfig is how large a config.toml may be.
@@ -358,12 +350,8 @@ const maxUserConfig = 1 << 20
 // answers config/read with. None at all is an empty one.
 func readCodexConfig(home string) (json.RawMessage, error) {
 	path := filepath.Join(home, "config.toml")
-	plain := map[string]any{}
 	data, err := readRegular(path, maxUserConfig)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return toJSON(map[string]any{"config": plain}), nil
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the Codex configuration: %w", err)
 	}
 	table, err := parseTOML(path, data)
