@@ -46,6 +46,7 @@ type demoClient struct {
 	home string     // the temporary home
 	log  stderrTail // what serve says on stderr
 	peer *peer      // the connection to serve
+	err  error      // the first call that failed, nil for none
 
 	mu  sync.Mutex // guards out, which both sides of the conversation write to
 	out io.Writer
@@ -102,76 +103,56 @@ func (d *demoClient) run(ctx context.Context) error {
 	return err
 }
 
-// talk is the conversation.
+// talk is the conversation. After a call that failed nothing more is done.
 func (d *demoClient) talk(project string) error {
 	d.say("An MCP client starts `atm-agent-mcp serve` and says hello.")
-	if _, err := d.call("initialize", map[string]any{"protocolVersion": "2025-11-25",
+	d.call("initialize", map[string]any{"protocolVersion": "2025-11-25",
 		"capabilities": map[string]any{"elicitation": map[string]any{}},
-		"clientInfo":   map[string]any{"name": "demo", "version": version()}}); err != nil {
-		return err
-	}
+		"clientInfo":   map[string]any{"name": "demo", "version": version()}})
 	d.peer.notify("notifications/initialized", nil)
 
 	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command " +
 		"outside its sandbox, so the client is asked.")
-	res, err := d.tool("codex", map[string]any{"identity": "scout", "cwd": project,
+	res := d.tool("codex", map[string]any{"identity": "scout", "cwd": project,
 		"prompt": "Say hello in a file and look around.\nPATCH hello.txt Hello from scout\nSHELLESC ls\nSAY " +
 			"hello.txt is written; the directory holds it."})
-	if err != nil {
-		return err
-	}
 	d.answer(res)
-	agentID := stringField(res, "agent_id")
 
 	d.say("It replies by agent_id: the same agent, the same conversation, also after a restart.")
-	if res, err = d.tool("codex-reply", map[string]any{"agent_id": agentID,
-		"prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}); err != nil {
-		return err
-	}
-	d.answer(res)
+	d.answer(d.tool("codex-reply", map[string]any{"agent_id": stringField(res, "agent_id"),
+		"prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}))
 
 	d.say("It asks who is there, and closes the agent; the name is free again.")
-	if res, err = d.tool("agent_status", nil); err != nil {
-		return err
-	}
-	d.line("    identities: %s", rawField(res, "identities"))
-	if res, err = d.tool("agent_close", map[string]any{"identity": "scout"}); err != nil {
-		return err
-	}
-	d.line("    status: %s", stringField(res, "status"))
+	d.line("    identities: %s", rawField(d.tool("agent_status", map[string]any{}), "identities"))
+	d.line("    status: %s", stringField(d.tool("agent_close", map[string]any{"identity": "scout"}), "status"))
 	d.say("That is all. With a real Codex on PATH: claude mcp add codex -- atm-agent-mcp serve")
-	return nil
+	return d.err
 }
 
 // tool calls a tool and returns its structured content.
-func (d *demoClient) tool(name string, args map[string]any) (json.RawMessage, error) {
-	params := map[string]any{"name": name, "arguments": args, "_meta": map[string]any{"progressToken": name}}
-	if args == nil {
-		params["arguments"] = map[string]any{}
-	}
-	res, err := d.call("tools/call", params)
-	if err != nil {
-		return nil, err
-	}
+func (d *demoClient) tool(name string, args map[string]any) json.RawMessage {
+	res := d.call("tools/call", map[string]any{"name": name, "arguments": args,
+		"_meta": map[string]any{"progressToken": name}})
 	if string(rawField(res, "isError")) == "true" {
-		return nil, fmt.Errorf("%s: %s", name, res)
+		d.err = fmt.Errorf("%s: %s", name, res)
 	}
-	return rawField(res, "structuredContent"), nil
+	return rawField(res, "structuredContent")
 }
 
 // call waits for the answer to one request.
-func (d *demoClient) call(method string, params any) (json.RawMessage, error) {
-	type answer struct {
-		res json.RawMessage
-		err error
+func (d *demoClient) call(method string, params any) (result json.RawMessage) {
+	if d.err != nil {
+		return nil
 	}
-	got := make(chan answer, 1)
-	d.peer.call(method, params, demoLimit, func(res json.RawMessage, err error) { got <- answer{res, err} })
-	a := <-got
-	if a.err != nil {
-		return nil, fmt.Errorf("%s: %w", method, a.err)
+	answered := make(chan error, 1)
+	d.peer.call(method, params, demoLimit, func(res json.RawMessage, err error) {
+		result = res
+		answered <- err
+	})
+	if err := <-answered; err != nil {
+		d.err = fmt.Errorf("%s: %w", method, err)
 	}
-	return a.res, nil
+	return result
 }
 
 // fromServer handles what serve asks and tells.
@@ -185,7 +166,7 @@ func (d *demoClient) fromServer(m *message) {
 		d.peer.reply(m.id, map[string]any{"action": "accept", "content": map[string]any{}})
 	default:
 		if m.isRequest() {
-			d.peer.replyError(m.id, &rpcError{Code: codeNoMethod, Message: "Method not found: " + m.method})
+			d.peer.replyError(m.id, noMethod(m.method))
 		}
 	}
 }
@@ -200,11 +181,17 @@ func (d *demoClient) frame(dir string, rec []byte) {
 }
 
 func (d *demoClient) answer(res json.RawMessage) {
-	d.line("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
-		stringField(res, "turn_status"), stringField(res, "content"))
+	if d.err == nil {
+		d.line("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
+			stringField(res, "turn_status"), stringField(res, "content"))
+	}
 }
 
-func (d *demoClient) say(text string) { d.line("\n%s", text) }
+func (d *demoClient) say(text string) {
+	if d.err == nil {
+		d.line("\n%s", text)
+	}
+}
 
 func (d *demoClient) line(format string, args ...any) {
 	d.mu.Lock()
