@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -179,6 +180,9 @@ func (l *accountLimits) view() *limitsShown {
 	v.Windows = append([]limitWindow{}, l.shown.Windows...)
 	return &v
 }
+
+// limitsFile is where the limits stand as any process was told them last, for those that have no Codex.
+func limitsFile(sessionsRoot string) string { return filepath.Join(sessionsRoot, ".limits.json") }
 
 // fullest is the window that is used most and has not begun anew since, false where none was told.
 func (v *limitsShown) fullest(now time.Time) (most limitWindow, ok bool) {

@@ -102,7 +102,7 @@ func (c *commandCall) trust(cfg *config) int {
 	if c.flags["yes"] != "true" {
 		in, ok := c.stdin.(*os.File)
 		if ok {
-			_, ok = terminalWidth(in)
+			_, _, ok = terminalSize(in)
 		}
 		if !ok {
 			return refuse("%s is not trusted: nobody can be asked, since stdin is no terminal; look at it and say "+

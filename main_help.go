@@ -114,6 +114,23 @@ repository, branch, directory, last prompt, with tabs between them.`,
 			},
 		},
 		{
+			name: "watch", run: runWatch,
+			brief: "show what the team's agents do, and who waits for you",
+			about: `Shows a line for each agent of the team that a process holds, whichever it is:
+state, for how long, unread mail, tokens, branch, what it is doing; who waits
+for a decision first, and the account's limits below. Redrawn once a second
+until q or ^C. An agent that nobody holds (closed, parked, of a process that
+died) is not shown: sessions lists those. Into a pipe, or with --once, it shows
+them once; there each line is: identity, agent id, state, since when, unread
+mail, tokens, branch, what it is doing, with tabs between them, then the limits.`,
+			flags: []flagRow{
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "once", help: "show them once and end"},
+				{name: "json", help: "print one object a line: every agent and the limits, then\neach that changed, " +
+					"or is gone, until whoever reads ends;\ntime passing is no change"},
+			},
+		},
+		{
 			name: "summary", args: "<agent-id>", most: 1, run: runSummary,
 			brief: "print what a session left behind",
 			about: `Prints the summary that a session wrote as it ended, or, where it wrote none,

@@ -6,13 +6,13 @@ package main
 // It must never let a byte that a model wrote steer the terminal.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 )
 
 // A screen is where a command prints. It is a value and keeps nothing.
@@ -20,14 +20,15 @@ type screen struct {
 	out      io.Writer
 	terminal bool      // out is a terminal, which a person reads
 	color    bool      // the terminal shows colours
-	width    int       // of a line, in characters; 0: endless
+	width    int       // of a line, in columns; 0: endless
 	now      time.Time // what ages are counted from
-	fit      bool      // a table's columns may be cut so that it fits width
+	fit      bool      // a table's cells may be cut so that it fits width
 }
 
 const (
-	defaultWidth = 80 // of a terminal that doesn't know its own
-	leastWidth   = 40
+	defaultWidth  = 80 // of a terminal that doesn't know its own
+	defaultHeight = 24
+	leastWidth    = 40
 )
 
 // newScreen looks at what stdout is. NO_COLOR is everybody's convention
@@ -38,13 +39,10 @@ func newScreen(stdout io.Writer, env func(string) string) screen {
 	if !ok {
 		return s
 	}
-	if s.width, s.terminal = terminalWidth(f); !s.terminal {
+	if s.width, _, s.terminal = terminalSize(f); !s.terminal {
 		return s
 	}
-	if s.width == 0 {
-		s.width = defaultWidth
-	}
-	s.width = max(s.width, leastWidth)
+	s.width = max(cmp.Or(s.width, defaultWidth), leastWidth)
 	s.color = env("NO_COLOR") == "" && env("ATM_NO_COLOR") == "" && env("TERM") != "dumb" && terminalColors(f)
 	return s
 }
@@ -95,9 +93,9 @@ func (s screen) table(header []string, rows [][]cell) {
 	}
 	widths := make([]int, len(header))
 	for i, h := range header {
-		widths[i] = utf8.RuneCountInString(h)
+		widths[i] = columns(h)
 		for _, row := range rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(printable(row[i].text)))
+			widths[i] = max(widths[i], columns(printable(row[i].text)))
 		}
 	}
 	if s.fit {
@@ -108,14 +106,19 @@ func (s screen) table(header []string, rows [][]cell) {
 		used := 0
 		for i, c := range row {
 			text := printable(c.text)
+			width, left := widths[i], s.width-used
 			if i == len(row)-1 {
-				b.WriteString(s.paint(c.how, clipChars(text, max(s.width-used, 8))))
-				break
+				width = max(left, 8)
 			}
-			text = clipChars(text, widths[i])
+			if s.fit {
+				width = max(min(width, left), 0)
+			}
+			text = clipColumns(text, width)
 			b.WriteString(s.paint(c.how, text))
-			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
-			used += widths[i] + 2
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", width-columns(text)+min(2, max(left-width, 0))))
+			}
+			used += width + 2
 		}
 		s.line("%s", strings.TrimRight(b.String(), " "))
 	}
@@ -201,4 +204,45 @@ func printable(text string) string {
 		}
 		return -1
 	}, text)
+}
+
+// columns is how many columns of a terminal a text takes: characters of East Asia and emoji take two, marks above
+// others none.
+func columns(text string) (n int) {
+	for _, r := range text {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+func columnsOf(r rune) int {
+	if r < 0x300 {
+		return 1
+	}
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	for _, wide := range [...][2]rune{{0x1100, 0x115f}, {0x231a, 0x231b}, {0x23e9, 0x23f3}, {0x26a1, 0x26a1},
+		{0x2705, 0x2705}, {0x2728, 0x2728}, {0x274c, 0x274e}, {0x2753, 0x2757}, {0x2b50, 0x2b55}, {0x2e80, 0xa4cf},
+		{0xac00, 0xd7a3}, {0xf900, 0xfaff}, {0xfe30, 0xfe6f}, {0xff00, 0xff60}, {0xffe0, 0xffe6},
+		{0x1f000, 0x1faff}, {0x20000, 0x3fffd}} {
+		if r >= wide[0] && r <= wide[1] {
+			return 2
+		}
+	}
+	return 1
+}
+
+// clipColumns cuts a text to at most n columns, the last of which tells that the text was cut.
+func clipColumns(text string, n int) string {
+	if columns(text) <= n {
+		return text
+	}
+	used := 0
+	for i, r := range text {
+		if used += columnsOf(r); used >= n && n > 0 {
+			return text[:i] + "…"
+		}
+	}
+	return ""
 }

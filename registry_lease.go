@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,7 +82,12 @@ type lockContent struct {
 	Host     string `json:"host,omitempty"`
 
 	Automatic bool `json:"automatic,omitempty"` // what the agent sends by now answers nothing but automatic mail
+
+	now string // JSON, as session_now.go has written it: what the agent does, on a second line; "" for none
 }
+
+// maxLockContent is how much of a lock file is read: far more than is ever written.
+const maxLockContent = 32 << 10
 
 // leases is the table of what this process holds. It is needed beside flock,
 // which conflicts with itself across two opens and can't say so.
@@ -104,15 +110,18 @@ func newLeases(root, team string, keepThreads bool) *leases {
 	return &leases{root: root, team: team, host: host, keepThreads: keepThreads, held: map[string]lockHolder{}}
 }
 
-// lease is one held lock. Its owner, a session or the instance, calls assign and release, one after the other.
+// lease is one held lock. Its owner, a session or the instance, calls assign, mark and release, one after the other;
+// tell comes from another goroutine.
 type lease struct {
-	name     string      // the identity as it was asked for, or the thread id
-	path     string      // the lock file's
-	table    *leases     // where the lease is entered
-	content  lockContent // what stands in the file
-	keep     bool        // the content stays after release, with pid 0
-	file     *os.File    // open and locked until release
+	name     string   // the identity as it was asked for, or the thread id
+	path     string   // the lock file's
+	table    *leases  // where the lease is entered
+	keep     bool     // the content stays after release, with pid 0
+	file     *os.File // open and locked until release
 	released atomic.Bool
+
+	mu      sync.Mutex  // guards the field below; held while the content is written, so that the newest is the last
+	content lockContent // what stands in the file
 }
 
 // acquire leases an identity. The agentID may be empty and assigned later.
@@ -202,20 +211,36 @@ func (l *leases) look(identity string) (c lockContent, held bool) {
 // identityOf finds the identity that a session of another process has. It
 // reads the team's directory, so it is for who can't know better.
 func (l *leases) identityOf(agentID string) (c lockContent, held bool) {
-	entries, _ := os.ReadDir(filepath.Join(l.root, l.team)) // none: nobody has one
+	all, _ := l.living() // what can't be read holds nobody who could be found
+	if i := slices.IndexFunc(all, func(c lockContent) bool { return c.AgentID == agentID }); i >= 0 {
+		return all[i], true
+	}
+	return c, false
+}
+
+// living are the leases of the team that some process holds, whichever it is: what a dead one left isn't among them.
+// It reads the team's directory.
+func (l *leases) living() (all []lockContent, err error) {
+	entries, err := os.ReadDir(filepath.Join(l.root, l.team))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the leases of team %q: %w", l.team, err)
+	}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".lock")
-		if !ok {
+		// A free one is empty: trying its lock would hold up who takes it just now.
+		if st, err := e.Info(); !ok || err != nil || st.Size() == 0 {
 			continue
 		}
-		if c, held := l.look(name); held && c.AgentID == agentID {
-			if !strings.EqualFold(c.Identity, name) { // whoever wrote that
-				c.Identity = name
-			}
-			return c, true
+		c, held := l.look(name)
+		if !held {
+			continue
 		}
+		if !strings.EqualFold(c.Identity, name) { // whoever wrote that
+			c.Identity = name
+		}
+		all = append(all, c)
 	}
-	return lockContent{}, false
+	return all, nil
 }
 
 // holds reports an identity that is leased here, by us, for that agent.
@@ -265,8 +290,7 @@ func (h *lease) assign(agentID string) error {
 	if h.released.Load() {
 		return fmt.Errorf("assigning %q to %s: the lease is released", h.name, agentID)
 	}
-	h.content.AgentID = agentID
-	if err := writeLockContent(h.file, h.content); err != nil {
+	if err := h.write(func(c *lockContent) { c.AgentID = agentID }); err != nil {
 		return fmt.Errorf("assigning %q to %s: %w", h.name, agentID, err)
 	}
 	h.table.note(h.path, lockHolder{agentID: agentID})
@@ -276,30 +300,52 @@ func (h *lease) assign(agentID string) error {
 // mark tells the tool servers of the session whether what is sent now is
 // automatic. It writes a few bytes, when that changes.
 func (h *lease) mark(automatic bool) error {
-	if h.content.Automatic == automatic || h.released.Load() {
-		return nil
-	}
-	h.content.Automatic = automatic
-	if err := writeLockContent(h.file, h.content); err != nil {
+	if err := h.write(func(c *lockContent) { c.Automatic = automatic }); err != nil {
 		return fmt.Errorf("telling the tool servers of %q of its turn: %w", h.name, err)
 	}
 	return nil
 }
 
+// tell has other processes read what the agent does now, as long as the lease is held.
+func (h *lease) tell(now string) error {
+	if err := h.write(func(c *lockContent) { c.now = now }); err != nil {
+		return fmt.Errorf("telling other processes what %q does: %w", h.name, err)
+	}
+	return nil
+}
+
+// write changes what stands in the file, but not once the lease is released: the file may be another's then.
+func (h *lease) write(change func(*lockContent)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.released.Load() {
+		return nil
+	}
+	was := h.content
+	if change(&h.content); h.content == was {
+		return nil
+	}
+	return writeLockContent(h.file, h.content)
+}
+
 // release may be called more than once. The lock goes before the table's entry,
 // so that nobody here takes our own flock for another process's.
 func (h *lease) release() {
-	if h.released.Swap(true) {
-		return
-	}
-	if h.keep {
-		h.content.PID = 0
+	h.mu.Lock()
+	first := !h.released.Swap(true)
+	switch {
+	case !first:
+	case h.keep:
+		h.content.PID, h.content.now = 0, ""
 		writeLockContent(h.file, h.content) // informs only
-	} else {
+	default:
 		h.file.Truncate(0)
 	}
-	dropFlock(h.file)
-	h.table.forget(h.path)
+	h.mu.Unlock()
+	if first {
+		dropFlock(h.file)
+		h.table.forget(h.path)
+	}
 }
 
 // holdIfGone keeps a session from coming alive whose holder is gone, so that its record can be changed or removed. It
@@ -451,18 +497,26 @@ func writeLockContent(f *os.File, c lockContent) error {
 		return err
 	}
 	data = append(data, '\n')
+	if c.now != "" {
+		data = append(append(data, c.now...), '\n')
+	}
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}
 	return f.Truncate(int64(len(data)))
 }
 
-// readLockContent takes the first value and ignores the rest, which may be the
-// tail of a longer content that is just being replaced.
+// readLockContent takes the two values and ignores the rest, which may be the
+// tail of a longer content that is just being replaced. A second one that is just being written is none.
 func readLockContent(f *os.File) lockContent {
 	var c lockContent
-	if json.NewDecoder(io.NewSectionReader(f, 0, 4096)).Decode(&c) != nil {
+	dec := json.NewDecoder(io.NewSectionReader(f, 0, maxLockContent))
+	if dec.Decode(&c) != nil {
 		return lockContent{}
+	}
+	var now json.RawMessage
+	if dec.Decode(&now) == nil {
+		c.now = string(now)
 	}
 	return c
 }

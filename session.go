@@ -57,6 +57,7 @@ type session struct {
 	client  clientPart
 	member  memberWait
 	closing sessionClosing
+	others  nowTeller
 }
 
 // newSession makes a session that the hub is about to open; the hub starts its loop.
@@ -65,6 +66,7 @@ func newSession(h *hub, agentID, wanted string) *session {
 		box: newPostbox(&h.letters), ended: make(chan struct{}), opening: true}
 	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
 	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
+	s.others.s = s
 	s.ref.Store(&agentRef{AgentID: agentID})
 	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: statusBusy, Team: h.cfg.team,
 		StartedAt: time.Now(), LastActive: time.Now(), Activity: "opening", Mine: true})
@@ -610,6 +612,7 @@ func (s *session) publish() {
 		s.turns.unseen = false
 		s.h.kept.seen(s.agentID)
 	}
+	s.others.tell(&v)
 }
 
 // letter is one thing for the session loop: an event of the child, or something to do.

@@ -504,7 +504,25 @@ func (h *hub) status() statusView {
 }
 
 // hearLimits takes what Codex says of a limit.
-func (h *hub) hearLimits(limit json.RawMessage) { h.limits.take(limit, time.Now()) }
+func (h *hub) hearLimits(limit json.RawMessage) {
+	h.limits.take(limit, time.Now())
+	h.keepLimits()
+}
+
+// keepLimits has other processes read the limits as they are known here, soon.
+func (h *hub) keepLimits() {
+	if path := limitsFile(h.cfg.sessionsRoot); h.cfg.persistThreads {
+		h.reg.disk.later(path, func() {
+			known := h.limits.view()
+			if known == nil { // what Codex said was about none
+				return
+			}
+			if err := writeWhole(path, toJSON(known)); err != nil {
+				h.log.Debug("other processes aren't told the limits", "err", err)
+			}
+		})
+	}
+}
 
 // limitsAskFor is how long agent_status may wait for the account's limits.
 const limitsAskFor = 3 * time.Second
@@ -523,6 +541,7 @@ func (h *hub) statusWithLimits(done func(statusView)) {
 			h.log.Debug("Codex tells no limits", "err", err.Message)
 		} else {
 			h.limits.takeAll(answer, time.Now())
+			h.keepLimits()
 		}
 		done(h.status())
 	})

@@ -124,3 +124,9 @@ func (n *notifier) release() {
 
 // termOnParentDeath: macOS signals nobody, so a child is left to the end of its stdin.
 func termOnParentDeath(*exec.Cmd) bool { return false }
+
+// The requests that read and set how a terminal takes keys.
+const (
+	getTerminal = unix.TIOCGETA
+	setTerminal = unix.TIOCSETA
+)

@@ -118,3 +118,9 @@ func termOnParentDeath(cmd *exec.Cmd) bool {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGTERM
 	return true
 }
+
+// The requests that read and set how a terminal takes keys.
+const (
+	getTerminal = unix.TCGETS
+	setTerminal = unix.TCSETS
+)

@@ -159,7 +159,7 @@ func TestLockFile(t *testing.T) {
 	wantNil(t, errors.Join(lockFile(a, false, false), lockFile(b, false, false))) // two shared ones
 }
 
-func TestTerminalWidth(t *testing.T) {
+func TestTerminalSize(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	wantNil(t, err)
 	defer null.Close()
@@ -167,13 +167,13 @@ func TestTerminalWidth(t *testing.T) {
 	wantNil(t, err)
 	defer errors.Join(r.Close(), w.Close())
 	for _, f := range []*os.File{null, r} {
-		if _, ok := terminalWidth(f); ok {
+		if _, _, ok := terminalSize(f); ok {
 			t.Errorf("%s is said to be a terminal", f.Name())
 		}
 	}
 	if tty, err := os.Open("/dev/ptmx"); err == nil { // a pty master answers like a terminal on Linux
 		defer tty.Close()
-		if _, ok := terminalWidth(tty); runtime.GOOS == "linux" && !ok {
+		if _, _, ok := terminalSize(tty); runtime.GOOS == "linux" && !ok {
 			t.Error("a pty is said to be no terminal")
 		}
 	}

@@ -8,6 +8,7 @@ package main
 // Never decides policy: its callers know what to lock, when to kill and what to say.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -175,21 +176,59 @@ func syncDir(path string) error {
 // renameOver replaces the file new by old in one step.
 func renameOver(old, new string) error { return os.Rename(old, new) }
 
-// terminalWidth is the number of columns of a terminal, 0 for one that doesn't know, and false for what is no terminal.
-// It asks without f.Fd(), which would make a pipe's reads blocking.
-func terminalWidth(f *os.File) (columns int, ok bool) {
+// terminalSize is the number of columns and rows of a terminal, 0 for one that doesn't know, and false for what is no
+// terminal.
+func terminalSize(f *os.File) (columns, rows int, ok bool) {
+	err := withDescriptor(f, func(fd int) error {
+		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err == nil {
+			columns, rows = int(size.Col), int(size.Row)
+		}
+		return err
+	})
+	return columns, rows, err == nil
+}
+
+// withDescriptor calls do with a file's descriptor, not with f.Fd(), which would make a pipe's reads blocking.
+func withDescriptor(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
-		return 0, false
+		return err
 	}
-	if err := conn.Control(func(fd uintptr) {
-		if size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ); err == nil {
-			columns, ok = int(size.Col), true
+	var failed error
+	err = conn.Control(func(fd uintptr) { failed = do(int(fd)) })
+	return cmp.Or(err, failed)
+}
+
+// giveKeys has a terminal give each key as it is pressed, and show none; those of signals and of pausing too, which
+// would leave us ended, or stopped, with the terminal as it is. restore gives the terminal back as it was.
+func giveKeys(f *os.File) (restore func(), err error) {
+	var was unix.Termios
+	err = withDescriptor(f, func(fd int) error {
+		mode, err := unix.IoctlGetTermios(fd, getTerminal)
+		if err != nil {
+			return err
 		}
-	}); err != nil {
-		return 0, false
-	}
-	return columns, ok
+		was = *mode
+		mode.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG
+		mode.Iflag &^= unix.IXON
+		mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 1, 0
+		return unix.IoctlSetTermios(fd, setTerminal, mode)
+	})
+	return func() {
+		_ = withDescriptor(f, func(fd int) error { return unix.IoctlSetTermios(fd, setTerminal, &was) })
+	}, err
+}
+
+// readerGone reports a pipe that nobody reads any more, before anything is written to it.
+func readerGone(f *os.File) (gone bool) {
+	_ = withDescriptor(f, func(fd int) error {
+		polled := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(polled, 0)
+		gone = err == nil && n > 0 && polled[0].Revents&unix.POLLERR != 0
+		return err
+	})
+	return gone
 }
 
 // terminalColors makes a terminal obey colours; here each does.

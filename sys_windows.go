@@ -189,17 +189,30 @@ func renameOver(old, new string) error {
 	return err
 }
 
-func terminalWidth(f *os.File) (columns int, ok bool) {
+func terminalSize(f *os.File) (columns, rows int, ok bool) {
 	var mode uint32
 	if windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {
-		return 0, true // input, not a screen
+		return 0, 0, true // input, not a screen
 	}
-	return int(info.Window.Right-info.Window.Left) + 1, true
+	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
 }
+
+func giveKeys(f *os.File) (restore func(), err error) {
+	var was uint32
+	h := windows.Handle(f.Fd())
+	if err := windows.GetConsoleMode(h, &was); err != nil {
+		return nil, err
+	}
+	mode := was &^ (windows.ENABLE_LINE_INPUT | windows.ENABLE_ECHO_INPUT | windows.ENABLE_PROCESSED_INPUT)
+	return func() { _ = windows.SetConsoleMode(h, was) }, windows.SetConsoleMode(h, mode)
+}
+
+// readerGone: a write tells it here.
+func readerGone(*os.File) bool { return false }
 
 // terminalColors: the console of Windows prints escape sequences as they are
 // until it is told; those before Windows 10 refuse.
