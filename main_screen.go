@@ -106,19 +106,20 @@ func (s screen) table(header []string, rows [][]cell) {
 		used := 0
 		for i, c := range row {
 			text := printable(c.text)
-			width, left := widths[i], s.width-used
+			width, left, gap := widths[i], s.width-used, 2
 			if i == len(row)-1 {
 				width = max(left, 8)
 			}
 			if s.fit {
 				width = max(min(width, left), 0)
+				gap = max(min(gap, left-width), 0)
 			}
 			text = clipColumns(text, width)
 			b.WriteString(s.paint(c.how, text))
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", width-columns(text)+min(2, max(left-width, 0))))
+				b.WriteString(strings.Repeat(" ", width-columns(text)+gap))
 			}
-			used += width + 2
+			used += width + gap
 		}
 		s.line("%s", strings.TrimRight(b.String(), " "))
 	}

@@ -333,20 +333,21 @@ func (w *teamWatch) limitLines(s screen) (lines []cell) {
 	asOf, _ := time.Parse(time.RFC3339, w.limits.AsOf)
 	for i := range w.limits.Windows {
 		limit := &w.limits.Windows[i]
-		resets, err := time.Parse(time.RFC3339, limit.ResetsAt)
-		if err == nil && resets.Before(s.now) {
-			lines = append(lines, cell{text: fmt.Sprintf("Limit: %s has begun anew", limit.title())})
-			continue
-		}
 		line := cell{text: fmt.Sprintf("Limit: %v%% of %s used", limit.Used, limit.title())}
-		if err == nil {
+		resets, err := time.Parse(time.RFC3339, limit.ResetsAt)
+		switch {
+		case err == nil && resets.Before(s.now):
+			line.text = fmt.Sprintf("Limit: %s has begun anew", limit.title())
+		case err == nil:
 			line.text += ", resets at " + s.when(resets)
-		}
-		if s.now.Sub(asOf) > 10*time.Minute {
-			line.text += ", as of " + s.when(asOf)
-		}
-		if limit.Used >= limitWarning {
-			line.how = inRed
+			fallthrough
+		default:
+			if s.now.Sub(asOf) > 10*time.Minute {
+				line.text += ", as of " + s.when(asOf)
+			}
+			if limit.Used >= limitWarning {
+				line.how = inRed
+			}
 		}
 		if line.text = printable(line.text); s.width > 0 {
 			line.text = clipColumns(line.text, s.width)
