@@ -7,11 +7,13 @@ package main
 // a request twice, or answer one that its client cancelled.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,64 +162,62 @@ func (f *mcpFront) dispatch(m *message) {
 		return
 	}
 	c := &mcpCall{f: f, id: m.id, key: idKey(m.id), since: time.Now()}
-	if !f.openCall(c) {
+	f.mu.Lock()
+	used := f.open[c.key] != nil
+	if !used {
+		f.open[c.key] = c
+	}
+	f.mu.Unlock()
+	if used {
 		f.p.replyError(m.id, idInUse(m.id))
 		return
 	}
 	p, e := readParams(m.params)
 	c.requestEra = p.requestEra
+	if e == nil {
+		e = c.serve(m.method, p, m.params)
+	}
 	if e != nil {
 		c.replyError(e)
-		return
-	}
-	switch m.method {
-	case "initialize":
-		if c.modern {
-			c.replyError(noMethod("initialize was removed in " + modernVersion + ", whose _meta this request has: " +
-				"call server/discover, or send it without that _meta (" +
-				strings.Join(legacyVersions(), ", ") + ")"))
-			return
-		}
-		initialize(c, m.params)
-	case "ping":
-		if c.modern {
-			c.replyError(noMethod("ping was removed in " + modernVersion))
-			return
-		}
-		c.reply(json.RawMessage("{}"))
-	case "server/discover":
-		discover(c)
-	case "subscriptions/listen":
-		if !c.modern {
-			c.replyError(noMethod(m.method + " exists in " + modernVersion + " only"))
-			return
-		}
-		listenTo(c, m.params)
-	case "tools/list", "tools/call":
-		switch {
-		case !c.modern && f.legacy.Load() == nil:
-			c.replyError(notInitialized(m.method))
-		case m.method == "tools/call":
-			callTool(c, p)
-		default:
-			listTools(c, p.cursor)
-		}
-	case "tasks/get", "tasks/update", "tasks/cancel":
-		taskMethod(c, m.method, m.params)
-	default:
-		c.replyError(noMethod(m.method))
 	}
 }
 
-// openCall makes a request open. false: its id is in use.
-func (f *mcpFront) openCall(c *mcpCall) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.open[c.key] != nil {
-		return false
+// serve has a request answered, now or later, unless it returns why the request is
+// refused.
+func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpcError {
+	switch method {
+	case "initialize":
+		if c.modern {
+			return noMethod("initialize was removed in " + modernVersion + ", whose _meta this request has: call " +
+				"server/discover, or send it without that _meta (" + strings.Join(legacyVersions(), ", ") + ")")
+		}
+		initialize(c, params)
+	case "ping":
+		if c.modern {
+			return noMethod("ping was removed in " + modernVersion)
+		}
+		c.reply(json.RawMessage("{}"))
+	case "server/discover":
+		return discover(c)
+	case "subscriptions/listen":
+		if !c.modern {
+			return noMethod(method + " exists in " + modernVersion + " only")
+		}
+		return listenTo(c, params)
+	case "tools/list", "tools/call":
+		switch {
+		case !c.modern && c.f.legacy.Load() == nil:
+			return notInitialized(method)
+		case method == "tools/list":
+			return listTools(c, p.cursor)
+		}
+		callTool(c, p)
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		taskMethod(c, method, params)
+	default:
+		return noMethod(method)
 	}
-	f.open[c.key] = c
-	return true
+	return nil
 }
 
 // forgetLocked takes a request out of the open ones. false: somebody else has
@@ -246,9 +246,8 @@ func (f *mcpFront) cancelCall(params json.RawMessage) {
 	}
 	f.forgetLocked(c)
 	f.parked.forget(c.waiter)
-	stage := c.stage
+	stage, stop := c.stage, c.stop
 	c.cancelled = !timedOut
-	stop := c.stop
 	f.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -261,9 +260,6 @@ func (f *mcpFront) cancelCall(params json.RawMessage) {
 
 // caller is the open request of a waiter, nil for none.
 func (f *mcpFront) caller(w waiterID) *mcpCall {
-	if w == 0 {
-		return nil
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.waiters[w]
@@ -370,6 +366,12 @@ func (c *mcpCall) approvers(req *turnRequest) string {
 // before.
 func (c *mcpCall) reply(result json.RawMessage) { c.finish(result, nil) }
 
+// replyModern answers the request with a complete result of the 2026 revision.
+func (c *mcpCall) replyModern(result map[string]any) {
+	result["resultType"], result["_meta"] = "complete", c.f.modernMeta()
+	c.reply(toJSON(result))
+}
+
 // replyError answers the request with an error of JSON-RPC.
 func (c *mcpCall) replyError(e *rpcError) { c.finish(nil, e) }
 
@@ -461,17 +463,18 @@ func (c *mcpCall) end(e *rpcError, structured any, texts ...string) {
 // toolAnswer is the result of a tool, with a line about the client's own unread
 // mail: Claude Code shows its lead none while no native teammate runs (2.1.329).
 func (c *mcpCall) toolAnswer(isError bool, structured any, texts ...string) json.RawMessage {
-	if c.f.ownMail == nil {
-		return c.plainAnswer(isError, structured, texts...)
+	var own mailBox
+	if c.f.ownMail != nil {
+		own = c.f.ownMail()
 	}
-	own, raw := c.f.ownMail(), toJSON(structured)
-	if own.Unread == 0 || len(raw) < 3 || raw[len(raw)-1] != '}' {
-		return c.plainAnswer(isError, structured, texts...)
+	if own.Unread > 0 {
+		line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name,
+			counted(own.Unread, "unread message"))
+		raw := slices.Clip(bytes.TrimSuffix(toJSON(structured), []byte("}")))
+		structured = json.RawMessage(fmt.Appendf(raw, `,"your_mail":%s}`, toJSON(line)))
+		texts = append(texts, line)
 	}
-	line := fmt.Sprintf("You (%s) have %s: atm_read {} brings your mail.", own.Name,
-		counted(own.Unread, "unread message"))
-	raw = append(appendJSONString(append(raw[:len(raw)-1:len(raw)-1], `,"your_mail":`...), line), '}')
-	return c.plainAnswer(isError, raw, append(texts, line)...)
+	return c.plainAnswer(isError, structured, texts...)
 }
 
 // plainAnswer is the result of a tool without a line about mail.

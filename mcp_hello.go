@@ -85,20 +85,11 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	if isNull(raw) {
 		return p, nil
 	}
+	shared := map[string]*json.RawMessage{"_meta": &p.meta, "name": &p.name, "arguments": &p.arguments,
+		"cursor": &p.cursor, "requestState": &p.state, "inputResponses": &p.responses}
 	err := eachField(raw, func(key string, val json.RawMessage) bool {
-		switch key {
-		case "requestState":
-			p.state = val
-		case "inputResponses":
-			p.responses = val
-		case "_meta":
-			p.meta = val
-		case "name":
-			p.name = val
-		case "arguments":
-			p.arguments = val
-		case "cursor":
-			p.cursor = val
+		if param := shared[key]; param != nil {
+			*param = val
 		}
 		return true
 	})
@@ -201,55 +192,40 @@ func capabilities(modern bool) map[string]any {
 // discover answers server/discover. Without the modern _meta it is an error
 // at once, on which a client falls back to initialize; Claude Code 2.1.329
 // loses 2.9 s to silence.
-func discover(c *mcpCall) {
+func discover(c *mcpCall) *rpcError {
 	if !c.modern {
-		c.replyError(badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version "+
-			"begins with initialize",
-			metaVersion, modernVersion, metaCaps))
-		return
+		return badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with "+
+			"initialize", metaVersion, modernVersion, metaCaps)
 	}
-	c.reply(toJSON(struct {
-		Type         string         `json:"resultType"`
-		Versions     []string       `json:"supportedVersions"`
-		Capabilities any            `json:"capabilities"`
-		Instructions string         `json:"instructions"`
-		TTL          int            `json:"ttlMs"`
-		Scope        string         `json:"cacheScope"`
-		Meta         map[string]any `json:"_meta"`
-	}{"complete", mcpVersions(), capabilities(true), instructions, cacheMS, "public", c.f.modernMeta()}))
+	c.replyModern(map[string]any{"supportedVersions": mcpVersions(), "capabilities": capabilities(true),
+		"instructions": instructions, "ttlMs": cacheMS, "cacheScope": "public"})
+	return nil
 }
 
 // listTools answers tools/list. The order is the table's, always.
-func listTools(c *mcpCall, cursor json.RawMessage) {
+func listTools(c *mcpCall, cursor json.RawMessage) *rpcError {
 	word, ok := rawString(cursor)
 	switch {
 	case !isNull(cursor) && !ok || word != "":
-		c.replyError(badParams("cursor %s is not one of ours: all tools are on one page", cursor))
-	case !c.modern:
-		c.reply(toJSON(map[string]any{"tools": toolList(c.f.tools)}))
+		return badParams("cursor %s is not one of ours: all tools are on one page", cursor)
+	case c.modern:
+		c.replyModern(map[string]any{"tools": toolList(c.f.tools), "ttlMs": cacheMS, "cacheScope": "public"})
 	default:
-		c.reply(toJSON(struct {
-			Type  string          `json:"resultType"`
-			Tools json.RawMessage `json:"tools"`
-			TTL   int             `json:"ttlMs"`
-			Scope string          `json:"cacheScope"`
-			Meta  map[string]any  `json:"_meta"`
-		}{"complete", toolList(c.f.tools), cacheMS, "public", c.f.modernMeta()}))
+		c.reply(toJSON(map[string]any{"tools": toolList(c.f.tools)}))
 	}
+	return nil
 }
 
 // listenTo opens a subscription, which stays open until the client cancels it or
 // this server shuts down. Of what can be asked for this server has only the list of
 // tools, and that never changes, so nothing follows.
-func listenTo(c *mcpCall, params json.RawMessage) {
+func listenTo(c *mcpCall, params json.RawMessage) *rpcError {
 	want := rawField(params, "notifications")
-	if want != nil && rawKind(want) != '{' {
-		c.replyError(badParams("notifications must be an object of what to listen to"))
-		return
-	}
-	if rawField(want, "taskIds") != nil && !c.tasks {
-		c.replyError(missingTasks("notifications of tasks"))
-		return
+	switch {
+	case want != nil && rawKind(want) != '{':
+		return badParams("notifications must be an object of what to listen to")
+	case rawField(want, "taskIds") != nil && !c.tasks:
+		return missingTasks("notifications of tasks")
 	}
 	agreed := map[string]bool{} // no taskIds: a client polls its tasks, as this acknowledgement says
 	if rawKind(rawField(want, "toolsListChanged")) == 't' {
@@ -266,6 +242,7 @@ func listenTo(c *mcpCall, params json.RawMessage) {
 	if closing {
 		endListen(c)
 	}
+	return nil
 }
 
 // endListen answers a subscription, which ends it.
@@ -278,6 +255,5 @@ func endListen(c *mcpCall) {
 // notInitialized refuses what came before any handshake, naming both ways in.
 func notInitialized(method string) *rpcError {
 	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s "+
-		"with every request",
-		method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
+		"with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
 }
