@@ -8,6 +8,7 @@ package main
 // caller's word, repeated action and all, and the hub checks it against what is pending.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -127,9 +128,6 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 		return &word
 	}
 	c.f.limited(func(s statusView) {
-		if s.Identities == nil {
-			s.Identities = map[string]string{}
-		}
 		shown := statusShown{
 			Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError,
 			Unsaved: s.Unsaved,
@@ -237,9 +235,7 @@ func askShape(thread string, v askView) askShown {
 	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason,
 		Diff: v.q.diff(), ForSession: v.q.forSession}
 	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
-		if s.Subagent = v.q.asker(); s.Subagent == "" {
-			s.Subagent = v.q.thread
-		}
+		s.Subagent = cmp.Or(v.q.asker(), v.q.thread)
 	}
 	for _, q := range v.q.questions {
 		s.Questions = append(s.Questions, questionShown{q.id, q.header, q.text, q.options})
@@ -373,13 +369,8 @@ func decideApproval(c *mcpCall, a toolArgs) *rpcError {
 		if v := liveView(c, q.Agent); v != nil {
 			agentID, identity = v.AgentID, v.Identity
 		}
-		done := "approved"
-		switch as {
-		case approveForSession:
-			done = "approved for the whole session"
-		case deny:
-			done = "denied"
-		}
+		done := map[decision]string{approve: "approved", approveForSession: "approved for the whole session",
+			deny: "denied"}[as]
 		c.end(e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
 			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask,
 				done, clipChars(oneLine(q.Action), 200), agentID))

@@ -237,17 +237,12 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 		c.finish(outcome(c, t.result))
 		return
 	}
-	type answered struct {
-		parkedAsk
-		response json.RawMessage
-	}
-	var decided []answered
+	var decided []parkedAsk
 	t.asks = slices.DeleteFunc(t.asks, func(a parkedAsk) bool {
-		response := rawField(p.responses, a.q.id)
-		if response == nil && c.elicits {
+		if rawField(p.responses, a.q.id) == nil && c.elicits {
 			return false // not answered: asked again
 		}
-		decided = append(decided, answered{a, response})
+		decided = append(decided, a)
 		return true
 	})
 	c.waiter, c.stage = t.w, callSubmitted
@@ -256,12 +251,13 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	for i := range decided {
 		d := &decided[i]
 		c.prog.note(d.agent, &event{kind: evAskGone}) // the turn goes on
-		if d.response == nil {
+		response := rawField(p.responses, d.q.id)
+		if response == nil {
 			f.decide(d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
 			continue
 		}
-		word, answers := readAnswer(d.response, &d.q)
-		f.decide(d.q.id, answeredBy(d.response, word), word, answers)
+		word, answers := readAnswer(response, &d.q)
+		f.decide(d.q.id, answeredBy(response, word), word, answers)
 	}
 	requireInput(c, t)
 }

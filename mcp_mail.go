@@ -162,8 +162,9 @@ type toolServer struct {
 	p       *peer
 	tools   *atmTools
 	who     atmCaller
-	now     func() (as lockContent, e *rpcError) // whom the calls act as by now
-	strange func(identity string) error          // atmCaller's Strange
+	named   string // the identity that the agent had when Codex was told of this server
+	leases  *leases
+	book    addressBook
 	version string
 
 	wg   sync.WaitGroup                // of the running calls
@@ -190,22 +191,15 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot,
 		aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
-	now := func() (lockContent, *rpcError) { return agentNow(leases, cfg.identity, agentID) }
-	as, e := now()
-	if e != nil {
-		as.Identity = cfg.identity // each call is refused, and says why
-	}
-	s := &toolServer{version: version, open: map[string]context.CancelFunc{},
+	s := &toolServer{version: version, open: map[string]context.CancelFunc{}, named: cfg.identity, leases: leases,
+		book: book,
 		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log),
 			book, audit, log),
-		who: atmCaller{Identity: as.Identity, AgentID: agentID, Team: cfg.team,
+		who: atmCaller{Identity: cfg.identity, AgentID: agentID, Team: cfg.team,
 			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
-		now: now, strange: func(identity string) error {
-			if agentID == "" {
-				return book.mayAct(identity, "", nobody)
-			}
-			return book.mayAct(identity, agentID, leases.holder)
-		},
+	}
+	if as, e := s.agentNow(); e == nil { // else each call is refused, and says why
+		s.who.Identity = as.Identity
 	}
 	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})
 	err := s.p.run()
@@ -221,20 +215,29 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 // identity} may have changed while its thread stayed loaded, and whether its
 // turn answers automatic mail. An agent without an identity is refused: over
 // mcp-server a thread's tool servers live as long as Codex, its session may not.
-func agentNow(leases *leases, identity, agentID string) (lockContent, *rpcError) {
+func (s *toolServer) agentNow() (lockContent, *rpcError) {
+	agentID := s.who.AgentID
 	if agentID == "" {
-		return lockContent{Identity: identity}, nil
+		return lockContent{Identity: s.named}, nil
 	}
-	if as, held := leases.look(identity); held && as.AgentID == agentID {
-		as.Identity = identity
+	if as, held := s.leases.look(s.named); held && as.AgentID == agentID {
+		as.Identity = s.named
 		return as, nil
 	}
-	if as, held := leases.identityOf(agentID); held {
+	if as, held := s.leases.identityOf(agentID); held {
 		return as, nil
 	}
 	return lockContent{}, proxyError(codeSessionClosed, fmt.Sprintf("agent %s no longer has the identity %q: its "+
-		"session is closed or parked, so it has no mail", agentID, identity),
-		"agent_id", agentID, "identity", identity)
+		"session is closed or parked, so it has no mail", agentID, s.named),
+		"agent_id", agentID, "identity", s.named)
+}
+
+// strange is atmCaller's Strange.
+func (s *toolServer) strange(identity string) error {
+	if s.who.AgentID == "" {
+		return s.book.mayAct(identity, "", nobody)
+	}
+	return s.book.mayAct(identity, s.who.AgentID, s.leases.holder)
 }
 
 // take serves one message, on the reading goroutine.
@@ -272,16 +275,9 @@ func (s *toolServer) hello(params json.RawMessage) helloResult {
 // where there is one a model is shown the structure alone, and the text is what
 // says that mail is no instruction.
 func agentTools() any {
-	type listed struct {
-		Name        string          `json:"name"`
-		Title       string          `json:"title"`
-		Description string          `json:"description"`
-		Input       json.RawMessage `json:"inputSchema"`
-		Hints       toolHints       `json:"annotations"`
-	}
-	var out []listed
+	var out []listedTool
 	for _, t := range atmToolSpecs() {
-		out = append(out, listed{t.Name, t.Title, t.Description, t.Input, t.Hints})
+		out = append(out, listedTool{t.Name, t.Title, t.Description, t.Input, nil, t.Hints})
 	}
 	return out
 }
@@ -295,9 +291,7 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 	}
 	key, id, args := idKey(m.id), m.id, rawField(m.params, "arguments")
 	who := s.who
-	if who.Correlation = stringField(m.params, "_meta", "callId"); who.Correlation == "" { // 0.104 has none
-		who.Correlation = "tools-" + string(id)
-	}
+	who.Correlation = cmp.Or(stringField(m.params, "_meta", "callId"), "tools-"+string(id)) // 0.104 has no callId
 	ctx, cancel := context.WithCancel(ctx)
 	s.mu.Lock()
 	twice := s.open[key] != nil
@@ -314,7 +308,7 @@ func (s *toolServer) call(ctx context.Context, m *message) {
 	s.wg.Go(func() {
 		defer cancel()
 		leave := queue("")
-		as, refused := s.now()
+		as, refused := s.agentNow()
 		switch {
 		case refused != nil:
 			who.Refused = refused

@@ -10,6 +10,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -217,11 +218,8 @@ func appendCodexEvent(b []byte, a agentRef, request json.RawMessage, e *event) [
 	if request != nil {
 		b = append(append(append(b, `"requestId":`...), request...), ',')
 	}
-	thread := e.thread // a subagent's event keeps the subagent's thread
-	if thread == "" {
-		thread = a.Thread
-	}
-	b = appendJSONString(append(b, `"threadId":`...), thread)
+	// A subagent's event keeps the subagent's thread.
+	b = appendJSONString(append(b, `"threadId":`...), cmp.Or(e.thread, a.Thread))
 	b = append(appendJSONString(append(b, `,"agent_id":`...), a.AgentID), '}')
 	if e.method == mcpNote {
 		_ = eachField(e.raw, func(key string, val json.RawMessage) bool {

@@ -292,21 +292,22 @@ func toolTable() []tool {
 
 // toolList renders the table as the tools of tools/list.
 func toolList(tools []tool) json.RawMessage {
-	type listed struct {
-		Name        string          `json:"name"`
-		Title       string          `json:"title"`
-		Description string          `json:"description"`
-		Input       json.RawMessage `json:"inputSchema"`
-		Output      json.RawMessage `json:"outputSchema"`
-		Hints       toolHints       `json:"annotations"`
-	}
-	out := make([]listed, 0, len(tools))
-	for i := range tools {
-		t := &tools[i]
-		out = append(out, listed{t.name, t.title, t.description, argsSchema(t.args, t.required),
+	out := make([]listedTool, 0, len(tools))
+	for _, t := range tools {
+		out = append(out, listedTool{t.name, t.title, t.description, argsSchema(t.args, t.required),
 			resultSchema(t.result, errorResult{}), t.hints})
 	}
 	return toJSON(out)
+}
+
+// listedTool is a tool in tools/list.
+type listedTool struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"inputSchema"`
+	Output      json.RawMessage `json:"outputSchema,omitempty"`
+	Hints       toolHints       `json:"annotations"`
 }
 
 // callTool serves tools/call.

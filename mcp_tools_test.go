@@ -232,7 +232,7 @@ func TestListsAndStatus(t *testing.T) {
 			status statusView
 			want   string
 		}{
-			{statusView{Team: "default", ChildError: "exit code 3"}, `{
+			{statusView{Team: "default", Identities: map[string]string{}, ChildError: "exit code 3"}, `{
 				"content":[{"text":"$re:not running: exit code 3"}],
 				"structuredContent":{"child_alive":false,"child_version":null,"backend":null,"team":"default",
 				"uptime_secs":0,"sessions":0,"identities":{},"agents":[],"pending_mail":null,
