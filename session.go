@@ -64,7 +64,7 @@ type session struct {
 func newSession(h *hub, agentID, wanted string) *session {
 	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID),
 		box: newPostbox(&h.letters), ended: make(chan struct{}), opening: true}
-	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit}}
+	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit, after: s.after}}
 	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
 	s.others.s = s
 	s.ref.Store(&agentRef{AgentID: agentID})
@@ -251,6 +251,11 @@ func (s *session) carry(effects []effect) {
 
 func (s *session) nextOp() opID { s.ops++; return s.ops }
 
+// after has the loop run f in d, unless the timer is stopped or the session has ended by then.
+func (s *session) after(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { s.box.do(f) })
+}
+
 // prepared takes the hub's preparation: lease, thread lock, child and policy are there, or an error is. false: the
 // session has ended, p is still the caller's.
 func (s *session) prepared(p *opening) bool {
@@ -383,9 +388,6 @@ func (s *session) tell(e *event, cur *turn) {
 // startsChild tells whoever waits that Codex itself has to be started first, which may take seconds (npm's Node shim on
 // a cold disk).
 func (s *session) startsChild() {
-	if s.place != nil {
-		return
-	}
 	s.startup = startingCodex
 	for _, t := range s.m.queue {
 		s.tell(&event{kind: evNotice, phase: startingCodex}, t)
@@ -491,13 +493,11 @@ func (s *session) openRefused(err *backendError) {
 	case err.Held && p.spec.Thread != "" && s.held < heldTries:
 		s.held++
 		op := s.op
-		time.AfterFunc(heldPause, func() {
-			s.box.do(func() {
-				// Unless the child of that open is gone and the next one is asked already.
-				if s.m.phase == phaseOpening && s.opening && s.op == op {
-					s.openThread()
-				}
-			})
+		s.after(heldPause, func() {
+			// Unless the child of that open is gone and the next one is asked already.
+			if s.m.phase == phaseOpening && s.opening && s.op == op {
+				s.openThread()
+			}
 		})
 	default:
 		s.failOpening(childError("open the thread", err))

@@ -37,20 +37,7 @@ type clientAgents struct {
 	lines  agentLines
 	opener *opener
 
-	mu  sync.Mutex        // guards the field below
-	ids map[string]string // agent_id by the client's id
-}
-
-func (n *clientAgents) put(session, agentID string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.ids[session] = agentID
-}
-
-func (n *clientAgents) get(session string) string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.ids[session]
+	ids sync.Map // agent_id by the client's id
 }
 
 // list tells the team's sessions that a client has ids for, newest first, other processes' too. It reads the disk.
@@ -60,7 +47,7 @@ func (n *clientAgents) list() ([]clientSession, error) {
 	var out []clientSession
 	for i := range recs {
 		if rec := n.ledger.newest(&recs[i]); rec.ClientSession != "" {
-			n.put(rec.ClientSession, rec.AgentID)
+			n.ids.Store(rec.ClientSession, rec.AgentID)
 			out = append(out, n.view(rec))
 		}
 	}
@@ -74,8 +61,8 @@ func (n *clientAgents) list() ([]clientSession, error) {
 // find is the session of a client's id. It may read the disk.
 func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 	for range 2 {
-		if id := n.get(session); id != "" {
-			if rec := n.ledger.record(id); rec != nil && rec.ClientSession == session {
+		if id, known := n.ids.Load(session); known {
+			if rec := n.ledger.record(id.(string)); rec != nil && rec.ClientSession == session {
 				return n.view(n.ledger.newest(rec)), nil
 			}
 		}
@@ -103,17 +90,10 @@ func (n *clientAgents) view(rec *record) clientSession {
 
 // settings is what the next turn of an open session runs with; nil: it isn't open here, or not yet.
 func (n *clientAgents) settings(agentID string) *sessionSettings {
-	s := n.table.agent(agentID)
-	if s == nil {
-		return nil
+	if s := n.table.agent(agentID); s != nil {
+		return s.client.settings.Load()
 	}
-	v := s.client.settings.Load()
-	if v == nil {
-		return nil
-	}
-	out := *v
-	out.Notes = slices.Clone(v.Notes)
-	return &out
+	return nil
 }
 
 // retune changes what the turns after the running one run with, and keeps it: also those that are submitted while it
@@ -127,36 +107,34 @@ func (n *clientAgents) retune(agentID string, change settingsChange, done func(s
 }
 
 func (n *clientAgents) choose(agentID string, c choice) {
-	n.lines.onLoop(agentID, func(s *session) { s.client.add(c) }, func(string) { n.chooseStored(agentID, c) })
+	n.lines.onLoop(agentID, func(s *session) { s.client.decideNext(c) }, func(string) { n.chooseStored(agentID, c) })
 }
 
 // chooseStored keeps a choice for a session that isn't open here. It waits for the child.
 func (n *clientAgents) chooseStored(agentID string, c choice) {
-	fail := func(err *rpcError) { c.done(sessionSettings{}, err) }
 	rec := n.ledger.record(agentID)
 	if rec == nil {
-		fail(n.agents.unknown(agentID))
+		c.done(sessionSettings{}, n.agents.unknown(agentID))
 		return
 	}
 	be, err := n.opener.child.ready()
-	if err != nil {
-		fail(err)
-		return
-	}
 	next := (&opening{rec: *rec, be: be, revived: true, client: true}).withChoice(c.change)
-	if err := n.opener.decideAnew(next); err != nil {
-		fail(err)
+	if err == nil {
+		err = n.opener.decideAnew(next)
+	}
+	if err == nil {
+		err = n.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) })
+		if err != nil && n.table.agent(agentID) != nil { // opened meanwhile
+			n.choose(agentID, c)
+			return
+		}
+	}
+	if err != nil {
+		c.done(sessionSettings{}, err)
 		return
 	}
-	switch err := n.agents.change(agentID, func(r *record) { c.change.into(&r.Settings) }); {
-	case err == nil:
-		n.ledger.auditChoice(&next.rec, next.settings())
-		c.done(next.settings(), nil)
-	case n.table.agent(agentID) != nil: // opened meanwhile
-		n.choose(agentID, c)
-	default:
-		fail(err)
-	}
+	n.ledger.auditChoice(&next.rec, next.settings())
+	c.done(next.settings(), nil)
 }
 
 // setTitle keeps what a session is called.
@@ -294,10 +272,10 @@ func (c *clientPart) fits(req *turnRequest) bool {
 func someServers(raw json.RawMessage) json.RawMessage {
 	some := false
 	_ = eachField(raw, func(string, json.RawMessage) bool { some = true; return false })
-	if !some {
-		return nil
+	if some {
+		return raw
 	}
-	return raw
+	return nil
 }
 
 // placed goes on with what waited for the session's place.
@@ -316,7 +294,7 @@ func (c *clientPart) placed() {
 func (c *clientPart) keep() {
 	p := c.s.place
 	c.s.h.ledger.save(&p.rec)
-	c.s.h.clients.put(p.rec.ClientSession, c.s.agentID)
+	c.s.h.clients.ids.Store(p.rec.ClientSession, c.s.agentID)
 	p.born = true
 }
 
@@ -326,15 +304,10 @@ func (c *clientPart) showSettings() {
 	c.settings.Store(&v)
 }
 
-// add takes a choice.
-func (c *clientPart) add(next choice) {
-	c.choices = append(c.choices, next)
-	c.decideNext()
-}
-
-// decideNext has the oldest choice decided, unless one is or there is no place yet.
-func (c *clientPart) decideNext() {
+// decideNext has the oldest choice decided, unless one is or there is no place yet. more are new ones.
+func (c *clientPart) decideNext(more ...choice) {
 	s := c.s
+	c.choices = append(c.choices, more...)
 	if c.deciding || len(c.choices) == 0 || s.place == nil || s.m.phase == phaseOver {
 		return
 	}

@@ -43,13 +43,11 @@ func (e *sessionClosing) begin(why ending, limit time.Duration) {
 		return
 	}
 	s.turns.clock.within(limit, func() {
-		s.box.do(func() {
-			if s.m.phase != phaseOver {
-				s.log.Warn("session ended without waiting for Codex any longer", "why", s.m.ending.String(), "limit",
-					limit, "thread", s.thread)
-			}
-			s.carry(s.m.expire())
-		})
+		if s.m.phase != phaseOver {
+			s.log.Warn("session ended without waiting for Codex any longer", "why", s.m.ending.String(), "limit",
+				limit, "thread", s.thread)
+		}
+		s.carry(s.m.expire())
 	})
 }
 
@@ -131,7 +129,7 @@ func (e *sessionClosing) shutdown(grace time.Duration, answered func()) {
 	if t := s.m.cur; t != nil && t.asker() != 0 {
 		s.turns.answerWithin(t, shutdownAnswer)
 	}
-	s.turns.clock.within(limit, func() { s.box.do(func() { e.giveUp(grace - limit) }) })
+	s.turns.clock.within(limit, func() { e.giveUp(grace - limit) })
 	e.tellAnswered()
 }
 
@@ -140,7 +138,7 @@ func (e *sessionClosing) giveUp(rest time.Duration) {
 	s := e.s
 	if t := s.m.cur; rest > 0 && t != nil && t.req.source == sourceSummary {
 		s.turns.clock.over()
-		s.turns.clock.within(rest, func() { s.box.do(func() { s.carry(s.m.expire()) }) })
+		s.turns.clock.within(rest, func() { s.carry(s.m.expire()) })
 		return
 	}
 	s.carry(s.m.expire())

@@ -72,7 +72,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	life, endLife := context.WithCancel(context.Background())
 	c := &common{cfg: cfg, log: log, reg: reg, ledger: newLedger(cfg, log, reg, audit), kept: newKeptTurns(reg, log),
 		table: newSessionTable(), life: life}
-	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop", waiters: newWaiterTable(),
+	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop", waiters: &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}},
 		child: childSlot{common: c}, lines: agentLines{c}}
 	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
 	h.names = &identities{common: c, tried: make(chan struct{}),
@@ -83,7 +83,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	h.mail = newMailroom(c, h.team)
 	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools,
 		life: h.life}
-	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener, ids: map[string]string{}}
+	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener}
 	h.waits = &agentWaits{common: c, agents: h.agents, team: h.team, mail: h.mail}
 	return h
 }

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -93,10 +95,7 @@ func (l *ledger) records(limit int) ([]record, error) {
 	onDisk, err := l.reg.list(limit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]record, 0, len(l.kept)+len(onDisk))
-	for _, r := range l.kept {
-		out = append(out, r)
-	}
+	out := slices.Collect(maps.Values(l.kept))
 	for _, r := range onDisk {
 		if _, newer := l.kept[r.AgentID]; !newer { // what is kept is newer than its file
 			out = append(out, r)
@@ -121,11 +120,8 @@ func (l *ledger) summary(rec *record) string {
 		return ""
 	}
 	data, err := readRegular(path, maxSummaryBytes)
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			l.log.Warn("a summary could not be read", "path", path, "err", err)
-		}
-		return ""
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.log.Warn("a summary could not be read", "path", path, "err", err)
 	}
 	return string(data)
 }
@@ -222,25 +218,16 @@ func (l *ledger) keepLocked(rec record) {
 	if len(l.kept) <= maxKept {
 		return
 	}
-	oldest := rec
-	for _, r := range l.kept {
-		if r.LastActive.Before(oldest.LastActive) {
-			oldest = r
-		}
-	}
+	oldest := slices.MinFunc(slices.Collect(maps.Values(l.kept)),
+		func(a, b record) int { return a.LastActive.Compare(b.LastActive) })
 	delete(l.kept, oldest.AgentID)
 }
 
 // indexLocked has this instance's registry.json list what is open (FR-5.3).
 func (l *ledger) indexLocked() {
-	if l.instance == "" {
-		return
+	if l.instance != "" {
+		l.reg.setIndex(l.instance, slices.Collect(maps.Values(l.open)))
 	}
-	recs := make([]record, 0, len(l.open))
-	for _, r := range l.open {
-		recs = append(recs, r)
-	}
-	l.reg.setIndex(l.instance, recs)
 }
 
 // facts are a session's surroundings now. With the session's own cache, reading .git costs a few stats.

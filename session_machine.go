@@ -5,7 +5,10 @@ package main
 // the invariants. The session loop is its only user and carries the effects out. It must never look at a clock or touch
 // anything outside.
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // maxQueue is how many turns may wait in one session (-32004 past it).
 const maxQueue = 32
@@ -44,18 +47,8 @@ const (
 
 // status is the word of agent_sessions for a session that ended so.
 func (e ending) status() string {
-	switch e {
-	case endPark:
-		return statusParked
-	case endShutdown, endGone:
-		return statusStale
-	case endClose:
-		return statusClosed
-	case endBroken:
-		return statusBroken
-	case endNone, endFailed:
-	}
-	return ""
+	return [...]string{endNone: "", endPark: statusParked, endShutdown: statusStale, endClose: statusClosed,
+		endBroken: statusBroken, endGone: statusStale, endFailed: ""}[e]
 }
 
 func (e ending) String() string {
@@ -80,21 +73,16 @@ const (
 
 // words says why a turn was interrupted.
 func (s stopReason) words() string {
-	switch s {
-	case stopCancel:
-		return "The turn was interrupted: its caller cancelled it."
-	case stopTimeout, stopUnknown:
-		return "The turn was interrupted: it took too long."
-	case stopShutdown:
-		return "The turn was interrupted: atm-agent-mcp is shutting down. Start it again and call codex-reply with " +
-			"the same agent_id."
-	case stopClose:
-		return "The turn was interrupted: agent_close was called."
-	case stopInterrupt:
-		return "The turn was interrupted: agent_interrupt was called."
-	case stopNone:
-	}
-	return "The turn was interrupted."
+	return "The turn was interrupted" + [...]string{
+		stopNone:    ".",
+		stopCancel:  ": its caller cancelled it.",
+		stopTimeout: ": it took too long.",
+		stopUnknown: ": it took too long.",
+		stopShutdown: ": atm-agent-mcp is shutting down. Start it again and call codex-reply with the same " +
+			"agent_id.",
+		stopClose:     ": agent_close was called.",
+		stopInterrupt: ": agent_interrupt was called.",
+	}[s]
 }
 
 // finishKind is how a turn left the machine. Each turn finishes once.
@@ -177,9 +165,7 @@ func (m *turnMachine) submit(t *turn) []effect {
 	for at > 0 && m.queue[at-1].req.source > t.req.source {
 		at--
 	}
-	m.queue = append(m.queue, nil)
-	copy(m.queue[at+1:], m.queue[at:])
-	m.queue[at] = t
+	m.queue = slices.Insert(m.queue, at, t)
 	return nil
 }
 
@@ -278,9 +264,9 @@ func (m *turnMachine) interrupt() []effect {
 
 // cancel ends the turn of a waiter that nobody answers any more: a queued one is never run, the running one is stopped.
 func (m *turnMachine) cancel(w waiterID) []effect {
-	for i, t := range m.queue {
+	for _, t := range m.queue {
 		if t.waiter == w {
-			m.queue = append(m.queue[:i:i], m.queue[i+1:]...)
+			m.drop(t)
 			return []effect{{kind: effFinish, turn: t, finish: finishDropped}}
 		}
 	}
@@ -292,13 +278,11 @@ func (m *turnMachine) cancel(w waiterID) []effect {
 
 // drop takes a waiting turn out; false when it doesn't wait any more.
 func (m *turnMachine) drop(t *turn) bool {
-	for i, q := range m.queue {
-		if q == t {
-			m.queue = append(m.queue[:i:i], m.queue[i+1:]...)
-			return true
-		}
+	i := slices.Index(m.queue, t)
+	if i >= 0 {
+		m.queue = slices.Concat(m.queue[:i], m.queue[i+1:])
 	}
-	return false
+	return i >= 0
 }
 
 // end ends the session: what waits is refused at once, what runs is stopped

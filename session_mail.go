@@ -270,14 +270,12 @@ func (p *mailPump) fetchFor(t *turn, fetch func() mailFetch) {
 	s := p.s
 	t.asksMail, p.looked = true, true
 	p.state, p.waits, p.dirty = pumpFetching, t, false
-	limit := time.AfterFunc(mailWaitLimit, func() {
-		s.box.do(func() {
-			if p.waits == t {
-				p.waits = nil
-				s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time",
-					"identity", s.place.identity(), "limit", mailWaitLimit)
-			}
-		})
+	limit := s.after(mailWaitLimit, func() {
+		if p.waits == t {
+			p.waits = nil
+			s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time",
+				"identity", s.place.identity(), "limit", mailWaitLimit)
+		}
 	})
 	s.h.work.start(func() {
 		got := fetch()
@@ -363,7 +361,7 @@ func (p *mailPump) retryLater(why string) {
 	p.fails++
 	p.stopRetry()
 	p.dirty = true
-	p.retry = time.AfterFunc(pause, func() { p.s.box.do(func() { p.retry = nil }) })
+	p.retry = p.s.after(pause, func() { p.retry = nil })
 	p.s.log.Warn("mail could not be delivered and is tried again", "identity", p.s.place.rec.Identity, "in", pause,
 		"why", why)
 }

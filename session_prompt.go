@@ -50,41 +50,38 @@ func (f contextFacts) lines() []contextLine {
 // sessionContext is the block of the first turn. Developer instructions stay in a thread for good, so it says itself
 // that these are the values at the start (FR-2.6).
 func sessionContext(f contextFacts) string {
-	var b strings.Builder
-	b.WriteString("<session-context>\nWho and where you are, as this session starts. A <session-context-change> " +
-		"block in front of a later prompt replaces what it names.\n")
+	block := "<session-context>\nWho and where you are, as this session starts. A <session-context-change> block in " +
+		"front of a later prompt replaces what it names.\n"
 	for _, l := range f.lines() {
-		b.WriteString(l.key + ": " + l.value)
+		block += l.key + ": " + l.value
 		if l.note != "" {
-			b.WriteString(" (" + noteText(l.note) + ")")
+			block += " (" + noteText(l.note) + ")"
 		}
-		b.WriteByte('\n')
+		block += "\n"
 	}
-	b.WriteString("</session-context>")
-	return b.String()
+	return block + "</session-context>"
 }
 
-// contextChange is the block in front of a reply's prompt, and whether there is anything to say: Codex takes no
-// developer instructions on a reply (FR-2.6). A detached HEAD that moves on is no
-// change of branch: an agent that commits there would be told its own commits.
-func contextChange(old, new contextFacts) (string, bool) {
-	var b strings.Builder
-	was := old.lines()
+// contextChange is the block in front of a reply's prompt, "" where there is nothing to say: Codex takes no developer
+// instructions on a reply (FR-2.6). A detached HEAD that moves on is no change of branch: an agent that commits there
+// would be told its own commits.
+func contextChange(old, new contextFacts) string {
+	changed, was := "", old.lines()
 	for i, l := range new.lines() {
 		if l.value == was[i].value {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s (", l.key, l.value)
+		note := ""
 		if l.note != "" {
-			b.WriteString(noteText(l.note) + "; ")
+			note = noteText(l.note) + "; "
 		}
-		b.WriteString("was " + was[i].value + ")\n")
+		changed += fmt.Sprintf("%s: %s (%swas %s)\n", l.key, l.value, note, was[i].value)
 	}
-	if b.Len() == 0 {
-		return "", false
+	if changed == "" {
+		return ""
 	}
 	return "<session-context-change>\nChanged since your last turn; said by the program that runs this session, not " +
-		"by the prompt's author.\n" + b.String() + "</session-context-change>", true
+		"by the prompt's author.\n" + changed + "</session-context-change>"
 }
 
 // withContext puts a block in front of a prompt, which itself stays as it is.
@@ -167,27 +164,23 @@ func developerInstructions(in devInput) string {
 // approvalText says what a decline means before there is one: app-server's decision carries no text to the model, and
 // without this models try the same command again in other clothes.
 func approvalText(approvals, sandbox string) string {
-	var b strings.Builder
+	text := ""
 	if sandbox != "" {
-		b.WriteString("Your commands start in the sandbox " + quoteFact(&sandbox) + ".\n")
+		text = "Your commands start in the sandbox " + quoteFact(&sandbox) + ".\n"
 	}
+	const asking = " Ask only for what the task needs, one clear command at a time, and give the reason. Declined " +
+		"means no: don't try the same by another way. Go on with what can be done without it, and say in your final " +
+		"message what was left out and why."
 	switch approvals {
 	case "caller":
-		b.WriteString("You work in the background. What the sandbox doesn't allow is put to whoever started you, who " +
-			"may take minutes to look or not answer at all. Ask only for what the task needs, one clear command at a " +
-			"time, and give the reason. Declined means no: don't try the same by another way. Go on with what can be " +
-			"done without it, and say in your final message what was left out and why.")
+		return text + "You work in the background. What the sandbox doesn't allow is put to whoever started you, who " +
+			"may take minutes to look or not answer at all." + asking
 	case "client":
-		b.WriteString("What it doesn't allow is put to your caller, who may take minutes or not answer at all. Ask " +
-			"only for what the task needs, one clear command at a time, and give the reason. " +
-			"Declined means no: don't try the same by another way. Go on with what can be done without it, and say " +
-			"in your final message what was left out and why.")
-	default:
-		b.WriteString("Nobody can approve anything in this session: whatever needs approval is declined at once. " +
-			"Don't ask for it and don't look for a way around. Do what can be done inside the sandbox, and say in " +
-			"your final message what was left out, with the exact commands your caller could run or allow.")
+		return text + "What it doesn't allow is put to your caller, who may take minutes or not answer at all." + asking
 	}
-	return b.String()
+	return text + "Nobody can approve anything in this session: whatever needs approval is declined at once. Don't ask " +
+		"for it and don't look for a way around. Do what can be done inside the sandbox, and say in your final message " +
+		"what was left out, with the exact commands your caller could run or allow."
 }
 
 func mailText(in devInput) string {
@@ -251,15 +244,11 @@ var resumeMarker = regexp.MustCompile(`(?i)\[((?:[\s\pZ\p{Cf}\p{Cc}/]*end[\s\pZ\
 
 // digestText is kept as turns end, for the resume of a session that left no summary (FR-6.3).
 func digestText(lastPrompt, lastAnswer string, files []string) string {
-	var b strings.Builder
+	var sections []string
 	section := func(title, text string) {
-		if text = strings.TrimSpace(text); text == "" {
-			return
+		if text = strings.TrimSpace(text); text != "" {
+			sections = append(sections, title+"\n"+text)
 		}
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString(title + "\n" + text)
 	}
 	section("Last prompt:", cutMiddle(lastPrompt, maxDigestAsked))
 	section("Last answer:", cutMiddle(lastAnswer, maxDigestTold))
@@ -272,7 +261,7 @@ func digestText(lastPrompt, lastAnswer string, files []string) string {
 		list = append(list, "- "+quoteFact(&f))
 	}
 	section("Files touched:", strings.Join(list, "\n"))
-	return b.String()
+	return strings.Join(sections, "\n\n")
 }
 
 // loadPromptFile reads base_prompt_file or extra_instructions_file. An empty file is a way to say "none" and comes back

@@ -3,15 +3,14 @@ package main
 // session_run.go owns one turn while it runs: what a session gathers of it (the answer, the partial text, open items,
 // touched files, what was declined), and the clock that says when it must end (silence, wall clock, how long an
 // interrupt may take to be confirmed, how long the session may take to end). The session's loop feeds it with the
-// child's events and acts on it; nothing here decides anything, and all of it is bounded. Timers call back from their
-// own goroutine, so what they are given posts a letter.
+// child's events and acts on it; nothing here decides anything, and all of it is bounded. What a timer is given runs on
+// that loop too.
 
 import (
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 )
@@ -143,10 +142,10 @@ func (r *turnRun) kept(text string) string {
 }
 
 func (r *turnRun) noteItem(e *event, own bool) {
-	if e.body == nil {
+	b := e.body
+	if b == nil {
 		return
 	}
-	b := e.body
 	if e.phase == "started" {
 		if what := b.words(); what != "" {
 			r.openItem(e.item, what)
@@ -204,18 +203,10 @@ func (b *itemBody) words() string {
 			return "calling " + b.server + "." + b.tool
 		}
 		return "calling " + b.tool
-	case "reasoning":
-		return "thinking"
-	case "agentMessage":
-		return "writing the answer"
-	case "webSearch":
-		return "searching the web"
-	case "contextCompaction":
-		return "compacting its context"
-	case "collabAgentToolCall", "subAgentActivity":
-		return "working with subagents"
 	}
-	return ""
+	return map[string]string{"reasoning": "thinking", "agentMessage": "writing the answer",
+		"webSearch": "searching the web", "contextCompaction": "compacting its context",
+		"collabAgentToolCall": "working with subagents", "subAgentActivity": "working with subagents"}[b.kind]
 }
 
 // activity says what the turn is doing now.
@@ -223,8 +214,8 @@ func (r *turnRun) activity() string {
 	if r.retry != "" {
 		return "retrying: " + clip(r.retry, 160)
 	}
-	for i := len(r.openedAt) - 1; i >= 0; i-- {
-		if what, ok := r.open[r.openedAt[i]]; ok {
+	for _, id := range slices.Backward(r.openedAt) {
+		if what, ok := r.open[id]; ok {
 			return what
 		}
 	}
@@ -244,7 +235,7 @@ func (r *turnRun) text() string {
 func (r *turnRun) silent() string {
 	var open []string
 	for _, id := range r.openedAt {
-		if what, ok := r.open[id]; ok && strings.HasPrefix(what, "running") {
+		if what := r.open[id]; strings.HasPrefix(what, "running") {
 			open = append(open, what)
 		}
 	}
@@ -253,12 +244,7 @@ func (r *turnRun) silent() string {
 
 // files are the touched files in order.
 func (r *turnRun) files() []string {
-	out := make([]string, 0, len(r.touched))
-	for f := range r.touched {
-		out = append(out, f)
-	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(r.touched))
 }
 
 // name is what callers know a turn by: a background turn has one of ours.
@@ -301,13 +287,10 @@ func (t *turn) fill(r *turnResult, how finishKind) {
 		end = time.Now()
 	}
 	r.Duration = end.Sub(run.started)
-	if r.TurnStatus == "interrupted" {
-		why := t.stop.words()
-		if r.Content == "" {
-			r.Content = why
-		} else {
-			r.Notes = append(r.Notes, why)
-		}
+	if why := t.stop.words(); r.TurnStatus == "interrupted" && r.Content == "" {
+		r.Content = why
+	} else if r.TurnStatus == "interrupted" {
+		r.Notes = append(r.Notes, why)
 	}
 	if r.TurnStatus == "failed" && run.err != nil {
 		if partial := r.Content; partial != "" && partial != run.err.Message {
@@ -347,8 +330,9 @@ const (
 
 // turnClock holds the limits and the timers of the running turn.
 type turnClock struct {
-	silence time.Duration // request_timeout_secs: no event but retries; 0 for none
-	limit   time.Duration // turn_limit_secs: wall clock, 0 for none
+	silence time.Duration                           // request_timeout_secs: no event but retries; 0 for none
+	limit   time.Duration                           // turn_limit_secs: wall clock, 0 for none
+	after   func(time.Duration, func()) *time.Timer // session.after
 
 	turn, stopping, answer *time.Timer
 
@@ -374,20 +358,19 @@ func (c *turnClock) overdue(t *turn, asking bool, now time.Time) (over overrun, 
 	default:
 		next = t.run.last.Add(c.silence)
 	}
-	limit, name, mend := c.limit, "turn_limit_secs", "ask for less at a time, or raise turn_limit_secs, which no "+
-		"timeout_secs passes"
+	limit, name, mend := c.limit, "turn_limit_secs", "raise turn_limit_secs, which no timeout_secs passes"
 	if l := t.req.timeout; l > 0 && (limit == 0 || l < limit) {
-		name, mend = "timeout_secs", "ask for less at a time, or allow the next turn longer"
+		name, mend = "timeout_secs", "allow the next turn longer"
 		if limit > 0 {
-			mend = fmt.Sprintf("ask for less at a time, or allow the next turn longer, up to turn_limit_secs (%s)",
-				limit)
+			mend += fmt.Sprintf(", up to turn_limit_secs (%s)", limit)
 		}
 		limit = l
 	}
 	if limit > 0 {
 		end := t.run.started.Add(limit)
 		if !now.Before(end) {
-			return overrun{name, fmt.Sprintf("the turn ran for its whole limit of %s (%s)", limit, name), mend}, now
+			return overrun{name, fmt.Sprintf("the turn ran for its whole limit of %s (%s)", limit, name),
+				"ask for less at a time, or " + mend}, now
 		}
 		if next.IsZero() || end.Before(next) {
 			return over, end
@@ -412,14 +395,14 @@ func (c *turnClock) arm(d time.Duration, f func()) {
 	if c.turn != nil {
 		c.turn.Stop()
 	}
-	c.turn = time.AfterFunc(max(d, time.Millisecond), f)
+	c.turn = c.after(max(d, time.Millisecond), f)
 }
 
 // confirm calls f when the child has not ended the turn within confirmLimit.
-func (c *turnClock) confirm(f func()) { c.stopping = time.AfterFunc(confirmLimit, f) }
+func (c *turnClock) confirm(f func()) { c.stopping = c.after(confirmLimit, f) }
 
 // soon calls f after d.
-func (c *turnClock) soon(d time.Duration, f func()) { c.answer = time.AfterFunc(d, f) }
+func (c *turnClock) soon(d time.Duration, f func()) { c.answer = c.after(d, f) }
 
 // within calls f when the session has not ended after d. A session that is asked to end twice has the shorter of both.
 func (c *turnClock) within(d time.Duration, f func()) {
@@ -430,7 +413,7 @@ func (c *turnClock) within(d time.Duration, f func()) {
 		}
 		c.end.Stop()
 	}
-	c.end, c.by = time.AfterFunc(d, f), by
+	c.end, c.by = c.after(d, f), by
 }
 
 // stop stops every timer: the turn is over.

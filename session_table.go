@@ -247,10 +247,6 @@ type waiterTable struct {
 	asks  map[string]*session   // by approval_id, of approvals that nobody has decided
 }
 
-func newWaiterTable() *waiterTable {
-	return &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}}
-}
-
 // add notes a waiter whose turn has no session yet; 0 is nobody.
 func (t *waiterTable) add(w waiterID) {
 	t.mu.Lock()

@@ -450,7 +450,7 @@ func (m *memberWait) answer(w waiterID, r turnResult) {
 		return
 	}
 	if len(m.held) == 0 {
-		time.AfterFunc(memberLimit, func() { m.s.box.do(func() { m.settled(context.DeadlineExceeded) }) })
+		m.s.after(memberLimit, func() { m.settled(context.DeadlineExceeded) })
 	}
 	m.held = append(m.held, heldAnswer{w: w, result: r})
 }

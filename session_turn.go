@@ -66,16 +66,11 @@ func (r *turnRunner) command(t *turn, facts contextFacts) command {
 	if c.action != actPrompt {
 		return c
 	}
-	block := ""
+	change := ""
 	if !r.s.h.cfg.teamless { // else a person's own branch is no news to anybody
-		block, _ = contextChange(r.told, facts)
+		change = contextChange(r.told, facts)
 	}
-	if r.past != "" {
-		block = strings.TrimSpace(withContext(r.past, block))
-	}
-	if t.mailText != "" {
-		block = strings.TrimSpace(withContext(block, t.mailText))
-	}
+	block := strings.TrimSpace(withContext(r.past, withContext(change, t.mailText)))
 	r.told, r.past = facts, ""
 	if c.parts != nil {
 		c.prompt = block
@@ -95,7 +90,7 @@ func (r *turnRunner) checkTime(t *turn) {
 	over, next := r.clock.overdue(t, len(s.asks.pending) > 0 || s.tools.unanswered(), now)
 	if over.why == "" {
 		if !next.IsZero() {
-			r.clock.arm(next.Sub(now), func() { s.box.do(func() { r.checkTime(t) }) })
+			r.clock.arm(next.Sub(now), func() { r.checkTime(t) })
 		}
 		return
 	}
@@ -113,15 +108,13 @@ func (r *turnRunner) limitOpening(t *turn) {
 	if t.req.timeout <= 0 || s.m.phase != phaseOpening {
 		return
 	}
-	t.limit = time.AfterFunc(t.req.timeout, func() {
-		s.box.do(func() {
-			if s.m.phase == phaseOpening && s.m.drop(t) {
-				r.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within "+
-					"timeout_secs (%s), so the turn did not start; try again, or let it wait longer", t.req.timeout),
-					"agent_id", s.agentID)})
-				s.endUnwanted()
-			}
-		})
+	t.limit = s.after(t.req.timeout, func() {
+		if s.m.phase == phaseOpening && s.m.drop(t) {
+			r.answer(t, turnResult{err: proxyError(codeTimeout, fmt.Sprintf("Codex was not ready within timeout_secs "+
+				"(%s), so the turn did not start; try again, or let it wait longer", t.req.timeout), "agent_id",
+				s.agentID)})
+			s.endUnwanted()
+		}
 	})
 }
 
@@ -137,12 +130,10 @@ func (r *turnRunner) interrupt(t *turn) {
 	s := r.s
 	s.place.be.do(0, s.thread, command{kind: cmdInterrupt, turn: t.id})
 	r.clock.confirm(func() {
-		s.box.do(func() {
-			if s.m.cur == t {
-				s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
-				s.carry(s.m.giveUp())
-			}
-		})
+		if s.m.cur == t {
+			s.log.Warn("interrupt not confirmed, session is broken", "turn", t.id, "thread", s.thread)
+			s.carry(s.m.giveUp())
+		}
 	})
 	if t.stop == stopUnknown {
 		t.over.why = "Codex did not acknowledge the turn in time, so it is not sent again"
@@ -153,11 +144,9 @@ func (r *turnRunner) interrupt(t *turn) {
 // answerWithin answers the caller of a stopped turn after d, even where the child doesn't confirm the stop.
 func (r *turnRunner) answerWithin(t *turn, d time.Duration) {
 	r.clock.soon(d, func() {
-		r.s.box.do(func() {
-			if r.s.m.cur == t {
-				r.answer(t, r.result(t, finishEnded))
-			}
-		})
+		if r.s.m.cur == t {
+			r.answer(t, r.result(t, finishEnded))
+		}
 	})
 }
 
@@ -197,12 +186,10 @@ func (r *turnRunner) accept(t *turn) {
 	if s.place != nil || s.m.phase != phaseOpening {
 		r.acceptNow(t)
 	} else if t.accept == nil {
-		t.accept = time.AfterFunc(acceptLimit, func() {
-			s.box.do(func() {
-				if !t.accepted && slices.Contains(s.m.queue, t) {
-					r.acceptNow(t)
-				}
-			})
+		t.accept = s.after(acceptLimit, func() {
+			if !t.accepted && slices.Contains(s.m.queue, t) {
+				r.acceptNow(t)
+			}
 		})
 	}
 }
