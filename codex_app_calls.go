@@ -145,10 +145,8 @@ func (c *appCalls) history(ctx context.Context, thread string, each func(*event)
 		}
 	})
 	for _, t := range joinReviews(turns) {
-		runs := t.status == "inProgress" && c.threads.runningTurn(thread) != ""
-		if t.id == c.threads.runningTurn(thread) { // 0.104 calls it completed
-			runs = true
-		}
+		now := c.threads.runningTurn(thread)
+		runs := t.status == "inProgress" && now != "" || t.id == now // 0.104 calls it completed
 		if err := t.tell(thread, runs, each); err != nil {
 			return err
 		}
@@ -173,7 +171,9 @@ func readPastTurn(raw json.RawMessage) pastTurn {
 	t := pastTurn{id: stringField(raw, "id"), root: stringField(raw, "rootTurnId"),
 		status: stringField(raw, "status"), raw: raw}
 	eachElement(rawField(raw, "items"), func(it json.RawMessage) {
-		if n := len(t.items); n > 0 && sameMessage(t.items[n-1], it) {
+		message := stringField(it, "type") == "userMessage"
+		if n := len(t.items) - 1; n >= 0 && message && stringField(t.items[n], "type") == "userMessage" &&
+			string(rawField(t.items[n], "content")) == string(rawField(it, "content")) {
 			return // 0.104 keeps what a review was asked for twice
 		}
 		t.items = append(t.items, it)
@@ -181,33 +181,23 @@ func readPastTurn(raw json.RawMessage) pastTurn {
 	return t
 }
 
-// sameMessage reports a user's message that stands twice in a row.
-func sameMessage(a, b json.RawMessage) bool {
-	return stringField(a, "type") == "userMessage" && stringField(b, "type") == "userMessage" &&
-		string(rawField(a, "content")) == string(rawField(b, "content"))
-}
-
 // joinReviews makes one turn of the two that a review is. From 0.148 on what was done in it is kept under its inner id,
 // before the turn in which it stands, and as interrupted: 0.169 says which belong together, 0.153 only by their order.
 // 0.104 cuts off the mark that it begins with.
 func joinReviews(turns []pastTurn) (out []pastTurn) {
 	for i := 0; i < len(turns); i++ {
-		t := turns[i]
-		if i+1 < len(turns) && t.isWithinReview(turns[i+1]) {
-			review := turns[i+1]
+		t, review := turns[i], pastTurn{}
+		if i+1 < len(turns) {
+			review = turns[i+1]
+		}
+		switch {
+		case t.isWithinReview(review):
 			review.items = slices.Concat(review.items[:1], t.items, review.items[1:])
-			out = append(out, review)
-			i++
-			continue
-		}
-		if i+1 < len(turns) && t.isReviewMark(turns[i+1]) {
-			review := turns[i+1]
+			t, i = review, i+1
+		case t.isReviewMark(review):
 			review.items = slices.Concat(t.items, review.items)
-			out = append(out, review)
-			i++
-			continue
-		}
-		if t.root != "" && t.root != t.id { // still runs, or the process was killed in it
+			t, i = review, i+1
+		case t.root != "": // of a turn that still runs, or in which the process was killed
 			t.id = t.root
 		}
 		out = append(out, t)

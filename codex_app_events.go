@@ -156,26 +156,21 @@ func appItem(raw json.RawMessage) *itemBody {
 			texts = append(texts, s)
 		}
 	}
+	words := map[string]*string{"type": &b.kind, "phase": &b.phase, "query": &b.query, "path": &b.path,
+		"savedPath": &b.path, "command": &b.command, "cwd": &b.cwd, "status": &b.status,
+		"aggregatedOutput": &b.output, "server": &b.server, "namespace": &b.server, "tool": &b.tool,
+		"name": &b.tool} // path: of an image that was viewed; savedPath: generated; name: of a functionCallOutput
 	for f := fieldsOf(raw); f.next(); {
 		val := json.RawMessage(f.val)
 		if isNull(val) {
 			continue
 		}
+		if word := words[string(f.key)]; word != nil {
+			*word, _ = rawString(val)
+		}
 		switch string(f.key) {
-		case "type":
-			b.kind, _ = rawString(val)
-		case "phase":
-			b.phase, _ = rawString(val)
-		case "text", "prompt", "review": // message and plan, collaboration call, review
+		case "text", "prompt", "review", "query", "path": // message and plan, collaboration call, review, search, image
 			add(val)
-		case "query": // web search
-			add(val)
-			b.query, _ = rawString(val)
-		case "path": // image view
-			add(val)
-			b.path, _ = rawString(val)
-		case "savedPath": // generated image
-			b.path, _ = rawString(val)
 		case "content", "summary": // user message: parts with text; reasoning: plain strings
 			eachElement(val, func(part json.RawMessage) {
 				if rawKind(part) == '"' {
@@ -184,29 +179,17 @@ func appItem(raw json.RawMessage) *itemBody {
 					add(rawField(part, "text"))
 				}
 			})
-		case "command":
-			b.command, _ = rawString(val)
-		case "cwd":
-			b.cwd, _ = rawString(val)
-		case "status":
-			b.status, _ = rawString(val)
 		case "exitCode":
 			var n int
 			if rawKind(val) == '0' && json.Unmarshal(val, &n) == nil {
 				b.exitCode = &n
 			}
-		case "aggregatedOutput":
-			b.output, _ = rawString(val)
 		case "commandActions":
 			eachElement(val, func(a json.RawMessage) {
 				b.actions = append(b.actions, commandAction{kind: stringField(a, "type"), path: stringField(a, "path")})
 			})
 		case "changes":
 			b.files = fileChanges(val)
-		case "server", "namespace":
-			b.server, _ = rawString(val)
-		case "tool", "name": // the latter of a functionCallOutput
-			b.tool, _ = rawString(val)
 		case "arguments":
 			b.arguments = val
 		case "result", "contentItems", "output": // MCP call, dynamic tool, function call's output

@@ -398,8 +398,7 @@ type mailTurn struct {
 func (r *turnRequest) reshapes() bool {
 	o := &r.options
 	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" ||
-		r.servers != nil || r.client != nil ||
-		o.Model != "" || o.Effort != "" || o.Approval != "" ||
+		r.servers != nil || r.client != nil || o.Model != "" || o.Effort != "" || o.Approval != "" ||
 		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" ||
 		o.CompactPrompt != "" || o.Profile != "")
 }

@@ -8,6 +8,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,10 +278,7 @@ func (t *stderrTail) lastLine() string {
 			}
 		}
 	}
-	if lastError != "" {
-		last = lastError
-	}
-	return redact(clipChars(last, maxToldLine))
+	return redact(clipChars(cmp.Or(lastError, last), maxToldLine))
 }
 
 // firstError is for a child that ended before it answered: the first line
@@ -472,10 +470,8 @@ func askForHelp(ctx context.Context, path, command string, env []string) (has, s
 	switch {
 	case err == nil && strings.Contains(text, command):
 		return true, true
-	case err != nil && (strings.Contains(text, "subcommand") || strings.Contains(text, "usage:")):
-		return false, true // clap: unrecognized subcommand
-	case err == nil && strings.Contains(text, "usage:"):
-		return false, true // it printed its general help
+	case strings.Contains(text, "usage:"), err != nil && strings.Contains(text, "subcommand"):
+		return false, true // its general help, or clap's word: unrecognized subcommand
 	}
 	return true, false
 }

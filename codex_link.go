@@ -44,8 +44,7 @@ type linkOptions struct {
 // start runs one command of Codex. The error is a *childDeath, with Never set.
 func (o linkOptions) start(command string, dieWithUs bool) (*child, error) {
 	args := append(slices.Clone(o.Args), command)
-	return startChild(childOptions{Path: o.Path, Args: args, Env: o.Env, Dir: o.Dir,
-		Log: o.Log, DieWithUs: dieWithUs})
+	return startChild(childOptions{Path: o.Path, Args: args, Env: o.Env, Dir: o.Dir, Log: o.Log, DieWithUs: dieWithUs})
 }
 
 // childLink is the connection to one child.

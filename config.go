@@ -124,12 +124,12 @@ func loadConfig(env func(string) string, cwd string, fl flagValues, environ ...s
 		return nil, err
 	}
 	files := configFiles(c, env, fl)
+	others := slices.DeleteFunc(slices.Clone(files), func(f configFile) bool { return f.layer == layerProject })
 	if !c.checkRepoFile() {
-		files = slices.DeleteFunc(files, func(f configFile) bool { return f.layer == layerProject })
+		files = others
 	} else if c.repo != nil && !c.repo.trusted {
 		c.own = defaultConfig()
 		c.own.directories = c.directories
-		others := slices.DeleteFunc(slices.Clone(files), func(f configFile) bool { return f.layer == layerProject })
 		if err := c.own.readLayers(env, environ, fl, others); err != nil {
 			return nil, err
 		}
@@ -243,21 +243,20 @@ func (c *config) warnf(format string, args ...any) {
 // readVariables reads ATM_AGENT_MCP_* or the ancestor's CODEX_MCP_*; a blank one counts as not set.
 func (c *config) readVariables(prefix string, env func(string) string) {
 	for _, s := range c.settings() {
-		name := prefix + strings.ToUpper(s.name)
-		text := strings.TrimSpace(env(name))
-		if text == "" && s.alias != "" {
-			name = prefix + strings.ToUpper(s.alias)
-			text = strings.TrimSpace(env(name))
+		for _, key := range s.names() {
+			name := prefix + strings.ToUpper(key)
+			text := strings.TrimSpace(env(name))
+			if text == "" {
+				continue
+			}
+			if err := s.setText(text, c.cwd, c.home); err != nil {
+				c.warnf("%s: %v", name, err)
+				c.failClosed(s.name)
+			} else {
+				c.recordOrigin(s.name, origin{layerVariable, name})
+			}
+			break
 		}
-		if text == "" {
-			continue
-		}
-		if err := s.setText(text, c.cwd, c.home); err != nil {
-			c.warnf("%s: %v", name, err)
-			c.failClosed(s.name)
-			continue
-		}
-		c.recordOrigin(s.name, origin{layerVariable, name})
 	}
 }
 
@@ -284,7 +283,7 @@ func (c *config) warnUnknownVariables(prefix string, env func(string) string, en
 		if key := meantKey(word, known); word == "team" || word == "config" {
 			meant = "ATM_" + strings.ToUpper(word)
 		} else if key != "" {
-			meant = variableOf(key)
+			meant = variablePrefix + strings.ToUpper(key)
 			c.failClosed(key)
 		}
 		if meant != "" || prefix != oldVariablePrefix {

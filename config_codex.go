@@ -128,7 +128,9 @@ func stripWidening(t map[string]any, own bool) (dropped []string) {
 				continue // Codex refuses it
 			}
 			for name, on := range table {
-				if touchesSandbox(name) || !own && (guards(name) || on != false && !harmlessFeature(name)) {
+				// Some features may be what holds an agent back, so that even switching them off would widen.
+				guards := containsAny(strings.ToLower(name), "network", "hook", "policy", "rule")
+				if touchesSandbox(name) || !own && (guards || on != false && !harmlessFeature(name)) {
 					delete(table, name)
 					dropped = append(dropped, "features."+shortName(name))
 				}
@@ -149,17 +151,8 @@ func stripWidening(t map[string]any, own bool) (dropped []string) {
 
 // touchesSandbox reports a name that speaks of the sandbox or of approvals.
 func touchesSandbox(name string) bool {
-	return speaksOf(name, "sandbox", "landlock", "bwrap", "seccomp", "permission", "approv", "guardian", "auto_review",
-		"windows")
-}
-
-// guards reports a feature that may be what holds an agent back, so that even switching it off would widen.
-func guards(name string) bool {
-	return speaksOf(name, "network", "hook", "policy", "rule")
-}
-
-func speaksOf(name string, parts ...string) bool {
-	return containsAny(strings.ToLower(name), parts...)
+	return containsAny(strings.ToLower(name), "sandbox", "landlock", "bwrap", "seccomp", "permission", "approv",
+		"guardian", "auto_review", "windows")
 }
 
 // harmlessSetting lists what shapes the conversation and nothing else, in Codex 0.104 to 0.169.
@@ -377,9 +370,7 @@ func splitConfigKey(key string) ([]string, error) {
 }
 
 func plainConfigKey(key string) bool {
-	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-')
-	})
+	return key != "" && !slices.ContainsFunc([]byte(key), func(c byte) bool { return !tomlBare(c) })
 }
 
 // mergeConfig lays over onto base, table by table; over wins where both set a value. A server under mcp_servers that

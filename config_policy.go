@@ -84,8 +84,7 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	}}
 	choose := func(r role, c *config) statedPolicy {
 		return firstWords(statedPolicy{sandbox: in.options.Sandbox, approval: in.options.Approval}, fromArg,
-			fromProfile,
-			statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy},
+			fromProfile, statedPolicy{sandbox: r.sandbox, approval: r.approvalPolicy},
 			statedPolicy{sandbox: c.sandbox, approval: c.approvalPolicy}, fromUser)
 	}
 	chosen := choose(in.role, in.cfg)
@@ -185,8 +184,7 @@ func narrowWords(chosen, own statedPolicy, unset string) (statedPolicy, string) 
 		return chosen, ""
 	}
 	return chosen, fmt.Sprintf("%s of the repository's .atm.toml has no effect: that file is not trusted, and it "+
-		"would widen what holds without it (%s shows and accepts it)",
-		strings.Join(kept, " and "), trustCommand)
+		"would widen what holds without it (%s shows and accepts it)", strings.Join(kept, " and "), trustCommand)
 }
 
 func sandboxModes() string {

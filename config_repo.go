@@ -6,7 +6,7 @@ package main
 // Reads are bounded, nothing is written, and no value is trusted to be harmless text: whoever prints a value quotes it.
 
 import (
-	"encoding/hex"
+	"cmp"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -111,11 +111,8 @@ type repoScan struct {
 }
 
 func (s *repoScan) read(cwd string) repoFacts {
-	if cwd == "" {
-		return repoFacts{}
-	}
 	dir, err := filepath.Abs(cwd)
-	if err != nil {
+	if err != nil || cwd == "" {
 		return repoFacts{}
 	}
 	s.look(dir, false) // a link may be made to lead to another directory, and a directory may go
@@ -123,15 +120,10 @@ func (s *repoScan) read(cwd string) repoFacts {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return repoFacts{}
 	}
-	for {
-		if facts, done := s.at(dir); done {
+	for ; ; dir = filepath.Dir(dir) {
+		if facts, done := s.at(dir); done || dir == filepath.Dir(dir) {
 			return facts
 		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return repoFacts{}
-		}
-		dir = parent
 	}
 }
 
@@ -167,11 +159,7 @@ func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 	if bare && !g.linked { // of a linked worktree, core.bare is said of the main repository
 		return repoFacts{}, true
 	}
-	name := repoNameOf(origin)
-	if name == "" {
-		name = g.ownName(dir)
-	}
-	name = strings.ToValidUTF8(name, "\uFFFD")
+	name := strings.ToValidUTF8(cmp.Or(repoNameOf(origin), g.ownName(dir)), "\uFFFD")
 	return repoFacts{Root: &dir, Name: &name, Branch: g.branch, Head: g.head}, true
 }
 
@@ -215,7 +203,7 @@ func (s *repoScan) readHead(g *gitDir, path string) bool {
 		}
 		name, symbolic := strings.CutPrefix(line, "ref:")
 		if ref = strings.TrimSpace(name); !symbolic {
-			if !isObjectID(line) {
+			if !objectID.MatchString(line) {
 				return false
 			}
 			g.head = "detached at " + line[:7]
@@ -281,13 +269,7 @@ func inside(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-func isObjectID(s string) bool {
-	if len(s) != 40 && len(s) != 64 {
-		return false
-	}
-	_, err := hex.DecodeString(s)
-	return err == nil
-}
+var objectID = regexp.MustCompile(`^(?i)(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // gitSection finds the two sections that are read, in git's two spellings; gitEntry a key with a value or alone.
 var (

@@ -53,8 +53,6 @@ func (s setting) names() []string {
 	return []string{s.name, s.alias}
 }
 
-func variableOf(key string) string { return variablePrefix + strings.ToUpper(key) }
-
 // The sandbox modes, each wider than the one before.
 const (
 	sandboxRead   = "read-only"

@@ -100,7 +100,11 @@ func (x *inboxes) send(ctx context.Context, team, member string, m mailMessage) 
 	box, err := x.open(team, member)
 	if err == nil {
 		_, err = x.update(ctx, box, func(in *inboxText) []patch {
-			if again && hasMessage(in, m.ID) {
+			there := false
+			if again {
+				eachMessage(in, func(_ span, was mailFields) { there = there || looseText(was.id) == m.ID })
+			}
+			if there {
 				return nil
 			}
 			return []patch{appendPatch(in, m.encode())}
@@ -450,9 +454,4 @@ func eachMessage(in *inboxText, f func(at span, m mailFields)) {
 			f(e, m)
 		}
 	}
-}
-
-func hasMessage(in *inboxText, id string) (found bool) {
-	eachMessage(in, func(_ span, m mailFields) { found = found || looseText(m.id) == id })
-	return found
 }

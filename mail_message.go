@@ -148,33 +148,29 @@ func mailFieldsOf(raw []byte) (m mailFields, ok bool) {
 	var content, msgID json.RawMessage
 	f := fieldsOf(raw)
 	for f.next() {
-		to := (*json.RawMessage)(nil)
 		switch string(f.key) {
 		case "from":
-			to = &m.from
+			m.from = f.val
 		case "source_team":
-			to = &m.team
+			m.team = f.val
 		case "text":
-			to = &m.text
+			m.text = f.val
 		case "content": // atm reads it as text
-			to = &content
+			content = f.val
 		case "timestamp":
-			to = &m.stamp
+			m.stamp = f.val
 		case "read":
-			to = &m.read
+			m.read = f.val
 		case "summary":
-			to = &m.summary
+			m.summary = f.val
 		case "message_id":
-			to = &m.id
+			m.id = f.val
 		case "msg_id":
-			to = &msgID
+			msgID = f.val
 		case "type":
-			to = &m.typ
+			m.typ = f.val
 		case "automatic":
-			to = &m.auto
-		}
-		if to != nil {
-			*to = f.val
+			m.auto = f.val
 		}
 	}
 	if isNull(m.text) {

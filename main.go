@@ -117,14 +117,9 @@ func nearestFlag(set *flag.FlagSet, err error) string {
 // config loads the configuration with the flags fl, as it is in dir, which may be relative or "" for the working
 // directory. What is wrong is told, and the exit code is not 0.
 func (c *commandCall) config(fl flagValues, dir string) (cfg *config, code int) {
-	cwd, err := os.Getwd()
+	cwd, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, c.fail("reading the working directory: "+err.Error(), "")
-	}
-	if filepath.IsAbs(dir) {
-		cwd = dir
-	} else if dir != "" {
-		cwd = filepath.Join(cwd, dir)
 	}
 	if cfg, err = loadConfig(os.Getenv, cwd, fl, os.Environ()...); err != nil {
 		return nil, c.refuse(err.Error())

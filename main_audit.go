@@ -82,9 +82,8 @@ func (c *commandCall) findAudit(cfg *config, since time.Time) (lines []auditLine
 	case len(lines) > 0 || err != nil:
 	case entries > 0:
 		complain(c.stderr, fmt.Sprintf("none of the audit trail of team %q (lines: %d) is what was asked for",
-			cfg.team, entries),
-			cmp.Or(c.meantFilter("identity", slices.Sorted(maps.Keys(identities))),
-				c.meantFilter("agent", slices.Sorted(maps.Keys(agents)))))
+			cfg.team, entries), cmp.Or(c.meantFilter("identity", slices.Sorted(maps.Keys(identities))),
+			c.meantFilter("agent", slices.Sorted(maps.Keys(agents)))))
 	default:
 		hint := ""
 		if !cfg.persistThreads {
@@ -186,8 +185,7 @@ func showAudit(s screen, lines []auditLine) {
 	for _, l := range lines {
 		if !s.terminal {
 			rows = append(rows, plainCells(l.Time.UTC().Format(time.RFC3339Nano), l.Event, l.AgentID, l.Identity,
-				l.Recipient,
-				l.Decision, l.Correlation, l.Summary, l.Detail))
+				l.Recipient, l.Decision, l.Correlation, l.Summary, l.Detail))
 			continue
 		}
 		what := l.Summary

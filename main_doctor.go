@@ -446,7 +446,6 @@ func (d *doctor) checkPolicy(ctx context.Context, be backend) bool {
 		return true
 	}
 	d.add(findingOK, fmt.Sprintf("an agent here runs with sandbox %s, approvals %s, model %s", pol.Settings.Sandbox,
-		pol.Settings.Approval,
-		cmp.Or(pol.Settings.Model, "as Codex chooses")), strings.Join(pol.Notes, "; "))
+		pol.Settings.Approval, cmp.Or(pol.Settings.Model, "as Codex chooses")), strings.Join(pol.Notes, "; "))
 	return true
 }

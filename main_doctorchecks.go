@@ -136,8 +136,7 @@ func (d *doctor) checkSessionFiles() {
 	}
 	if st, err := os.Stat(d.cfg.sessionsRoot); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
 		d.warn(fmt.Sprintf("%s has mode %04o: others on this machine may see what agents were asked",
-			d.cfg.sessionsRoot, st.Mode().Perm()),
-			"chmod 700 "+d.cfg.sessionsRoot)
+			d.cfg.sessionsRoot, st.Mode().Perm()), "chmod 700 "+d.cfg.sessionsRoot)
 	}
 	d.ok("%s can be written and locked", at)
 }
@@ -255,8 +254,7 @@ func (d *doctor) checkLeases() {
 			d.fail(fmt.Sprintf("%q of --identity is in use %s", ask, by), hint)
 		case local && !pidAlive(pid):
 			d.warn(fmt.Sprintf("%q is in use %s, which is gone: something that it started still holds the lock", name,
-				by),
-				"end what holds it: lsof "+path)
+				by), "end what holds it: lsof "+path)
 		case !local && was.Host != "":
 			d.ok("%q is in use %s on %s", name, by, was.Host)
 		default:

@@ -282,8 +282,7 @@ func (c commandRow) joinValues(args []string) []string {
 	for _, arg := range args {
 		if n := len(joined) - 1; n >= 0 && !strings.HasPrefix(arg, "-") && strings.HasPrefix(joined[n], "-") &&
 			slices.ContainsFunc(c.flags, func(f flagRow) bool {
-				return f.maybe != "" &&
-					f.name == strings.TrimLeft(joined[n], "-")
+				return f.maybe != "" && f.name == strings.TrimLeft(joined[n], "-")
 			}) {
 			joined[n] += "=" + arg
 			continue

@@ -150,8 +150,7 @@ func (s *answerSchema) vet(v any, at string, depth int) error {
 				return fmt.Errorf("%s is no list of values", here)
 			}
 		case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-			"minItems",
-			"maxItems", "minProperties", "maxProperties":
+			"minItems", "maxItems", "minProperties", "maxProperties":
 			if n, ok := jsonNumber(val); !ok || n < 0 && strings.ContainsAny(key, "LIP") || n <= 0 &&
 				key == "multipleOf" || n != math.Trunc(n) && strings.ContainsAny(key, "LIP") {
 				return fmt.Errorf("%s is no such number", here)
