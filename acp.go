@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strconv"
@@ -24,22 +23,12 @@ import (
 
 // acpOptions are fixed before run is called.
 type acpOptions struct {
-	R       io.Reader
-	W       io.Writer
-	Log     *slog.Logger
-	Version string // of this program
-	Trace   func(dir string, rec []byte)
-	Deaf    func()              // called when the client has closed its reading side; may be nil
-	Env     func(string) string // reads our environment, where API keys may be
-	Kept    bool                // sessions outlive this process: they can be loaded, listed and resumed
-	Team    bool                // sessions are members of a team, and have mail
+	clientOptions
+	Env  func(string) string // reads our environment, where API keys may be
+	Kept bool                // sessions outlive this process: they can be loaded, listed and resumed
+	Team bool                // sessions are members of a team, and have mail
 
 	// The hub's functions; its own files say what each of them promises.
-	submit         func(req turnRequest, w waiterID)
-	cancel         func(w waiterID)
-	decide         func(ask string, by decider, d decision, answers map[string][]string) bool
-	interrupt      func(ref, turn string, done func(interruptResult, *rpcError))
-	status         func() statusView
 	newAgentID     func() string
 	clientSessions func() ([]clientSession, error)
 	clientSession  func(session string) (clientSession, *rpcError)
@@ -94,21 +83,13 @@ const (
 // newACPFront starts the writing goroutine of the client's stream; shutdown
 // ends it.
 func newACPFront(o acpOptions) *acpFront {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
 	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
 	f.sessions = acpSessions{f: f, byID: map[string]*acpSession{}, byAgent: map[string]*acpSession{}}
 	f.models = acpModels{f: f}
 	f.life, f.endLife = context.WithCancel(context.Background())
-	f.connect("acp", o.R, o.W, o.Log, o.Deaf, peerOptions{
-		mode:   framingNewline,
-		nullID: true,
-		budget: acpBudget,
-		handle: f.dispatch,
-		trace:  o.Trace,
-	})
+	f.connect("acp", o.clientOptions, peerOptions{mode: framingNewline, nullID: true, budget: acpBudget,
+		handle: f.dispatch})
 	return f
 }
 

@@ -87,19 +87,20 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
 		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
 			BaseApproval: "on-request"}}
-	o := acpOptions{R: stdin, W: stdout, Version: "1.2.3", Kept: true, Team: true,
-		Env:    func(string) string { return "" },
-		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-		cancel: func(w waiterID) { r.cancels <- w },
-		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
-			r.decides <- decided{ask, by, d, answers}
-			return true
+	o := acpOptions{Kept: true, Team: true, Env: func(string) string { return "" },
+		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
+			submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
+			cancel: func(w waiterID) { r.cancels <- w },
+			decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
+				r.decides <- decided{ask, by, d, answers}
+				return true
+			},
+			interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
+				r.interrupts <- acpInterrupted{agent, turn}
+				done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
+			},
+			status: r.theStatus,
 		},
-		interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
-			r.interrupts <- acpInterrupted{agent, turn}
-			done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
-		},
-		status:         r.theStatus,
 		settings:       r.theSettings,
 		retune:         r.retune,
 		clientSessions: func() (all []clientSession, err error) { return slices.Collect(maps.Values(r.known)), nil },

@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -25,29 +24,18 @@ const scratchMax = 16 << 10
 
 // mcpOptions are fixed before run is called.
 type mcpOptions struct {
-	R             io.Reader
-	W             io.Writer
-	Log           *slog.Logger
-	Version       string // this program's, as clients are told it
+	clientOptions
 	ForwardEvents string // auto, on, off (FR-19)
 	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
-	Trace         func(dir string, rec []byte)
-	Deaf          func() // called when the client has closed its reading side; may be nil
 
 	// The hub. session_hub.go says what each of these functions promises.
-	submit   func(req turnRequest, w waiterID)
-	cancel   func(w waiterID)
-	decide   func(ask string, by decider, d decision, answers map[string][]string) bool
 	close    func(ref, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
-	status   func() statusView
 	limited  func(done func(statusView)) // status, for which Codex may be asked for the account's limits
-	// interrupt, wait and approve answer from another goroutine, once; turn
-	// reads the disk.
-	interrupt func(ref, turn string, done func(interruptResult, *rpcError))
-	wait      func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
-	approve   func(q approveQuery, done func(decision, *rpcError))
-	turn      func(ref, turn string) (keptTurn, *rpcError)
+	// wait and approve answer from another goroutine, once; turn reads the disk.
+	wait    func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
+	approve func(q approveQuery, done func(decision, *rpcError))
+	turn    func(ref, turn string) (keptTurn, *rpcError)
 	// mailAs reads the disk, atm waits for inboxes; setMail answers from
 	// another goroutine, once.
 	mailAs func(ref, inbox string) (atmCaller, *rpcError)
@@ -107,17 +95,14 @@ type mcpCall struct {
 // newMCPFront starts the writing goroutine of the client's stream; shutdown
 // ends it.
 func newMCPFront(o mcpOptions) *mcpFront {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	f := &mcpFront{
 		mcpOptions: o,
 		tools:      toolTable(),
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
-		parked:     newParking(),
+		parked:     parking{turns: map[waiterID]*parkedTurn{}, states: map[string]*parkedTurn{}},
 	}
-	f.connect("mcp", o.R, o.W, o.Log, o.Deaf, peerOptions{handle: f.dispatch, trace: o.Trace})
+	f.connect("mcp", o.clientOptions, peerOptions{handle: f.dispatch})
 	return f
 }
 

@@ -55,10 +55,6 @@ type parking struct {
 	states map[string]*parkedTurn // by requestState
 }
 
-func newParking() parking {
-	return parking{turns: map[waiterID]*parkedTurn{}, states: map[string]*parkedTurn{}}
-}
-
 // handOut makes the one handle under which the turn can be found again.
 func (p *parking) handOut(t *parkedTurn) {
 	var b [16]byte

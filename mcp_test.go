@@ -156,11 +156,18 @@ func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
 	r := &mcpRig{pipeClient: client, run: make(chan error, 1),
 		submits: make(chan submitted, 100),
 		cancels: make(chan waiterID, 100), decides: make(chan decided, 100), waits: make(chan waited, 100)}
-	o := mcpOptions{R: stdin, W: stdout, Version: "1.2.3", DefaultCwd: t.TempDir(), ForwardEvents: "off",
-		submit:   func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-		cancel:   func(w waiterID) { r.cancels <- w },
+	o := mcpOptions{DefaultCwd: t.TempDir(), ForwardEvents: "off",
+		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
+			submit:    func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
+			cancel:    func(w waiterID) { r.cancels <- w },
+			status:    func() statusView { return statusView{Team: "default"} },
+			interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) },
+			decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
+				r.decides <- decided{ask, by, d, answers}
+				return true
+			},
+		},
 		sessions: func(int) []sessionView { return nil },
-		status:   func() statusView { return statusView{Team: "default"} },
 		limited:  func(done func(statusView)) { done(statusView{Team: "default"}) },
 		turn:     func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
 		approve:  func(q approveQuery, done func(decision, *rpcError)) { go done(q.Decision, nil) },
@@ -169,11 +176,6 @@ func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
 			stop := make(chan bool, 10)
 			r.waits <- waited{q, done, stop}
 			return func() { stop <- true }
-		},
-		interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) },
-		decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
-			r.decides <- decided{ask, by, d, answers}
-			return true
 		},
 		mailAs: func(string, string) (atmCaller, *rpcError) {
 			return atmCaller{}, proxyError(codeIdentityRequired, "whose mail?")

@@ -158,6 +158,13 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 	return code
 }
 
+// client is what a front is made with, in either protocol.
+func (p *proxyRun) client(io proxyIO) clientOptions {
+	return clientOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
+		Trace: traceOf(p.log, "client"), submit: p.h.submit, cancel: p.h.cancel, decide: p.h.decide,
+		interrupt: p.h.interrupt, status: p.h.status}
+}
+
 // serve runs the MCP proxy until its client is gone, and returns the exit code.
 func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	p, err := startProxy(cfg, io)
@@ -165,12 +172,9 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		return 1
 	}
 	h := p.h
-	front := newMCPFront(mcpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
-		ForwardEvents: cfg.forwardEvents, Trace: traceOf(p.log, "client"),
-		DefaultCwd: cfg.cwd, submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close,
-		sessions: h.agents.list, status: h.status, limited: h.statusWithLimits, interrupt: h.interrupt,
-		wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
-		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
+	front := newMCPFront(mcpOptions{clientOptions: p.client(io), ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
+		close: h.close, sessions: h.agents.list, limited: h.statusWithLimits, wait: h.waits.wait, approve: h.approve,
+		turn: h.agents.turn, mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
@@ -185,14 +189,10 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	}
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
-	front := newACPFront(acpOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
-		Trace: traceOf(p.log, "client"),
-		Env:   os.Getenv, Kept: cfg.persistThreads, Team: !cfg.teamless, submit: h.submit, cancel: h.cancel,
-		decide: h.decide, interrupt: h.interrupt, status: h.status,
-		newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find,
-		settings: h.clients.settings, retune: h.clients.retune,
-		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
-		account: h.child.account})
+	front := newACPFront(acpOptions{clientOptions: p.client(io), Env: os.Getenv, Kept: cfg.persistThreads,
+		Team: !cfg.teamless, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list, clientSession: h.clients.find,
+		settings: h.clients.settings, retune: h.clients.retune, setTitle: h.clients.setTitle, leave: h.leave,
+		history: h.clients.history, catalog: h.child.catalog, account: h.child.account})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
 		childHooks{account: front.logins.onAccount, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)

@@ -447,12 +447,10 @@ func newSoak(t *testing.T, dir string, restart bool, l *gameLedger) *soak {
 	s.hub = h
 	h.child.spawn = s.spawn
 	s.servePipe("serve", func(in io.Reader, out io.Writer) {
-		front := newMCPFront(mcpOptions{R: in, W: out, Log: quietLog(), Version: "test",
-			ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-			submit: h.submit, cancel: h.cancel, decide: h.decide, close: h.close, sessions: h.agents.list,
-			status:    h.status,
-			limited:   h.statusWithLimits,
-			interrupt: h.interrupt, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn})
+		front := newMCPFront(mcpOptions{clientOptions: clientOptions{R: in, W: out, Log: quietLog(), Version: "test",
+			submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status},
+			ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd, close: h.close, sessions: h.agents.list,
+			limited: h.statusWithLimits, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn})
 		h.front = front
 		h.start()
 		_ = front.run() // until the client closes its side

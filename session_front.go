@@ -44,6 +44,23 @@ type agentRef struct {
 
 const serverName = "atm-agent-mcp" // as both protocols' handshakes tell it
 
+// clientOptions are what both fronts are made with. They are fixed before run is called.
+type clientOptions struct {
+	R       io.Reader
+	W       io.Writer
+	Log     *slog.Logger
+	Version string // this program's, as clients are told it
+	Trace   func(dir string, rec []byte)
+	Deaf    func() // called when the client has closed its reading side; may be nil
+
+	// The hub's functions. session_hub.go says what each of them promises; interrupt answers from another goroutine, once.
+	submit    func(req turnRequest, w waiterID)
+	cancel    func(w waiterID)
+	decide    func(ask string, by decider, d decision, answers map[string][]string) bool
+	interrupt func(ref, turn string, done func(interruptResult, *rpcError))
+	status    func() statusView
+}
+
 // clientLink is the link to the one client of a front.
 type clientLink struct {
 	p     *peer
@@ -61,18 +78,18 @@ type clientAsk struct {
 	gone func(call int64, why string) // called if nobody needs the answer any more
 }
 
-// connect starts the writing goroutine of the client's stream, which p.closeOut ends. deaf is called when the client
-// has closed its reading side; it may be nil. o is all that the protocols don't have alike.
-func (l *clientLink) connect(name string, r io.Reader, w io.Writer, log *slog.Logger, deaf func(), o peerOptions) {
+// connect starts the writing goroutine of the client's stream, which p.closeOut ends. p is all that the protocols don't
+// have alike.
+func (l *clientLink) connect(name string, o clientOptions, p peerOptions) {
 	l.name, l.asks = name, map[string]*clientAsk{}
-	o.strict = true
-	o.onWriteErr = func(err error) {
-		log.Warn("the client no longer reads", "err", err)
-		if deaf != nil {
-			deaf()
+	p.strict, p.trace = true, o.Trace
+	p.onWriteErr = func(err error) {
+		o.Log.Warn("the client no longer reads", "err", err)
+		if o.Deaf != nil {
+			o.Deaf()
 		}
 	}
-	l.p = newPeer(r, w, o)
+	l.p = newPeer(o.R, o.W, p)
 }
 
 // run reads the client's stream until it ends. What is open then is the hub's to end: a front only stops hearing.
