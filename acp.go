@@ -110,7 +110,9 @@ func (f *acpFront) dispatch(m *message) {
 	if m.id == nil {
 		switch m.method {
 		case "session/cancel":
-			f.sessions.cancelPrompts(m.params)
+			if s := f.sessions.named(stringField(m.params, "sessionId")); s != nil {
+				s.queue.cancel(nil)
+			}
 		case "$/cancel_request":
 			f.cancelCall(m.params)
 		default: // what we don't know, extensions included: nothing to do
@@ -222,15 +224,9 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 	f.hello.Store(who)
 	f.Log.Info("client connected", "client", who.name, "client_version", who.version, "asked", asked,
 		"protocol", acpVersion)
-	if !f.answer(c, struct {
-		Version      int            `json:"protocolVersion"`
-		Capabilities any            `json:"agentCapabilities"`
-		Methods      []any          `json:"authMethods"`
-		Agent        map[string]any `json:"agentInfo"`
-	}{acpVersion, f.capabilities(), f.logins.methods(),
-		map[string]any{"name": serverName, "title": "Codex", "version": f.Version}}, nil) {
-		return nil
-	}
+	f.answer(c, map[string]any{"protocolVersion": acpVersion, "agentCapabilities": f.capabilities(),
+		"authMethods": f.logins.methods(),
+		"agentInfo":   map[string]any{"name": serverName, "title": "Codex", "version": f.Version}}, nil)
 	f.jobs.spawn(func() {
 		if _, e := f.catalog(f.life, "account", ""); e != nil { // told again to whoever needs Codex
 			f.Log.Debug("codex is not ready", "err", e)
@@ -308,10 +304,10 @@ func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError
 // prompt with its stop reason, anything else with -32800.
 func (f *acpFront) cancelCall(params json.RawMessage) {
 	id := rawField(params, "requestId")
+	stop := func() {}
 	f.mu.Lock()
 	c := f.calls[idKey(id)]
-	var stop func()
-	if c != nil {
+	if c != nil && c.stop != nil {
 		stop = c.stop
 	}
 	f.mu.Unlock()
@@ -321,9 +317,7 @@ func (f *acpFront) cancelCall(params json.RawMessage) {
 		c.prompt.s.queue.cancel(c.prompt)
 	default:
 		f.answer(c, nil, &rpcError{Code: codeCancelled, Message: "Request cancelled"})
-		if stop != nil {
-			stop()
-		}
+		stop()
 	}
 }
 

@@ -9,6 +9,7 @@ package main
 // comes into a form.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -60,7 +61,7 @@ func askUser(f *acpFront, a agentRef, q approval) bool {
 // is declined with that word.
 func (o *acpAsk) askQuestion() bool {
 	s, q, f := o.s, &o.q, o.s.f
-	if secretAsked(q) {
+	if slices.ContainsFunc(q.questions, func(each question) bool { return each.secret }) {
 		o.announce()
 		s.enc.decide(q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; "+
 			"give the agent the secret another way, as in a file or a variable of its environment")
@@ -171,10 +172,8 @@ func readPermission(result json.RawMessage, offered []acpPermission) acpVerdict 
 		return acpVerdict{stop: true, words: "cancelled"}
 	case "selected":
 		id := stringField(outcome, "optionId")
-		for _, o := range offered {
-			if o.ID == id {
-				return o.verdict
-			}
+		if i := slices.IndexFunc(offered, func(o acpPermission) bool { return o.ID == id }); i >= 0 {
+			return offered[i].verdict
 		}
 		return unclear("the client chose %q, which was not offered, so it counts as no", clip(id, 100))
 	}
@@ -197,11 +196,6 @@ type acpElicitation struct {
 	URL     string          `json:"url,omitempty"`
 }
 
-// secretAsked reports a question whose answer is not to be shown.
-func secretAsked(q *approval) bool {
-	return slices.ContainsFunc(q.questions, func(each question) bool { return each.secret })
-}
-
 // pageAsked is the page that an MCP server wants opened, "" where it is no
 // such question or no page that a browser should be sent to.
 func pageAsked(q *approval) string {
@@ -222,17 +216,11 @@ func questionMessage(q *approval) string {
 	if q.reason != "" {
 		lines = append(lines, q.reason)
 	}
-	if q.action != "" && q.action != askedText(q) {
-		lines = append(lines, q.action) // a form's own message, or what is to be opened
-	} else {
-		for _, each := range q.questions {
-			lines = append(lines, each.text)
-		}
+	// The action is a form's own message, what is to be opened, or the questions.
+	if what := cmp.Or(q.action, askedText(q)); what != "" {
+		lines = append(lines, what)
 	}
-	if len(lines) == 0 {
-		return "The agent asks"
-	}
-	return strings.Join(lines, "\n")
+	return cmp.Or(strings.Join(lines, "\n"), "The agent asks")
 }
 
 // readForm reads what came back. A yes needs every answer that the form
@@ -289,12 +277,9 @@ func formAnswer(q *question, raw json.RawMessage) (given []string, ok bool) {
 	default:
 		return nil, false
 	}
-	if len(q.options) > 0 && !q.other {
-		for _, each := range given {
-			if !slices.Contains(q.options, each) {
-				return nil, false
-			}
-		}
+	strange := func(each string) bool { return !slices.Contains(q.options, each) }
+	if len(q.options) > 0 && !q.other && slices.ContainsFunc(given, strange) {
+		return nil, false
 	}
 	return given, true
 }

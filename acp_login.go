@@ -44,27 +44,20 @@ type acpLoginEnd struct {
 
 // methods are the ways to log in. The terminal's is for clients that run it.
 func (l *acpLogins) methods() []any {
-	type method struct {
-		Type        string   `json:"type,omitempty"`
-		ID          string   `json:"id"`
-		Name        string   `json:"name"`
-		Description string   `json:"description"`
-		Args        []string `json:"args,omitempty"`
-	}
 	key := "Uses the key in CODEX_API_KEY or OPENAI_API_KEY of the agent's environment"
 	if l.apiKey() == "" {
 		key += "; neither is set now"
 	}
 	all := []any{
-		method{ID: authChatGPT, Name: "Log in with ChatGPT",
-			Description: "Opens a page in your browser and uses your ChatGPT plan"},
-		method{ID: authAPIKey, Name: "Use an OpenAI API key", Description: key},
+		map[string]any{"id": authChatGPT, "name": "Log in with ChatGPT",
+			"description": "Opens a page in your browser and uses your ChatGPT plan"},
+		map[string]any{"id": authAPIKey, "name": "Use an OpenAI API key", "description": key},
 	}
 	if l.f.client().terminalAuth {
 		// Clients append the args to the command that starts us, older ones put
 		// them in its place: main.go understands both.
-		all = append(all, method{Type: "terminal", ID: authTerminal, Name: "Run codex login in a terminal",
-			Description: "Logs Codex in with ChatGPT, a device code or an API key", Args: []string{"acp", "login"}})
+		all = append(all, map[string]any{"type": "terminal", "id": authTerminal, "name": "Run codex login in a terminal",
+			"description": "Logs Codex in with ChatGPT, a device code or an API key", "args": []string{"acp", "login"}})
 	}
 	return all
 }

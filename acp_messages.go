@@ -251,13 +251,6 @@ func (m *acpMessages) putPlan(steps []acpStep) {
 	}{"plan", steps}))
 }
 
-// planDelta takes more of a plan that is written as one text.
-func (m *acpMessages) planDelta(e *event) {
-	if text, _ := rawString(e.delta); text != "" {
-		m.plan.add(text, &m.alarm)
-	}
-}
-
 // planText tells what is written of a plan: one entry, since it has no steps.
 func (m *acpMessages) planText(now time.Time, text, status string) {
 	m.plan.told(now)

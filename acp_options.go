@@ -106,14 +106,8 @@ func (o *configOption) values() string {
 
 // modeState is the older form of the option mode.
 type modeState struct {
-	Current   string     `json:"currentModeId"`
-	Available []modeInfo `json:"availableModes"`
-}
-
-type modeInfo struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	Text string `json:"description,omitempty"`
+	Current   string              `json:"currentModeId"`
+	Available []map[string]string `json:"availableModes"`
 }
 
 // configOptions are all options of a session in the order of their weight. What
@@ -174,7 +168,7 @@ func effortName(word string) string {
 func modesOf(options []configOption) modeState {
 	m := modeState{Current: options[0].Current}
 	for _, v := range options[0].Options {
-		m.Available = append(m.Available, modeInfo{v.Value, v.Name, v.Text})
+		m.Available = append(m.Available, map[string]string{"id": v.Value, "name": v.Name, "description": v.Text})
 	}
 	return m
 }

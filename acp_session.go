@@ -217,15 +217,6 @@ func (t *acpSessions) reopen(c *acpCall, params json.RawMessage) *rpcError {
 	})
 }
 
-// cancelPrompts is the notification session/cancel.
-func (t *acpSessions) cancelPrompts(params json.RawMessage) {
-	if s := t.named(stringField(params, "sessionId")); s != nil {
-		s.queue.cancel(nil)
-		return
-	}
-	t.f.Log.Debug("session/cancel of no open session")
-}
-
 // close answers session/close: what runs is cancelled first.
 func (t *acpSessions) close(c *acpCall, params json.RawMessage) *rpcError {
 	id, e := paramSession(params)
@@ -423,7 +414,9 @@ func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.Raw
 	if s.mcp, e = s.servers.read(servers, taken); e != nil {
 		return turnResult{}, e
 	}
-	if before != nil && f.settings(s.agentID) != nil && s.openedLike(before) {
+	alike := before != nil && s.cwd == before.cwd && slices.Equal(s.roots, before.roots) &&
+		string(s.mcp) == string(before.mcp)
+	if alike && f.settings(s.agentID) != nil {
 		s.servers.forget() // the thread stays as it is, and so do they
 	} else if len(s.mcp) > 0 {
 		time.AfterFunc(serversWait, s.queue.pump) // prompts wait no longer
@@ -448,11 +441,6 @@ func (s *acpSession) describe(req *turnRequest) {
 	req.source, req.approvals = sourceClient, "client"
 	req.cwd, req.servers = s.cwd, s.mcp
 	req.client = &clientBirth{session: s.id, roots: s.roots}
-}
-
-// openedLike reports that two sessions were opened with the same.
-func (s *acpSession) openedLike(o *acpSession) bool {
-	return s.cwd == o.cwd && slices.Equal(s.roots, o.roots) && string(s.mcp) == string(o.mcp)
 }
 
 // reopen opens a session of the client's that is on disk.

@@ -189,8 +189,9 @@ func (x *acpEncoder) raw(k acpKey, own bool, e *event) {
 			x.messages.breakThought(k)
 		}
 	case "item/plan/delta":
-		if own && x.turns.has(e.turn) {
-			x.messages.planDelta(e)
+		// A plan that is written as one text grows.
+		if text, _ := rawString(e.delta); own && x.turns.has(e.turn) && text != "" {
+			x.messages.plan.add(text, &x.stream.alarm)
 		}
 	case "item/mcpToolCall/progress":
 		x.print(k, own, stringField(e.raw, "message")+"\n")

@@ -192,7 +192,8 @@ func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpc
 	case "tools/list", "tools/call":
 		switch {
 		case !c.modern && c.f.legacy.Load() == nil:
-			return notInitialized(method)
+			return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta "+
+				"of %s with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
 		case method == "tools/list":
 			return listTools(c, p.cursor)
 		}

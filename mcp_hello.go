@@ -251,9 +251,3 @@ func endListen(c *mcpCall) {
 	meta[metaPrefix+"subscriptionId"] = c.id
 	c.reply(toJSON(map[string]any{"resultType": "complete", "_meta": meta}))
 }
-
-// notInitialized refuses what came before any handshake, naming both ways in.
-func notInitialized(method string) *rpcError {
-	return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta of %s "+
-		"with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
-}
