@@ -1,11 +1,9 @@
 package main
 
-// acp.go owns the ACP front: the client's stream, the handshake, the requests
-// that are open on it with the waiters behind them, and the way to their answers,
-// with the reading of parameters and the one place where an error of the hub
-// becomes one of ACP. The composition root makes one front, gives it the hub's
-// functions and calls run; the hub calls it back as a front. It must never wait on
-// the reading goroutine, answer a request twice, or leave one unanswered: ACP
+// acp.go owns the ACP front: the client's stream, the handshake, the requests that are open on it with the waiters
+// behind them, and the way to their answers, with the reading of parameters and the one place where an error of the hub
+// becomes one of ACP. The composition root makes one front, gives it the hub's functions and calls run; the hub calls
+// it back as a front. It must never wait on the reading goroutine, answer a request twice, or leave one unanswered: ACP
 // wants an answer to cancelled requests too.
 
 import (
@@ -72,16 +70,13 @@ type acpCall struct {
 const (
 	// acpVersion is the version of the protocol that we speak: 2 is a draft.
 	acpVersion = 1
-	// acpBudget is how many bytes may wait for a client that doesn't read before
-	// its prompts fail.
+	// acpBudget is how many bytes may wait for a client that doesn't read before its prompts fail.
 	acpBudget = 16 << 20
-	// acpCrowd is how many bytes may wait before deltas are joined: as many as one
-	// write takes.
+	// acpCrowd is how many bytes may wait before deltas are joined: as many as one write takes.
 	acpCrowd = chunkSize
 )
 
-// newACPFront starts the writing goroutine of the client's stream; shutdown
-// ends it.
+// newACPFront starts the writing goroutine of the client's stream; shutdown ends it.
 func newACPFront(o acpOptions) *acpFront {
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
 	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
@@ -93,8 +88,7 @@ func newACPFront(o acpOptions) *acpFront {
 	return f
 }
 
-// shutdown ends what waits, lets it finish and flushes, all within grace. The
-// hub has answered its waiters before.
+// shutdown ends what waits, lets it finish and flushes, all within grace. The hub has answered its waiters before.
 func (f *acpFront) shutdown(grace time.Duration) {
 	until := time.Now().Add(grace)
 	limit, cancel := context.WithDeadline(context.Background(), until)
@@ -136,8 +130,7 @@ func (f *acpFront) dispatch(m *message) {
 	}
 }
 
-// handle has a request answered, now or later, unless it returns why the request
-// is refused.
+// handle has a request answered, now or later, unless it returns why the request is refused.
 func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 	if c.method != "initialize" && f.hello.Load() == nil {
 		return &rpcError{Code: codeInvalidRequest, Message: fmt.Sprintf(
@@ -330,8 +323,7 @@ func (f *acpFront) addWaiter(done func(turnResult)) waiterID {
 	return w
 }
 
-// dropWaiter makes the hub's result for a waiter one that nobody takes, and tells
-// the hub that nobody waits any more.
+// dropWaiter makes the hub's result for a waiter one that nobody takes, and tells the hub that nobody waits any more.
 func (f *acpFront) dropWaiter(w waiterID) {
 	f.mu.Lock()
 	delete(f.waiters, w)
@@ -359,9 +351,8 @@ func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
 	return true
 }
 
-// ask implements front. Who waits for the turn doesn't matter: a turn that
-// mail began and a subagent that outlives its turn are the user's of the
-// session as well. false: this client can't be asked.
+// ask implements front. Who waits for the turn doesn't matter: a turn that mail began and a subagent that outlives its
+// turn are the user's of the session as well. false: this client can't be asked.
 func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool { return askUser(f, a, q) }
 
 // askGone implements front: nobody needs the answer any more.
@@ -480,8 +471,7 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 	return out
 }
 
-// acpAdvice is what somebody with an editor can do about an error, behind the
-// words for what happened.
+// acpAdvice is what somebody with an editor can do about an error, behind the words for what happened.
 func acpAdvice(e *rpcError) string {
 	switch e.Remedy {
 	case remedyNewChild:

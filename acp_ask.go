@@ -1,11 +1,9 @@
 package main
 
-// acp_ask.go owns the asking of an ACP client (FR-18): an approval becomes
-// session/request_permission, a question a form or a page (elicitation/create)
-// where the client has them, and what comes back a decision. The hub calls ask
-// and askGone, and keeps the timer. Only the option that says yes, chosen among
-// those offered, approves: an error, nonsense, an answer that the form didn't
-// allow, a client that is gone or answers twice must never do. A secret never
+// acp_ask.go owns the asking of an ACP client (FR-18): an approval becomes session/request_permission, a question a
+// form or a page (elicitation/create) where the client has them, and what comes back a decision. The hub calls ask and
+// askGone, and keeps the timer. Only the option that says yes, chosen among those offered, approves: an error,
+// nonsense, an answer that the form didn't allow, a client that is gone or answers twice must never do. A secret never
 // comes into a form.
 
 import (
@@ -36,8 +34,7 @@ type acpVerdict struct {
 	by      decider             // whose word it is
 }
 
-// askUser puts an approval before the user of the agent's session. false: this client
-// can't be asked.
+// askUser puts an approval before the user of the agent's session. false: this client can't be asked.
 func askUser(f *acpFront, a agentRef, q approval) bool {
 	o := &acpAsk{s: f.sessions.ofAgent(a.AgentID), a: a, q: q, since: time.Now()}
 	switch {
@@ -56,9 +53,8 @@ func askUser(f *acpFront, a agentRef, q approval) bool {
 	})
 }
 
-// askQuestion puts a form, or a page to open, before a client that said it has
-// them. A secret has no place in a form (ACP forbids it), so what asks for one
-// is declined with that word.
+// askQuestion puts a form, or a page to open, before a client that said it has them. A secret has no place in a form
+// (ACP forbids it), so what asks for one is declined with that word.
 func (o *acpAsk) askQuestion() bool {
 	s, q, f := o.s, &o.q, o.s.f
 	if slices.ContainsFunc(q.questions, func(each question) bool { return each.secret }) {
@@ -107,8 +103,7 @@ func (o *acpAsk) send(method string, params any, read func(json.RawMessage) acpV
 	})
 }
 
-// conclude tells the agent, and the tool call first: what the child does
-// after its yes must come behind it.
+// conclude tells the agent, and the tool call first: what the child does after its yes must come behind it.
 func (o *acpAsk) conclude(v acpVerdict) {
 	f := o.s.f
 	if v.by == (decider{}) {
@@ -143,9 +138,8 @@ type acpPermission struct {
 	verdict acpVerdict
 }
 
-// permissionOptions are what a user can say, in the order in which clients show
-// them. The rejection that lets the turn go on stands before the one that stops
-// it, since clients take the first of a kind for their own no.
+// permissionOptions are what a user can say, in the order in which clients show them. The rejection that lets the turn
+// go on stands before the one that stops it, since clients take the first of a kind for their own no.
 func permissionOptions(q *approval) []acpPermission {
 	options := []acpPermission{{"allow_once", "Allow once", "allow_once", acpVerdict{d: approve}}}
 	add := func(id, name, kind string, v acpVerdict) { options = append(options, acpPermission{id, name, kind, v}) }
@@ -163,8 +157,7 @@ func permissionOptions(q *approval) []acpPermission {
 	return options
 }
 
-// readPermission reads the client's answer. Nothing but an option that was
-// offered can be a yes.
+// readPermission reads the client's answer. Nothing but an option that was offered can be a yes.
 func readPermission(result json.RawMessage, offered []acpPermission) acpVerdict {
 	outcome := rawField(result, "outcome")
 	switch stringField(outcome, "outcome") {

@@ -1,12 +1,10 @@
 package main
 
-// acp_content.go owns content blocks both ways. A prompt's blocks become text in
-// one piece for Codex, with files and links wrapped so that nothing in them can be
-// taken for the user's own words, and images as parts of their own; acp_prompt.go
-// calls readPrompt. What an item brings becomes blocks that any client takes. A
-// prompt's block that can't be passed on is refused with its number and what to
-// do, never left out silently; no block goes out that the schema doesn't know, nor
-// JSON that a strict parser refuses, nor more of a text than a client shows.
+// acp_content.go owns content blocks both ways. A prompt's blocks become text in one piece for Codex, with files and
+// links wrapped so that nothing in them can be taken for the user's own words, and images as parts of their own;
+// acp_prompt.go calls readPrompt. What an item brings becomes blocks that any client takes. A prompt's block that can't
+// be passed on is refused with its number and what to do, never left out silently; no block goes out that the schema
+// doesn't know, nor JSON that a strict parser refuses, nor more of a text than a client shows.
 
 import (
 	"bytes"
@@ -74,8 +72,7 @@ func readPrompt(raw json.RawMessage) (text string, parts []promptPart, e *rpcErr
 	return text, parts, nil
 }
 
-// readBlock reads one block. why is what is wrong with it, "" for nothing, as it
-// goes on behind the block's number.
+// readBlock reads one block. why is what is wrong with it, "" for nothing, as it goes on behind the block's number.
 func readBlock(raw json.RawMessage) (b acpBlock, why string) {
 	if rawKind(raw) != '{' {
 		return b, " must be a content block, an object with a type, not " + kindWord(raw)
@@ -129,8 +126,7 @@ func blockText(raw json.RawMessage, name string, must bool) (text, why string) {
 	return text, ""
 }
 
-// readResource reads what is embedded: text, or bytes that may be an image or
-// text after all.
+// readResource reads what is embedded: text, or bytes that may be an image or text after all.
 func readResource(raw json.RawMessage) (b acpBlock, why string) {
 	if rawKind(raw) != '{' {
 		return b, " must be an object with uri and text or blob, not " + kindWord(raw)
@@ -266,9 +262,8 @@ func gap(s string) string {
 	return "\n\n"
 }
 
-// wrapResource is a resource between lines that its text can't contain, since the
-// marker in them stands nowhere else in the prompt. An attribute is a JSON
-// string, so that it can't end its line.
+// wrapResource is a resource between lines that its text can't contain, since the marker in them stands nowhere else in
+// the prompt. An attribute is a JSON string, so that it can't end its line.
 func wrapResource(b *acpBlock, marker string) string {
 	name := "ACP_RESOURCE"
 	if b.link {
@@ -401,9 +396,8 @@ func contentOf(block json.RawMessage) json.RawMessage {
 
 func callText(s string) json.RawMessage { return contentOf(acpTextBlock(s)) }
 
-// fenced makes a code block of output: clients render a text block as Markdown,
-// which would join its lines and eat its stars. The fence is longer than any in
-// the text, so that nothing in it can end the block.
+// fenced makes a code block of output: clients render a text block as Markdown, which would join its lines and eat its
+// stars. The fence is longer than any in the text, so that nothing in it can end the block.
 func fenced(s string) string {
 	fence, waves := "```", "~~~"
 	for strings.Contains(s, fence) {

@@ -1,18 +1,21 @@
 package main
 
-// acp_item.go owns what Codex's items look like in ACP: one table with a row for
-// each kind, told as a message or as a tool call with title, kind, places and
-// input, and at its end content and output. acp_updates.go and acp_tool.go take
-// rows from it; the faces of approvals stand here too. It must never name a place
-// that Codex didn't name.
+// acp_item.go owns what Codex's items look like in ACP: one table with a row for each kind, told as a message or as a
+// tool call with title, kind, places and input, and at its end content and output. acp_updates.go and acp_tool.go take
+// rows from it; the faces of approvals stand here too. It must never name a place that Codex didn't name. Of a patch
+// Codex tells the hunks, and a client wants each file's whole text before and after: so the files that a patch names
+// are read as it begins, regular ones only and no more than a megabyte of each; none is written or waited for, and
+// where a file doesn't fit, the hunks' own text has to do.
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // acpLocation is a file that a tool call has to do with; path is absolute.
@@ -47,11 +50,9 @@ type acpItem struct {
 type acpItemKind struct {
 	// message tells the item as a message; nil: it is a tool call.
 	message func(m *acpMessages, k acpKey, e *event)
-	// face tells what a call is as it begins, and again as it ends. A title that
-	// stays empty becomes the kind in words.
+	// face tells what a call is as it begins, and again as it ends. A title that stays empty becomes the kind in words.
 	face func(n *acpNames, i *acpItem) acpFace
-	// end tells what the call that ended has to show and its raw output, beside
-	// what its face shows; nil: nothing.
+	// end tells what the call that ended has to show and its raw output, beside what its face shows; nil: nothing.
 	end func(n *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage)
 
 	failed      string // what a call that failed says if it has nothing else to say
@@ -104,8 +105,7 @@ func (n *acpNames) itemFace(i *acpItem) (f acpFace, ok bool) {
 	return f, f.kind != ""
 }
 
-// laterFace is that of a kind which only a later Codex has: told if it is
-// something that runs and ends.
+// laterFace is that of a kind which only a later Codex has: told if it is something that runs and ends.
 func laterFace(_ *acpNames, i *acpItem) acpFace {
 	if i.status == "" {
 		return acpFace{}
@@ -251,8 +251,7 @@ func (n *acpNames) patchFace(i *acpItem) acpFace {
 	return f
 }
 
-// patchInput is what Codex was told to change; diffs that are shown anyway are
-// repeated only if they are short.
+// patchInput is what Codex was told to change; diffs that are shown anyway are repeated only if they are short.
 func patchInput(files []fileChange, diffs bool) json.RawMessage {
 	type change struct {
 		Path string `json:"path"`
@@ -293,8 +292,7 @@ func toolKind(tool string) string {
 	return "other"
 }
 
-// webFace: Codex knows the query only as the search ends, and calls opening a
-// page of what it found a search too.
+// webFace: Codex knows the query only as the search ends, and calls opening a page of what it found a search too.
 func webFace(_ *acpNames, i *acpItem) acpFace {
 	query, action := cmp.Or(i.query, i.text), rawField(i.raw, "action")
 	f := acpFace{title: "Search the web", name: "web_search", kind: "search"}
@@ -469,16 +467,14 @@ func (n *acpNames) askContent(q *approval) []json.RawMessage {
 	return addText(nil, strings.Join(lines, "\n\n"))
 }
 
-// acpNames are what titles and places are made of: where the session works, and
-// what its subagents are called.
+// acpNames are what titles and places are made of: where the session works, and what its subagents are called.
 type acpNames struct {
 	cwd       string
 	thread    string            // the session's own
 	subagents map[string]string // by thread
 }
 
-// absolute is where a path that Codex names is; relative to cwd, else to the
-// session's.
+// absolute is where a path that Codex names is; relative to cwd, else to the session's.
 func (n *acpNames) absolute(file, cwd string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
@@ -537,4 +533,196 @@ func (n *acpNames) owned(thread, title string) string {
 		return title
 	}
 	return n.subagent(thread) + ": " + title
+}
+
+const (
+	maxDiffFile = 1 << 20 // of a file, to be shown whole
+	maxDiffs    = 4 << 20 // of all texts of a patch: the rest is told, not shown
+)
+
+// patchHunk is one hunk of a unified diff.
+type patchHunk struct {
+	oldAt, newAt int // line numbers, from 1
+	lines        []patchLine
+}
+
+// patchLine is one line of a hunk, with the line end it has in the file.
+type patchLine struct {
+	op   byte // ' ', '-' or '+'
+	text string
+}
+
+// readPatch reads the hunks of one file. What stands between them is left out:
+// headers, and what Codex writes behind the diff of a file that moves.
+func readPatch(diff string) []patchHunk {
+	var hunks []patchHunk
+	var h *patchHunk
+	olds, news := 0, 0 // lines that the header promised and that are still to come
+	ends := func() {
+		if h != nil && (olds != 0 || news != 0) { // not what its head says: it fits no file
+			h.oldAt, h.newAt = -1, -1
+		}
+	}
+	for line := range strings.Lines(diff) {
+		op := line[0]
+		switch {
+		case h != nil && op == '\\': // no newline at the end of the line before
+			if n := len(h.lines); n > 0 {
+				h.lines[n-1].text = strings.TrimSuffix(h.lines[n-1].text, "\n")
+			}
+			continue
+		case strings.HasPrefix(line, "@@"):
+			ends()
+			at, ok := hunkHead(line)
+			if !ok { // as in the patches that models write: it fits no file and goes on to the next head
+				at = [4]int{-1, math.MaxInt32, -1, math.MaxInt32}
+			}
+			hunks = append(hunks, patchHunk{oldAt: at[0], newAt: at[2]})
+			h, olds, news = &hunks[len(hunks)-1], at[1], at[3]
+			continue
+		case h == nil, olds <= 0 && news <= 0:
+			continue
+		case op == '\n' || op == '\r': // a blank line of context that lost its blank
+			line = " " + line
+			op = ' '
+		}
+		switch op {
+		case ' ':
+			olds, news = olds-1, news-1
+		case '-':
+			olds--
+		case '+':
+			news--
+		default: // no line of a hunk: what follows can't be trusted
+			ends()
+			h = nil
+			continue
+		}
+		if !strings.HasSuffix(line, "\n") { // the diff's own last line
+			line += "\n"
+		}
+		h.lines = append(h.lines, patchLine{op, line[1:]})
+	}
+	ends()
+	return hunks
+}
+
+// side are the lines of a hunk before (but = '+') or after (but = '-').
+func (h *patchHunk) side(but byte) []string {
+	var out []string
+	for _, l := range h.lines {
+		if l.op != but {
+			out = append(out, l.text)
+		}
+	}
+	return out
+}
+
+// patched is a file's text with the hunks applied, or taken back out of it;
+// false where it isn't the text they were made for.
+func patched(text string, hunks []patchHunk, back bool) (string, bool) {
+	lines := strings.SplitAfter(text, "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	var out strings.Builder
+	done := 0 // lines of the text that are dealt with
+	for i := range hunks {
+		h := &hunks[i]
+		at, from, to := h.oldAt, h.side('+'), h.side('-')
+		if back {
+			at, from, to = h.newAt, to, from
+		}
+		if len(from) > 0 {
+			at-- // a hunk that takes nothing stands behind the line it names
+		}
+		if at < done || at+len(from) > len(lines) {
+			return "", false
+		}
+		out.WriteString(strings.Join(lines[done:at], ""))
+		if done = at + len(from); !slices.Equal(lines[at:done], from) {
+			return "", false
+		}
+		out.WriteString(strings.Join(to, ""))
+	}
+	out.WriteString(strings.Join(lines[done:], ""))
+	return out.String(), len(hunks) > 0
+}
+
+// hunkTexts are the hunks' own texts, before and after.
+func hunkTexts(hunks []patchHunk) (before, after string) {
+	var b, a strings.Builder
+	for i := range hunks {
+		b.WriteString(strings.Join(hunks[i].side('+'), ""))
+		a.WriteString(strings.Join(hunks[i].side('-'), ""))
+	}
+	return b.String(), a.String()
+}
+
+// acpPatch makes the diff blocks of one patch.
+type acpPatch struct {
+	live    bool // the files are now what they were for Codex
+	applied bool // Codex has written them already, as far as we know
+	blocks  []json.RawMessage
+	size    int
+	left    int // files that are told but not shown
+}
+
+// add makes one file's block. path is absolute, where the file is afterwards.
+func (p *acpPatch) add(c fileChange, path, from string, hunks []patchHunk) {
+	var before *string
+	after := ""
+	switch c.kind {
+	case "add":
+		after = c.diff
+	case "delete":
+		before = &c.diff
+	default:
+		b, a, ok := p.whole(path, from, hunks)
+		if !ok {
+			b, a = hunkTexts(hunks)
+		}
+		before, after = &b, a
+	}
+	size := p.size + len(after) + len(deref(before))
+	if size > maxDiffs {
+		p.left++
+		return
+	}
+	p.size = size
+	p.blocks = append(p.blocks, toJSON(struct {
+		Type string  `json:"type"`
+		Path string  `json:"path"`
+		Old  *string `json:"oldText"`
+		New  string  `json:"newText"`
+	}{"diff", path, before, after}))
+}
+
+// whole is a changed file's text before and after. Codex may have been faster
+// than we are: then the file has the hunks already.
+func (p *acpPatch) whole(path, from string, hunks []patchHunk) (before, after string, ok bool) {
+	if !p.live || p.size > maxDiffs/2 {
+		return "", "", false
+	}
+	for _, back := range []bool{p.applied, !p.applied} {
+		file := from
+		if back {
+			file = path
+		}
+		data, err := readRegular(file, maxDiffFile)
+		if err != nil || !utf8.Valid(data) {
+			continue // it can't be shown
+		}
+		text := string(data)
+		other, ok := patched(text, hunks, back)
+		switch {
+		case len(hunks) == 0: // it only moves
+			return text, text, true
+		case ok && back:
+			return other, text, true
+		case ok:
+			return text, other, true
+		}
+	}
+	return "", "", false
 }

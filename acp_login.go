@@ -1,10 +1,8 @@
 package main
 
-// acp_login.go owns how an ACP client logs Codex in and out: the methods of
-// authenticate, the page that a person opens, logout. acp.go calls it with
-// requests, the child's driver with the ends of logins. It must never hold a
-// request's answer back for Codex on the reading goroutine, and never write an API
-// key anywhere but to Codex.
+// acp_login.go owns how an ACP client logs Codex in and out: the methods of authenticate, the page that a person opens,
+// logout. acp.go calls it with requests, the child's driver with the ends of logins. It must never hold a request's
+// answer back for Codex on the reading goroutine, and never write an API key anywhere but to Codex.
 
 import (
 	"cmp"
@@ -23,8 +21,7 @@ const (
 
 	// loginLimit is how long a person may take to log in.
 	loginLimit = 10 * time.Minute
-	// loginEnds is how many ends of logins are kept for one that doesn't know its
-	// own id yet.
+	// loginEnds is how many ends of logins are kept for one that doesn't know its own id yet.
 	loginEnds = 10
 )
 
@@ -56,8 +53,9 @@ func (l *acpLogins) methods() []any {
 	if l.f.client().terminalAuth {
 		// Clients append the args to the command that starts us, older ones put
 		// them in its place: main.go understands both.
-		all = append(all, map[string]any{"type": "terminal", "id": authTerminal, "name": "Run codex login in a terminal",
-			"description": "Logs Codex in with ChatGPT, a device code or an API key", "args": []string{"acp", "login"}})
+		all = append(all, map[string]any{"type": "terminal", "id": authTerminal,
+			"name": "Run codex login in a terminal", "args": []string{"acp", "login"},
+			"description": "Logs Codex in with ChatGPT, a device code or an API key"})
 	}
 	return all
 }
@@ -133,8 +131,7 @@ func (l *acpLogins) failed(e *rpcError) *rpcError {
 	return out
 }
 
-// onAccount takes what Codex tells of logins, on the reading goroutine of the
-// child.
+// onAccount takes what Codex tells of logins, on the reading goroutine of the child.
 func (l *acpLogins) onAccount(method string, params json.RawMessage) {
 	if method != "account/login/completed" {
 		return
@@ -203,9 +200,8 @@ func (l *acpLogins) byPage(ctx context.Context, c *acpCall) *rpcError {
 	return l.required(why)
 }
 
-// showPage tells the user which page to open: by elicitation where the client
-// takes it, else by a notice in its open sessions and in the log. The channel
-// is closed if the user won't.
+// showPage tells the user which page to open: by elicitation where the client takes it, else by a notice in its open
+// sessions and in the log. The channel is closed if the user won't.
 func (l *acpLogins) showPage(c *acpCall, id, url string) (refused chan struct{}) {
 	refused = make(chan struct{})
 	const words = "Log Codex in with ChatGPT: open the page in your browser"

@@ -1,10 +1,8 @@
 package main
 
-// acp_messages.go owns what a client reads as messages: the agent's answer and
-// its thoughts as they come, the user's words when a session is loaded, plans.
-// acp_updates.go calls it for every delta, thousands a second, so their text is
-// copied as it stands in Codex's JSON. Joined text may wait, but it must never be
-// lost, told twice or overtaken.
+// acp_messages.go owns what a client reads as messages: the agent's answer and its thoughts as they come, the user's
+// words when a session is loaded, plans. acp_updates.go calls it for every delta, thousands a second, so their text is
+// copied as it stands in Codex's JSON. Joined text may wait, but it must never be lost, told twice or overtaken.
 
 import (
 	"cmp"
@@ -15,8 +13,7 @@ import (
 	"time"
 )
 
-// maxUserBlock may an image have that is told again: a client's SDK takes no
-// line of more than 32 MiB.
+// maxUserBlock may an image have that is told again: a client's SDK takes no line of more than 32 MiB.
 const maxUserBlock = 24 << 20
 
 // acpText is a message that is being told.
@@ -111,12 +108,10 @@ func (m *acpMessages) agentItem(k acpKey, e *event) {
 	m.finish(tk)
 }
 
-// known reports an item that was told to its end. In a replay each item comes
-// once, under ids that may repeat.
+// known reports an item that was told to its end. In a replay each item comes once, under ids that may repeat.
 func (m *acpMessages) known(k acpKey) bool { return m.seen.times[k] > 0 && !m.replay }
 
-// thoughtItem takes thoughts that are whole: those that weren't streamed are told
-// now.
+// thoughtItem takes thoughts that are whole: those that weren't streamed are told now.
 func (m *acpMessages) thoughtItem(k acpKey, e *event) {
 	if e.phase != "completed" {
 		return
@@ -178,8 +173,7 @@ func (m *acpMessages) reviewItem(k acpKey, e *event) {
 	m.seen.add(k)
 }
 
-// userItem tells what the user said, of a session that is loaded: live, the
-// client knows.
+// userItem tells what the user said, of a session that is loaded: live, the client knows.
 func (m *acpMessages) userItem(k acpKey, e *event) {
 	if !m.replay || e.phase != "completed" {
 		return

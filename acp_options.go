@@ -1,8 +1,8 @@
 package main
 
 // acp_options.go owns what an ACP user may choose for a session: mode, model and thought level, as config options and
-// (mode) as the older session modes, both always in step; and the list of models as the child tells it, which is kept for
-// one child and for a while. acp_sessions.go puts the options into its answers, acp.go brings session/set_config_option
+// (mode) as the older session modes, both always in step; and the list of models as the child tells it, which is kept
+// for one child and for a while. acp_session.go puts the options into its answers, acp.go brings session/set_config_option
 // and session/set_mode, acp_prompt.go looks whether a model takes images; the hub does the change. It must never offer
 // what passes the ceiling, nor take a value that it doesn't offer, nor keep anybody waiting who didn't ask to wait:
 // without the list everything works with the model that is.
@@ -110,9 +110,8 @@ type modeState struct {
 	Available []map[string]string `json:"availableModes"`
 }
 
-// configOptions are all options of a session in the order of their weight. What
-// nobody knows has none: without a list of models only the present one stands
-// there, without a model no thought level.
+// configOptions are all options of a session in the order of their weight. What nobody knows has none: without a list
+// of models only the present one stands there, without a model no thought level.
 func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	modes, current := offeredModes(set)
 	mode := newOption(optionMode, "Mode", "What the agent may do, and what it asks about", current)
@@ -233,8 +232,7 @@ type optionChange struct {
 	byMode bool
 }
 
-// settings are what the next turn runs with, nil where nobody knows. A session
-// that was parked keeps what it had.
+// settings are what the next turn runs with, nil where nobody knows. A session that was parked keeps what it had.
 func (o *acpOptionState) settings() *sessionSettings {
 	set := o.s.f.settings(o.s.agentID)
 	o.mu.Lock()
@@ -245,8 +243,7 @@ func (o *acpOptionState) settings() *sessionSettings {
 	return o.last
 }
 
-// model is what Codex tells of the model that the next turn runs with, nil
-// where it tells nothing.
+// model is what Codex tells of the model that the next turn runs with, nil where it tells nothing.
 func (o *acpOptionState) model() *acpModel {
 	set := o.settings()
 	if set == nil {
@@ -255,8 +252,7 @@ func (o *acpOptionState) model() *acpModel {
 	return findModel(o.s.f.models.list(0), set.Model)
 }
 
-// setTold keeps the options as the client has them from now on, and returns those
-// that it had.
+// setTold keeps the options as the client has them from now on, and returns those that it had.
 func (o *acpOptionState) setTold(list []configOption) (was []configOption) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -264,10 +260,9 @@ func (o *acpOptionState) setTold(list []configOption) (was []configOption) {
 	return was
 }
 
-// tell is the state as the client will know it from now on, nil while nobody knows
-// the session's settings. It doesn't wait: a caller that can waits for the models
-// before. A list of models that came meanwhile has told nobody yet who knew
-// nothing: hence the second look.
+// tell is the state as the client will know it from now on, nil while nobody knows the session's settings. It doesn't
+// wait: a caller that can waits for the models before. A list of models that came meanwhile has told nobody yet who
+// knew nothing: hence the second look.
 func (o *acpOptionState) tell() []configOption {
 	set := o.settings()
 	if set == nil {
@@ -284,8 +279,7 @@ func (o *acpOptionState) tell() []configOption {
 	}
 }
 
-// tellChanges tells the client of options that are no more what it knows: nothing
-// before it knows anything.
+// tellChanges tells the client of options that are no more what it knows: nothing before it knows anything.
 func (o *acpOptionState) tellChanges() {
 	o.mu.Lock()
 	told := o.told
@@ -312,8 +306,7 @@ func (o *acpOptionState) sendMode(list, told []configOption) {
 	}
 }
 
-// setOption answers session/set_config_option with the full state. The change
-// counts from the next turn on.
+// setOption answers session/set_config_option with the full state. The change counts from the next turn on.
 func (o *acpOptionState) setOption(c *acpCall, params json.RawMessage) *rpcError {
 	id, e := paramText(params, "configId")
 	raw := rawField(params, "value")
@@ -339,8 +332,7 @@ func (o *acpOptionState) setMode(c *acpCall, params json.RawMessage) *rpcError {
 	return o.addChange(optionChange{c: c, id: optionMode, value: mode, byMode: true})
 }
 
-// addChange has changes made one after the other, in a goroutine of their own. It is
-// called on the reading goroutine.
+// addChange has changes made one after the other, in a goroutine of their own. It is called on the reading goroutine.
 func (o *acpOptionState) addChange(change optionChange) *rpcError {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -352,16 +344,14 @@ func (o *acpOptionState) addChange(change optionChange) *rpcError {
 	return nil
 }
 
-// changing reports that an option is being changed, which the next prompt is to
-// run with.
+// changing reports that an option is being changed, which the next prompt is to run with.
 func (o *acpOptionState) changing() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.changes) > 0
 }
 
-// makeChanges makes the changes that wait, and lets the prompts go that came
-// behind them.
+// makeChanges makes the changes that wait, and lets the prompts go that came behind them.
 func (o *acpOptionState) makeChanges() {
 	o.mu.Lock()
 	for len(o.changes) > 0 {
@@ -376,9 +366,8 @@ func (o *acpOptionState) makeChanges() {
 	o.s.queue.pump()
 }
 
-// make has the hub make one change, and tells what the answer doesn't say in front
-// of it, so that everything is in step when the answer comes: the other form of the
-// mode, or to set_mode the options.
+// make has the hub make one change, and tells what the answer doesn't say in front of it, so that everything is in step
+// when the answer comes: the other form of the mode, or to set_mode the options.
 func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
 	set := o.settings()
 	if set == nil {
@@ -449,8 +438,7 @@ func (m *acpModel) sees() bool {
 	return m == nil || len(m.Inputs) == 0 || slices.Contains(m.Inputs, "image")
 }
 
-// readModels reads the answer. A model that can't be read is left out; the
-// others are as good as they are.
+// readModels reads the answer. A model that can't be read is left out; the others are as good as they are.
 func readModels(raw json.RawMessage) []acpModel {
 	var list []acpModel
 	eachElement(rawField(raw, "data"), func(each json.RawMessage) {
@@ -464,8 +452,7 @@ func readModels(raw json.RawMessage) []acpModel {
 	return list
 }
 
-// findModel finds a model by its word; "" is the one that Codex takes when
-// nobody chose. nil: not in the list.
+// findModel finds a model by its word; "" is the one that Codex takes when nobody chose. nil: not in the list.
 func findModel(models []acpModel, word string) *acpModel {
 	for i := range models {
 		if m := &models[i]; m.word() == word && word != "" || m.Default && word == "" {
@@ -486,9 +473,8 @@ type acpModels struct {
 	fetching chan struct{} // closed when the fetch that runs has ended, nil for none
 }
 
-// list is what there is. A list of another child, or an old one, is asked for
-// again: wait is how long for, 0 for not at all, and then the sessions are told
-// when it has changed.
+// list is what there is. A list of another child, or an old one, is asked for again: wait is how long for, 0 for not at
+// all, and then the sessions are told when it has changed.
 func (l *acpModels) list(wait time.Duration) []acpModel {
 	pid := l.f.status().ChildPID
 	l.mu.Lock()

@@ -1,11 +1,9 @@
 package main
 
-// acp_servers.go owns the MCP servers that an ACP client brings for a session:
-// reading them into Codex's words, names that Codex takes and nobody else has,
-// how they are, as Codex tells it while a thread is opened, and what /mcp says of
-// all. acp_session.go calls read before it opens a session, and heard as Codex
-// tells of one. It must never write them anywhere, nor set what lets their tools
-// run unasked.
+// acp_servers.go owns the MCP servers that an ACP client brings for a session: reading them into Codex's words, names
+// that Codex takes and nobody else has, how they are, as Codex tells it while a thread is opened, and what /mcp says of
+// all. acp_session.go calls read before it opens a session, and heard as Codex tells of one. It must never write them
+// anywhere, nor set what lets their tools run unasked.
 
 import (
 	"cmp"
@@ -21,12 +19,10 @@ import (
 )
 
 const (
-	// ownToolServer is what a thread's server of our own tools is called, and
-	// what models read as theirs.
+	// ownToolServer is what a thread's server of our own tools is called, and what models read as theirs.
 	ownToolServer = "atm"
-	// serversWait is how long a prompt is held back for servers to start: Codex
-	// (0.169) waits one second for them, and a tool that comes later is missing
-	// from the turn.
+	// serversWait is how long a prompt is held back for servers to start: Codex (0.169) waits one second for them, and
+	// a tool that comes later is missing from the turn.
 	serversWait = 10 * time.Second
 	// configWait is how long the names of the user's own servers are waited for.
 	configWait = 20 * time.Second
@@ -52,9 +48,8 @@ func (s *acpServer) words() string {
 	return s.status
 }
 
-// userServers are the names of the MCP servers in the user's own Codex
-// configuration as seen from a session's directory, switched off or not: Codex
-// would mix two entries of one name. It waits for the child. nil where the
+// userServers are the names of the MCP servers in the user's own Codex configuration as seen from a session's
+// directory, switched off or not: Codex would mix two entries of one name. It waits for the child. nil where the
 // configuration can't be read.
 func userServers(ctx context.Context, s *acpSession) []string {
 	ctx, stop := context.WithTimeout(ctx, configWait)
@@ -76,9 +71,8 @@ func fieldNames(obj json.RawMessage) (names []string) {
 	return names
 }
 
-// readServers makes Codex's mcp_servers of a client's mcpServers, an array or
-// nothing. taken are the names of the user's own. list are the servers in the
-// client's order.
+// readServers makes Codex's mcp_servers of a client's mcpServers, an array or nothing. taken are the names of the
+// user's own. list are the servers in the client's order.
 func readServers(raw json.RawMessage, taken []string) (table json.RawMessage, list []*acpServer, e *rpcError) {
 	used := map[string]bool{ownToolServer: true}
 	for _, name := range taken {
@@ -165,8 +159,7 @@ func readServer(raw json.RawMessage, where string) (map[string]any, *rpcError) {
 	return nil, badParams("%s: type must be a string, not %s", where, kindWord(kind))
 }
 
-// readPairs reads env and headers: a list of name and value. The last of two
-// equal names counts.
+// readPairs reads env and headers: a list of name and value. The last of two equal names counts.
 func readPairs(raw json.RawMessage, key, where string) (map[string]string, *rpcError) {
 	pairs := map[string]string{}
 	list := rawField(raw, key)
@@ -282,9 +275,8 @@ func (t *acpServers) starting() bool {
 	})
 }
 
-// heard keeps what Codex tells of a server. true: the client is to be told that
-// one of its servers failed. It is told once, until the server was ready: where the
-// thread is opened again, the words for it may be others.
+// heard keeps what Codex tells of a server. true: the client is to be told that one of its servers failed. It is told
+// once, until the server was ready: where the thread is opened again, the words for it may be others.
 func (t *acpServers) heard(name, status, why string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -309,8 +301,7 @@ func (t *acpServers) heard(name, status, why string) bool {
 	return true
 }
 
-// forget takes it that nothing starts any more until a turn opens the thread again,
-// which nobody may wait for.
+// forget takes it that nothing starts any more until a turn opens the thread again, which nobody may wait for.
 func (t *acpServers) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -78,8 +78,7 @@ func (t *acpSessions) each(do func(*acpSession)) {
 	}
 }
 
-// put has a session found by its sessionId, and returns the one that was before, for
-// whose end the opening waits.
+// put has a session found by its sessionId, and returns the one that was before, for whose end the opening waits.
 func (t *acpSessions) put(s *acpSession) (before *acpSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,9 +124,8 @@ func newSessionName(now time.Time) string {
 	return fmt.Sprintf("sess_%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// readOpening reads what session/new, load and resume have in common: the working
-// directory, absolute and clean, further directories, and the MCP servers as the
-// client wrote them, an array or nothing.
+// readOpening reads what session/new, load and resume have in common: the working directory, absolute and clean,
+// further directories, and the MCP servers as the client wrote them, an array or nothing.
 func readOpening(params json.RawMessage) (cwd string, roots []string, servers json.RawMessage, e *rpcError) {
 	if cwd, e = paramDir(params); e != nil {
 		return "", nil, nil, e
@@ -186,9 +184,8 @@ func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
 	})
 }
 
-// reopen answers session/load and session/resume. From here on prompts for the
-// session wait until that is answered; what runs of the session on this
-// connection ends first.
+// reopen answers session/load and session/resume. From here on prompts for the session wait until that is answered;
+// what runs of the session on this connection ends first.
 func (t *acpSessions) reopen(c *acpCall, params json.RawMessage) *rpcError {
 	id, e := paramSession(params)
 	if e != nil {
@@ -345,8 +342,7 @@ func readCursor(word string) (acpCursor, bool) {
 	return acpCursor{n, id}, ok && err == nil && err2 == nil && id != ""
 }
 
-// before reports whether a session stands behind the cursor: it is older, or of
-// the same moment and a later name.
+// before reports whether a session stands behind the cursor: it is older, or of the same moment and a later name.
 func (c acpCursor) before(s *clientSession) bool {
 	at := s.Updated.UnixNano()
 	return at < c.at || at == c.at && s.Session > c.id
@@ -511,9 +507,8 @@ func (s *acpSession) replay(ctx context.Context) *rpcError {
 	return s.f.acpError(e)
 }
 
-// state is what a client is told of a session that was opened. The sessionId is in
-// the answer to session/load too, where some clients look for it, but the schema
-// has none in that to session/resume.
+// state is what a client is told of a session that was opened. The sessionId is in the answer to session/load too,
+// where some clients look for it, but the schema has none in that to session/resume.
 func (s *acpSession) state(named bool) any {
 	s.f.models.list(modelsWait)
 	out := map[string]any{}
@@ -526,8 +521,7 @@ func (s *acpSession) state(named bool) any {
 	return out
 }
 
-// finishOpening lets updates and prompts through, behind the answer that opened
-// the session.
+// finishOpening lets updates and prompts through, behind the answer that opened the session.
 func (s *acpSession) finishOpening(notes []string) {
 	s.mu.Lock()
 	for len(s.early) > 0 {
@@ -645,9 +639,8 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	}
 }
 
-// serverEvent takes what Codex tells of an MCP server as it opens the thread. One
-// of the client's that failed is told in the prompt that waits or runs, else in
-// the next one.
+// serverEvent takes what Codex tells of an MCP server as it opens the thread. One of the client's that failed is told
+// in the prompt that waits or runs, else in the next one.
 func (s *acpSession) serverEvent(e *event) {
 	if s.servers.heard(e.item, e.status, strings.TrimSpace(e.text)) {
 		s.mu.Lock()
@@ -660,8 +653,7 @@ func (s *acpSession) serverEvent(e *event) {
 	s.queue.pump()
 }
 
-// tellServers shows what there is to tell of the MCP servers, as tool calls of
-// the prompt that runs.
+// tellServers shows what there is to tell of the MCP servers, as tool calls of the prompt that runs.
 func (s *acpSession) tellServers() {
 	for _, c := range s.servers.takeNews() {
 		s.enc.tellOwnCall(c.id, c.title, c.status, c.text)
@@ -677,9 +669,8 @@ func (s *acpSession) endMailTurn(why string) {
 	s.queue.pump()
 }
 
-// send sends one session/update. While the session is opened it waits; false:
-// nothing is sent until the running turn has ended, since the client doesn't
-// read. The encoder calls it under its own lock, so it only notes that.
+// send sends one session/update. While the session is opened it waits; false: nothing is sent until the running turn
+// has ended, since the client doesn't read. The encoder calls it under its own lock, so it only notes that.
 func (s *acpSession) send(update []byte) bool {
 	s.mu.Lock()
 	muted, opening := s.backlog == backlogMuted, s.opening
@@ -709,8 +700,7 @@ func (s *acpSession) put(update []byte) {
 	s.f.p.put(b, keepSoon)
 }
 
-// notice tells the user something that isn't the agent's answer, where the
-// client takes such.
+// notice tells the user something that isn't the agent's answer, where the client takes such.
 func (s *acpSession) notice(severity, title, description string) {
 	if !s.f.client().notices || title == "" {
 		s.f.Log.Info("notice", "sessionId", s.id, "severity", severity, "title", title, "description", description)

@@ -1,10 +1,9 @@
 package main
 
-// acp_tool.go owns the tool calls that a client sees: each announced once under
-// an id of its own, on its way from pending over in_progress to completed or
-// failed, and closed before its turn's prompt is answered. acp_updates.go and,
-// for approvals, acp_ask.go call it. It must never update a call that it hasn't
-// announced or has closed, nor keep anything of a closed one but its id.
+// acp_tool.go owns the tool calls that a client sees: each announced once under an id of its own, on its way from
+// pending over in_progress to completed or failed, and closed before its turn's prompt is answered. acp_updates.go and,
+// for approvals, acp_ask.go call it. It must never update a call that it hasn't announced or has closed, nor keep
+// anything of a closed one but its id.
 
 import (
 	"bytes"
@@ -32,8 +31,7 @@ const (
 	callNews    = "tool_call_update"
 )
 
-// acpCallUpdate is a tool call or what changes of it; content and places
-// replace what was there.
+// acpCallUpdate is a tool call or what changes of it; content and places replace what was there.
 type acpCallUpdate struct {
 	Update   string            `json:"sessionUpdate,omitempty"`
 	ID       string            `json:"toolCallId"`
@@ -96,8 +94,7 @@ func (s *acpSeen) forgetTurns(own string) {
 	s.times, s.order = times, keep
 }
 
-// acpOrigin is what a tool call is known by. A later one says more than those
-// before it.
+// acpOrigin is what a tool call is known by. A later one says more than those before it.
 type acpOrigin int
 
 const (
@@ -128,8 +125,7 @@ type acpTool struct {
 	printed acpGrowing // the output so far
 }
 
-// kind is the row of the kind of the call's item, an empty one where there is no
-// item yet.
+// kind is the row of the kind of the call's item, an empty one where there is no item yet.
 func (t *acpTool) kind() acpItemKind {
 	if t.origin != fromItem {
 		return acpItemKind{}
@@ -157,8 +153,7 @@ func (c *acpCalls) find(k acpKey) *acpTool {
 	return nil
 }
 
-// item takes an item that is a tool call as it starts or ends. A new call may be
-// announced only while a turn runs.
+// item takes an item that is a tool call as it starts or ends. A new call may be announced only while a turn runs.
 func (c *acpCalls) item(k acpKey, e *event, turnRuns bool) {
 	i := acpItem{itemBody: e.body, thread: k.thread, raw: rawField(e.raw, "item"), done: e.phase == "completed",
 		past: c.replay}
@@ -324,8 +319,7 @@ func declinedText(why string) json.RawMessage {
 	return callText(cappedText("Declined: " + why))
 }
 
-// close ends a call. content stands behind what the call has from its
-// beginning; none leaves what is shown.
+// close ends a call. content stands behind what the call has from its beginning; none leaves what is shown.
 func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, output json.RawMessage) {
 	if len(content) > 0 {
 		content = append(slices.Clip(t.face.content), content...)
@@ -374,9 +368,8 @@ func (c *acpCalls) waitsFor(q *approval) *acpTool {
 	return nil
 }
 
-// askedAbout finds the call that an approval is about, nil for none. An approval of
-// an MCP tool names server and tool, not the item: a call that nobody has asked
-// about yet is the likelier one.
+// askedAbout finds the call that an approval is about, nil for none. An approval of an MCP tool names server and tool,
+// not the item: a call that nobody has asked about yet is the likelier one.
 func (c *acpCalls) askedAbout(k acpKey, q *approval) *acpTool {
 	t := c.waitsFor(q)
 	if t == nil {
@@ -402,8 +395,7 @@ func (c *acpCalls) ask(t *acpTool, q *approval) {
 	}
 }
 
-// withdraw notes that an approval waits no more, and returns the call that it was
-// about, nil for none.
+// withdraw notes that an approval waits no more, and returns the call that it was about, nil for none.
 func (c *acpCalls) withdraw(q *approval) *acpTool {
 	t := c.waitsFor(q)
 	if t != nil {
@@ -412,8 +404,7 @@ func (c *acpCalls) withdraw(q *approval) *acpTool {
 	return t
 }
 
-// announceAsk makes sure that the tool call of an approval is announced, and
-// returns it for session/request_permission.
+// announceAsk makes sure that the tool call of an approval is announced, and returns it for session/request_permission.
 func (c *acpCalls) announceAsk(k acpKey, q *approval) json.RawMessage {
 	t := c.askedAbout(k, q)
 	if t == nil {
@@ -429,8 +420,7 @@ func (c *acpCalls) announceAsk(k acpKey, q *approval) json.RawMessage {
 	return toJSON(u)
 }
 
-// decide tells how an approval was decided. Where its item is known or comes
-// with a yes, that says how the call ends.
+// decide tells how an approval was decided. Where its item is known or comes with a yes, that says how the call ends.
 func (c *acpCalls) decide(q *approval, d decision, why string) {
 	t := c.withdraw(q)
 	switch {

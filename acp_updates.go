@@ -1,11 +1,9 @@
 package main
 
-// acp_updates.go owns the encoder: the events of one session in, the updates of
-// ACP's session/update out, in their order, with text that is joined while the
-// client's output waits. acp_session.go makes one for a live session and one for
-// each session/load, whose past comes as the same events. It is pure but for the
-// files of a patch and one timer. It must never wait, let an update overtake the
-// text before it, nor tell anything of a turn after that turn's end.
+// acp_updates.go owns the encoder: the events of one session in, the updates of ACP's session/update out, in their
+// order, with text that is joined while the client's output waits. acp_session.go makes one for a live session and one
+// for each session/load, whose past comes as the same events. It is pure but for the files of a patch and one timer. It
+// must never wait, let an update overtake the text before it, nor tell anything of a turn after that turn's end.
 
 import (
 	"cmp"
@@ -38,9 +36,8 @@ const (
 	maxSubagents  = 256 // how many subagents have their names known
 )
 
-// acpEncoder tells one session. Any goroutine may call it: the session's, that
-// of a client's answer, its own timers'. So it sends under its lock: what one
-// of them tells must not overtake what another was about to.
+// acpEncoder tells one session. Any goroutine may call it: the session's, that of a client's answer, its own timers'.
+// So it sends under its lock: what one of them tells must not overtake what another was about to.
 type acpEncoder struct {
 	notices bool   // the client takes notices
 	own     string // what the ids of our own messages begin with
@@ -254,8 +251,7 @@ func (x *acpEncoder) takeEnd(e *event) {
 	}
 }
 
-// endTurn closes what is open, as failed and for a reason where there is one.
-// Nothing of the turn is told after it.
+// endTurn closes what is open, as failed and for a reason where there is one. Nothing of the turn is told after it.
 func (x *acpEncoder) endTurn(why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -309,8 +305,7 @@ func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {
 	return k
 }
 
-// announce makes sure that the tool call of an approval is announced, and
-// returns it for session/request_permission.
+// announce makes sure that the tool call of an approval is announced, and returns it for session/request_permission.
 func (x *acpEncoder) announce(a agentRef, q *approval) json.RawMessage {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -396,8 +391,7 @@ const (
 	userChunk    = "user_message_chunk"
 )
 
-// acpStream sends the updates of one encoder in their order. The encoder's lock
-// guards it.
+// acpStream sends the updates of one encoder in their order. The encoder's lock guards it.
 type acpStream struct {
 	send    func(update []byte) bool
 	crowded func() bool // output waits for the client, so text is joined
@@ -432,8 +426,7 @@ func (o *acpStream) closeChunk() {
 // waits reports text that hasn't been sent.
 func (o *acpStream) waits() bool { return len(o.buf) > o.head }
 
-// addText adds a delta to the open chunk, and keeps it a moment while output
-// waits or more of the text is here already.
+// addText adds a delta to the open chunk, and keeps it a moment while output waits or more of the text is here already.
 func (o *acpStream) addText(e *event, paragraph bool) {
 	waits := o.waits()
 	if paragraph {
@@ -537,8 +530,7 @@ type acpGrowing struct {
 	next   time.Time // when it may be told again
 }
 
-// add takes more of the text. The first words wait a moment, since more follows
-// them at once as a rule.
+// add takes more of the text. The first words wait a moment, since more follows them at once as a rule.
 func (g *acpGrowing) add(s string, alarm *acpAlarm) {
 	g.acpOutput.add(s)
 	if g.untold {

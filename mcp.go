@@ -1,10 +1,9 @@
 package main
 
-// mcp.go owns the MCP front: the client's stream, the requests that are open on it,
-// and the way from a method to its answer, in both eras of the protocol at once.
-// The composition root makes one, gives it the hub's functions and calls run; the
-// hub calls it back as a front. It must never wait on the reading goroutine, answer
-// a request twice, or answer one that its client cancelled.
+// mcp.go owns the MCP front: the client's stream, the requests that are open on it, and the way from a method to its
+// answer, in both eras of the protocol at once. The composition root makes one, gives it the hub's functions and calls
+// run; the hub calls it back as a front. It must never wait on the reading goroutine, answer a request twice, or answer
+// one that its client cancelled.
 
 import (
 	"bytes"
@@ -36,8 +35,7 @@ type mcpOptions struct {
 	wait    func(q waitQuery, done func(waitResult, *rpcError)) (stop func())
 	approve func(q approveQuery, done func(decision, *rpcError))
 	turn    func(ref, turn string) (keptTurn, *rpcError)
-	// mailAs reads the disk, atm waits for inboxes; setMail answers from
-	// another goroutine, once.
+	// mailAs reads the disk, atm waits for inboxes; setMail answers from another goroutine, once.
 	mailAs func(ref, inbox string) (atmCaller, *rpcError)
 	atm    func(ctx context.Context, who atmCaller, tool string, args json.RawMessage) (structured any, text string,
 		e *rpcError)
@@ -81,8 +79,7 @@ type mcpCall struct {
 	listen bool      // a subscriptions/listen, answered at shutdown
 	task   bool      // the answer is a task
 
-	// tool and args are what a retry of the call must repeat, "" and nil where its
-	// client can't be asked anything.
+	// tool and args are what a retry of the call must repeat, "" and nil where its client can't be asked anything.
 	tool string
 	args json.RawMessage
 
@@ -92,8 +89,7 @@ type mcpCall struct {
 	stop      func() // ends what runs for a call that is no turn, nil for others
 }
 
-// newMCPFront starts the writing goroutine of the client's stream; shutdown
-// ends it.
+// newMCPFront starts the writing goroutine of the client's stream; shutdown ends it.
 func newMCPFront(o mcpOptions) *mcpFront {
 	f := &mcpFront{
 		mcpOptions: o,
@@ -167,8 +163,7 @@ func (f *mcpFront) dispatch(m *message) {
 	}
 }
 
-// serve has a request answered, now or later, unless it returns why the request is
-// refused.
+// serve has a request answered, now or later, unless it returns why the request is refused.
 func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpcError {
 	switch method {
 	case "initialize":
@@ -192,8 +187,8 @@ func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpc
 	case "tools/list", "tools/call":
 		switch {
 		case !c.modern && c.f.legacy.Load() == nil:
-			return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the _meta "+
-				"of %s with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
+			return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the "+
+				"_meta of %s with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
 		case method == "tools/list":
 			return listTools(c, p.cursor)
 		}
@@ -206,8 +201,7 @@ func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpc
 	return nil
 }
 
-// forgetLocked takes a request out of the open ones. false: somebody else has
-// answered it, or its client cancelled it.
+// forgetLocked takes a request out of the open ones. false: somebody else has answered it, or its client cancelled it.
 func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 	if f.open[c.key] != c {
 		return false
@@ -217,9 +211,8 @@ func (f *mcpFront) forgetLocked(c *mcpCall) bool {
 	return true
 }
 
-// cancelCall retires a request without an answer: MCP forbids a late one. The
-// turn of a client that merely timed out goes on (Claude Code: "SdkError:
-// Request timed out"); its result is kept with its session.
+// cancelCall retires a request without an answer: MCP forbids a late one. The turn of a client that merely timed out
+// goes on (Claude Code: "SdkError: Request timed out"); its result is kept with its session.
 func (f *mcpFront) cancelCall(params json.RawMessage) {
 	key := idKey(rawField(params, "requestId"))
 	reason := strings.ToLower(stringField(params, "reason"))
@@ -251,8 +244,7 @@ func (f *mcpFront) caller(w waiterID) *mcpCall {
 	return f.waiters[w]
 }
 
-// event implements front: progress for the caller, codex/event for those who
-// take it.
+// event implements front: progress for the caller, codex/event for those who take it.
 func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	c := f.caller(w)
 	if c != nil {
@@ -300,8 +292,7 @@ func (f *mcpFront) done(w waiterID, r turnResult) {
 	}
 }
 
-// submit hands a request to the hub. Two calls made on the reading goroutine keep
-// their order.
+// submit hands a request to the hub. Two calls made on the reading goroutine keep their order.
 func (c *mcpCall) submit(req turnRequest) {
 	f := c.f
 	f.mu.Lock()
@@ -331,9 +322,8 @@ func (c *mcpCall) submit(req turnRequest) {
 	}
 }
 
-// approvers is who can be asked during the call's turn, for the agent to know: the
-// client's user if the client can put questions, and for background work its
-// caller, who decides with agent_approve.
+// approvers is who can be asked during the call's turn, for the agent to know: the client's user if the client can put
+// questions, and for background work its caller, who decides with agent_approve.
 func (c *mcpCall) approvers(req *turnRequest) string {
 	elicits := c.elicits
 	if l := c.f.legacy.Load(); !c.modern && l != nil {
@@ -348,8 +338,7 @@ func (c *mcpCall) approvers(req *turnRequest) string {
 	return ""
 }
 
-// reply answers the request with a result, unless it was answered or cancelled
-// before.
+// reply answers the request with a result, unless it was answered or cancelled before.
 func (c *mcpCall) reply(result json.RawMessage) { c.finish(result, nil) }
 
 // replyModern answers the request with a complete result of the 2026 revision.
@@ -361,9 +350,8 @@ func (c *mcpCall) replyModern(result map[string]any) {
 // replyError answers the request with an error of JSON-RPC.
 func (c *mcpCall) replyError(e *rpcError) { c.finish(nil, e) }
 
-// fail answers the request with an error in the form of its era: in the modern one
-// an error of ours is a tool's result, since the 2026 revision forbids the codes of
-// NFR-6.
+// fail answers the request with an error in the form of its era: in the modern one an error of ours is a tool's result,
+// since the 2026 revision forbids the codes of NFR-6.
 func (c *mcpCall) fail(e *rpcError) { c.finish(c.failure(e)) }
 
 func (c *mcpCall) finish(result json.RawMessage, e *rpcError) {
@@ -398,8 +386,7 @@ func (c *mcpCall) showProgress(p mcpParams) {
 	c.f.mu.Unlock()
 }
 
-// onCancel lets the client's cancel end what was begun for the call, which may be
-// cancelled, or answered, by now.
+// onCancel lets the client's cancel end what was begun for the call, which may be cancelled, or answered, by now.
 func (c *mcpCall) onCancel(stop func()) {
 	c.f.mu.Lock()
 	gone := c.f.open[c.key] != c
@@ -436,8 +423,7 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// end answers the call of a tool: with what the tool tells, or with an error in the
-// form of the era.
+// end answers the call of a tool: with what the tool tells, or with an error in the form of the era.
 func (c *mcpCall) end(e *rpcError, structured any, texts ...string) {
 	if e != nil {
 		c.fail(e)
@@ -475,8 +461,7 @@ func (c *mcpCall) plainAnswer(isError bool, structured any, texts ...string) jso
 	return toJSON(r)
 }
 
-// failure is an error in the form of the call's era. What breaks the protocol is a
-// JSON-RPC error in both.
+// failure is an error in the form of the call's era. What breaks the protocol is a JSON-RPC error in both.
 func (c *mcpCall) failure(e *rpcError) (json.RawMessage, *rpcError) {
 	if c.modern && !protocolCode(e) {
 		return c.plainAnswer(true, errorResult{shownError(e)}, e.Message), nil

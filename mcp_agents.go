@@ -1,11 +1,10 @@
 package main
 
-// mcp_agents.go owns the tools about agents beside their turns: agent_sessions,
-// agent_status, agent_close, agent_interrupt, agent_approve and agent_mail, each with
-// its arguments and its result, and the one shape in which every tool shows a
-// pending approval. callTool runs them on the reading goroutine; the hub answers from
-// another one. They must never approve anything by themselves: a decision is the
-// caller's word, repeated action and all, and the hub checks it against what is pending.
+// mcp_agents.go owns the tools about agents beside their turns: agent_sessions, agent_status, agent_close,
+// agent_interrupt, agent_approve and agent_mail, each with its arguments and its result, and the one shape in which
+// every tool shows a pending approval. callTool runs them on the reading goroutine; the hub answers from another one.
+// They must never approve anything by themselves: a decision is the caller's word, repeated action and all, and the hub
+// checks it against what is pending.
 
 import (
 	"cmp"
@@ -16,8 +15,7 @@ import (
 	"time"
 )
 
-// listAgents serves agent_sessions. The hub reads records from disk for that, so the
-// call leaves the reading goroutine.
+// listAgents serves agent_sessions. The hub reads records from disk for that, so the call leaves the reading goroutine.
 func listAgents(c *mcpCall, a toolArgs) *rpcError {
 	limit := defaultSessions
 	if a.has("limit") {
@@ -252,8 +250,7 @@ func askShapes(v *sessionView) []askShown {
 	return out
 }
 
-// aboutAsk tells a reader of text what is asked and the exact call that
-// decides it.
+// aboutAsk tells a reader of text what is asked and the exact call that decides it.
 func aboutAsk(agentID string, a *askShown) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)

@@ -1,12 +1,10 @@
 package main
 
-// mcp_ask.go owns the asking of a client in the middle of a call (FR-18): a legacy
-// client by elicitation/create, a modern one by input_required and a handle, with
-// which the retry that brings the answers goes on with the same turn. The hub calls
-// ask and askGone, mcp.go and callTool the rest. The turn is the hub's and goes on
-// whether or not a retry comes; the timer of an approval is the hub's too. Whatever
-// comes back but a readable yes must deny, and no retry may begin a turn or use a
-// handle twice.
+// mcp_ask.go owns the asking of a client in the middle of a call (FR-18): a legacy client by elicitation/create, a
+// modern one by input_required and a handle, with which the retry that brings the answers goes on with the same turn.
+// The hub calls ask and askGone, mcp.go and callTool the rest. The turn is the hub's and goes on whether or not a retry
+// comes; the timer of an approval is the hub's too. Whatever comes back but a readable yes must deny, and no retry may
+// begin a turn or use a handle twice.
 
 import (
 	"bytes"
@@ -28,8 +26,7 @@ const (
 	parkedBytes   = 4 << 20
 )
 
-// callBinding is what a requestState is good for: one tool with one set of
-// arguments.
+// callBinding is what a requestState is good for: one tool with one set of arguments.
 type callBinding [sha256.Size]byte
 
 // parkedTurn is the turn of a call that has been asked something. It begins
@@ -48,8 +45,7 @@ type parkedAsk struct {
 	q     approval
 }
 
-// parking holds the turns whose calls were asked something. mcpFront.mu guards all of
-// its fields.
+// parking holds the turns whose calls were asked something. mcpFront.mu guards all of its fields.
 type parking struct {
 	turns  map[waiterID]*parkedTurn
 	states map[string]*parkedTurn // by requestState
@@ -84,8 +80,7 @@ func (p *parking) keep(t *parkedTurn, r turnResult, now time.Time) {
 	p.sweep(now)
 }
 
-// sweep forgets the results that waited too long, and the oldest that are too
-// many.
+// sweep forgets the results that waited too long, and the oldest that are too many.
 func (p *parking) sweep(now time.Time) {
 	var kept []*parkedTurn
 	for w, t := range p.turns {
@@ -121,10 +116,9 @@ func bindingOf(tool string, args json.RawMessage) callBinding {
 	return callBinding(h.Sum(nil))
 }
 
-// askByRetry asks the modern caller of a turn: the request that is open for the
-// turn is answered, and what is asked while none is open goes into the answer to
-// the next retry. modern: the turn is a modern caller's, and asked says whether
-// that caller could be asked.
+// askByRetry asks the modern caller of a turn: the request that is open for the turn is answered, and what is asked
+// while none is open goes into the answer to the next retry. modern: the turn is a modern caller's, and asked says
+// whether that caller could be asked.
 func (f *mcpFront) askByRetry(a agentRef, w waiterID, q *approval) (modern, asked bool) {
 	if w == 0 {
 		return false, false
@@ -154,8 +148,7 @@ func (f *mcpFront) askByRetry(a agentRef, w waiterID, q *approval) (modern, aske
 	return true, true
 }
 
-// requireInput answers the request that is open for a turn with all that the
-// turn asks.
+// requireInput answers the request that is open for a turn with all that the turn asks.
 func requireInput(c *mcpCall, t *parkedTurn) {
 	f := c.f
 	f.mu.Lock()
@@ -184,9 +177,8 @@ type inputRequest struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// retryCall serves a tools/call with requestState or inputResponses, on the
-// reading goroutine. A retry never begins a turn: it goes on with the turn that asked
-// something, or is an error.
+// retryCall serves a tools/call with requestState or inputResponses, on the reading goroutine. A retry never begins a
+// turn: it goes on with the turn that asked something, or is an error.
 func retryCall(c *mcpCall, p mcpParams, tool string) {
 	f := c.f
 	state, ok := rawString(p.state)
@@ -258,9 +250,8 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	requireInput(c, t)
 }
 
-// ask implements front. false: the client declared no elicitation, or the kind is one
-// that this version doesn't understand. Callers of the modern era, where a server may
-// not send requests, are asked by a result.
+// ask implements front. false: the client declared no elicitation, or the kind is one that this version doesn't
+// understand. Callers of the modern era, where a server may not send requests, are asked by a result.
 func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if modern, asked := f.askByRetry(a, w, &q); modern {
 		return asked

@@ -1,10 +1,8 @@
 package main
 
-// mcp_hello.go owns how a client and this server come to know each other: the
-// handshake of the older versions, the _meta of every request since 2026-07-28,
-// server/discover, the list of tools and the subscriptions. dispatch calls it on the
-// reading goroutine. It must never let one era change what a client of the other
-// sees.
+// mcp_hello.go owns how a client and this server come to know each other: the handshake of the older versions, the
+// _meta of every request since 2026-07-28, server/discover, the list of tools and the subscriptions. dispatch calls it
+// on the reading goroutine. It must never let one era change what a client of the other sees.
 
 import (
 	"encoding/json"
@@ -34,8 +32,7 @@ func legacyVersions() []string {
 	return []string{latestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
-// instructions are shown to the model, cut at 2 KB by some clients: the facts
-// that change what it does come first.
+// instructions are shown to the model, cut at 2 KB by some clients: the facts that change what it does come first.
 const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
 
 Which tool when:
@@ -70,8 +67,7 @@ type requestEra struct {
 	tasks   bool // the client takes a task for an answer
 }
 
-// mcpParams are the parameters that several methods share, found in one pass
-// over what may be megabytes.
+// mcpParams are the parameters that several methods share, found in one pass over what may be megabytes.
 type mcpParams struct {
 	requestEra
 	meta, name, arguments, cursor json.RawMessage
@@ -124,8 +120,7 @@ func readParams(raw json.RawMessage) (mcpParams, *rpcError) {
 	return p, nil
 }
 
-// takesForms reads the elicitation capability of a client: an empty object
-// means form.
+// takesForms reads the elicitation capability of a client: an empty object means form.
 func takesForms(elicitation json.RawMessage) bool {
 	return rawKind(elicitation) == '{' && (rawField(elicitation, "form") != nil || rawField(elicitation, "url") == nil)
 }
@@ -175,9 +170,8 @@ func initialize(c *mcpCall, params json.RawMessage) {
 		instructions}))
 }
 
-// warnsOfUnknown reports the clients that log a warning for every notification
-// outside of the specification (openai/codex#4223): those on the Python SDK,
-// which calls itself "mcp" unless told otherwise.
+// warnsOfUnknown reports the clients that log a warning for every notification outside of the specification
+// (openai/codex#4223): those on the Python SDK, which calls itself "mcp" unless told otherwise.
 func warnsOfUnknown(client string) bool { return strings.EqualFold(client, "mcp") }
 
 // capabilities are the server's own in one of the eras.
@@ -189,9 +183,8 @@ func capabilities(modern bool) map[string]any {
 	return c
 }
 
-// discover answers server/discover. Without the modern _meta it is an error
-// at once, on which a client falls back to initialize; Claude Code 2.1.329
-// loses 2.9 s to silence.
+// discover answers server/discover. Without the modern _meta it is an error at once, on which a client falls back to
+// initialize; Claude Code 2.1.329 loses 2.9 s to silence.
 func discover(c *mcpCall) *rpcError {
 	if !c.modern {
 		return badParams("server/discover needs _meta %q (one of %s) and %q; a client of an older version begins with "+
@@ -216,9 +209,8 @@ func listTools(c *mcpCall, cursor json.RawMessage) *rpcError {
 	return nil
 }
 
-// listenTo opens a subscription, which stays open until the client cancels it or
-// this server shuts down. Of what can be asked for this server has only the list of
-// tools, and that never changes, so nothing follows.
+// listenTo opens a subscription, which stays open until the client cancels it or this server shuts down. Of what can be
+// asked for this server has only the list of tools, and that never changes, so nothing follows.
 func listenTo(c *mcpCall, params json.RawMessage) *rpcError {
 	want := rawField(params, "notifications")
 	switch {

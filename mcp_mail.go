@@ -1,14 +1,12 @@
 package main
 
-// mcp_mail.go owns the ATM tools over MCP: as a client calls them, for an agent or in
-// its own name, and as `atm-agent-mcp tools` serves them to one agent, for a Codex
-// that takes tools of its agents only from MCP servers (mcp-server, and subagents of
-// every version). Codex starts that server for each thread that has it in its
-// configuration, a subagent's with the same identity (FR-20.4); main.go runs it.
-// Nothing here may decide who acts as whom: the hub does for a client, and the server
-// acts as the identity that its agent has when a call begins, since the session may
-// have been given another one after Codex started the server, or be closed. What is
-// refused is audited all the same, and files are waited for off the reading goroutine.
+// mcp_mail.go owns the ATM tools over MCP: as a client calls them, for an agent or in its own name, and as
+// `atm-agent-mcp tools` serves them to one agent, for a Codex that takes tools of its agents only from MCP servers
+// (mcp-server, and subagents of every version). Codex starts that server for each thread that has it in its
+// configuration, a subagent's with the same identity (FR-20.4); main.go runs it. Nothing here may decide who acts as
+// whom: the hub does for a client, and the server acts as the identity that its agent has when a call begins, since the
+// session may have been given another one after Codex started the server, or be closed. What is refused is audited all
+// the same, and files are waited for off the reading goroutine.
 
 import (
 	"cmp"
@@ -47,8 +45,7 @@ func mailTools() []tool {
 	return rows
 }
 
-// callMail serves one of the ATM tools. A refusal goes to the tool too, which
-// writes it into the audit trail.
+// callMail serves one of the ATM tools. A refusal goes to the tool too, which writes it into the audit trail.
 func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	f := c.f
 	ref, inbox, refused := "", strings.TrimSpace(a.str("inbox")), oneAgent(c, a)
@@ -106,9 +103,8 @@ type callLines struct {
 	last    map[string]chan struct{} // by identity: closed when the last call in that line is done
 }
 
-// enter is called for each call as it comes. The function returned is called once,
-// when it is known whose call it is, and waits until that call may begin; leave lets
-// the next one begin.
+// enter is called for each call as it comes. The function returned is called once, when it is known whose call it is,
+// and waits until that call may begin; leave lets the next one begin.
 func (l *callLines) enter(tool string) func(identity string) (leave func()) {
 	if looksIntoInbox(tool) {
 		return func(string) func() { return func() {} }
@@ -211,9 +207,8 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	return nil
 }
 
-// agentNow tells which identity the agent has by now, which a codex {agent_id,
-// identity} may have changed while its thread stayed loaded, and whether its
-// turn answers automatic mail. An agent without an identity is refused: over
+// agentNow tells which identity the agent has by now, which a codex {agent_id, identity} may have changed while its
+// thread stayed loaded, and whether its turn answers automatic mail. An agent without an identity is refused: over
 // mcp-server a thread's tool servers live as long as Codex, its session may not.
 func (s *toolServer) agentNow() (lockContent, *rpcError) {
 	agentID := s.who.AgentID
@@ -271,9 +266,8 @@ func (s *toolServer) hello(params json.RawMessage) helloResult {
 			s.who.Identity, s.who.Team)}
 }
 
-// agentTools are the tools as Codex lists them, without output schemas:
-// where there is one a model is shown the structure alone, and the text is what
-// says that mail is no instruction.
+// agentTools are the tools as Codex lists them, without output schemas: where there is one a model is shown the
+// structure alone, and the text is what says that mail is no instruction.
 func agentTools() any {
 	var out []listedTool
 	for _, t := range atmToolSpecs() {

@@ -1,12 +1,11 @@
 package main
 
-// mcp_progress.go owns what a client is told while a turn runs. notifications/progress
-// says in a few words what the agent is doing, often enough that a client's idle timer
-// never fires (nothing else resets Claude Code's) and seldom enough to cost nothing.
-// `codex/event` (FR-19) is what the child said, unchanged, with the agent's id in
-// _meta. mcp.go calls this file for every event, on the child's reading goroutine: so
-// raw values are copied and none is decoded. Never may it send progress of a call that
-// was answered or cancelled, nor change, merge or leave out what the child said.
+// mcp_progress.go owns what a client is told while a turn runs. notifications/progress says in a few words what the
+// agent is doing, often enough that a client's idle timer never fires (nothing else resets Claude Code's) and seldom
+// enough to cost nothing. `codex/event` (FR-19) is what the child said, unchanged, with the agent's id in _meta. mcp.go
+// calls this file for every event, on the child's reading goroutine: so raw values are copied and none is decoded.
+// Never may it send progress of a call that was answered or cancelled, nor change, merge or leave out what the child
+// said.
 
 import (
 	"bytes"
@@ -23,8 +22,7 @@ const (
 	progressWords = 120              // characters of a message
 )
 
-// progress tells what goes on in one call whose client gave a token. A nil one does
-// nothing.
+// progress tells what goes on in one call whose client gave a token. A nil one does nothing.
 type progress struct {
 	send func(n int, text string)
 
@@ -40,8 +38,7 @@ type progress struct {
 	ended   bool          // nothing may be sent any more
 }
 
-// newProgress begins with the first beat. token is a string or a number and goes back
-// as it came.
+// newProgress begins with the first beat. token is a string or a number and goes back as it came.
 func newProgress(p *peer, token json.RawMessage) *progress {
 	g := &progress{since: time.Now(), text: "waiting for its turn"}
 	g.send = func(n int, text string) {
@@ -118,8 +115,7 @@ func (g *progress) beat() {
 	}
 }
 
-// sendLocked queues one notification while g.mu is held, so that no notification can
-// follow end. Queueing never blocks.
+// sendLocked queues one notification while g.mu is held, so that no notification can follow end. Queueing never blocks.
 func (g *progress) sendLocked(now time.Time) {
 	g.n++
 	text := g.text
@@ -142,8 +138,7 @@ func (g *progress) end() {
 	g.mu.Unlock()
 }
 
-// activityOf says in words what an event shows the agent doing, "" for an event that
-// tells nothing of that.
+// activityOf says in words what an event shows the agent doing, "" for an event that tells nothing of that.
 func activityOf(a agentRef, e *event) string {
 	text := doing(e)
 	if text != "" && e.thread != "" && a.Thread != "" && e.thread != a.Thread {
@@ -204,15 +199,13 @@ func doingItem(b *itemBody, started bool) string {
 // quoted shows a command on one line.
 func quoted(s string) string { return "`" + clipChars(oneLine(clipChars(s, 400)), 80) + "`" }
 
-// fromChild reports whether the event is one of the child's own words. The
-// drivers also make events of answers to our calls, which have no method, and of
-// mcp-server's elicitations, beside which mcp-server says an event.
+// fromChild reports whether the event is one of the child's own words. The drivers also make events of answers to our
+// calls, which have no method, and of mcp-server's elicitations, beside which mcp-server says an event.
 func fromChild(e *event) bool { return e.method != "" && e.method != "elicitation/create" }
 
-// appendCodexEvent appends the notification for an event of the agent. request is the
-// id of the caller's request, nil where nobody waits. codex mcp-server has such
-// notifications itself; of what app-server says, msg is the params with the method as
-// type.
+// appendCodexEvent appends the notification for an event of the agent. request is the id of the caller's request, nil
+// where nobody waits. codex mcp-server has such notifications itself; of what app-server says, msg is the params with
+// the method as type.
 func appendCodexEvent(b []byte, a agentRef, request json.RawMessage, e *event) []byte {
 	b = append(b, `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`...)
 	if request != nil {

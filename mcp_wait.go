@@ -1,11 +1,9 @@
 package main
 
-// mcp_wait.go owns agent_wait in the front: what is waited for, what is told
-// meanwhile, and a result that a model can go on from. The whole result stands in
-// structuredContent, since Claude shows a model nothing else, and stays short of the
-// 25 000 tokens at which Claude Code saves a result to a file instead.
-// callTool runs it; the hub answers from another goroutine. It must never use
-// anything up: whoever asks again is told the same.
+// mcp_wait.go owns agent_wait in the front: what is waited for, what is told meanwhile, and a result that a model can
+// go on from. The whole result stands in structuredContent, since Claude shows a model nothing else, and stays short of
+// the 25 000 tokens at which Claude Code saves a result to a file instead. callTool runs it; the hub answers from
+// another goroutine. It must never use anything up: whoever asks again is told the same.
 
 import (
 	"cmp"
@@ -16,15 +14,13 @@ import (
 	"time"
 )
 
-// waitBudget is how many bytes of answers one agent_wait tells: some 16 000
-// tokens, which leaves room for the rest.
+// waitBudget is how many bytes of answers one agent_wait tells: some 16 000 tokens, which leaves room for the rest.
 const waitBudget = 64 << 10
 
 // waitFiles is how many changed files of each turn agent_wait names, unless it tells of one turn.
 const waitFiles = 10
 
-// readWait turns the arguments of agent_wait into a query; turn is the one
-// that is waited for, "" for any.
+// readWait turns the arguments of agent_wait into a query; turn is the one that is waited for, "" for any.
 func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	q = waitQuery{Own: true, Since: int64(a.num("since")), All: a.yes("all"), Timeout: defaultWaitSecs * time.Second}
 	if a.has("timeout_secs") {
@@ -92,9 +88,8 @@ func waitForAgents(c *mcpCall, a toolArgs) *rpcError {
 	return nil
 }
 
-// turnWait is an agent_wait for one turn. The hub answers its waits when the agent
-// has ended some turn or asks for something; then turnWait looks whether that was
-// the turn.
+// turnWait is an agent_wait for one turn. The hub answers its waits when the agent has ended some turn or asks for
+// something; then turnWait looks whether that was the turn.
 type turnWait struct {
 	c         *mcpCall
 	ref, turn string
@@ -102,9 +97,8 @@ type turnWait struct {
 	since     int64     // what the last wait began from
 }
 
-// await waits for the next thing that happens. The first wait is for nothing
-// but the number that the following ones begin from, so that no end of the
-// turn falls between looking and waiting.
+// await waits for the next thing that happens. The first wait is for nothing but the number that the following ones
+// begin from, so that no end of the turn falls between looking and waiting.
 func (w *turnWait) await(since int64, limit time.Duration) {
 	w.since = since
 	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit},
@@ -216,9 +210,8 @@ type agentShown struct {
 	Pending   []askShown      `json:"pending_approvals" doc:"What waits for a decision: agent_approve with agent_id, approval_id and the same action"`
 }
 
-// waitAnswer is agent_wait's result; turn is the turn_id that was asked for, "" for
-// any. Answers that are more than budget together are cut, the longest first;
-// budget 0 cuts none.
+// waitAnswer is agent_wait's result; turn is the turn_id that was asked for, "" for any. Answers that are more than
+// budget together are cut, the longest first; budget 0 cuts none.
 func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMessage {
 	agents := make([]agentShown, 0, len(r.Agents))
 	var sizes []int
@@ -291,9 +284,8 @@ func (t *waitTurnShown) cut(agentID string, n int) {
 	}
 }
 
-// nextStep is one hint for a model that sees nothing but the structure. It never
-// says to wait for what has been told already, or for nothing. A call that named a
-// turn is told of that turn, since turn_id doesn't go with since.
+// nextStep is one hint for a model that sees nothing but the structure. It never says to wait for what has been told
+// already, or for nothing. A call that named a turn is told of that turn, since turn_id doesn't go with since.
 func nextStep(r *waitResult, turn string) string {
 	asked, working, told, mailed := false, false, false, ""
 	var goOn, reopen, away []string
