@@ -23,6 +23,7 @@ import (
 
 const (
 	watchEvery      = time.Second
+	stateWaits      = "waits" // of an agent for a decision; the others are the words of records
 	maxLimitsStored = 64 << 10
 	// The alternate screen without cursor and line wrap, and the way back to what stood there before.
 	beginWatching = "\x1b[?1049h\x1b[?25l\x1b[?7l"
@@ -39,13 +40,6 @@ type watchRow struct {
 	Branch *string `json:"branch"`
 
 	head string // what stands in the place of a branch where HEAD is on none
-}
-
-// goneRow is an agent that no process holds any more.
-type goneRow struct {
-	AgentID string `json:"agent_id"`
-	Team    string `json:"team"`
-	Gone    bool   `json:"gone"`
 }
 
 // teamWatch is the team as it was seen last. One goroutine at a time uses it.
@@ -236,7 +230,7 @@ func (w *teamWatch) changes() []byte {
 	delete(left, "")
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		delete(w.told, id)
-		b.Write(append(toJSON(goneRow{AgentID: id, Team: w.leases.team, Gone: true}), '\n'))
+		b.Write(append(toJSON(map[string]any{"agent_id": id, "team": w.leases.team, "gone": true}), '\n'))
 	}
 	return b.Bytes()
 }
@@ -285,7 +279,7 @@ func (w *teamWatch) lines(s screen, most int) []byte {
 
 // cells are an agent's line: on a terminal what fits, in a pipe the columns that the help promises.
 func (r *watchRow) cells(s screen) []cell {
-	branch, doing, mail := cmp.Or(deref(r.Branch), r.head), r.Doing, fmt.Sprint(r.Unread)
+	branch, doing, mail, tokens := cmp.Or(deref(r.Branch), r.head), r.Doing, fmt.Sprint(r.Unread), fmt.Sprint(r.Tokens)
 	if r.Waiting > 0 {
 		doing = "decide: " + cmp.Or(r.Decision.Action, r.Decision.Kind)
 	}
@@ -293,23 +287,23 @@ func (r *watchRow) cells(s screen) []cell {
 		doing += fmt.Sprintf(" (%d queued)", r.Queued)
 	}
 	if !s.terminal {
-		return plainCells(r.Identity, r.AgentID, r.state(), s.when(r.Since), mail, fmt.Sprint(r.Tokens), branch, doing)
+		return plainCells(r.Identity, r.AgentID, r.state(), s.when(r.Since), mail, tokens, branch, doing)
 	}
-	how := map[string]string{"waits": inYellow, statusBusy: inGreen}[r.state()]
+	how := map[string]string{stateWaits: inYellow, statusBusy: inGreen}[r.state()]
 	line := []cell{{clipColumns(r.Identity, 24), how}, {r.state(), how}, {elapsed(s.now, r.Since), how}, {mail, ""},
-		{shortCount(r.Tokens), ""}, {branch, inDim}, {doing, ""}}
+		{tokens, ""}, {branch, inDim}, {doing, ""}}
 	if r.Unread > 0 {
 		line[3].how = inYellow
 	}
 	if r.Waiting > 0 {
-		line[6].how = inYellow
+		line[6].how = how
 	}
 	return narrowed(s, line)
 }
 
 func (r *watchRow) state() string {
 	if r.Waiting > 0 {
-		return "waits"
+		return stateWaits
 	}
 	return r.Status
 }
@@ -371,15 +365,4 @@ func elapsed(now, from time.Time) string {
 		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
 	}
 	return fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
-}
-
-// shortCount is a count of tokens in a few characters.
-func shortCount(n int64) string {
-	switch {
-	case n < 10_000:
-		return fmt.Sprint(n)
-	case n < 10_000_000:
-		return fmt.Sprintf("%dk", n/1000)
-	}
-	return fmt.Sprintf("%dM", n/1_000_000)
 }

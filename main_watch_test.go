@@ -46,7 +46,7 @@ func TestWatchedTeamOnAnyScreen(t *testing.T) {
 	}{
 		{screen{terminal: true, fit: true, width: 100, now: now}, 9, `3 agents in team "red", 1 waiting for a decision
 AGENT                     STATE  FOR    MAIL  TOKENS  BRANCH               DOING
-zoe                       waits  1m15s  3     123k    agent/zoe            decide: rm -rf[2J 数据 b…
+zoe                       waits  1m15s  3     123456  agent/zoe            decide: rm -rf[2J 数据 b…
 bob                       busy   3h00m  0     0       detached at 1a2b3c4  running ` + "`echo 数据数据数…" + `
 idaidaidaidaidaidaidaid…  idle   2d02h  0     99
 Limit: 93% of the primary window (5 hours) used, resets at ` + now.Add(90*time.Minute).Format("2006-01-02 15:04") + `
@@ -81,7 +81,7 @@ func TestWatchTellsChanges(t *testing.T) {
 		{func() { w.limits.AsOf = "2026-01-01T00:00:00Z" }, nil},
 		{func() { w.rows[1].Doing = "thinking" }, []string{`"doing":"thinking"`}},
 		{func() { w.limits.Windows[0].Used = 94 }, []string{`"used_percent":94`}},
-		{func() { w.rows = w.rows[1:] }, []string{`{"agent_id":"codex:bbbb","team":"red","gone":true}`}},
+		{func() { w.rows = w.rows[1:] }, []string{`{"agent_id":"codex:bbbb","gone":true,"team":"red"}`}},
 		{func() { w.limits = nil }, nil},
 	} {
 		step.change()

@@ -329,3 +329,27 @@ func TestHoldIfGone(t *testing.T) {
 		t.Error("a record with a path for an identity")
 	}
 }
+
+// What an agent does is read behind its lease by any process, while the lease is held and no longer; who reads the
+// lease alone is not disturbed by it.
+func TestLeaseTellsWhatItsAgentDoes(t *testing.T) {
+	l := newTestLeases(t)
+	free := mustAcquire(t, l, "free", "codex:free")
+	free.release()
+	h, other := mustAcquire(t, l, "Ann", "codex:aaaa"), newLeases(l.root, l.team, true)
+	for _, now := range []string{"", `{"doing":"much to say"}`, `{"doing":"x"}`} {
+		wantNil(t, errors.Join(h.tell(now), h.mark(now != "")))
+		all, err := other.living()
+		wantNil(t, err)
+		if want := (lockContent{PID: os.Getpid(), AgentID: "codex:aaaa", Identity: "Ann", Host: l.host,
+			Automatic: now != "", now: now}); len(all) != 1 || all[0] != want {
+			t.Errorf("told %q, others read %+v", now, all)
+		}
+	}
+	h.release()
+	next := mustAcquire(t, other, "ann", "codex:bbbb")
+	wantNil(t, errors.Join(h.tell("{}"), h.mark(true)))
+	if all, err := l.living(); err != nil || len(all) != 1 || all[0].AgentID != "codex:bbbb" || all[0].now != "" {
+		t.Errorf("behind the next lease %s stands %+v, %v", next.name, all, err)
+	}
+}
