@@ -24,8 +24,11 @@ const mcpWait = 30 * time.Second
 // availableCommands is the update that tells them.
 func availableCommands() json.RawMessage {
 	return json.RawMessage(`{"sessionUpdate":"available_commands_update","availableCommands":[` +
-		`{"name":"review","description":"Review the uncommitted changes, or what you name",` +
-		`"input":{"hint":"what to review (optional)"}},` +
+		`{"name":"review","description":"Review the changes that are not committed",` +
+		`"input":{"hint":"what to look for (optional)"}},` +
+		`{"name":"review-branch","description":"Review what this branch adds to another one",` +
+		`"input":{"hint":"the other branch (default: the remote's default branch)"}},` +
+		`{"name":"review-commit","description":"Review a commit","input":{"hint":"its id, branch or tag"}},` +
 		`{"name":"compact","description":"Shorten the conversation's history to free context"},` +
 		`{"name":"status","description":"Show who the agent is, what it runs with, its context and its mail"},` +
 		`{"name":"mcp","description":"List the MCP servers and how they are"},` +
@@ -65,7 +68,12 @@ func (p *acpPrompt) readCommand() {
 	case "compact":
 		p.action, p.text, p.parts = actCompact, "", nil
 	case "review":
-		p.action, p.text, p.parts = actReview, rest, nil
+		p.askReview(reviewTask{target: reviewUncommitted, instructions: rest})
+	case "review-branch", "review-commit":
+		task := reviewTask{target: strings.TrimPrefix(word, "review-")}
+		name, wants, _ := strings.Cut(rest, " ")
+		task.base, task.commit, task.instructions = name, name, strings.TrimSpace(wants)
+		p.askReview(task)
 	case "init":
 		p.text = initPrompt
 		if rest != "" {
@@ -76,6 +84,26 @@ func (p *acpPrompt) readCommand() {
 		p.local = func(context.Context) string { return statusText(p.s) }
 	case "mcp":
 		p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
+	}
+}
+
+// askReview has a prompt ask for a review, of the change that there is when its place in the queue has come. It is
+// answered without a turn where there is nothing to review.
+func (p *acpPrompt) askReview(task reviewTask) {
+	p.local = func(ctx context.Context) string {
+		if task.target == reviewCommit && task.commit == "" {
+			return "Say which commit: `/review-commit` and its id, a branch or a tag."
+		}
+		r, err := findReview(ctx, p.s.cwd, task)
+		switch {
+		case err != nil:
+			return "Nothing was reviewed: " + errorText(err) + "."
+		case r.empty():
+			text, _ := r.nothing()
+			return text
+		}
+		p.review = r
+		return ""
 	}
 }
 

@@ -46,7 +46,7 @@ func TestACPContent(t *testing.T) {
 			return fmt.Sprintf("%q", strings.Replace(marked.ReplaceAllString(s, "$1 M"), initPrompt,
 				"(the prompt of /init)", 1))
 		}
-		out := map[turnAction]string{actCompact: "compact", actReview: "review ", actPrompt: "prompt "}[p.action]
+		out := map[turnAction]string{actCompact: "compact", actPrompt: "prompt "}[p.action]
 		if p.local != nil {
 			out = "answered here"
 		} else if p.action != actCompact {

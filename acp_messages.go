@@ -92,6 +92,9 @@ func (m *acpMessages) agentItem(k acpKey, e *event) {
 		return
 	}
 	whole := e.body.text
+	if found := readFindings(whole); m.replay && found != nil { // live, the session has made words of them
+		whole = found.String()
+	}
 	t := m.texts[tk]
 	switch {
 	case t == nil && (m.known(k) || whole != "" && whole == m.review):
@@ -212,7 +215,7 @@ func (m *acpMessages) sayPrompt(id, text string) {
 	if mail != "" {
 		m.say(userChunk, id+":mail", mail)
 	}
-	m.say(userChunk, id, rest)
+	m.say(userChunk, id, shownReviewPrompt(rest))
 }
 
 // acpStep is a step of a plan.

@@ -44,6 +44,7 @@ type acpPrompt struct {
 	action turnAction
 	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers the prompt in its place in the queue, without a turn
+	review *review                      // that the prompt asks for, once local has found its change
 
 	// guarded by acpSession.mu
 	stage     promptStage
@@ -204,6 +205,10 @@ func (q *acpQueue) start(p *acpPrompt) {
 	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action,
 		correlation: f.correlation(w)}
 	s.describe(&req)
+	if p.review != nil {
+		p.review.into(&req)
+		req.parts = nil
+	}
 	f.submit(req, w)
 	q.submitted(p, nil)
 }
@@ -224,7 +229,7 @@ func (q *acpQueue) submitted(p *acpPrompt, stop func()) (cancelled bool) {
 	return cancelled
 }
 
-// answerHere answers a prompt that needs no turn.
+// answerHere answers a prompt that needs no turn. One that turns out to need one is held again.
 func (q *acpQueue) answerHere(p *acpPrompt) {
 	s := q.s
 	ctx, stop := context.WithCancel(s.f.life)
@@ -236,6 +241,12 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 		text := p.local(ctx)
 		s.mu.Lock()
 		cancelled := p.cancelled
+		if p.review != nil {
+			p.local, p.stage = nil, promptHeld
+			s.mu.Unlock()
+			q.pump()
+			return
+		}
 		p.stage = promptTelling // else a cancel would answer it here and now, and the text come behind that
 		s.mu.Unlock()
 		if cancelled {

@@ -276,8 +276,8 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 			Message: fmt.Sprintf("thread %s still runs turn %s: interrupt it and wait for its end", thread, busy)}})
 		return
 	}
-	if c.action != actPrompt {
-		a.startAction(t, op, thread, c)
+	if c.action == actCompact {
+		a.compact(t, op, thread, c)
 		return
 	}
 	params := settingsParams(a.info(), thread, c)
@@ -552,21 +552,15 @@ func (a *appServer) deliver(d delivery) {
 	d.t.put(d.e)
 }
 
-// startAction asks for a compaction or a review. Neither takes settings: from 0.148 on
-// they are those of the last turn, so they are sent before it. 0.104 reviews
-// under those with which the thread was opened, which is read-only here.
-func (a *appServer) startAction(t *threadTree, op opID, thread string, c command) {
+// compact asks for a compaction, which takes no settings: from 0.148 on they are those of the last turn, so they are
+// sent before it.
+func (a *appServer) compact(t *threadTree, op opID, thread string, c command) {
 	ask := func() {
 		if !a.threads.stillCalls(t, op) {
 			return // the session let go of the thread meanwhile
 		}
-		if c.action == actCompact {
-			a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit,
-				func(_ json.RawMessage, err error) { a.compactAnswered(t, op, thread, err) })
-			return
-		}
-		a.callFor(t, "review/start", reviewParams(thread, c.prompt), a.o.TurnLimit,
-			func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
+		a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit,
+			func(_ json.RawMessage, err error) { a.compactAnswered(t, op, thread, err) })
 	}
 	if !a.info().atLeast(148) {
 		ask()
@@ -575,12 +569,8 @@ func (a *appServer) startAction(t *threadTree, op opID, thread string, c command
 	settings := settingsParams(a.info(), thread, c)
 	a.callFor(t, "thread/settings/update", settings, a.o.CallLimit, func(_ json.RawMessage, err error) {
 		switch {
-		case err == nil, methodMissing(err) && c.action == actCompact: // which runs nothing
+		case err == nil, methodMissing(err): // it runs nothing that settings could keep from anything
 			ask()
-		case methodMissing(err):
-			a.turnAnswered(t, op, thread, nil, &rpcError{Code: codeInvalidRequest,
-				Message: "this Codex " + a.info().version + " can't be told what a review may do; " +
-					"use a newer one, or ask for the review in a prompt"})
 		case err == errCallTimeout:
 			a.turnAnswered(t, op, thread, nil, errNotSent) // the turn itself wasn't asked for
 		default:
@@ -596,7 +586,7 @@ func methodMissing(err error) bool {
 }
 
 // compactAnswered takes the answer to thread/compact/start, which names no turn: the
-// first word of the compaction does (trackActionLocked). Without one it was not begun.
+// first word of the compaction does (trackCompactionLocked). Without one it was not begun.
 func (a *appServer) compactAnswered(t *threadTree, op opID, thread string, err error) {
 	if err != nil {
 		a.turnAnswered(t, op, thread, nil, err)

@@ -1,9 +1,10 @@
 package main
 
-// codex_app_params.go owns what app-server is told of a thread and of a turn, in each version's words, and what it is
-// told not to say. It is pure; the driver calls it for initialize, thread/start, thread/resume, turn/start and
-// review/start. It must send nothing of ours that isn't Codex's (agent_id, identity, role, …): only what stands here
-// goes out.
+// codex_app_params.go owns what app-server is told of a thread and of a turn,
+// in each version's words, and what it is told not to say. It is pure; the
+// driver calls it for initialize, thread/start, thread/resume and turn/start.
+// It must send nothing of ours that isn't Codex's (agent_id,
+// identity, role, …): only what stands here goes out.
 
 import (
 	"encoding/json"
@@ -170,15 +171,6 @@ func sandboxPolicy(info backendInfo, s turnSettings) map[string]any {
 
 // writableRoots is never null, which Codex refuses.
 func writableRoots(s turnSettings) []string { return append([]string{}, s.WritableRoots...) }
-
-// reviewParams: detached reviews exist up to 0.157 only.
-func reviewParams(thread, what string) map[string]any {
-	target := map[string]any{"type": "uncommittedChanges"}
-	if what != "" { // "instructions must not be empty"
-		target = map[string]any{"type": "custom", "instructions": what}
-	}
-	return map[string]any{"threadId": thread, "target": target, "delivery": "inline"}
-}
 
 // dynamicTools are in the one form that all versions take: 0.104 ignores type,
 // and every one wants a schema. What is more goes by namespaces, from 0.148 on.

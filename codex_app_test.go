@@ -4,7 +4,7 @@ package main
 // turns: the handshake, threads opened, recovered and let go, what isn't known, and that
 // every sink hears of the child's end once. Nothing but a turn's own end ends it, an
 // unanswered start is never sent again, an interrupt reaches what runs whatever the child
-// has told by then; compactions and reviews run under the settings that the session chose.
+// has told by then; compactions run under the settings that the session chose.
 
 import (
 	"context"
@@ -492,27 +492,22 @@ func (p *codexPeer) act(action turnAction) {
 	}
 }
 
-// Nobody is asked in a review and none takes settings, so those of the session must be
-// the thread's before it begins.
-func TestAppReviewSettings(t *testing.T) {
+// A compaction takes no settings, so those of the session must be the thread's before it begins.
+func TestAppCompactionSettings(t *testing.T) {
 	set := turnSettings{Cwd: "/w", Model: "m", Effort: "high", Approval: "on-request", Sandbox: "read-only"}
-	const noMethod = "Invalid request: unknown variant `thread/settings/update`, expected"
 	for _, tc := range []struct {
 		name, refusal string // "": they are taken
-		action        turnAction
 		next          string // what is sent then; "": nothing
 		want          string
 	}{
-		{"taken", "", actReview, "review/start", ""},
-		{"refused", "no such model", actReview, "", `refused #2 t1 err={Code=-32600 Message="no such model"}`},
-		{"a version without the method reviews nothing", noMethod, actReview, "", `refused #2 t1 err={Code=-32600 ` +
-			`Message="this Codex 0.150.0 can't be told what a review may do; ` +
-			`use a newer one, or ask for the review in a prompt"}`},
-		{"but it compacts", noMethod, actCompact, "thread/compact/start", ""},
+		{"taken", "", "thread/compact/start", ""},
+		{"refused", "no such model", "", `refused #2 t1 err={Code=-32600 Message="no such model"}`},
+		{"a version without the method", "Invalid request: unknown variant `thread/settings/update`, expected",
+			"thread/compact/start", ""},
 	} {
 		withApp(t, tc.name, "0.150.0", func(p *codexPeer) {
 			h := p.open(threadSpec{})
-			p.b.do(2, "t1", command{kind: cmdTurn, action: tc.action, settings: set})
+			p.b.do(2, "t1", command{kind: cmdTurn, action: actCompact, settings: set})
 			m := p.expect("thread/settings/update", `{"threadId":"t1","cwd":"/w","model":"m","effort":"high",
 				"approvalPolicy":"on-request","sandboxPolicy":{"type":"readOnly","networkAccess":false}}`)
 			p.silent()
@@ -531,50 +526,20 @@ func TestAppReviewSettings(t *testing.T) {
 	}
 	withApp(t, "no answer", "0.169.0", func(p *codexPeer) {
 		h := p.open(threadSpec{})
-		p.b.do(2, "t1", command{kind: cmdTurn, action: actReview})
+		p.b.do(2, "t1", command{kind: cmdTurn, action: actCompact})
 		p.expect("thread/settings/update")
 		time.Sleep(10 * time.Second)
 		h.wants(`refused #2 t1 err={Message="Codex was too busy to be asked in time" Busy}`)
 		p.silent() // there is nothing to interrupt
 	})
-}
-
-func TestAppReviewThatNobodyWaitsFor(t *testing.T) {
-	// It must not leave the thread busy for good: its end goes by another id than its beginning.
-	withApp(t, "it ends unheard", "0.153.0", func(p *codexPeer) {
-		h := p.open(threadSpec{})
-		p.act(actReview)
-		p.serve("review/start", `{"turn":{"id":"r1"}}`)
-		p.started("t1", "x1")
-		h.wants("started #2 t1/r1", "raw t1/r1 (turn/started)")
-		p.unload()
-		p.expect("thread/unsubscribe")
-		p.ended("t1", "r1", "completed")
-		p.begin(p.open(threadSpec{Thread: "t1"}))
-	})
-	withApp(t, "it is not begun", "0.169.0", func(p *codexPeer) {
+	withApp(t, "nobody waits for it any more", "0.169.0", func(p *codexPeer) {
 		p.open(threadSpec{})
-		p.b.do(2, "t1", command{kind: cmdTurn, action: actReview})
+		p.b.do(2, "t1", command{kind: cmdTurn, action: actCompact})
 		m := p.expect("thread/settings/update")
 		p.unload()
 		p.expect("thread/unsubscribe")
 		p.answer(m, `{}`)
 		p.silent()
-	})
-	// An interrupt that comes before a review runs finds nothing, and is sent again as
-	// the review begins, with the id that Codex wants.
-	withApp(t, "interrupted early", "0.169.0", func(p *codexPeer) {
-		h := p.open(threadSpec{})
-		p.act(actReview)
-		m := p.expect("review/start")
-		p.interrupt(3, "")
-		p.fail(p.stops(""), codeInvalidRequest, "no active turn to interrupt")
-		p.answer(m, `{"turn":{"id":"r1"}}`)
-		p.stops("")
-		p.tell("turn/started", "t1", `,"turn":{"id":"x1","rootTurnId":"r1"}`)
-		p.expect("turn/interrupt", `{"threadId":"t1","turnId":"x1"}`)
-		p.ended("t1", "r1", "interrupted")
-		h.wants("started #2 t1/r1", "raw t1/r1 (turn/started)", "ended t1/r1 interrupted (turn/completed)")
 	})
 }
 

@@ -32,13 +32,12 @@ type threadTable struct {
 	threads map[string]*appThread // the threads of all trees, by id
 	unowned unownedThreads        // what came for threads of no tree
 	running map[string]string     // by thread, also of no tree: the id by which Codex knows the turn that runs there
-	reviews map[string]string     // by thread: the id under which the end of a running review is told
 }
 
 func newThreadTable(refuse func(*message), deliver func(delivery)) *threadTable {
 	tab := &threadTable{refuse: refuse, deliver: deliver,
 		opening: map[*threadTree]bool{}, threads: map[string]*appThread{},
-		running: map[string]string{}, reviews: map[string]string{}}
+		running: map[string]string{}}
 	tab.unowned = unownedThreads{overdue: tab.dropUnowned, held: map[string]*unownedThread{}}
 	return tab
 }
@@ -182,11 +181,10 @@ func (tab *threadTable) assign(e event) (out []delivery, stop []turnRef) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	th := tab.threads[e.thread]
-	run := e.turn // the id by which Codex knows what runs
-	if th != nil && th.isRoot() && th.tree.action != actPrompt {
-		out, e = tab.trackActionLocked(th.tree, e)
+	if th != nil && th.isRoot() && th.tree.action == actCompact {
+		out = tab.trackCompactionLocked(th.tree, e)
 	}
-	tab.trackTurnLocked(th, e, run)
+	tab.trackTurnLocked(th, e)
 	if th == nil {
 		// Codex 0.148 and later may name a subagent's parent right there.
 		if parent := parentOf(e); parent != "" && tab.threads[parent] != nil {
@@ -286,13 +284,12 @@ func (tab *threadTable) endOverdue(t *threadTree, e *event) {
 }
 
 // trackTurnLocked notes which turn runs in a thread, be it anybody's.
-func (tab *threadTable) trackTurnLocked(th *appThread, e event, run string) {
+func (tab *threadTable) trackTurnLocked(th *appThread, e event) {
 	switch {
 	case e.method == "turn/started":
-		tab.running[e.thread] = run
-	case e.method == "turn/completed" && (tab.running[e.thread] == e.turn || tab.reviews[e.thread] == e.turn):
+		tab.running[e.thread] = e.turn
+	case e.method == "turn/completed" && tab.running[e.thread] == e.turn:
 		delete(tab.running, e.thread)
-		delete(tab.reviews, e.thread)
 	case e.kind == evItem && e.phase == "started" && e.turn != "" && tab.running[e.thread] == "" &&
 		(th == nil || !th.isRoot()):
 		// 0.104 may begin to tell of a subagent's thread in mid turn.
@@ -300,33 +297,20 @@ func (tab *threadTable) trackTurnLocked(th *appThread, e event, run string) {
 	}
 }
 
-// trackActionLocked takes an event of a root whose turn answers no prompt. It returns
-// what comes before the event, and the event as the session knows it.
-func (tab *threadTable) trackActionLocked(t *threadTree, e event) (out []delivery, _ event) {
-	switch t.action {
-	case actCompact:
-		// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
-		// as good a beginning: it may be interrupted before it has any other.
-		begins := e.method == "turn/started" || e.kind == evEnded ||
-			e.kind == evItem && e.body.kind == "contextCompaction"
-		if t.call == nil || !begins {
-			break
-		}
-		out = append(out, delivery{t: t,
-			e: event{kind: evStarted, op: t.call.op, thread: t.root, turn: e.turn, must: true}})
-		t.call, t.turn = nil, e.turn
-		if e.kind != evEnded {
-			tab.running[t.root] = e.turn
-		}
-	case actReview:
-		// From 0.148 on a review runs under an id of its own (0.169 names the turn's in rootTurnId, 0.153 nowhere);
-		// only an interrupt wants it. All else that is said of it, and its end, goes by the turn's.
-		if e.method == "turn/started" && t.turn != "" && e.turn != t.turn {
-			tab.reviews[t.root], e.turn = t.turn, t.turn
-		}
-	case actPrompt:
+// trackCompactionLocked takes an event of a root whose turn is a compaction, and returns what comes before the event.
+func (tab *threadTable) trackCompactionLocked(t *threadTree, e event) []delivery {
+	// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
+	// as good a beginning: it may be interrupted before it has any other.
+	begins := e.method == "turn/started" || e.kind == evEnded || e.kind == evItem && e.body.kind == "contextCompaction"
+	if t.call == nil || !begins {
+		return nil
 	}
-	return out, e
+	op := t.call.op
+	t.call, t.turn = nil, e.turn
+	if e.kind != evEnded {
+		tab.running[t.root] = e.turn
+	}
+	return []delivery{{t: t, e: event{kind: evStarted, op: op, thread: t.root, turn: e.turn, must: true}}}
 }
 
 // adoptLocked makes a thread part of a tree and releases what was held for the

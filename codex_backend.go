@@ -115,7 +115,7 @@ type turnAction int
 const (
 	actPrompt  turnAction = iota
 	actCompact            // shorten the thread's history; takes no prompt
-	actReview             // review changes; the prompt is what to look at, "" for the uncommitted ones
+	actReview             // answer a prompt that asks for a review; to the child that is actPrompt
 )
 
 // command is one order for a thread.
@@ -341,6 +341,7 @@ type turnRequest struct {
 	run     bool          // false: only reopen the agent (codex {agent_id} without prompt)
 	timeout time.Duration // of the turn from its start, 0 for the configuration's
 	schema  *answerSchema // what the answer is to follow, nil for nothing
+	review  *review       // of actReview
 	steer   bool          // the prompt goes into the turn that runs, if one does
 	diff    bool          // the whole diff of what the turn changes is kept in a file
 
@@ -373,6 +374,17 @@ type turnRequest struct {
 	servers json.RawMessage // the client's MCP servers, as Codex's mcp_servers, for each opening; kept nowhere
 	parts   []promptPart    // what the user says, in order, where it is more than text; prompt is its text then
 	action  turnAction
+}
+
+// answerForm is what asks for an answer of a given form, "" for nothing.
+func (r *turnRequest) answerForm() string {
+	switch {
+	case r.review != nil:
+		return "review"
+	case r.schema != nil:
+		return "output_schema"
+	}
+	return ""
 }
 
 // word is what the audit log calls it.
@@ -427,6 +439,7 @@ type turnResult struct {
 	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
 	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
 	OutputError string          `json:"output_error,omitempty"` // why there is none though it was asked for
+	Review      *reviewShown    `json:"review,omitempty"`       // what the review that the turn was came to
 }
 
 // failed reports a turn that ran and did not complete.

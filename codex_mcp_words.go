@@ -265,9 +265,8 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 
 // mcpPrompt is all of a command that the tools can take: text. why says what they can't.
 func mcpPrompt(c command) (prompt, why string) {
-	if c.action != actPrompt {
-		return "", "codex mcp-server can neither compact a thread nor review changes; " +
-			"use a Codex with app-server for that"
+	if c.action == actCompact {
+		return "", "codex mcp-server can't compact a thread; use a Codex with app-server for that"
 	}
 	if c.schema != nil {
 		return "", "codex mcp-server takes no output_schema; use a Codex with app-server for that"

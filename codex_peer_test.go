@@ -441,7 +441,7 @@ func (r *replay) under() turnSettings {
 }
 
 func (r *replay) play(lines []recorded) {
-	for i, l := range lines {
+	for _, l := range lines {
 		m, err := parseMessage(l.Msg)
 		if err != nil {
 			r.t.Fatal(err)
@@ -449,7 +449,7 @@ func (r *replay) play(lines []recorded) {
 		if r.flush(); l.Dir == "<" {
 			r.codexSays(m, string(l.Msg))
 		} else {
-			r.acts(m, lines[i+1:])
+			r.acts(m)
 		}
 		if r.over {
 			return
@@ -523,15 +523,10 @@ func (r *replay) session(name string) *heard {
 }
 
 // acts has the driver do what the recorded client did.
-func (r *replay) acts(m message, rest []recorded) {
+func (r *replay) acts(m message) {
 	args := rawField(m.params, "arguments")
 	turn := command{kind: cmdTurn, prompt: stringField(args, "prompt"), settings: r.under()}
-	act := func(action turnAction, of json.RawMessage) {
-		turn.action, turn.prompt = action, stringField(of, "target", "instructions")
-		r.b.do(2, r.thread, turn)
-	}
-	modern := r.b.info().atLeast(148)
-	isAction := m.method == "review/start" || m.method == "thread/compact/start"
+	compact := command{kind: cmdTurn, action: actCompact, settings: r.under()}
 	switch {
 	case m.method == "initialize":
 		r.shook = r.shaking()
@@ -549,14 +544,11 @@ func (r *replay) acts(m message, rest []recorded) {
 		r.answerAs(m)
 		return
 	case m.method == "thread/settings/update": // then comes what it is for
-		next := rest[slices.IndexFunc(rest, func(l recorded) bool { return l.Dir == ">" })].Msg
-		action := map[string]turnAction{"review/start": actReview, "thread/compact/start": actCompact}
-		act(action[stringField(next, "method")], rawField(next, "params"))
-	case isAction && modern: // done with its settings
-	case m.method == "review/start":
-		act(actReview, m.params)
+		r.b.do(2, r.thread, compact)
 	case m.method == "thread/compact/start":
-		act(actCompact, nil)
+		if !r.b.info().atLeast(148) { // else done with its settings
+			r.b.do(2, r.thread, compact)
+		}
 	case m.method == "thread/read":
 		go func() {
 			past := []event{{kind: evRaw, method: "the history:"}}
@@ -600,7 +592,7 @@ func (r *replay) acts(m message, rest []recorded) {
 		r.t.Fatalf("the recorded client sent %s: teach the test", m.method)
 	}
 	r.sends(m)
-	if m.method == "turn/interrupt" && modern {
+	if m.method == "turn/interrupt" && r.b.info().atLeast(148) {
 		c := r.expect(methodClean)
 		r.told.WriteString("> " + c.method + " " + string(c.params) + "\n")
 		r.answer(c, `{}`)

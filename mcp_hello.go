@@ -36,20 +36,20 @@ func legacyVersions() []string {
 const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
 
 Which tool when:
-- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier agent.
-- codex-reply: give an EXISTING agent its next message (agent_id, prompt). It remembers its conversation; prefer it to starting over.
-- background: true on either returns at once; agent_wait {agent_id or agent_ids} brings the answers. For long tasks and several agents at a time; pass its seq as since to hear only what is new.
+- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier one. fork_of: begin with what another agent knows.
+- codex-reply: give an EXISTING agent its next message (agent_id, prompt); prefer it to starting over. steer: true reaches the turn that runs.
+- codex-review: have a change reviewed, read-only: what is not committed, a branch or a commit; findings with severity, file and lines.
+- background: true on these returns at once; agent_wait {agent_id or agent_ids} brings the answers. For long tasks and several agents at a time; pass its seq as since to hear only what is new.
 - agent_approve: when agent_wait shows pending_approvals, decide each (agent_id, approval_id, action word for word). Until then the agent stands still.
 - agent_interrupt: stop a turn, keep the agent. agent_close: end an agent, free its name.
-- agent_sessions: find agents. agent_status: is Codex running, what does every agent do.
-- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent (agent_id or identity) or in your own name; your_mail in results tells yours. agent_mail: whether mail starts an agent's turns.
+- agent_sessions: find agents. agent_status: is Codex running, what does every agent do, how much of the account's limits is used.
+- atm_send, atm_read, atm_broadcast, atm_pending_count: mail of the team, for an agent or in your own name; your_mail in results tells yours. agent_mail: whether mail starts an agent's turns.
 
 Good to know:
-- Without background a call returns when the turn ends, maybe after minutes. If it timed out on your side, agent_wait still brings its answer.
 - An agent knows only its prompt, its conversation and the files it can read: put goal, paths and constraints into the prompt.
-- identity names an agent and is its address in the team. Its name works as agent_id while it is open. agent_id stays valid across restarts; threadId works too.
-- sandbox: read-only, workspace-write or danger-full-access. Without it your Codex configuration decides, else workspace-write in a repository, read-only elsewhere.
-- What needs approval where nobody can be asked is declined and listed under "declined".
+- If a call timed out on your side, agent_wait still brings its answer.
+- identity names an agent, is its address in the team and works as agent_id while it is open.
+- Results tell changes (files that Codex edited), declined (what was not approved) and notes. output_schema makes the answer JSON.
 - isError means the turn ran and failed: content says why, codex-reply can go on. Errors begin with a name such as SESSION_NOT_FOUND and say what to do.`
 
 // legacyClient is what an initialize told. It never changes.

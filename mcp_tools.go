@@ -44,27 +44,30 @@ func refArgs(what string) []argSpec {
 func idArgs(what string) []argSpec {
 	return []argSpec{
 		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
-		{name: "threadId", kind: "string", text: "The Codex thread id; accepted instead of agent_id."},
-		{name: "conversationId", kind: "string", text: "DEPRECATED: use agent_id or threadId instead."},
+		{name: "threadId", kind: "string", text: "The Codex thread id, instead of agent_id."},
+		{name: "conversationId", kind: "string", old: true},
 	}
 }
 
-// runArgs are the arguments of a call that runs a turn.
-func runArgs() []argSpec {
+// turnArgs are the arguments of every call that runs a turn.
+func turnArgs() []argSpec {
 	return []argSpec{
-		{name: "background", kind: "boolean", text: "true: answer at once with agent_id and turn_id while the agent " +
-			"works. Collect the answer with agent_wait; what the agent asks approval for is shown there and decided " +
-			"with agent_approve. Default: false, wait for the answer."},
-		{name: "notify", kind: "string", text: "With background: the member of the team (a name, or name@team) who " +
-			"is mailed the answer when it is there."},
-		{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result then has " +
-			"it as output, or says in output_error what is wrong with it."},
-		{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and name " +
-			"it in changes.diff_file."},
+		{name: "background", kind: "boolean", text: "true: return at once with agent_id and turn_id while the agent " +
+			"works; agent_wait brings its answer and what it asks approval for. Default: wait for the answer."},
+		{name: "notify", kind: "string", text: "With background: the member of the team (name or name@team) who is " +
+			"mailed the answer."},
 		{name: "timeout_secs", kind: "number", min: 0, above: true, max: maxTimeoutSecs, text: "Stop the turn after " +
-			"this many seconds; its partial text is returned. Without it only a turn that shows no sign of life is " +
-			"stopped."},
+			"this many seconds and return its partial text. Default: only a turn without any sign of life is stopped."},
 	}
+}
+
+// runArgs are the arguments of a call that runs a turn of a caller's own prompt.
+func runArgs() []argSpec {
+	return append(turnArgs(),
+		argSpec{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result " +
+			"then has it as output, or says in output_error what is wrong with it."},
+		argSpec{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and " +
+			"name it in changes.diff_file."})
 }
 
 func decisionWords() []string {
@@ -93,49 +96,39 @@ func toolTable() []tool {
 		{
 			name:  "codex",
 			title: "Codex",
-			description: "Start a new Codex agent on a task and wait for its answer, or reopen an existing agent " +
-				"with agent_id. " +
-				"Give exactly one of prompt, agent_file or agent_id (agent_id may come with a prompt). " +
-				"The agent works in cwd, can read, edit and run code as its sandbox allows, and sees nothing of your " +
-				"conversation: put everything it needs into the prompt. " +
-				"Returns its final answer with agent_id and threadId; with background: true it returns at once and " +
-				"agent_wait brings the answer. " +
-				"The agent and its memory stay, across restarts too: continue it with codex-reply.",
+			description: "Start a Codex agent on a task and wait for its answer, or reopen one with agent_id. Give " +
+				"one of prompt, agent_file or agent_id (agent_id may come with a prompt). " +
+				"The agent reads, edits and runs code in cwd as its sandbox allows, and sees nothing of your " +
+				"conversation: put everything it needs into the prompt. It and its memory stay, across restarts too: " +
+				"continue it with codex-reply. For several at once give background: true and collect with agent_wait. " +
+				"To have a change reviewed use codex-review.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its " +
 					"next message, or leave it out to reopen the agent without running a turn."},
-				{name: "agent_file", kind: "string", text: "Path of a file that holds the prompt, such as " +
-					".claude/agents/reviewer.md, instead of prompt. Its YAML front matter may name the agent and its " +
-					"model. Relative to cwd."},
-			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with its conversation, "+
-				"identity and cwd."), []argSpec{
-				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _. " +
-					"It is an error if the name is taken. Without it a free name is given."},
+				{name: "agent_file", kind: "string", text: "File with the prompt, instead of prompt, such as " +
+					".claude/agents/reviewer.md; its front matter may name the agent and its model. Relative to cwd."},
+			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with all it had."), []argSpec{
+				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _; an " +
+					"error if it is taken. Default: a free name."},
 				{name: "fork_of", kind: "string", text: "Begin the new agent with all that this one knows (agent_id " +
-					"or name, open or not), which goes on untouched. cwd, role and settings are that agent's unless " +
-					"given."},
-				{name: "role", kind: "string", text: "Name of a role from the configuration: a preset of model, " +
-					"sandbox, approval policy and effort."},
+					"or name), which goes on untouched. cwd, role and settings are that agent's unless given."},
+				{name: "role", kind: "string", text: "A role of the configuration: model, sandbox, approval policy, " +
+					"effort."},
 				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
 				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the " +
-					"repository this server was started in, else the directory it was started in. Relative paths are " +
-					"resolved against that directory."},
+					"repository that this server was started in, else where it was started; relative to that."},
 				{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				{name: "approval-policy", kind: "string",
 					enum: []string{"untrusted", "on-failure", "on-request", "never"},
-					text: "When the agent must ask before it acts: untrusted, on-request or never. on-failure is an " +
-						"older word for on-request."},
+					text: "When the agent asks before it acts. on-failure is an older word for on-request."},
 				{name: "sandbox", kind: "string", enum: []string{"read-only", "workspace-write", "danger-full-access"},
-					text: "What the agent may do: read-only, workspace-write (write in cwd) or danger-full-access."},
-				{name: "config", kind: "object", text: "Codex configuration overrides, as in its config.toml; nested " +
-					"objects or dotted keys."},
-				{name: "base-instructions", kind: "string", text: "Instructions that replace Codex's own base " +
-					"instructions."},
-				{name: "developer-instructions", kind: "string", text: "Instructions added for the agent as a " +
-					"developer message."},
-				{name: "compact-prompt", kind: "string", text: "Prompt used when the agent's conversation is " +
-					"compacted."},
-				{name: "profile", kind: "string", text: "Name of a Codex configuration profile to take defaults from."},
+					text: "What the agent may do; workspace-write: write in cwd."},
+				{name: "config", kind: "object", text: "Codex configuration, as in its config.toml: nested objects or " +
+					"dotted keys."},
+				{name: "base-instructions", kind: "string", text: "Replace Codex's own base instructions."},
+				{name: "developer-instructions", kind: "string", text: "Added as a developer message."},
+				{name: "compact-prompt", kind: "string", text: "Prompt for compacting the conversation."},
+				{name: "profile", kind: "string", text: "A profile of Codex's configuration."},
 			}),
 			hints:  toolHints{Destructive: true, OpenWorld: true},
 			lasts:  true,
@@ -145,15 +138,14 @@ func toolTable() []tool {
 		{
 			name:  "codex-reply",
 			title: "Codex Reply",
-			description: "Send the next message to an existing Codex agent and wait for its answer. " +
-				"The agent remembers its whole conversation. Give prompt and agent_id (or its identity, or " +
-				"threadId). " +
-				"Messages sent to a busy agent run in order, one after the other; background: true queues one and " +
-				"returns at once. For a closed agent use codex with its agent_id.",
+			description: "Send the next message to a Codex agent, which remembers its whole conversation, and wait for " +
+				"its answer. Give prompt and agent_id (or identity, or threadId). " +
+				"Messages to a busy agent wait for their turn, in order; steer: true reaches the turn that runs. For a " +
+				"closed agent use codex with its agent_id.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
-				{name: "steer", kind: "boolean", text: "true: the message goes into the turn that the agent runs, " +
-					"ahead of what is queued, and that turn's answer is yours. If none runs it is an ordinary reply."},
+				{name: "steer", kind: "boolean", text: "true: the message goes into the running turn, ahead of what " +
+					"is queued, and that turn's answer is yours. If none runs it is an ordinary reply."},
 			}, refArgs("The agent to continue."), runArgs()),
 			required: []string{"prompt"},
 			hints:    toolHints{Destructive: true, OpenWorld: true},
@@ -162,6 +154,7 @@ func toolTable() []tool {
 			run:      continueAgent,
 			result:   agentTurnShown{},
 		},
+		reviewTool(),
 		{
 			name:  "agent_wait",
 			title: "Wait for agents",
@@ -417,7 +410,7 @@ func oneAgent(c *mcpCall, a toolArgs) *rpcError {
 
 // errorResult is the result of a modern client's call that went wrong.
 type errorResult struct {
-	Error *errorShown `json:"error,omitempty" doc:"Set on an error that is no turn's result"`
+	Error *errorShown `json:"error,omitempty" doc:"Instead of all else, on an error"`
 }
 
 // errorShown is an error as structuredContent has it.

@@ -391,7 +391,7 @@ func TestApprovalIsShownWithTheCallThatDecidesIt(t *testing.T) {
 	_, rest, _ := strings.Cut(text, "agent_approve ")
 	var call json.RawMessage
 	wantNil(t, json.NewDecoder(strings.NewReader(rest)).Decode(&call))
-	args, e := decodeArgs("agent_approve", toolTable()[3].args, call)
+	args, e := decodeArgs("agent_approve", tableRow(t, "agent_approve").args, call)
 	if e != nil {
 		t.Fatal(e)
 	}
@@ -746,4 +746,15 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 	if len(structured) > waitBudget+2000 {
 		t.Errorf("%d bytes", len(structured))
 	}
+}
+
+// tableRow is a tool of the table.
+func tableRow(t *testing.T, name string) tool {
+	t.Helper()
+	table := toolTable()
+	i := slices.IndexFunc(table, func(row tool) bool { return row.name == name })
+	if i < 0 {
+		t.Fatalf("no tool %s", name)
+	}
+	return table[i]
 }

@@ -253,8 +253,8 @@ func outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
 // a turn, or that a background turn was accepted. A turn that ran and did not complete is a
 // result in both eras, not an error of the call.
 func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
-	structured := agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID, r.TurnStatus,
-		shownTurn(r)}
+	structured := reviewTurnShown{agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID,
+		r.TurnStatus, shownTurn(r)}, r.Review}
 	switch {
 	case unfinished(r):
 		text := aboutAccepted(r)

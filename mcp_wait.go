@@ -157,6 +157,7 @@ type waitTurnShown struct {
 	TurnID     string `json:"turn_id"`
 	TurnStatus string `json:"turn_status" doc:"completed, failed or interrupted; queued or running while it has no result"`
 	turnShown
+	*reviewShown
 	Source   string      `json:"source,omitempty" doc:"Who wanted the turn, unless a client did"`
 	Seq      int64       `json:"seq,omitempty"`
 	Activity string      `json:"activity,omitempty"`
@@ -178,7 +179,7 @@ func shownWaitTurn(k *keptTurn) waitTurnShown {
 		delete(t.Error.details, "partial")
 		t.Content = &partial
 	default:
-		t.turnShown = shownTurn(r)
+		t.turnShown, t.reviewShown = shownTurn(r), r.Review
 		content := contentOrWhy(r)
 		t.Content = &content
 	}

@@ -49,9 +49,6 @@ type testThread struct {
 	ending  []string // ENDING: what is done when asked for a summary
 	running map[string]*mockToolServer
 	deaf    *mockTurn // IGNORE_INTERRUPT
-	review  *mockTurn
-	inner   string // from 0.148 on the id by which the review is interrupted
-	quiet   bool   // the review's model speaks, to nobody but Codex
 }
 
 func (x *testMock) old() bool { return x.minor < 148 }  // 0.104
@@ -358,15 +355,6 @@ func (x *testMock) told(method string, params map[string]any) bool {
 	}
 	x.m.mu.Unlock()
 	item, _ := params["item"].(map[string]any)
-	if th != nil {
-		x.mu.Lock()
-		quiet := x.of(th).quiet
-		x.mu.Unlock()
-		if quiet && (method == "item/agentMessage/delta" || method == "thread/tokenUsage/updated" ||
-			method == "item/completed" && item["type"] == "agentMessage") {
-			return false
-		}
-	}
 	if method == "turn/started" && t != nil && !t.mute && (x.m.mcp != nil || x.old()) &&
 		stringField(toJSON(params["turn"]), "id") == t.id {
 		x.warn(t)
@@ -443,10 +431,6 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 	switch {
 	case method == "item/completed" && item["type"] == "fileChange" && item["status"] == "declined":
 		m.send(method, shown) // twice
-	case method == "item/completed" && item["type"] == "userMessage" && x.reviewed(th):
-		// twice
-		m.event(th.ID, turn, "user_message", map[string]any{"message": mockText(toJSON(item["content"])),
-			"images": []any{}})
 	case method == "item/started" && item["type"] == "reasoning":
 		m.event(th.ID, turn, "agent_reasoning_section_break", map[string]any{"item_id": item["id"], "summary_index": 0})
 	case method == "item/completed" && item["type"] == "contextCompaction":
@@ -456,12 +440,6 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 			"can cause the model to be less accurate."})
 	}
 	return false
-}
-
-func (x *testMock) reviewed(th *mockThread) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.of(th).review != nil
 }
 
 // stripped takes out of a message what 0.104 didn't have.

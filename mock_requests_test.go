@@ -1,7 +1,7 @@
 package main
 
 // mock_requests_test.go owns the requests that only the tests' codex answers, who is
-// logged in and reviews above all, what tests put around those that ship (what is
+// logged in above all, what tests put around those that ship (what is
 // swallowed, what each version did and which words it takes), and how a thread arrives
 // at its settings: config.toml, `-c`, its own config, what a resume restores.
 // MOCK_CODEX_AUTH=1 makes it want a login of every turn; MOCK_CODEX_LOGIN says how a login
@@ -39,7 +39,7 @@ func (x *testMock) adaptRequests() {
 		x.adaptMCP(around)
 	} else {
 		maps.Copy(m.requests, map[string]mockRequest{
-			"review/start": x.reviewStart, "mcpServerStatus/list": x.serverList, "config/read": x.configRead,
+			"mcpServerStatus/list": x.serverList, "config/read": x.configRead,
 			"account/read": x.accountRead, "account/rateLimits/read": limitsRead, "account/login/start": x.loginStart,
 			"account/login/cancel": x.loginCancel, "account/logout": x.logout,
 		})
@@ -210,7 +210,7 @@ func (x *testMock) running(msg *message) (th *mockThread, t *mockTurn) {
 }
 
 // turnInterrupt: up to 0.157 nothing active means no answer, ever; 0.104 doesn't
-// look at the id. A review goes by an id of its own.
+// look at the id.
 func (x *testMock) turnInterrupt(inner mockRequest, msg *message) {
 	m := x.m
 	th, t := x.running(msg)
@@ -223,7 +223,7 @@ func (x *testMock) turnInterrupt(inner mockRequest, msg *message) {
 	m.mu.Unlock()
 	x.mu.Lock()
 	of := x.of(th)
-	deaf, review, own := t != nil && of.deaf == t, t != nil && of.review == t, of.inner
+	deaf := t != nil && of.deaf == t
 	x.mu.Unlock()
 	id := stringField(msg.params, "turnId")
 	switch {
@@ -231,11 +231,6 @@ func (x *testMock) turnInterrupt(inner mockRequest, msg *message) {
 		return
 	case x.old():
 		id = ""
-	case review && own != "" && id == own:
-		id = t.id
-	case review && own != "" && id != "":
-		m.refuse(msg, "expected active turn id "+id+" but found "+own)
-		return
 	}
 	if deaf && (id == "" || id == t.id) {
 		m.peer.reply(msg.id, struct{}{})
@@ -471,156 +466,6 @@ func (x *testMock) loginDone(id, failure string) {
 func (x *testMock) accountUpdated() {
 	plan := map[string]any{"chatgpt": "plus"}
 	x.m.notify("account/updated", map[string]any{"authMode": mockNull(x.loggedIn()), "planType": plan[x.loggedIn()]})
-}
-
-// mockReviewPrompt is what Codex makes of {"type": "uncommittedChanges"}.
-const mockReviewPrompt = "Review the current code changes (staged, unstaged, and untracked files) and provide " +
-	"prioritized findings."
-
-// reviewStart is a turn in which another model's answer becomes the agent's.
-func (x *testMock) reviewStart(m *mockServer, msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
-	prompt, label := mockReviewPrompt, "current changes"
-	switch kind := stringField(msg.params, "target", "type"); kind {
-	case "uncommittedChanges":
-	case "custom":
-		prompt = stringField(msg.params, "target", "instructions")
-		if label = prompt; strings.TrimSpace(prompt) == "" {
-			m.refuse(msg, "instructions must not be empty")
-			return
-		}
-	default: // the real ones have baseBranch and commit too
-		m.refuse(msg, mockVariant(kind, "uncommittedChanges", "custom"))
-		return
-	}
-	t := m.newTurn(th)
-	x.mu.Lock()
-	of := x.of(th)
-	x.mu.Unlock()
-	asked := map[string]any{"type": "userMessage", "id": t.id,
-		"content":  []any{map[string]any{"type": "text", "text": label, "text_elements": []any{}}},
-		"clientId": nil, "startedAtMs": nil, "completedAtMs": nil}
-	inner := ""
-	if !x.old() {
-		inner = newMockID()
-	}
-	view := t.view("inProgress", []json.RawMessage{toJSON(asked)}, false)
-	view["itemsView"], view["rootTurnId"] = "notLoaded", nil
-	answered := make(chan struct{})
-	t.occupy(prompt, func() {
-		<-answered
-		x.mu.Lock()
-		of.review, of.inner = t, inner
-		x.mu.Unlock()
-		end := x.runReview(t, prompt, label, inner, view)
-		x.mu.Lock()
-		of.review, of.inner = nil, ""
-		x.mu.Unlock()
-		t.close(end)
-	})
-	m.reply(msg, map[string]any{"turn": view, "reviewThreadId": th.ID})
-	close(answered)
-}
-
-// runReview does what the prompt says, without asking for anything.
-func (x *testMock) runReview(t *mockTurn, prompt, label, inner string, view map[string]any) mockEnd {
-	m, outer := t.m, t.rec
-	t.settings.Approval = json.RawMessage(`"never"`)
-	mark := func(kind, text, event string, fields map[string]any) {
-		id := t.id // 0.104 gives both marks the turn's
-		if !x.old() {
-			id = newMockID()
-		}
-		t.event(event, fields)
-		it := t.item(kind, id, map[string]any{"review": text})
-		t.started(it)
-		t.completed(it)
-	}
-	// What is done in it is kept before the turn in which it stands, and never
-	// ends; 0.104 cuts off its beginning instead.
-	aside := &mockTurnRecord{ID: inner, Root: t.id, Status: "interrupted", Started: outer.Started,
-		Items: []json.RawMessage{}}
-	if x.old() {
-		aside.ID, aside.Root, aside.Status = newMockID(), "", "completed"
-		t.rec = aside
-	}
-	x.warn(t)
-	if x.old() {
-		m.send("turn/started", map[string]any{"threadId": t.th.ID, "turn": x.stripped(toJSON(view))})
-	}
-	mark("enteredReviewMode", label, "entered_review_mode",
-		map[string]any{"target": map[string]any{"type": "custom", "instructions": prompt}, "user_facing_hint": label})
-	m.mu.Lock()
-	t.th.turns = append(t.th.turns[:len(t.th.turns)-1:len(t.th.turns)-1], aside, outer)
-	m.mu.Unlock()
-	if t.rec = aside; x.old() {
-		t.rec = outer
-		m.event(t.th.ID, t.id, "mcp_startup_complete",
-			map[string]any{"ready": []any{}, "failed": []any{}, "cancelled": []any{}})
-	}
-	x.warn(t)
-	t.setStatus("active")
-	if !x.old() {
-		begun := mockTurnView(inner, "inProgress", []json.RawMessage{}, nil)
-		begun["startedAt"], begun["rootTurnId"] = t.begun.Unix(), t.id
-		t.tell("turn/started", map[string]any{"turn": begun})
-	}
-	t.event("task_started", map[string]any{"turn_id": t.id, "model_context_window": 258400,
-		"collaboration_mode_kind": "default"})
-	end := t.check()
-	if end == goOn {
-		x.mu.Lock()
-		x.of(t.th).quiet = true
-		x.mu.Unlock()
-		end = t.prompt(toJSON([]any{map[string]any{"type": "text", "text": prompt}}))
-	}
-	if end == goOn {
-		end = t.check() // stopped in the last moment
-	}
-	if end == gone {
-		return end
-	}
-	m.mu.Lock()
-	// only Codex has heard it
-	t.rec.Items = slices.DeleteFunc(t.rec.Items, func(it json.RawMessage) bool {
-		return stringField(it,
-			"type") == "agentMessage"
-	})
-	if x.old() && len(outer.Items) > 0 {
-		outer.Items = append(outer.Items[:1:1], outer.Items...) // what was asked for is kept twice
-	}
-	kept := *aside
-	t.rec = outer
-	m.mu.Unlock()
-	m.keep(t.th, mockRecord{Turn: &kept})
-	verdict, said := stringField(t.final, "text"), stringField(t.final, "text")
-	if end != goOn {
-		verdict, said = "Reviewer failed to output a response.", "Review was interrupted. Please re-run /review and "+
-			"wait for it to complete."
-	}
-	x.mu.Lock()
-	x.of(t.th).quiet = false
-	x.mu.Unlock()
-	mark("exitedReviewMode", verdict, "exited_review_mode",
-		map[string]any{"review_output": map[string]any{"overall_explanation": verdict}})
-	id := "msg_" + newMockID()
-	if x.old() {
-		id = "review_rollout_assistant"
-	}
-	answer := t.item("agentMessage", id, map[string]any{"text": said})
-	t.started(answer)
-	t.completed(answer)
-	t.final = nil
-	if end == goOn {
-		t.final = toJSON(answer)
-	}
-	if end == interrupted {
-		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(t.th)})
-	}
-	return end
 }
 
 // mockConfig is config.toml with -c applied.

@@ -301,6 +301,10 @@ func (s *session) failOpening(err *rpcError) {
 // handle handles one event of the child.
 func (s *session) handle(e *event, now time.Time) {
 	cur := s.m.cur
+	if cur != nil && cur.req.review != nil && e.thread == s.thread && !cur.req.review.retell(e) {
+		cur.run.last = now
+		return
+	}
 	if cur != nil && cur.run != nil {
 		cur.run.note(e, now)
 	}

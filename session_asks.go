@@ -44,6 +44,8 @@ func (a *sessionAsks) put(q *approval) {
 		why = decider{byPolicy, "a session that ends is given nothing more"} // its summary neither
 	case a.s.m.cur == nil && q.thread == a.s.thread:
 		why = decider{byUs, "it was asked while no turn was running"}
+	case a.s.m.cur != nil && a.s.m.cur.req.review != nil:
+		why = decider{byPolicy, "a review is read-only and asks for nothing"}
 	case a.s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange ||
 		q.kind == askPermissions):
 		// an approved command leaves the sandbox

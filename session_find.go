@@ -380,7 +380,7 @@ func (d *agentDirectory) newestOf(identity string) (*record, *rpcError) {
 // takes reports a call for a new agent that may be the one that continues the session: the first that asks for no
 // other identity, an agent file's name included. Only into tells of one that asks for an identity.
 func (r *resumption) takes(req *turnRequest) bool {
-	return req.client == nil && r.open.Load() && (cmp.Or(req.identity, req.implied) != "" ||
+	return req.client == nil && req.review == nil && r.open.Load() && (cmp.Or(req.identity, req.implied) != "" ||
 		r.open.CompareAndSwap(true, false))
 }
 

@@ -150,6 +150,28 @@ func (h *hub) findOrOpen(req turnRequest, w waiterID) {
 	}
 }
 
+// review finds the change that a review is of, where the agent that is to review works, or where a new one would. It
+// reads the disk and runs git.
+func (h *hub) review(ref, cwd string, task reviewTask) (*review, *rpcError) {
+	before := ""
+	if ref != "" {
+		_, agentID, err := h.agents.find(ref)
+		if err != nil {
+			return nil, err
+		}
+		before = h.agents.view(agentID).Cwd
+	}
+	dir, err := h.opener.cwdFor(cwd, before)
+	if err != nil {
+		return nil, err
+	}
+	r, cause := findReview(h.life, dir, task)
+	if cause != nil {
+		return nil, proxyError(codeInvalidSession, cause.Error(), "cwd", dir)
+	}
+	return r, nil
+}
+
 // handTurn hands a turn to an open session. Where the turn asks for other settings than the session has, the session is
 // parked first, and missed then says that the record opens the session anew.
 func (h *hub) handTurn(s *session, req turnRequest, w waiterID, mayWait bool) reception {

@@ -659,7 +659,7 @@ func TestWorldOfferedMail(t *testing.T) {
 		release()
 		synctest.Wait()
 		action := again(born, "look")
-		action.action = actReview
+		action.action = actCompact
 		w.good(action)
 		w.wantMail("[one] [two] three", "lead: one; lead: two")
 

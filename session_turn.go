@@ -63,8 +63,11 @@ func (r *turnRunner) command(t *turn, facts contextFacts) command {
 	if t.req.schema != nil {
 		c.schema = t.req.schema.raw
 	}
-	if c.action != actPrompt {
+	switch {
+	case c.action == actCompact:
 		return c
+	case t.req.review != nil:
+		c.action, c.settings, c.schema = actPrompt, t.req.review.settings(c.settings), reviewSchema()
 	}
 	change := ""
 	if !r.s.h.cfg.teamless { // else a person's own branch is no news to anybody
@@ -352,6 +355,7 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	}
 	if t.run != nil {
 		t.fill(&res, how)
+		r.tellReview(t, &res)
 		res.Limit = t.run.limit
 		r.tellChanges(t, &res)
 		whole := res.Content
@@ -361,6 +365,25 @@ func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 		}
 	}
 	return res
+}
+
+// tellReview puts what a review found into its result.
+func (r *turnRunner) tellReview(t *turn, res *turnResult) {
+	if t.req.review == nil {
+		return
+	}
+	info, window := "", int64(0)
+	if t.run.err != nil {
+		info = t.run.err.Info
+	}
+	if t.run.usage != nil {
+		window = t.run.usage.ContextWindow
+	}
+	var notes []string
+	res.Review, notes = t.req.review.shown(res.TurnStatus, info, window)
+	res.Notes = append(res.Notes, notes...)
+	under := t.req.review.settings(r.s.place.policy.Settings)
+	res.Sandbox, res.Approval = under.Sandbox, under.Approval
 }
 
 // tellChanges puts what a turn changed into its result, and its diff into a file where its caller wants it.

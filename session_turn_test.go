@@ -68,7 +68,6 @@ func TestTurnCommand(t *testing.T) {
 		{"mail alone", now, "", "MAIL", turnRequest{prompt: "p"}, "MAIL\n\np", false},
 		{"parts alone", now, "", "", turnRequest{prompt: "this?", parts: image}, "", false},
 		{"in front of parts", old, "", "MAIL", turnRequest{prompt: "this?", parts: image}, change + "\n\nMAIL", false},
-		{"a review", old, "RESUME", "", turnRequest{prompt: "p", action: actReview}, "p", true},
 		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
 	} {
 		s := &session{h: &hub{common: &common{cfg: &config{}}}, place: &opening{}}

@@ -107,8 +107,9 @@ func (w *world) build(cfg *config) func() {
 	toClient, fromFront := io.Pipe()
 	front := newMCPFront(mcpOptions{clientOptions: clientOptions{R: toFront, W: fromFront, Log: log, Version: "test",
 		submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status},
-		ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd, close: h.close, sessions: h.agents.list,
-		limited: h.statusWithLimits, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
+		ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd, close: h.close, review: h.review,
+		sessions: h.agents.list,
+		limited:  h.statusWithLimits, wait: h.waits.wait, approve: h.approve, turn: h.agents.turn,
 		mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
 	h.front = front
 	h.start()

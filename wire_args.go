@@ -32,6 +32,7 @@ type argSpec struct {
 	enum     []string
 	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
 	above    bool    // min itself is refused
+	old      bool    // an older name, taken from callers who know it and not shown to others
 }
 
 // toolArgs are the checked arguments of one call; null counts as left out.
@@ -171,6 +172,9 @@ type valueSchema struct {
 func argsSchema(specs []argSpec, required []string) json.RawMessage {
 	props := []byte{'{'}
 	for _, a := range specs {
+		if a.old {
+			continue
+		}
 		s := valueSchema{Type: a.kind, Text: a.text, Enum: a.enum}
 		switch {
 		case a.kind == "object":
@@ -187,41 +191,38 @@ func argsSchema(specs []argSpec, required []string) json.RawMessage {
 	return toJSON(valueSchema{Type: "object", Properties: append(props, '}'), Required: required, Extra: false})
 }
 
-// resultSchema makes the schema of a tool's result from the structs that it is made of: their json tags name the
-// properties. Of its own properties the doc tags say what they mean; inside of those they don't, since no model is
-// shown the schema of a result, and the list of tools would be half as long again. It names no required property of the
-// result itself: a modern client's error has none but error, and a client that checks refuses a result that breaks its
-// schema. Inside of it, whatever is not left out when empty is required.
+// resultSchema makes the schema of a tool's result from the structs that it is
+// made of: their json tags name the properties. Of its own properties the doc tags
+// say what they mean; inside of those they don't, since no model is shown the schema
+// of a result, and the list of tools would be half as long again. It
+// names no required property: a modern client's error has none but error, and a
+// client that checks refuses a result that breaks its schema.
 func resultSchema(parts ...any) json.RawMessage {
 	props := []byte{'{'}
 	for _, part := range parts {
-		props, _ = appendProperties(props, reflect.TypeOf(part), true)
+		props = appendProperties(props, reflect.TypeOf(part), 0)
 	}
 	return toJSON(valueSchema{Type: "object", Properties: append(props, '}')})
 }
 
-// appendProperties adds the fields of a struct, and those of the structs that it embeds.
-func appendProperties(props []byte, t reflect.Type, docs bool) (_ []byte, required []string) {
+// appendProperties adds the fields of a struct, and those of the structs that it
+// embeds.
+func appendProperties(props []byte, t reflect.Type, depth int) []byte {
 	for _, f := range reflect.VisibleFields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
-		s := typeSchema(f.Type)
-		switch {
-		case options == "omitempty":
-		case f.Type.Kind() == reflect.Pointer: // null says that there is none
+		s := typeSchema(f.Type, depth)
+		if options != "omitempty" && f.Type.Kind() == reflect.Pointer { // null says that there is none
 			s = valueSchema{AnyOf: []valueSchema{s, {Type: "null"}}}
-			fallthrough
-		default:
-			required = append(required, name)
 		}
-		if docs {
+		if depth == 0 {
 			s.Text = f.Tag.Get("doc")
 		}
 		props = appendProperty(props, name, s)
 	}
-	return props, required
+	return props
 }
 
 // appendProperty adds one property to an object that is not closed yet.
@@ -232,7 +233,9 @@ func appendProperty(props []byte, name string, s valueSchema) []byte {
 	return append(append(appendJSONString(props, name), ':'), toJSON(s)...)
 }
 
-func typeSchema(t reflect.Type) valueSchema {
+// typeSchema is the schema of a field's type; depth is how many objects the field lies in within the result. What lies
+// deeper than two is not spelled out: a client gets the whole list of tools at each start.
+func typeSchema(t reflect.Type, depth int) valueSchema {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return valueSchema{Type: "string"}
@@ -241,7 +244,7 @@ func typeSchema(t reflect.Type) valueSchema {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return typeSchema(t.Elem())
+		return typeSchema(t.Elem(), depth)
 	case reflect.String:
 		return valueSchema{Type: "string"}
 	case reflect.Bool:
@@ -251,13 +254,15 @@ func typeSchema(t reflect.Type) valueSchema {
 	case reflect.Float64:
 		return valueSchema{Type: "number"}
 	case reflect.Slice:
-		items := typeSchema(t.Elem())
+		items := typeSchema(t.Elem(), depth)
 		return valueSchema{Type: "array", Items: &items}
 	case reflect.Map:
-		return valueSchema{Type: "object", Extra: typeSchema(t.Elem())}
+		return valueSchema{Type: "object", Extra: typeSchema(t.Elem(), depth)}
 	case reflect.Struct:
-		props, required := appendProperties([]byte{'{'}, t, false)
-		return valueSchema{Type: "object", Properties: append(props, '}'), Required: required}
+		if depth > 1 {
+			return valueSchema{Type: "object"}
+		}
+		return valueSchema{Type: "object", Properties: append(appendProperties([]byte{'{'}, t, depth+1), '}')}
 	}
 	panic("BUG: a result has a field of type " + t.String())
 }
