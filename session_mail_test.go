@@ -853,7 +853,7 @@ func TestMailWatchOpensAgain(t *testing.T) {
 		wantNil(t, os.MkdirAll(r.dir, 0o755))
 		<-r.wake // the directory came
 		wantNil(t, os.RemoveAll(filepath.Dir(r.dir)))
-		e.w.close()
+		e.wa.owner.close()
 		e.wa.remove()
 		e.wa.above = 0 // as the kernel's error would leave it
 	}

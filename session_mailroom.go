@@ -162,9 +162,21 @@ func (r *mailroom) noticed(entry string) {
 	nudge(r.wake)
 }
 
-// mailWatch is the watcher and its one watch, as far as they are to be had.
+// watch has changed told of the inboxes' files by a watcher that has no other watch.
+func (r *mailroom) watch(changed func(entry string)) (*watch, error) {
+	w, err := r.newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	wa, err := w.add(r.dir, changed)
+	if err != nil {
+		w.close()
+	}
+	return wa, err
+}
+
+// mailWatch is the watch over the inboxes, as far as one is to be had.
 type mailWatch struct {
-	w    *watcher
 	wa   *watch
 	told bool
 }
@@ -174,23 +186,12 @@ func (m *mailWatch) open(r *mailroom) bool {
 	if m.works() {
 		return true
 	}
-	if m.wa != nil {
-		m.wa.remove() // it may come to life again, as after an overflow: then each change would be told twice
-		m.wa = nil
-	}
-	var err error
-	for range 2 { // a watcher that has failed takes no other watch: once more with a new one
-		if m.w == nil {
-			if m.w, err = r.newWatcher(); err != nil {
-				m.w = nil
-				break
-			}
-		}
-		if m.wa, err = m.w.add(r.dir, r.noticed); err == nil {
-			r.noticed("") // what happened until now was told to nobody
-			return true
-		}
-		m.close()
+	m.close() // the watch may come to life again, as after an overflow: then each change would be told twice
+	wa, err := r.watch(r.noticed)
+	if err == nil {
+		m.wa = wa
+		r.noticed("") // what happened until now was told to nobody
+		return true
 	}
 	if !m.told {
 		m.told = true
@@ -202,10 +203,10 @@ func (m *mailWatch) open(r *mailroom) bool {
 func (m *mailWatch) works() bool { return m.wa != nil && m.wa.works() }
 
 func (m *mailWatch) close() {
-	if m.w != nil {
-		m.w.close()
+	if m.wa != nil {
+		m.wa.owner.close()
+		m.wa = nil
 	}
-	m.w, m.wa = nil, nil
 }
 
 // run waits for notices and polls below them: a network's file system tells nobody what another machine does.
@@ -231,7 +232,7 @@ func (r *mailroom) run() {
 		case <-poll.C:
 			works := w.open(r)
 			r.spell()
-			r.lookAt(func(string) (bool, bool) { return true, false })
+			r.lookAt(nil, true, false)
 			if stopped = r.pause(works); stopped {
 				continue
 			}
@@ -269,16 +270,16 @@ func (r *mailroom) tell() {
 	if all || respell {
 		r.spell()
 	}
-	r.lookAt(func(key string) (bool, bool) { return all || keys[key], all || keys[key] })
+	r.lookAt(keys, all, true)
 }
 
-// lookAt looks into the inboxes of open sessions that want says; fresh: they
-// have changed, whatever the files look like.
-func (r *mailroom) lookAt(want func(key string) (look, fresh bool)) {
+// lookAt looks into inboxes that somebody wants to hear of, those of keys or all; fresh: they have changed, whatever
+// the files look like.
+func (r *mailroom) lookAt(keys map[string]bool, all, fresh bool) {
 	r.mu.Lock()
 	var slots []*mailSlot
 	for key, sl := range r.slots {
-		if look, fresh := want(key); look && sl.watched() {
+		if (all || keys[key]) && sl.watched() {
 			sl.fresh = sl.fresh || fresh
 			slots = append(slots, sl)
 		}
@@ -638,15 +639,16 @@ func (r *mailroom) news(sl *mailSlot, agentID, name string, want int) (msgs []ma
 			g := sl.given[m.Key]
 			known, left := g != nil, g != nil && g.left
 			r.mu.Unlock()
-			switch {
-			case left:
-			case known || r.frame(sl, agentID, name, m):
-				done = append(done, m.Key)
-			default:
+			mail := false
+			if !known {
+				mail, known = r.frame(sl, agentID, name, m)
+			}
+			if mail {
 				msgs = append(msgs, m)
+			} else if known && !left {
+				done = append(done, m.Key)
 			}
 		}
-		msgs = r.sift(sl, name, msgs)
 		if len(done) > 0 {
 			r.acknowledge(sl.identity, name, done)
 		}
@@ -669,27 +671,8 @@ func (r *mailroom) known(sl *mailSlot) int {
 	return n
 }
 
-// sift takes out what frame has left for a person.
-func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMessage {
-	kept := msgs[:0]
-	for _, m := range msgs {
-		switch m.Kind {
-		case mailPermissionRequest, mailSandboxRequest, mailModeSetRequest:
-			r.mu.Lock()
-			sl.giveLocked(m.Key, name).left = true
-			r.mu.Unlock()
-			r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity",
-				sl.identity, "kind", m.Kind, "from", m.From)
-			r.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
-		default:
-			kept = append(kept, m)
-		}
-	}
-	return kept
-}
-
-// frame deals with a system frame of Claude Code's that is no mail; true: it is done with. The kinds (wire/atm-files.md),
-// in a session whose mail is delivered:
+// frame deals with a system frame of Claude Code's that is no mail to be delivered; done: nobody is to see it any more.
+// The kinds (wire/atm-files.md), in a session whose mail is delivered:
 //   - idle_notification, teammate_terminated, and the answers to what we never ask (shutdown_approved,
 //     shutdown_rejected, permission_response, sandbox_permission_response): housekeeping, never a turn. Acknowledged
 //     silently, audited; atm_read {all} still shows them.
@@ -699,27 +682,35 @@ func (r *mailroom) sift(sl *mailSlot, name string, msgs []mailMessage) []mailMes
 //     decide, nor for mail to change. They stay unread, pending mail for a person to see.
 //   - task_assignment, task_completed, plan_approval_request and _response: somebody's words about work, delivered as
 //     mail with their kind.
-func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) bool {
+func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) (mail, done bool) {
 	switch m.Kind {
 	case mailIdle, mailTeammateTerminated, mailShutdownApproved, mailShutdownRejected, mailPermissionResponse,
 		mailSandboxResponse:
 		r.ledger.auditMail(agentID, sl.identity, "mail_noted", m.From, string(m.Kind)+": "+
 			cmp.Or(m.Summary, mailSummary(m.Text)), "message_id: "+m.ID)
-		return true
+		return false, true
 	case mailShutdownRequest:
 		if m.Frame == nil { // words about it
-			return false
+			return true, false
 		}
-		return r.declineShutdown(sl, agentID, m)
-	case mailPlain, mailTaskAssignment, mailTaskCompleted, mailPlanApprovalRequest, mailPlanApprovalResponse,
-		mailPermissionRequest, mailSandboxRequest, mailModeSetRequest:
+		r.declineShutdown(sl, agentID, m)
+		return false, true
+	case mailPermissionRequest, mailSandboxRequest, mailModeSetRequest:
+		r.mu.Lock()
+		sl.giveLocked(m.Key, name).left = true
+		r.mu.Unlock()
+		r.log.Warn("a request stays unread, since neither an agent nor mail decides what agents may do", "identity",
+			sl.identity, "kind", m.Kind, "from", m.From)
+		r.ledger.auditMail("", sl.identity, "mail_left", m.From, string(m.Kind), "message_id: "+m.ID)
+		return false, false
+	case mailPlain, mailTaskAssignment, mailTaskCompleted, mailPlanApprovalRequest, mailPlanApprovalResponse:
 	}
-	return false
+	return true, false
 }
 
 // declineShutdown answers a shutdown_request. The answer's id is made of the
 // request, so that one that is answered again after a crash is answered once.
-func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) bool {
+func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) {
 	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close "+
 		"{\"agent_id\": %q}, and mail does not", sl.identity, agentID)
 	if s := r.table.agent(agentID); s != nil && s.client.named() {
@@ -740,7 +731,6 @@ func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) 
 	r.log.Info("a request to shut down was declined", "agent", agentID, "identity", sl.identity, "from", m.From)
 	r.ledger.auditMail(agentID, sl.identity, "mail_answered", m.From, string(m.Kind)+": "+reason, told+
 		"; message_id: "+m.ID)
-	return true
 }
 
 // errNoReply is why nobody is answered.

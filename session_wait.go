@@ -249,7 +249,9 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 	limit := time.NewTimer(w.q.Timeout)
 	defer limit.Stop()
 	if w.q.Inbox != "" {
-		defer w.watchMail(changed)()
+		if wa, err := w.mail.watch(func(string) { nudge(changed) }); err == nil { // else the poll stands alone
+			defer wa.owner.close()
+		}
 	}
 	over, late := false, false
 	for {
@@ -278,19 +280,6 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 			return r, false
 		}
 	}
-}
-
-// watchMail nudges changed as the team's inboxes change; without notification
-// the poll stands alone. What it returns ends that.
-func (w *waiting) watchMail(changed chan struct{}) (stop func()) {
-	eyes, err := w.mail.newWatcher()
-	if err != nil {
-		return func() {}
-	}
-	if _, err := eyes.add(w.mail.dir, func(string) { nudge(changed) }); err != nil {
-		w.log.Debug("inboxes can't be watched", "err", err)
-	}
-	return eyes.close
 }
 
 // look takes everything in but the answers themselves. What ended after the seq that it tells is left for the next
