@@ -67,9 +67,8 @@ type auditLog struct {
 
 // auditItem is what waits for run: an entry, or a question when all before it is written.
 type auditItem struct {
-	entry   auditEntry
-	barrier bool       // there is no entry: flush asks
-	done    chan error // gets the outcome, where somebody waits for it; has room for one
+	entry *auditEntry // nil: flush asks
+	done  chan error  // gets the outcome, where somebody waits for it; has room for one
 }
 
 // openAudit starts the writer. The file is made by the first entry: starting a server must not wait for a disk, nor
@@ -113,12 +112,12 @@ func (a *auditLog) appendNow(e auditEntry) error {
 	a.used.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), auditNowLimit)
 	defer cancel()
-	return a.wait(ctx, auditItem{entry: e.clip()})
+	return a.wait(ctx, e.clip())
 }
 
 // flush returns when all that was queued before it is in the file.
 func (a *auditLog) flush(ctx context.Context) error {
-	return a.wait(ctx, auditItem{barrier: true})
+	return a.wait(ctx, nil)
 }
 
 // close writes what is queued and ends the writer, in auditCloseLimit; entries
@@ -137,11 +136,8 @@ func (a *auditLog) close() {
 	}
 }
 
-// drops is the number of entries that never reached the file's queue.
-func (a *auditLog) drops() uint64 { return a.dropped.Load() }
-
-func (a *auditLog) wait(ctx context.Context, it auditItem) error {
-	it.done = make(chan error, 1)
+func (a *auditLog) wait(ctx context.Context, entry *auditEntry) error {
+	it := auditItem{entry, make(chan error, 1)}
 	select {
 	case a.queue <- it:
 	case <-a.exited:
@@ -191,8 +187,8 @@ func (a *auditLog) run() {
 
 func (a *auditLog) handle(it auditItem) {
 	var err error
-	if !it.barrier {
-		err = a.write(it.entry)
+	if it.entry != nil {
+		err = a.write(*it.entry)
 		if err != nil && !a.failing {
 			a.log.Warn("audit entries can't be written; make the file writable", "path", a.path, "error", err)
 		}
@@ -260,12 +256,11 @@ func (a *auditLog) reopen() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("opening audit log: %w", err)
 	}
+	a.file = f
 	st, err := f.Stat()
 	if err != nil {
-		f.Close()
 		return 0, fmt.Errorf("opening audit log: %w", err)
 	}
-	a.file = f
 	return st.Size(), nil
 }
 
@@ -300,12 +295,12 @@ func (a *auditLog) rotate(room int64) {
 
 // clip bounds what waits in the queue. The clones matter: a substring would
 // keep a 60 KB prompt alive until it is written.
-func (e auditEntry) clip() auditEntry {
+func (e auditEntry) clip() *auditEntry {
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
 	e.Summary = clipUTF8(e.Summary, auditSummaryChars*auditClipFactor)
 	e.Decision = clipUTF8(e.Decision, auditSummaryChars*auditClipFactor)
 	e.Detail = clipUTF8(e.Detail, auditDetailChars*auditClipFactor)
-	return e
+	return &e
 }

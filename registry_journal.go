@@ -15,6 +15,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,11 +68,8 @@ func (j *journals) path(agentID string) string {
 
 // append adds a line. Once append has returned, a kill -9 of this process does not take the line away.
 func (j *journals) append(agentID string, line journalLine) error {
-	if !validAgentID(agentID) {
-		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
-	}
-	data, err := appendJournalLine([]byte{'\n'},
-		line) // the first line break ends what a kill may have left of a line before this one
+	// the first line break ends what a kill may have left of a line before this one
+	data, err := appendJournalLine([]byte{'\n'}, line)
 	if err != nil {
 		return fmt.Errorf("encoding a line of the journal of %s: %w", agentID, err)
 	}
@@ -94,10 +92,7 @@ func (j *journals) write(path string, line []byte, mayRenew bool) error {
 		st, err := f.Stat()
 		long = err == nil && st.Size() > j.limit(path)
 	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil && long {
+	if err = cmp.Or(err, f.Close()); err == nil && long {
 		err = j.renew(path)
 	}
 	return err
@@ -112,11 +107,11 @@ func appendJournalLine(b []byte, line journalLine) ([]byte, error) {
 	if err != nil || turn == nil {
 		return append(append(b, rest...), '\n'), err
 	}
+	b = append(append(b, `{"turn":`...), turn...)
 	if rest = rest[1:]; len(rest) > 1 { // more than the closing brace
-		rest = append([]byte{','}, rest...)
+		b = append(b, ',')
 	}
-	b = append(append(append(b, `{"turn":`...), turn...), rest...)
-	return append(b, '\n'), nil
+	return append(append(b, rest...), '\n'), nil
 }
 
 func (j *journals) limit(path string) int64 {

@@ -602,14 +602,13 @@ func (s *session) publish() {
 			Reason: p.reason, q: p.approval, offered: p.offered})
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
-	if v.mailSeq = old.mailSeq; v.PendingMail != nil && *v.PendingMail > 0 &&
-		(old.PendingMail == nil || *v.PendingMail > *old.PendingMail) {
+	if v.mailSeq = old.mailSeq; deref(v.PendingMail) > deref(old.PendingMail) {
 		s.h.kept.stamp(func(seq int64) { v.mailSeq = seq; s.shown.Store(&v) })
 	} else {
 		s.shown.Store(&v)
 	}
 	if old.Status != v.Status || old.Queued != v.Queued || !slices.EqualFunc(old.Pending, v.Pending, sameAsk) ||
-		!samePending(old.PendingMail, v.PendingMail) {
+		(old.PendingMail == nil) != (v.PendingMail == nil) || deref(old.PendingMail) != deref(v.PendingMail) {
 		s.h.kept.poke()
 	}
 	if s.turns.unseen {

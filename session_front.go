@@ -191,29 +191,22 @@ func elicitation(a agentRef, q *approval, request json.RawMessage) json.RawMessa
 	return toJSON(p)
 }
 
-// oldChanges is the map from path to change that the removed command had. Of an
-// update app-server tells the diff only, of a file that comes or goes its text.
+// oldChanges is the map from path to change that the removed command had. Of an update app-server tells the diff only,
+// of a file that comes or goes its text.
 func oldChanges(files []fileChange) json.RawMessage {
-	b := []byte{'{'}
-	for i, c := range files {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendJSONString(b, c.path), ':')
+	changes := map[string]any{}
+	for _, c := range files {
 		if c.kind == "add" || c.kind == "delete" {
-			b = appendJSONString(append(b, `{"type":`...), c.kind)
-			b = append(appendJSONString(append(b, `,"content":`...), c.diff), '}')
+			changes[c.path] = map[string]any{"type": c.kind, "content": c.diff}
 			continue
 		}
-		b = appendJSONString(append(b, `{"type":"update","unified_diff":`...), c.diff)
-		b = append(b, `,"move_path":`...)
-		if c.move == "" {
-			b = append(b, `null}`...)
-		} else {
-			b = append(appendJSONString(b, c.move), '}')
+		var move any // null where the file keeps its name
+		if c.move != "" {
+			move = c.move
 		}
+		changes[c.path] = map[string]any{"type": "update", "unified_diff": c.diff, "move_path": move}
 	}
-	return append(b, '}')
+	return toJSON(changes)
 }
 
 // askMessage is what a person reads before deciding: what exactly first, then where and why, then who asks. Nothing of

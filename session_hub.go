@@ -514,10 +514,7 @@ func (h *hub) status() statusView {
 		view := *s.shown.Load()
 		v.Agents = append(v.Agents, view)
 		if view.PendingMail != nil {
-			sum := *view.PendingMail
-			if v.PendingMail != nil {
-				sum += *v.PendingMail
-			}
+			sum := *view.PendingMail + deref(v.PendingMail)
 			v.PendingMail = &sum
 		}
 	}

@@ -81,9 +81,8 @@ type keptAgent struct {
 	base   int64        // seq when the session's newest turn was asked for
 	asked  bool         // a turn of the session was asked for in this process
 	open   bool         // the session is open here: nobody else writes its turns
-	loaded bool         // the turns that other processes left on disk have been read
 	unseen bool         // the newest turn has ended, and the session does not show that yet
-	read   time.Time    // when the session's journal was last read here
+	read   time.Time    // when the session's journal was last read here, zero where others' turns may be missing
 	stamp  journalStamp // the journal's size and time at that reading
 }
 
@@ -107,7 +106,7 @@ func (k *keptTurns) asked(agentID string) {
 	k.mu.Lock()
 	a := k.agentLocked(agentID)
 	if !a.open {
-		a.loaded = false // another process may have had it until now
+		a.read = time.Time{} // another process may have had it until now
 	}
 	a.base, a.asked, a.open = k.seq, true, true
 	k.mu.Unlock()
@@ -436,11 +435,8 @@ func (k *keptTurns) watch() (ch chan struct{}, stop func()) {
 func (k *keptTurns) load(agentID string) {
 	k.mu.Lock()
 	a := k.agentLocked(agentID)
-	known, last, stamp := a.loaded && (a.open && !k.othersLocked(a) || !k.reg.persist), a.read, a.stamp
-	if !a.loaded {
-		last = time.Time{}
-	}
-	others := k.othersLocked(a)
+	others, last, stamp := k.othersLocked(a), a.read, a.stamp
+	known := !last.IsZero() && (a.open && !others || !k.reg.persist)
 	k.mu.Unlock()
 	if known {
 		return
@@ -457,11 +453,11 @@ func (k *keptTurns) load(agentID string) {
 	}
 	k.mu.Lock()
 	a = k.agentLocked(agentID)
-	if last.IsZero() && a.loaded || !a.read.Equal(last) && !last.IsZero() { // somebody else was quicker
+	if !a.read.Equal(last) { // somebody else was quicker
 		k.mu.Unlock()
 		return
 	}
-	a.loaded, a.read, a.stamp = true, now, changed
+	a.read, a.stamp = now, changed
 	news := k.mergeLocked(a, onDisk)
 	k.pruneLocked(a)
 	k.mu.Unlock()

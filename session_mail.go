@@ -105,8 +105,6 @@ func (p *mailPump) pending() *int {
 	return &n
 }
 
-func samePending(a, b *int) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
-
 // auto reports whether mail is delivered at all.
 func (p *mailPump) auto() bool { return autoMailOf(p.s.h.cfg, &p.s.place.rec) }
 

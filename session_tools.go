@@ -89,26 +89,22 @@ func (e toolServerEntry) of(team, identity, agentID string) toolServerEntry {
 // withToolServer adds the server to a thread's configuration under a name that neither the caller nor the user's own
 // configuration has: Codex would mix two entries of one name.
 func withToolServer(config json.RawMessage, user map[string]any, entry toolServerEntry) (json.RawMessage, error) {
-	base := map[string]any{}
-	if len(config) > 0 {
-		var err error
-		if base, err = decodeConfig(config); err != nil {
-			return nil, fmt.Errorf("the thread's configuration: %w", err)
-		}
+	base, err := decodeConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("the thread's configuration: %w", err)
 	}
 	name := "atm"
 	for n := 2; tableAt(base, "mcp_servers", name) != nil || tableAt(user, "mcp_servers", name) != nil; n++ {
 		name = fmt.Sprintf("atm_agent_%d", n)
 	}
-	var ours map[string]any
-	if err := json.Unmarshal(toJSON(entry), &ours); err != nil {
-		return nil, fmt.Errorf("the tool server's entry: %w", err)
+	ours, err := decodeConfig(toJSON(entry))
+	if err == nil {
+		base, err = mergeConfig(base, map[string]any{"mcp_servers": map[string]any{name: ours}})
 	}
-	merged, err := mergeConfig(base, map[string]any{"mcp_servers": map[string]any{name: ours}})
 	if err != nil {
 		return nil, fmt.Errorf("the tool server can't be added to the thread's configuration: %w", err)
 	}
-	return toJSON(merged), nil
+	return toJSON(base), nil
 }
 
 // agentToolSet is what agents have as tools of their own, set by the composition root. Without run agents have none and

@@ -129,7 +129,7 @@ func (b *mailBox) news(since int64) bool { return b.Unread > 0 && (since == 0 ||
 
 // mailWaits reports mail that nobody delivers by himself and that can be read.
 func (v *sessionView) mailWaits() bool {
-	return v.PendingMail != nil && *v.PendingMail > 0 && v.AutoMail != "on" && v.Status == statusIdle && !v.barred
+	return deref(v.PendingMail) > 0 && v.AutoMail != "on" && v.Status == statusIdle && !v.barred
 }
 
 type waitAgent struct {
