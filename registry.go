@@ -39,7 +39,7 @@ type registry struct {
 	// and that was told.
 	indexSeen, indexFailing map[string]bool
 
-	// unwritten is why the newest write of a record, or of a line of a journal, failed; nil while they succeed.
+	// unwritten is why the newest write of a record, or of a line of a journal, failed: nil in it where that succeeded.
 	unwritten atomic.Pointer[error]
 }
 
@@ -85,7 +85,7 @@ func (r *registry) save(rec record) error {
 		return nil
 	}
 	err := r.writeRecord(rec)
-	r.noteWritten(err)
+	r.unwritten.Store(&err)
 	if err != nil {
 		return fmt.Errorf("saving record of %q: %w", rec.AgentID, err)
 	}
@@ -122,17 +122,8 @@ func (r *registry) noteTurn(agentID string, rec *record, result json.RawMessage)
 		line.Number, line.Note = rec.Noted, &bounded.turnNote
 	}
 	err := r.journals.append(agentID, line)
-	r.noteWritten(err)
-	return err
-}
-
-// noteWritten keeps how the newest write of what a session is resumed from went.
-func (r *registry) noteWritten(err error) {
-	if err == nil {
-		r.unwritten.Store(nil)
-		return
-	}
 	r.unwritten.Store(&err)
+	return err
 }
 
 // load reads one record. An agent that never was is fs.ErrNotExist, a record that had to be set aside errRecordCorrupt.

@@ -319,7 +319,7 @@ func TestFilesThatCantBeWritten(t *testing.T) {
 		}
 	}
 	_, err := r.list(0)
-	if n := r.markStale(); n != 0 || err == nil || r.unwritten.Load() == nil {
+	if n := r.markStale(); n != 0 || err == nil || *r.unwritten.Load() == nil {
 		t.Errorf("%d marked, list of a file: %v, told: %v", n, err, r.unwritten.Load())
 	}
 	for range 3 {

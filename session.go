@@ -233,7 +233,6 @@ func undo(be backend, e *event) {
 	}
 }
 
-// carry carries effects out, in order.
 func (s *session) carry(effects []effect) {
 	for _, e := range effects {
 		switch e.kind {
@@ -286,19 +285,16 @@ func (s *session) prepared(p *opening) bool {
 // first uses mail.
 func (s *session) joins(p *opening) bool { return !p.rec.Implied && !s.h.cfg.teamless }
 
-// openThread asks the child for the session's thread.
 func (s *session) openThread() {
 	s.op = s.nextOp()
 	s.place.be.open(s.op, s.place.spec, s.sink(s.place.be))
 }
 
-// failOpening ends a session that can't be opened.
 func (s *session) failOpening(err *rpcError) {
 	s.openErr = err
 	s.carry(s.m.end(endFailed))
 }
 
-// handle handles one event of the child.
 func (s *session) handle(e *event, now time.Time) {
 	cur := s.m.cur
 	if cur != nil && cur.req.review != nil && e.thread == s.thread && !cur.req.review.retell(e) {
@@ -646,7 +642,6 @@ type postbox struct {
 	dropped int64
 }
 
-// newPostbox makes one of several postboxes that share the count waiting.
 func newPostbox(waiting *atomic.Int64) *postbox {
 	b := &postbox{waiting: waiting}
 	b.wake.L = &b.mu
@@ -714,7 +709,6 @@ func (b *postbox) close() []letter {
 	return rest
 }
 
-// lost is how many events were dropped here.
 func (b *postbox) lost() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -43,7 +43,6 @@ func (c *childSlot) refusalLocked() *rpcError {
 	return nil
 }
 
-// up reports a child that needn't be started.
 func (c *childSlot) up() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

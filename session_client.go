@@ -137,7 +137,6 @@ func (n *clientAgents) chooseStored(agentID string, c choice) {
 	c.done(next.settings(), nil)
 }
 
-// setTitle keeps what a session is called.
 func (n *clientAgents) setTitle(agentID, title string) {
 	title = clipUTF8(strings.TrimSpace(title), maxTitle)
 	n.lines.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
@@ -181,7 +180,6 @@ type settingsChange struct {
 	Sandbox, Approval *string
 }
 
-// into puts a choice where it is kept.
 func (c settingsChange) into(r *recordSettings) {
 	for _, f := range []struct {
 		into *string
@@ -237,7 +235,6 @@ type sessionShape struct {
 	servers json.RawMessage
 }
 
-// setShape notes what a session is opened with.
 func (c *clientPart) setShape(req *turnRequest, rec *record) {
 	shape := &sessionShape{cwd: req.cwd, servers: someServers(req.servers)}
 	if rec != nil && shape.cwd == "" {
@@ -251,7 +248,6 @@ func (c *clientPart) setShape(req *turnRequest, rec *record) {
 	c.shape.Store(shape)
 }
 
-// named reports a session that a client has a name of its own for.
 func (c *clientPart) named() bool {
 	shape := c.shape.Load()
 	return shape != nil && shape.named
@@ -298,7 +294,6 @@ func (c *clientPart) keep() {
 	p.born = true
 }
 
-// showSettings publishes what the next turn runs with.
 func (c *clientPart) showSettings() {
 	v := c.s.place.settings()
 	c.settings.Store(&v)
@@ -342,7 +337,6 @@ func (c *clientPart) decided(next *opening, err *rpcError) {
 	c.decideNext()
 }
 
-// setTitle keeps what the session is called.
 func (c *clientPart) setTitle(title string) {
 	p := c.s.place
 	switch {

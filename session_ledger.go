@@ -202,7 +202,7 @@ func (l *ledger) warnUnsaved(err error) {
 
 // unsaved tells a user that records can't be written, "" while they can be.
 func (l *ledger) unsaved() string {
-	if err := l.reg.unwritten.Load(); err != nil {
+	if err := l.reg.unwritten.Load(); err != nil && *err != nil {
 		return "What is needed to resume agents can't be written, so they won't survive this process: " +
 			errorText(*err)
 	}

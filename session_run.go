@@ -19,10 +19,9 @@ const (
 	maxPartial = 256 << 10 // bytes of unfinished answer text kept
 	maxTouched = 200       // files named in a digest
 	maxNotices = 20
-	// maxDiffThreads is how many threads of a turn, its own and its subagents', are asked what they changed.
-	maxDiffThreads = 32
-	// maxOpenItems is how many items at once are told of.
-	maxOpenItems = 1000
+
+	maxDiffThreads = 32   // threads of a turn, its own and its subagents', that are asked what they changed
+	maxOpenItems   = 1000 // items at once that are told of
 )
 
 // turnRun is one running turn, seen from outside.
@@ -315,16 +314,12 @@ func timeoutError(agentID string, t *turn) *rpcError {
 }
 
 const (
-	// confirmLimit is how long the child may take to end an interrupted turn before the session counts as broken.
-	confirmLimit = 10 * time.Second
-	// answerLimit is how long a timed-out caller waits for that at most.
-	answerLimit = 2 * time.Second
-	// closingLimit is all the time that the close of a busy session has, from the interrupt to the summary (FR-17.3).
-	closingLimit = 10 * time.Second
-	// shutdownLimit is how long interrupted turns may take to end when we stop.
-	shutdownLimit = 2 * time.Second
-	// shutdownAnswer is how long a caller waits for that: Claude Code kills us
-	// half a second after its first signal, so what there is must do.
+	confirmLimit  = 10 * time.Second // for the child to end an interrupted turn, before the session counts as broken
+	answerLimit   = 2 * time.Second  // how long a timed-out caller waits for that at most
+	closingLimit  = 10 * time.Second // all that the close of a busy session has, interrupt and summary (FR-17.3)
+	shutdownLimit = 2 * time.Second  // for interrupted turns to end when we stop
+	// shutdownAnswer is how long a caller waits for that: Claude Code kills us half a second after its first signal, so
+	// what there is must do.
 	shutdownAnswer = 20 * time.Millisecond
 )
 

@@ -110,14 +110,12 @@ func (t *sessionTable) enter(s *session, thread string) (was *session) {
 	return was
 }
 
-// enterThread has a session found by the thread that Codex opened for it.
 func (t *sessionTable) enterThread(s *session, thread string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.threads[thread] = s
 }
 
-// enterName has a session found by the identity that it has leased.
 func (t *sessionTable) enterName(s *session, identity string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

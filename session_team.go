@@ -331,7 +331,6 @@ func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation stri
 	})
 }
 
-// noticeText is what such mail says.
 func noticeText(k *keptTurn) string {
 	head := fmt.Sprintf("Background turn %s of agent %s (%s): %s.", k.TurnID, k.Identity, k.AgentID, k.Status)
 	switch r := k.Result; {
@@ -406,7 +405,6 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 	return who, nil
 }
 
-// looksIntoInbox reports the tools that are about an inbox.
 func looksIntoInbox(tool string) bool { return tool == "atm_read" || tool == "atm_pending_count" }
 
 // runAgentTool is how an agent's own call runs: as the agent, whatever it says of itself.
@@ -423,7 +421,6 @@ func (p *teamAgents) runAgentTool(ctx context.Context, agentID, identity, correl
 	return text, true // not the structure, which doesn't say that mail is no instruction
 }
 
-// agentToolSpecs are the ATM tools as the agents themselves have them.
 func agentToolSpecs() []clientTool {
 	var out []clientTool
 	for _, t := range atmToolSpecs() {

@@ -15,11 +15,8 @@ import (
 )
 
 const (
-	// agentToolLimit is how long a tool of an agent may run. It is shorter than
-	// the driver's own limit, so that what the tool says comes first.
-	agentToolLimit = 50 * time.Second
-	// maxAgentCalls may wait for one agent; its model makes one at a time, its code mode may make more.
-	maxAgentCalls = 32
+	agentToolLimit = 50 * time.Second // for a tool to run: less than the driver's limit, so that its words come first
+	maxAgentCalls  = 32               // that may wait for one agent: its code mode may make several
 )
 
 // The ways in which a thread has its tools, as records keep them.
@@ -32,15 +29,10 @@ const (
 // how the thread had them so far: what it was started with can't be taken from it, and one that was started without
 // any, by an earlier version or another client, can only be given a server.
 func toolsWay(info backendInfo, resumed bool, kept string, subagents bool) string {
-	switch {
-	case !info.clientTools:
-		return toolsServer
-	case resumed && kept == toolsDynamic:
+	if info.clientTools && (resumed && kept == toolsDynamic || !resumed && !subagents) {
 		return toolsDynamic
-	case resumed || subagents:
-		return toolsServer
 	}
-	return toolsDynamic
+	return toolsServer
 }
 
 // agentToolFunc does what an agent's model calls for, as identity. It may wait,
@@ -80,7 +72,6 @@ func newToolServerEntry(exe, cwd, configFile string, environ []string) toolServe
 	return e
 }
 
-// of is the entry for one agent.
 func (e toolServerEntry) of(team, identity, agentID string) toolServerEntry {
 	e.Args = []string{"tools", "--team", team, "--identity", identity, "--agent", agentID}
 	return e
@@ -137,7 +128,6 @@ type actingTurn struct {
 	auto        bool // the turn delivers nothing but automatic mail
 }
 
-// unanswered reports a call that has no answer yet.
 func (o *ownTools) unanswered() bool { return o.stop != nil || len(o.waiting) > 0 }
 
 // actFor has what the agent's tools do from now on belong to a turn. Its tool servers, if it has such, are processes of
@@ -198,7 +188,6 @@ func (o *ownTools) runNext() {
 	})
 }
 
-// answer gives the model what its call came to.
 func (o *ownTools) answer(c ownToolCall, text string, ok bool) {
 	c.be.do(0, o.s.thread, command{kind: cmdToolResult, ask: c.id, text: text, ok: ok})
 	if cur := o.s.m.cur; cur != nil && cur.run != nil {
@@ -219,7 +208,6 @@ func (o *ownTools) refuseAll(why string) {
 	}
 }
 
-// selfPath is this program's own file, for Codex to start.
 func selfPath() string {
 	exe, err := os.Executable()
 	if err != nil {

@@ -337,7 +337,6 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
 }
 
-// result builds what a turn's waiter gets.
 func (r *turnRunner) result(t *turn, how finishKind) turnResult {
 	s := r.s
 	res := s.newResult(t)
@@ -529,7 +528,6 @@ func (r *turnRunner) takesSteer(t *turn) bool {
 	return true
 }
 
-// sendSteers sends what waits for the running turn's name.
 func (r *turnRunner) sendSteers() {
 	s, cur := r.s, r.s.m.cur
 	if cur == nil || cur.id == "" || s.m.phase != phaseRunning {
@@ -567,7 +565,6 @@ func (r *turnRunner) steered(e *event) bool {
 	return true
 }
 
-// unknownSteer tells the sender of a message that nobody knows what became of it.
 func unknownSteer(agentID string) *rpcError {
 	return proxyError(codeTimeout, fmt.Sprintf("whether the message reached the running turn of %s is not known; "+
 		"agent_wait tells the turn's answer", agentID), "agent_id", agentID)

@@ -203,11 +203,10 @@ type waiting struct {
 	elsewhere bool // one of them works in another process, which tells us nothing
 }
 
-// tellingLimit is how long a session may take to tell how its turn ended.
-const tellingLimit = time.Second
-
-// elsewhereEvery is how often such an agent is looked at.
-const elsewhereEvery = time.Second
+const (
+	tellingLimit   = time.Second // for a session to tell how its turn ended
+	elsewhereEvery = time.Second // between two looks at an agent that works in another process
+)
 
 // resolve finds the agents and from where on each is looked at.
 func (w *waiting) resolve() *rpcError {
