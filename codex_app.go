@@ -1,11 +1,9 @@
 package main
 
-// codex_app.go owns the connection to one `codex app-server`: the handshake,
-// threads opened and resumed, turns with their actions and interrupts, what the
-// child asks, the child's end. It implements backend over app-server from 0.104
-// to today; sessions call it, and never wait in it. It must send nothing that a
-// version doesn't know, must not send a turn twice, and must never take anything
-// but turn/completed of the very turn, or the child's end, for a turn's end.
+// codex_app.go owns the connection to one `codex app-server`: the handshake, threads opened and resumed, turns with
+// their actions and interrupts, what the child asks, the child's end. It implements backend over app-server from 0.104
+// to today; sessions call it, and never wait in it. It must send nothing that a version doesn't know, must not send a
+// turn twice, and must never take anything but turn/completed of the very turn, or the child's end, for a turn's end.
 
 import (
 	"bytes"
@@ -20,12 +18,10 @@ import (
 	"time"
 )
 
-// appServerOptions say what to run and how long to wait for it. Zero limits
-// mean the defaults.
+// appServerOptions say what to run and how long to wait for it. Zero limits mean the defaults.
 type appServerOptions struct {
 	linkOptions
-	// OnAccount hears of account/login/completed and account/updated, on the
-	// reading goroutine: it must not block.
+	// OnAccount hears of account/login/completed and account/updated, on the reading goroutine: it must not block.
 	OnAccount func(method string, params json.RawMessage)
 
 	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
@@ -35,8 +31,7 @@ type appServerOptions struct {
 	ToolLimit      time.Duration // a tool's result: 60 s; Codex itself waits for ever
 }
 
-// appInFlight is how many calls may be open at once: app-server drops requests
-// without an answer in a burst.
+// appInFlight is how many calls may be open at once: app-server drops requests without an answer in a burst.
 const appInFlight = 32
 
 // appServer is one running `codex app-server`.
@@ -62,8 +57,7 @@ func startAppServer(ctx context.Context, o appServerOptions) (backend, error) {
 	return a, nil
 }
 
-// newAppServer speaks over pipes. Its reading goroutine ends at the stream's
-// end, after it has told every sink.
+// newAppServer speaks over pipes. Its reading goroutine ends at the stream's end, after it has told every sink.
 func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *appServer {
 	o.OpenLimit = cmp.Or(o.OpenLimit, 60*time.Second)
 	o.TurnLimit = cmp.Or(o.TurnLimit, 30*time.Second)
@@ -114,8 +108,7 @@ func versionOf(userAgent string) string {
 	return v
 }
 
-// open starts or resumes a thread. A pending open whose child dies hears
-// evGone with its op, and no evRefused.
+// open starts or resumes a thread. A pending open whose child dies hears evGone with its op, and no evRefused.
 func (a *appServer) open(op opID, spec threadSpec, to func(event)) {
 	t := &threadTree{sink: sink{to: to, held: true}, op: op, root: spec.Thread, session: spec.Session,
 		servers: rawField(spec.Config, "mcp_servers")}
@@ -179,8 +172,7 @@ func (a *appServer) refuseOpen(t *threadTree, e event) {
 	t.putLast(e)
 }
 
-// recover stops what may still run in a thread that is opened again, before
-// anybody hears that it is open.
+// recover stops what may still run in a thread that is opened again, before anybody hears that it is open.
 func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func()) {
 	turn, idle := idleOf(thread)
 	if run := a.threads.runningTurn(t.root); run != "" {
@@ -195,8 +187,7 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit,
 		func(_ json.RawMessage, err error) { answered <- err })
 	a.callEach(t, methodClean, []string{t.root})
-	// A goroutine, since the reader must read the answer: it ends with the
-	// answer and the turn's end, or the limit.
+	// A goroutine, since the reader must read the answer: it ends with the answer and the turn's end, or the limit.
 	go func() {
 		limit := time.NewTimer(a.o.InterruptLimit)
 		defer limit.Stop()
@@ -261,10 +252,9 @@ func (a *appServer) do(op opID, thread string, c command) {
 	}
 }
 
-// startTurn starts a turn. What the session hears: evStarted with the id that
-// turn/start returned, or evRefused; unknown when it was sent and not
-// answered: then it is interrupted, and never sent again. When the child dies
-// it hears evGone and nothing about the op.
+// startTurn starts a turn. What the session hears: evStarted with the id that turn/start returned, or evRefused;
+// unknown when it was sent and not answered: then it is interrupted, and never sent again. When the child dies it hears
+// evGone and nothing about the op.
 func (a *appServer) startTurn(op opID, thread string, c command) {
 	t, busy := a.threads.callTurn(thread, op, c.action)
 	if t == nil {
@@ -378,8 +368,7 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 	})
 }
 
-// methodClean ends the background terminals of a thread. A version without the
-// method says so, and nobody cares.
+// methodClean ends the background terminals of a thread. A version without the method says so, and nobody cares.
 const methodClean = "thread/backgroundTerminals/clean"
 
 // callEach calls a method for each of a tree's threads, where a refusal changes nothing.
@@ -393,9 +382,8 @@ func (a *appServer) callEach(t *threadTree, method string, threads []string) {
 	}
 }
 
-// unload frees the threads of a tree. 0.104 has nothing for that but archive,
-// which moves the rollout away so that the thread can't be resumed any more:
-// there the thread stays loaded, which costs a little memory and nothing else.
+// unload frees the threads of a tree. 0.104 has nothing for that but archive, which moves the rollout away so that the
+// thread can't be resumed any more: there the thread stays loaded, which costs a little memory and nothing else.
 func (a *appServer) unload(thread string) {
 	t, ids := a.threads.removeTree(thread)
 	if t == nil {
@@ -451,8 +439,7 @@ func (u *unloads) end(thread string, only *unloadingThread) {
 	}
 }
 
-// await is what the opening of a thread with these MCP servers has to wait for,
-// nil for nothing.
+// await is what the opening of a thread with these MCP servers has to wait for, nil for nothing.
 func (u *unloads) await(thread string, servers []byte) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()

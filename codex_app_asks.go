@@ -336,15 +336,8 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 			return map[string]any{"decision": map[string]any{
 				"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.rule}}}
 		}
-		word := "decline" // "cancel" would end the turn
-		switch d {
-		case approve, approveAlways:
-			word = "accept"
-		case approveForSession:
-			word = "acceptForSession"
-		case deny:
-		}
-		return map[string]any{"decision": word}
+		return map[string]any{"decision": map[decision]string{deny: "decline", // "cancel" would end the turn
+			approve: "accept", approveForSession: "acceptForSession", approveAlways: "accept"}[d]}
 	case mPermissions:
 		if d == deny {
 			return map[string]any{"permissions": map[string]any{}, "scope": "turn"}
@@ -399,9 +392,8 @@ func elicitationAnswer(p json.RawMessage, d decision, answers map[string][]strin
 	complete := true
 	eachElement(rawField(p, "requestedSchema", "required"), func(v json.RawMessage) {
 		name, _ := rawString(v)
-		if _, ok := content[name]; !ok {
-			complete = false
-		}
+		_, ok := content[name]
+		complete = complete && ok
 	})
 	if !complete {
 		return decline

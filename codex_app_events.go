@@ -5,7 +5,7 @@ package main
 // notification, so deltas cost one scan and no reflection; items of the past go the same way. It must never fail: what
 // it doesn't know is evRaw, whatever its fields or words are.
 // In a burst a delta is like the one before it, the same record but for its text and the time at its end, and comparing
-// costs a fraction of parsing: with deltaRun an editor gets a burst at 0.64 of the child's own rate, without it at 0.43.
+// costs a fraction of parsing: with deltaRun an editor gets a burst at 0.64 of the child's own rate, without at 0.43.
 // deltaRun must never make another event of a record than the parser does; a record that it isn't sure of is parsed.
 
 import (

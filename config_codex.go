@@ -174,10 +174,10 @@ func harmlessSetting(key string) bool {
 
 // harmlessFeature lists the features that may also be switched on.
 func harmlessFeature(name string) bool {
-	return slices.Contains([]string{"unbounded_connection_retries", "default_mode_request_user_input", "apply_patch_freeform", "shell_tool",
-		"unified_exec", "view_image_tool", "multi_agent", "collab", "steer", "personality", "fast_mode", "goals",
-		"tool_search", "remote_models", "responses_websockets", "enable_request_compression", "prevent_idle_sleep",
-		"web_search_request", "web_search_cached"}, name)
+	return slices.Contains([]string{"unbounded_connection_retries", "default_mode_request_user_input",
+		"apply_patch_freeform", "shell_tool", "unified_exec", "view_image_tool", "multi_agent", "collab", "steer",
+		"personality", "fast_mode", "goals", "tool_search", "remote_models", "responses_websockets",
+		"enable_request_compression", "prevent_idle_sleep", "web_search_request", "web_search_cached"}, name)
 }
 
 // loadProfile reads $CODEX_HOME/<name>.config.toml: Codex from 0.148 on takes no profile over app-server, so its

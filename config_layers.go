@@ -96,7 +96,13 @@ func configFiles(c *config, env func(string) string, fl flagValues) []configFile
 // read adds the file's values to c. The error is only for the named file.
 func (f configFile) read(c *config) error {
 	r := &fileReader{configFile: f, c: c}
-	data, err := f.content()
+	var data []byte
+	var err error
+	if f.repo != nil { // it was read as it was found
+		data, err = f.repo.data, f.repo.err
+	} else {
+		data, err = readRegular(f.path, maxConfigSize)
+	}
 	if errors.Is(err, fs.ErrNotExist) && f.layer == layerGlobal {
 		return nil
 	}
@@ -122,14 +128,6 @@ func (f configFile) read(c *config) error {
 		r.readPlugin(r.table(r.plugins, "plugins.", name))
 	}
 	return r.err
-}
-
-// content reads the file; the repository's was read as it was found.
-func (f configFile) content() ([]byte, error) {
-	if f.repo != nil {
-		return f.repo.data, f.repo.err
-	}
-	return readRegular(f.path, maxConfigSize)
 }
 
 func (f configFile) at(v *tomlValue) origin {

@@ -23,8 +23,7 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the whole program. It returns the exit code: 0, 1 for a failure, 2
-// for a command line that makes no sense.
+// run is the whole program. It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage())
@@ -209,8 +208,7 @@ func runVersion(_ context.Context, c *commandCall) int {
 	return 0
 }
 
-// version is the module's version as go install stamped it, or what the
-// build knows of its revision.
+// version is the module's version as go install stamped it, or what the build knows of its revision.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,8 +1,7 @@
 package main
 
-// main_audit.go owns `atm-agent-mcp audit` (FR-9.3): who did what, out of the
-// team's audit trail, for a person or a script. main.go calls it. What the
-// lines hold is registry_audit.go's. It only reads, without any lock: a process that
+// main_audit.go owns `atm-agent-mcp audit` (FR-9.3): who did what, out of the team's audit trail, for a person or a
+// script. main.go calls it. What the lines hold is registry_audit.go's. It only reads, without any lock: a process that
 // appends or rotates meanwhile is neither delayed nor waited for.
 
 import (
@@ -23,8 +22,7 @@ import (
 	"time"
 )
 
-// auditLine is an entry and its line as it stands in the file: --json passes
-// on what a newer version has written too.
+// auditLine is an entry and its line as it stands in the file: --json passes on what a newer version has written too.
 type auditLine struct {
 	auditEntry
 	raw json.RawMessage
@@ -118,10 +116,9 @@ const (
 	maxAuditLine = 256 << 10
 )
 
-// eachAuditLine calls f with every entry, oldest first, and counts the lines
-// that are none. What one of the two files is wrong with keeps nobody from the
-// other. The newer file is opened first: if another process rotates in between,
-// it is found a second time under the older one's name.
+// eachAuditLine calls f with every entry, oldest first, and counts the lines that are none. What one of the two files
+// is wrong with keeps nobody from the other. The newer file is opened first: if another process rotates in between, it
+// is found a second time under the older one's name.
 func eachAuditLine(path string, f func(auditLine)) (bad int, err error) {
 	var files []*os.File
 	for _, p := range []string{path, path + ".1"} {
@@ -178,8 +175,7 @@ func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
 	}
 }
 
-// showAudit prints the entries: for a person what happened, for a pipe the
-// columns that the help promises.
+// showAudit prints the entries: for a person what happened, for a pipe the columns that the help promises.
 func showAudit(s screen, lines []auditLine) {
 	var rows [][]cell
 	for _, l := range lines {

@@ -1,10 +1,9 @@
 package main
 
-// main_config.go owns `atm-agent-mcp config`: every setting with where it comes
-// from, the team, the roles and the launch facts, for a person or a script.
-// main.go calls it; main_doctor.go uses its loading. It is also where a person
-// trusts a repository's file, having seen it. What is loaded, and how, is
-// config.go's: nothing is decided here, and nothing but trust is written.
+// main_config.go owns `atm-agent-mcp config`: every setting with where it comes from, the team, the roles and the
+// launch facts, for a person or a script. main.go calls it; main_doctor.go uses its loading. It is also where a person
+// trusts a repository's file, having seen it. What is loaded, and how, is config.go's: nothing is decided here, and
+// nothing but trust is written.
 
 import (
 	"bufio"
@@ -191,8 +190,7 @@ func newConfigView(cfg *config) configView {
 	return v
 }
 
-// show prints the facts, and the settings as a table below them. In a pipe all
-// lines have the same columns.
+// show prints the facts, and the settings as a table below them. In a pipe all lines have the same columns.
 func (v configView) show(s screen) {
 	var rows [][]cell
 	for _, f := range v.facts() {

@@ -1,8 +1,7 @@
 package main
 
-// main_demo.go owns `atm-agent-mcp demo`: a short conversation of an MCP client
-// with a real `serve` process over the built-in mock, in a temporary home. It
-// shows what a user would see and, indented, what went over the wire. main.go
+// main_demo.go owns `atm-agent-mcp demo`: a short conversation of an MCP client with a real `serve` process over the
+// built-in mock, in a temporary home. It shows what a user would see and, indented, what went over the wire. main.go
 // calls it. It touches nothing outside its temporary directory.
 
 import (

@@ -1,9 +1,8 @@
 package main
 
 // main_help.go owns the one table of commands and flags, of which the usage texts and the parsers are made: a command
-// is a row here and the function that it names, a flag is a row of its command. main.go runs commands by it. A row
-// says nothing of what a flag's value may be: settings are checked with the configuration, the others by their
-// command.
+// is a row here and the function that it names, a flag is a row of its command. main.go runs commands by it. A row says
+// nothing of what a flag's value may be: settings are checked with the configuration, the others by their command.
 
 import (
 	"context"

@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -116,9 +117,7 @@ func (m *mockServer) mcpCall(msg *message) {
 		return
 	}
 	id := cmp.Or(stringField(args, "threadId"), stringField(args, "conversationId"))
-	m.mu.Lock()
-	th := m.threads[id]
-	m.mu.Unlock()
+	th := m.thread(id)
 	if th == nil {
 		m.mcpAnswer(msg.id, id, "Session not found for thread_id: "+id, true)
 		return
@@ -265,18 +264,17 @@ func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage
 	}
 	word, why := "failed", ""
 	switch d := rawField(result, "decision"); {
-	case string(d) == `"approved"`:
-		word = "accept"
-	case string(d) == `"approved_for_session"`:
-		word = "acceptForSession"
-	case string(d) == `"abort"`:
-		word = "cancel"
+	case rawKind(d) == '"':
+		said, _ := rawString(d)
+		word = map[string]string{"approved": "accept", "approved_for_session": "acceptForSession",
+			"abort": "cancel"}[said]
+		if said == "denied" && t.m.early {
+			word = "decline"
+		}
 	case rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment") != nil:
 		return toJSON(map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{
 			"execpolicy_amendment": rawField(d, "approved_execpolicy_amendment",
 				"proposed_execpolicy_amendment")}}}), goOn
-	case string(d) == `"denied"` && t.m.early:
-		word = "decline"
 	case rawField(d, "denied", "rejection") != nil && !t.m.early:
 		word, why = "decline", stringField(d, "denied", "rejection")
 	}
@@ -332,10 +330,8 @@ func (m *mockServer) double(method string, params map[string]any) {
 			last = stringField(it, "text")
 		}
 		tell("task_complete", map[string]any{"turn_id": turn, "last_agent_message": mockNull(last)})
-	case "item/started":
-		m.doubleItem(thread, turn, item, false)
-	case "item/completed":
-		m.doubleItem(thread, turn, item, true)
+	case "item/started", "item/completed":
+		m.doubleItem(thread, turn, item, method == "item/completed")
 	case "item/agentMessage/delta":
 		tell("agent_message_content_delta", map[string]any{"thread_id": thread, "turn_id": turn,
 			"item_id": params["itemId"], "delta": params["delta"]})
@@ -423,12 +419,9 @@ func (m *mockServer) doubleItem(thread, turn string, it map[string]any, complete
 			tell("exec_command_begin", e)
 			return
 		}
-		for k, v := range map[string]any{"stdout": it["aggregatedOutput"], "stderr": "",
-			"aggregated_output": it["aggregatedOutput"], "exit_code": it["exitCode"],
-			"duration":         map[string]any{"secs": 0, "nanos": 1},
-			"formatted_output": it["aggregatedOutput"], "status": it["status"]} {
-			e[k] = v
-		}
+		maps.Copy(e, map[string]any{"stdout": it["aggregatedOutput"], "stderr": "", "status": it["status"],
+			"aggregated_output": it["aggregatedOutput"], "formatted_output": it["aggregatedOutput"],
+			"exit_code": it["exitCode"], "duration": map[string]any{"secs": 0, "nanos": 1}})
 		tell("exec_command_end", e)
 		return
 	case "fileChange":

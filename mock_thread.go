@@ -97,13 +97,18 @@ func (m *mockServer) loaded(msg *message) *mockThread {
 	if id == "" {
 		return nil
 	}
-	m.mu.Lock()
-	th := m.threads[id]
-	m.mu.Unlock()
+	th := m.thread(id)
 	if th == nil {
 		m.refuse(msg, "thread not found: "+id)
 	}
 	return th
+}
+
+// thread is a loaded thread, nil for none.
+func (m *mockServer) thread(id string) *mockThread {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.threads[id]
 }
 
 // threadView is the Thread object. Without turns its list of turns is empty.
@@ -293,10 +298,7 @@ func (m *mockServer) find(msg *message, missing string) (th *mockThread, loaded 
 	if id == "" {
 		return nil, false
 	}
-	m.mu.Lock()
-	th = m.threads[id]
-	m.mu.Unlock()
-	if th != nil {
+	if th = m.thread(id); th != nil {
 		return th, true
 	}
 	th, err := m.home.read(id)

@@ -466,17 +466,11 @@ func tooDeep(v any, most int) bool {
 	if most == 0 {
 		return true
 	}
-	switch v := v.(type) {
-	case []any:
-		return slices.ContainsFunc(v, func(item any) bool { return tooDeep(item, most-1) })
-	case map[string]any:
-		for _, val := range v {
-			if tooDeep(val, most-1) {
-				return true
-			}
-		}
+	list, _ := v.([]any)
+	if obj, ok := v.(map[string]any); ok {
+		list = slices.Collect(maps.Values(obj))
 	}
-	return false
+	return slices.ContainsFunc(list, func(item any) bool { return tooDeep(item, most-1) })
 }
 
 // jsonWords is a word, or the words of a list, nil for anything else.
