@@ -73,7 +73,6 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	return a
 }
 
-// tellEnd tells everybody that the child is gone.
 func (a *appServer) tellEnd(death *childDeath) {
 	a.requests.tools.takeEach(func(*openAsk) bool { return true })
 	for _, t := range a.threads.end() {
@@ -229,7 +228,6 @@ func (a *appServer) callFor(t *threadTree, method string, params any, limit time
 	a.callChild(session, method, params, limit, done)
 }
 
-// do sends one command.
 func (a *appServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
@@ -298,7 +296,6 @@ func (a *appServer) steer(op opID, thread string, c command) {
 	})
 }
 
-// turnAnswered takes the answer that names the turn.
 func (a *appServer) turnAnswered(t *threadTree, op opID, thread string, res json.RawMessage, err error) {
 	if err == errPeerGone {
 		return // evGone follows
@@ -407,16 +404,13 @@ type unloads struct {
 	threads map[string]*unloadingThread
 }
 
-// unloadingThread is a thread that is being unloaded.
 type unloadingThread struct {
 	servers []byte        // the MCP servers that it runs with, JSON
 	gone    chan struct{} // closed when it is loaded no more, or overdue
 }
 
-// unloadLimit is how long the unloading of a thread is waited for.
 const unloadLimit = 5 * time.Second
 
-// start notes that the child was asked to unload a thread.
 func (u *unloads) start(thread string, servers []byte) {
 	th := &unloadingThread{servers: servers, gone: make(chan struct{})}
 	u.mu.Lock()
@@ -506,7 +500,6 @@ func (a *appServer) route(e event) {
 	a.follow(a.threads.assign(e))
 }
 
-// follow does what the table of threads says.
 func (a *appServer) follow(out []delivery, stop []turnRef) {
 	for _, d := range out {
 		a.deliver(d)

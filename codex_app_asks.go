@@ -155,12 +155,10 @@ func (r *appRequests) toolOverdue(q *openAsk) {
 		"; it may or may not have been done, so look before you call it again", false))
 }
 
-// failTool answers the call of a thread whose session is gone.
 func (r *appRequests) failTool(q *openAsk) {
 	r.answer(q, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
 }
 
-// toolName is the tool that is called.
 func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
 
 // newAsk is the neutral form of a request that somebody is asked about. files are those of
@@ -420,7 +418,6 @@ func formValue(kind string, list []string) (any, bool) {
 	return list[0], true
 }
 
-// toolAnswer is the result of an item/tool/call.
 func toolAnswer(text string, ok bool) any {
 	return map[string]any{"success": ok, "contentItems": []any{map[string]any{"type": "inputText", "text": text}}}
 }

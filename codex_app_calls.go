@@ -31,7 +31,6 @@ type appCalls struct {
 // maxPages is far above what any list has.
 const maxPages = 100
 
-// account changes who is logged in.
 func (c *appCalls) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
 	method, doing, limit := "", "", c.o.CallLimit
 	switch action {
@@ -160,7 +159,6 @@ func noTurnsYet(e *backendError) bool {
 		strings.Contains(e.Message, "not materialized yet")
 }
 
-// pastTurn is one turn as thread/read has it.
 type pastTurn struct {
 	id, root, status string
 	items            []json.RawMessage
@@ -265,7 +263,6 @@ func idleOf(thread json.RawMessage) (turn string, idle bool) {
 	return turn, idle && turn == ""
 }
 
-// catalog reads facts that aren't a thread's.
 func (c *appCalls) catalog(ctx context.Context, what, dir string) (json.RawMessage, error) {
 	method, params := "", map[string]any{}
 	switch what {

@@ -94,7 +94,6 @@ func (tab *threadTable) removeLocked(t *threadTree) []string {
 	return ids
 }
 
-// idsLocked are the threads of a tree.
 func (tab *threadTable) idsLocked(t *threadTree) (ids []string) {
 	for id, th := range tab.threads {
 		if th.tree == t {

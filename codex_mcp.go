@@ -67,7 +67,6 @@ func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *
 	return m
 }
 
-// tellEnd tells everybody that the child is gone.
 func (m *mcpServer) tellEnd(death *childDeath) {
 	last := map[*sink]event{} // a thread is there under its name and its id
 	m.mu.Lock()
@@ -145,7 +144,6 @@ func (m *mcpServer) account(context.Context, string, any) (json.RawMessage, erro
 		Info: infoNoLogin}
 }
 
-// history isn't to be had of mcp-server.
 func (m *mcpServer) history(context.Context, string, func(*event) error) error {
 	return errors.New("codex mcp-server doesn't tell the past turns of a thread")
 }
@@ -189,7 +187,6 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 	s.put(e)
 }
 
-// do sends one command for an open thread.
 func (m *mcpServer) do(op opID, thread string, c command) {
 	switch c.kind {
 	case cmdTurn:
@@ -388,7 +385,6 @@ func (th *mcpThread) unfit(spec threadSpec) string {
 	return ""
 }
 
-// opened is Codex's word on the thread.
 func (th *mcpThread) opened() *openedThread {
 	msg := rawField(th.told, "msg")
 	return &openedThread{model: stringField(msg, "model"), effort: stringField(msg, "reasoning_effort")}
@@ -478,7 +474,6 @@ func (m *mcpServer) nameThread(f mcpFields, params json.RawMessage) *mcpThread {
 	return th
 }
 
-// turnStarted: the turn that was called for has begun.
 func (m *mcpServer) turnStarted(th *mcpThread, f mcpFields, e *event) {
 	m.mu.Lock()
 	run := th.cur

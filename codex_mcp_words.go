@@ -104,7 +104,6 @@ func mcpItem(e event, msg json.RawMessage, phase string) event {
 	return e
 }
 
-// mcpAct is the neutral part of something the agent does.
 func mcpAct(typ string, msg json.RawMessage) *itemBody {
 	b := &itemBody{status: stringField(msg, "status"), cwd: stringField(msg, "cwd")}
 	switch typ {

@@ -444,7 +444,6 @@ func tableAt(t map[string]any, path ...string) map[string]any {
 	return t
 }
 
-// kindOf names a value's kind in an error.
 func kindOf(v any) string {
 	switch v.(type) {
 	case map[string]any:

@@ -58,7 +58,6 @@ func (o origin) String() string {
 	return o.what
 }
 
-// A configFile is one file to read.
 type configFile struct {
 	layer configLayer
 	path  string

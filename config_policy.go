@@ -145,7 +145,6 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 	return out, nil
 }
 
-// note keeps a sentence for the caller, "" for none.
 func (p *policy) note(s string) {
 	if s != "" {
 		p.Notes = append(p.Notes, s)

@@ -70,7 +70,6 @@ func (c *repoCache) fresh(cwd string) bool {
 	return true
 }
 
-// repoStamp is what one path looked like before it was read.
 type repoStamp struct {
 	path string
 	link bool        // info is of the path itself, not of what a symbolic link leads to

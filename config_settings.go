@@ -173,7 +173,6 @@ func (s setting) setTOML(v *tomlValue, base, home string) error {
 	return err
 }
 
-// setText stores a value of a variable or a flag.
 func (s setting) setText(text, base, home string) error {
 	var value any = text
 	switch s.into.(type) {
@@ -321,7 +320,6 @@ func checkEffort(s string) (string, error) {
 	return s, nil
 }
 
-// checkLine takes any text that stands on one line.
 func checkLine(s string) (string, error) {
 	switch {
 	case strings.TrimSpace(s) != s || s == "":

@@ -89,7 +89,6 @@ func (t *tomlTable) get(key string) *tomlValue {
 	return t.vals[key]
 }
 
-// keys returns the keys in the order in which they were written.
 func (t *tomlTable) keys() []string {
 	if t == nil {
 		return nil
@@ -352,7 +351,6 @@ func (p *tomlParser) pair(t *tomlTable, depth int) error {
 	return nil
 }
 
-// value reads one value of any kind.
 func (p *tomlParser) value(depth int) (*tomlValue, error) {
 	if depth >= tomlMaxDepth {
 		return nil, p.errorf("values are nested deeper than %d", tomlMaxDepth)
@@ -477,7 +475,6 @@ func (p *tomlParser) take(text string) bool {
 	return true
 }
 
-// here names what comes next, for an error.
 func (p *tomlParser) here() string {
 	switch {
 	case p.eof():
@@ -604,7 +601,6 @@ func (p *tomlParser) text(lines bool) (string, error) {
 	}
 }
 
-// escape reads what follows a backslash.
 func (p *tomlParser) escape(b *strings.Builder, long bool) error {
 	line, col := p.line, p.col
 	p.next()
@@ -650,7 +646,6 @@ func (p *tomlParser) escape(b *strings.Builder, long bool) error {
 	return nil
 }
 
-// scalar reads a number or a boolean into v.
 func (p *tomlParser) scalar(v *tomlValue) error {
 	w := p.word()
 	bad := func(format string, args ...any) error { return p.errorAt(v.line, v.col, format, args...) }

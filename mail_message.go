@@ -49,7 +49,6 @@ const (
 	mailTeammateTerminated   mailKind = "teammate_terminated"
 )
 
-// frameKind is the kind that a type names, mailPlain for a type that is no frame's.
 func frameKind(name string) mailKind {
 	switch k := mailKind(name); k {
 	case mailIdle, mailShutdownRequest, mailShutdownApproved, mailShutdownRejected, mailPlanApprovalRequest,
@@ -332,7 +331,6 @@ func splitMail(prompt string) (mail, rest string) {
 	return "", prompt
 }
 
-// envelopeLine is one message as a JSON object on one line.
 func envelopeLine(m mailMessage, length int) string {
 	var b strings.Builder
 	b.WriteString(`{"from":` + cutFact(m.From))

@@ -164,7 +164,6 @@ func (c *atmCall) team() string {
 	return c.book.own.team
 }
 
-// mayWrite refuses to write as somebody else.
 func (c *atmCall) mayWrite() *rpcError {
 	if c.who.owns() {
 		return c.notAnothers()
@@ -192,7 +191,6 @@ func (c *atmCall) notAnothers() *rpcError {
 	return nil
 }
 
-// message makes what is sent of the arguments.
 func (c *atmCall) message() (mailMessage, *rpcError) {
 	m := mailMessage{From: c.who.Identity, SourceTeam: c.who.Team, Automatic: c.who.Auto}
 	if !c.args.has("message") {
@@ -232,7 +230,6 @@ func cutToSend(text string, limit int) (cut string, sent, all int) {
 	return head + mark(sent), sent, all
 }
 
-// sentShown is the result of atm_send.
 type sentShown struct {
 	ID      string      `json:"message_id"`
 	Outcome mailOutcome `json:"outcome" doc:"delivered: it stands in the inbox; spooled: it will"`
@@ -274,7 +271,6 @@ func (c *atmCall) noted(outcome mailOutcome) []string {
 	return c.notes
 }
 
-// broadcastShown is the result of atm_broadcast.
 type broadcastShown struct {
 	Sent   []sentShown    `json:"sent"`
 	Failed []failureShown `json:"failed"`
@@ -338,7 +334,6 @@ func (c *atmCall) broadcast(ctx context.Context) (any, string, *rpcError) {
 	return shown, withNotes(text, shown.Notes), nil
 }
 
-// sentMail is what became of one message of a broadcast.
 type sentMail struct {
 	outcome mailOutcome
 	id      string
@@ -379,7 +374,6 @@ func (c *atmCall) others(all []member, file *teamFile) []string {
 	return names
 }
 
-// readShown is the result of atm_read.
 type readShown struct {
 	Messages  []messageShown `json:"messages" doc:"Oldest first"`
 	Remaining int            `json:"remaining" doc:"How many more such messages there are"`
@@ -505,7 +499,6 @@ func (c *atmCall) show(m mailMessage, owner string) messageShown {
 	return s
 }
 
-// countShown is the result of atm_pending_count.
 type countShown struct {
 	Unread int      `json:"unread"`
 	Notes  []string `json:"notes,omitempty"`

@@ -138,7 +138,6 @@ func (d *demoClient) tool(name string, args map[string]any) json.RawMessage {
 	return rawField(res, "structuredContent")
 }
 
-// call waits for the answer to one request.
 func (d *demoClient) call(method string, params any) (result json.RawMessage) {
 	if d.err != nil {
 		return nil

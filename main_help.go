@@ -14,7 +14,6 @@ import (
 	"strings"
 )
 
-// A commandRow is one command.
 type commandRow struct {
 	name  string
 	args  string // the arguments as the usage names them, "" for none
@@ -185,7 +184,6 @@ and what went over the wire. Needs no Codex and no network.`,
 	}
 }
 
-// serveRows are serve's flags, in the order in which they are told.
 func serveRows() []flagRow {
 	return []flagRow{
 		{name: "identity", value: "NAME", help: "identity of the first agent; others get a suffix"},
@@ -223,7 +221,6 @@ func acpRows() []flagRow {
 	return rows
 }
 
-// spelling is the flag as its help shows it.
 func (f flagRow) spelling() string {
 	s := "--" + f.name
 	if f.alias != "" {
@@ -245,7 +242,6 @@ func (f flagRow) names() []string {
 	return []string{f.name, f.alias}
 }
 
-// flagSet parses the row's flags into values.
 func (c commandRow) flagSet(values flagValues) *flag.FlagSet {
 	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	set.SetOutput(io.Discard)
@@ -307,7 +303,6 @@ func commandNames() (names []string) {
 	return names
 }
 
-// usage is the text of the whole program.
 func usage() string {
 	var b strings.Builder
 	b.WriteString("atm-agent-mcp makes Codex agents teammates of your MCP client.\n\nusage: atm-agent-mcp <command> " +
@@ -319,7 +314,6 @@ func usage() string {
 	return b.String()
 }
 
-// usage is the text of one command.
 func (c commandRow) usage() string {
 	if c.about == "" {
 		return usage() // help's help is the list of what it helps with
@@ -342,7 +336,6 @@ func (c commandRow) usage() string {
 	return b.String()
 }
 
-// help is the help command, in all its spellings.
 func help(args []string, stdout, stderr io.Writer) int {
 	const hint = "atm-agent-mcp help lists the commands"
 	switch {

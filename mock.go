@@ -30,10 +30,8 @@ const (
 	mockFlush = 250 * time.Millisecond // how long an ending mock waits for a client that doesn't read
 )
 
-// mockRequest answers one request.
 type mockRequest func(*mockServer, *message)
 
-// mockDirective does what a line of a prompt says.
 type mockDirective func(t *mockTurn, arg string) mockEnd
 
 // mockExtras are the places where the tests' codex changes the mock that ships: faults, and the odd ways of other
@@ -247,7 +245,6 @@ func mockVariant(word string, known ...string) string {
 	return text + "`" + strings.Join(known, "`, `") + "`"
 }
 
-// reply answers a request.
 func (m *mockServer) reply(msg *message, result any) {
 	if m.answered != nil {
 		result = m.answered(msg, result)
@@ -338,7 +335,6 @@ func (m *mockServer) send(method string, params map[string]any) {
 	m.peer.put(append(b, '}'), keepAlways)
 }
 
-// newID makes an id for an item or a call.
 func (m *mockServer) newID(prefix string) string {
 	return fmt.Sprintf("%s_mock_%06d", prefix, m.ids.Add(1))
 }

@@ -75,7 +75,6 @@ func (m *mockServer) mcpInitialize(msg *message) {
 			"user_agent": "codex_cli_rs/" + m.version + " (Mock 1.0; x86_64) dumb (mock; 0)"}})
 }
 
-// mcpTools is tools/list.
 func (m *mockServer) mcpTools() []any {
 	text := map[string]any{"type": "string"}
 	enum := func(words ...string) any { return map[string]any{"type": "string", "enum": words} }

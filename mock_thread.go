@@ -104,7 +104,6 @@ func (m *mockServer) loaded(msg *message) *mockThread {
 	return th
 }
 
-// thread is a loaded thread, nil for none.
 func (m *mockServer) thread(id string) *mockThread {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -446,7 +445,6 @@ func (m *mockServer) closeThreads() {
 	}
 }
 
-// settingsUpdate sets what the next turns run under.
 func (m *mockServer) settingsUpdate(msg *message) {
 	th := m.loaded(msg)
 	if th == nil {
@@ -604,7 +602,6 @@ type mockRecord struct {
 	Turn   *mockTurnRecord  `json:"turn,omitempty"`
 }
 
-// save appends a line.
 func (h *mockHome) save(id string, r mockRecord) error {
 	f, err := openMaking(h.path(id), os.O_APPEND)
 	if err != nil {

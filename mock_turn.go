@@ -194,7 +194,6 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	return true
 }
 
-// turnSteer adds to what the running turn was asked.
 func (m *mockServer) turnSteer(msg *message) {
 	input, ok := m.input(msg)
 	if !ok {
@@ -284,7 +283,6 @@ func (t *mockTurn) steered() bool {
 	return len(t.steers) > 0
 }
 
-// mockStep is one directive of a prompt.
 type mockStep struct{ word, arg string }
 
 // mockSteps are a text's directives. Lines that begin with no directive, such as those of a context block, don't count,
@@ -375,7 +373,6 @@ func (t *mockTurn) wait(ready <-chan struct{}, stream bool) mockEnd {
 	}
 }
 
-// pause waits for d.
 func (t *mockTurn) pause(d time.Duration, stream bool) mockEnd {
 	over := make(chan struct{})
 	timer := time.AfterFunc(d, func() { close(over) })
@@ -438,7 +435,6 @@ func (t *mockTurn) close(end mockEnd) {
 	}
 }
 
-// view is the Turn object.
 func (t *mockTurn) view(status string, items []json.RawMessage, started bool) map[string]any {
 	v := mockTurnView(t.id, status, items, t.err)
 	if started {
@@ -622,7 +618,6 @@ func (t *mockTurn) toolAnswered(text string) mockEnd {
 	return goOn
 }
 
-// outputDelta shows output of a command as it comes.
 func (t *mockTurn) outputDelta(id, text string) {
 	t.tell("item/commandExecution/outputDelta", map[string]any{"itemId": id, "delta": text})
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 )
 
-// mockDirectives are the directives that ship.
 func mockDirectives() map[string]mockDirective {
 	return map[string]mockDirective{
 		"SAY":      func(t *mockTurn, text string) mockEnd { return t.say(text, nil) },
@@ -99,7 +98,6 @@ func mockDecision(result json.RawMessage) string {
 	return "failed"
 }
 
-// keepRule writes a permanent rule where Codex does.
 func (h *mockHome) keepRule(rule json.RawMessage) {
 	dir := filepath.Join(h.dir, "rules")
 	_ = os.MkdirAll(dir, 0o700) // who looks for the rule finds none
@@ -160,7 +158,6 @@ func (t *mockTurn) commandItem(line string) map[string]any {
 		"aggregatedOutput": nil, "exitCode": nil, "durationMs": nil, "source": "agent"})
 }
 
-// shell runs a command as Codex would.
 func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 	ask, refused := t.mustAsk(line, escalate)
 	if refused {
@@ -316,7 +313,6 @@ func (t *mockTurn) shellItem(s *mockShell) {
 
 func (s *mockShell) kill() { s.group.kill() } // gone already is as good
 
-// alive says whether the process still lives.
 func (t *mockTurn) alive() bool {
 	select {
 	case <-t.m.done:
@@ -377,7 +373,6 @@ type mockChange struct {
 	apply func() error
 }
 
-// patchFile patches one file, if it may.
 func (t *mockTurn) patchFile(c mockChange) mockEnd {
 	inside := strings.HasPrefix(c.path, filepath.Clean(t.settings.Cwd)+string(filepath.Separator))
 	free := t.settings.sandbox() == "dangerFullAccess" || t.settings.sandbox() == "workspaceWrite" && inside

@@ -225,7 +225,6 @@ func appendProperties(props []byte, t reflect.Type, depth int) []byte {
 	return props
 }
 
-// appendProperty adds one property to an object that is not closed yet.
 func appendProperty(props []byte, name string, s valueSchema) []byte {
 	if len(props) > 1 {
 		props = append(props, ',')

@@ -303,7 +303,6 @@ func (p *peer) fail(err error) {
 // notify sends a notification that is not dropped.
 func (p *peer) notify(method string, params any) { p.put(p.request(nil, method, params), keepAlways) }
 
-// reply answers a request.
 func (p *peer) reply(id json.RawMessage, result any) {
 	p.put(p.response(id, toJSON(result), nil), keepAlways)
 }
@@ -472,7 +471,6 @@ func (o *outbox) paused() {
 	o.wake.Signal()
 }
 
-// size is how many bytes wait for the other side.
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

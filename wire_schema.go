@@ -71,7 +71,6 @@ func decodeJSON(data []byte) (any, error) {
 	return v, nil
 }
 
-// jsonTypes are the words for types.
 func jsonTypes() []string {
 	return []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 }
@@ -399,7 +398,6 @@ func (s *answerSchema) checkObject(m, v map[string]any, at string, depth int) st
 	return bounds(m, float64(len(v)), "minProperties", "maxProperties", "members")
 }
 
-// checkChoices checks the words that combine schemas.
 func (s *answerSchema) checkChoices(m map[string]any, v any, at string, depth int) string {
 	subs, _ := m["allOf"].([]any)
 	for _, sub := range subs {
