@@ -232,10 +232,10 @@ func (p *tomlParser) check(src string) error {
 
 // header reads [a.b] or [[a.b]] and makes it the body.
 func (p *tomlParser) header() error {
-	p.next()
-	list := p.peek() == '['
+	p.take("[")
+	list, end := p.take("["), "]"
 	if list {
-		p.next()
+		end = "]]"
 	}
 	p.spaces()
 	keys, err := p.key()
@@ -243,10 +243,6 @@ func (p *tomlParser) header() error {
 		return err
 	}
 	p.spaces()
-	end := "]"
-	if list {
-		end = "]]"
-	}
 	if !p.take(end) {
 		return p.errorf("the table header wants %q here, not %s", end, p.here())
 	}
@@ -380,8 +376,7 @@ func (p *tomlParser) value(depth int) (*tomlValue, error) {
 func (p *tomlParser) array(v *tomlValue, depth int) error {
 	p.next()
 	for {
-		p.skipLines()
-		if p.take("]") {
+		if p.skipLines(); p.take("]") {
 			return nil
 		}
 		if p.eof() {
@@ -392,11 +387,7 @@ func (p *tomlParser) array(v *tomlValue, depth int) error {
 			return err
 		}
 		v.arr = append(v.arr, e)
-		p.skipLines()
-		if !p.take(",") && p.peek() != ']' {
-			if p.eof() {
-				return p.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
-			}
+		if p.skipLines(); !p.take(",") && p.peek() != ']' && !p.eof() {
 			return p.errorf("the array wants \",\" or \"]\" here, not %s", p.here())
 		}
 	}
@@ -405,23 +396,20 @@ func (p *tomlParser) array(v *tomlValue, depth int) error {
 // inline reads { … } on one line, without a last comma (TOML 1.0).
 func (p *tomlParser) inline(t *tomlTable, depth int) error {
 	p.next()
-	p.spaces()
-	if p.take("}") {
+	if p.spaces(); p.take("}") {
 		return nil
 	}
 	for {
 		if err := p.pair(t, depth+1); err != nil {
 			return err
 		}
-		p.spaces()
-		if p.take("}") {
+		if p.spaces(); p.take("}") {
 			return nil
 		}
 		if !p.take(",") {
 			return p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", p.here())
 		}
-		p.spaces()
-		if p.peek() == '}' {
+		if p.spaces(); p.peek() == '}' {
 			return p.errorf("an inline table has no comma before its \"}\" in TOML 1.0")
 		}
 	}

@@ -304,11 +304,7 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if temp != "" {
-			os.Remove(temp)
-		}
-	}()
+	defer os.Remove(temp) // it is renamed by then, if all is well
 	if err := c.takeLock(); err != nil {
 		return err
 	}
@@ -326,7 +322,6 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 	if err := renameOver(temp, path); err != nil {
 		return err
 	}
-	temp = ""
 	if c.placed != nil {
 		c.placed()
 	}
@@ -454,25 +449,16 @@ func (s *sharedFile[P]) sweep() {
 
 // readAgain reads the open file from its beginning; it may be growing.
 func (t *sharedText[P]) readAgain(limit int64) ([]byte, error) {
-	tooLarge := &fs.PathError{Op: "read", Path: t.f.Name(), Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
-	if t.info.Size() > limit {
-		return nil, tooLarge
+	var text bytes.Buffer
+	var err error
+	if size := t.info.Size(); size <= limit {
+		text.Grow(int(size) + bytes.MinRead)
+		_, err = text.ReadFrom(io.NewSectionReader(t.f, 0, limit+1))
 	}
-	text := make([]byte, 0, t.info.Size()+512)
-	for {
-		n, err := t.f.ReadAt(text[len(text):cap(text)], int64(len(text)))
-		text = text[:len(text)+n]
-		if int64(len(text)) > limit {
-			return nil, tooLarge
-		}
-		if err == io.EOF {
-			return text, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		text = slices.Grow(text, len(text))
+	if err == nil && max(t.info.Size(), int64(text.Len())) > limit {
+		err = &fs.PathError{Op: "read", Path: t.f.Name(), Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
 	}
+	return text.Bytes(), err
 }
 
 // stillAt tells whether the path names the file that was read, unchanged. While that file is open, no other file gets
