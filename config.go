@@ -243,7 +243,7 @@ func (c *config) warnf(format string, args ...any) {
 // readVariables reads ATM_AGENT_MCP_* or the ancestor's CODEX_MCP_*; a blank one counts as not set.
 func (c *config) readVariables(prefix string, env func(string) string) {
 	for _, s := range c.settings() {
-		for _, key := range s.names() {
+		for _, key := range namesOf(s.name, s.alias) {
 			name := prefix + strings.ToUpper(key)
 			text := strings.TrimSpace(env(name))
 			if text == "" {

@@ -300,7 +300,7 @@ func (r *fileReader) fillTable(t *tomlTable, prefix string, rows []setting, also
 	known := also
 	byKey := map[string]setting{}
 	for _, s := range rows {
-		for _, key := range s.names() {
+		for _, key := range namesOf(s.name, s.alias) {
 			known = append(known, key)
 			byKey[key] = s
 		}

@@ -45,12 +45,12 @@ const (
 	oldVariablePrefix = "CODEX_MCP_"
 )
 
-// names are the key and its older name, if it has one.
-func (s setting) names() []string {
-	if s.alias == "" {
-		return []string{s.name}
+// namesOf are a name and another one beside it, "" for none.
+func namesOf(name, alias string) []string {
+	if alias == "" {
+		return []string{name}
 	}
-	return []string{s.name, s.alias}
+	return []string{name, alias}
 }
 
 // The sandbox modes, each wider than the one before.
@@ -132,7 +132,7 @@ func (r *role) settings() []setting {
 // settingNames are the keys of [plugins.atm-agent-mcp], with their older names.
 func settingNames() (names []string) {
 	for _, s := range new(config).settings() {
-		names = append(names, s.names()...)
+		names = append(names, namesOf(s.name, s.alias)...)
 	}
 	return names
 }

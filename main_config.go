@@ -123,35 +123,28 @@ func (c *commandCall) trust(cfg *config) int {
 
 // configView is the configuration as --json tells it.
 type configView struct {
-	Team        configTeam       `json:"team"`
-	Launch      configLaunch     `json:"launch"`
-	Directories configDirs       `json:"directories"`
-	Files       []string         `json:"files"` // those that were read, lowest layer first
-	Settings    []shownSetting   `json:"settings"`
-	Ignored     []ignoredSetting `json:"ignored"`
-	Roles       []configRole     `json:"roles"`
-	Warnings    []string         `json:"warnings"`
-}
-
-type configTeam struct {
-	Name   string `json:"name"`
-	From   string `json:"from"`
-	Exists bool   `json:"exists"`
-}
-
-// configLaunch is what a session that is given no directory starts with.
-type configLaunch struct {
-	CWD      string  `json:"cwd"`
-	RepoRoot *string `json:"repo_root"`
-	RepoName *string `json:"repo_name"`
-	Branch   *string `json:"branch"`
-	Head     string  `json:"head,omitempty"` // where HEAD is on no branch
-}
-
-type configDirs struct {
-	Home     string `json:"home"`
-	Teams    string `json:"teams"`
-	Sessions string `json:"sessions"`
+	Team struct {
+		Name   string `json:"name"`
+		From   string `json:"from"`
+		Exists bool   `json:"exists"`
+	} `json:"team"`
+	Launch struct { // what a session that is given no directory starts with
+		CWD      string  `json:"cwd"`
+		RepoRoot *string `json:"repo_root"`
+		RepoName *string `json:"repo_name"`
+		Branch   *string `json:"branch"`
+		Head     string  `json:"head,omitempty"` // where HEAD is on no branch
+	} `json:"launch"`
+	Directories struct {
+		Home     string `json:"home"`
+		Teams    string `json:"teams"`
+		Sessions string `json:"sessions"`
+	} `json:"directories"`
+	Files    []string         `json:"files"` // those that were read, lowest layer first
+	Settings []shownSetting   `json:"settings"`
+	Ignored  []ignoredSetting `json:"ignored"`
+	Roles    []configRole     `json:"roles"`
+	Warnings []string         `json:"warnings"`
 }
 
 // configRole is a role with all that it inherits.
@@ -168,21 +161,14 @@ type configRole struct {
 
 func newConfigView(cfg *config) configView {
 	repo := readRepo(cfg.cwd)
-	v := configView{
-		Team:        configTeam{cfg.team, cfg.teamFrom, cfg.teamExists},
-		Launch:      configLaunch{cfg.cwd, repo.Root, repo.Name, repo.Branch, repo.Head},
-		Directories: configDirs{cfg.atmHome, cfg.teamsRoot, cfg.sessionsRoot},
-		Files:       append([]string{}, cfg.files...),
-		Settings:    cfg.list(),
-		Roles:       []configRole{},
-		Ignored:     append([]ignoredSetting{}, cfg.ignored...),
-		Warnings:    append([]string{}, cfg.warnings...),
-	}
+	v := configView{Files: append([]string{}, cfg.files...), Settings: cfg.list(), Roles: []configRole{},
+		Ignored: append([]ignoredSetting{}, cfg.ignored...), Warnings: append([]string{}, cfg.warnings...)}
+	t, l, d := &v.Team, &v.Launch, &v.Directories
+	t.Name, t.From, t.Exists = cfg.team, cfg.teamFrom, cfg.teamExists
+	l.CWD, l.RepoRoot, l.RepoName, l.Branch, l.Head = cfg.cwd, repo.Root, repo.Name, repo.Branch, repo.Head
+	d.Home, d.Teams, d.Sessions = cfg.atmHome, cfg.teamsRoot, cfg.sessionsRoot
 	for _, name := range slices.Sorted(maps.Keys(cfg.roles)) {
-		r, err := cfg.role(name)
-		if err != nil {
-			continue // it is one of theirs: can't be
-		}
+		r, _ := cfg.role(name)                // which is there
 		v.Roles = append(v.Roles, configRole{ // what a role leaves open, the configuration says
 			name, name == cfg.defaultRole, cmp.Or(r.model, cfg.model), cmp.Or(r.effort, cfg.effort),
 			cmp.Or(r.sandbox, cfg.sandbox), cmp.Or(r.approvalPolicy, cfg.approvalPolicy), r.subagents, r.autoMail})

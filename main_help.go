@@ -235,19 +235,12 @@ func (f flagRow) spelling() string {
 	return s
 }
 
-func (f flagRow) names() []string {
-	if f.alias == "" {
-		return []string{f.name}
-	}
-	return []string{f.name, f.alias}
-}
-
 func (c commandRow) flagSet(values flagValues) *flag.FlagSet {
 	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
 	for _, f := range c.flags {
-		for _, name := range f.names() {
+		for _, name := range namesOf(f.name, f.alias) {
 			switch {
 			case f.value != "":
 				set.Func(name, "", func(s string) error { values[f.name] = s; return nil })

@@ -97,7 +97,7 @@ func TestHelpOfEachCommand(t *testing.T) {
 		}
 		args := []string{c.name}
 		for _, f := range c.flags {
-			for _, n := range f.names() {
+			for _, n := range namesOf(f.name, f.alias) {
 				args = append(args, "--"+n)
 				if f.value != "" {
 					args = append(args, "7")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -233,23 +234,16 @@ func noDirectory(err error) bool {
 
 // dropLocked gives an id back that no watch needs any more.
 func (w *watcher) dropLocked(id int) {
-	for _, wa := range w.watches {
-		if wa.at == id || wa.above == id {
-			return
-		}
-	}
-	if id != 0 && !w.closed {
+	needed := slices.ContainsFunc(w.watches, func(wa *watch) bool { return wa.at == id || wa.above == id })
+	if id != 0 && !needed && !w.closed {
 		w.kernel.disarm(id)
 	}
 }
 
 func (w *watcher) removeLocked(wa *watch) {
-	for i, x := range w.watches {
-		if x == wa {
-			w.watches = append(w.watches[:i:i], w.watches[i+1:]...) // a new array: takeLocked's loop is not disturbed
-			w.dropLocked(wa.at)
-			w.dropLocked(wa.above)
-			return
-		}
+	if i := slices.Index(w.watches, wa); i >= 0 {
+		w.watches = slices.Concat(w.watches[:i], w.watches[i+1:]) // a new array: takeLocked's loop is not disturbed
+		w.dropLocked(wa.at)
+		w.dropLocked(wa.above)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -94,7 +95,7 @@ func (f *frameReader) read() ([]byte, error) {
 			continue // blank lines separate records and mean nothing
 		}
 		if f.seen() == framingUnknown {
-			if looksLikeHeader(rec) {
+			if headerLine.Match(rec) {
 				f.mode.Store(int32(framingHeader))
 				return f.readHeaderFrom(string(rec))
 			}
@@ -104,19 +105,8 @@ func (f *frameReader) read() ([]byte, error) {
 	}
 }
 
-// looksLikeHeader tells a header line from JSON: a JSON text never begins with a bare word and a colon.
-func looksLikeHeader(line []byte) bool {
-	for i, c := range line {
-		switch {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-':
-		case c == ':' || c == ' ' || c == '\t':
-			return i > 0 && bytes.IndexByte(line[i:], ':') == len(line[i:])-len(bytes.TrimLeft(line[i:], " \t"))
-		default:
-			return false
-		}
-	}
-	return false
-}
+// headerLine tells a header line from JSON: a JSON text never begins with a bare word and a colon.
+var headerLine = regexp.MustCompile(`^[A-Za-z-]+[ \t]*:`)
 
 // readLine reads up to and without the next newline. A last line without one counts. Past limit the rest of the line is
 // skipped, holding no more than the buffer in memory.
