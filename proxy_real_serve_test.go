@@ -47,6 +47,7 @@ func TestCodexTurns(t *testing.T) {
 		{"a busy agent is closed with a summary", closedWithSummary},
 		{"an answer follows its schema", answerWithSchema},
 		{"what a turn changed is told", changedFiles},
+		{"a change is reviewed", reviewedChangeRule},
 		{"a message goes into the running turn", steeredTurn},
 		{"an agent begins with what another one knows", forkedAgent},
 		{"the account's limits are told", toldLimits},
@@ -638,6 +639,55 @@ func changedFiles(l *codexLab) {
 	diff := readText(t, r.Changes.DiffFile)
 	if r.Changes.DiffFile = ""; !reflect.DeepEqual(r.Changes, want) || !strings.Contains(diff, "+one") {
 		t.Errorf("changes %+v, diff %s", r.Changes, diff)
+	}
+	l.finish(c)
+}
+
+// reviewedChangeRule: a new reviewer reads the diff and can't write; one in an agent's own conversation neither, and
+// that agent can afterwards.
+func reviewedChangeRule(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	git := func(args ...string) {
+		t.Helper()
+		_, err := gitText(t.Context(), l.repo, append([]string{"-c", "user.name=n", "-c", "user.email=e"}, args...)...)
+		wantNil(t, err)
+	}
+	git("add", "-A")
+	git("commit", "-q", "--allow-empty", "-m", "base")
+	wantNil(t, os.WriteFile(filepath.Join(l.repo, "planted.go"), []byte("package bug\n\nvar n = 1 / 0\n"), 0o600))
+	found := string(toJSON(map[string]any{"overall_correctness": "patch is incorrect", "overall_explanation": "Panics.",
+		"overall_confidence_score": 1, "findings": []any{map[string]any{"title": "Division by zero", "body": "b",
+			"priority": 0, "confidence_score": nil, "code_location": map[string]any{"absolute_file_path": filepath.Join(l.repo,
+				"planted.go"), "line_range": map[string]any{"start": 3, "end": 3}}}}}))
+	var r struct {
+		delegated
+		reviewShown
+		AgentID string `json:"agent_id"`
+		Sandbox string
+	}
+	ask := "SHELL cat planted.go && touch forbidden\nSAY " + found
+	structured(c.call("codex-review", map[string]any{"instructions": ask, "cwd": l.repo}), &r)
+	if r.Findings == nil || len(*r.Findings) != 1 || (*r.Findings)[0].File != "planted.go" ||
+		(*r.Findings)[0].Severity != "critical" || *r.Verdict != "needs-attention" || r.Reviewed.Added != 3 ||
+		r.Sandbox != "read-only" {
+		t.Errorf("the review of a planted bug: %+v", r)
+	}
+	all := l.api.requests()
+	raw := all[len(all)-1].Raw // behind the command
+	if !strings.Contains(raw, "var n = 1 / 0") || !strings.Contains(raw, `"json_schema"`) {
+		t.Errorf("the reviewer could not read, or was not told the form: %s", clipText(raw, 2000))
+	}
+	worker := c.codex("SAY mine", "sandbox", "workspace-write", "cwd", l.repo).wantSaid("mine")
+	structured(c.call("codex-review", map[string]any{"instructions": "Once more.\n" + ask,
+		"agent_id": worker.AgentID}), &r)
+	l.wantPast("Once more.", "mine")
+	if _, err := os.Stat(filepath.Join(l.repo, "forbidden")); err == nil {
+		t.Error("a reviewer wrote")
+	}
+	c.again(worker.AgentID, "SHELL touch allowed")
+	again := c.again(worker.AgentID, "SAY after").wantSaid("after")
+	if _, err := os.Stat(filepath.Join(l.repo, "allowed")); err != nil || again.Sandbox != "workspace-write" {
+		t.Errorf("after its review the agent has sandbox %s, and its file: %v", again.Sandbox, err)
 	}
 	l.finish(c)
 }
