@@ -77,23 +77,24 @@ func runWatch(ctx context.Context, c *commandCall) int {
 		}
 		return w.lines(s, len(w.rows)), nil
 	}
+	var err error
 	if live || asJSON && !once {
-		return c.follow(ctx, live, next)
-	}
-	text, err := next()
-	if err == nil {
+		code, err = c.follow(ctx, live, next)
+	} else if text, failed := next(); failed != nil {
+		err = failed
+	} else {
 		_, err = c.stdout.Write(text)
 	}
 	if err != nil {
 		return c.fail(err.Error(), "")
 	}
-	return 0
+	return code
 }
 
 // follow shows what comes next once a second, until somebody ends it: on a live screen with a key or a signal, else by
 // reading no more, or with a signal that is nobody's to catch. Writing has a goroutine of its own, since a terminal may
 // take nothing for as long as it likes.
-func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte, error)) int {
+func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte, error)) (code int, _ error) {
 	signals, keys, written, writing := make(chan os.Signal, 1), make(chan byte), make(chan error, 1), false
 	out, _ := c.stdout.(*os.File)
 	if live {
@@ -122,8 +123,7 @@ func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte
 		if due && !writing {
 			text, err := next()
 			if err != nil {
-				defer c.fail(err.Error(), "") // behind the end of the live screen
-				return 1
+				return 1, err
 			}
 			due, writing = false, true
 			go func() { _, err := c.stdout.Write(text); written <- err }()
@@ -131,23 +131,23 @@ func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte
 		select {
 		case err := <-written:
 			if writing = false; err != nil {
-				return 1 // nobody sees why
+				return 1, fmt.Errorf("showing the agents: %w", err)
 			}
 		case <-tick.C:
 			if due = true; out != nil && readerGone(out) {
-				return 0
+				return 0, nil
 			}
 		case key, more := <-keys:
 			if !more || strings.IndexByte("qQ\x03\x04\x1c", key) >= 0 { // ^C, ^D, ^\
-				return 0
+				return 0, nil
 			}
 		case sig := <-signals:
 			if sig == os.Interrupt {
-				return 0
+				return 0, nil
 			}
-			return 128 + int(signalNumber(sig))
+			return 128 + int(signalNumber(sig)), nil
 		case <-ctx.Done():
-			return 0
+			return 0, nil
 		}
 	}
 }
@@ -184,8 +184,9 @@ func (w *teamWatch) look() error {
 		w.rows = append(w.rows, row)
 	}
 	w.repos = repos
+	rank := map[string]int{stateWaits: -2, statusBusy: -1} // who needs somebody is first, then who works
 	slices.SortFunc(w.rows, func(a, b watchRow) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(strings.ToLower(a.Identity),
+		return cmp.Or(rank[a.state()]-rank[b.state()], strings.Compare(strings.ToLower(a.Identity),
 			strings.ToLower(b.Identity)))
 	})
 	data, err := readRegular(limitsFile(w.leases.root), maxLimitsStored)
@@ -194,17 +195,6 @@ func (w *teamWatch) look() error {
 		w.limits = &limits
 	}
 	return nil
-}
-
-// rank puts first who needs somebody, then who works.
-func (r *watchRow) rank() int {
-	switch {
-	case r.Waiting > 0:
-		return 0
-	case r.Status != statusIdle:
-		return 1
-	}
-	return 2
 }
 
 // changes are a line for all that is otherwise than it was told.
@@ -239,8 +229,13 @@ func (w *teamWatch) changes() []byte {
 func (w *teamWatch) frame(s screen, out *os.File) []byte {
 	width, height, _ := terminalSize(out)
 	s.width, s.now = cmp.Or(width, defaultWidth), time.Now()
-	lines := w.lines(s, cmp.Or(height, defaultHeight)-4-len(w.limitLines(s)))
-	text := bytes.ReplaceAll(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n"), []byte("\x1b[K\n"))
+	height = cmp.Or(height, defaultHeight)
+	most := height - 2 - len(w.limitLines(s)) // below the title and the names of the columns
+	if len(w.rows) > most {
+		most-- // one line says how many more there are
+	}
+	lines := bytes.Split(bytes.TrimSuffix(w.lines(s, most), []byte("\n")), []byte("\n"))
+	text := bytes.Join(lines[:min(len(lines), height)], []byte("\x1b[K\n"))
 	return slices.Concat([]byte("\x1b[H"), text, []byte("\x1b[K\x1b[J"))
 }
 
@@ -327,16 +322,14 @@ func (w *teamWatch) limitLines(s screen) (lines []cell) {
 	asOf, _ := time.Parse(time.RFC3339, w.limits.AsOf)
 	for i := range w.limits.Windows {
 		limit := &w.limits.Windows[i]
-		line := cell{text: fmt.Sprintf("Limit: %v%% of %s used", limit.Used, limit.title())}
 		resets, err := time.Parse(time.RFC3339, limit.ResetsAt)
-		switch {
-		case err == nil && resets.Before(s.now):
-			line.text = fmt.Sprintf("Limit: %s has begun anew", limit.title())
-		case err == nil:
-			line.text += ", resets at " + s.when(resets)
-			fallthrough
-		default:
-			if s.now.Sub(asOf) > 10*time.Minute {
+		line := cell{text: fmt.Sprintf("Limit: %s has begun anew", limit.title())}
+		if err != nil || resets.After(s.now) {
+			line.text = fmt.Sprintf("Limit: %v%% of %s used", limit.Used, limit.title())
+			if err == nil {
+				line.text += ", resets at " + s.when(resets)
+			}
+			if s.now.Sub(asOf) > time.Hour {
 				line.text += ", as of " + s.when(asOf)
 			}
 			if limit.Used >= limitWarning {
