@@ -316,7 +316,10 @@ func narrowed[T any](s screen, line []T) []T {
 
 // limitLines are the account's limits as any process was told them last.
 func (w *teamWatch) limitLines(s screen) (lines []cell) {
-	if w.limits == nil {
+	switch {
+	case w.limits == nil && s.terminal:
+		return []cell{{clipColumns("Limit: Codex has told of none yet", s.width), inDim}}
+	case w.limits == nil:
 		return nil
 	}
 	asOf, _ := time.Parse(time.RFC3339, w.limits.AsOf)

@@ -72,7 +72,8 @@ func TestWatchLeavesTheTerminalAsItWas(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("ATM_NO_COLOR", "")
-	const first = "\x1b[H\x1b[1m0 agents in team \"red\"\x1b[0m\x1b[K\x1b[J"
+	const first = "\x1b[H\x1b[1m0 agents in team \"red\"\x1b[0m\x1b[K\r\n" +
+		"\x1b[2mLimit: Codex has told of none yet\x1b[0m\x1b[K\x1b[J"
 	for name, end := range map[string]func(person *os.File) int{
 		"q":                 func(person *os.File) int { person.WriteString("xq"); return 0 },
 		"^C":                func(person *os.File) int { person.WriteString("\x03"); return 0 },
@@ -92,7 +93,7 @@ func TestWatchLeavesTheTerminalAsItWas(t *testing.T) {
 			}
 			if name == "q" { // the next frame follows the window's width
 				resize(t, program, 12, 10)
-				readUntil(t, person, "\x1b[H\x1b[1m0 agents in…\x1b[0m\x1b[K\x1b[J")
+				readUntil(t, person, "\x1b[H\x1b[1m0 agents in…\x1b[0m\x1b[K\r\n\x1b[2mLimit: Code…\x1b[0m\x1b[K\x1b[J")
 			}
 			want := end(person)
 			if seen := readUntil(t, person, endWatching); !strings.HasSuffix(seen, endWatching) {
