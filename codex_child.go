@@ -24,18 +24,6 @@ import (
 	"time"
 )
 
-// childOptions say what to start. Env and Dir are as in exec.Cmd.
-type childOptions struct {
-	Path string
-	Args []string
-	Env  []string
-	Dir  string
-	Log  *slog.Logger // nil: the child's stderr is not logged
-	// DieWithUs has the kernel end the child when we are killed, where it can
-	// (Linux): for one that the end of its stdin doesn't always end.
-	DieWithUs bool
-}
-
 const (
 	// pipeDrain is how long the pipes of a dead child may stay open in the
 	// hands of its grandchildren: what the child wrote itself is read by then.
@@ -64,8 +52,10 @@ func neverStarted(path, reason string) *childDeath {
 	return &childDeath{Reason: "could not be started: " + reason, Path: path, Never: true}
 }
 
-// startChild starts the process. Its goroutines end soon after the process. The error is a *childDeath, with Never set.
-func startChild(o childOptions) (*child, error) {
+// startChild starts the process. Its goroutines end soon after the process. dieWithUs has the kernel end the child when
+// we are killed, where it can (Linux): for one that the end of its stdin doesn't always end. The error is a *childDeath,
+// with Never set.
+func startChild(o linkOptions, dieWithUs bool) (*child, error) {
 	cmd := exec.Command(o.Path, o.Args...)
 	cmd.Env, cmd.Dir = o.Env, o.Dir
 	// Pipes of our own, so that Wait returns the moment the process ends: with os/exec's it would close stdout under
@@ -90,7 +80,7 @@ func startChild(o childOptions) (*child, error) {
 	c := &child{stdin: stdin, stdout: stdout, path: o.Path, cmd: cmd, tail: &stderrTail{log: o.Log},
 		group: newProcGroup(cmd), ended: make(chan struct{})}
 	start := cmd.Start
-	if o.DieWithUs && termOnParentDeath(cmd) {
+	if dieWithUs && termOnParentDeath(cmd) {
 		start = func() error { return startBound(cmd, c.ended) }
 	}
 	if err := start(); err != nil {

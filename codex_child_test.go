@@ -35,7 +35,7 @@ func script(t *testing.T, body string) string {
 // startScript starts such a program and returns the first line that it says.
 func startScript(t *testing.T, body string) (c *child, line string) {
 	t.Helper()
-	c, err := startChild(childOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()})
+	c, err := startChild(linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestChildLadder(t *testing.T) {
 			c.stop(tc.grace) // again is nothing
 		})
 	}
-	_, err := startChild(childOptions{Path: "/no/such/codex"})
+	_, err := startChild(linkOptions{Path: "/no/such/codex"}, false)
 	d, ok := err.(*childDeath)
 	if !ok || !d.Never || !strings.HasPrefix(d.Reason, "could not be started: ") {
 		t.Fatalf("%#v", err)

@@ -29,7 +29,7 @@ const appClient = "atm-agent-mcp"
 type linkOptions struct {
 	Path  string
 	Args  []string // before the command's name
-	Env   []string
+	Env   []string // as in exec.Cmd, and Dir too
 	Dir   string
 	Log   *slog.Logger // nil: nothing is logged
 	Trace func(dir string, rec []byte)
@@ -43,8 +43,8 @@ type linkOptions struct {
 
 // start runs one command of Codex. The error is a *childDeath, with Never set.
 func (o linkOptions) start(command string, dieWithUs bool) (*child, error) {
-	args := append(slices.Clone(o.Args), command)
-	return startChild(childOptions{Path: o.Path, Args: args, Env: o.Env, Dir: o.Dir, Log: o.Log, DieWithUs: dieWithUs})
+	o.Args = append(slices.Clone(o.Args), command)
+	return startChild(o, dieWithUs)
 }
 
 // childLink is the connection to one child.

@@ -199,13 +199,13 @@ func mockRequests() map[string]mockRequest {
 		"thread/resume":                    (*mockServer).threadResume,
 		"thread/read":                      (*mockServer).threadRead,
 		"thread/unsubscribe":               (*mockServer).threadUnsubscribe,
-		"thread/settings/update":           (*mockServer).settingsUpdate,
-		"thread/compact/start":             (*mockServer).threadCompact,
-		"thread/backgroundTerminals/clean": (*mockServer).threadClean,
-		"turn/start":                       (*mockServer).turnStart,
+		"thread/settings/update":           onThread((*mockServer).settingsUpdate),
+		"thread/compact/start":             onThread((*mockServer).threadCompact),
+		"thread/backgroundTerminals/clean": onThread((*mockServer).threadClean),
+		"turn/start":                       onThread((*mockServer).turnStart),
 		"thread/fork":                      (*mockServer).threadFork,
-		"turn/steer":                       (*mockServer).turnSteer,
-		"turn/interrupt":                   (*mockServer).turnInterrupt,
+		"turn/steer":                       onThread((*mockServer).turnSteer),
+		"turn/interrupt":                   onThread((*mockServer).turnInterrupt),
 		"model/list":                       (*mockServer).modelList,
 		"mcpServerStatus/list": func(m *mockServer, msg *message) {
 			m.reply(msg, map[string]any{"data": []any{}, "nextCursor": nil})
@@ -214,6 +214,15 @@ func mockRequests() map[string]mockRequest {
 		"config/read": func(m *mockServer, msg *message) {
 			m.reply(msg, map[string]any{"config": map[string]any{}, "origins": map[string]any{}})
 		},
+	}
+}
+
+// onThread answers a request about a loaded thread, and refuses one about any other.
+func onThread(run func(*mockServer, *message, *mockThread)) mockRequest {
+	return func(m *mockServer, msg *message) {
+		if th := m.loaded(msg); th != nil {
+			run(m, msg, th)
+		}
 	}
 }
 

@@ -445,11 +445,7 @@ func (m *mockServer) closeThreads() {
 	}
 }
 
-func (m *mockServer) settingsUpdate(msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
+func (m *mockServer) settingsUpdate(msg *message, th *mockThread) {
 	m.mu.Lock()
 	changed := m.override(th, msg.params)
 	m.mu.Unlock()
@@ -491,11 +487,7 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 
 // threadClean ends a thread's background shells. Their items complete after the answer, with the id of the turn that
 // began them.
-func (m *mockServer) threadClean(msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
+func (m *mockServer) threadClean(msg *message, th *mockThread) {
 	m.reply(msg, struct{}{})
 	m.killShells(th)
 }

@@ -73,13 +73,9 @@ func (m *mockServer) newTurn(th *mockThread) *mockTurn {
 	return t
 }
 
-func (m *mockServer) turnStart(msg *message) {
+func (m *mockServer) turnStart(msg *message, th *mockThread) {
 	input, ok := m.input(msg)
 	if !ok {
-		return
-	}
-	th := m.loaded(msg)
-	if th == nil {
 		return
 	}
 	t := m.newTurn(th)
@@ -132,11 +128,7 @@ func (t *mockTurn) occupy(preview string, run func()) {
 }
 
 // threadCompact is a turn without a prompt.
-func (m *mockServer) threadCompact(msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
+func (m *mockServer) threadCompact(msg *message, th *mockThread) {
 	m.reply(msg, struct{}{})
 	t := m.newTurn(th)
 	t.mute = true
@@ -194,13 +186,9 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	return true
 }
 
-func (m *mockServer) turnSteer(msg *message) {
+func (m *mockServer) turnSteer(msg *message, th *mockThread) {
 	input, ok := m.input(msg)
 	if !ok {
-		return
-	}
-	th := m.loaded(msg)
-	if th == nil {
 		return
 	}
 	m.mu.Lock()
@@ -213,11 +201,7 @@ func (m *mockServer) turnSteer(msg *message) {
 }
 
 // turnInterrupt: the id "" is whatever is active.
-func (m *mockServer) turnInterrupt(msg *message) {
-	th := m.loaded(msg)
-	if th == nil {
-		return
-	}
+func (m *mockServer) turnInterrupt(msg *message, th *mockThread) {
 	id := stringField(msg.params, "turnId")
 	m.mu.Lock()
 	defer m.mu.Unlock()
