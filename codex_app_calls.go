@@ -32,23 +32,22 @@ type appCalls struct {
 const maxPages = 100
 
 func (c *appCalls) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
-	method, doing, limit := "", "", c.o.CallLimit
-	switch action {
-	case "login": // by a device code it asks a server of OpenAI's first
-		method, doing, limit = "account/login/start", "logging in to Codex", c.o.OpenLimit
-	case "cancelLogin":
-		method, doing = "account/login/cancel", "cancelling the login to Codex"
-	case "logout":
-		method, doing = "account/logout", "logging out of Codex"
-	default:
+	how, ok := map[string][2]string{"login": {"account/login/start", "logging in to Codex"},
+		"cancelLogin": {"account/login/cancel", "cancelling the login to Codex"},
+		"logout":      {"account/logout", "logging out of Codex"}}[action]
+	if !ok {
 		return nil, fmt.Errorf("app-server has no account action %q", action)
 	}
 	if params == nil {
 		params = map[string]any{}
 	}
-	res, err := c.call(ctx, method, params, limit)
+	limit := c.o.CallLimit
+	if action == "login" { // by a device code it asks a server of OpenAI's first
+		limit = c.o.OpenLimit
+	}
+	res, err := c.call(ctx, how[0], params, limit)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+		return nil, fmt.Errorf("%s: %w", how[1], err)
 	}
 	return res, nil
 }

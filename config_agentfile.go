@@ -140,9 +140,11 @@ var frontKey = regexp.MustCompile(`^([A-Za-z_][\w-]*|"[\w-]+"|'[\w-]+')[ \t]*:(?
 // usedKey finds a used key in any form: indented, quoted, without a blank behind its colon.
 var usedKey = regexp.MustCompile(`^[ \t]*["']?(?:name|model|effort)["']?[ \t]*:`)
 
-var singleQuoted = regexp.MustCompile(`^'((?:[^']|'')*)'`)
-
-var frontComment = regexp.MustCompile(`[ \t]+#.*$`)
+var (
+	singleQuoted = regexp.MustCompile(`^'((?:[^']|'')*)'`)
+	doubleQuoted = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
+	frontComment = regexp.MustCompile(`[ \t]+#.*$`)
+)
 
 // cutFrontMatter splits a document into the lines between two --- lines at its head, nil for none, and the rest. What
 // only begins with a rule (---) is all body: its next line has no key. closed is false for front matter without an end.
@@ -178,20 +180,14 @@ func frontValue(s string) (text, why string) {
 	rest := ""
 	switch s[0] {
 	case '"':
-		end := 1
-		for end < len(s) && s[end] != '"' {
-			if s[end] == '\\' {
-				end++
-			}
-			end++
-		}
-		if end >= len(s) {
+		whole := doubleQuoted.FindString(s)
+		if whole == "" {
 			return "", "its quote is never closed on this line"
 		}
-		if json.Unmarshal([]byte(s[:end+1]), &text) != nil {
+		if json.Unmarshal([]byte(whole), &text) != nil {
 			return "", "its quotes hold an escape that isn't read here: use those of JSON, or single quotes"
 		}
-		rest = s[end+1:]
+		rest = s[len(whole):]
 	case '\'':
 		m := singleQuoted.FindStringSubmatch(s)
 		if m == nil {

@@ -234,14 +234,11 @@ func listProfiles(codexHome string) string {
 const maxConfigDepth = 64
 
 // expandConfig reads a config argument: top-level keys are paths, as in
-// Codex's -c (a."b.c".d), all others are names. nil for none.
+// Codex's -c (a."b.c".d), all others are names.
 func expandConfig(raw json.RawMessage) (map[string]any, error) {
 	t, err := decodeConfig(raw)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
-	}
-	if t == nil {
-		return nil, nil
 	}
 	root := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(t)) {

@@ -242,23 +242,24 @@ func (q teamQuery) teamNames() ([]string, error) {
 // readLeadSession reads a team's leadSessionId; ok is false when there is a config.json that can't be read whole.
 // Of the file only this field matters: Claude Code's lead has no model, which a strict reader would refuse.
 func readLeadSession(root, team string) (lead string, ok bool) {
-	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", true
-	}
 	var cfg struct {
 		LeadSessionID string `json:"leadSessionId"`
 	}
-	if err != nil || json.Unmarshal(data, &cfg) != nil {
-		return "", false
+	err := readTeamConfig(root, team, &cfg)
+	return cfg.LeadSessionID, err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+func readTeamConfig(root, team string, into any) error {
+	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
+	if err != nil {
+		return err
 	}
-	return cfg.LeadSessionID, true
+	return json.Unmarshal(data, into)
 }
 
 // readLeadName is the name of a team's lead: of the member that leadAgentId means, or what Claude Code calls every
 // lead where the file doesn't say.
 func readLeadName(root, team string) string {
-	data, err := readRegular(filepath.Join(root, team, "config.json"), maxTeamConfigSize)
 	var cfg struct {
 		LeadAgentID string `json:"leadAgentId"`
 		Members     []struct {
@@ -266,7 +267,7 @@ func readLeadName(root, team string) string {
 			Name    string `json:"name"`
 		} `json:"members"`
 	}
-	if err == nil && json.Unmarshal(data, &cfg) == nil {
+	if readTeamConfig(root, team, &cfg) == nil {
 		for _, m := range cfg.Members {
 			if m.AgentID != "" && m.AgentID == cfg.LeadAgentID && validIdentity(m.Name) == nil {
 				return m.Name
