@@ -322,12 +322,12 @@ func (p *mailPump) acknowledge(t *turn, id string) {
 	if t == nil || t.req.mail == nil || t.req.mail.taken {
 		return
 	}
-	s, m, now := p.s, t.req.mail, time.Now()
+	s, m := p.s, t.req.mail
 	m.taken = true
 	p.fails = 0
 	if t.req.source == sourceMail {
 		p.row++
-		p.hour = append(slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour }), now)
+		p.hour = append(p.hour, time.Now())
 	}
 	p.unread = max(0, p.unread-len(m.keys))
 	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
@@ -366,18 +366,13 @@ func (p *mailPump) retryLater(why string) {
 
 // runaway is why no further mail turn may start by itself, "" if one may.
 func (p *mailPump) runaway(now time.Time) string {
-	recent := 0
-	for _, at := range p.hour {
-		if now.Sub(at) < time.Hour {
-			recent++
-		}
-	}
+	p.hour = slices.DeleteFunc(p.hour, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	const resume = "; a codex-reply, or agent_mail with auto true, resumes it"
 	switch {
 	case p.row >= mailRowLimit:
 		return fmt.Sprintf("%d mail turns in a row without a turn of the client's", p.row) + resume
-	case recent >= mailHourLimit:
-		return fmt.Sprintf("%d mail turns within an hour", recent) + resume
+	case len(p.hour) >= mailHourLimit:
+		return fmt.Sprintf("%d mail turns within an hour", len(p.hour)) + resume
 	}
 	return ""
 }

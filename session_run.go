@@ -32,10 +32,9 @@ type turnRun struct {
 	answer   string    // last agentMessage that wasn't commentary
 	most     int       // bytes of it that are kept, 0 for all: whoever was shown all of it has no use for more
 	answered bool
-	partial  []byte            // deltas of the message that is being written
-	partOf   string            // its item
-	open     map[string]string // item → what it does, in words
-	openedAt []string          // items of open, oldest first
+	partial  []byte     // deltas of the message that is being written
+	partOf   string     // its item
+	open     []openItem // oldest first
 	touched  map[string]bool
 	diffs    map[string]threadDiff // by thread: what was changed there so far
 	declined []declined
@@ -47,6 +46,9 @@ type turnRun struct {
 	end      time.Time
 }
 
+// openItem is an item that has begun and not ended; what says in words what it does.
+type openItem struct{ id, what string }
+
 // threadDiff is what was changed in one thread of a turn.
 type threadDiff struct {
 	text string
@@ -54,8 +56,7 @@ type threadDiff struct {
 }
 
 func newTurnRun(thread string, now time.Time) *turnRun {
-	return &turnRun{thread: thread, started: now, last: now, open: map[string]string{}, touched: map[string]bool{},
-		diffs: map[string]threadDiff{}}
+	return &turnRun{thread: thread, started: now, last: now, touched: map[string]bool{}, diffs: map[string]threadDiff{}}
 }
 
 // note takes in one event of the thread tree.
@@ -171,20 +172,14 @@ func (r *turnRun) noteItem(e *event, own bool) {
 }
 
 func (r *turnRun) openItem(id, what string) {
-	if len(r.open) >= maxOpenItems {
-		return
+	r.closeItem(id)
+	if len(r.open) < maxOpenItems {
+		r.open = append(r.open, openItem{id, what})
 	}
-	if _, known := r.open[id]; !known {
-		r.openedAt = append(r.openedAt, id)
-	}
-	r.open[id] = what
 }
 
 func (r *turnRun) closeItem(id string) {
-	delete(r.open, id)
-	if len(r.openedAt) > 64+2*len(r.open) { // what is done goes, though one item may stay open for hours
-		r.openedAt = slices.DeleteFunc(r.openedAt, func(id string) bool { return r.open[id] == "" })
-	}
+	r.open = slices.DeleteFunc(r.open, func(o openItem) bool { return o.id == id })
 }
 
 // words says what an item does, "" for those that aren't an activity.
@@ -213,10 +208,8 @@ func (r *turnRun) activity() string {
 	if r.retry != "" {
 		return "retrying: " + clip(r.retry, 160)
 	}
-	for _, id := range slices.Backward(r.openedAt) {
-		if what, ok := r.open[id]; ok {
-			return what
-		}
+	if n := len(r.open); n > 0 {
+		return r.open[n-1].what
 	}
 	return "working"
 }
@@ -233,9 +226,9 @@ func (r *turnRun) text() string {
 // polls a command that lives, so an open one counts as silence.
 func (r *turnRun) silent() string {
 	var open []string
-	for _, id := range r.openedAt {
-		if what := r.open[id]; strings.HasPrefix(what, "running") {
-			open = append(open, what)
+	for _, o := range r.open {
+		if strings.HasPrefix(o.what, "running") {
+			open = append(open, o.what)
 		}
 	}
 	return strings.Join(open, ", ")

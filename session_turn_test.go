@@ -34,7 +34,7 @@ func TestTurnRunIsBounded(t *testing.T) {
 		item("started", id, "ls")
 		item("completed", id, "ls")
 	}
-	if n := len(run.openedAt); n > 100 {
+	if n := cap(run.open); n > 100 {
 		t.Errorf("%d items are kept of a turn with one open", n)
 	}
 	item("started", "last", "go test")
