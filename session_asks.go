@@ -97,9 +97,8 @@ func (a *sessionAsks) decide(id string, by decider, d decision, answers map[stri
 	return true
 }
 
-// tellAudited has the child hear a decision when its audit line is on disk.
-// Neither the session nor what it sends meanwhile waits for that disk, so an
-// interrupt may come before the no to what its turn asked.
+// tellAudited has the child hear a decision when its audit line is on disk. Neither the session nor what it sends
+// meanwhile waits for that disk, so an interrupt may come before the no to what its turn asked.
 func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
 	line, v := a.s.h.ledger.decisionLine(a.s, p, by, d), a.addVerdict(p, d)
 	c := command{kind: cmdAnswer, ask: p.id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"}
@@ -207,8 +206,7 @@ func (a *sessionAsks) approve(q approveQuery) (decision, *rpcError) {
 // denyAll declines whatever is pending.
 func (a *sessionAsks) denyAll(why decider) { a.deny(why, false) }
 
-// denyOwn declines what the ended turn itself still asks; a subagent's
-// approval outlives it.
+// denyOwn declines what the ended turn itself still asks; a subagent's approval outlives it.
 func (a *sessionAsks) denyOwn(why decider) { a.deny(why, true) }
 
 func (a *sessionAsks) deny(why decider, own bool) {

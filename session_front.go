@@ -478,7 +478,11 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 		}
 		said = true
 	}
-	for _, old := range []json.RawMessage{rawField(result, "decision"), oldContent(result, q)} {
+	words := []json.RawMessage{rawField(result, "decision")}
+	if q.kind != askQuestion { // which may have a field of that name itself
+		words = append(words, rawField(result, "content", "decision")) // where some hooks put it
+	}
+	for _, old := range words {
 		if old == nil {
 			continue
 		}
@@ -518,16 +522,12 @@ func readAnswer(result json.RawMessage, q *approval) (decision, map[string][]str
 	answers := map[string][]string{}
 	for _, each := range q.questions {
 		val := rawField(result, "content", each.id)
+		var several []string
 		if s, ok := rawString(val); ok && s != "" {
 			answers[each.id] = chosen(&each, s)
-			continue
-		}
-		var several []string
-		if rawKind(val) == '[' && json.Unmarshal(val, &several) == nil && len(several) > 0 {
+		} else if rawKind(val) == '[' && json.Unmarshal(val, &several) == nil && len(several) > 0 {
 			answers[each.id] = several
 		}
-	}
-	for _, each := range q.questions {
 		if s, _ := rawString(rawField(result, "content", each.id+otherField)); s != "" && each.other &&
 			len(each.options) > 0 {
 			answers[each.id] = append(answers[each.id], s)
@@ -583,15 +583,6 @@ func contradicts(content json.RawMessage) bool {
 		return !no
 	})
 	return no
-}
-
-// oldContent is a decision that a client put into content, as some hooks do;
-// a question may have a field of that name itself.
-func oldContent(result json.RawMessage, q *approval) json.RawMessage {
-	if q.kind == askQuestion {
-		return nil
-	}
-	return rawField(result, "content", "decision")
 }
 
 // oldDecision reads the words of the removed command, in any case: clients were told both "approved" and "Approved". An
