@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// gitLimit is how long one git may run.
+	// gitLimit is how long one git may run whose caller has no limit of its own.
 	gitLimit = 30 * time.Second
 	// maxGitText is how many bytes gitText takes.
 	maxGitText = 8 << 20
@@ -44,11 +44,16 @@ func gitWord(ctx context.Context, dir string, args ...string) (string, error) {
 	return strings.TrimRight(text, "\r\n"), err
 }
 
-// gitInto runs git in a directory and writes what git writes to out, whose error ends git.
+// gitInto runs git in a directory and writes what git writes to out, whose error ends git. The repository's hooks don't
+// run: they are somebody's programs, and may ask or take any time.
 func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, gitLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false"}, args...)...)
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, gitLimit)
+		defer cancel()
+	}
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" +
+		os.DevNull}, args...)...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, gitEnv(os.Environ()), gitDrain
 	said := &stderrTail{}
 	cmd.Stdout, cmd.Stderr = out, said
@@ -64,7 +69,7 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 	case err == nil:
 		return nil
 	case ctx.Err() == context.DeadlineExceeded:
-		return fmt.Errorf("git %s did not end within %s", args[0], gitLimit)
+		return fmt.Errorf("git %s did not end in time", args[0])
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
