@@ -355,15 +355,25 @@ func (h *lease) release() {
 // The two locks are taken shared, which no session does: so whoever wants one for a session knows that it is held by
 // nobody, and waits (FR-20.1). One process of a team at a time does this, by a lock of its own.
 func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(), gone bool) {
+	held, gone := l.holdLocks(agentID, identity, threadID)
+	return func() { dropAll(held) }, gone
+}
+
+// holdLongIfGone is holdIfGone for what may take seconds: records of other sessions can be changed meanwhile.
+func (l *leases) holdLongIfGone(agentID, identity, threadID string) (release func(), gone bool) {
+	held, gone := l.holdLocks(agentID, identity, threadID)
+	if gone {
+		dropFlock(held[0])
+		held = held[1:]
+	}
+	return func() { dropAll(held) }, gone
+}
+
+// holdLocks takes the team's own lock first, then the two of the session.
+func (l *leases) holdLocks(agentID, identity, threadID string) (held []*os.File, gone bool) {
 	path, err := l.identityPath(identity)
 	if err != nil {
 		return nil, false
-	}
-	var held []*os.File
-	release = func() {
-		for _, f := range held {
-			dropFlock(f)
-		}
 	}
 	take := func(path string, exclusive bool) *heldBy {
 		f, by, err := l.openLocked(path, exclusive)
@@ -388,10 +398,16 @@ func (l *leases) holdIfGone(agentID, identity, threadID string) (release func(),
 		alive = err != nil || take(path, false) != nil
 	}
 	if alive {
-		release()
+		dropAll(held)
 		return nil, false
 	}
-	return release, true
+	return held, true
+}
+
+func dropAll(held []*os.File) {
+	for _, f := range held {
+		dropFlock(f)
+	}
 }
 
 // lock takes a lock, and waits for whoever has it without holding it for a session.
