@@ -55,7 +55,7 @@ type config struct {
 	sandbox, approvalPolicy, maxSandbox   string // sandbox is no wider than top; maxSandbox is the mode of top
 	basePromptFile, extraInstructionsFile string // absolute paths
 	forwardEvents, logLevel, logFile      string
-	clientIdentity, acpMail               string
+	clientIdentity, acpMail, worktreeDir  string // worktreeDir as given: relative to each repository's root
 	fast, readonly, subagents             bool
 	persistThreads                        bool // false: only leases are kept on disk, the audit trail goes to the log
 	restartChild                          bool
@@ -100,7 +100,7 @@ type role struct {
 func defaultConfig() *config {
 	return &config{
 		codexBin: "codex", backend: "auto", identity: "codex",
-		forwardEvents: "auto", logLevel: "info", acpMail: "prompt",
+		forwardEvents: "auto", logLevel: "info", acpMail: "prompt", worktreeDir: ".worktrees",
 		persistThreads: true, autoMail: true,
 		maxConcurrentThreads: 10, maxAnswerBytes: 256 << 10,
 		maxMailMessages: defaultMailMessages, maxMailMessageLength: defaultMailLength,

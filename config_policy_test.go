@@ -168,7 +168,7 @@ func TestTrustOfEachKey(t *testing.T) {
 		"per_thread_auto_mail.ann = true", "codex_bin = 'bin/codex'", "log_file = '~/.bashrc'",
 		"base_prompt_file = '~/.ssh/id_rsa'", "extra_instructions_file = 'x'", "backend = 'mcp-server'",
 		"persist_threads = false", "log_level = 'trace'", "client_identity = 'team-lead'", "restart_child = true",
-		"turn_limit_secs = 5", "acp_mail = 'turn'", "roles.scout.sandbox = 'workspace-write'",
+		"turn_limit_secs = 5", "acp_mail = 'turn'", "worktree_dir = '/etc'", "roles.scout.sandbox = 'workspace-write'",
 		"roles.scout.sandbox = ''", "roles.scout.approval_policy = 'on-request'", "roles.scout.subagents = true",
 		"roles.new.sandbox = 'danger-full-access'", "roles.new.approval_policy = 'never'",
 	} {

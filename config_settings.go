@@ -113,6 +113,7 @@ func (c *config) settings() []setting {
 		{name: "mail_poll_interval_ms", into: &c.mailPollInterval, min: 100, max: day * 1000, unit: time.Millisecond},
 		{name: "idle_timeout_ms", into: &c.idleTimeout, max: 7 * day * 1000, unit: time.Millisecond},
 		{name: "client_identity", into: &c.clientIdentity, optional: true, check: checkIdentity},
+		{name: "worktree_dir", into: &c.worktreeDir},
 		{name: "acp_mail", into: &c.acpMail, check: oneOf("choice", "prompt", "turn")},
 	}
 }

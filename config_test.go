@@ -126,7 +126,7 @@ sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_in
 request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10
 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file=
 allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000
-idle_timeout_ms=300000 client_identity= acp_mail=prompt`
+idle_timeout_ms=300000 client_identity= worktree_dir=.worktrees acp_mail=prompt`
 	var got []string
 	for _, s := range c.list() {
 		got = append(got, fmt.Sprintf("%s=%v", s.Key, s.Value))
@@ -434,6 +434,7 @@ func sampleOf(s setting) [4]string {
 		"log_level":        {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
 		"forward_events":   {`"on"`, `"off"`, `"auto"`, "true"},
 		"client_identity":  {`"me"`, `"you"`, `"them"`, `"@"`},
+		"worktree_dir":     {`"trees"`, `"more/trees"`, `"/trees"`, `""`},
 		"acp_mail":         {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
 	}[s.name]
 }
