@@ -355,6 +355,7 @@ type turnRequest struct {
 	forkOf      string  // the agent whose conversation a new one begins with, as the call names it; "" for none
 	fork        *record // that agent, as the hub found it
 	cwd         string  // as given; resolved and checked by the hub
+	worktree    *string // the agent gets a git worktree of its own on this branch, "" for a new one; nil: it gets none
 	options     sessionOptions
 	correlation string // follows one request through log and audit
 
@@ -410,9 +411,9 @@ type mailTurn struct {
 func (r *turnRequest) reshapes() bool {
 	o := &r.options
 	return r.mode == modeRevive && (r.identity != "" || r.role != "" || r.tag != "" || r.cwd != "" ||
-		r.servers != nil || r.client != nil || o.Model != "" || o.Effort != "" || o.Approval != "" ||
-		o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" || o.DeveloperInstructions != "" ||
-		o.CompactPrompt != "" || o.Profile != "")
+		r.servers != nil || r.client != nil || r.worktree != nil || o.Model != "" || o.Effort != "" ||
+		o.Approval != "" || o.Sandbox != "" || o.Config != nil || o.BaseInstructions != "" ||
+		o.DeveloperInstructions != "" || o.CompactPrompt != "" || o.Profile != "")
 }
 
 // turnResult is the one answer to a waiter. The tags are those of its file.
@@ -435,6 +436,7 @@ type turnResult struct {
 	Declined   []declined    `json:"declined,omitempty"`
 	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
 
+	Worktree    *worktreePlace  `json:"worktree,omitempty"`     // where the agent works, nil where it has none of its own
 	Limit       *limitReached   `json:"limit,omitempty"`        // the turn failed for a limit of the account
 	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
 	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for

@@ -28,6 +28,7 @@ type policyInput struct {
 	profile map[string]any  // $CODEX_HOME/<profile>.config.toml, nil where there is none
 
 	cwd, repoRoot string   // repoRoot is "" outside a repository
+	standsFor     []string // the directories that cwd stands for, where it is in a worktree that was made for the agent
 	roots         []string // what the client works in beside cwd, absolute
 	chosen        bool     // a person chooses by the client's modes, not by a tool's arguments
 }
@@ -211,7 +212,9 @@ func defaultSandbox(in policyInput, user map[string]any, known bool) (word, note
 		why = in.cwd + " is a root directory"
 	case in.repoRoot == "":
 		why = in.cwd + " is outside a git repository"
-	case isUntrusted(user, cwd) || isUntrusted(user, in.repoRoot):
+	case slices.ContainsFunc(append(in.standsFor, cwd, in.repoRoot), func(dir string) bool {
+		return isUntrusted(user, dir)
+	}):
 		why = "the user's Codex configuration marks " + in.repoRoot + " as untrusted"
 	default:
 		return sandboxWrite, ""

@@ -395,6 +395,7 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 		{"/", "/", `{}`, "read-only", "/ is a root directory"},
 		{"/tmp/x", "", `{}`, "read-only", "sandbox is read-only because /tmp/x is outside a git repository; "},
 		{"/r/sub", "/r", untrusted, "read-only", "marks /r as untrusted"},
+		{"/w", "/w", untrusted, "read-only", "marks /w as untrusted"}, // a worktree of /r
 		{"/r", "/r", strings.ReplaceAll(untrusted, "untrusted", "trusted"), "workspace-write", ""},
 		{"/tmp/x", "", `{"sandbox_mode":"workspace-write"}`, "workspace-write", ""},
 		{"/r", "/r", preset + `}`, "read-only", ""},
@@ -403,6 +404,9 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 	} {
 		in := repoInput()
 		in.cwd, in.repoRoot, in.user = c.cwd, c.root, userSays(c.user)
+		if c.cwd == "/w" {
+			in.standsFor = []string{"/r/sub", "/r"}
+		}
 		wantSettings(t, in, c.want+" on-request", c.note)
 		if c.note == "" {
 			continue

@@ -78,6 +78,9 @@ func (v *viewShown) line() string {
 	add(v.LastError != "", "its last error: %s", oneLine(v.LastError))
 	add(v.Queued > 0, "turns waiting: %d", v.Queued)
 	add(v.Cwd != "", "in %s", v.Cwd)
+	if v.Worktree != nil {
+		add(true, "worktree %s, branch %s", v.Worktree.Path, v.Worktree.Branch)
+	}
 	add(true, "turns: %d", v.Turns)
 	add(v.Tag != "", "tag %s", v.Tag)
 	add(v.Role != "", "role %s", v.Role)
@@ -173,7 +176,10 @@ func closeAgent(c *mcpCall, a toolArgs) *rpcError {
 		case r.Interrupted:
 			text += "; its running turn was interrupted"
 		}
-		c.end(e, r, text+".")
+		if text += "."; r.Worktree != nil {
+			text += " " + r.Worktree.words()
+		}
+		c.end(e, r, text)
 	})
 	return nil
 }

@@ -117,6 +117,8 @@ func toolTable() []tool {
 				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
 				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the " +
 					"repository that this server was started in, else where it was started; relative to that."},
+				{name: "worktree", kind: "boolean or string", text: "true: the agent works in a git worktree of its own, " +
+					"on a new branch from HEAD; or name the branch. agent_close removes it if nothing is in it."},
 				{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				{name: "approval-policy", kind: "string",
 					enum: []string{"untrusted", "on-failure", "on-request", "never"},

@@ -62,6 +62,13 @@ func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	if req.ref, e = a.reference(); e != nil {
 		return req, "", e
 	}
+	if branch, named := rawString(a["worktree"]); named || a.yes("worktree") {
+		req.worktree = &branch
+		if named && (strings.TrimSpace(branch) == "" || branch[0] == '-') {
+			return req, "", invalidSession("worktree %q is no branch: give the name of one, or true for a new one",
+				cutName(branch))
+		}
+	}
 	file, req.forkOf = a.str("agent_file"), strings.TrimSpace(a.str("fork_of"))
 	switch {
 	case a.has("fork_of") && req.forkOf == "":
@@ -207,13 +214,14 @@ func continueAgent(c *mcpCall, a toolArgs) *rpcError {
 type turnShown struct {
 	// nil: there is none yet
 	Content    *string     `json:"content,omitempty" doc:"The agent's final answer, or why the turn failed"`
-	Usage      *tokenUsage `json:"usage,omitempty" doc:"Tokens used by the thread"`
+	Usage      *tokenUsage `json:"usage,omitempty"`
 	DurationMS *int64      `json:"duration_ms,omitempty"` // nil: the turn has not ended
-	Sandbox    string      `json:"sandbox,omitempty" doc:"The sandbox that applied"`
-	Approval   string      `json:"approval_policy,omitempty" doc:"The approval policy that applied"`
+	Sandbox    string      `json:"sandbox,omitempty"`
+	Approval   string      `json:"approval_policy,omitempty"`
 	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
-	Notes      []string    `json:"notes,omitempty" doc:"What the caller should know"`
+	Notes      []string    `json:"notes,omitempty"`
 
+	Worktree    *worktreePlace  `json:"worktree,omitempty"`
 	Limit       *limitReached   `json:"limit,omitempty" doc:"Set where the turn failed for a limit of the account"`
 	Changes     *turnChanges    `json:"changes,omitempty" doc:"What Codex edited in the turn, without what shell commands did"`
 	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
@@ -222,7 +230,7 @@ type turnShown struct {
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Limit, r.Changes, r.Output,
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Worktree, r.Limit, r.Changes, r.Output,
 		r.OutputError}
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -424,4 +425,64 @@ func tenBusyAgents(c *testClient) (agents []string, busy, queued []*pendingCall)
 		})
 	}
 	return agents, busy, queued
+}
+
+// A kill before or behind any step of git's loses no work, and no name: what is left is closed by agent_close, and the
+// next agent of the name has a worktree. A git in front of git kills the program that runs it.
+func TestKillBetweenTheStepsOfAWorktree(t *testing.T) {
+	t.Parallel()
+	needProcFS(t)
+	git, err := exec.LookPath("git")
+	wantNil(t, err)
+	for _, step := range []string{"update-ref refs/heads", "worktree add", "status --porc", "worktree remove", "update-ref -d"} {
+		for _, when := range []string{"before", "behind"} {
+			t.Run(when+" "+step, func(t *testing.T) {
+				t.Parallel()
+				rig := newBenchRig(t)
+				shim := filepath.Join(t.TempDir(), "git")
+				wantNil(t, os.WriteFile(shim, []byte(fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *'%s'*)\n"+
+					"[ %s = before ] || '%s' \"$@\"\nkill -9 $PPID\nexit 1;;\nesac\nexec '%[3]s' \"$@\"\n", step, when, git)),
+					0o755))
+				for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"-c", "user.name=u", "-c", "user.email=u@h",
+					"commit", "-q", "--allow-empty", "-m", "one"}} {
+					_, err := gitText(t.Context(), rig.project, args...)
+					wantNil(t, err)
+				}
+				start := func(path string) *testClient {
+					env := append(rig.environ("served"), "PATH="+path)
+					c := startClient(t, peerConfig{name: "serve", path: rig.bin, args: []string{"serve"}, env: env,
+						dir: rig.project})
+					c.initialize("2025-11-25", map[string]any{})
+					return c
+				}
+				c := start(filepath.Dir(shim) + string(os.PathListSeparator) + os.Getenv("PATH"))
+				c.codex("SAY hello", "identity", "dev", "worktree", true)
+				if strings.Contains("status --porc worktree remove update-ref -d", step) {
+					c.await("the agent", func() bool { return there(filepath.Join(rig.project, ".worktrees", "dev", ".git")) })
+					c.call("agent_close", map[string]any{"identity": "dev"})
+				}
+				if err := c.waitAllGone(c.limit); err != nil && !errors.Is(err, errHalfRecord) {
+					t.Fatal(err)
+				}
+				next := start(os.Getenv("PATH"))
+				var list struct{ Sessions []sessionView }
+				structured(next.call("agent_sessions", map[string]any{}), &list)
+				for _, s := range list.Sessions {
+					var closed closeResult
+					structured(next.call("agent_close", map[string]any{"agent_id": s.AgentID}), &closed)
+					if closed.Worktree != nil && !closed.Worktree.Removed {
+						t.Errorf("an empty worktree stays: %+v", closed.Worktree)
+					}
+				}
+				agent := next.codex("SAY again", "identity", "dev", "worktree", true).wantSaid("again").AgentID
+				var closed closeResult
+				structured(next.call("agent_close", map[string]any{"agent_id": agent}), &closed)
+				trees, err := listTrees(t.Context(), filepath.Join(rig.project, ".git"))
+				if closed.Worktree == nil || !closed.Worktree.Removed || err != nil || len(trees) != 1 {
+					t.Errorf("of the next agent %+v, of all %v, %v", closed.Worktree, trees, err)
+				}
+				next.finish()
+			})
+		}
+	}
 }

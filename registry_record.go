@@ -59,6 +59,7 @@ type record struct {
 	ClientSession string         `json:"client_session,omitempty"` // the client's own id (ACP); kept from its birth
 	Roots         []string       `json:"roots,omitempty"`          // directories beside cwd that the client works in
 	Title         string         `json:"title,omitempty"`
+	Worktree      *worktree      `json:"worktree,omitempty"`
 	Noted         int            `json:"noted,omitempty"` // the journal's newest note that is in this record
 	PID           int            `json:"pid,omitempty"`   // of the holder
 	Host          string         `json:"host,omitempty"`
@@ -96,6 +97,30 @@ type recordSettings struct {
 	Profile               string          `json:"profile,omitempty"`
 	Config                json.RawMessage `json:"config,omitempty"`
 	Subagents             bool            `json:"subagents,omitempty"`
+}
+
+// worktreePlace is where an agent works that has a git worktree of its own.
+type worktreePlace struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+}
+
+// worktree is a git worktree that was made for an agent, and for nobody else.
+type worktree struct {
+	worktreePlace
+	Ours    bool   `json:"ours"`              // the branch was made for the agent too
+	Base    string `json:"base"`              // the commit that the worktree began with
+	Common  string `json:"common"`            // git's own directory, which all worktrees of the repository share
+	From    string `json:"from"`              // the directory that the worktree stands for
+	Removed bool   `json:"removed,omitempty"` // the worktree is gone since its agent was closed
+}
+
+// place is what is shown of a worktree, nil for none.
+func (w *worktree) place() *worktreePlace {
+	if w == nil || w.Removed {
+		return nil
+	}
+	return &w.worktreePlace
 }
 
 // recordDigest stands in for Codex's own history where that is gone.

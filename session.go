@@ -260,7 +260,7 @@ func (s *session) after(d time.Duration, f func()) *time.Timer {
 func (s *session) prepared(p *opening) bool {
 	return s.box.do(func() {
 		if s.m.phase == phaseOver {
-			p.release()
+			s.h.giveBack(p)
 			s.h.forget(s) // its name may have been entered after its end took it out
 			return
 		}
@@ -557,7 +557,7 @@ func (s *session) takeNotes() []string {
 // newResult is what every result of a turn says of its session.
 func (s *session) newResult(t *turn) turnResult {
 	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(),
-		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval()}
+		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval(), Worktree: s.place.worktree()}
 }
 
 // status is the session's word as a result tells it.

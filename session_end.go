@@ -181,6 +181,9 @@ func (e *sessionClosing) finish(why ending) {
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.ledger.auditClose(s.agentID, p.identity(), s.thread, why.String(), e.askedBy)
 	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: e.cut}
+	if p != nil {
+		done.Worktree = endOf(&p.rec)
+	}
 	if done.Status == "" {
 		done.Status = statusClosed
 	}
@@ -216,4 +219,7 @@ func (e *sessionClosing) free(why ending) {
 		s.h.ledger.save(&p.rec)
 	}
 	p.release()
+	if rec := p.rec; p.made && why == endFailed {
+		s.h.work.start(func() { s.h.trees.unmake(rec) })
+	}
 }

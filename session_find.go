@@ -302,7 +302,7 @@ func (d *agentDirectory) close(ref, correlation string) (closeResult, *rpcError)
 		return closeResult{}, err
 	}
 	res := closeResult{AgentID: rec.AgentID, Identity: rec.Identity, Status: statusClosed,
-		Already: rec.Status == statusClosed}
+		Already: rec.Status == statusClosed, Worktree: endOf(rec)}
 	if res.Already {
 		return res, nil
 	}

@@ -40,6 +40,7 @@ type hub struct {
 	mail    *mailroom
 	tools   agentToolSet
 	opener  *opener
+	trees   *worktrees
 	clients *clientAgents
 	waits   *agentWaits
 	resume  resumption
@@ -81,8 +82,9 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), reg.disk, log)}
 	h.team = newTeamAgents(h.agents, h.names, file)
 	h.mail = newMailroom(c, h.team)
+	h.trees = &worktrees{common: c, agents: h.agents}
 	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools,
-		life: h.life}
+		trees: h.trees, life: h.life}
 	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener}
 	h.waits = &agentWaits{common: c, agents: h.agents, team: h.team, mail: h.mail}
 	return h
@@ -301,10 +303,17 @@ func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
 	h.work.start(func() {
 		p := h.opener.prepare(s, req, rec)
 		if !s.prepared(p) { // the session had ended before its name was entered into the table
-			p.release()
+			h.giveBack(p)
 			h.forget(s)
 		}
 	})
+}
+
+// giveBack gives a place back that no session has taken.
+func (h *hub) giveBack(p *opening) {
+	if h.opener.letGo(p); p.made {
+		h.work.start(func() { h.trees.unmake(p.rec) })
+	}
 }
 
 // forget takes an ended session out of the table; who looks for the agent finds its record from then on.
@@ -412,7 +421,11 @@ func (h *hub) closeAs(ref, correlation string, unsummed bool, done func(closeRes
 			}
 			return h.closeOpen(s, correlation, done)
 		},
-		stored: func(ref string) { done(h.agents.close(ref, correlation)) },
+		stored: func(ref string) {
+			r, err := h.agents.close(ref, correlation)
+			h.endTree(&r)
+			done(r, err)
+		},
 	})
 }
 
@@ -420,21 +433,33 @@ func (h *hub) closeAs(ref, correlation string, unsummed bool, done func(closeRes
 // is no closed one: those are closed by their records.
 func (h *hub) closeOpen(s *session, correlation string, done func(closeResult, *rpcError)) reception {
 	if !s.end(endClose, correlation, func(r closeResult) {
-		if r.Identity != "" && !r.Already {
+		closed := r.Identity != "" && !r.Already
+		if closed && r.Worktree == nil {
 			done(r, nil)
 			return
 		}
 		h.work.start(func() {
-			stored, err := h.agents.close(s.agentID, correlation)
+			stored, err := r, (*rpcError)(nil)
+			if !closed {
+				stored, err = h.agents.close(s.agentID, correlation)
+			}
 			if err != nil && err.Code == codeSessionNotFound { // it had no record either
 				stored, err = r, nil
 			}
+			h.endTree(&stored)
 			done(stored, err)
 		})
 	}) {
 		return missed
 	}
 	return received
+}
+
+// endTree ends the worktree of an agent that was closed, if it has one.
+func (h *hub) endTree(r *closeResult) {
+	if r.Worktree != nil {
+		r.Worktree = h.trees.end(r.AgentID, false)
+	}
 }
 
 // beginStop begins the end, and does what matters of it: new turns are refused, running ones interrupted, whoever waits

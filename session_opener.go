@@ -31,6 +31,7 @@ type opener struct {
 	child  *childSlot
 	names  *identities
 	tools  *agentToolSet
+	trees  *worktrees
 	life   context.Context
 }
 
@@ -49,15 +50,28 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 			p.fork, p.summary = from, o.ledger.summary(from)
 			p.rec.CWD, p.rec.Role, p.rec.Roots, p.rec.Settings = from.CWD, from.Role, from.Roots, from.Settings
 			p.rec.Tools, p.rec.Digest, p.rec.SummaryDue = from.Tools, from.Digest, from.SummaryDue
+			if w := lostWorktree(from); w != nil && req.worktree != nil {
+				p.rec.CWD = w.From
+			}
 		}
 	}
 	if p.rec.StartedAt.IsZero() {
 		p.rec.StartedAt = time.Now().UTC()
 	}
 	if p.err = o.fill(p, s, req); p.err != nil {
-		p.release()
+		if o.letGo(p); p.made {
+			o.trees.unmake(p.rec)
+		}
 	}
 	return p
+}
+
+// letGo gives back what the place of a session holds that never came to be.
+func (o *opener) letGo(p *opening) {
+	if p.made && p.undoEarly() {
+		o.ledger.save(&p.rec)
+	}
+	p.release()
 }
 
 // fill gets what a place has, in the order in which it may be had.
@@ -93,6 +107,11 @@ func (o *opener) fill(p *opening, s *session, req turnRequest) *rpcError {
 	if p.revived {
 		p.summary = o.ledger.summary(&p.rec)
 	}
+	if req.worktree != nil {
+		if err := o.trees.place(s, p, *req.worktree); err != nil {
+			return err
+		}
+	}
 	return o.decide(p, asRole)
 }
 
@@ -112,6 +131,12 @@ func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError
 	}
 	if asRole, err = o.role(rec); err != nil {
 		return asRole, err
+	}
+	if w := lostWorktree(rec); w != nil && req.cwd == "" {
+		if req.worktree == nil {
+			return asRole, lostError(w, rec.AgentID)
+		}
+		rec.CWD = w.From
 	}
 	rec.CWD, err = o.cwdFor(req.cwd, rec.CWD)
 	return asRole, err
@@ -219,6 +244,9 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 	facts := contextFacts{Identity: p.rec.Identity, Team: o.cfg.team, Repo: readRepo(p.rec.CWD), Cwd: p.rec.CWD}
 	in := policyInput{cfg: o.cfg, role: asRole, options: opts, user: user, profile: profile,
 		cwd: p.rec.CWD, repoRoot: deref(facts.Repo.Root), roots: p.rec.Roots, chosen: p.client}
+	if w := p.rec.Worktree; w != nil && within(p.rec.CWD, w.Path) {
+		in.standsFor = []string{w.From, filepath.Dir(w.Common)}
+	}
 	pol, err := resolvePolicy(in)
 	if err != nil {
 		return err
@@ -237,6 +265,10 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 		return err
 	}
 	p.notes = append(p.notes, p.policy.Notes...)
+	if p.made && p.policy.Settings.Sandbox == sandboxWrite {
+		p.notes = append(p.notes, "this sandbox keeps git's own files read-only, so a commit of the agent in its "+
+			"worktree needs an approval; or commit for it there")
+	}
 	dev, err := o.instructions(p, opts, asRole, facts)
 	if err != nil {
 		return err
@@ -455,6 +487,7 @@ type opening struct {
 	fork    *record  // the agent whose conversation a new one begins with, nil for none
 	adopted bool     // a thread that only Codex knew
 	early   bool     // the record was written before there was a thread
+	made    bool     // a worktree was begun for the session
 	before  string   // the record's status until then
 
 	approvals string // who can be asked, as its request says
@@ -509,6 +542,14 @@ func (p *opening) approval() string {
 		return ""
 	}
 	return p.policy.Settings.Approval
+}
+
+// worktree is where the agent works, nil before there is a place or where that is no worktree of its own.
+func (p *opening) worktree() *worktreePlace {
+	if p == nil {
+		return nil
+	}
+	return p.rec.Worktree.place()
 }
 
 // identity is "" before there is a place.

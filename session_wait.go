@@ -30,14 +30,17 @@ type sessionView struct {
 	Role        string    `json:"role,omitempty"`
 	Resumable   bool      `json:"resumable"`
 	Cwd         string    `json:"cwd"`
-	Turns       int       `json:"turns"`
-	Queued      int       `json:"queued"`
-	Activity    string    `json:"activity,omitempty"` // what it is doing, in words
-	LastError   string    `json:"last_error,omitempty"`
-	Dropped     int64     `json:"dropped_events" doc:"Events this client did not get, since it read too slowly"`
-	Tokens      int64     `json:"total_tokens"`
-	Pending     []askView `json:"-"`         // each front has a shape of its own for them
-	Mine        bool      `json:"open_here"` // this process holds it
+
+	Worktree *worktreePlace `json:"worktree,omitempty"`
+
+	Turns     int       `json:"turns"`
+	Queued    int       `json:"queued"`
+	Activity  string    `json:"activity,omitempty"` // what it is doing, in words
+	LastError string    `json:"last_error,omitempty"`
+	Dropped   int64     `json:"dropped_events" doc:"Events this client did not get, since it read too slowly"`
+	Tokens    int64     `json:"total_tokens"`
+	Pending   []askView `json:"-"`         // each front has a shape of its own for them
+	Mine      bool      `json:"open_here"` // this process holds it
 
 	Source string `json:"turn_source,omitempty" doc:"Who wanted the running turn: client, mail, resume or summary"`
 
@@ -94,6 +97,8 @@ type closeResult struct {
 	Status      string `json:"status"` // closed
 	Already     bool   `json:"already_closed"`
 	Interrupted bool   `json:"interrupted" doc:"A running turn was stopped"`
+
+	Worktree *worktreeEnd `json:"worktree,omitempty"`
 }
 
 // waitQuery is what agent_wait waits for.
@@ -160,7 +165,7 @@ type approveQuery struct {
 func newView(r *record) sessionView {
 	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt,
-		Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
+		Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Worktree: r.Worktree.place(), Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
 }
 
 // agentWaits are the calls of agent_wait that are open.

@@ -27,7 +27,7 @@ type toolHints struct {
 // argSpec is one argument: its schema and its check come from the same line.
 type argSpec struct {
 	name     string
-	kind     string // string, object, number, integer, boolean, array (of strings)
+	kind     string // string, object, number, integer, boolean, "boolean or string", array (of strings)
 	text     string
 	enum     []string
 	min, max float64 // of a number or integer, or of an array's length, where max isn't 0
@@ -120,6 +120,10 @@ func (a *argSpec) wrong(val json.RawMessage) string {
 		if k := rawKind(val); k != 't' && k != 'f' {
 			return "true or false"
 		}
+	case "boolean or string":
+		if k := rawKind(val); k != 't' && k != 'f' && k != '"' {
+			return "true, false or a string"
+		}
 	case "array":
 		n, bad := 0.0, rawKind(val) != '['
 		eachElement(val, func(each json.RawMessage) {
@@ -179,6 +183,8 @@ func argsSchema(specs []argSpec, required []string) json.RawMessage {
 		switch {
 		case a.kind == "object":
 			s.Extra = true
+		case a.kind == "boolean or string":
+			s.Type, s.AnyOf = "", []valueSchema{{Type: "boolean"}, {Type: "string"}}
 		case a.kind == "array":
 			s.Items, s.MinItems, s.MaxItems = &valueSchema{Type: "string"}, a.min, a.max
 		case a.max != 0 && a.above:
