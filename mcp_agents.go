@@ -64,32 +64,35 @@ func viewTexts(texts []string, views []viewShown) []string {
 
 // line is a session in one line.
 func (v *viewShown) line() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Agent %s is %s", agentShownAs(v.AgentID, v.Identity), v.Status)
-	if v.Activity != "" {
-		b.WriteString(": " + oneLine(v.Activity))
-	}
-	add := func(some bool, format string, args ...any) {
-		if some {
-			fmt.Fprintf(&b, "; "+format, args...)
-		}
-	}
-	add(v.Interrupted, "it was interrupted")
-	add(v.LastError != "", "its last error: %s", oneLine(v.LastError))
-	add(v.Queued > 0, "turns waiting: %d", v.Queued)
-	add(v.Cwd != "", "in %s", v.Cwd)
+	var s prose
+	s.add(true, "Agent %s is %s", agentShownAs(v.AgentID, v.Identity), v.Status)
+	s.add(v.Activity != "", ": %s", oneLine(v.Activity))
+	s.add(v.Interrupted, "; it was interrupted")
+	s.add(v.LastError != "", "; its last error: %s", oneLine(v.LastError))
+	s.add(v.Queued > 0, "; turns waiting: %d", v.Queued)
+	s.add(v.Cwd != "", "; in %s", v.Cwd)
 	if v.Worktree != nil {
-		add(true, "worktree %s, branch %s", v.Worktree.Path, v.Worktree.Branch)
+		s.add(true, "; worktree %s, branch %s", v.Worktree.Path, v.Worktree.Branch)
 	}
-	add(true, "turns: %d", v.Turns)
-	add(v.Tag != "", "tag %s", v.Tag)
-	add(v.Role != "", "role %s", v.Role)
-	add(v.PendingMail != nil && *v.PendingMail > 0, "unread messages: %d", deref(v.PendingMail))
-	add(strings.HasPrefix(v.AutoMail, "paused"), "automatic mail %s", v.AutoMail)
-	add(!v.Mine && v.Resumable, "not open here, can be resumed")
-	add(v.BackendID != "", "thread %s", v.BackendID)
-	add(true, "last active %s", v.LastActive.UTC().Format(time.RFC3339))
-	return b.String() + "."
+	s.add(true, "; turns: %d", v.Turns)
+	s.add(v.Tag != "", "; tag %s", v.Tag)
+	s.add(v.Role != "", "; role %s", v.Role)
+	s.add(deref(v.PendingMail) > 0, "; unread messages: %d", deref(v.PendingMail))
+	s.add(strings.HasPrefix(v.AutoMail, "paused"), "; automatic mail %s", v.AutoMail)
+	s.add(!v.Mine && v.Resumable, "; not open here, can be resumed")
+	s.add(v.BackendID != "", "; thread %s", v.BackendID)
+	s.add(true, "; last active %s.", v.LastActive.UTC().Format(time.RFC3339))
+	return s.String()
+}
+
+// prose is a text of what there is to say.
+type prose struct{ strings.Builder }
+
+// add says something if there is some of it.
+func (s *prose) add(some bool, format string, args ...any) {
+	if some {
+		fmt.Fprintf(s, format, args...)
+	}
 }
 
 // statusShown is the result of agent_status.
@@ -151,14 +154,11 @@ func (s *statusView) line() string {
 	} else if s.ChildError != "" {
 		text = "Codex is not running: " + s.ChildError
 	}
-	text += fmt.Sprintf(". Team %s. Agents open here: %d.", s.Team, s.Sessions)
-	if s.PendingMail != nil {
-		text += fmt.Sprintf(" Their unread messages: %d.", *s.PendingMail)
-	}
-	if s.Unsaved != "" {
-		text += " " + s.Unsaved + "."
-	}
-	return text
+	var t prose
+	t.add(true, "%s. Team %s. Agents open here: %d.", text, s.Team, s.Sessions)
+	t.add(s.PendingMail != nil, " Their unread messages: %d.", deref(s.PendingMail))
+	t.add(s.Unsaved != "", " %s.", s.Unsaved)
+	return t.String()
 }
 
 // closeAgent serves agent_close.
@@ -203,11 +203,10 @@ func switchMail(c *mcpCall, a toolArgs) *rpcError {
 		return e
 	}
 	c.f.setMail(ref, a.yes("auto"), func(v sessionView, e *rpcError) {
-		text := fmt.Sprintf("Automatic mail of agent %s (identity %s) is %s.", v.AgentID, v.Identity, v.AutoMail)
-		if v.PendingMail != nil {
-			text += fmt.Sprintf(" Unread messages: %d.", *v.PendingMail)
-		}
-		c.end(e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text)
+		var text prose
+		text.add(true, "Automatic mail of agent %s (identity %s) is %s.", v.AgentID, v.Identity, v.AutoMail)
+		text.add(v.PendingMail != nil, " Unread messages: %d.", deref(v.PendingMail))
+		c.end(e, mailSwitchShown{v.AgentID, v.Identity, v.AutoMail, v.PendingMail}, text.String())
 	})
 	return nil
 }
@@ -258,28 +257,18 @@ func askShapes(v *sessionView) []askShown {
 
 // aboutAsk tells a reader of text what is asked and the exact call that decides it.
 func aboutAsk(agentID string, a *askShown) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)
-	if a.Cwd != "" {
-		fmt.Fprintf(&b, "\n  in %s", a.Cwd)
-	}
-	if a.Subagent != "" {
-		fmt.Fprintf(&b, "\n  asked by its subagent %s", a.Subagent)
-	}
-	if a.Reason != "" {
-		fmt.Fprintf(&b, "\n  its reason: %s", a.Reason)
-	}
+	var s prose
+	s.add(true, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)
+	s.add(a.Cwd != "", "\n  in %s", a.Cwd)
+	s.add(a.Subagent != "", "\n  asked by its subagent %s", a.Subagent)
+	s.add(a.Reason != "", "\n  its reason: %s", a.Reason)
 	answers := map[string]string{}
 	for _, q := range a.Questions {
-		fmt.Fprintf(&b, "\n  question %s: %s", q.ID, q.Text)
-		if len(q.Options) > 0 {
-			fmt.Fprintf(&b, " (%s)", strings.Join(q.Options, " | "))
-		}
+		s.add(true, "\n  question %s: %s", q.ID, q.Text)
+		s.add(len(q.Options) > 0, " (%s)", strings.Join(q.Options, " | "))
 		answers[q.ID] = "…"
 	}
-	if a.Diff != "" {
-		b.WriteString("\n" + a.Diff)
-	}
+	s.add(a.Diff != "", "\n%s", a.Diff)
 	call := struct {
 		Agent    string            `json:"agent_id"`
 		ID       string            `json:"approval_id"`
@@ -287,9 +276,9 @@ func aboutAsk(agentID string, a *askShown) string {
 		Decision string            `json:"decision"`
 		Answers  map[string]string `json:"answers,omitempty"`
 	}{agentID, a.ID, a.Action, approve.String(), answers}
-	fmt.Fprintf(&b, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(),
+	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(),
 		deny.String())
-	return b.String()
+	return s.String()
 }
 
 // readApprove turns the arguments of agent_approve into a decision.

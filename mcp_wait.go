@@ -229,17 +229,15 @@ func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMess
 		}
 		agents = append(agents, a)
 	}
-	if whole := wholeUpTo(sizes, budget); budget > 0 {
-		for i := range agents {
-			for j := range agents[i].Turns {
-				t := &agents[i].Turns[j]
+	var texts []string
+	whole := wholeUpTo(sizes, budget)
+	for i := range agents {
+		for j := range agents[i].Turns {
+			if t := &agents[i].Turns[j]; budget > 0 {
 				t.cut(agents[i].AgentID, whole)
 				t.Changes = t.Changes.short(waitFiles)
 			}
 		}
-	}
-	var texts []string
-	for i := range agents {
 		texts = append(texts, agents[i].text())
 	}
 	var unread *int
@@ -358,48 +356,37 @@ func goOnWaiting(step, again string, more bool) string {
 }
 
 // mailWaits reports mail that is not delivered by itself.
-func (a *agentShown) mailWaits() bool { return a.Mail != nil && *a.Mail > 0 && a.AutoMail != "on" }
+func (a *agentShown) mailWaits() bool { return deref(a.Mail) > 0 && a.AutoMail != "on" }
 
 // text tells the same in words.
 func (a *agentShown) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Agent %s, identity %s, is %s", a.AgentID, a.Identity, a.Status)
-	if a.Activity != "" {
-		b.WriteString(": " + a.Activity)
-	}
-	if a.Queued > 0 {
-		fmt.Fprintf(&b, " (turns waiting behind it: %d)", a.Queued)
-	}
-	b.WriteByte('.')
-	if a.mailWaits() {
-		fmt.Fprintf(&b, " Unread messages: %d.", *a.Mail)
-	}
+	var s prose
+	s.add(true, "Agent %s, identity %s, is %s", a.AgentID, a.Identity, a.Status)
+	s.add(a.Activity != "", ": %s", a.Activity)
+	s.add(a.Queued > 0, " (turns waiting behind it: %d)", a.Queued)
+	s.add(true, ".")
+	s.add(a.mailWaits(), " Unread messages: %d.", deref(a.Mail))
 	for i := range a.Turns {
 		t := &a.Turns[i]
-		fmt.Fprintf(&b, "\n\nTurn %s, %s", t.TurnID, t.TurnStatus)
-		if t.Source != "" {
-			fmt.Fprintf(&b, " (%s)", t.Source)
-		}
-		if ms := deref(t.DurationMS); ms > 0 {
-			fmt.Fprintf(&b, " after %s", (time.Duration(ms) * time.Millisecond).Round(100*time.Millisecond))
-		}
-		if t.Activity != "" {
-			b.WriteString(": " + t.Activity)
-		}
+		took := time.Duration(deref(t.DurationMS)) * time.Millisecond
+		s.add(true, "\n\nTurn %s, %s", t.TurnID, t.TurnStatus)
+		s.add(t.Source != "", " (%s)", t.Source)
+		s.add(took > 0, " after %s", took.Round(100*time.Millisecond))
+		s.add(t.Activity != "", ": %s", t.Activity)
 		if t.Error != nil {
-			b.WriteString(": " + t.Error.Message)
-		} else if content := deref(t.Content); content != "" {
-			b.WriteString(":\n" + content)
+			s.add(true, ": %s", t.Error.Message)
+		} else {
+			s.add(deref(t.Content) != "", ":\n%s", deref(t.Content))
 		}
 		for _, d := range t.Declined {
-			fmt.Fprintf(&b, "\n(Declined (%s): %s)", d.Reason, clipChars(d.Action, 200))
+			s.add(true, "\n(Declined (%s): %s)", d.Reason, clipChars(d.Action, 200))
 		}
 		for _, n := range t.Notes {
-			b.WriteString("\n(" + n + ")")
+			s.add(true, "\n(%s)", n)
 		}
 	}
 	for i := range a.Pending {
-		b.WriteString("\n\n" + aboutAsk(a.AgentID, &a.Pending[i]))
+		s.add(true, "\n\n%s", aboutAsk(a.AgentID, &a.Pending[i]))
 	}
-	return b.String()
+	return s.String()
 }
