@@ -2,10 +2,10 @@ package main
 
 // acp_options.go owns what an ACP user may choose for a session: mode, model and thought level, as config options and
 // (mode) as the older session modes, both always in step; and the list of models as the child tells it, which is kept
-// for one child and for a while. acp_session.go puts the options into its answers, acp.go brings session/set_config_option
-// and session/set_mode, acp_prompt.go looks whether a model takes images; the hub does the change. It must never offer
-// what passes the ceiling, nor take a value that it doesn't offer, nor keep anybody waiting who didn't ask to wait:
-// without the list everything works with the model that is.
+// for one child and for a while. acp_session.go puts the options into its answers, acp.go brings
+// session/set_config_option and session/set_mode, acp_prompt.go looks whether a model takes images; the hub does the
+// change. It must never offer what passes the ceiling, nor take a value that it doesn't offer, nor keep anybody waiting
+// who didn't ask to wait: without the list everything works with the model that is.
 
 import (
 	"bytes"
