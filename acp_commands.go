@@ -1,10 +1,9 @@
 package main
 
-// acp_commands.go owns the slash commands of an ACP session: the list that
-// clients show, and what a prompt that begins with one becomes: an action of
-// Codex's, a prompt in our words, or an answer of our own. acp_prompt.go calls
-// readCommand before it queues a prompt. A prompt that begins with anything else, such as a
-// path or a word that nobody knows, must reach the model as it was written.
+// acp_commands.go owns the slash commands of an ACP session: the list that clients show, and what a prompt that begins
+// with one becomes: an action of Codex's, a prompt in our words, or an answer of our own. acp_prompt.go calls
+// readCommand before it queues a prompt. A prompt that begins with anything else, such as a path or a word that nobody
+// knows, must reach the model as it was written.
 
 import (
 	"cmp"
@@ -17,8 +16,7 @@ import (
 	"time"
 )
 
-// mcpWait is how long /mcp waits for Codex, which (0.169) starts every server
-// of the user's to ask it for its tools.
+// mcpWait is how long /mcp waits for Codex, which (0.169) starts every server of the user's to ask it for its tools.
 const mcpWait = 30 * time.Second
 
 // availableCommands is the update that tells them.

@@ -120,11 +120,8 @@ func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	}
 	options := []configOption{mode}
 
-	is := findModel(models, set.Model)
-	model := newOption(optionModel, "Model", "", set.Model)
-	if model.Current == "" && is != nil {
-		model.Current = is.word()
-	}
+	is := cmp.Or(findModel(models, set.Model), &acpModel{})
+	model := newOption(optionModel, "Model", "", cmp.Or(set.Model, is.word()))
 	for i := range models {
 		if m := &models[i]; !m.Hidden || m.word() == model.Current {
 			model.add(m.word(), cmp.Or(m.Name, m.word()), m.Description)
@@ -138,12 +135,9 @@ func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	}
 	options = append(options, model)
 
-	effort := newOption(optionEffort, "Thought level", "How long the model thinks", set.Effort)
-	if is != nil {
-		effort.Current = cmp.Or(set.Effort, is.DefaultEffort)
-		for _, e := range is.Efforts {
-			effort.add(e.Effort, effortName(e.Effort), e.Description)
-		}
+	effort := newOption(optionEffort, "Thought level", "How long the model thinks", cmp.Or(set.Effort, is.DefaultEffort))
+	for _, e := range is.Efforts {
+		effort.add(e.Effort, effortName(e.Effort), e.Description)
 	}
 	if effort.Current == "" {
 		return options

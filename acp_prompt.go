@@ -1,10 +1,8 @@
 package main
 
-// acp_prompt.go owns the prompts of an ACP session: their queue, their way to the
-// hub, their cancelling, and what the end of a turn means for them. acp.go
-// brings them, the hub ends them. Each is answered exactly once, and nothing of
-// its turn is sent after that; one that the client cancelled is answered
-// `cancelled`, whatever else became of it.
+// acp_prompt.go owns the prompts of an ACP session: their queue, their way to the hub, their cancelling, and what the
+// end of a turn means for them. acp.go brings them, the hub ends them. Each is answered exactly once, and nothing of
+// its turn is sent after that; one that the client cancelled is answered `cancelled`, whatever else became of it.
 
 import (
 	"cmp"
@@ -22,8 +20,7 @@ const (
 	acpTitle = 80
 )
 
-// promptStage is how far a prompt has come. A stage only goes forward, but that
-// a prompt may be held a second time.
+// promptStage is how far a prompt has come. A stage only goes forward, but that a prompt may be held a second time.
 type promptStage int
 
 const (
@@ -100,8 +97,7 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	return nil
 }
 
-// promptTitle is what a session is called after its first prompt, "" for a
-// command.
+// promptTitle is what a session is called after its first prompt, "" for a command.
 func promptTitle(text string) string {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, "/") {
@@ -118,8 +114,7 @@ func promptTitle(text string) string {
 	return clip(strings.TrimSpace(text), acpTitle)
 }
 
-// checkImages refuses images that the model doesn't take. It waits for the list
-// of models.
+// checkImages refuses images that the model doesn't take. It waits for the list of models.
 func (q *acpQueue) checkImages(p *acpPrompt) {
 	q.s.f.models.list(modelsWait)
 	if m := q.s.options.model(); !m.sees() {
@@ -170,9 +165,8 @@ func (q *acpQueue) pump() {
 	}
 }
 
-// nextLocked is the prompt that may go to the hub now, nil for none. What is
-// answered here waits until nothing is before it, and what comes behind it
-// until it is answered.
+// nextLocked is the prompt that may go to the hub now, nil for none. What is answered here waits until nothing is
+// before it, and what comes behind it until it is answered.
 func (q *acpQueue) nextLocked(held bool) *acpPrompt {
 	if held {
 		return nil
@@ -213,9 +207,8 @@ func (q *acpQueue) start(p *acpPrompt) {
 	q.submitted(p, nil)
 }
 
-// submitted notes that submit has returned, or that stop ends what answers the
-// prompt here. true: the prompt was cancelled meanwhile, and is now answered: an
-// earlier cancel would have met a hub that didn't know the waiter.
+// submitted notes that submit has returned, or that stop ends what answers the prompt here. true: the prompt was
+// cancelled meanwhile, and is now answered: an earlier cancel would have met a hub that didn't know the waiter.
 func (q *acpQueue) submitted(p *acpPrompt, stop func()) (cancelled bool) {
 	q.s.mu.Lock()
 	if p.stop = stop; p.stage == promptSubmitting {
@@ -357,11 +350,6 @@ func (q *acpQueue) byWaiterLocked(w waiterID) *acpPrompt {
 	return q.findLocked(func(p *acpPrompt) bool { return p.waiter == w })
 }
 
-// runningLocked is the prompt whose turn runs, nil for none.
-func (q *acpQueue) runningLocked() *acpPrompt {
-	return q.findLocked(func(p *acpPrompt) bool { return p.stage == promptRunning })
-}
-
 // behindRunningLocked reports that a prompt waits behind one whose turn runs.
 func (q *acpQueue) behindRunningLocked(p *acpPrompt) bool {
 	return len(q.prompts) > 0 && q.prompts[0] != p && q.prompts[0].stage == promptRunning
@@ -374,9 +362,8 @@ func (q *acpQueue) findLocked(is func(*acpPrompt) bool) *acpPrompt {
 	return nil
 }
 
-// cancel cancels one prompt, or with nil all there are and whatever else runs in
-// the session, before it was loaded too: its load waits for that. What the hub has
-// not begun is answered at once, what runs when it has stopped.
+// cancel cancels one prompt, or with nil all there are and whatever else runs in the session, before it was loaded
+// too: its load waits for that. What the hub has not begun is answered at once, what runs when it has stopped.
 func (q *acpQueue) cancel(only *acpPrompt) {
 	s := q.s
 	var retired []*acpPrompt
@@ -426,9 +413,8 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 	}
 }
 
-// interrupt stops the running turn of a prompt, whose result then answers the
-// prompt: by the turn's name where it has one, so that no turn behind it is hit. A
-// name that the hub's session doesn't know yet is the running turn's.
+// interrupt stops the running turn of a prompt, whose result then answers the prompt: by the turn's name where it has
+// one, so that no turn behind it is hit. A name that the hub's session doesn't know yet is the running turn's.
 func (q *acpQueue) interrupt(p *acpPrompt) {
 	s := q.s
 	s.mu.Lock()

@@ -727,7 +727,7 @@ func (s *acpSession) mute() {
 	s.enc.endTurn("not shown any further: the client doesn't read")
 	s.mu.Lock()
 	s.backlog = backlogMuted
-	running := s.queue.runningLocked()
+	running := s.queue.findLocked(func(p *acpPrompt) bool { return p.stage == promptRunning })
 	s.mu.Unlock()
 	s.f.Log.Warn("the client doesn't read its updates", "sessionId", s.id, "waiting_mib", waits)
 	if running != nil {

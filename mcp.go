@@ -160,7 +160,7 @@ func (f *mcpFront) dispatch(m *message) {
 		e = c.serve(m.method, p, m.params)
 	}
 	if e != nil {
-		c.replyError(e)
+		c.fail(e)
 	}
 }
 
@@ -193,9 +193,9 @@ func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpc
 		case method == "tools/list":
 			return listTools(c, p.cursor)
 		}
-		callTool(c, p)
+		return callTool(c, p)
 	case "tasks/get", "tasks/update", "tasks/cancel":
-		taskMethod(c, method, params)
+		return taskMethod(c, method, params)
 	default:
 		return noMethod(method)
 	}

@@ -179,20 +179,17 @@ type inputRequest struct {
 
 // retryCall serves a tools/call with requestState or inputResponses, on the reading goroutine. A retry never begins a
 // turn: it goes on with the turn that asked something, or is an error.
-func retryCall(c *mcpCall, p mcpParams, tool string) {
+func retryCall(c *mcpCall, p mcpParams, tool string) *rpcError {
 	f := c.f
 	state, ok := rawString(p.state)
 	switch {
 	case !isNull(p.responses) && rawKind(p.responses) != '{':
-		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
-		return
+		return badParams("inputResponses must be an object of what inputRequests asked for, by its keys")
 	case isNull(p.state):
-		c.fail(invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s "+
-			"with both, or call it again without either", tool))
-		return
+		return invalidSession("inputResponses came without the requestState that they answer: repeat the call of %s "+
+			"with both, or call it again without either", tool)
 	case !ok:
-		c.replyError(badParams("requestState must be the string that came with inputRequests"))
-		return
+		return badParams("requestState must be the string that came with inputRequests")
 	}
 	binds := bindingOf(tool, p.arguments)
 	c.showProgress(p)
@@ -214,8 +211,7 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 	}
 	if refused != nil {
 		f.mu.Unlock()
-		c.fail(refused)
-		return
+		return refused
 	}
 	delete(f.parked.states, state)
 	t.state = ""
@@ -223,7 +219,7 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 		f.parked.forget(t.w)
 		f.mu.Unlock()
 		c.finish(outcome(c, t.result))
-		return
+		return nil
 	}
 	var decided []parkedAsk
 	t.asks = slices.DeleteFunc(t.asks, func(a parkedAsk) bool {
@@ -248,6 +244,7 @@ func retryCall(c *mcpCall, p mcpParams, tool string) {
 		f.decide(d.q.id, answeredBy(response, word), word, answers)
 	}
 	requireInput(c, t)
+	return nil
 }
 
 // ask implements front. false: the client declared no elicitation, or the kind is one that this version doesn't

@@ -1,11 +1,9 @@
 package main
 
-// mcp_tools.go owns the tools as an MCP client sees them: one table, whose row says
-// all of a tool (name, texts for a model, arguments, annotations, what a call does,
-// its result), and the way of a tools/call through that table. mcp.go calls callTool
-// on the reading goroutine. The order of the table is fixed; nothing in the table may
-// depend on the client, the child or the time. Nothing here may guess: an argument
-// that nobody described is an error.
+// mcp_tools.go owns the tools as an MCP client sees them: one table, whose row says all of a tool (name, texts for a
+// model, arguments, annotations, what a call does, its result), and the way of a tools/call through that table. mcp.go
+// calls callTool on the reading goroutine. The order of the table is fixed; nothing in the table may depend on the
+// client, the child or the time. Nothing here may guess: an argument that nobody described is an error.
 
 import (
 	"cmp"
@@ -25,9 +23,8 @@ type tool struct {
 	hints       toolHints
 	lasts       bool // a call may take minutes: its progress is told
 	oneAgent    bool // agent_id and identity must name one agent, which is checked before run
-	// run begins a call, on the reading goroutine, and must not block. An error says
-	// why the call was not begun, and callTool answers with it; a call that was begun
-	// is answered by what run has started.
+	// run begins a call, on the reading goroutine, and must not block. An error says why the call was not begun, and
+	// callTool answers with it; a call that was begun is answered by what run has started.
 	run    func(c *mcpCall, a toolArgs) *rpcError
 	result any // a value of the struct that structuredContent is written from
 }
@@ -39,8 +36,7 @@ func refArgs(what string) []argSpec {
 		"agent_id."})
 }
 
-// idArgs are refArgs without identity, for codex: there identity is the name that
-// the agent shall get.
+// idArgs are refArgs without identity, for codex: there identity is the name that the agent shall get.
 func idArgs(what string) []argSpec {
 	return []argSpec{
 		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
@@ -75,9 +71,8 @@ func decisionWords() []string {
 }
 
 const (
-	// defaultWaitSecs and maxWaitSecs are how many seconds agent_wait waits: unless
-	// told, and at most. Clients end a call that takes a minute, unless they are sent
-	// progress of the call.
+	// defaultWaitSecs and maxWaitSecs are how many seconds agent_wait waits: unless told, and at most. Clients end a
+	// call that takes a minute, unless they are sent progress of the call.
 	defaultWaitSecs = 45
 	maxWaitSecs     = 3600
 	// maxWaitAgents is how many agents one agent_wait may name.
@@ -306,11 +301,10 @@ type listedTool struct {
 }
 
 // callTool serves tools/call.
-func callTool(c *mcpCall, p mcpParams) {
+func callTool(c *mcpCall, p mcpParams) *rpcError {
 	name, ok := rawString(p.name)
 	if !ok {
-		c.replyError(badParams("name must be a string, the tool to call"))
-		return
+		return badParams("name must be a string, the tool to call")
 	}
 	i := slices.IndexFunc(c.f.tools, func(t tool) bool { return t.name == name })
 	if i < 0 {
@@ -318,13 +312,10 @@ func callTool(c *mcpCall, p mcpParams) {
 		for _, t := range c.f.tools {
 			names = append(names, t.name)
 		}
-		c.replyError(badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "),
-			didYouMean(name, names)))
-		return
+		return badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names))
 	}
 	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // a retry goes on with its turn and never begins one
-		retryCall(c, p, name)
-		return
+		return retryCall(c, p, name)
 	}
 	if c.elicits {
 		c.tool, c.args = name, p.arguments
@@ -334,19 +325,16 @@ func callTool(c *mcpCall, p mcpParams) {
 	if e == nil && t.oneAgent {
 		e = oneAgent(c, args)
 	}
-	if e == nil && t.lasts {
+	if e != nil {
+		return e
+	}
+	if t.lasts {
 		c.showProgress(p)
 	}
-	if e == nil {
-		e = t.run(c, args)
-	}
-	if e != nil {
-		c.fail(e)
-	}
+	return t.run(c, args)
 }
 
-// reference finds the one session that agent_id, threadId and conversationId
-// name, "" if none is given.
+// reference finds the one session that agent_id, threadId and conversationId name, "" if none is given.
 func (a toolArgs) reference() (string, *rpcError) {
 	ref, from := "", ""
 	for _, name := range []string{"agent_id", "threadId", "conversationId"} {
@@ -375,8 +363,7 @@ func (a toolArgs) agent() (ref string, e *rpcError) {
 	return ref, e
 }
 
-// target is agent, with an error for a call that names no agent; verb is what the
-// error says the agent was wanted for.
+// target is agent, with an error for a call that names no agent; verb is what the error says the agent was wanted for.
 func (a toolArgs) target(verb string) (ref string, e *rpcError) {
 	if ref, e = a.agent(); ref == "" && e == nil {
 		e = invalidSession("no agent: give agent_id or identity of the agent to %s; agent_sessions lists them", verb)
@@ -384,9 +371,8 @@ func (a toolArgs) target(verb string) (ref string, e *rpcError) {
 	return ref, e
 }
 
-// oneAgent refuses an identity that is no name, or is another agent's than agent_id.
-// In codex identity is the name that an agent is to get, in every other tool the
-// agent's.
+// oneAgent refuses an identity that is no name, or is another agent's than agent_id. In codex identity is the name
+// that an agent is to get, in every other tool the agent's.
 func oneAgent(c *mcpCall, a toolArgs) *rpcError {
 	if !a.has("identity") {
 		return nil
@@ -439,8 +425,7 @@ func shownError(e *rpcError) *errorShown {
 		s.details[key] = val
 		return true
 	})
-	// The second name is of an error of ours that is nobody's fault, the third of
-	// one that has the child's own code.
+	// The second name is of an error of ours that is nobody's fault, the third of one that has the child's own code.
 	s.Name = cmp.Or(s.Name, stringField(e.Data, "name"), "CODEX_ERROR")
 	s.Source = cmp.Or(stringField(e.Data, "error_source"), "proxy")
 	return s

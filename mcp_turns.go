@@ -1,13 +1,11 @@
 package main
 
-// mcp_turns.go owns codex and codex-reply: from their arguments to the turn that
-// the hub is asked for, and from what came of a turn to the result that every tool
-// tells of it, or to the task that a client of 2026-07-28 asked for. callTool and
-// dispatch call it on the reading goroutine, so files are read in goroutines of
-// their own. The answer must stand both in the text block, for callers of the
-// removed `codex mcp-server`, and in structuredContent, since Claude Code shows a
-// model only that where it is present. No client may get a task that did not declare
-// the extension on the same request.
+// mcp_turns.go owns codex and codex-reply: from their arguments to the turn that the hub is asked for, and from what
+// came of a turn to the result that every tool tells of it, or to the task that a client of 2026-07-28 asked for.
+// callTool and dispatch call it on the reading goroutine, so files are read in goroutines of their own. The answer
+// must stand both in the text block, for callers of the removed `codex mcp-server`, and in structuredContent, since
+// Claude Code shows a model only that where it is present. No client may get a task that did not declare the extension
+// on the same request.
 
 import (
 	"encoding/json"
@@ -45,8 +43,7 @@ func (a toolArgs) runs(req *turnRequest) *rpcError {
 	return nil
 }
 
-// readCodex turns the arguments of codex into a request; file is the agent
-// file still to be read for its prompt.
+// readCodex turns the arguments of codex into a request; file is the agent file still to be read for its prompt.
 func readCodex(a toolArgs) (req turnRequest, file string, e *rpcError) {
 	req = turnRequest{mode: modeNew, source: sourceClient, run: true, prompt: a.str("prompt"),
 		identity: a.str("identity"), role: a.str("role"), tag: a.str("tag"), cwd: a.str("cwd"),
@@ -139,9 +136,8 @@ func startAgent(c *mcpCall, a toolArgs) *rpcError {
 	})
 }
 
-// useAgentFile reads the file and lets the file decide what the call leaves open
-// (FR-16.1): its name implies an identity, its model and effort apply. cwd is what
-// relative paths resolve against.
+// useAgentFile reads the file and lets the file decide what the call leaves open (FR-16.1): its name implies an
+// identity, its model and effort apply. cwd is what relative paths resolve against.
 func useAgentFile(req *turnRequest, path, cwd string) *rpcError {
 	base := req.cwd
 	if !filepath.IsAbs(base) {
@@ -257,9 +253,8 @@ func outcome(c *mcpCall, r *turnResult) (json.RawMessage, *rpcError) {
 	return turnAnswer(c, r), nil
 }
 
-// turnAnswer is a turn's result, what is told of an agent that was reopened without
-// a turn, or that a background turn was accepted. A turn that ran and did not complete is a
-// result in both eras, not an error of the call.
+// turnAnswer is a turn's result, what is told of an agent that was reopened without a turn, or that a background turn
+// was accepted. A turn that ran and did not complete is a result in both eras, not an error of the call.
 func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 	structured := reviewTurnShown{agentTurnShown{r.AgentID, r.ThreadID, r.Identity, r.Team, r.Status, r.TurnID,
 		r.TurnStatus, shownTurn(r)}, r.Review}
@@ -290,8 +285,7 @@ func aboutAccepted(r *turnResult) string {
 		agentShownAs(r.AgentID, r.Identity), what, r.AgentID)
 }
 
-// agentShownAs is an agent in a sentence: one that still waits for Codex may
-// have no identity yet.
+// agentShownAs is an agent in a sentence: one that still waits for Codex may have no identity yet.
 func agentShownAs(agentID, identity string) string {
 	if identity == "" {
 		return agentID
@@ -319,25 +313,21 @@ func ended(turnStatus string) string {
 }
 
 func aboutFailure(r *turnResult) string {
-	var b strings.Builder
+	var s prose
 	tool := "codex-reply"
 	if r.Status == statusClosed || r.Status == statusBroken { // codex-reply refuses those
 		tool = "codex"
 	}
-	fmt.Fprintf(&b, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
+	s.add(true, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
 		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, r.AgentID)
 	for _, d := range r.Declined {
-		fmt.Fprintf(&b, " Declined (%s): %s.", d.Reason, clipChars(d.Action, 200))
+		s.add(true, " Declined (%s): %s.", d.Reason, clipChars(d.Action, 200))
 	}
-	for _, n := range r.Notes {
-		b.WriteString(" " + n)
-	}
-	return b.String() + ")"
+	return strings.Join(append([]string{s.String()}, r.Notes...), " ") + ")"
 }
 
-// A task of MCP 2026-07-28 is a background turn of the hub, which has the turn on disk
-// before the task's id is given out. Nothing of it is kept here, so a task outlives
-// this process.
+// A task of MCP 2026-07-28 is a background turn of the hub, which has the turn on disk before the task's id is given
+// out. Nothing of it is kept here, so a task outlives this process.
 const (
 	tasksExtension = metaPrefix + "tasks"
 	// taskPoll is how often a client is told to ask for a task's state.
@@ -388,22 +378,18 @@ func missingTasks(what string) *rpcError {
 }
 
 // taskMethod serves tasks/get, tasks/update and tasks/cancel.
-func taskMethod(c *mcpCall, method string, params json.RawMessage) {
+func taskMethod(c *mcpCall, method string, params json.RawMessage) *rpcError {
 	id, ok := rawString(rawField(params, "taskId"))
 	responses := rawField(params, "inputResponses")
 	switch {
 	case !c.modern:
-		c.replyError(noMethod(method + " exists in " + modernVersion + " only"))
-		return
+		return noMethod(method + " exists in " + modernVersion + " only")
 	case !c.tasks:
-		c.replyError(missingTasks(method + " would"))
-		return
+		return missingTasks(method + " would")
 	case !ok:
-		c.replyError(badParams("taskId must be a string, the id of the task"))
-		return
+		return badParams("taskId must be a string, the id of the task")
 	case method == "tasks/update" && rawKind(responses) != '{':
-		c.replyError(badParams("inputResponses must be an object of what inputRequests asked for, by its keys"))
-		return
+		return badParams("inputResponses must be an object of what inputRequests asked for, by its keys")
 	}
 	e := c.work(func() { // taskTurn reads the disk
 		k, e := taskTurn(c, id)
@@ -419,12 +405,12 @@ func taskMethod(c *mcpCall, method string, params json.RawMessage) {
 		}
 	})
 	if e != nil {
-		c.replyError(internalError(e))
+		return internalError(e)
 	}
+	return nil
 }
 
-// internalError words an error of ours for a method whose client knows none of the
-// codes of NFR-6.
+// internalError words an error of ours for a method whose client knows none of the codes of NFR-6.
 func internalError(e *rpcError) *rpcError {
 	return &rpcError{Code: codeInternal, Message: "Internal error: " + e.Message}
 }
@@ -476,8 +462,7 @@ func taskNow(c *mcpCall, k *keptTurn) json.RawMessage {
 	return toJSON(t)
 }
 
-// endTask words the end of a task: failed is for errors of the protocol alone,
-// whatever else went wrong is a result.
+// endTask words the end of a task: failed is for errors of the protocol alone, whatever else went wrong is a result.
 func endTask(c *mcpCall, t *taskState, k *keptTurn) {
 	r := k.Result
 	switch {
@@ -497,8 +482,7 @@ func endTask(c *mcpCall, t *taskState, k *keptTurn) {
 	}
 }
 
-// updateTask decides what the client's user answered. What isn't pending any
-// more, or never was, is passed over.
+// updateTask decides what the client's user answered. What isn't pending any more, or never was, is passed over.
 func updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage) {
 	var decisions []approveQuery
 	for i := range k.Pending {
@@ -527,8 +511,7 @@ func updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage) {
 	decided(deny, nil)
 }
 
-// cancelTask stops the turn and answers when it has stopped, so that the next
-// tasks/get tells it.
+// cancelTask stops the turn and answers when it has stopped, so that the next tasks/get tells it.
 func cancelTask(c *mcpCall, k *keptTurn) {
 	if k.finished() {
 		acknowledge(c)
@@ -544,5 +527,5 @@ func cancelTask(c *mcpCall, k *keptTurn) {
 
 // acknowledge answers tasks/update and tasks/cancel.
 func acknowledge(c *mcpCall) {
-	c.reply(toJSON(map[string]any{"resultType": "complete", "_meta": c.f.modernMeta()}))
+	c.replyModern(map[string]any{})
 }
