@@ -65,9 +65,13 @@ func (s *jsonSchema) problems(name string, v any) []string {
 	return s.whole(def, v, name)
 }
 
-// whole checks a value of its own: what no schema names in it is a problem.
+// whole checks a value of its own: what no schema names in it is a problem, but for an object of which a schema says
+// nothing else.
 func (s *jsonSchema) whole(schema, v any, at string) []string {
 	seen := map[string]bool{}
+	if reflect.DeepEqual(schema, map[string]any{"type": "object"}) {
+		seen["*"] = true
+	}
 	out := s.check(schema, v, at, seen)
 	obj, _ := v.(map[string]any)
 	for key := range obj {
