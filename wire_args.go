@@ -247,6 +247,9 @@ func typeSchema(t reflect.Type, depth int) valueSchema {
 	case reflect.TypeFor[json.RawMessage](): // any value
 		return valueSchema{}
 	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) { // it writes more than its fields
+		return valueSchema{Type: "object"}
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return typeSchema(t.Elem(), depth)
