@@ -6,6 +6,7 @@ package main
 // that.
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -180,12 +181,10 @@ func (e *sessionClosing) finish(why ending) {
 	s.client.ended()
 	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
 	s.h.ledger.auditClose(s.agentID, p.identity(), s.thread, why.String(), e.askedBy)
-	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: why.status(), Interrupted: e.cut}
+	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: cmp.Or(why.status(), statusClosed),
+		Interrupted: e.cut}
 	if p != nil {
 		done.Worktree = endOf(&p.rec)
-	}
-	if done.Status == "" {
-		done.Status = statusClosed
 	}
 	for _, a := range e.held {
 		if a.again {

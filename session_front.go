@@ -260,17 +260,14 @@ func askMessage(a agentRef, q *approval) string {
 
 // whereAndWhy is the directory and the agent's reason on one line, "" for neither.
 func whereAndWhy(q *approval) string {
-	line := ""
+	var parts []string
 	if q.cwd != "" {
-		line = fmt.Sprintf("in `%s`", visible(oneLine(q.cwd)))
+		parts = append(parts, fmt.Sprintf("in `%s`", visible(oneLine(q.cwd))))
 	}
 	if q.reason != "" {
-		if line != "" {
-			line += ": "
-		}
-		line += visible(oneLine(q.reason))
+		parts = append(parts, visible(oneLine(q.reason)))
 	}
-	return line
+	return strings.Join(parts, ": ")
 }
 
 // formMessage is what an agent asks its user, or what is to be opened.

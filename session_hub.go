@@ -607,7 +607,7 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 
 // firstNotes are what the first session's first result is to say of the configuration, nil for every later session.
 func (h *hub) firstNotes() []string {
-	if len(h.cfg.notes) == 0 || !h.notesTold.CompareAndSwap(false, true) {
+	if h.notesTold.Swap(true) {
 		return nil
 	}
 	return h.cfg.notes

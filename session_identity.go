@@ -148,10 +148,10 @@ func (n *identities) lease(name string, implied bool, agentID string, p *opening
 
 // acquire leases a name, taking over the lease that --identity made at start.
 func (n *identities) acquire(name, agentID string) (*lease, error) {
-	if !n.reserves(name) {
-		return n.reg.acquire(name, agentID)
+	var l *lease
+	if n.reserves(name) {
+		l = n.setReserved(nil)
 	}
-	l := n.setReserved(nil)
 	if l == nil {
 		return n.reg.acquire(name, agentID)
 	}

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -62,8 +61,6 @@ func (k *keptTurn) finished() bool { return k.Result != nil }
 type keptTurns struct {
 	reg *registry
 	log *slog.Logger
-
-	watched atomic.Int32 // len(watchers)
 
 	mu       sync.Mutex // guards the fields below
 	seq      int64      // of the newest end; begins at the process's start, so that it never runs backwards
@@ -405,9 +402,6 @@ func (k *keptTurn) letGo(onDisk bool) {
 
 // poke tells whoever watches that something has changed.
 func (k *keptTurns) poke() {
-	if k.watched.Load() == 0 {
-		return
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for ch := range k.watchers {
@@ -420,12 +414,10 @@ func (k *keptTurns) watch() (ch chan struct{}, stop func()) {
 	ch = make(chan struct{}, 1)
 	k.mu.Lock()
 	k.watchers[ch] = true
-	k.watched.Store(int32(len(k.watchers)))
 	k.mu.Unlock()
 	return ch, func() {
 		k.mu.Lock()
 		delete(k.watchers, ch)
-		k.watched.Store(int32(len(k.watchers)))
 		k.mu.Unlock()
 	}
 }

@@ -6,6 +6,7 @@ package main
 // anything outside.
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -220,9 +221,7 @@ func (m *turnMachine) refused(unknown bool) []effect {
 		return nil
 	}
 	if unknown {
-		if m.cur.stop == stopNone {
-			m.cur.stop = stopUnknown
-		}
+		m.cur.stop = cmp.Or(m.cur.stop, stopUnknown)
 		m.adrift = true
 		m.phase = phaseStopping
 		return m.interrupt()
@@ -244,9 +243,7 @@ func (m *turnMachine) stopTurn(why stopReason) []effect {
 	if m.cur == nil || m.phase == phaseOver {
 		return nil
 	}
-	if m.cur.stop == stopNone {
-		m.cur.stop = why
-	}
+	m.cur.stop = cmp.Or(m.cur.stop, why)
 	m.phase = phaseStopping
 	if m.cur.id == "" && !m.adrift {
 		return nil // the interrupt needs the turn's name
@@ -341,9 +338,7 @@ func (m *turnMachine) expire() []effect {
 	if m.cur == nil || m.ending == endNone {
 		return nil
 	}
-	if m.cur.stop == stopNone {
-		m.cur.stop = m.ending.stop()
-	}
+	m.cur.stop = cmp.Or(m.cur.stop, m.ending.stop())
 	return append(m.interrupt(), m.giveUp()...)
 }
 

@@ -6,6 +6,7 @@ package main
 // end the block it stands in or pass for a line of it: facts are JSON strings with <, > and & escaped.
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -271,10 +272,7 @@ func loadPromptFile(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading prompt file %q: %w", path, err)
 	}
-	if text == "" {
-		text = "\n"
-	}
-	return text, nil
+	return cmp.Or(text, "\n"), nil
 }
 
 // noteText is quoteFact without the quotes, and without the brackets it stands in.
