@@ -75,12 +75,11 @@ const (
 // words says why a turn was interrupted.
 func (s stopReason) words() string {
 	return "The turn was interrupted" + [...]string{
-		stopNone:    ".",
-		stopCancel:  ": its caller cancelled it.",
-		stopTimeout: ": it took too long.",
-		stopUnknown: ": it took too long.",
-		stopShutdown: ": atm-agent-mcp is shutting down. Start it again and call codex-reply with the same " +
-			"agent_id.",
+		stopNone:      ".",
+		stopCancel:    ": its caller cancelled it.",
+		stopTimeout:   ": it took too long.",
+		stopUnknown:   ": it took too long.",
+		stopShutdown:  ": atm-agent-mcp is shutting down. Start it again and call codex-reply with the same agent_id.",
 		stopClose:     ": agent_close was called.",
 		stopInterrupt: ": agent_interrupt was called.",
 	}[s]
