@@ -389,15 +389,28 @@ type turnSettings struct {
 	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
 }
 
-// sessionOptions are the arguments of the codex tool that shape a session. Empty means: not given.
+// sessionOptions are the arguments of the codex tool that shape a session, as its record keeps them too. Empty means: not
+// given.
 type sessionOptions struct {
-	Model                 string
-	Effort                string // a person's choice (ACP); the codex tool has it in Config
-	Approval              string // normalized: untrusted, on-request, never
-	Sandbox               string // normalized
-	Config                json.RawMessage
-	BaseInstructions      string
-	DeveloperInstructions string
-	CompactPrompt         string
-	Profile               string
+	Model                 string          `json:"model,omitempty"`
+	Effort                string          `json:"effort,omitempty"`          // a person's choice (ACP); the codex tool has it in Config
+	Approval              string          `json:"approval_policy,omitempty"` // normalized: untrusted, on-request, never
+	Sandbox               string          `json:"sandbox,omitempty"`         // normalized
+	Config                json.RawMessage `json:"config,omitempty"`
+	BaseInstructions      string          `json:"base_instructions,omitempty"`
+	DeveloperInstructions string          `json:"developer_instructions,omitempty"`
+	CompactPrompt         string          `json:"compact_prompt,omitempty"`
+	Profile               string          `json:"profile,omitempty"`
+}
+
+// over is what o asks for over what was asked for before.
+func (o sessionOptions) over(old sessionOptions) sessionOptions {
+	out := sessionOptions{cmp.Or(o.Model, old.Model), cmp.Or(o.Effort, old.Effort), cmp.Or(o.Approval, old.Approval),
+		cmp.Or(o.Sandbox, old.Sandbox), o.Config, cmp.Or(o.BaseInstructions, old.BaseInstructions),
+		cmp.Or(o.DeveloperInstructions, old.DeveloperInstructions), cmp.Or(o.CompactPrompt, old.CompactPrompt),
+		cmp.Or(o.Profile, old.Profile)}
+	if o.Config == nil {
+		out.Config = old.Config
+	}
+	return out
 }

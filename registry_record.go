@@ -1,9 +1,8 @@
 package main
 
 // registry_record.go owns one session as it is kept on disk, agent-sessions/<team>/.records/<suffix>.json, and the
-// agent_id that names it. It is pure: bytes and values, no files.
-// registry.go calls it for reading and writing; session_opener.go fills records in.
-// Never takes for a record what is none: whoever decodes it learns why.
+// agent_id that names it. It is pure: bytes and values, no files. registry.go calls it for reading and writing;
+// session_opener.go fills records in. Never takes for a record what is none: whoever decodes it learns why.
 
 import (
 	"crypto/rand"
@@ -53,7 +52,7 @@ type record struct {
 	Tools         string         `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
 	AgentName     string         `json:"agent_name,omitempty"`
 	AgentSource   string         `json:"agent_source,omitempty"`
-	Settings      recordSettings `json:"settings"`
+	Settings      sessionOptions `json:"settings"`                 // what was asked for and must be sent again after a restart
 	SummaryDir    string         `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
 	AutoMail      *bool          `json:"auto_mail,omitempty"`      // agent_mail's word for this session
 	ClientSession string         `json:"client_session,omitempty"` // the client's own id (ACP); kept from its birth
@@ -83,20 +82,6 @@ type turnNote struct {
 	CWD            string          `json:"cwd"`
 	Context        json.RawMessage `json:"context,omitempty"` // the repository facts the agent was last told
 	Digest         recordDigest    `json:"digest"`
-}
-
-// recordSettings is what was asked for and must be sent again after a restart.
-type recordSettings struct {
-	Model                 string          `json:"model,omitempty"`
-	Effort                string          `json:"effort,omitempty"`
-	Sandbox               string          `json:"sandbox,omitempty"`
-	ApprovalPolicy        string          `json:"approval_policy,omitempty"`
-	BaseInstructions      string          `json:"base_instructions,omitempty"`
-	DeveloperInstructions string          `json:"developer_instructions,omitempty"`
-	CompactPrompt         string          `json:"compact_prompt,omitempty"`
-	Profile               string          `json:"profile,omitempty"`
-	Config                json.RawMessage `json:"config,omitempty"`
-	Subagents             bool            `json:"subagents,omitempty"`
 }
 
 // worktreePlace is where an agent works that has a git worktree of its own.
@@ -187,8 +172,7 @@ var reAgentID = regexp.MustCompile(`^codex:[a-z0-9]{4,32}$`)
 
 func validAgentID(s string) bool { return reAgentID.MatchString(s) }
 
-// suffixOf is the part behind "codex:", which names the record's file; empty
-// for what is no agent_id.
+// suffixOf is the part behind "codex:", which names the record's file; empty for what is no agent_id.
 func suffixOf(agentID string) string {
 	if !validAgentID(agentID) {
 		return ""

@@ -180,11 +180,11 @@ type settingsChange struct {
 	Sandbox, Approval *string
 }
 
-func (c settingsChange) into(r *recordSettings) {
+func (c settingsChange) into(r *sessionOptions) {
 	for _, f := range []struct {
 		into *string
 		from *string
-	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.ApprovalPolicy, c.Approval}} {
+	}{{&r.Model, c.Model}, {&r.Effort, c.Effort}, {&r.Sandbox, c.Sandbox}, {&r.Approval, c.Approval}} {
 		if f.from != nil {
 			*f.into = *f.from
 		}

@@ -83,8 +83,7 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	h.team = newTeamAgents(h.agents, h.names, file)
 	h.mail = newMailroom(c, h.team)
 	h.trees = &worktrees{common: c, agents: h.agents}
-	h.opener = &opener{cfg: cfg, log: log, reg: reg, ledger: h.ledger, child: &h.child, names: h.names, tools: &h.tools,
-		trees: h.trees, life: h.life}
+	h.opener = &opener{common: c, child: &h.child, names: h.names, tools: &h.tools, trees: h.trees}
 	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener}
 	h.waits = &agentWaits{common: c, agents: h.agents, team: h.team, mail: h.mail}
 	return h

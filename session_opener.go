@@ -11,7 +11,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -24,15 +23,11 @@ const catalogLimit = 10 * time.Second
 
 // opener makes sessions ready. Its methods wait, for the child and for files.
 type opener struct {
-	cfg    *config
-	log    *slog.Logger
-	reg    *registry
-	ledger *ledger
-	child  *childSlot
-	names  *identities
-	tools  *agentToolSet
-	trees  *worktrees
-	life   context.Context
+	*common
+	child *childSlot
+	names *identities
+	tools *agentToolSet
+	trees *worktrees
 }
 
 // prepare gets a place ready for a session, by its record or, where rec is nil, for a new one. A place with an error
@@ -80,8 +75,7 @@ func (o *opener) fill(p *opening, s *session, req turnRequest) *rpcError {
 	if err != nil {
 		return err
 	}
-	// The child first: a call that is cancelled while it starts must not keep a
-	// name from the next one (FR-20.1).
+	// The child first: a call that is cancelled while it starts must not keep a name from the next one (FR-20.1).
 	if !o.child.up() {
 		s.box.do(s.startsChild)
 	}
@@ -117,7 +111,7 @@ func (o *opener) fill(p *opening, s *session, req turnRequest) *rpcError {
 
 // shape puts what a call asks for into a session's record.
 func (o *opener) shape(rec *record, req turnRequest) (asRole role, err *rpcError) {
-	mergeOptions(&rec.Settings, req.options)
+	rec.Settings = req.options.over(rec.Settings)
 	if req.client != nil {
 		rec.ClientSession, rec.Roots = req.client.session, req.client.roots
 	}
@@ -218,12 +212,11 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 
 // decide decides a session's settings and what its thread is opened with.
 func (o *opener) decide(p *opening, asRole role) *rpcError {
-	opts := optionsOf(&p.rec.Settings)
+	opts := p.rec.Settings
 	info := p.be.info()
 	if p.fork != nil && info.kind == "mcp-server" {
-		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's "+
-			"conversation; use a Codex "+
-			"with app-server for fork_of")
+		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's conversation; "+
+			"use a Codex with app-server for fork_of")
 	}
 	p.rec.BackendKind = info.kind
 	var profile map[string]any
@@ -344,8 +337,7 @@ func (o *opener) codexDefaults(p *opening, model string) (string, string) {
 	return model, effort
 }
 
-// equip decides how the session's thread has its tools, and returns the
-// configuration that it is opened with.
+// equip decides how the session's thread has its tools, and returns the configuration that it is opened with.
 func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (json.RawMessage, *rpcError) {
 	config, err := o.withServers(p)
 	if err != nil || o.tools.run == nil {
@@ -364,9 +356,8 @@ func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (jso
 	return both, nil
 }
 
-// withServers adds the client's MCP servers to what a thread is opened with. It
-// is the client's user who chose them, so no call's ceiling strips them; but
-// under a read-only one nothing that runs outside the sandbox is started.
+// withServers adds the client's MCP servers to what a thread is opened with. It is the client's user who chose them, so
+// no call's ceiling strips them; but under a read-only one nothing that runs outside the sandbox is started.
 func (o *opener) withServers(p *opening) (json.RawMessage, *rpcError) {
 	servers, err := decodeConfig(p.servers)
 	if err != nil {
@@ -429,8 +420,7 @@ func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, fact
 	return developerInstructions(in), nil
 }
 
-// bindThread locks a thread that the child has just named and puts it into
-// the record.
+// bindThread locks a thread that the child has just named and puts it into the record.
 func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	lock, err := o.reg.lockThread(thread, agentID)
 	if err != nil {
@@ -442,32 +432,6 @@ func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 		p.rec.SummaryDir = filepath.Join(o.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
 	}
 	return nil
-}
-
-// mergeOptions puts what a call asked for over what the session had.
-func mergeOptions(r *recordSettings, o sessionOptions) {
-	for _, f := range []struct {
-		into *string
-		from string
-	}{{&r.Model, o.Model}, {&r.Effort, o.Effort}, {&r.ApprovalPolicy, o.Approval}, {&r.Sandbox, o.Sandbox},
-		{&r.BaseInstructions, o.BaseInstructions},
-		{&r.DeveloperInstructions, o.DeveloperInstructions}, {&r.CompactPrompt, o.CompactPrompt},
-		{&r.Profile, o.Profile}} {
-		if f.from != "" {
-			*f.into = f.from
-		}
-	}
-	if o.Config != nil {
-		r.Config = o.Config
-	}
-}
-
-// optionsOf is the way back: what was asked for, to be decided anew.
-func optionsOf(r *recordSettings) sessionOptions {
-	return sessionOptions{Model: r.Model, Effort: r.Effort, Approval: r.ApprovalPolicy, Sandbox: r.Sandbox,
-		Config:           r.Config,
-		BaseInstructions: r.BaseInstructions, DeveloperInstructions: r.DeveloperInstructions,
-		CompactPrompt: r.CompactPrompt, Profile: r.Profile}
 }
 
 // opening is the place of one session: what it holds while it is open.
@@ -515,8 +479,7 @@ func (p *opening) settings() sessionSettings {
 // session's goroutine: of what that needs nothing is changed in place.
 func (p *opening) withChoice(c settingsChange) *opening {
 	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals,
-		client:  p.client,
-		servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
+		client: p.client, servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
 	c.into(&next.rec.Settings)
 	return next
 }
@@ -576,9 +539,8 @@ func (p *opening) unlockThread() {
 	}
 }
 
-// past is the block that stands for a history Codex has lost, and what it is
-// made of, in words: the summary, the digest where there is none or turns came
-// after it. A session that left neither has no past (FR-6.3).
+// past is the block that stands for a history Codex has lost, and what it is made of, in words: the summary, the digest
+// where there is none or turns came after it. A session that left neither has no past (FR-6.3).
 func (p *opening) past() (block, of string) {
 	d := p.rec.Digest
 	digest := digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles)
@@ -642,12 +604,8 @@ func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 	if text := t.run.text(); text != "" {
 		r.Digest.LastAnswer = clipUTF8(text, maxDigestAnswer)
 	}
-	seen := map[string]bool{}
-	for _, f := range r.Digest.TouchedFiles {
-		seen[f] = true
-	}
 	for _, f := range t.run.files() {
-		if !seen[f] {
+		if !slices.Contains(r.Digest.TouchedFiles, f) {
 			r.Digest.TouchedFiles = append(r.Digest.TouchedFiles, f)
 		}
 	}
