@@ -341,14 +341,11 @@ func elicitationReply(info backendInfo, d decision, why string, rule json.RawMes
 	return map[string]any{"action": "accept", "content": map[string]any{}, "decision": yes}
 }
 
-// maxUserConfig is how large a config.toml may be.
-const maxUserConfig = 1 << 20
-
 // readCodexConfig reads $CODEX_HOME/config.toml into the form that app-server
 // answers config/read with. None at all is an empty one.
 func readCodexConfig(home string) (json.RawMessage, error) {
 	path := filepath.Join(home, "config.toml")
-	data, err := readRegular(path, maxUserConfig)
+	data, err := readRegular(path, maxConfigSize)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the Codex configuration: %w", err)
 	}

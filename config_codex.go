@@ -183,27 +183,23 @@ func harmlessFeature(name string) bool {
 // loadProfile reads $CODEX_HOME/<name>.config.toml: Codex from 0.148 on takes no profile over app-server, so its
 // content goes into config. Before that, config.profile is sent.
 func loadProfile(codexHome, name string) (map[string]any, *rpcError) {
-	bad := func(format string, args ...any) *rpcError {
-		return proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
-	}
 	if name == "" || len(name) > 128 || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
 		return r < ' ' || r == 0x7f || strings.ContainsRune(`/\:`, r)
 	}) {
-		return nil, bad("profile %q is not a profile's name: it names the file <profile>.config.toml in %s", name,
+		return nil, invalidSession("profile %q is not a profile's name: it names the file <profile>.config.toml in %s", name,
 			codexHome)
 	}
-	const limit = 1 << 20
 	path := filepath.Join(codexHome, name+".config.toml")
-	data, err := readRegular(path, limit)
+	data, err := readRegular(path, maxConfigSize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, bad("profile %q: there is no %s; %s", name, path, listProfiles(codexHome))
+		return nil, invalidSession("profile %q: there is no %s; %s", name, path, listProfiles(codexHome))
 	case err != nil:
-		return nil, bad("profile %q: %v", name, err)
+		return nil, invalidSession("profile %q: %v", name, err)
 	}
 	table, err := parseTOML(path, data)
 	if err != nil {
-		return nil, bad("profile %q: %v", name, err)
+		return nil, invalidSession("profile %q: %v", name, err)
 	}
 	return table.plain(), nil
 }

@@ -352,23 +352,20 @@ func rootList(v any, in policyInput, argued bool) (roots, relative []string) {
 // checkCwd makes the cwd argument an absolute directory that exists: Codex
 // takes any string, and fails at the first command. Symlinks stay as given.
 func checkCwd(arg, base, home string) (string, *rpcError) {
-	bad := func(format string, args ...any) (string, *rpcError) {
-		return "", proxyError(codeInvalidSession, fmt.Sprintf(format, args...))
-	}
 	if home == "" && (arg == "~" || strings.HasPrefix(arg, "~/")) {
-		return bad("cwd %q: the home directory is not known, give an absolute path", arg)
+		return "", invalidSession("cwd %q: the home directory is not known, give an absolute path", arg)
 	}
 	path := resolvePath(arg, base, home)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(arg, "~"):
-		return bad("cwd %q: %s does not exist (only a leading ~/ is expanded)", arg, path)
+		return "", invalidSession("cwd %q: %s does not exist (only a leading ~/ is expanded)", arg, path)
 	case errors.Is(err, fs.ErrNotExist):
-		return bad("cwd %s does not exist", path)
+		return "", invalidSession("cwd %s does not exist", path)
 	case err != nil:
-		return bad("cwd %q can't be used: %v", path, err)
+		return "", invalidSession("cwd %q can't be used: %v", path, err)
 	case !info.IsDir():
-		return bad("cwd %s is not a directory", path)
+		return "", invalidSession("cwd %s is not a directory", path)
 	}
 	return path, nil
 }
