@@ -487,6 +487,7 @@ func TestPolicyWorkspaceSettings(t *testing.T) {
 		{own, ``, "workspace-write", writes, []string{"/client", "/home/u/repo"}, "-/tmp /own /home/u/repo",
 			"/client stay read-only (max_sandbox"},
 		{own, wider, "workspace-write", writes, nil, "-/tmp /own /home/u/repo", "/own/x, / (max_sandbox"},
+		{theirs + `,"profile":"p","profiles":{"p":{` + own + `}}`, ``, "workspace-write", ceiling{}, nil, "-/tmp /own", ""},
 		{own, ``, "read-only", ceiling{}, []string{"/client"}, "", ""},
 		{own, ``, "read-only", reads, []string{"/client"}, "", ""},
 	} {
@@ -798,7 +799,7 @@ func FuzzResolvePolicy(f *testing.F) {
 
 func TestExpandConfig(t *testing.T) {
 	for config, want := range map[string]string{
-		``: `null`, `null`: `null`, `{}`: `{}`, `{"n":1.10,"m":1e400}`: `{"m":1e400,"n":1.10}`,
+		``: `{}`, `null`: `{}`, `{}`: `{}`, `{"n":1.10,"m":1e400}`: `{"m":1e400,"n":1.10}`,
 		`{"features.x":true,"features":{"y":1}}`: `{"features":{"x":true,"y":1}}`,
 		`{"a.\"b.c\".d":1}`:                      `{"a":{"b.c":{"d":1}}}`,
 		`{"a.'b\".c'":1,"a.\"\\u0062\"":2}`:      `{"a":{"b":2,"b\".c":1}}`,
