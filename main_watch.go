@@ -97,6 +97,7 @@ func runWatch(ctx context.Context, c *commandCall) int {
 func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte, error)) (code int, _ error) {
 	signals, keys, written, writing := make(chan os.Signal, 1), make(chan byte), make(chan error, 1), false
 	out, _ := c.stdout.(*os.File)
+	var begin []byte // stands before the first frame
 	if live {
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 		defer signal.Stop(signals)
@@ -106,16 +107,24 @@ func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte
 				go readKeys(in, keys) // ends with the process: nothing else ends the read of a terminal
 			}
 		}
+		begin = []byte(beginWatching)
 		defer func() {
-			if writing { // a frame behind the end would stay there
-				select {
-				case <-written:
-				case <-time.After(watchEvery):
-				}
+			if begin != nil { // nothing was shown
+				return
 			}
-			io.WriteString(out, endWatching)
+			ended := make(chan struct{})
+			go func() {
+				if writing { // a frame behind the end would stay there
+					<-written
+				}
+				c.stdout.Write([]byte(endWatching))
+				close(ended)
+			}()
+			select {
+			case <-ended:
+			case <-time.After(watchEvery): // a terminal that takes nothing keeps nobody
+			}
 		}()
-		io.WriteString(out, beginWatching)
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -125,6 +134,7 @@ func (c *commandCall) follow(ctx context.Context, live bool, next func() ([]byte
 			if err != nil {
 				return 1, err
 			}
+			text, begin = append(begin, text...), nil
 			due, writing = false, true
 			go func() { _, err := c.stdout.Write(text); written <- err }()
 		}
