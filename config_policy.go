@@ -386,11 +386,11 @@ type turnSettings struct {
 	ExcludeSlashTmp bool     `json:"exclude_slash_tmp,omitempty"`
 }
 
-// sessionOptions are the arguments of the codex tool that shape a session, as its record keeps them too. Empty means: not
-// given.
+// sessionOptions are the arguments of the codex tool that shape a session, as its record keeps them too. Empty means
+// not given. The codex tool has the effort in Config; a person (ACP) chooses it by itself.
 type sessionOptions struct {
 	Model                 string          `json:"model,omitempty"`
-	Effort                string          `json:"effort,omitempty"`          // a person's choice (ACP); the codex tool has it in Config
+	Effort                string          `json:"effort,omitempty"`
 	Approval              string          `json:"approval_policy,omitempty"` // normalized: untrusted, on-request, never
 	Sandbox               string          `json:"sandbox,omitempty"`         // normalized
 	Config                json.RawMessage `json:"config,omitempty"`

@@ -35,8 +35,8 @@ type registry struct {
 	persist  bool    // records, journals and indexes are written
 	log      *slog.Logger
 
-	// By path, and the goroutine's of disk: the index that was there at first was looked at; the index can't be written,
-	// and that was told.
+	// By path, and owned by the goroutine of disk: the index that was there at first was looked at; the index can't be
+	// written, and that was told.
 	indexSeen, indexFailing map[string]bool
 
 	// unwritten is why the newest write of a record, or of a line of a journal, failed: nil in it where that succeeded.

@@ -52,7 +52,7 @@ type record struct {
 	Tools         string         `json:"tools,omitempty"` // how the thread has its own tools: toolsDynamic, toolsServer
 	AgentName     string         `json:"agent_name,omitempty"`
 	AgentSource   string         `json:"agent_source,omitempty"`
-	Settings      sessionOptions `json:"settings"`                 // what was asked for and must be sent again after a restart
+	Settings      sessionOptions `json:"settings"`                 // asked for, and sent again after a restart
 	SummaryDir    string         `json:"summary_dir,omitempty"`    // fixed at birth, relative to agent-sessions
 	AutoMail      *bool          `json:"auto_mail,omitempty"`      // agent_mail's word for this session
 	ClientSession string         `json:"client_session,omitempty"` // the client's own id (ACP); kept from its birth

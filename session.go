@@ -557,7 +557,8 @@ func (s *session) takeNotes() []string {
 // newResult is what every result of a turn says of its session.
 func (s *session) newResult(t *turn) turnResult {
 	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(),
-		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval(), Worktree: s.place.worktree()}
+		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval(),
+		Worktree: s.place.worktree()}
 }
 
 // status is the session's word as a result tells it.

@@ -17,12 +17,9 @@ import (
 )
 
 const (
-	// gitLimit is how long one git may run whose caller has no limit of its own.
-	gitLimit = 30 * time.Second
-	// maxGitText is how many bytes gitText takes.
-	maxGitText = 8 << 20
-	// gitDrain is how long a git that was killed may keep its pipes open.
-	gitDrain = time.Second
+	gitLimit   = 30 * time.Second // how long one git may run whose caller has no limit of its own
+	maxGitText = 8 << 20          // bytes that gitText takes
+	gitDrain   = time.Second      // how long a git that was killed may keep its pipes open
 )
 
 // gitText runs git in a directory and returns what git writes, whole. The error has git's own words.

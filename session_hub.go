@@ -73,8 +73,9 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	life, endLife := context.WithCancel(context.Background())
 	c := &common{cfg: cfg, log: log, reg: reg, ledger: newLedger(cfg, log, reg, audit), kept: newKeptTurns(reg, log),
 		table: newSessionTable(), life: life}
-	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop", waiters: &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}},
-		child: childSlot{common: c}, lines: agentLines{c}}
+	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop",
+		waiters: &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}},
+		child:   childSlot{common: c}, lines: agentLines{c}}
 	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
 	h.names = &identities{common: c, tried: make(chan struct{}),
 		addresses: addressBook{own: file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}}
@@ -341,7 +342,8 @@ func replyRefusal(rec *record) *rpcError {
 // the word for that: resume or recover.
 func closedError(agentID, what, verb string) *rpcError {
 	return proxyAdvice(codeSessionClosed, remedyReopen, what,
-		fmt.Sprintf("; call codex with {\"agent_id\": %q, \"prompt\": …} to %s it", agentID, verb), "agent_id", agentID)
+		fmt.Sprintf("; call codex with {\"agent_id\": %q, \"prompt\": …} to %s it", agentID, verb), "agent_id",
+		agentID)
 }
 
 // answer gives a waiter its result. The table of waiters sees to it that a waiter gets only one.
@@ -629,7 +631,7 @@ func (g *workGroup) spawn(f func()) bool {
 	return !g.stopped
 }
 
-// start is spawn of what must run in any case: once the group has been stopped, nothing waits for f, which only answers,
+// start is spawn of what must run in any case: once the group has been stopped nothing waits for f, which only answers,
 // since the child refuses everything by then.
 func (g *workGroup) start(f func()) {
 	if !g.spawn(f) {

@@ -44,7 +44,7 @@ type keptTurn struct {
 	Updated  time.Time   `json:"updated_at"`
 	Task     bool        `json:"task,omitempty"`    // given out as an MCP task
 	Stopped  bool        `json:"stopped,omitempty"` // agent_interrupt or tasks/cancel ended it
-	Result   *turnResult `json:"result,omitempty"`  // nil while unfinished; err is set where an error of ours ended the turn
+	Result   *turnResult `json:"result,omitempty"`  // nil while unfinished; has an err where one of ours ended it
 	Process  int64       `json:"process,omitempty"` // who wrote it, as keptTurns.began of that process; 0: nobody knows
 	PID      int         `json:"pid,omitempty"`
 

@@ -179,9 +179,9 @@ func approvalText(approvals, sandbox string) string {
 	case "client":
 		return text + "What it doesn't allow is put to your caller, who may take minutes or not answer at all." + asking
 	}
-	return text + "Nobody can approve anything in this session: whatever needs approval is declined at once. Don't ask " +
-		"for it and don't look for a way around. Do what can be done inside the sandbox, and say in your final message " +
-		"what was left out, with the exact commands your caller could run or allow."
+	return text + "Nobody can approve anything in this session: whatever needs approval is declined at once. Don't " +
+		"ask for it and don't look for a way around. Do what can be done inside the sandbox, and say in your final " +
+		"message what was left out, with the exact commands your caller could run or allow."
 }
 
 func mailText(in devInput) string {

@@ -2,9 +2,9 @@ package main
 
 // session_turn.go owns how a session runs its turns: sending them, ending those that take too long, answering and
 // keeping what they brought, accepting background turns, and putting messages into the turn that runs. It carries out
-// the effects of the turn machine on the session's own goroutine. Whoever is answered may act at once, so what an answer
-// says must be true before it is given; a background turn is on disk before its name is given out, and no turn ends
-// without a result. No message for a running turn may be lost, nor be told twice to the agent.
+// the effects of the turn machine on the session's own goroutine. Whoever is answered may act at once, so what an
+// answer says must be true before it is given; a background turn is on disk before its name is given out, and no turn
+// ends without a result. No message for a running turn may be lost, nor be told twice to the agent.
 
 import (
 	"cmp"
@@ -483,7 +483,7 @@ func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
 }
 
 // steering is one message for the running turn on its way (codex-reply with steer): it passes what is queued, and
-// whoever sent it gets the turn's answer. What did not reach the turn before its end becomes a turn of its own, and of a
+// whoever sent it gets the turn's answer. What did not reach the turn before its end becomes a turn of its own; of a
 // message whose fate nobody knows its sender is told so. A message without op waits for Codex to name the turn.
 type steering struct {
 	t  *turn // the call: its waiter, and the turn of its own that it becomes where the other one is over

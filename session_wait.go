@@ -165,7 +165,8 @@ type approveQuery struct {
 func newView(r *record) sessionView {
 	return sessionView{AgentID: r.AgentID, Backend: "codex", BackendID: r.BackendID, Team: r.Team, Identity: r.Identity,
 		AgentName: r.AgentName, AgentSource: r.AgentSource, LastActive: r.LastActive, StartedAt: r.StartedAt,
-		Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Worktree: r.Worktree.place(), Turns: r.Turns, LastError: r.LastError, implied: r.Implied}
+		Tag: r.Tag, Role: r.Role, Cwd: r.CWD, Worktree: r.Worktree.place(), Turns: r.Turns, LastError: r.LastError,
+		implied: r.Implied}
 }
 
 // agentWaits are the calls of agent_wait that are open.
