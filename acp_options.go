@@ -135,7 +135,8 @@ func configOptions(set *sessionSettings, models []acpModel) []configOption {
 	}
 	options = append(options, model)
 
-	effort := newOption(optionEffort, "Thought level", "How long the model thinks", cmp.Or(set.Effort, is.DefaultEffort))
+	effort := newOption(optionEffort, "Thought level", "How long the model thinks",
+		cmp.Or(set.Effort, is.DefaultEffort))
 	for _, e := range is.Efforts {
 		effort.add(e.Effort, effortName(e.Effort), e.Description)
 	}

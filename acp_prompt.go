@@ -118,8 +118,8 @@ func promptTitle(text string) string {
 func (q *acpQueue) checkImages(p *acpPrompt) {
 	q.s.f.models.list(modelsWait)
 	if m := q.s.options.model(); !m.sees() {
-		q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option \"model\", "+
-			"or send the prompt without them", m.word()))
+		q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option "+
+			"\"model\", or send the prompt without them", m.word()))
 		return
 	}
 	q.release(p)

@@ -191,7 +191,8 @@ func (c *mcpCall) serve(method string, p mcpParams, params json.RawMessage) *rpc
 		switch {
 		case !c.modern && c.f.legacy.Load() == nil:
 			return badParams("%s came before initialize and without _meta %q: send initialize (%s) first, or the "+
-				"_meta of %s with every request", method, metaVersion, strings.Join(legacyVersions(), ", "), modernVersion)
+				"_meta of %s with every request", method, metaVersion, strings.Join(legacyVersions(), ", "),
+				modernVersion)
 		case method == "tools/list":
 			return listTools(c, p.cursor)
 		}
@@ -349,9 +350,6 @@ func (c *mcpCall) replyModern(result map[string]any) {
 	result["resultType"], result["_meta"] = "complete", c.f.modernMeta()
 	c.reply(toJSON(result))
 }
-
-// replyError answers the request with an error of JSON-RPC.
-func (c *mcpCall) replyError(e *rpcError) { c.finish(nil, e) }
 
 // fail answers the request with an error in the form of its era: in the modern one an error of ours is a tool's result,
 // since the 2026 revision forbids the codes of NFR-6.

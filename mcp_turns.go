@@ -506,7 +506,7 @@ func taskMethod(c *mcpCall, method string, params json.RawMessage) *rpcError {
 		k, e := taskTurn(c, id)
 		switch {
 		case e != nil:
-			c.replyError(e)
+			c.fail(e)
 		case method == "tasks/get":
 			c.reply(taskNow(c, &k))
 		case method == "tasks/update":
