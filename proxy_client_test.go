@@ -258,6 +258,7 @@ type turnReply struct {
 	Sandbox    string `json:"sandbox"`
 	Approval   string `json:"approval_policy"`
 	Declined   []struct{ Kind, Action, Reason string }
+	Worktree   worktreePlace
 }
 
 // call starts a tools/call.

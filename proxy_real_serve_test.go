@@ -50,6 +50,7 @@ func TestCodexTurns(t *testing.T) {
 		{"a change is reviewed", reviewedChangeRule},
 		{"a message goes into the running turn", steeredTurn},
 		{"an agent begins with what another one knows", forkedAgent},
+		{"two agents work in trees of their own", ownWorktrees},
 		{"the account's limits are told", toldLimits},
 	})
 }
@@ -746,5 +747,48 @@ func toldLimits(l *codexLab) {
 		!strings.Contains(over.Content, "resets at 2100-01-01") {
 		t.Errorf("over the limit: %+v, %+v", over, over.Limit)
 	}
+	l.finish(c)
+}
+
+// ownWorktrees: two agents at once change one file each in their own trees. In its sandbox neither can commit; whoever
+// does it for them can merge both.
+func ownWorktrees(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	git := func(dir string, args ...string) string {
+		t.Helper()
+		out, err := gitText(t.Context(), dir, append([]string{"-c", "user.name=u", "-c", "user.email=u@h"}, args...)...)
+		wantNil(t, err)
+		return out
+	}
+	git(l.repo, "init", "-q")
+	git(l.repo, "commit", "-q", "--allow-empty", "-m", "one")
+	calls := map[string]*pendingCall{}
+	for _, name := range []string{"ann", "bob"} {
+		calls[name] = c.codex(fmt.Sprintf("SHELL echo by-%s > %[1]s.txt; git add . 2>&1\nGATE %[1]s done", name),
+			"identity", name, "worktree", true, "sandbox", "workspace-write", "approval-policy", "never")
+	}
+	for name := range calls {
+		l.api.await(t, "GATE "+name) // both are at work
+	}
+	for name, call := range calls {
+		l.api.open(name)
+		r := call.wantSaid("done")
+		tree := filepath.Join(l.repo, ".worktrees", name)
+		if r.Worktree.Path != tree || r.Worktree.Branch != "agent/"+name || there(filepath.Join(l.repo, name+".txt")) {
+			t.Errorf("%s worked in %+v", name, r.Worktree)
+		}
+		want(t, git(tree, "status", "--porcelain"), "?? "+name+".txt\n")
+		var closed closeResult
+		structured(c.call("agent_close", map[string]any{"identity": name}), &closed)
+		if closed.Worktree == nil || closed.Worktree.Removed || closed.Worktree.Changed != 1 {
+			t.Errorf("closing %s: %+v", name, closed.Worktree)
+		}
+		git(tree, "add", ".")
+		git(tree, "commit", "-q", "-m", name)
+	}
+	git(l.repo, "merge", "-q", "agent/ann")
+	git(l.repo, "merge", "-q", "--no-edit", "agent/bob")
+	mustContain(t, readText(t, filepath.Join(l.repo, "ann.txt"))+readText(t, filepath.Join(l.repo, "bob.txt")), "by-ann",
+		"by-bob")
 	l.finish(c)
 }
