@@ -506,7 +506,7 @@ func legacyVersions() []string {
 const instructions = `Codex agents as teammates: each agent is a named, persistent OpenAI Codex coding session that reads, edits and runs code in a directory on this machine.
 
 Which tool when:
-- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier one. fork_of: begin with what another agent knows.
+- codex: start a NEW agent with a task (prompt or agent_file). Returns its answer and an agent_id. With agent_id: reopen a closed or earlier one. fork_of: begin with what another agent knows. worktree: true: it edits in a git tree of its own.
 - codex-reply: give an EXISTING agent its next message (agent_id, prompt); prefer it to starting over. steer: true reaches the turn that runs.
 - codex-review: have a change reviewed, read-only: what is not committed, a branch or a commit; findings with severity, file and lines.
 - background: true on these returns at once; agent_wait {agent_id or agent_ids} brings the answers. For long tasks and several agents at a time; pass its seq as since to hear only what is new.

@@ -434,7 +434,7 @@ func TestKillBetweenTheStepsOfAWorktree(t *testing.T) {
 	needProcFS(t)
 	git, err := exec.LookPath("git")
 	wantNil(t, err)
-	for _, step := range []string{"update-ref refs/heads", "worktree add", "status --porc", "worktree remove", "update-ref -d"} {
+	for _, step := range []string{"update-ref refs/heads", "worktree add", "status --porc", "worktree remove", "branch -D"} {
 		for _, when := range []string{"before", "behind"} {
 			t.Run(when+" "+step, func(t *testing.T) {
 				t.Parallel()
@@ -457,7 +457,7 @@ func TestKillBetweenTheStepsOfAWorktree(t *testing.T) {
 				}
 				c := start(filepath.Dir(shim) + string(os.PathListSeparator) + os.Getenv("PATH"))
 				c.codex("SAY hello", "identity", "dev", "worktree", true)
-				if strings.Contains("status --porc worktree remove update-ref -d", step) {
+				if strings.Contains("status --porc worktree remove branch -D", step) {
 					c.await("the agent", func() bool { return there(filepath.Join(rig.project, ".worktrees", "dev", ".git")) })
 					c.call("agent_close", map[string]any{"identity": "dev"})
 				}

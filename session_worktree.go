@@ -2,7 +2,7 @@ package main
 
 // session_worktree.go owns the git worktrees of agents: how one is made as an agent opens, how it is found again, and
 // what becomes of it when its agent is closed. The opener and the hub call it in goroutines that may wait, never a
-// session's loop; git does all the work, and decides between two who want the same branch.
+// session's loop; git does all the work.
 // A worktree is its agent's as long as git has it locked for that agent: nobody else's at the same path is ever
 // touched. Before anything is made, the agent's record names path and branch. A kill then leaves a stale agent, and
 // behind the record nothing; or a branch without commits, which stays; or a worktree in which nothing was done, which
@@ -25,12 +25,10 @@ import (
 )
 
 const (
-	// worktreeLimit is how long git may take to write all files of a repository.
+	// worktreeLimit is how long git may take to write or remove all files of a repository.
 	worktreeLimit = 5 * time.Minute
 	// worktreeUndo is how long it may take to take back what was begun, also while we end.
 	worktreeUndo = 5 * time.Second
-	// worktreeHold is how long agent_close waits for others who look at the same agent.
-	worktreeHold = 10 * time.Second
 )
 
 // worktrees makes and ends the worktrees of agents. Its methods wait for git.
@@ -244,8 +242,7 @@ func (t *worktrees) make(ctx context.Context, p *opening, from sourceTree, named
 	if err != nil {
 		return err
 	}
-	w := worktree{Ours: true, Base: from.head, Common: from.common, From: p.rec.CWD}
-	w.Branch = named
+	w := worktree{worktreePlace{Branch: named}, true, from.head, from.common, p.rec.CWD, false}
 	if named != "" {
 		if err := from.refusal(ctx, named); err != nil {
 			return err
@@ -302,23 +299,25 @@ func (t *worktrees) directory(from *sourceTree) (string, error) {
 		return "", fmt.Errorf("making worktree_dir: %w", err)
 	}
 	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || !within(dir, from.root) {
-		return real, err
-	}
-	if real != dir { // the link may be the repository's
+	switch {
+	case err != nil:
+		return "", err
+	case real != dir && within(dir, from.root): // the link may be the repository's
 		return "", fmt.Errorf("worktree_dir %s is a link to %s: name that folder itself", dir, real)
+	case !within(real, from.root):
+		return real, nil
 	}
 	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
-	pattern := literal.Replace(strings.TrimPrefix(filepath.ToSlash(dir), filepath.ToSlash(from.root))) + "/"
+	pattern := literal.Replace(strings.TrimPrefix(filepath.ToSlash(real), filepath.ToSlash(from.root))) + "/"
 	text, err := io.ReadAll(io.LimitReader(from.lock, maxConfigSize))
 	if err != nil || slices.Contains(strings.Split(string(text), "\n"), pattern) {
-		return dir, err
+		return real, err
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		pattern = "\n" + pattern
 	}
 	_, err = from.lock.WriteString(pattern + "\n") // no commit has this list
-	return dir, err
+	return real, err
 }
 
 // fill makes the worktree in its directory, which is there and empty. On an error it leaves nothing.
@@ -327,12 +326,12 @@ func (t *worktrees) fill(ctx context.Context, p *opening, w worktree, place stri
 	p.rec.Worktree, p.rec.CWD = &w, filepath.Join(w.Path, place)
 	p.noteEarly()
 	t.ledger.save(&p.rec)
-	begun := false
+	begun := w
 	if w.Ours {
 		_, err = gitText(ctx, w.Common, "update-ref", "refs/heads/"+w.Branch, w.Base, "")
+		begun.Ours = err == nil
 	}
 	if err == nil {
-		begun = true
 		_, err = gitText(ctx, w.Common, "worktree", "add", "--quiet", "--lock", "--reason", lockReason(p.rec.AgentID),
 			"--", w.Path, w.Branch)
 	}
@@ -345,11 +344,8 @@ func (t *worktrees) fill(ctx context.Context, p *opening, w worktree, place stri
 	p.rec.Worktree, p.rec.CWD = nil, w.From
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktreeUndo)
 	defer cancel()
-	os.Remove(w.Path)
-	if begun {
-		if e := t.remove(ctx, &w); e != nil {
-			t.log.Warn("what was begun of a worktree stays", "path", w.Path, "branch", w.Branch, "err", e)
-		}
+	if e := t.remove(ctx, &begun); e != nil {
+		t.log.Warn("what was begun of a worktree stays", "path", w.Path, "branch", w.Branch, "err", e)
 	}
 	return err
 }
@@ -371,22 +367,19 @@ func (t *worktrees) keepPlace(p *opening, path, place string) error {
 	return nil
 }
 
-// remove removes a worktree, whatever is in it, and its branch if that was made with it and still is where it began.
+// remove removes a worktree, whatever is in it, and its branch if that was made with it and is checked out nowhere else.
 func (t *worktrees) remove(ctx context.Context, w *worktree) error {
 	os.Remove(w.Path) // empty where git was killed as it began
 	if _, err := gitText(ctx, w.Common, "worktree", "remove", "--force", "--force", "--", w.Path); err != nil &&
 		exists(filepath.Join(w.Path, ".git")) {
 		return err
 	}
-	if !w.Ours {
-		return nil
+	if w.Ours {
+		if _, err := gitText(ctx, w.Common, "branch", "-D", "--", w.Branch); err != nil {
+			t.log.Warn("a worktree's branch stays", "branch", w.Branch, "err", err)
+		}
 	}
-	trees, err := listTrees(ctx, w.Common)
-	if now := (sourceTree{trees: trees}); err != nil || now.holder(w.Branch) != "" {
-		return err
-	}
-	_, err = gitText(ctx, w.Common, "update-ref", "-d", "refs/heads/"+w.Branch, w.Base)
-	return err
+	return nil
 }
 
 // unmake takes back what was begun for a session that never came to be: its worktree, and its record where it is new.
@@ -413,9 +406,6 @@ func (t *worktrees) end(agentID string, unborn bool) *worktreeEnd {
 	}
 	end := endOf(rec)
 	release, gone := t.reg.holdLongIfGone(agentID, rec.Identity, rec.BackendID)
-	for until := time.Now().Add(worktreeHold); !gone && time.Now().Before(until); time.Sleep(lockPause) {
-		release, gone = t.reg.holdLongIfGone(agentID, rec.Identity, rec.BackendID)
-	}
 	if !gone {
 		end.Kept = "the agent is open again"
 		return end
@@ -430,7 +420,10 @@ func (t *worktrees) end(agentID string, unborn bool) *worktreeEnd {
 	}
 	w := *rec.Worktree
 	if gitDirOf(&w, agentID) != "" {
-		if err := t.remove(t.life, &w); err != nil {
+		// Not cut short as we end: half a worktree would look as if work was in it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.life), worktreeLimit)
+		defer cancel()
+		if err := t.remove(ctx, &w); err != nil {
 			end.Kept = errorText(err)
 			return end
 		}
