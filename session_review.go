@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// maxUntracked is how many bytes of untracked files are read to count their lines.
-	maxUntracked = 64 << 20
 	// maxDiffRead is how many bytes of a diff are read to measure it.
 	maxDiffRead = 64 << 20
 )
@@ -33,13 +31,14 @@ func findReview(ctx context.Context, dir string, task reviewTask) (*review, erro
 	if err != nil {
 		return nil, fmt.Errorf("there is nothing to review in %s: %w", dir, err)
 	}
-	top, up, _ := strings.Cut(place, "\n")
-	r := &review{reviewTask: task, top: filepath.FromSlash(top), via: filepath.Join(dir, strings.TrimSpace(up))}
+	place = strings.TrimSuffix(place, "\n")
+	end := strings.LastIndexByte(place, '\n') // a directory's name may have a line's end in it, the way up has none
+	r := &review{reviewTask: task, top: filepath.FromSlash(place[:max(end, 0)]), via: filepath.Join(dir, place[end+1:])}
 	r.change.Target = task.target
 	s := changeSearch{r, ctx}
 	head, err := s.commitOf("HEAD")
-	if err != nil && task.target != reviewUncommitted {
-		return nil, fmt.Errorf("the repository %s has no commit yet; target uncommitted reviews what is there", r.top)
+	if err != nil && task.target == reviewBranch {
+		return nil, fmt.Errorf("the branch of %s has no commit yet; target uncommitted reviews what is there", r.top)
 	}
 	var to []string
 	switch task.target {
@@ -64,8 +63,10 @@ func findReview(ctx context.Context, dir string, task reviewTask) (*review, erro
 			return nil, err
 		}
 		r.change.Commit, to = &commit, []string{commit}
-		if parent, err := s.commitOf(commit + "^1"); err == nil { // else it is the first one
+		if parent, err := s.commitOf(commit + "^1"); err == nil {
 			r.change.Base = &parent
+		} else if err := s.checkFirst(commit); err != nil {
+			return nil, err
 		}
 	}
 	return r, s.measure(to)
@@ -78,7 +79,7 @@ func (s changeSearch) commitOf(name string) (string, error) {
 
 // named is the full id of a commit that a caller names; what says as what.
 func (s changeSearch) named(what, name string) (string, error) {
-	if strings.HasPrefix(name, "-") || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }) {
+	if strings.HasPrefix(name, "-") || strings.HasPrefix(name, "^") || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }) {
 		return "", fmt.Errorf("%s %q is no name of a commit: give a branch, a tag or an id", what, cutName(name))
 	}
 	id, err := s.commitOf(name)
@@ -90,6 +91,16 @@ func (s changeSearch) named(what, name string) (string, error) {
 	}
 	return "", fmt.Errorf("%s %q is unknown: the repository %s has no such branch, tag or commit", what, cutName(name),
 		s.top)
+}
+
+// checkFirst refuses a commit whose parent only a deeper clone has: it looks like a first one, which adds every file.
+func (s changeSearch) checkFirst(commit string) error {
+	object, err := gitText(s.ctx, s.top, "cat-file", "commit", commit)
+	if head, _, _ := strings.Cut(object, "\n\n"); err == nil && strings.Contains(head, "\nparent ") {
+		err = fmt.Errorf("the parent of commit %s is not in the repository %s, whose history is cut off: git fetch "+
+			"--deepen=1 fetches it", commit, s.top)
+	}
+	return err
 }
 
 // mergeBase is the commit that the branch has left its base at.
@@ -144,28 +155,40 @@ func (s changeSearch) addUntracked() error {
 		}
 		s.change.Files++
 		path := filepath.Join(s.top, filepath.FromSlash(name))
-		info, err := os.Lstat(path)
-		if err != nil || !info.Mode().IsRegular() { // gone meanwhile; a link, a repository of its own
-			continue
-		}
-		if s.bytes += info.Size(); s.bytes <= maxUntracked {
-			s.change.Added += countLines(path)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // else it is gone, a link, a repository
+			lines, size := countLines(s.ctx, path)
+			s.change.Added += lines
+			s.bytes += size
 		}
 	}
-	return nil
+	return s.ctx.Err()
 }
 
-// countLines is how many lines a text has, 0 for what is none.
-func countLines(path string) int {
-	data, err := os.ReadFile(path)
-	if err != nil || bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 {
-		return 0
+// countLines is how many lines and bytes a text has, 0 for what is none: git shows nothing of such a file either.
+func countLines(ctx context.Context, path string) (lines int, size int64) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, 0
 	}
-	n := bytes.Count(data, []byte{'\n'})
-	if len(data) > 0 && data[len(data)-1] != '\n' {
-		n++
+	defer file.Close()
+	part, last := make([]byte, 64<<10), byte('\n')
+	for ctx.Err() == nil {
+		n, err := io.ReadFull(file, part)
+		if size == 0 && bytes.IndexByte(part[:min(n, 8000)], 0) >= 0 {
+			return 0, 0
+		}
+		if n > 0 {
+			size, last = size+int64(n), part[n-1]
+			lines += bytes.Count(part[:n], []byte{'\n'})
+		}
+		if err != nil {
+			break
+		}
 	}
-	return n
+	if last != '\n' {
+		lines++
+	}
+	return lines, size
 }
 
 // measure counts what differs between the base and to, or the working tree where to is empty.
