@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // mcpWait is how long /mcp waits for Codex, which (0.169) starts every server of the user's to ask it for its tools.
@@ -69,8 +70,11 @@ func (p *acpPrompt) readCommand() {
 		p.askReview(reviewTask{target: reviewUncommitted, instructions: rest})
 	case "review-branch", "review-commit":
 		task := reviewTask{target: strings.TrimPrefix(word, "review-")}
-		name, wants, _ := strings.Cut(rest, " ")
-		task.base, task.commit, task.instructions = name, name, strings.TrimSpace(wants)
+		name := rest
+		if end := strings.IndexFunc(rest, unicode.IsSpace); end >= 0 {
+			name, task.instructions = rest[:end], strings.TrimSpace(rest[end:])
+		}
+		task.base, task.commit = name, name
 		p.askReview(task)
 	case "init":
 		p.text = initPrompt

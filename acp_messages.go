@@ -92,7 +92,7 @@ func (m *acpMessages) agentItem(k acpKey, e *event) {
 		return
 	}
 	whole := e.body.text
-	if found := readFindings(whole); m.replay && found != nil { // live, the session has made words of them
+	if found := readFindings(whole, m.names.cwd); m.replay && found != nil { // live, the session has made words of them
 		whole = found.String()
 	}
 	t := m.texts[tk]

@@ -201,7 +201,7 @@ func (q *acpQueue) start(p *acpPrompt) {
 	s.describe(&req)
 	if p.review != nil {
 		p.review.into(&req)
-		req.parts = nil
+		req.parts = withText(req.prompt, p.parts)
 	}
 	f.submit(req, w)
 	q.submitted(p, nil)
