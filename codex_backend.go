@@ -377,15 +377,20 @@ type turnRequest struct {
 	action  turnAction
 }
 
-// answerForm is what asks for an answer of a given form, "" for nothing.
-func (r *turnRequest) answerForm() string {
+// formRefused says why a Codex can't give an answer of the form that the turn asks for, nil where it can.
+func (r *turnRequest) formRefused(by backendInfo) *rpcError {
+	what := ""
 	switch {
+	case by.kind != "mcp-server":
 	case r.review != nil:
-		return "review"
+		what = "review"
 	case r.schema != nil:
-		return "output_schema"
+		what = "output_schema"
 	}
-	return ""
+	if what == "" {
+		return nil
+	}
+	return proxyError(codeInvalidSession, "codex mcp-server takes no "+what+"; use a Codex with app-server for that")
 }
 
 // word is what the audit log calls it.

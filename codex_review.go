@@ -30,8 +30,6 @@ type reviewTask struct {
 	base, commit string // as given
 	instructions string // of the caller's own, "" for none
 	challenge    bool   // the approach is questioned too
-	model        string // for the review alone, "" for the agent's own; the same of effort
-	effort       string
 }
 
 // review is a review whose change was found. Its methods are for one goroutine at a time.
@@ -40,8 +38,10 @@ type review struct {
 	top    string // the repository's root
 	via    string // the same as its agent's directory names it, maybe by a link
 	change reviewedChange
-	bytes  int64 // of the diff and the untracked files
-	left   bool  // there are uncommitted changes, which the review is not of
+	bytes  int64    // of the diff and the untracked files
+	left   bool     // there are uncommitted changes, which the review is not of
+	busy   bool     // its agent ran a turn when the change was measured
+	rules  []string // files of Codex's rules that let commands run outside of its sandbox
 	found  *reviewFound
 }
 
@@ -94,6 +94,9 @@ func (r *review) empty() bool { return r.change.Files == 0 }
 // nothing is what is told in place of a review of nothing.
 func (r *review) nothing() (string, *reviewShown) {
 	verdict, text := "correct", "There is nothing to review: "+r.words()+" has no changes."
+	for _, note := range r.beside() {
+		text += " " + note
+	}
 	return text, &reviewShown{reviewFound{&verdict, text, &[]reviewFinding{}}, r.change}
 }
 
@@ -143,14 +146,18 @@ func (r *review) prompt() string {
 	switch {
 	case c.Target == reviewUncommitted && c.Base == nil:
 		b.WriteString("The change is all that is there: nothing is committed yet. `git ls-files --cached --others " +
-			"--exclude-standard` lists the files.\n")
+			"--exclude-standard :/` lists the files.\n")
 	case c.Target == reviewUncommitted:
 		fmt.Fprintf(&b, "The change is what is not committed: `git diff %s`, and the files that `git ls-files --others "+
-			"--exclude-standard` lists, which are new.\n", from)
+			"--exclude-standard :/` lists, which are new.\n", from)
 	case c.Base == nil:
 		fmt.Fprintf(&b, "The change is the first commit: `git show %s`.\n", *c.Commit)
 	default:
 		fmt.Fprintf(&b, "The change is `git diff %s %s`.\n", from, *c.Commit)
+	}
+	if c.Commit != nil {
+		fmt.Fprintf(&b, "The working tree may have other content: `git show %s:PATH` is a file as the change leaves it.\n",
+			*c.Commit)
 	}
 	fmt.Fprintf(&b, "It has %s, with %s added and %d removed.", counted(c.Files, "file"),
 		counted(c.Added, "line"), c.Removed)
@@ -195,12 +202,6 @@ func reviewSchema() json.RawMessage {
 // settings are what the turn of a review runs under: the agent's own, but that nothing can be written or asked.
 func (r *review) settings(of turnSettings) turnSettings {
 	of.Sandbox, of.Approval, of.WritableRoots, of.Network = "read-only", "never", nil, false
-	if r.model != "" {
-		of.Model = r.model
-	}
-	if r.effort != "" {
-		of.Effort = r.effort
-	}
 	return of
 }
 
@@ -239,24 +240,37 @@ func (r *review) shown(status, whyFailed string, window int64) (shown *reviewSho
 		notes = append(notes, "The reviewer's answer has not the form that findings are read from, so findings is null "+
 			"and content has its words.")
 	}
-	known := window > 0
-	if !known {
-		window = usualWindow
+	whose := "the model's"
+	if window <= 0 {
+		window, whose = usualWindow, "most models'"
 	}
-	if tokens := r.bytes / diffTokenBytes; tokens > window || whyFailed == "contextWindowExceeded" {
-		whose := "most models'"
-		if known {
-			whose = "the model's"
-		}
+	const inParts = "Review it in parts: single commits, or instructions that name directories."
+	switch tokens := r.bytes / diffTokenBytes; {
+	case tokens > window:
 		notes = append(notes, fmt.Sprintf("The change has about %d tokens and is beyond %s window of %d: not all of it "+
-			"was read at once. Review it in parts: single commits, or instructions that name directories.", tokens,
-			whose, window))
+			"was read at once. %s", tokens, whose, window, inParts))
+	case whyFailed == "contextWindowExceeded":
+		notes = append(notes, fmt.Sprintf("The change has about %d tokens, and with what its reviewer knew and read "+
+			"besides it is beyond the model's window. %s", tokens, inParts))
 	}
+	return shown, append(notes, r.beside()...)
+}
+
+// beside is what the review is not of, and what it doesn't hold back, a sentence each.
+func (r *review) beside() (notes []string) {
 	if r.left {
 		notes = append(notes, "Changes that are not committed are not part of this review; target uncommitted reviews "+
 			"them.")
 	}
-	return shown, notes
+	if r.busy {
+		notes = append(notes, "The agent was at work when this change was measured: what it has changed since then is "+
+			"not in these numbers.")
+	}
+	if len(r.rules) > 0 && !r.empty() {
+		notes = append(notes, "Codex lets the commands that its own rules allow run outside of its sandbox, in a review "+
+			"too: "+strings.Join(r.rules, ", ")+".")
+	}
+	return notes
 }
 
 // readFindings reads an answer, nil for one that doesn't say in the form asked for what was found. Prose around the
@@ -301,24 +315,24 @@ type saidFinding struct {
 	Confidence     *float64 `json:"confidence_score"`
 	Place          struct {
 		File  string `json:"absolute_file_path"`
-		Lines *struct {
-			Start int `json:"start"`
-			End   int `json:"end"`
+		Lines struct {
+			Start *int `json:"start"`
+			End   *int `json:"end"`
 		} `json:"line_range"`
 	} `json:"code_location"`
 }
 
 func (s *saidFinding) read(tops []string) (f reviewFinding, err error) {
-	words := severities()
+	words, title, lines := severities(), strings.Join(strings.Fields(s.Title), " "), s.Place.Lines
 	switch {
-	case s.Title == "" || s.Place.File == "" || s.Place.Lines == nil:
+	case title == "" || s.Place.File == "" || lines.Start == nil || lines.End == nil || *lines.Start < 0:
 		return f, errors.New("a finding without a title or a place")
 	case s.Priority == nil || *s.Priority < 0 || *s.Priority >= len(words):
 		return f, errors.New("a finding without a priority")
 	}
-	f = reviewFinding{Severity: words[*s.Priority], Title: s.Title, Body: s.Body, Recommendation: s.Recommendation,
-		File: inRepository(s.Place.File, tops), LineStart: s.Place.Lines.Start,
-		LineEnd: max(s.Place.Lines.Start, s.Place.Lines.End), Confidence: s.Confidence}
+	f = reviewFinding{Severity: words[*s.Priority], Title: title, Body: s.Body, Recommendation: s.Recommendation,
+		File: inRepository(s.Place.File, tops), LineStart: *lines.Start, LineEnd: max(*lines.Start, *lines.End),
+		Confidence: s.Confidence}
 	if c := f.Confidence; c != nil && (*c < 0 || *c > 1) {
 		f.Confidence = nil
 	}

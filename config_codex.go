@@ -106,6 +106,28 @@ func userWords(user map[string]any) statedPolicy {
 		takeWords(maps.Clone(user), "the user's Codex configuration"))
 }
 
+// allowingRules are the files of Codex's rules, in these directories of its configuration, that let a command run
+// outside of every sandbox, which no setting of a thread or a turn holds back (0.104 to 0.169). It reads the disk.
+func allowingRules(dirs ...string) (files []string) {
+	for _, dir := range dirs {
+		entries, _ := os.ReadDir(filepath.Join(dir, "rules")) // what can't be read, Codex can't read either
+		for _, entry := range entries {
+			name := filepath.Join(dir, "rules", entry.Name())
+			if filepath.Ext(name) != ".rules" {
+				continue
+			}
+			text, _ := os.ReadFile(name)
+			for _, rule := range strings.Split(string(text), "prefix_rule(")[1:] {
+				if !containsAny(rule, `"prompt"`, `"forbidden"`) { // to allow is the default
+					files = append(files, name)
+					break
+				}
+			}
+		}
+	}
+	return files
+}
+
 // readUserConfig takes the config out of a config/read answer; false when there is none to be read.
 func readUserConfig(raw json.RawMessage) (map[string]any, bool) {
 	v, err := decodeConfig(rawField(raw, "config"))

@@ -30,7 +30,7 @@ type mcpOptions struct {
 	DefaultCwd    string // what a relative agent_file resolves against when the call has no cwd
 
 	// The hub. session_hub.go says what each of these functions promises.
-	review   func(ref, cwd string, task reviewTask) (*review, *rpcError) // reads the disk and runs git
+	review   func(ref, cwd string, task reviewTask) (*review, string, *rpcError) // reads the disk and runs git
 	close    func(ref, correlation string, done func(closeResult, *rpcError))
 	sessions func(limit int) []sessionView
 	limited  func(done func(statusView)) // status, for which Codex may be asked for the account's limits

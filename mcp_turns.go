@@ -224,7 +224,7 @@ func readReview(a toolArgs) (req turnRequest, task reviewTask, e *rpcError) {
 	req = turnRequest{mode: modeNew, source: sourceClient, run: true, identity: a.str("identity"), cwd: a.str("cwd")}
 	task = reviewTask{target: reviewUncommitted, base: strings.TrimSpace(a.str("base")),
 		commit: strings.TrimSpace(a.str("commit")), instructions: strings.TrimSpace(a.str("instructions")),
-		challenge: a.yes("challenge"), model: a.str("model"), effort: a.str("reasoning_effort")}
+		challenge: a.yes("challenge")}
 	if a.has("target") {
 		task.target = a.str("target")
 	}
@@ -247,15 +247,22 @@ func readReview(a toolArgs) (req turnRequest, task reviewTask, e *rpcError) {
 	case task.target == reviewCommit && task.commit == "":
 		e = invalidSession("target commit needs commit: which one to review")
 	case req.ref == "":
-		req.options = sessionOptions{Sandbox: "read-only", Approval: "never"} // for what is asked of the agent later
+		// The sandbox is for what is asked of the agent later.
+		req.options = sessionOptions{Sandbox: "read-only", Approval: "never", Model: a.str("model"),
+			Effort: a.str("reasoning_effort")}
+		var err error
 		if req.identity != "" {
-			if err := validIdentity(req.identity); err != nil {
-				e = invalidSession("%v", err)
-			}
+			err = validIdentity(req.identity)
+		}
+		if req.options.Effort != "" && err == nil {
+			_, err = checkEffort(req.options.Effort)
+		}
+		if err != nil {
+			e = invalidSession("%v", err)
 		}
 	default:
 		req.mode = modeRevive
-		for _, name := range []string{"identity", "cwd"} {
+		for _, name := range []string{"identity", "cwd", "model", "reasoning_effort"} { // Codex would keep these two
 			if a.has(name) && e == nil {
 				e = invalidSession("%s is of a new reviewer, and agent_id %q has one: leave one of them out", name,
 					cutName(req.ref))
@@ -272,13 +279,13 @@ func reviewChange(c *mcpCall, a toolArgs) *rpcError {
 		return e
 	}
 	return c.work(func() {
-		r, e := c.f.review(req.ref, req.cwd, task)
+		r, agentID, e := c.f.review(req.ref, req.cwd, task)
 		switch {
 		case e != nil:
 			c.fail(e)
 		case r.empty():
 			text, shown := r.nothing()
-			c.reply(c.toolAnswer(false, reviewNothing{req.ref, text, shown}, text))
+			c.reply(c.toolAnswer(false, reviewNothing{agentID, text, shown}, text))
 		default:
 			r.into(&req)
 			c.submit(req)
@@ -306,8 +313,8 @@ func reviewTool() tool {
 			{name: "agent_id", kind: "string", text: "Review in this agent's own conversation, instead of by a new agent."},
 			{name: "identity", kind: "string", text: "Name of the new reviewer."},
 			{name: "cwd", kind: "string", text: "Directory in the repository, as for codex."},
-			{name: "model", kind: "string", text: "Model of this review."},
-			{name: "reasoning_effort", kind: "string", text: "Effort of this review: low, medium, high, …"},
+			{name: "model", kind: "string", text: "Model of the new reviewer."},
+			{name: "reasoning_effort", kind: "string", text: "Effort of the new reviewer: low, medium, high, …"},
 		}),
 		hints:  toolHints{Destructive: false, OpenWorld: true},
 		lasts:  true,

@@ -83,6 +83,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 			return
 		case req.steer && s.turns.takesSteer(t):
 			return
+		case s.place != nil && req.formRefused(s.place.be.info()) != nil:
+			s.turns.answer(t, turnResult{err: req.formRefused(s.place.be.info())})
+			return
 		case s.m.ending == endClose && req.mode == modeRevive && s.closing.freed:
 			s.h.resubmit(req, w)
 			return

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -152,26 +153,28 @@ func (h *hub) findOrOpen(req turnRequest, w waiterID) {
 	}
 }
 
-// review finds the change that a review is of, where the agent that is to review works, or where a new one would. It
-// reads the disk and runs git.
-func (h *hub) review(ref, cwd string, task reviewTask) (*review, *rpcError) {
-	before := ""
+// review finds the change that a review is of, where the agent that is to review works, or where a new one would, and
+// that agent's id. It reads the disk and runs git.
+func (h *hub) review(ref, cwd string, task reviewTask) (*review, string, *rpcError) {
+	var agent sessionView
 	if ref != "" {
 		_, agentID, err := h.agents.find(ref)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		before = h.agents.view(agentID).Cwd
+		agent = h.agents.view(agentID)
 	}
-	dir, err := h.opener.cwdFor(cwd, before)
+	dir, err := h.opener.cwdFor(cwd, agent.Cwd)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r, cause := findReview(h.life, dir, task)
 	if cause != nil {
-		return nil, proxyError(codeInvalidSession, cause.Error(), "cwd", dir)
+		return nil, "", proxyError(codeInvalidSession, cause.Error(), "cwd", dir)
 	}
-	return r, nil
+	r.busy = agent.Mine && agent.Status == statusBusy
+	r.rules = allowingRules(codexHomeDir(h.cfg.home), filepath.Join(r.top, ".codex"))
+	return r, agent.AgentID, nil
 }
 
 // handTurn hands a turn to an open session. Where the turn asks for other settings than the session has, the session is

@@ -82,8 +82,8 @@ func (o *opener) fill(p *opening, s *session, req turnRequest) *rpcError {
 	if p.be, err = o.child.ready(); err != nil {
 		return err
 	}
-	if what := req.answerForm(); what != "" && p.be.info().kind == "mcp-server" {
-		return proxyError(codeInvalidSession, "codex mcp-server takes no "+what+"; use a Codex with app-server for that")
+	if err := req.formRefused(p.be.info()); err != nil {
+		return err
 	}
 	if err := o.names.give(s, p, req); err != nil {
 		return err
