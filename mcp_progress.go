@@ -183,6 +183,9 @@ func doing(e *event) string {
 
 // doingItem says what an item that has started or ended leaves the agent doing.
 func doingItem(b *itemBody, started bool) string {
+	if b == nil {
+		return ""
+	}
 	switch b.kind {
 	case "commandExecution", "fileChange", "mcpToolCall", "dynamicToolCall":
 		if !started {

@@ -93,6 +93,9 @@ func (r *registry) save(rec record) error {
 }
 
 func (r *registry) writeRecord(rec record) error {
+	if !validAgentID(rec.AgentID) { // an id is never a path
+		return fmt.Errorf("%q is no agent_id", rec.AgentID)
+	}
 	data, err := encodeRecord(rec)
 	if err != nil {
 		return err
