@@ -51,7 +51,7 @@ func TestToolsListGolden(t *testing.T) {
 func TestBadArguments(t *testing.T) {
 	type badCall struct{ tool, args, says string }
 	illTyped := []badCall{
-		{"codx", `{}`, `(there are codex, codex-reply, agent_wait, agent_approve`},
+		{"codx", `{}`, `(there are codex, codex-reply, codex-review, agent_wait`},
 		{"codx", `{}`, `did you mean "codex"`},
 		{"codex", `[]`, "must be an object"},
 		{"codex", `{"prompt":5}`, `"prompt" of tool codex must be a string, not 5`},
