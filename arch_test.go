@@ -24,6 +24,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -213,6 +214,11 @@ func TestContributingListsEveryFile(t *testing.T) {
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("CONTRIBUTING.md has no %q and %q", begin, end)
+	}
+	for _, name := range regexp.MustCompile(`[^*_a-z]([a-z]\w*\.go)\b`).FindAllStringSubmatch(head+tail, -1) {
+		if _, err := os.Stat(name[1]); err != nil {
+			t.Errorf("CONTRIBUTING.md names %s, and there is no such file", name[1])
+		}
 	}
 	whole := head + begin + fileTable(t) + end + tail
 	if *updateTable {

@@ -476,7 +476,7 @@ func FuzzMCPFront(f *testing.F) {
 		asked := map[string]int{}
 		for line := range strings.Lines(in) {
 			if strings.HasPrefix(strings.ToLower(line), "content-") {
-				return // framing is wire_frame_test.go's
+				return // framing is wire_test.go's
 			}
 			if rawKind([]byte(line)) == '[' {
 				asked["null"]++ // a batch: one refusal

@@ -7,7 +7,7 @@ package main
 // finds what a test left. Records are told apart without wire_frame.go on purpose: a test must not judge it by
 // itself. The client has requests in flight at once, notifications, the server's own requests, cancellation. It
 // dispatches on the reading goroutine and keeps an answer that nobody waits for as a stray, so that a late or a
-// second answer is never overlooked. It knows MCP's tool calls; with ACP (acp_client_test.go) and with a codex
+// second answer is never overlooked. It knows MCP's tool calls; with ACP (acp_rig_test.go) and with a codex
 // app-server it speaks by request and notify.
 
 import (
