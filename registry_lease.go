@@ -30,8 +30,8 @@ const (
 	// letGoLimit is how long an acquire waits for a holder who can't be named: one that is taking or releasing the lock
 	// just now, or a dead process whose child is between its fork and its exec.
 	letGoLimit = time.Second
-	// keepLimit is how long it waits for who keeps records (holdIfGone), which
-	// takes as long as a file's writing and is nobody's lease.
+	// keepLimit is how long a session waits for who keeps records (holdIfGone), which is nobody's lease and takes as
+	// long as a file's writing; or as git takes, where a worktree is looked into.
 	keepLimit = 10 * time.Second
 )
 
@@ -53,6 +53,10 @@ type heldBy struct {
 }
 
 func (e *heldBy) Error() string {
+	if e.keeper {
+		return fmt.Sprintf("%s %q is not free yet: the agent that had it last is being closed; try again in a while",
+			e.what, e.name)
+	}
 	return fmt.Sprintf("%s %q is in use %s", e.what, e.name, holderText(e.agentID, e.pid, e.ours))
 }
 
@@ -130,7 +134,8 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Identity: identity, Host: l.host})
+	mine := lockContent{PID: os.Getpid(), AgentID: agentID, Identity: identity, Host: l.host}
+	got, by, err := l.lock(path, mine, letGoLimit)
 	if err != nil {
 		return nil, fmt.Errorf("leasing identity %q: %w", identity, err)
 	}
@@ -258,7 +263,8 @@ func (l *leases) lockThread(threadID, agentID string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, by, err := l.lock(path, lockContent{PID: os.Getpid(), AgentID: agentID, Team: l.team, Host: l.host})
+	mine := lockContent{PID: os.Getpid(), AgentID: agentID, Team: l.team, Host: l.host}
+	got, by, err := l.lock(path, mine, keepLimit)
 	if err != nil {
 		return nil, fmt.Errorf("locking thread %q: %w", threadID, err)
 	}
@@ -410,13 +416,29 @@ func dropAll(held []*os.File) {
 	}
 }
 
-// lock takes a lock, and waits for whoever has it without holding it for a session.
-func (l *leases) lock(path string, mine lockContent) (*lease, *heldBy, error) {
+// awaitKeeper waits until nobody keeps an identity's records any more. Who acquires one while others wait calls it
+// before: acquire itself waits no longer than letGoLimit.
+func (l *leases) awaitKeeper(identity string) {
+	path, err := l.identityPath(identity)
+	for until := time.Now().Add(keepLimit); err == nil && time.Now().Before(until); time.Sleep(5 * lockPause) {
+		f, by, _ := l.openLocked(path, true)
+		if f != nil {
+			dropFlock(f)
+		}
+		if by == nil || !by.keeper {
+			return
+		}
+	}
+}
+
+// lock takes a lock, and waits for whoever has it without holding it for a session; for who keeps records as long as
+// keep.
+func (l *leases) lock(path string, mine lockContent, keep time.Duration) (*lease, *heldBy, error) {
 	for began := time.Now(); ; time.Sleep(lockPause) {
 		got, by, err := l.tryLock(path, mine)
 		limit := letGoLimit
 		if by != nil && by.keeper {
-			limit = keepLimit
+			limit = keep
 		}
 		if err != nil || by == nil || !by.fleeting || time.Since(began) > limit {
 			return got, by, err

@@ -295,6 +295,21 @@ func TestAMarkersHoldIsNobodysLease(t *testing.T) {
 	}
 }
 
+// Git may look into a closed agent's worktree for long. Whoever wants its name waits outside of the lock under which
+// names are given, else no agent of the process could be opened meanwhile.
+func TestAKeeperHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	l := newTestLeases(t)
+	release, _ := l.holdLongIfGone("codex:aaaa", "codex", "")
+	_, err := newLeases(l.root, "red", true).acquire("codex", "codex:bbbb") // ends long before keepLimit
+	if err == nil || !strings.Contains(err.Error(), "is being closed") {
+		t.Errorf("acquired, %v", err)
+	}
+	time.AfterFunc(50*time.Millisecond, release)
+	l.awaitKeeper("codex")
+	mustAcquire(t, l, "codex", "codex:bbbb").release()
+}
+
 // A session is gone when neither its own lease nor its thread is held; looking keeps both from everybody, and changes
 // nothing.
 func TestHoldIfGone(t *testing.T) {

@@ -390,6 +390,7 @@ func (n *identities) give(s *session, p *opening, req turnRequest) *rpcError {
 	if !implied {
 		n.awaitLeaver(name, s)
 	}
+	n.reg.awaitKeeper(name)   // git may be looking into the worktree of the agent that had the name last
 	n.addresses.strange(name) // reads what is half written, if need be, while nobody waits for us
 	n.one.Lock()
 	defer n.one.Unlock()
