@@ -51,6 +51,7 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 	}
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" +
 		os.DevNull}, args...)...)
+	what := args[max(slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }), 0)]
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, gitEnv(os.Environ()), gitDrain
 	said := &stderrTail{}
 	cmd.Stdout, cmd.Stderr = out, said
@@ -66,14 +67,14 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 	case err == nil:
 		return nil
 	case ctx.Err() == context.DeadlineExceeded:
-		return fmt.Errorf("git %s did not end in time", args[0])
+		return fmt.Errorf("git %s did not end in time", what)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	if words := strings.TrimSpace(string(said.head)); words != "" {
 		return errors.New(clip(strings.TrimPrefix(words, "fatal: "), 300))
 	}
-	return fmt.Errorf("git %s: %w", args[0], err)
+	return fmt.Errorf("git %s: %w", what, err)
 }
 
 // gitEnv is an environment without what would lead git into another repository, or have git run other programs; git

@@ -40,9 +40,10 @@ type worktrees struct {
 // worktreeEnd is what became of a worktree when its agent was closed.
 type worktreeEnd struct {
 	worktreePlace
-	Removed bool   `json:"removed"`       // nothing was in it
-	Changed int    `json:"changed_files"` // since the worktree's last commit, untracked ones too
-	Commits int    `json:"new_commits"`   // since the worktree was made
+	Removed bool   `json:"removed"`        // nothing was in it, or it is gone
+	Gone    bool   `json:"gone,omitempty"` // somebody had removed or moved it
+	Changed int    `json:"changed_files"`  // since the worktree's last commit, untracked ones too
+	Commits int    `json:"new_commits"`    // since the worktree was made
 	Kept    string `json:"kept,omitempty"`
 }
 
@@ -50,6 +51,8 @@ type worktreeEnd struct {
 func (e *worktreeEnd) words() string {
 	where := fmt.Sprintf("Its worktree %s (branch %s)", e.Path, e.Branch)
 	switch {
+	case e.Gone:
+		return where + " is gone already: removed, or moved; its branch is as it was."
 	case e.Removed:
 		return where + " is removed: nothing was in it."
 	case e.Kept != "":
@@ -98,7 +101,7 @@ func lostWorktree(rec *record) *worktree {
 func lostError(w *worktree, agentID string) *rpcError {
 	why := "is gone, or is not locked for the agent any more"
 	if w.Removed {
-		why = "was removed when the agent was closed with nothing in it"
+		why = "was removed when the agent was closed with nothing in it, or gone before"
 	}
 	return proxyError(codeInvalidSession, fmt.Sprintf("the worktree %s (branch %s) of agent %s %s; call codex with "+
 		"{\"agent_id\": %q, \"worktree\": true} for a new one, with the name of a branch instead of true to go on "+
@@ -194,6 +197,12 @@ func (t *sourceTree) holder(branch string) string {
 	return ""
 }
 
+// taken reports a branch that is there, or that can't be for others that are.
+func (t *sourceTree) taken(ctx context.Context, branch string) bool {
+	refs, _ := gitText(ctx, t.common, "for-each-ref", "--count=1", "refs/heads/"+branch) // and those below it
+	return refs != ""
+}
+
 // commit is the commit that a branch is at, "" where there is no such branch.
 func (t *sourceTree) commit(ctx context.Context, branch string) string {
 	id, _ := gitWord(ctx, t.common, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
@@ -216,8 +225,8 @@ func (t *worktrees) place(s *session, p *opening, branch string) *rpcError {
 		if within(p.rec.CWD, was.Path) && (branch == "" || branch == was.Branch) {
 			return nil // the agent has what it is to have
 		}
-		return proxyError(codeInvalidSession, fmt.Sprintf("agent %s has a worktree: %s (branch %s); leave worktree and "+
-			"cwd out to go on there, or close the agent first", p.rec.AgentID, was.Path, was.Branch))
+		return proxyError(codeInvalidSession, fmt.Sprintf("agent %s has a worktree: %s (branch %s); leave worktree "+
+			"out to go on there with cwd %q, or start another agent", p.rec.AgentID, was.Path, was.Branch, was.Path))
 	}
 	from, err := lockTree(ctx, p.rec.CWD)
 	if err == nil {
@@ -258,7 +267,7 @@ func (t *worktrees) make(ctx context.Context, p *opening, from sourceTree, named
 		}
 		// Git may know of a tree there that is missing just now.
 		if slices.ContainsFunc(from.trees, func(tree listedTree) bool { return tree.path == w.Path }) ||
-			named == "" && from.commit(ctx, w.Branch) != "" {
+			named == "" && from.taken(ctx, w.Branch) {
 			continue
 		}
 		err := os.Mkdir(w.Path, 0o755)
@@ -274,8 +283,9 @@ func (t *worktrees) make(ctx context.Context, p *opening, from sourceTree, named
 
 // refusal is why a branch that a call names can't be had, nil where it can.
 func (t *sourceTree) refusal(ctx context.Context, branch string) error {
-	// "@{-1}" and its like come back as another name.
-	if said, err := gitWord(ctx, t.common, "check-ref-format", "--branch", branch); err != nil || said != branch {
+	// "@{-1}" and its like come back as another name; git takes "@" and a full ref for one, and elsewhere for another.
+	said, err := gitWord(ctx, t.common, "check-ref-format", "--branch", branch)
+	if err != nil || said != branch || branch == "@" || strings.HasPrefix(branch, "refs/") {
 		return fmt.Errorf("%q is no name for a branch", cutName(branch))
 	}
 	at := t.holder(branch)
@@ -283,8 +293,8 @@ func (t *sourceTree) refusal(ctx context.Context, branch string) error {
 	case at == "":
 		return nil
 	case !exists(at):
-		return fmt.Errorf("branch %q is checked out in %s, which is gone: git worktree prune has git forget that", branch,
-			at)
+		return fmt.Errorf("branch %q is checked out in %s, which is gone: git worktree remove --force --force %q has git "+
+			"forget that", branch, at, at)
 	}
 	return fmt.Errorf("branch %q is checked out in %s already: name another one", branch, at)
 }
@@ -371,7 +381,7 @@ func (t *worktrees) keepPlace(p *opening, path, place string) error {
 func (t *worktrees) remove(ctx context.Context, w *worktree) error {
 	os.Remove(w.Path) // empty where git was killed as it began
 	if _, err := gitText(ctx, w.Common, "worktree", "remove", "--force", "--force", "--", w.Path); err != nil &&
-		exists(filepath.Join(w.Path, ".git")) {
+		exists(w.Path) {
 		return err
 	}
 	if w.Ours {
@@ -447,6 +457,7 @@ func (t *worktrees) end(agentID string, unborn bool) *worktreeEnd {
 func (t *worktrees) judge(rec *record, end *worktreeEnd) (kept string) {
 	w, git := rec.Worktree, gitDirOf(rec.Worktree, rec.AgentID)
 	if git == "" {
+		end.Gone = !exists(w.Path)
 		os.Remove(w.Path) // empty where a kill came before git
 		if exists(w.Path) {
 			return "it is not locked for the agent any more"
@@ -460,18 +471,23 @@ func (t *worktrees) judge(rec *record, end *worktreeEnd) (kept string) {
 		}
 	}
 	in := []string{"--git-dir=" + git, "--work-tree=" + w.Path}
-	changed := gitLines{each: func(string) { end.Changed++ }}
-	links := gitLines{each: func(line string) { // a submodule is looked into by no git: its configuration is the agent's
-		if _, path, ok := strings.Cut(line, "\t"); ok && strings.HasPrefix(line, "160000 ") {
-			if in, err := os.ReadDir(filepath.Join(w.Path, path)); err != nil || len(in) > 0 {
+	changed := gitLines{end: "\n", each: func(string) { end.Changed++ }}
+	files := gitLines{end: "\x00", each: func(line string) { // a letter, mode, id and stage, a tab, the path
+		about, path, _ := strings.Cut(line, "\t")
+		flag, about, _ := strings.Cut(about, " ")
+		path = filepath.Join(w.Path, filepath.FromSlash(path))
+		if strings.HasPrefix(about, "160000 ") { // no git looks into a submodule: its configuration is the agent's
+			if in, err := os.ReadDir(path); err != nil || len(in) > 0 {
 				end.Changed++
 			}
+		} else if (flag == "S" || flag != strings.ToUpper(flag)) && exists(path) {
+			kept = "git is told to see no change in some of its files"
 		}
 	}}
 	err := gitInto(t.life, w.Path, &changed, append(in, "status", "--porcelain", "--untracked-files=all",
 		"--ignore-submodules=dirty")...)
 	if err == nil {
-		err = gitInto(t.life, w.Path, &links, append(in, "ls-files", "--stage")...)
+		err = gitInto(t.life, w.Path, &files, append(in, "ls-files", "--stage", "-v", "-z")...)
 	}
 	var count string
 	if err == nil {
@@ -484,11 +500,12 @@ func (t *worktrees) judge(rec *record, end *worktreeEnd) (kept string) {
 	if err != nil {
 		return "git can't tell what is in it: " + errorText(err)
 	}
-	return ""
+	return kept
 }
 
 // gitLines hands on what git writes, line by line.
 type gitLines struct {
+	end  string // of a line
 	rest []byte
 	each func(line string)
 }
@@ -496,7 +513,7 @@ type gitLines struct {
 func (l *gitLines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
-		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		line, rest, whole := bytes.Cut(l.rest, []byte(l.end))
 		if !whole {
 			return len(p), nil
 		}

@@ -95,6 +95,13 @@ func TestWorktreeEnds(t *testing.T) {
 		{"a changed file", "", func(r *treeRig, path string) {
 			wantNil(r.t, os.WriteFile(filepath.Join(path, "file"), nil, 0o644))
 		}, changed, "agent/dev"},
+		{"a changed file that git is told to see no change in", "", func(r *treeRig, path string) {
+			r.git(path, "update-index", "--assume-unchanged", "file")
+			wantNil(r.t, os.WriteFile(filepath.Join(path, "file"), nil, 0o644))
+		}, "told to see no change", "agent/dev"},
+		{"no .git", "", func(r *treeRig, path string) {
+			wantNil(r.t, os.Remove(filepath.Join(path, ".git")))
+		}, ".git", "agent/dev"},
 		{"a staged file", "", func(r *treeRig, path string) { r.git(path, "rm", "-q", "file") }, changed, "agent/dev"},
 		{"a commit", "", func(r *treeRig, path string) { r.git(path, "commit", "-q", "--allow-empty", "-m", "two") },
 			"0 changed, 1 new", "agent/dev"},
@@ -141,6 +148,10 @@ func TestWorktreeEnds(t *testing.T) {
 			}
 			if !strings.Contains(got, tt.want) || r.branches() != tt.left || there(filepath.Join(r.repo, "escaped")) {
 				t.Errorf("%s %q, branches %q; want %s, %q", got, end.words(), r.branches(), tt.want, tt.left)
+			}
+			byHand := tt.name == "removed by hand"
+			if end.Gone != byHand || strings.Contains(end.words(), "gone already") != byHand {
+				t.Errorf("gone %v: %s", end.Gone, end.words())
 			}
 			if mayGo := tt.want == removed; there(rec.Worktree.Path) == mayGo {
 				t.Errorf("the worktree is there: %v", !mayGo)
