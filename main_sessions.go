@@ -242,6 +242,8 @@ type prunedRow struct {
 	Identity string `json:"identity"`
 	Status   string `json:"status"`
 	Why      string `json:"reason,omitempty"` // why the session was kept
+
+	Worktree *worktreePlace `json:"worktree,omitempty"` // that stays, though nobody knows any more whose it was
 }
 
 // pruneRows removes those of rows that are over. all tells which sessions share a summary directory.
@@ -259,6 +261,9 @@ func (c *commandCall) pruneRows(s screen, reg *registry, team string, all, rows 
 		err := reg.remove(r.rec, users[r.rec.SummaryDir] > 1)
 		if err == nil {
 			users[r.rec.SummaryDir]--
+			if w := r.rec.Worktree.place(); w != nil && isDir(w.Path) {
+				p.Worktree = w
+			}
 			removed = append(removed, p)
 			continue
 		}
@@ -282,6 +287,9 @@ func (c *commandCall) pruneRows(s screen, reg *registry, team string, all, rows 
 	}
 	for _, p := range removed {
 		s.line("removed %s (%s, %s)", p.AgentID, printable(p.Identity), p.Status)
+		if w := p.Worktree; w != nil {
+			s.line("  its worktree %s (branch %s) stays", printable(w.Path), printable(w.Branch))
+		}
 	}
 	for _, p := range kept {
 		s.line("kept %s (%s, %s): %s", p.AgentID, printable(p.Identity), p.Status, printable(p.Why))
