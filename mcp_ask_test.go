@@ -95,7 +95,7 @@ func TestInputRetryAttachesOnce(t *testing.T) {
 		{strings.Replace(yes, `"prompt":"x"`, `"prompt":"y"`, 1), "other arguments"},
 		{strings.Replace(yes, `,"d":3`, "", 1), "other arguments"},
 		{strings.Replace(yes, `"codex"`, `"codex-reply"`, 1), "another tool"},
-		{strings.Replace(yes, state, "00"+state[2:], 1), "unknown"},
+		{strings.Replace(yes, state, "zz"+state[2:], 1), "unknown"}, // no letter that one has
 		{strings.Replace(yes, state, "", 1), "unknown"},
 		{strings.Replace(yes, `"requestState":"`+state+`",`, "", 1), "without the requestState"},
 		{strings.Replace(yes, `"`+state+`"`, "null", 1), "without the requestState"},
