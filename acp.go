@@ -30,6 +30,7 @@ type acpOptions struct {
 	Team bool                // sessions are members of a team, and have mail
 
 	// The hub's functions; its own files say what each of them promises.
+	review         func(ctx context.Context, dir string, task reviewTask) (*review, error)
 	newAgentID     func() string
 	clientSessions func() ([]clientSession, error)
 	clientSession  func(session string) (clientSession, *rpcError)

@@ -96,7 +96,7 @@ func (p *acpPrompt) askReview(task reviewTask) {
 		if task.target == reviewCommit && task.commit == "" {
 			return "Say which commit: `/review-commit` and its id, a branch or a tag."
 		}
-		r, err := findReview(ctx, p.s.cwd, task)
+		r, err := p.s.f.review(ctx, p.s.cwd, task)
 		switch {
 		case err != nil:
 			return "Nothing was reviewed: " + errorText(err) + "."

@@ -174,8 +174,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newMCPFront(mcpOptions{clientOptions: p.client(io), ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
 		review: h.review, close: h.close, sessions: h.agents.list, limited: h.statusWithLimits, wait: h.waits.wait,
-		approve: h.approve,
-		turn:    h.agents.turn, mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail, ownMail: h.mail.own})
+		approve: h.approve, turn: h.agents.turn, mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail,
+		ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
@@ -191,10 +191,10 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
 	front := newACPFront(acpOptions{clientOptions: p.client(io), Env: os.Getenv, Kept: cfg.persistThreads,
-		Team: !cfg.teamless, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list,
-		clientSession: h.clients.find,
-		settings:      h.clients.settings, retune: h.clients.retune, setTitle: h.clients.setTitle, leave: h.leave,
-		history: h.clients.history, catalog: h.child.catalog, account: h.child.account})
+		Team: !cfg.teamless, review: h.findChange, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list,
+		clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
+		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
+		account: h.child.account})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
 		childHooks{account: front.logins.onAccount, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)

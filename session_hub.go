@@ -168,13 +168,22 @@ func (h *hub) review(ref, cwd string, task reviewTask) (*review, string, *rpcErr
 	if err != nil {
 		return nil, "", err
 	}
-	r, cause := findReview(h.life, dir, task)
+	r, cause := h.findChange(h.life, dir, task)
 	if cause != nil {
 		return nil, "", proxyError(codeInvalidSession, cause.Error(), "cwd", dir)
 	}
 	r.busy = agent.Mine && agent.Status == statusBusy
-	r.rules = allowingRules(codexHomeDir(h.cfg.home), filepath.Join(r.top, ".codex"))
 	return r, agent.AgentID, nil
+}
+
+// findChange finds the change that a review in a directory is of, with what the review won't hold back. It reads the disk
+// and runs git.
+func (h *hub) findChange(ctx context.Context, dir string, task reviewTask) (*review, error) {
+	r, err := findReview(ctx, dir, task)
+	if err == nil {
+		r.rules = allowingRules(codexHomeDir(h.cfg.home), filepath.Join(r.top, ".codex"))
+	}
+	return r, err
 }
 
 // handTurn hands a turn to an open session. Where the turn asks for other settings than the session has, the session is
