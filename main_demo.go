@@ -108,7 +108,9 @@ func (d *demoClient) talk(project string) error {
 	d.call("initialize", map[string]any{"protocolVersion": "2025-11-25",
 		"capabilities": map[string]any{"elicitation": map[string]any{}},
 		"clientInfo":   map[string]any{"name": "demo", "version": version()}})
-	d.peer.notify("notifications/initialized", nil)
+	if d.err == nil {
+		d.peer.notify("notifications/initialized", nil)
+	}
 
 	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command " +
 		"outside its sandbox, so the client is asked.")
@@ -122,8 +124,8 @@ func (d *demoClient) talk(project string) error {
 		"prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}))
 
 	d.say("It asks who is there, and closes the agent; the name is free again.")
-	d.line("    identities: %s", rawField(d.tool("agent_status", map[string]any{}), "identities"))
-	d.line("    status: %s", stringField(d.tool("agent_close", map[string]any{"identity": "scout"}), "status"))
+	d.tell("    identities: %s", rawField(d.tool("agent_status", map[string]any{}), "identities"))
+	d.tell("    status: %s", stringField(d.tool("agent_close", map[string]any{"identity": "scout"}), "status"))
 	d.say("That is all. With a real Codex on PATH: claude mcp add codex -- atm-agent-mcp serve")
 	return d.err
 }
@@ -179,15 +181,16 @@ func (d *demoClient) frame(dir string, rec []byte) {
 }
 
 func (d *demoClient) answer(res json.RawMessage) {
-	if d.err == nil {
-		d.line("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
-			stringField(res, "turn_status"), stringField(res, "content"))
-	}
+	d.tell("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
+		stringField(res, "turn_status"), stringField(res, "content"))
 }
 
-func (d *demoClient) say(text string) {
+func (d *demoClient) say(text string) { d.tell("\n%s", text) }
+
+// tell shows a line, unless a call has failed.
+func (d *demoClient) tell(format string, args ...any) {
 	if d.err == nil {
-		d.line("\n%s", text)
+		d.line(format, args...)
 	}
 }
 

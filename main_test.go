@@ -348,3 +348,14 @@ func TestBuildsVendoredInAMonorepo(t *testing.T) {
 		"build", "-C", "third_party/atm-agent-mcp", "-mod=vendor", "-buildvcs=false", "-o", program, ".")
 	wantVersion(t, program, "devel")
 }
+
+// After a call that failed the demo says and sends nothing more.
+func TestDemoEndsAtItsFirstFailedCall(t *testing.T) {
+	var out strings.Builder
+	d := &demoClient{out: &out, err: io.ErrUnexpectedEOF}
+	d.peer = newPeer(strings.NewReader(""), io.Discard, peerOptions{trace: d.frame})
+	defer d.peer.closeOut(0)
+	if err := d.talk(t.TempDir()); err != d.err || out.String() != "" {
+		t.Errorf("error %v, told %q", err, &out)
+	}
+}
