@@ -268,7 +268,8 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if c != nil {
 		request = c.id
 	}
-	return f.askClient(q.id, "elicitation/create", elicitation(a, &q, request), func(result json.RawMessage, err error) {
+	params := elicitation(a, &q, request)
+	return f.askClient(q.id, "elicitation/create", params, func(result json.RawMessage, err error) {
 		if err != nil {
 			f.decide(q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
 			return

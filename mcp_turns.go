@@ -237,7 +237,8 @@ func readReview(a toolArgs) (req turnRequest, task reviewTask, e *rpcError) {
 		switch {
 		case e != nil:
 		case a.has(name) && task.target != of[name]:
-			e = invalidSession("%s is for target %s, and target is %s: leave one of them out", name, of[name], task.target)
+			e = invalidSession("%s is for target %s, and target is %s: leave one of them out", name, of[name],
+				task.target)
 		case a.has(name) && strings.TrimSpace(a.str(name)) == "":
 			e = invalidSession("%s is empty: give a branch, a tag or an id of a commit", name)
 		}
@@ -344,8 +345,8 @@ type turnShown struct {
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Worktree, r.Limit, r.Changes, r.Output,
-		r.OutputError}
+	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Worktree, r.Limit,
+		r.Changes, r.Output, r.OutputError}
 }
 
 // agentTurnShown is the result of codex and codex-reply.

@@ -53,7 +53,8 @@ type clientOptions struct {
 	Trace   func(dir string, rec []byte)
 	Deaf    func() // called when the client has closed its reading side; may be nil
 
-	// The hub's functions. session_hub.go says what each of them promises; interrupt answers from another goroutine, once.
+	// The hub's functions. session_hub.go says what each of them promises; interrupt answers from another goroutine,
+	// once.
 	submit    func(req turnRequest, w waiterID)
 	cancel    func(w waiterID)
 	decide    func(ask string, by decider, d decision, answers map[string][]string) bool

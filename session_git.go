@@ -83,7 +83,8 @@ func gitEnv(env []string) []string {
 	kept := slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		switch name {
-		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES":
+		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH",
+			"GIT_CEILING_DIRECTORIES":
 			return false
 		}
 		return strings.HasPrefix(name, "GIT_") || name == "LC_ALL" || name == "LANGUAGE"

@@ -8,16 +8,18 @@ package main
 //
 //	idle ──mail, nothing runs or waits──▶ fetching ──▶ queued ──▶ running ──▶ idle
 //
-// idle: no mail is under way. dirty says that there may be some; the pump looks when no turn runs or waits, auto-mail
-// is on and not paused, and no backoff runs. fetching: the hub's goroutine reads the inbox. Turns that come meanwhile
-// go first: then what was fetched is dropped, and fetched again later. queued: a mail turn waits in the machine, behind
-// every client's turn. If one of those comes before the mail turn starts, the mail turn is dropped likewise; close,
-// park and shutdown drop it for good. Its messages stay unread. running: Codex has been sent the turn. With evStarted
-// its messages are acknowledged: remembered at once, marked read soon (mailroom.mark). If the turn ends without
-// evStarted (refused, the child died, nothing ran after all), they are delivered again after a backoff. A start without
-// an answer is interrupted by the machine and only over when Codex has said what became of it: the end of a turn with a
-// name means that it ran, which acknowledges; without a name it did not. Where Codex says nothing the session is
-// broken, and gets no mail.
+// The states of that:
+//   - idle: no mail is under way. dirty says that there may be some; the pump looks when no turn runs or waits, auto-mail
+//     is on and not paused, and no backoff runs.
+//   - fetching: the hub's goroutine reads the inbox. Turns that come meanwhile go first: then what was fetched is
+//     dropped, and fetched again later.
+//   - queued: a mail turn waits in the machine, behind every client's turn. If one of those comes before the mail turn
+//     starts, the mail turn is dropped likewise; close, park and shutdown drop it for good. Its messages stay unread.
+//   - running: Codex has been sent the turn. With evStarted its messages are acknowledged: remembered at once, marked
+//     read soon (mailroom.mark). If the turn ends without evStarted (refused, the child died, nothing ran after all),
+//     they are delivered again after a backoff. A start without an answer is interrupted by the machine and only over
+//     when Codex has said what became of it: the end of a turn with a name means that it ran, which acknowledges;
+//     without a name it did not. Where Codex says nothing the session is broken, and gets no mail.
 
 import (
 	"cmp"

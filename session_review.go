@@ -14,10 +14,8 @@ import (
 	"strings"
 )
 
-const (
-	// maxDiffRead is how many bytes of a diff are read to measure it.
-	maxDiffRead = 64 << 20
-)
+// maxDiffRead is how many bytes of a diff are read to measure it.
+const maxDiffRead = 64 << 20
 
 // changeSearch looks for one change.
 type changeSearch struct {
@@ -79,7 +77,8 @@ func (s changeSearch) commitOf(name string) (string, error) {
 
 // named is the full id of a commit that a caller names; what says as what.
 func (s changeSearch) named(what, name string) (string, error) {
-	if strings.HasPrefix(name, "-") || strings.HasPrefix(name, "^") || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }) {
+	if strings.HasPrefix(name, "-") || strings.HasPrefix(name, "^") ||
+		strings.ContainsFunc(name, func(c rune) bool { return c < ' ' }) {
 		return "", fmt.Errorf("%s %q is no name of a commit: give a branch, a tag or an id", what, cutName(name))
 	}
 	id, err := s.commitOf(name)
@@ -203,7 +202,8 @@ func (s changeSearch) measure(to []string) error {
 		}
 	}
 	var m diffMeter
-	args := append([]string{"diff", "--shortstat", "--patch", "--no-color", "--no-ext-diff", "--no-textconv", from}, to...)
+	args := append([]string{"diff", "--shortstat", "--patch", "--no-color", "--no-ext-diff", "--no-textconv", from},
+		to...)
 	if err := gitInto(s.ctx, s.top, &m, args...); err != nil && !m.full {
 		return fmt.Errorf("the change could not be read: %w", err)
 	}
