@@ -583,18 +583,6 @@ func (t *mockTurn) reason(text string) mockEnd {
 	return goOn
 }
 
-// fail shows an error and ends the turn. info is its kind in Codex's words.
-func (t *mockTurn) fail(message string, info any) mockEnd {
-	t.err = mockError(message, info, nil)
-	t.setStatus("systemError")
-	t.tell("error", map[string]any{"error": t.err, "willRetry": false})
-	return failed
-}
-
-func mockError(message string, info, details any) map[string]any {
-	return map[string]any{"message": message, "codexErrorInfo": info, "additionalDetails": details, "misalignment": nil}
-}
-
 // toolAnswered tells the model what a tool answered: one more model request.
 func (t *mockTurn) toolAnswered(text string) mockEnd {
 	t.last, t.toolLast = text, true

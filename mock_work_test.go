@@ -1060,3 +1060,15 @@ func (x *testMock) serverView(name string, entry map[string]any) map[string]any 
 	return map[string]any{"name": name, "resources": []any{}, "resourceTemplates": []any{}, "authStatus": "unsupported",
 		"tools": tools, "toolsError": failure}
 }
+
+// fail shows an error and ends the turn. info is its kind in Codex's words.
+func (t *mockTurn) fail(message string, info any) mockEnd {
+	t.err = mockError(message, info, nil)
+	t.setStatus("systemError")
+	t.tell("error", map[string]any{"error": t.err, "willRetry": false})
+	return failed
+}
+
+func mockError(message string, info, details any) map[string]any {
+	return map[string]any{"message": message, "codexErrorInfo": info, "additionalDetails": details, "misalignment": nil}
+}

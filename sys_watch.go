@@ -89,18 +89,10 @@ func (w *watcher) add(dir string, changed func(name string)) (*watch, error) {
 }
 
 // works is false once the kernel refused to go on watching; changed("") was called then, and the poll stands alone.
-// The owner may remove the watch and add another when it next polls.
 func (wa *watch) works() bool {
 	wa.owner.mu.Lock()
 	defer wa.owner.mu.Unlock()
 	return wa.above != 0
-}
-
-// remove may be called more than once, and by changed. A call of changed that has begun may still go on.
-func (wa *watch) remove() {
-	wa.owner.mu.Lock()
-	defer wa.owner.mu.Unlock()
-	wa.owner.removeLocked(wa)
 }
 
 // close ends all watches; it returns when no changed is called any more. Not to be called by changed.

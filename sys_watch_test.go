@@ -250,3 +250,10 @@ func TestWatchAfterAnyHistory(t *testing.T) {
 		c.remove()
 	}
 }
+
+// remove ends one watch, as closing the watcher ends all of them.
+func (wa *watch) remove() {
+	wa.owner.mu.Lock()
+	defer wa.owner.mu.Unlock()
+	wa.owner.removeLocked(wa)
+}
