@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -441,7 +440,7 @@ type turnResult struct {
 	Declined   []declined    `json:"declined,omitempty"`
 	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
 
-	Worktree    *worktreePlace  `json:"worktree,omitempty"`     // where the agent works, nil where it has none of its own
+	Worktree    *worktreePlace  `json:"worktree,omitempty"`     // where the agent works, nil for no worktree of its own
 	Limit       *limitReached   `json:"limit,omitempty"`        // the turn failed for a limit of the account
 	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
 	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
@@ -454,30 +453,40 @@ func (r *turnResult) failed() bool {
 	return r.TurnStatus == "failed" || r.TurnStatus == "interrupted"
 }
 
-// A shellPiece is a part of a word, in its quotes or with its backslash, or the blanks between two words.
-var (
-	shellPiece  = regexp.MustCompile(`(?s)^(?:'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)|([^ \t\n'"\\]+)|[ \t\n]+)`)
-	shellEscape = regexp.MustCompile("\\\\([\"\\\\$`\n])") // in double quotes
-)
-
-// shellWords splits like a POSIX shell, without expansions. An unbalanced line is one word.
+// shellWords splits like a POSIX shell, without expansions. An unbalanced line is one word. It takes each byte once: a
+// command can hold a file, and each quote in that begins a piece of the same word.
 func shellWords(line string) (words []string) {
-	word, inside := "", false // inside a word, which may be empty
-	for rest := line; rest != ""; {
-		m := shellPiece.FindStringSubmatch(rest)
-		if m == nil {
+	var word strings.Builder
+	var quote byte  // the quote that is open, 0 for none
+	inside := false // inside a word, which may be empty
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, inside = c, true
+		case c == '\\' && quote == 0 && i+1 == len(line):
 			return []string{line}
+		case c == '\\' && (quote == 0 || quote == '"' && strings.ContainsAny(line[i+1:min(i+2, len(line))], "\"\\$`\n")):
+			i++
+			word.WriteByte(line[i])
+			inside = true
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
+			if inside {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			inside = false
+		default:
+			word.WriteByte(c)
+			inside = true
 		}
-		rest = rest[len(m[0]):]
-		blank := strings.Trim(m[0], " \t\n") == ""
-		if blank && inside {
-			words, word = append(words, word), ""
-		}
-		inside = !blank
-		word += m[1] + shellEscape.ReplaceAllString(m[2], "$1") + m[3] + m[4]
 	}
-	if inside {
-		words = append(words, word)
+	switch {
+	case quote != 0:
+		return []string{line}
+	case inside:
+		words = append(words, word.String())
 	}
 	return words
 }

@@ -670,6 +670,9 @@ func TestActivities(t *testing.T) {
 			t.Errorf("%s: %q", line, got)
 		}
 	}
+	if n := testing.AllocsPerRun(1, func() { shellWords(strings.Repeat("'x'", 10_000)) }); n > 100 {
+		t.Errorf("a word of 10,000 pieces is put together %v times", n)
+	}
 	if got := shownCommand(`python -c 'x'`); got != `python -c 'x'` {
 		t.Error(got)
 	}
