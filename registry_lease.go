@@ -232,8 +232,9 @@ func (l *leases) living() (all []lockContent, err error) {
 	}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".lock")
-		// A free one is empty: trying its lock would hold up who takes it just now.
-		if st, err := e.Info(); !ok || err != nil || st.Size() == 0 {
+		// A free one is empty: trying its lock would hold up who takes it just now. The file itself is asked, since a
+		// directory of Windows has the size of a file that is open from when the file was closed last.
+		if st, err := os.Stat(filepath.Join(l.root, l.team, e.Name())); !ok || err != nil || st.Size() == 0 {
 			continue
 		}
 		c, held := l.look(name)
