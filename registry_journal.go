@@ -68,6 +68,9 @@ func (j *journals) path(agentID string) string {
 
 // append adds a line. Once append has returned, a kill -9 of this process does not take the line away.
 func (j *journals) append(agentID string, line journalLine) error {
+	if !validAgentID(agentID) { // they would all share one journal
+		return fmt.Errorf("appending to the journal: %q is no agent_id", agentID)
+	}
 	// the first line break ends what a kill may have left of a line before this one
 	data, err := appendJournalLine([]byte{'\n'}, line)
 	if err != nil {

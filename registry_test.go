@@ -158,6 +158,7 @@ func TestRecordIsBounded(t *testing.T) {
 }
 
 func TestAgentIDs(t *testing.T) {
+	r, _ := newTestRegistry(t, true)
 	seen := map[string]bool{}
 	for range 2000 {
 		id := randomAgentID()
@@ -175,7 +176,7 @@ func TestAgentIDs(t *testing.T) {
 	for _, id := range []string{"", "codex:", "codex:abc", "k7m3pqx", "codex:../../x", "codex:K7M3PQX",
 		"codex:k7m3pqx\n",
 		"codex:" + strings.Repeat("a", 33)} {
-		if validAgentID(id) || suffixOf(id) != "" {
+		if validAgentID(id) || suffixOf(id) != "" || r.noteTurn(id, &record{}, nil) == nil {
 			t.Errorf("%q is taken for an agent id", id)
 		}
 	}
