@@ -53,8 +53,8 @@ func neverStarted(path, reason string) *childDeath {
 }
 
 // startChild starts the process. Its goroutines end soon after the process. dieWithUs has the kernel end the child when
-// we are killed, where it can (Linux): for one that the end of its stdin doesn't always end. The error is a *childDeath,
-// with Never set.
+// we are killed, where the kernel can (Linux): for a child that the end of its stdin doesn't always end. The error is a
+// *childDeath, with Never set.
 func startChild(o linkOptions, dieWithUs bool) (*child, error) {
 	cmd := exec.Command(o.Path, o.Args...)
 	cmd.Env, cmd.Dir = o.Env, o.Dir

@@ -148,16 +148,16 @@ func (r *review) prompt() string {
 		b.WriteString("The change is all that is there: nothing is committed yet. `git ls-files --cached --others " +
 			"--exclude-standard :/` lists the files.\n")
 	case c.Target == reviewUncommitted:
-		fmt.Fprintf(&b, "The change is what is not committed: `git diff %s`, and the files that `git ls-files --others "+
-			"--exclude-standard :/` lists, which are new.\n", from)
+		fmt.Fprintf(&b, "The change is what is not committed: `git diff %s`, and the files that `git ls-files "+
+			"--others --exclude-standard :/` lists, which are new.\n", from)
 	case c.Base == nil:
 		fmt.Fprintf(&b, "The change is the first commit: `git show %s`.\n", *c.Commit)
 	default:
 		fmt.Fprintf(&b, "The change is `git diff %s %s`.\n", from, *c.Commit)
 	}
 	if c.Commit != nil {
-		fmt.Fprintf(&b, "The working tree may have other content: `git show %s:PATH` is a file as the change leaves it.\n",
-			*c.Commit)
+		fmt.Fprintf(&b, "The working tree may have other content: `git show %s:PATH` is a file as the change "+
+			"leaves it.\n", *c.Commit)
 	}
 	fmt.Fprintf(&b, "It has %s, with %s added and %d removed.", counted(c.Files, "file"),
 		counted(c.Added, "line"), c.Removed)
@@ -237,8 +237,8 @@ func (r *review) shown(status, whyFailed string, window int64) (shown *reviewSho
 	case r.found != nil:
 		shown.reviewFound = *r.found
 	case status == "completed":
-		notes = append(notes, "The reviewer's answer has not the form that findings are read from, so findings is null "+
-			"and content has its words.")
+		notes = append(notes, "The reviewer's answer has not the form that findings are read from, so findings is "+
+			"null and content has its words.")
 	}
 	whose := "the model's"
 	if window <= 0 {
@@ -247,8 +247,8 @@ func (r *review) shown(status, whyFailed string, window int64) (shown *reviewSho
 	const inParts = "Review it in parts: single commits, or instructions that name directories."
 	switch tokens := r.bytes / diffTokenBytes; {
 	case tokens > window:
-		notes = append(notes, fmt.Sprintf("The change has about %d tokens and is beyond %s window of %d: not all of it "+
-			"was read at once. %s", tokens, whose, window, inParts))
+		notes = append(notes, fmt.Sprintf("The change has about %d tokens and is beyond %s window of %d: not all of "+
+			"it was read at once. %s", tokens, whose, window, inParts))
 	case whyFailed == "contextWindowExceeded":
 		notes = append(notes, fmt.Sprintf("The change has about %d tokens, and with what its reviewer knew and read "+
 			"besides it is beyond the model's window. %s", tokens, inParts))
@@ -267,8 +267,8 @@ func (r *review) beside() (notes []string) {
 			"not in these numbers.")
 	}
 	if len(r.rules) > 0 && !r.empty() {
-		notes = append(notes, "Codex lets the commands that its own rules allow run outside of its sandbox, in a review "+
-			"too: "+strings.Join(r.rules, ", ")+".")
+		notes = append(notes, "Codex lets the commands that its own rules allow run outside of its sandbox, in a "+
+			"review too: "+strings.Join(r.rules, ", ")+".")
 	}
 	return notes
 }

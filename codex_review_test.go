@@ -58,12 +58,14 @@ func TestReviewBeyondTheWindow(t *testing.T) {
 	}
 }
 
-// TestReviewTellsOfAllowingRules: Codex runs what its rules allow outside of the sandbox, and no setting holds that back.
+// TestReviewTellsOfAllowingRules: Codex runs what its rules allow outside of the sandbox, and no setting holds that
+// back.
 func TestReviewTellsOfAllowingRules(t *testing.T) {
 	dir := t.TempDir()
 	wantNil(t, os.Mkdir(filepath.Join(dir, "rules"), 0o700))
 	for name, text := range map[string]string{"a.rules": "prefix_rule(pattern=[\"ls\"], decision=\"forbidden\")\n" +
-		"prefix_rule(pattern=[\"touch\"])", "b.rules": `prefix_rule(pattern=["rm"], decision="prompt")`, "c.txt": "prefix_rule("} {
+		"prefix_rule(pattern=[\"touch\"])", "b.rules": `prefix_rule(pattern=["rm"], decision="prompt")`,
+		"c.txt": "prefix_rule("} {
 		wantNil(t, os.WriteFile(filepath.Join(dir, "rules", name), []byte(text), 0o600))
 	}
 	got := allowingRules(filepath.Join(dir, "none"), dir)

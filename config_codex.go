@@ -208,8 +208,8 @@ func loadProfile(codexHome, name string) (map[string]any, *rpcError) {
 	if name == "" || len(name) > 128 || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool {
 		return r < ' ' || r == 0x7f || strings.ContainsRune(`/\:`, r)
 	}) {
-		return nil, invalidSession("profile %q is not a profile's name: it names the file <profile>.config.toml in %s", name,
-			codexHome)
+		return nil, invalidSession("profile %q is not a profile's name: it names the file <profile>.config.toml in %s",
+			name, codexHome)
 	}
 	path := filepath.Join(codexHome, name+".config.toml")
 	data, err := readRegular(path, maxConfigSize)

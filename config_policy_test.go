@@ -487,7 +487,8 @@ func TestPolicyWorkspaceSettings(t *testing.T) {
 		{own, ``, "workspace-write", writes, []string{"/client", "/home/u/repo"}, "-/tmp /own /home/u/repo",
 			"/client stay read-only (max_sandbox"},
 		{own, wider, "workspace-write", writes, nil, "-/tmp /own /home/u/repo", "/own/x, / (max_sandbox"},
-		{theirs + `,"profile":"p","profiles":{"p":{` + own + `}}`, ``, "workspace-write", ceiling{}, nil, "-/tmp /own", ""},
+		{theirs + `,"profile":"p","profiles":{"p":{` + own + `}}`, ``, "workspace-write", ceiling{}, nil, "-/tmp /own",
+			""},
 		{own, ``, "read-only", ceiling{}, []string{"/client"}, "", ""},
 		{own, ``, "read-only", reads, []string{"/client"}, "", ""},
 	} {

@@ -555,8 +555,8 @@ func atmToolSpecs() []atmToolSpec {
 			Name: "atm_send", Title: "Send mail", Result: sentShown{}, Run: (*atmCall).send,
 			Description: "Send a message to a member of the team (to: a name), or of another team (to: name@team). " +
 				"It stands in their inbox until they read it, and an answer comes as mail. A name that nobody has is " +
-				"refused with the names there are. Returns message_id and outcome: delivered, or spooled when it will " +
-				"be delivered later.",
+				"refused with the names there are. Returns message_id and outcome: delivered, or spooled when it " +
+				"will be delivered later.",
 			Args: []argSpec{
 				{name: "to", kind: "string", text: "Who gets it: a member's name, an alias or role of .atm.toml, or " +
 					"name@team."},
@@ -583,7 +583,8 @@ func atmToolSpecs() []atmToolSpec {
 		{
 			Name: "atm_broadcast", Title: "Send mail to all", Result: broadcastShown{}, Run: (*atmCall).broadcast,
 			Description: "Send one message to every member of the team but yourself, or to every member of another " +
-				"team. sent and failed say whom it reached and whom not, and why. Use atm_send if it is for one or two.",
+				"team. sent and failed say whom it reached and whom not, and why. Use atm_send if it is for one or " +
+				"two.",
 			Args: []argSpec{
 				message, summary,
 				{name: "team", kind: "string", text: "Another team to write to. Default: your own."},
