@@ -68,8 +68,10 @@ func TestReviewTellsOfAllowingRules(t *testing.T) {
 		"c.txt": "prefix_rule("} {
 		wantNil(t, os.WriteFile(filepath.Join(dir, "rules", name), []byte(text), 0o600))
 	}
+	large := filepath.Join(dir, "rules", "large.rules")
+	wantNil(t, os.WriteFile(large, make([]byte, maxConfigSize+1), 0o600))
 	got := allowingRules(filepath.Join(dir, "none"), dir)
-	if want := []string{filepath.Join(dir, "rules", "a.rules")}; !slices.Equal(got, want) {
+	if want := []string{filepath.Join(dir, "rules", "a.rules"), large}; !slices.Equal(got, want) {
 		t.Errorf("the rules that allow are in %q, want %q", got, want)
 	}
 }

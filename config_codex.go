@@ -116,12 +116,11 @@ func allowingRules(dirs ...string) (files []string) {
 			if filepath.Ext(name) != ".rules" {
 				continue
 			}
-			text, _ := os.ReadFile(name)
-			for _, rule := range strings.Split(string(text), "prefix_rule(")[1:] {
-				if !containsAny(rule, `"prompt"`, `"forbidden"`) { // to allow is the default
-					files = append(files, name)
-					break
-				}
+			text, err := readRegular(name, maxConfigSize)
+			allows := func(rule string) bool { return !containsAny(rule, `"prompt"`, `"forbidden"`) } // the default
+			if errors.Is(err, errTooLarge) ||                                                         // who knows
+				slices.ContainsFunc(strings.Split(string(text), "prefix_rule(")[1:], allows) {
+				files = append(files, name)
 			}
 		}
 	}
