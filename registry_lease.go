@@ -8,6 +8,7 @@ package main
 // meanwhile looks again, or two would hold the same name.
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ type lockContent struct {
 
 	Automatic bool `json:"automatic,omitempty"` // what the agent sends by now answers nothing but automatic mail
 
-	now string // JSON, as session_now.go has written it: what the agent does, on a second line; "" for none
+	now string // JSON, as session_now.go has written it: what the agent does, "" for none
 }
 
 // maxLockContent is how much of a lock file is read: far more than is ever written.
@@ -535,26 +536,32 @@ func writeLockContent(f *os.File, c lockContent) error {
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
 	if c.now != "" {
-		data = append(append(data, c.now...), '\n')
+		data = append(append(append(data[:len(data)-1], nowField...), c.now...), '}')
 	}
+	data = append(data, '\n')
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}
 	return f.Truncate(int64(len(data)))
 }
 
-// readLockContent takes the two values and ignores the rest, which may be the
-// tail of a longer content that is just being replaced. A second one that is just being written is none.
-func readLockContent(f *os.File) lockContent {
-	var c lockContent
-	dec := json.NewDecoder(io.NewSectionReader(f, 0, maxLockContent))
-	if dec.Decode(&c) != nil {
+// nowField stands between what a lease is, which hardly ever changes, and what its agent does now.
+const nowField = `,"now":`
+
+// readLockContent takes the first value and ignores the rest, which may be the tail of a longer content that is just
+// being replaced. What the agent does may be half written: then there is nothing of it.
+func readLockContent(f *os.File) (c lockContent) {
+	data, _ := io.ReadAll(io.NewSectionReader(f, 0, maxLockContent))
+	lease, rest, told := bytes.Cut(data, []byte(nowField))
+	if told {
+		lease = append(slices.Clone(lease), '}')
+	}
+	if json.NewDecoder(bytes.NewReader(lease)).Decode(&c) != nil {
 		return lockContent{}
 	}
 	var now json.RawMessage
-	if dec.Decode(&now) == nil {
+	if told && json.NewDecoder(bytes.NewReader(rest)).Decode(&now) == nil {
 		c.now = string(now)
 	}
 	return c

@@ -1,7 +1,7 @@
 package main
 
 // session_now.go owns what other processes are told of an open agent while it works (atm-agent-mcp watch): what it
-// does, since when, and what somebody must decide. That stands in the file of the agent's lease, behind the lease: so
+// does, since when, and what somebody must decide. That stands in the file of the agent's lease, as `now`: so
 // it is believed only while a process holds the agent, and a kill -9 leaves nothing that looks alive. The session's
 // loop compares and hands over; the syncer's goroutine writes, the newest only and without fsync. An idle agent is
 // written once.
