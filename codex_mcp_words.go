@@ -323,22 +323,26 @@ func startArguments(s mcpSchema, spec threadSpec, prompt string) map[string]any 
 // "denied", later ones a reason with it that the model gets to see; neither may get an error, which hangs the turn.
 // rule is Codex's own proposal, which approveAlways gives back as it came.
 func elicitationReply(info backendInfo, d decision, why string, rule json.RawMessage) map[string]any {
-	yes, no := any("approved"), any("denied")
+	var yes any // nil for every word that isn't one of consent
 	switch d {
-	case deny:
-		if info.atLeast(148) {
-			no = map[string]any{"denied": map[string]any{"rejection": cmp.Or(why, "declined")}}
-		}
-		return map[string]any{"action": "decline", "decision": no}
+	case approve:
+		yes = "approved"
 	case approveForSession:
 		yes = "approved_for_session"
 	case approveAlways:
-		if rule != nil {
+		if yes = "approved"; rule != nil {
 			yes = map[string]any{"approved_execpolicy_amendment": map[string]any{"proposed_execpolicy_amendment": rule}}
 		}
-	case approve:
+	case deny:
 	}
-	return map[string]any{"action": "accept", "content": map[string]any{}, "decision": yes}
+	if yes != nil {
+		return map[string]any{"action": "accept", "content": map[string]any{}, "decision": yes}
+	}
+	no := any("denied")
+	if info.atLeast(148) {
+		no = map[string]any{"denied": map[string]any{"rejection": cmp.Or(why, "declined")}}
+	}
+	return map[string]any{"action": "decline", "decision": no}
 }
 
 // readCodexConfig reads $CODEX_HOME/config.toml into the form that app-server

@@ -117,8 +117,9 @@ func allowingRules(dirs ...string) (files []string) {
 				continue
 			}
 			text, err := readRegular(name, maxConfigSize)
-			allows := func(rule string) bool { return !containsAny(rule, `"prompt"`, `"forbidden"`) } // the default
-			if errors.Is(err, errTooLarge) ||                                                         // who knows
+			// A rule that says neither allows; so may a file that is too large to be read.
+			allows := func(rule string) bool { return !containsAny(rule, `"prompt"`, `"forbidden"`) }
+			if errors.Is(err, errTooLarge) ||
 				slices.ContainsFunc(strings.Split(string(text), "prefix_rule(")[1:], allows) {
 				files = append(files, name)
 			}
