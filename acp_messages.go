@@ -92,8 +92,10 @@ func (m *acpMessages) agentItem(k acpKey, e *event) {
 		return
 	}
 	whole := e.body.text
-	if found := readFindings(whole, m.names.cwd); m.replay && found != nil { // live, the session has made words of them
-		whole = found.String()
+	if m.replay { // live, the session has made words of a review's findings
+		if found := readFindings(whole, m.names.cwd); found != nil {
+			whole = found.String()
+		}
 	}
 	t := m.texts[tk]
 	switch {
