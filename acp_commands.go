@@ -20,19 +20,73 @@ import (
 // mcpWait is how long /mcp waits for Codex, which (0.169) starts every server of the user's to ask it for its tools.
 const mcpWait = 30 * time.Second
 
+// acpCommand is one slash command: what clients show of it, and what it makes of the prompt that it begins. rest is
+// what stands behind the word.
+type acpCommand struct {
+	name, description string
+	hint              string // what may stand behind the word, "" for nothing
+	run               func(p *acpPrompt, rest string)
+}
+
+// acpCommands are the commands, in the order in which clients show them.
+func acpCommands() []acpCommand {
+	return []acpCommand{
+		{"review", "Review the changes that are not committed", "what to look for (optional)",
+			func(p *acpPrompt, rest string) {
+				p.askReview(reviewTask{target: reviewUncommitted, instructions: rest})
+			}},
+		{"review-branch", "Review what this branch adds to another one",
+			"the other branch (default: the remote's default branch)",
+			func(p *acpPrompt, rest string) {
+				base, more := splitWord(rest)
+				p.askReview(reviewTask{target: reviewBranch, base: base, instructions: more})
+			}},
+		{"review-commit", "Review a commit", "its id, branch or tag",
+			func(p *acpPrompt, rest string) {
+				commit, more := splitWord(rest)
+				p.askReview(reviewTask{target: reviewCommit, commit: commit, instructions: more})
+			}},
+		{"compact", "Shorten the conversation's history to free context", "",
+			func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},
+		{"status", "Show who the agent is, what it runs with, its context and its mail", "",
+			func(p *acpPrompt, _ string) { p.local = func(context.Context) string { return statusText(p.s) } }},
+		{"mcp", "List the MCP servers and how they are", "",
+			func(p *acpPrompt, _ string) {
+				p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
+			}},
+		{"init", "Write an AGENTS.md that tells agents about this project", "what it should heed (optional)",
+			func(p *acpPrompt, rest string) {
+				p.text = initPrompt
+				if rest != "" {
+					p.text += "\n\nThe user adds:\n" + rest
+				}
+				p.parts = withText(p.text, p.parts)
+			}},
+	}
+}
+
 // availableCommands is the update that tells them.
 func availableCommands() json.RawMessage {
-	return json.RawMessage(`{"sessionUpdate":"available_commands_update","availableCommands":[` +
-		`{"name":"review","description":"Review the changes that are not committed",` +
-		`"input":{"hint":"what to look for (optional)"}},` +
-		`{"name":"review-branch","description":"Review what this branch adds to another one",` +
-		`"input":{"hint":"the other branch (default: the remote's default branch)"}},` +
-		`{"name":"review-commit","description":"Review a commit","input":{"hint":"its id, branch or tag"}},` +
-		`{"name":"compact","description":"Shorten the conversation's history to free context"},` +
-		`{"name":"status","description":"Show who the agent is, what it runs with, its context and its mail"},` +
-		`{"name":"mcp","description":"List the MCP servers and how they are"},` +
-		`{"name":"init","description":"Write an AGENTS.md that tells agents about this project",` +
-		`"input":{"hint":"what it should heed (optional)"}}]}`)
+	type input struct {
+		Hint string `json:"hint"`
+	}
+	type listed struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Input       *input `json:"input,omitempty"`
+	}
+	list := []listed{}
+	for _, c := range acpCommands() {
+		l := listed{Name: c.name, Description: c.description}
+		if c.hint != "" {
+			l.Input = &input{c.hint}
+		}
+		list = append(list, l)
+	}
+	return toJSON(struct {
+		Update   string   `json:"sessionUpdate"`
+		Commands []listed `json:"availableCommands"`
+	}{"available_commands_update", list})
 }
 
 // splitCommand reads "/word the rest". false: the text begins with no command.
@@ -63,30 +117,19 @@ func (p *acpPrompt) readCommand() {
 		return
 	}
 	_, rest, _ := splitCommand(p.text) // with what was attached, as text
-	switch word {
-	case "compact":
-		p.action, p.text, p.parts = actCompact, "", nil
-	case "review":
-		p.askReview(reviewTask{target: reviewUncommitted, instructions: rest})
-	case "review-branch", "review-commit":
-		task := reviewTask{target: strings.TrimPrefix(word, "review-")}
-		name := rest
-		if end := strings.IndexFunc(rest, unicode.IsSpace); end >= 0 {
-			name, task.instructions = rest[:end], strings.TrimSpace(rest[end:])
+	for _, c := range acpCommands() {
+		if c.name == word {
+			c.run(p, rest)
 		}
-		task.base, task.commit = name, name
-		p.askReview(task)
-	case "init":
-		p.text = initPrompt
-		if rest != "" {
-			p.text += "\n\nThe user adds:\n" + rest
-		}
-		p.parts = withText(p.text, p.parts)
-	case "status":
-		p.local = func(context.Context) string { return statusText(p.s) }
-	case "mcp":
-		p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
 	}
+}
+
+// splitWord cuts the first word off a text.
+func splitWord(text string) (word, rest string) {
+	if end := strings.IndexFunc(text, unicode.IsSpace); end >= 0 {
+		return text[:end], strings.TrimSpace(text[end:])
+	}
+	return text, ""
 }
 
 // askReview has a prompt ask for a review, of the change that there is when its place in the queue has come. It is
