@@ -160,7 +160,23 @@ func (n *clientAgents) history(ctx context.Context, agentID string, each func(*e
 	if err != nil {
 		return err
 	}
-	return refusal("read the history of thread "+v.BackendID, be.history(ctx, v.BackendID, each))
+	var told sync.Once
+	return refusal("read the history of thread "+v.BackendID, be.history(ctx, v.BackendID, func(e *event) error {
+		told.Do(func() { n.passEvents(ctx, agentID) })
+		return each(e)
+	}))
+}
+
+// passEvents waits until an open session has told its front all that came before: a turn that began while the history
+// was read may stand in that as well, and the front is to know by then that the turn runs.
+func (n *clientAgents) passEvents(ctx context.Context, agentID string) {
+	passed := make(chan struct{})
+	if s := n.table.agent(agentID); s != nil && s.box.do(func() { close(passed) }) {
+		select {
+		case <-passed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // sessionSettings is what the next turn of a session runs with, and what else it could: copies, for who lets a person

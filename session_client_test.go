@@ -314,6 +314,18 @@ func TestWorldClientHistory(t *testing.T) {
 		w.says(again(born, "SAY one"), "one")
 		w.says(again(born, "SAY two"), "two")
 		past("of an open session", "one two ")
+
+		// A turn that begins just now may stand in the history before the front has heard of it: such a turn was told
+		// twice, as past and as it ran.
+		gate, told := make(chan struct{}), make(chan bool, 100)
+		w.hub.table.agent(born.agentID).box.do(func() { <-gate })
+		go w.hub.clients.history(t.Context(), born.agentID, func(*event) error { told <- true; return nil })
+		synctest.Wait()
+		if len(told) > 0 {
+			t.Error("the past was told before what came while it was read")
+		}
+		close(gate)
+		<-told
 		w.restart()
 		past("of one that isn't", "one two ")
 		n := 0
