@@ -183,6 +183,7 @@ type acpClient struct {
 	name, version string
 
 	notices         bool // takes session/update notice
+	compaction      bool // takes session/update compaction_update
 	formElicitation bool
 	urlElicitation  bool
 	terminalAuth    bool // runs our terminal methods
@@ -214,6 +215,7 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 		name:            stringField(params, "clientInfo", "name"),
 		version:         stringField(params, "clientInfo", "version"),
 		notices:         has("session", "notices"),
+		compaction:      has("session", "compaction"),
 		formElicitation: has("elicitation", "form"),
 		urlElicitation:  has("elicitation", "url"),
 		terminalAuth:    rawKind(rawField(caps, "auth", "terminal")) == 't',

@@ -29,6 +29,8 @@ const (
 	maxACPText = 64 << 10
 	// acpHalf of them are kept of each end, with room for the line between them.
 	acpHalf = maxACPText/2 - 128
+	// maxShownImage is how many bytes a file may have to be shown as an image: in base64 they are maxDiffs.
+	maxShownImage = maxDiffs / 4 * 3
 )
 
 // resourceOpens begins whatever stands around a resource.
@@ -368,6 +370,20 @@ func acpImageBlock(address string) json.RawMessage {
 		return toJSON(map[string]string{"type": "image", "data": data, "mimeType": cmp.Or(mime, "image/png")})
 	}
 	return acpLinkBlock(address)
+}
+
+// imageType is the MIME type of an image by its first bytes, "" for what is none of those that any client shows.
+func imageType(data []byte) string {
+	if len(data) > 12 && string(data[:4]) == "RIFF" && string(data[8:12]) == "WEBP" {
+		return "image/webp"
+	}
+	for begins, kind := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg",
+		"GIF8": "image/gif"} {
+		if bytes.HasPrefix(data, []byte(begins)) {
+			return kind
+		}
+	}
+	return ""
 }
 
 func acpLinkBlock(address string) json.RawMessage {

@@ -9,6 +9,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -86,7 +87,9 @@ func itemKind(word string) acpItemKind {
 	case "webSearch":
 		return acpItemKind{face: webFace, end: webEnd}
 	case "imageView":
-		return acpItemKind{face: (*acpNames).imageFace}
+		return acpItemKind{face: (*acpNames).imageFace, end: (*acpNames).imageEnd}
+	case "imageGeneration":
+		return acpItemKind{face: madeImageFace, end: (*acpNames).imageEnd, failed: "No image was made."}
 	case "collabAgentToolCall":
 		return acpItemKind{face: (*acpNames).collabFace, end: (*acpNames).collabEnd}
 	case "subAgentActivity":
@@ -129,6 +132,43 @@ func (n *acpNames) imageFace(i *acpItem) acpFace {
 		f.places = []acpLocation{{Path: file}}
 	}
 	return f
+}
+
+func madeImageFace(_ *acpNames, i *acpItem) acpFace {
+	f := acpFace{title: "Make an image", name: "image_generation", kind: "other"}
+	if prompt := stringField(i.raw, "revisedPrompt"); prompt != "" {
+		f.input = clientJSON(toJSON(map[string]string{"prompt": prompt}))
+	}
+	if filepath.IsAbs(i.path) {
+		f.places = []acpLocation{{Path: i.path}}
+	}
+	return f
+}
+
+// imageEnd shows an image that was viewed or made, where it is small enough, else where it is. A file that was viewed
+// in the past may be another by now; those that Codex makes stay.
+func (n *acpNames) imageEnd(i *acpItem) (content []json.RawMessage, output json.RawMessage) {
+	if i.failure != "" { // usageLimitExceeded
+		return addText(nil, "Codex made no image: "+plainWords(i.failure)), nil
+	}
+	file := n.absolute(i.path, i.cwd)
+	var data []byte
+	if inside, _ := rawString(i.result); inside != "" && len(inside) <= maxDiffs {
+		data, _ = base64.StdEncoding.DecodeString(inside) // what isn't base64 is no image
+	} else if file != "" && (!i.past || i.kind == "imageGeneration") {
+		data, _ = readRegular(file, maxShownImage) // what can't be read is named
+	}
+	switch kind := imageType(data); {
+	case kind != "":
+		content = append(content, contentOf(toJSON(struct {
+			Type string `json:"type"`
+			Data []byte `json:"data"`
+			Mime string `json:"mimeType"`
+		}{"image", data, kind})))
+	case file != "":
+		content = append(content, contentOf(acpLinkBlock(acpFileURL(file))))
+	}
+	return content, nil
 }
 
 func (n *acpNames) activityFace(i *acpItem) acpFace {
@@ -216,11 +256,6 @@ func (n *acpNames) patchFace(i *acpItem) acpFace {
 		}
 		verbs, names = append(verbs, verb), append(names, name)
 		p.add(c, to, from, hunks)
-		at := acpLocation{Path: to}
-		if len(hunks) > 0 {
-			at.Line = max(0, hunks[0].newAt)
-		}
-		f.places = append(f.places, at)
 	}
 	f.title = "Edit "
 	if all := slices.Compact(verbs); len(all) == 1 {
@@ -242,7 +277,7 @@ func (n *acpNames) patchFace(i *acpItem) acpFace {
 	default:
 		f.title += fmt.Sprintf("%d files: %s, …", len(names), strings.Join(names[:3], ", "))
 	}
-	f.content = p.blocks
+	f.content, f.places = p.blocks, p.places
 	if p.left > 0 {
 		left := fmt.Sprintf("%d more files are changed that are too long to be shown.", p.left)
 		f.content = append(f.content, callText(left))
@@ -538,6 +573,7 @@ func (n *acpNames) owned(thread, title string) string {
 const (
 	maxDiffFile = 1 << 20 // of a file, to be shown whole
 	maxDiffs    = 4 << 20 // of all texts of a patch: the rest is told, not shown
+	maxHunks    = 100     // of a file, to be shown each for itself
 )
 
 // patchHunk is one hunk of a unified diff.
@@ -659,30 +695,49 @@ func hunkTexts(hunks []patchHunk) (before, after string) {
 	return b.String(), a.String()
 }
 
-// acpPatch makes the diff blocks of one patch.
+// acpPatch makes the diff blocks of one patch, with their places.
 type acpPatch struct {
 	live    bool // the files are now what they were for Codex
 	applied bool // Codex has written them already, as far as we know
 	blocks  []json.RawMessage
+	places  []acpLocation
 	size    int
 	left    int // files that are told but not shown
 }
 
-// add makes one file's block. path is absolute, where the file is afterwards.
+// add shows one file: in one block where its whole text is known, else in a block for each hunk. path is absolute,
+// where the file is afterwards.
 func (p *acpPatch) add(c fileChange, path, from string, hunks []patchHunk) {
-	var before *string
-	after := ""
 	switch c.kind {
 	case "add":
-		after = c.diff
+		p.show(path, nil, nil, c.diff)
+		return
 	case "delete":
-		before = &c.diff
-	default:
-		b, a, ok := p.whole(path, from, hunks)
-		if !ok {
-			b, a = hunkTexts(hunks)
-		}
-		before, after = &b, a
+		p.show(path, nil, &c.diff, "")
+		return
+	}
+	before, after, ok := p.whole(path, from, hunks)
+	if !ok {
+		before, after = hunkTexts(hunks)
+	}
+	if ok || len(hunks) == 0 || len(hunks) > maxHunks || p.size+len(before)+len(after) > maxDiffs {
+		p.show(path, hunks[:min(1, len(hunks))], &before, after)
+		return
+	}
+	for i := range hunks {
+		before, after := hunkTexts(hunks[i : i+1])
+		p.show(path, hunks[i:i+1], &before, after)
+	}
+}
+
+// show makes one block and its place, at the line of the hunk that it begins with.
+func (p *acpPatch) show(path string, first []patchHunk, before *string, after string) {
+	at := acpLocation{Path: path}
+	if len(first) > 0 {
+		at.Line = max(0, first[0].newAt)
+	}
+	if !slices.Contains(p.places, at) {
+		p.places = append(p.places, at)
 	}
 	size := p.size + len(after) + len(deref(before))
 	if size > maxDiffs {

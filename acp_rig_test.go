@@ -577,7 +577,7 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	r := &acpRig{t: t, review: newACPReview(acpSchema(t)), files: map[string][]fileChange{}}
 	r.talk = r.review.session("s")
 	r.talk.prompts = 1
-	o.Cwd = cmp.Or(o.Cwd, "/w")
+	o.Cwd, o.Client = cmp.Or(o.Cwd, "/w"), cmp.Or(o.Client, &acpClient{})
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)

@@ -393,7 +393,7 @@ const (
 func newACPSession(f *acpFront, id, cwd string, roots []string) *acpSession {
 	s := &acpSession{f: f, id: id, cwd: cwd, roots: roots, opening: true}
 	s.options.s, s.queue.s = s, s
-	s.enc = newACPEncoder(acpEncoding{Cwd: cwd, Notices: f.client().notices, Send: s.send, Crowded: f.crowded})
+	s.enc = newACPEncoder(acpEncoding{Cwd: cwd, Client: f.client(), Send: s.send, Crowded: f.crowded})
 	return s
 }
 
@@ -477,7 +477,7 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 // replay tells the session's past, as fast as the client reads.
 func (s *acpSession) replay(ctx context.Context) *rpcError {
 	p := s.f.p
-	enc := newACPEncoder(acpEncoding{Cwd: s.cwd, Notices: s.f.client().notices, Replay: true,
+	enc := newACPEncoder(acpEncoding{Cwd: s.cwd, Client: s.f.client(), Replay: true,
 		Send: func(update []byte) bool {
 			for p.queued() > replayRoom && ctx.Err() == nil {
 				p.flush(time.Second)

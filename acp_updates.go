@@ -21,9 +21,9 @@ import (
 
 // acpEncoding is what an encoder needs to know of its session.
 type acpEncoding struct {
-	Cwd     string
-	Notices bool // the client takes notices
-	Replay  bool // the past is told: the user's words too, all at once
+	Cwd    string
+	Client *acpClient // what the client takes
+	Replay bool       // the past is told: the user's words too, all at once
 	// Send takes one update object and keeps nothing of it. It is called under
 	// the encoder's lock, so it must not call the encoder. false: it was dropped.
 	Send    func(update []byte) bool
@@ -39,8 +39,8 @@ const (
 // acpEncoder tells one session. Any goroutine may call it: the session's, that of a client's answer, its own timers'.
 // So it sends under its lock: what one of them tells must not overtake what another was about to.
 type acpEncoder struct {
-	notices bool   // the client takes notices
-	own     string // what the ids of our own messages begin with
+	client *acpClient // what the client takes
+	own    string     // what the ids of our own messages begin with
 
 	mu       sync.Mutex // guards the fields below
 	said     int        // how many messages of our own there were
@@ -52,13 +52,14 @@ type acpEncoder struct {
 	calls    acpCalls
 	usage    [2]int64 // tokens in use and the size of the context, as last told
 	warned   []string // the last warnings
+	compacts string   // the compaction that runs, as the client knows it, "" for none
 }
 
 func newACPEncoder(o acpEncoding) *acpEncoder {
 	if o.Crowded == nil || o.Replay {
 		o.Crowded = func() bool { return false }
 	}
-	x := &acpEncoder{notices: o.Notices, own: "atm:" + rand.Text()[:12] + ":"}
+	x := &acpEncoder{client: o.Client, own: "atm:" + rand.Text()[:12] + ":"}
 	x.names = acpNames{cwd: o.Cwd, subagents: map[string]string{}}
 	x.stream = acpStream{send: o.Send, crowded: o.Crowded, alarm: acpAlarm{ring: x.tellDue}}
 	x.messages = acpMessages{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay,
@@ -123,7 +124,7 @@ func (x *acpEncoder) event(a agentRef, e *event) {
 		if e.err != nil {
 			why = e.err.Message
 		}
-		x.closeTurn(why, false)
+		x.closeTurn(why, "failed")
 	case evRaw:
 		x.raw(k, own, e)
 	case evOpened, evRefused, evServer:
@@ -155,11 +156,38 @@ func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 	if e.body.kind == "subAgentActivity" {
 		x.names.learn(stringField(e.raw, "item", "agentThreadId"), path.Base(stringField(e.raw, "item", "agentPath")))
 	}
-	if tell := itemKind(e.body.kind).message; tell == nil {
+	switch tell := itemKind(e.body.kind).message; {
+	case own && e.body.kind == "contextCompaction" && x.client.compaction:
+		x.compaction(k, e)
+	case tell == nil:
 		x.calls.item(k, e, x.turns.open)
-	} else if own { // what a subagent says is said to the agent
+	case own: // what a subagent says is said to the agent
 		tell(&x.messages, k, e)
 	}
+	x.messages.viewed = own && e.body.kind == "imageView"
+}
+
+// compaction tells that Codex shortens the history, to a client that has a place for that.
+func (x *acpEncoder) compaction(k acpKey, e *event) {
+	id := x.seen.id(k)
+	switch {
+	case x.messages.known(k):
+	case e.phase == "completed":
+		x.compacts = ""
+		x.seen.add(k)
+		x.stream.put(toJSON(acpCompaction{"compaction_update", id, "completed", ""}))
+	default:
+		x.compacts = id
+		x.stream.put(toJSON(acpCompaction{"compaction_update", id, "in_progress", ""}))
+	}
+}
+
+// acpCompaction is the update that tells of a compaction.
+type acpCompaction struct {
+	Update string `json:"sessionUpdate"` // "compaction_update"
+	ID     string `json:"compactionId"`
+	Status string `json:"status"`
+	Error  string `json:"error,omitempty"`
 }
 
 // print adds text to the output of the item's call, if that is open.
@@ -206,7 +234,7 @@ func (x *acpEncoder) tellUsage(u *tokenUsage) {
 // tellNotice tells a warning, or that Codex tries again, where the client has a
 // place for it: it is no part of the answer. An error of a turn is its outcome.
 func (x *acpEncoder) tellNotice(e *event) {
-	if !x.notices || e.text == "" || e.method == "error" && !e.retry {
+	if !x.client.notices || e.text == "" || e.method == "error" && !e.retry {
 		return
 	}
 	n := acpNotice{Update: "notice", Severity: "warning", Title: clip(visible(strings.TrimSpace(e.text)), 120)}
@@ -243,11 +271,11 @@ func (x *acpEncoder) takeEnd(e *event) {
 	}
 	switch {
 	case e.status == "interrupted":
-		x.closeTurn("interrupted", false)
+		x.closeTurn("interrupted", e.status)
 	case e.status == "failed" && e.err != nil:
-		x.closeTurn("The turn failed: "+e.err.Message, false)
+		x.closeTurn("The turn failed: "+e.err.Message, e.status)
 	default:
-		x.closeTurn("The turn ended before this did.", true)
+		x.closeTurn("The turn ended before this did.", "completed")
 	}
 }
 
@@ -255,12 +283,21 @@ func (x *acpEncoder) takeEnd(e *event) {
 func (x *acpEncoder) endTurn(why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.closeTurn(why, false)
+	x.closeTurn(why, "interrupted")
 }
 
-func (x *acpEncoder) closeTurn(why string, completed bool) {
+// closeTurn closes what is open; status is the turn's.
+func (x *acpEncoder) closeTurn(why, status string) {
 	x.messages.endTurn()
-	x.calls.closeAll(why, completed)
+	x.calls.closeAll(why, status == "completed")
+	if x.compacts != "" {
+		end := acpCompaction{"compaction_update", x.compacts, "failed", why}
+		if status == "interrupted" {
+			end.Status, end.Error = "cancelled", ""
+		}
+		x.stream.put(toJSON(end))
+		x.compacts = ""
+	}
 	x.stream.thought = false
 	x.turns.end()
 	x.seen.forgetTurns(x.names.thread)

@@ -36,7 +36,8 @@ func TestACPRecordings(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project", Notices: true})
+				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project",
+					Client: &acpClient{notices: true}})
 				p := newACPReplay(r)
 				for line := range strings.Lines(string(data)) {
 					var l recorded
@@ -154,7 +155,8 @@ func TestACPDialogues(t *testing.T) {
 // and whether no turn has begun.
 func newDialogue(t *testing.T, head string) *acpReplay {
 	is := func(word string) bool { return strings.Contains(head, "("+word+")") }
-	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"), Notices: is("notices")}))
+	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"),
+		Client: &acpClient{notices: is("notices"), compaction: is("compaction")}}))
 	if p.thread = acpThread; !is("idle") {
 		p.begin("t1")
 	}
@@ -610,9 +612,9 @@ func TestACPDiffOfChangedFile(t *testing.T) {
 		{"into an empty file", "\n", "@@ -0,0 +1,1 @@\n+x\n", "\n", "x\n\n"},
 		{"headers, and a blank line without its blank", "a\n\nb\n",
 			"--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@ func x()\n a\n\n-b\n+c\n", "a\n\nb\n", "a\n\nc\n"},
-		{"a model's patch, without numbers", before, "@@ func x()\n two\n-three\n+THREE\n@@\n+end\n", "two\nthree\n",
-			"two\nTHREE\nend\n"},
-		{"numbers that lie", before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", "one\nthree\n", "drei\n"},
+		{"a model's patch, without numbers", before, "@@ func x()\n two\n-three\n+THREE\n@@\n+end\n", "two\nthree\n|",
+			"two\nTHREE\n|end\n"},
+		{"numbers that lie", before, "@@ -1,99 +1,1 @@\n-one\n@@ -3 +3 @@\n-three\n+drei\n", "one\n|three\n", "|drei\n"},
 		{"nothing", before, "", before, before},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -627,7 +629,11 @@ func TestACPDiffOfChangedFile(t *testing.T) {
 			}
 			o := acpEncoding{Cwd: dir, Replay: strings.HasSuffix(tt.name, "loaded")}
 			got, call := diffsOf(t, o, phase, aChange(file, "update", tt.diff, ""))
-			want(t, strings.Join(got, "\n"), shownDiff{"diff", file, &tt.old, tt.new}.String())
+			after := strings.Split(tt.new, "|") // a block each
+			for i, before := range strings.Split(tt.old, "|") {
+				after[i] = shownDiff{"diff", file, &before, after[i]}.String()
+			}
+			want(t, strings.Join(got, "\n"), strings.Join(after, "\n"))
 			want(t, stringField(call, "title")+" "+stringField(call, "kind"), "Edit a.go edit")
 			if now, _ := os.ReadFile(file); tt.file != string(now) {
 				t.Errorf("the file was changed")
@@ -679,6 +685,31 @@ func TestACPDiffReadsNoPipe(t *testing.T) {
 	for _, path := range []string{pipe, "/dev/zero", dir} {
 		got, _ := diffsOf(t, acpEncoding{}, "started", aChange(path, "update", "@@ -1 +1 @@\n-a\n+b\n", ""))
 		want(t, strings.Join(got, "\n"), shownDiff{"diff", path, &was, "b\n"}.String())
+	}
+}
+
+// TestACPImages: an image that Codex looks at is shown itself where it is one, and no
+// more than a client takes; of the past, and of all else, there is a link.
+func TestACPImages(t *testing.T) {
+	dir := t.TempDir()
+	const png = "\x89PNG\r\n\x1a\n"
+	plant(t, dir, map[string]string{"a.png": png, "b": "\xff\xd8\xff", "c": "GIF89a", "d": "RIFF1234WEBPVP8 ",
+		"e.png": "no image", "f.png": png + strings.Repeat("x", maxShownImage)})
+	for name, kind := range map[string]string{"a.png": "png", "b": "jpeg", "c": "gif", "d": "webp", "e.png": "",
+		"f.png": "", "none.png": ""} {
+		for _, replay := range []bool{false, true} {
+			r := newACPRig(t, acpEncoding{Cwd: dir, Replay: replay})
+			r.begin("t1")
+			r.item("completed", `{"type":"imageView","id":"i","path":`+string(toJSON(filepath.Join(dir, name)))+`}`)
+			last := json.RawMessage(r.all()[len(r.all())-1])
+			var block json.RawMessage
+			eachElement(rawField(last, "content"), func(c json.RawMessage) { block = rawField(c, "content") })
+			if kind == "" || replay {
+				want(t, stringField(block, "uri"), acpFileURL(filepath.Join(dir, name)))
+			} else {
+				want(t, stringField(block, "mimeType"), "image/"+kind)
+			}
+		}
 	}
 }
 

@@ -216,8 +216,13 @@ func appItem(raw json.RawMessage) *itemBody {
 			}
 		}
 	}
-	if b.kind == "collabAgentToolCall" {
+	switch b.kind {
+	case "collabAgentToolCall":
 		b.arguments = collabArguments(raw)
+	case "imageGeneration": // its own status doesn't say
+		if b.failure != "" {
+			b.status = "failed"
+		}
 	}
 	b.text = strings.Join(texts, "\n")
 	return b

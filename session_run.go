@@ -200,6 +200,7 @@ func (b *itemBody) words() string {
 	}
 	return map[string]string{"reasoning": "thinking", "agentMessage": "writing the answer",
 		"webSearch": "searching the web", "contextCompaction": "compacting its context",
+		"imageGeneration":     "making an image",
 		"collabAgentToolCall": "working with subagents", "subAgentActivity": "working with subagents"}[b.kind]
 }
 
