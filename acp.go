@@ -529,16 +529,17 @@ type acpLoginEnd struct {
 	success bool
 }
 
-// methods are the ways to log in. The terminal's is for clients that run it.
+// methods are the ways to log in, each with its type, as the registry of ACP agents wants it. The terminal's is for
+// clients that run it.
 func (l *acpLogins) methods() []any {
 	key := "Uses the key in CODEX_API_KEY or OPENAI_API_KEY of the agent's environment"
 	if l.apiKey() == "" {
 		key += "; neither is set now"
 	}
 	all := []any{
-		map[string]any{"id": authChatGPT, "name": "Log in with ChatGPT",
+		map[string]any{"type": "agent", "id": authChatGPT, "name": "Log in with ChatGPT",
 			"description": "Opens a page in your browser and uses your ChatGPT plan"},
-		map[string]any{"id": authAPIKey, "name": "Use an OpenAI API key", "description": key},
+		map[string]any{"type": "agent", "id": authAPIKey, "name": "Use an OpenAI API key", "description": key},
 	}
 	if l.f.client().terminalAuth {
 		// Clients append the args to the command that starts us, older ones put

@@ -19,15 +19,31 @@ import (
 	"testing"
 )
 
-// acpSchema is nil where the cache has none: the rules are checked all the same.
+// acpSchema is nil where the cache has none: the rules are checked all the same. It is
+// the stable schema with what we tell beyond it: what a prompt has used, as the
+// unstable one has it, and the type that a login method of the agent's has if nothing
+// is said.
 func acpSchema(t testing.TB) *jsonSchema {
 	t.Helper()
-	s, err := loadSchema(filepath.Join(".cache", "acp-clients", "node_modules", "@agentclientprotocol", "sdk",
-		"schema", "v1", "schema.json"))
-	if err != nil {
-		t.Fatal(err)
+	var s [2]*jsonSchema
+	for i, name := range []string{"schema.json", "schema.unstable.json"} {
+		var err error
+		s[i], err = loadSchema(filepath.Join(".cache", "acp-clients", "node_modules", "@agentclientprotocol", "sdk",
+			"schema", "v1", name))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	return s
+	if s[0] == nil {
+		return nil
+	}
+	member := func(def, name string, of any) {
+		s[0].defs[def].(map[string]any)["properties"].(map[string]any)[name] = of
+	}
+	s[0].defs["Usage"] = s[1].defs["Usage"]
+	member("PromptResponse", "usage", map[string]any{"$ref": "#/$defs/Usage"})
+	member("AuthMethodAgent", "type", map[string]any{"const": "agent"})
+	return s[0]
 }
 
 // TestACPSchema says whether what we send is held against the schema.

@@ -191,6 +191,7 @@ func statusText(s *acpSession) string {
 		}
 	}
 	var b strings.Builder
+	var notes []string
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "- **%s:** %s\n", name, fmt.Sprintf(format, args...))
 	}
@@ -208,14 +209,17 @@ func statusText(s *acpSession) string {
 			}
 			line(o.Name, "%s", o.Options[i].Name)
 		}
-		for _, note := range set.Notes {
-			line("Note", "%s", note)
-		}
+		notes = append(notes, set.Notes...)
 	}
 	line("Directory", "`%s`", cmp.Or(me.Cwd, s.cwd))
 	line("Codex", "%s", codexText(&v))
 	s.mu.Lock()
 	u := s.usage
+	for _, note := range s.notes {
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
 	s.mu.Unlock()
 	if u.ContextWindow > 0 {
 		line("Context", "%s of %s tokens in use (%d %%)", grouped(u.Last), grouped(u.ContextWindow),
@@ -224,11 +228,18 @@ func statusText(s *acpSession) string {
 	line("Tokens so far", "%s in %s", grouped(max(me.Tokens, u.Total)), counted(me.Turns, "turn"))
 	switch {
 	case !s.f.Team:
-		line("Team", "none: with `--identity NAME` this session would be a member of one, and have mail")
+		line("Team", "none: an agent that is started with an identity is a member of one, and has mail")
 	case me.PendingMail != nil:
 		line("Mail", "%s unread; auto-mail %s", counted(*me.PendingMail, "message"), cmp.Or(me.AutoMail, "off"))
 	default:
 		line("Mail", "none: there is no team directory for `%s`", cmp.Or(me.Team, v.Team))
+	}
+	for _, limit := range v.Limits.lines() {
+		name, what, _ := strings.Cut(limit, ": ")
+		line(name, "%s", what)
+	}
+	for _, note := range notes {
+		line("Note", "%s", note)
 	}
 	return b.String()
 }

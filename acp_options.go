@@ -171,6 +171,9 @@ func modesOf(options []configOption) modeState {
 // where it has it, and else gets its own default one.
 func readChange(set *sessionSettings, models []acpModel, id, value string) (settingsChange, *rpcError) {
 	options := configOptions(set, models)
+	if id == "reasoning_effort" { // as other agents for Codex call it
+		id = optionEffort
+	}
 	i := slices.IndexFunc(options, func(o configOption) bool { return o.ID == id })
 	if i < 0 {
 		var ids []string

@@ -50,6 +50,7 @@ type acpPrompt struct {
 	cancelled bool
 	again     bool          // the prompt goes to the hub a second time
 	failure   *backendError // of its turn's end
+	before    tokenUsage    // of the thread, as its turn began
 	stop      func()        // ends what answers the prompt here
 }
 
@@ -260,8 +261,36 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 	}
 }
 
-// stopped is the result of a prompt.
-func stopped(reason string) any { return map[string]string{"stopReason": reason} }
+// acpStopped is the result of a prompt.
+type acpStopped struct {
+	Reason string    `json:"stopReason"`
+	Usage  *acpUsage `json:"usage,omitempty"`
+}
+
+// acpUsage is what a prompt's turn has used. What was read from the cache isn't counted as input a second time.
+type acpUsage struct {
+	Total   int64 `json:"totalTokens"`
+	Input   int64 `json:"inputTokens"`
+	Output  int64 `json:"outputTokens"`
+	Thought int64 `json:"thoughtTokens"`
+	Cached  int64 `json:"cachedReadTokens"`
+}
+
+func stopped(reason string) *acpStopped { return &acpStopped{Reason: reason} }
+
+// usedLocked is what the prompt's turn has used, nil where Codex told nothing of that.
+func (p *acpPrompt) usedLocked() *acpUsage {
+	now, was := p.s.usage, p.before
+	if now.Total < was.Total { // the turn ran in a new thread, in place of one that was lost
+		was = tokenUsage{}
+	}
+	if now.Total == was.Total {
+		return nil
+	}
+	cached := now.CachedInput - was.CachedInput
+	return &acpUsage{Total: now.Total - was.Total, Input: max(0, now.Input-was.Input-cached),
+		Output: now.Output - was.Output, Thought: now.Reasoning - was.Reasoning, Cached: cached}
+}
 
 // finish takes the hub's result, on the session's goroutine as a rule.
 func (p *acpPrompt) finish(r turnResult) {
@@ -274,7 +303,7 @@ func (p *acpPrompt) finish(r turnResult) {
 		s.queue.pump()
 		return
 	}
-	cancelled, ran, failure := p.cancelled, p.stage == promptRunning, p.failure
+	cancelled, ran, failure, used := p.cancelled, p.stage == promptRunning, p.failure, p.usedLocked()
 	s.mu.Unlock()
 	result, e := p.outcome(&r, cancelled, failure)
 	if ran {
@@ -286,8 +315,10 @@ func (p *acpPrompt) finish(r turnResult) {
 			why = e.Message
 		}
 		s.notices(r.Notes)
-		if e == nil && r.TurnStatus == "failed" {
-			s.notice("error", clip(cmp.Or(r.Content, "the turn failed"), 120), r.Content)
+		if result != nil {
+			if result.Usage = used; result.Reason == "max_tokens" {
+				s.tellFull(r.Content)
+			}
 		}
 		s.enc.endTurn(why)
 		s.options.tellChanges() // a ceiling or the user's configuration may have changed what this turn ran with
@@ -296,8 +327,19 @@ func (p *acpPrompt) finish(r turnResult) {
 	s.queue.remove(p)
 }
 
+// tellFull tells the user why the turn ended that the stop reason calls max_tokens; said are Codex's words.
+func (s *acpSession) tellFull(said string) {
+	const words = "The conversation has grown too long for the model"
+	advice := "Shorten it with /compact, or begin a new session. Codex says: " + said
+	if s.f.client().notices {
+		s.notice("error", words, advice)
+		return
+	}
+	s.enc.say(agentChunk, words+". "+advice)
+}
+
 // outcome is what a turn's result means for its prompt.
-func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError) (any, *rpcError) {
+func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError) (*acpStopped, *rpcError) {
 	switch {
 	case cancelled, r.err == nil && r.TurnStatus == "interrupted":
 		return stopped("cancelled"), nil
@@ -313,7 +355,7 @@ func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError
 	switch {
 	case info == infoNoLogin:
 		return nil, p.s.f.logins.required(r.Content)
-	case info == "contextWindowExceeded": // the protocol's own word for it; a notice has Codex's
+	case info == "contextWindowExceeded": // the protocol's own word for it; tellFull has more
 		return stopped("max_tokens"), nil
 	}
 	data := map[string]any{"error_source": "child", "turn_status": r.TurnStatus}

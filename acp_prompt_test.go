@@ -382,3 +382,34 @@ func TestACPHolds(t *testing.T) {
 	}
 	r.fails(r.prompt("one too many"), codeInternal, "already wait")
 }
+
+// TestACPUsage: a prompt's answer tells what its turn has used, without what the
+// session had used before, and nothing where Codex told nothing. Codex 0.104 repeats
+// the old number first.
+func TestACPUsage(t *testing.T) {
+	r := newOpenRig(t, `{}`, nil)
+	use := func(p *acpPlayed, total, in, cached, out, thought int64) {
+		p.is(&event{kind: evUsage, usage: &tokenUsage{Total: total, Input: in, CachedInput: cached, Output: out,
+			Reasoning: thought}})
+	}
+	prompt := func(usage string, play func(*acpPlayed)) {
+		t.Helper()
+		id := r.prompt("go")
+		p := r.begun("t" + id)
+		play(p)
+		p.ends("completed", nil)
+		answer, _ := r.answerTo(id)
+		want(t, string(rawField(answer, "result", "usage")), usage)
+	}
+	prompt(`{"totalTokens":120,"inputTokens":100,"outputTokens":20,"thoughtTokens":5,"cachedReadTokens":0}`,
+		func(p *acpPlayed) { use(p, 120, 100, 0, 20, 5) })
+	prompt(`{"totalTokens":230,"inputTokens":120,"outputTokens":30,"thoughtTokens":0,"cachedReadTokens":80}`,
+		func(p *acpPlayed) {
+			use(p, 120, 100, 0, 20, 5)
+			use(p, 240, 200, 40, 40, 5)
+			use(p, 350, 300, 80, 50, 5)
+		})
+	prompt("", func(*acpPlayed) {})
+	prompt(`{"totalTokens":7,"inputTokens":6,"outputTokens":1,"thoughtTokens":0,"cachedReadTokens":0}`,
+		func(p *acpPlayed) { use(p, 7, 6, 0, 1, 0) }) // the thread was lost, so this is a new one
+}

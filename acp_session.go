@@ -369,6 +369,7 @@ type acpSession struct {
 	title   string
 	backlog acpBacklog
 	usage   tokenUsage // of the thread, as last told
+	notes   []string   // of the last result that had some, where the client takes no notices
 	// turns that began while the session was opened: they are told as they run, not as its past
 	live     map[string]bool
 	mailTurn string          // the running turn that nobody here asked for, "" for none
@@ -448,8 +449,11 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 		case <-ctx.Done():
 			return turnResult{}, errACPClosing()
 		}
+		before.mu.Lock()
+		used := before.usage // which Codex doesn't tell again of a thread that stays open
+		before.mu.Unlock()
 		s.mu.Lock()
-		s.before = nil
+		s.before, s.usage = nil, used
 		s.mu.Unlock()
 	}
 	known, e := f.clientSession(s.id)
@@ -590,6 +594,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		}
 		if first = begins && p.turn == ""; first {
 			s.mailTurn = "" // one turn runs at a time
+			p.before = s.usage
 		}
 		if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
 			p.stage = promptRunning
@@ -709,8 +714,13 @@ func (s *acpSession) notice(severity, title, description string) {
 	s.send(toJSON(acpNotice{"notice", severity, title, description}))
 }
 
-// notices tells what a result says that the caller should know.
+// notices tells what a result says that the caller should know. /status tells it where the client takes no notices.
 func (s *acpSession) notices(words []string) {
+	if len(words) > 0 && !s.f.client().notices {
+		s.mu.Lock()
+		s.notes = words
+		s.mu.Unlock()
+	}
 	for _, w := range words {
 		title := clip(w, 120)
 		if title == w {
