@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// maxRuleShown is how many characters a rule may have to stand in an option.
+const maxRuleShown = 100
+
 // acpAsk is one question before the client.
 type acpAsk struct {
 	s     *acpSession
@@ -146,8 +149,8 @@ func permissionOptions(q *approval) []acpPermission {
 	if q.forSession {
 		add("allow_always", "Allow for this session", "allow_always", acpVerdict{d: approveForSession})
 	}
-	if rule := ruleText(q); rule != "" { // only where the user turned allow_rules on
-		name := fmt.Sprintf("Always allow commands that begin with `%s`, in every session", clip(rule, 100))
+	if rule := ruleText(q); rule != "" && clipChars(visible(rule), maxRuleShown) == rule { // one that is seen whole
+		name := fmt.Sprintf("Always allow commands that begin with `%s`, in every session", rule)
 		add("allow_rule", name, "allow_always", acpVerdict{d: approveAlways})
 	}
 	add("reject_once", "Reject and go on", "reject_once",

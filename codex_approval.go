@@ -22,7 +22,7 @@ const (
 	deny decision = iota
 	approve
 	approveForSession
-	approveAlways // and keep the rule that Codex proposed: a person's word only, and only with allow_rules
+	approveAlways // and keep the rule that Codex proposed: a person's word only
 )
 
 func (d decision) String() string {
@@ -66,7 +66,7 @@ type approval struct {
 	// forSession: the child can keep a yes for the rest of its thread, so that approveForSession may be offered.
 	forSession bool
 	// rule is the permanent rule that Codex proposes: the words that a command begins with which would never be asked
-	// about again. The session takes the rule out unless the user turned allow_rules on.
+	// about again. The session takes the rule out where nobody may be offered it.
 	rule []string
 	// subagent is who asks, nil for the agent itself.
 	subagent *subagentRef

@@ -21,8 +21,8 @@ func (a *sessionAsks) put(q *approval) {
 	if q == nil {
 		return
 	}
-	if !a.s.h.cfg.allowRules {
-		q.rule = nil // a rule that outlives the session is the user's to allow first
+	if !a.mayKeepRule() {
+		q.rule = nil
 	}
 	a.add(*q, a.s.h.cfg.approvalTimeout, func() {
 		a.s.box.do(func() {
@@ -49,7 +49,8 @@ func (a *sessionAsks) put(q *approval) {
 	case a.s.h.cfg.maxSandbox == "read-only" && (q.kind == askCommand || q.kind == askFileChange ||
 		q.kind == askPermissions):
 		// an approved command leaves the sandbox
-		why = decider{byPolicy, "this server is read-only (--readonly or max_sandbox), whoever approves"}
+		top := a.s.h.cfg.top
+		why = decider{byPolicy, fmt.Sprintf("%s allows %s, whoever approves", top.name, top.word)}
 	case a.s.m.cur != nil:
 		w = a.s.m.cur.asker()
 	}
@@ -74,6 +75,17 @@ func (a *sessionAsks) put(q *approval) {
 		p.offered = true // now it is news for agent_wait
 		a.s.publish()
 	}
+}
+
+// mayKeepRule reports whether the rule that Codex proposes, which outlives the session, may be offered: where the user
+// has turned allow_rules on. Where the user said nothing, it may be to the person whose client has this session for its
+// own and began the turn: it is that person's machine. But for other sessions a rule would pass a ceiling.
+func (a *sessionAsks) mayKeepRule() bool {
+	cfg, cur := a.s.h.cfg, a.s.m.cur
+	if _, said := cfg.origin["allow_rules"]; said {
+		return cfg.allowRules
+	}
+	return a.s.client.named() && cur != nil && cur.req.source == sourceClient && !cfg.top.binds()
 }
 
 // noAsker says why the front could put an approval to nobody.
