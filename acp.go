@@ -441,9 +441,8 @@ func errACPClosing() *rpcError {
 // errOnlyAppServer is for a Codex that has nothing we can serve ACP with.
 func errOnlyAppServer() *rpcError {
 	return &rpcError{Code: codeInternal, Message: "ACP needs `codex app-server`, which Codex has since 0.104, " +
-		"and this one is run as mcp-server: update it with `npm install -g @openai/codex`, name another with " +
-		"--codex-bin, " +
-		"or take backend = \"mcp-server\" out of the configuration"}
+		"and this one is run as mcp-server: update it with `npm install -g @openai/codex`, name another as codex_bin " +
+		"in the configuration, or take backend = \"mcp-server\" out of that"}
 }
 
 // acpError is an error of the hub as an ACP client is told it: with the codes of
@@ -488,17 +487,19 @@ func acpAdvice(e *rpcError) string {
 		return ": start it again and load the session"
 	case remedyGoOn:
 		advice := ". The session keeps its context: the next prompt goes on"
-		switch limit := stringField(e.Data, "limit"); limit {
-		case "":
-		case "request_timeout_secs":
-			advice += ", --timeout sets the limit"
-		default:
-			advice += ", " + limit + " sets the limit"
+		if limit := stringField(e.Data, "limit"); limit != "" {
+			advice += ", " + limit + " in the configuration sets the limit"
 		}
 		if partial := stringField(e.Data, "partial"); partial != "" {
 			advice += ". Its answer so far: " + partial
 		}
 		return advice
+	case remedyHeld:
+		return "; close it there, or wait until it is closed"
+	case remedyFind:
+		return "; the list of sessions tells which there are"
+	case remedyRoom:
+		return "; close one of them first"
 	case remedyNone, remedyLogin:
 	}
 	return ""

@@ -9,6 +9,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -91,7 +97,18 @@ func TestACPErrors(t *testing.T) {
 		{proxyAdvice(codeTimeout, remedyGoOn, "silent for 5m; it was interrupted",
 			". Agent a keeps its context: continue with codex-reply. Its answer so far: half", "limit",
 			"request_timeout_secs", "partial", "half"), codeInternal,
-			"the next prompt goes on, --timeout sets the limit. Its answer so far: half"},
+			"the next prompt goes on, request_timeout_secs in the configuration sets the limit. Its answer so far: half"},
+		{heldError(&heldBy{what: "thread", name: "T", agentID: "codex:b", pid: 42}, "codex:a", "ann", ""), codeInternal,
+			"this session is in use by agent codex:b in process 42, another atm-agent-mcp; close it there, or wait"},
+		{heldError(nameHeld("ann", "codex:a", 42), "codex:a", "ann", "ann-2"), codeInternal,
+			"this session is in use by agent codex:a in process 42, another atm-agent-mcp; close it there, or wait"},
+		{heldError(nameHeld("ann", "codex:b", 42), "codex:a", "ann", "ann-2"), codeInternal, `identity "ann-2" is free`},
+		{heldError(&memberTaken{name: "ann", team: "t"}, "codex:a", "ann", "ann-2"), codeInternal, `"ann-2" is free`},
+		{childError("open", callError(&rpcError{Code: codeInvalidRequest,
+			Message: "thread t already has an active writer"})), codeInternal, "close it there, or wait"},
+		{childError("open", callError(&rpcError{Code: codeInvalidRequest,
+			Message: `bad: {"error":{"message":"no such model","code":"x"}}, url: u`})), codeInternal,
+			"open: bad: no such model, url: u"},
 		{proxyError(codeInvalidSession, "cwd /x does not exist"), codeInvalidParams, "cwd /x does not exist"},
 		{child(-32602, "Input exceeds the maximum length of 1048576 characters.",
 			`{"code":-32602,"data":{"input_error_code":"input_too_large"}}`), codeInvalidParams, "Send less at once"},
@@ -103,11 +120,96 @@ func TestACPErrors(t *testing.T) {
 	} {
 		got := f.acpError(tt.e)
 		failsWith(t, toJSON(map[string]any{"error": got}), tt.code, tt.words)
-		for _, w := range []string{"codex-reply", "agent_id\":", "CHILD_PROCESS_DEAD:", "restart_child"} {
-			if strings.Contains(got.Message, w) {
-				t.Errorf("message %q has %q", got.Message, w)
-			}
+		if w := cmp.Or(editorHasNo().FindString(got.Message), codeName(tt.e.Code)+":"); strings.Contains(got.Message, w) {
+			t.Errorf("message %q has %q", got.Message, w)
 		}
+	}
+}
+
+// editorHasNo finds what somebody with an editor doesn't have: our MCP tools and flags.
+func editorHasNo() *regexp.Regexp {
+	var tools []string
+	for _, tool := range toolTable() {
+		if tool.name != "codex" { // Codex is called so, too
+			tools = append(tools, tool.name)
+		}
+	}
+	var flags []string
+	for _, row := range append(serveRows(), acpRows()...) {
+		flags = append(flags, row.name)
+	}
+	return regexp.MustCompile(`\b(` + strings.Join(tools, "|") + `)\b|\bcodex \{|\bcall codex\b|--(` +
+		strings.Join(flags, "|") + `)\b`)
+}
+
+// TestErrorsSayWhatAnEditorsUserHas: what happened is told to both kinds of clients, so
+// that part of an error's words, a note's and all that the ACP front says itself name
+// no tool and no flag. What a model is to do with its tools stands in the advice.
+func TestErrorsSayWhatAnEditorsUserHas(t *testing.T) {
+	has := editorHasNo()
+	words := map[string]int{"proxyError": 1, "proxyAdvice": 2, "childSays": 1, "childError": 0, "closedError": 1}
+	found := 0
+	for name, text := range goFiles(t, runtime.GOOS) {
+		family, _, _ := strings.Cut(strings.TrimSuffix(name, ".go"), "_")
+		if !slices.Contains([]string{"config", "registry", "codex", "session", "acp"}, family) {
+			continue
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
+		wantNil(t, err)
+		check := func(n ast.Node) {
+			ast.Inspect(n, func(n ast.Node) bool {
+				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					found++
+					if bad := has.FindString(lit.Value); bad != "" {
+						t.Errorf("%s: %s has %q", files.Position(lit.Pos()), lit.Value, bad)
+					}
+				}
+				return true
+			})
+		}
+		if family == "acp" {
+			check(file)
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			switch what := types.ExprString(call.Fun); {
+			case words[what] > 0 && len(call.Args) > words[what]:
+				check(call.Args[words[what]])
+			case what == "append" && strings.HasSuffix(strings.ToLower(types.ExprString(call.Args[0])), "notes"):
+				check(call)
+			}
+			return true
+		})
+	}
+	if found < 500 {
+		t.Errorf("only %d texts were looked at", found)
+	}
+}
+
+// TestACPLoginMethods: the registry of ACP agents wants each method typed, as the
+// agent's or the terminal's; the schema allows the terminal's only to clients that run
+// it.
+func TestACPLoginMethods(t *testing.T) {
+	for caps, types := range map[string]string{`{}`: "agent agent", `{"auth":{"terminal":false}}`: "agent agent",
+		`{"auth":{"terminal":true}}`: "agent agent terminal"} {
+		r := newACPFrontRig(t, nil)
+		got, _ := r.exchange("initialize", `{"protocolVersion":1,"clientCapabilities":`+caps+`}`)
+		var found []string
+		eachElement(rawField(got, "result", "authMethods"), func(m json.RawMessage) {
+			found = append(found, stringField(m, "type"))
+			if stringField(m, "id") == "" || stringField(m, "name") == "" {
+				t.Errorf("method %s", m)
+			}
+			if stringField(m, "type") == "terminal" {
+				want(t, string(rawField(m, "args")), `["acp","login"]`)
+			}
+		})
+		want(t, strings.Join(found, " "), types)
 	}
 }
 

@@ -316,6 +316,7 @@ func turnError(raw json.RawMessage) *backendError {
 	if details := stringField(raw, "additionalDetails"); details != "" && !strings.Contains(e.Message, details) {
 		e.Message += ": " + details
 	}
+	e.Message = plainMessage(e.Message)
 	info := rawField(raw, "codexErrorInfo")
 	if info == nil {
 		info = rawField(raw, "codex_error_info")
@@ -329,6 +330,22 @@ func turnError(raw json.RawMessage) *backendError {
 		return false
 	})
 	return withLogin(e)
+}
+
+// plainMessage puts a sentence in the place of what the model's API has answered, which Codex passes on as it came, with
+// more around it or not: {"error": {"message": "…"}}, {"detail": "…"}.
+func plainMessage(text string) string {
+	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')+1
+	if from < 0 || to <= from || !validJSON([]byte(text[from:to])) {
+		return text
+	}
+	answer := json.RawMessage(text[from:to])
+	said := cmp.Or(stringField(answer, "error", "message"), stringField(answer, "message"),
+		stringField(answer, "detail"), stringField(answer, "error"))
+	if said == "" {
+		return text
+	}
+	return text[:from] + said + text[to:]
 }
 
 // withLogin recognizes a Codex that isn't logged in. Codex itself calls that "other" before 0.148 and
@@ -365,7 +382,7 @@ func callError(err error) *backendError {
 		}
 		return &backendError{Message: err.Error()}
 	}
-	e := &backendError{Code: re.Code, Message: re.Message, Data: toJSON(re), Busy: re.Code == codeOverloaded}
+	e := &backendError{Code: re.Code, Message: plainMessage(re.Message), Data: toJSON(re), Busy: re.Code == codeOverloaded}
 	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded",
 		"invalid thread id", "invalid session id"} {
 		e.Missing = e.Missing || strings.Contains(re.Message, words)

@@ -349,7 +349,7 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 		bin = "codex"
 	}
 	const hint = "; install Codex with `npm install -g @openai/codex`, " +
-		"or name another binary with codex_bin in .atm.toml or --codex-bin"
+		"or name another binary as codex_bin in the configuration"
 	path, err := exec.LookPath(bin)
 	if err == nil || errors.Is(err, exec.ErrDot) {
 		path, err = filepath.Abs(path)

@@ -237,8 +237,8 @@ func (r *review) shown(status, whyFailed string, window int64) (shown *reviewSho
 	case r.found != nil:
 		shown.reviewFound = *r.found
 	case status == "completed":
-		notes = append(notes, "The reviewer's answer has not the form that findings are read from, so findings is "+
-			"null and content has its words.")
+		notes = append(notes, "The reviewer's answer has not the form that findings are read from: there are only its "+
+			"words.")
 	}
 	whose := "the model's"
 	if window <= 0 {
@@ -259,8 +259,8 @@ func (r *review) shown(status, whyFailed string, window int64) (shown *reviewSho
 // beside is what the review is not of, and what it doesn't hold back, a sentence each.
 func (r *review) beside() (notes []string) {
 	if r.left {
-		notes = append(notes, "Changes that are not committed are not part of this review; target uncommitted reviews "+
-			"them.")
+		notes = append(notes, "Changes that are not committed are not part of this review; one of the uncommitted "+
+			"changes has them.")
 	}
 	if r.busy {
 		notes = append(notes, "The agent was at work when this change was measured: what it has changed since then is "+

@@ -269,7 +269,7 @@ func missingBackend(path, want string) string {
 	switch want {
 	case "mcp-server":
 		return fmt.Sprintf("%s has no mcp-server command, which Codex 0.154 removed; its app-server serves the same "+
-			"tools: set backend = \"auto\" or leave --backend out, or name a Codex up to 0.153 with codex_bin", path)
+			"tools: set backend = \"auto\", or name a Codex up to 0.153 with codex_bin", path)
 	case "app-server":
 		return fmt.Sprintf("%s has no app-server command, so it is older than 0.104 or no Codex; update it with `npm "+
 			"install -g @openai/codex`, name another with codex_bin, or set backend = \"auto\"", path)

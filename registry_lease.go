@@ -61,6 +61,14 @@ func (e *heldBy) Error() string {
 	return fmt.Sprintf("%s %q is in use %s", e.what, e.name, holderText(e.agentID, e.pid, e.ours))
 }
 
+// session says for a person that a session is in use, and by what.
+func (e *heldBy) session() string {
+	if e.keeper || e.ours {
+		return e.Error()
+	}
+	return "this session is in use " + holderText(e.agentID, e.pid, false) + ", another atm-agent-mcp"
+}
+
 // nameHeld is a name that was seen to be held.
 func nameHeld(identity, agentID string, pid int) *heldBy {
 	return &heldBy{what: "identity", name: identity, agentID: agentID, pid: pid, ours: pid == os.Getpid()}

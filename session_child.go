@@ -228,7 +228,10 @@ func childError(what string, e *backendError) *rpcError {
 		return childSays(codeTimeout, "Codex had too much to do when asked to "+what+", and nothing was done; try "+
 			"again later: "+e.Message, e)
 	case e.Held:
-		return childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
+		err := childSays(codeIdentityConflict, "another process has this thread open, a Codex that doesn't say which: "+
+			e.Message, e)
+		err.Remedy = remedyHeld
+		return err
 	case e.Missing:
 		return childSays(codeSessionNotFound, "Codex has no such thread: "+e.Message, e)
 	}

@@ -86,8 +86,8 @@ func (d *agentDirectory) source(ref string) (*record, *rpcError) {
 		return nil, err
 	}
 	if rec = d.ledger.newest(rec); rec.BackendID == "" || rec.Turns == 0 && rec.Status != "" {
-		return nil, proxyError(codeInvalidSession, fmt.Sprintf("agent %s was never prompted, so there is nothing to "+
-			"begin another one with; leave fork_of out", rec.AgentID), "agent_id", rec.AgentID)
+		return nil, proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("agent %s was never prompted, so there is "+
+			"nothing to begin another one with", rec.AgentID), "; leave fork_of out", "agent_id", rec.AgentID)
 	}
 	return rec, nil
 }
@@ -177,8 +177,8 @@ func (d *agentDirectory) turn(ref, turnID string) (keptTurn, *rpcError) {
 	}
 	t := d.kept.find(agentID, turnID)
 	if t == nil {
-		return keptTurn{}, proxyError(codeSessionNotFound, fmt.Sprintf("agent %s has no turn %q; agent_wait tells "+
-			"its turns", agentID, turnID), "agent_id", agentID, "turn_id", turnID)
+		return keptTurn{}, proxyAdvice(codeSessionNotFound, remedyNone, fmt.Sprintf("agent %s has no turn %q", agentID,
+			turnID), "; agent_wait tells its turns", "agent_id", agentID, "turn_id", turnID)
 	}
 	if t.finished() {
 		return *t, nil
@@ -217,8 +217,8 @@ const namesTold = 8
 // nearest, or who is open.
 func (d *agentDirectory) unknown(ref string) *rpcError {
 	said := func(format string, args ...any) *rpcError {
-		return proxyError(codeSessionNotFound, fmt.Sprintf(format, args...)+". agent_sessions lists them, codex "+
-			"{prompt} starts a new one", "agent_id", ref)
+		return proxyAdvice(codeSessionNotFound, remedyFind, fmt.Sprintf(format, args...),
+			". agent_sessions lists them, codex {prompt} starts a new one", "agent_id", ref)
 	}
 	what := fmt.Sprintf("no session has the id %q", cutName(ref))
 	if isName(ref) {
@@ -229,8 +229,9 @@ func (d *agentDirectory) unknown(ref string) *rpcError {
 			return said("%s: agent %s has that name in another process (pid %d), which alone can be asked", what,
 				v.AgentID, v.pid)
 		default:
-			return proxyError(codeSessionNotFound, fmt.Sprintf("%s; %s had that name and is %s: codex {\"agent_id\": "+
-				"%q} reopens it", what, v.AgentID, v.Status, v.AgentID), "agent_id", v.AgentID, "identity", v.Identity)
+			return proxyAdvice(codeSessionNotFound, remedyFind, fmt.Sprintf("%s; %s had that name and is %s", what,
+				v.AgentID, v.Status), fmt.Sprintf(": codex {\"agent_id\": %q} reopens it", v.AgentID), "agent_id",
+				v.AgentID, "identity", v.Identity)
 		}
 	}
 	var known, names []string
@@ -414,31 +415,37 @@ func heldError(err error, agentID, identity, free string) *rpcError {
 	var member *memberTaken
 	switch {
 	case errors.As(err, &by):
-		msg, data := by.Error(), []any{"conflicting_agent_id", by.agentID, "pid", by.pid}
-		if by.what == "thread" {
-			msg += "; close it there first, or start a new agent with codex"
-			return proxyError(codeIdentityConflict, msg, data...)
+		what, advice := by.Error(), ""
+		data := []any{"conflicting_agent_id", by.agentID, "pid", by.pid}
+		if by.what != "thread" {
+			data = append(data, "identity", by.name)
 		}
+		said := "" // that a whole session is in use
 		switch {
+		case by.what == "thread":
+			advice, said = "; close it there first, or start a new agent with codex", by.session()
 		case by.agentID == agentID && agentID != "":
-			msg += "; continue it from there, or close it there first"
-		case free != "" && by.agentID == "":
-			msg += fmt.Sprintf("; identity %q is free", free)
+			advice, said = "; continue it from there, or close it there first", by.session()
 		case free != "":
-			msg += fmt.Sprintf("; identity %q is free, or continue that agent with codex-reply {\"agent_id\": %q}",
-				free, by.agentID)
+			what += fmt.Sprintf("; identity %q is free", free)
+			if by.agentID != "" {
+				advice = fmt.Sprintf(", or continue that agent with codex-reply {\"agent_id\": %q}", by.agentID)
+			}
 		}
-		return proxyError(codeIdentityConflict, msg, append(data, "identity", by.name)...)
+		e := proxyAdvice(codeIdentityConflict, remedyHeld, what, advice, data...)
+		e.Said = cmp.Or(said, e.Said)
+		return e
 	case errors.As(err, &member):
 		msg := fmt.Sprintf("identity %q can't be an agent's: %s", identity, member.who())
 		if free != "" {
 			msg += fmt.Sprintf("; identity %q is free", free)
 		}
+		advice := ""
 		if free != "" && agentID != "" {
-			msg += fmt.Sprintf(": codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", agentID, free)
+			advice = fmt.Sprintf(": codex {\"agent_id\": %q, \"identity\": %q} gives it to the agent", agentID, free)
 		}
-		return proxyError(codeIdentityConflict, msg, "identity", identity, "member", member.name, "agent_type",
-			member.agentType)
+		return proxyAdvice(codeIdentityConflict, remedyNone, msg, advice, "identity", identity, "member", member.name,
+			"agent_type", member.agentType)
 	}
 	return proxyError(codeInvalidSession, errorText(err), "identity", identity)
 }

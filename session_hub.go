@@ -228,8 +228,9 @@ func (h *hub) resubmit(req turnRequest, w waiterID) {
 func (h *hub) parkToReopen(s *session) *rpcError {
 	parked := make(chan closeResult, 1)
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
-		return proxyError(codeInvalidSession, fmt.Sprintf("session %s is busy; its settings can be changed when its "+
-			"turn has ended. codex-reply needs no settings and waits in its queue", s.agentID), "agent_id", s.agentID)
+		return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("session %s is busy; its settings can be changed "+
+			"when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue", "agent_id",
+			s.agentID)
 	}
 	return nil
 }
@@ -401,9 +402,9 @@ func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
 }
 
 func notPending(agentID, ask string) *rpcError {
-	return proxyError(codeInvalidSession, fmt.Sprintf("approval %q of %s isn't pending: it was decided already, "+
-		"withdrawn or timed out; agent_status lists what is pending", ask, agentID), "agent_id", agentID, "approval_id",
-		ask)
+	return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("approval %q of %s isn't pending: it was decided "+
+		"already, withdrawn or timed out", ask, agentID), "; agent_status lists what is pending", "agent_id", agentID,
+		"approval_id", ask)
 }
 
 // setMail turns auto-mail on or off for one session; it is kept in its record. auto true also resumes what the runaway

@@ -475,8 +475,8 @@ func (t *keptTurn) lose() {
 	t.Status, t.Lost, t.Seq = "failed", true, t.Created.UnixMicro() // its place among those that ended
 	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale,
 		TurnStatus: "interrupted",
-		err: proxyError(codeSessionClosed, fmt.Sprintf("the server that ran this turn ended before the turn "+
-			"did; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id",
+		err: proxyAdvice(codeSessionClosed, remedyGoOn, "the server that ran this turn ended before the turn did",
+			fmt.Sprintf("; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id",
 			t.AgentID)}
 }
 

@@ -79,9 +79,9 @@ func (s stopReason) words() string {
 		stopCancel:    ": its caller cancelled it.",
 		stopTimeout:   ": it took too long.",
 		stopUnknown:   ": it took too long.",
-		stopShutdown:  ": atm-agent-mcp is shutting down. Start it again and call codex-reply with the same agent_id.",
-		stopClose:     ": agent_close was called.",
-		stopInterrupt: ": agent_interrupt was called.",
+		stopShutdown:  ": atm-agent-mcp is shutting down. When it is started again, the session can go on.",
+		stopClose:     ": its session was closed.",
+		stopInterrupt: ": it was asked to stop.",
 	}[s]
 }
 

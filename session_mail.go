@@ -173,7 +173,7 @@ func (p *mailPump) counted(unread int, changed bool, conflict string) {
 	s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", conflict)
 	other := fmt.Sprintf("codex {\"agent_id\": %q, \"identity\": …}", s.agentID)
 	if s.place.client { // an editor has no such tool
-		other = "start it again with another --identity"
+		other = "start it again under another identity"
 	}
 	s.notes = append(s.notes, fmt.Sprintf("No mail is sent as %s or delivered to it: %s. That ends when the member "+
 		"leaves, or with another name: %s", identity, conflict, other))

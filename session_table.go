@@ -537,8 +537,8 @@ func (n *identities) makeRoom() *rpcError {
 			return nil
 		}
 		if oldest == nil {
-			return proxyError(codeMaxSessions, fmt.Sprintf("%d sessions are open and none can be parked "+
-				"(max_concurrent_threads = %d); close one with agent_close", len(all), n.cfg.maxConcurrentThreads))
+			return proxyAdvice(codeMaxSessions, remedyRoom, fmt.Sprintf("%d sessions are open and none can be parked "+
+				"(max_concurrent_threads = %d)", len(all), n.cfg.maxConcurrentThreads), "; close one with agent_close")
 		}
 		done := make(chan struct{})
 		if oldest.end(endPark, "", func(closeResult) { close(done) }) {

@@ -508,18 +508,18 @@ func (r *turnRunner) takesSteer(t *turn) bool {
 	}
 	cur := s.m.cur
 	refuse := func(why string) bool {
-		r.answer(t, turnResult{err: proxyError(codeInvalidSession, why, "agent_id", s.agentID)})
+		r.answer(t, turnResult{err: proxyAdvice(codeInvalidSession, remedyNone, why,
+			"; leave steer out, and the message waits for its end", "agent_id", s.agentID)})
 		return true
 	}
 	switch {
 	case s.place != nil && s.place.be.info().kind == "mcp-server":
-		return refuse("codex mcp-server takes nothing into a running turn; leave steer out, and the message waits " +
-			"for the turn's end")
+		return refuse("codex mcp-server takes nothing into a running turn")
 	case cur == nil || s.m.ending != endNone || s.m.phase == phaseStopping:
 		return false
 	case cur.req.action != actPrompt:
-		return refuse(fmt.Sprintf("agent %s runs a %s, which takes nothing in between; leave steer out, and the "+
-			"message waits for its end", s.agentID, cur.req.action.word()))
+		return refuse(fmt.Sprintf("agent %s runs a %s, which takes nothing in between", s.agentID,
+			cur.req.action.word()))
 	}
 	s.h.kept.asked(s.agentID)
 	s.mail.resume()
@@ -566,8 +566,8 @@ func (r *turnRunner) steered(e *event) bool {
 }
 
 func unknownSteer(agentID string) *rpcError {
-	return proxyError(codeTimeout, fmt.Sprintf("whether the message reached the running turn of %s is not known; "+
-		"agent_wait tells the turn's answer", agentID), "agent_id", agentID)
+	return proxyAdvice(codeTimeout, remedyNone, fmt.Sprintf("whether the message reached the running turn of %s is not "+
+		"known", agentID), "; agent_wait tells the turn's answer", "agent_id", agentID)
 }
 
 // infoNoSteer is the Info of an error that means that the running turn takes no message at all.

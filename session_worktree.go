@@ -103,9 +103,10 @@ func lostError(w *worktree, agentID string) *rpcError {
 	if w.Removed {
 		why = "was removed when the agent was closed with nothing in it, or gone before"
 	}
-	return proxyError(codeInvalidSession, fmt.Sprintf("the worktree %s (branch %s) of agent %s %s; call codex with "+
-		"{\"agent_id\": %q, \"worktree\": true} for a new one, with the name of a branch instead of true to go on "+
-		"with that branch, or with cwd %q to work there", w.Path, w.Branch, agentID, why, agentID, w.From),
+	return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("the worktree %s (branch %s) of agent %s %s", w.Path,
+		w.Branch, agentID, why), fmt.Sprintf("; call codex with {\"agent_id\": %q, \"worktree\": true} for a new one, "+
+		"with the name of a branch instead of true to go on with that branch, or with cwd %q to work there", agentID,
+		w.From),
 		"agent_id", agentID, "path", w.Path, "branch", w.Branch)
 }
 

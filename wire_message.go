@@ -70,6 +70,9 @@ const (
 	remedyReopen                 // the session is closed or broken: it can be opened again
 	remedyRestart                // this program is shutting down: its next start has the session
 	remedyLogin                  // Codex is not logged in
+	remedyHeld                   // another process has it: it is to be closed there
+	remedyFind                   // there is no such session: others are listed
+	remedyRoom                   // so many sessions are open that one has to be closed first
 )
 
 func (e *rpcError) Error() string { return e.Message }
