@@ -127,8 +127,9 @@ func (r *acpReview) client(rec json.RawMessage) {
 		s.prompts++
 	case "session/load":
 		r.loads[id] = session
-		s.loads++
-		s.forget()
+		if s.loads++; s.prompts == 0 { // else the load waits for their answers
+			s.forget()
+		}
 	}
 }
 
