@@ -28,6 +28,8 @@ type acpOptions struct {
 	Env  func(string) string // reads our environment, where API keys may be
 	Kept bool                // sessions outlive this process: they can be loaded, listed and resumed
 	Team bool                // sessions are members of a team, and have mail
+	// AskLimit is how long the user may take to decide about a plan, 0 for any time.
+	AskLimit time.Duration
 
 	// The hub's functions; its own files say what each of them promises.
 	review         func(ctx context.Context, dir string, task reviewTask) (*review, error)
@@ -281,6 +283,13 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 	return true
 }
 
+// isOpen reports a request that has no answer yet.
+func (f *acpFront) isOpen(c *acpCall) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[c.key] == c
+}
+
 // work has a request answered from a goroutine of its own, unless it returns why not.
 // ctx ends when the client cancels the request, or we shut down.
 func (f *acpFront) work(c *acpCall, do func(ctx context.Context) (any, *rpcError)) *rpcError {
@@ -359,7 +368,7 @@ func (f *acpFront) event(a agentRef, w waiterID, e *event) bool {
 
 // ask implements front. Who waits for the turn doesn't matter: a turn that mail began and a subagent that outlives its
 // turn are the user's of the session as well. false: this client can't be asked.
-func (f *acpFront) ask(a agentRef, _ waiterID, q approval) bool { return askUser(f, a, q) }
+func (f *acpFront) ask(a agentRef, w waiterID, q approval) bool { return askUser(f, a, w, q) }
 
 // askGone implements front: nobody needs the answer any more.
 func (f *acpFront) askGone(_ agentRef, ask, why string) { f.withdrawAsk(ask, why) }

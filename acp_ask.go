@@ -23,6 +23,7 @@ const maxRuleShown = 100
 type acpAsk struct {
 	s     *acpSession
 	a     agentRef
+	w     waiterID // who waits for the turn that asks, 0 for nobody
 	q     approval
 	tool  string // the tool call that it is about, for the log
 	since time.Time
@@ -33,13 +34,15 @@ type acpVerdict struct {
 	d       decision
 	stop    bool                // the turn is to end as well
 	answers map[string][]string // to questions
+	mode    string              // in which a plan is to be carried out, "" for not at all
 	words   string              // why not, as the tool call tells it
 	by      decider             // whose word it is
 }
 
-// askUser puts an approval before the user of the agent's session. false: this client can't be asked.
-func askUser(f *acpFront, a agentRef, q approval) bool {
-	o := &acpAsk{s: f.sessions.ofAgent(a.AgentID), a: a, q: q, since: time.Now()}
+// askUser puts an approval before the user of the agent's session. w waits for the turn that asks. false: this client
+// can't be asked.
+func askUser(f *acpFront, a agentRef, w waiterID, q approval) bool {
+	o := &acpAsk{s: f.sessions.ofAgent(a.AgentID), a: a, w: w, q: q, since: time.Now()}
 	switch {
 	case o.s == nil || q.kind == askUnknown:
 		return false
@@ -47,11 +50,7 @@ func askUser(f *acpFront, a agentRef, q approval) bool {
 		return o.askQuestion()
 	}
 	options, call := permissionOptions(&o.q), o.announce()
-	return o.send("session/request_permission", struct {
-		Session string          `json:"sessionId"`
-		Call    json.RawMessage `json:"toolCall"`
-		Options []acpPermission `json:"options"`
-	}{o.s.id, call, options}, func(result json.RawMessage) acpVerdict {
+	return o.send("session/request_permission", acpPermissionRequest{o.s.id, call, options}, func(result json.RawMessage) acpVerdict {
 		return readPermission(result, options)
 	})
 }
@@ -75,7 +74,7 @@ func (o *acpAsk) askQuestion() bool {
 		request.Mode = "form"
 		request.Schema = questionForm(q, formRules{required: true, checkbox: true, noHints: true})
 	default:
-		return false
+		return o.askInWords()
 	}
 	o.announce()
 	request.Call = o.tool
@@ -131,6 +130,13 @@ func (o *acpAsk) conclude(v acpVerdict) {
 			f.decide(o.q.id, v.by, deny, nil)
 		}
 	})
+}
+
+// acpPermissionRequest is the request.
+type acpPermissionRequest struct {
+	Session string          `json:"sessionId"`
+	Call    json.RawMessage `json:"toolCall"`
+	Options []acpPermission `json:"options"`
 }
 
 // acpPermission is one option of a permission request, and what it means.

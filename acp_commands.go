@@ -46,6 +46,8 @@ func acpCommands() []acpCommand {
 				commit, more := splitWord(rest)
 				p.askReview(reviewTask{target: reviewCommit, commit: commit, instructions: more})
 			}},
+		{"plan", "Plan first: look around, ask and write a plan, and change nothing until you say so",
+			"what to plan (optional)", (*acpPrompt).planFirst},
 		{"compact", "Shorten the conversation's history to free context", "",
 			func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},
 		{"status", "Show who the agent is, what it runs with, its context and its mail", "",

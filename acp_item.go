@@ -67,12 +67,12 @@ func itemKind(word string) acpItemKind {
 	switch word {
 	case "userMessage":
 		return acpItemKind{message: (*acpMessages).userItem}
-	case "agentMessage":
+	// The plan of plan mode is markdown of any shape. A client shows an entry of an ACP plan as one line, and a message
+	// as it is written, so a plan is a message; what Codex tells in steps (turn/plan/updated) is an ACP plan.
+	case "agentMessage", "plan":
 		return acpItemKind{message: (*acpMessages).agentItem}
 	case "reasoning":
 		return acpItemKind{message: (*acpMessages).thoughtItem}
-	case "plan":
-		return acpItemKind{message: (*acpMessages).planItem}
 	case "enteredReviewMode", "exitedReviewMode":
 		return acpItemKind{message: (*acpMessages).reviewItem}
 	case "commandExecution":

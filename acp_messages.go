@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"strings"
-	"time"
 )
 
 // maxUserBlock may an image have that is told again: a client's SDK takes no line of more than 32 MiB.
@@ -45,7 +44,6 @@ type acpMessages struct {
 	texts  map[acpTextKey]*acpText
 	review string // what the turn's review found
 	viewed bool   // the item before was an image that Codex looked at
-	plan   acpGrowing
 }
 
 // delta tells more of a message.
@@ -241,7 +239,7 @@ type acpStep struct {
 	Status   string `json:"status"`
 }
 
-// planSteps tells the agent's plan, step by step.
+// planSteps tells the agent's checklist, step by step.
 func (m *acpMessages) planSteps(e *event) {
 	steps := []acpStep{}
 	eachElement(rawField(e.raw, "plan"), func(step json.RawMessage) {
@@ -254,46 +252,16 @@ func (m *acpMessages) planSteps(e *event) {
 		}
 		steps = append(steps, s)
 	})
-	m.putPlan(steps)
-}
-
-func (m *acpMessages) putPlan(steps []acpStep) {
 	m.put(toJSON(struct {
 		Update  string    `json:"sessionUpdate"`
 		Entries []acpStep `json:"entries"`
 	}{"plan", steps}))
 }
 
-// planText tells what is written of a plan: one entry, since it has no steps.
-func (m *acpMessages) planText(now time.Time, text, status string) {
-	m.plan.told(now)
-	if text != "" {
-		m.putPlan([]acpStep{{text, "medium", status}})
-	}
-}
-
-// planItem takes a plan that is written: nothing of it is done yet.
-func (m *acpMessages) planItem(_ acpKey, e *event) {
-	if e.phase == "completed" {
-		m.planText(time.Now(), cmp.Or(cappedText(e.body.text), m.plan.text()), "pending")
-		m.plan.acpOutput = acpOutput{}
-	}
-}
-
-// tellDue tells a plan that has grown.
-func (m *acpMessages) tellDue(now time.Time) {
-	if m.plan.tellable(now, m.acpStream) {
-		m.planText(now, m.plan.text(), "in_progress")
-	}
-}
-
 // endTurn tells what waits, and forgets the turn's messages.
 func (m *acpMessages) endTurn() {
 	m.flush()
-	if m.plan.untold {
-		m.planText(time.Now(), m.plan.text(), "pending")
-	}
 	m.closeChunk()
 	clear(m.texts)
-	m.talk, m.plan, m.review = nil, acpGrowing{}, ""
+	m.talk, m.review = nil, ""
 }

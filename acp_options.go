@@ -20,11 +20,13 @@ import (
 	"unicode"
 )
 
-// acpMode is a pair of approval policy and sandbox with a name.
+// acpMode is a pair of approval policy and sandbox with a name. In modePlan Codex is told to plan as well.
 type acpMode struct{ id, name, description, approval, sandbox string }
 
 func acpModes() []acpMode {
 	return []acpMode{
+		{modePlan, "Plan", "Looks around, asks and writes a plan, and changes nothing until you say so", "on-request",
+			sandboxRead},
 		{"read-only", "Read only", "Reads files, and asks before it changes anything", "on-request", sandboxRead},
 		{"ask", "Ask", "Works in the workspace, and asks before it goes beyond it", "on-request", sandboxWrite},
 		{"auto", "Auto", "Works in the workspace without asking, and can't go beyond it", "never", sandboxWrite},
@@ -32,15 +34,19 @@ func acpModes() []acpMode {
 	}
 }
 
-// customMode is what the user's configuration says where it is none of these.
-const customMode = "custom"
+const (
+	modePlan = "plan"
+	// customMode is what the user's configuration says where it is none of these.
+	customMode = "custom"
+)
 
 // offeredModes are those within the ceiling, and the one that is.
 func offeredModes(set *sessionSettings) (modes []acpMode, current string) {
 	base := acpMode{id: customMode, name: "Custom", approval: set.BaseApproval, sandbox: set.BaseSandbox}
 	current, named := customMode, false
 	for _, m := range acpModes() {
-		if m.approval == set.Approval && m.sandbox == set.Sandbox {
+		same := m.approval == set.Approval && m.sandbox == set.Sandbox
+		if set.Plan == (m.id == modePlan) && (set.Plan || same) {
 			current = m.id
 		} else if set.MaxSandbox != "" && sandboxRank(m.sandbox) > sandboxRank(set.MaxSandbox) {
 			continue
@@ -191,10 +197,13 @@ func readChange(set *sessionSettings, models []acpModel, id, value string) (sett
 	case optionMode:
 		modes, _ := offeredModes(set)
 		m := modes[slices.IndexFunc(modes, func(m acpMode) bool { return m.id == value })]
+		if planned := value == modePlan; planned { // what else was chosen stays, for the time after it
+			return settingsChange{Plan: &planned}, nil
+		}
 		if value == customMode && m.approval == set.BaseApproval && m.sandbox == set.BaseSandbox {
 			m.approval, m.sandbox = "", "" // back to the configuration, whatever it becomes
 		}
-		return settingsChange{Sandbox: &m.sandbox, Approval: &m.approval}, nil
+		return settingsChange{Sandbox: &m.sandbox, Approval: &m.approval, Plan: new(bool)}, nil
 	case optionModel:
 		change := settingsChange{Model: &value}
 		if m := findModel(models, value); m != nil {
@@ -222,12 +231,13 @@ type acpOptionState struct {
 	changes []optionChange   // in the order they came; a goroutine makes the first
 }
 
-// optionChange is one request for a change of an option.
+// optionChange is one change of an option: a request for it, or with made one of our own.
 type optionChange struct {
 	c         *acpCall
 	id, value string
 	// byMode: the request is session/set_mode, which is answered with nothing.
 	byMode bool
+	made   func(*rpcError) // takes how a change of our own went
 }
 
 // settings are what the next turn runs with, nil where nobody knows. A session that was parked keeps what it had.
@@ -342,6 +352,28 @@ func (o *acpOptionState) addChange(change optionChange) *rpcError {
 	return nil
 }
 
+// choose has the mode changed in its turn behind what the client has changed, tells the client both forms of it, and
+// waits until all that is done.
+func (o *acpOptionState) choose(ctx context.Context, mode string) *rpcError {
+	made := make(chan *rpcError, 1)
+	change := optionChange{id: optionMode, value: mode, made: func(e *rpcError) { made <- e }}
+	if e := o.addChange(change); e != nil {
+		return e
+	}
+	select {
+	case e := <-made:
+		return e
+	case <-ctx.Done():
+		return errACPClosing()
+	}
+}
+
+// planning reports that the next turn is one of plan mode.
+func (o *acpOptionState) planning() bool {
+	set := o.settings()
+	return set != nil && set.Plan
+}
+
 // changing reports that an option is being changed, which the next prompt is to run with.
 func (o *acpOptionState) changing() bool {
 	o.mu.Lock()
@@ -356,7 +388,11 @@ func (o *acpOptionState) makeChanges() {
 		next := o.changes[0]
 		o.mu.Unlock()
 		result, e := o.make(next)
-		o.s.f.answer(next.c, result, e)
+		if next.made != nil {
+			next.made(e)
+		} else {
+			o.s.f.answer(next.c, result, e)
+		}
 		o.mu.Lock()
 		o.changes = o.changes[1:]
 	}
@@ -391,8 +427,10 @@ func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
 	o.last = &now
 	o.mu.Unlock()
 	told := o.setTold(list)
-	if c.byMode {
+	if c.byMode || c.made != nil {
 		o.sendOptions(list)
+	}
+	if c.byMode {
 		return nil, nil
 	}
 	o.sendMode(list, told)

@@ -30,6 +30,7 @@ const (
 	promptSubmitted                     // the hub knows the waiter, or the prompt is answered in its place here
 	promptRunning                       // its turn is the running one
 	promptTelling                       // its answer is being told here: a cancel waits for the end of that
+	promptAsking                        // its turn has ended with a plan, about which the user is asked
 )
 
 // acpPrompt is one prompt of the client, from its request to its answer.
@@ -40,7 +41,7 @@ type acpPrompt struct {
 	parts  []promptPart // where the prompt is more than text
 	action turnAction
 	title  string                       // of the session, if it has none
-	local  func(context.Context) string // answers the prompt in its place in the queue, without a turn
+	local  func(context.Context) string // answers the prompt in its place in the queue; "": it needs a turn after all
 	review *review                      // that the prompt asks for, once local has found its change
 
 	// guarded by acpSession.mu
@@ -49,8 +50,11 @@ type acpPrompt struct {
 	turn      string // the name of its turn, "" before the hub told one
 	cancelled bool
 	again     bool          // the prompt goes to the hub a second time
+	plan      string        // that its turn has come to, "" for none
+	carries   bool          // its second turn carries out the plan of the first
+	inWords   bool          // its turn was stopped for the user to answer a question with the next prompt
 	failure   *backendError // of its turn's end
-	before    tokenUsage    // of the thread, as its turn began
+	before    tokenUsage    // of the thread, as its first turn began
 	stop      func()        // ends what answers the prompt here
 }
 
@@ -147,9 +151,9 @@ func (q *acpQueue) pump() {
 	for {
 		q.again = false
 		s.mu.Unlock()
-		held := s.servers.starting() || s.options.changing()
+		held, alone := s.servers.starting() || s.options.changing(), s.options.planning()
 		s.mu.Lock()
-		p := q.nextLocked(held || s.opening)
+		p := q.nextLocked(held || s.opening, alone)
 		if p == nil {
 			if q.again {
 				continue
@@ -167,14 +171,15 @@ func (q *acpQueue) pump() {
 }
 
 // nextLocked is the prompt that may go to the hub now, nil for none. What is answered here waits until nothing is
-// before it, and what comes behind it until it is answered.
-func (q *acpQueue) nextLocked(held bool) *acpPrompt {
+// before it, and what comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is
+// decided before the next one.
+func (q *acpQueue) nextLocked(held, alone bool) *acpPrompt {
 	if held {
 		return nil
 	}
 	for i, p := range q.prompts {
 		switch {
-		case p.stage == promptChecking, p.stage == promptHeld && p.local != nil && i > 0:
+		case p.stage == promptChecking, p.stage == promptHeld && (alone || p.local != nil) && i > 0:
 			return nil
 		case p.stage == promptHeld:
 			return p
@@ -235,7 +240,7 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 		text := p.local(ctx)
 		s.mu.Lock()
 		cancelled := p.cancelled
-		if p.review != nil {
+		if text == "" {
 			p.local, p.stage = nil, promptHeld
 			s.mu.Unlock()
 			q.pump()
@@ -304,6 +309,9 @@ func (p *acpPrompt) finish(r turnResult) {
 		return
 	}
 	cancelled, ran, failure, used := p.cancelled, p.stage == promptRunning, p.failure, p.usedLocked()
+	if p.inWords && r.TurnStatus == "interrupted" {
+		r.TurnStatus = "completed" // the agent has said all that it had to
+	}
 	s.mu.Unlock()
 	result, e := p.outcome(&r, cancelled, failure)
 	if ran {
@@ -322,6 +330,9 @@ func (p *acpPrompt) finish(r turnResult) {
 		}
 		s.enc.endTurn(why)
 		s.options.tellChanges() // a ceiling or the user's configuration may have changed what this turn ran with
+	}
+	if p.asksAboutPlan(result) {
+		return
 	}
 	s.f.answer(p.c, result, e) // unless it was answered before, since its client doesn't read
 	s.queue.remove(p)
@@ -420,6 +431,9 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		p.cancelled = true
 		switch p.stage {
 		case promptSubmitting, promptTelling: // whoever does that sees to it
+			left = append(left, p)
+		case promptAsking:
+			p.stop()
 			left = append(left, p)
 		case promptRunning:
 			running = p

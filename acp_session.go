@@ -444,6 +444,7 @@ func (s *acpSession) describe(req *turnRequest) {
 func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
 	f := s.f
 	if before != nil {
+		before.queue.leavePlans()
 		select {
 		case <-before.whenIdle():
 		case <-ctx.Done():
@@ -594,7 +595,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		}
 		if first = begins && p.turn == ""; first {
 			s.mailTurn = "" // one turn runs at a time
-			p.before = s.usage
+			if !p.carries {
+				p.before = s.usage
+			}
 		}
 		if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
 			p.stage = promptRunning
@@ -602,8 +605,12 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		if own && e.turn != "" {
 			p.turn = cmp.Or(p.turn, e.turn)
 		}
-		if own && e.kind == evEnded {
+		switch {
+		case !own:
+		case e.kind == evEnded:
 			p.failure = e.err
+		case e.kind == evItem && e.phase == "completed" && e.body.kind == "plan":
+			p.plan = e.body.text
 		}
 	} else if own {
 		if begins && s.mailTurn != e.turn {

@@ -213,11 +213,6 @@ func (x *acpEncoder) raw(k acpKey, own bool, e *event) {
 		if own && x.turns.has(e.turn) {
 			x.messages.breakThought(k)
 		}
-	case "item/plan/delta":
-		// A plan that is written as one text grows.
-		if text, _ := rawString(e.delta); own && x.turns.has(e.turn) && text != "" {
-			x.messages.plan.add(text, &x.stream.alarm)
-		}
 	case "item/mcpToolCall/progress":
 		x.print(k, own, stringField(e.raw, "message")+"\n")
 	}
@@ -305,7 +300,7 @@ func (x *acpEncoder) closeTurn(why, status string) {
 }
 
 // tellDue tells what is due: text that was joined, calls that nobody asked about,
-// output and plans that have grown. The alarm calls it.
+// output that has grown. The alarm calls it.
 func (x *acpEncoder) tellDue() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -315,7 +310,6 @@ func (x *acpEncoder) tellDue() {
 	now := time.Now()
 	x.stream.flush()
 	x.calls.tellDue(now)
-	x.messages.tellDue(now)
 }
 
 // say tells words of our own as the agent's, or as the user's what the agent was sent
@@ -332,6 +326,25 @@ func (x *acpEncoder) tellOwnCall(id, title, status, text string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.calls.tellWhole(acpKey{thread: x.own, item: id}, title, status, text)
+}
+
+// askOwn tells of a question of our own, as a tool call, and returns the call for session/request_permission.
+func (x *acpEncoder) askOwn(title, kind, about string) (id string, call json.RawMessage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.said++
+	u := acpCallUpdate{Update: callNew, ID: fmt.Sprint(x.own, x.said), Title: title, Kind: kind, Status: callPending,
+		Content: addText(nil, about)}
+	x.calls.update(u)
+	u.Update = ""
+	return u.ID, toJSON(u)
+}
+
+// endOwn tells how such a question was answered.
+func (x *acpEncoder) endOwn(id, status, about, words string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calls.update(acpCallUpdate{Update: callNews, ID: id, Status: status, Content: addText(addText(nil, about), words)})
 }
 
 func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {

@@ -273,6 +273,9 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 	if c.schema != nil {
 		params["outputSchema"] = c.schema
 	}
+	if c.settings.Collaboration != "" {
+		params["collaborationMode"] = collaborationMode(a.info(), c.settings)
+	}
 	a.callFor(t, "turn/start", params, a.o.TurnLimit,
 		func(res json.RawMessage, err error) { a.turnAnswered(t, op, thread, res, err) })
 }

@@ -184,7 +184,7 @@ func newAsk(q *openAsk, files []fileChange) *approval {
 	case mPermissions:
 		a.kind, a.action, a.forSession = askPermissions, permissionText(rawField(p, "permissions")), true
 	case mUserInput:
-		a.kind, a.questions = askQuestion, userQuestions(rawField(p, "questions"))
+		a.kind, a.questions, a.byAgent = askQuestion, userQuestions(rawField(p, "questions")), true
 	case mElicitation:
 		elicitationAsk(a, p)
 	}

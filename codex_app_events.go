@@ -67,7 +67,7 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 	*like = appIDs{a.thread, a.turn, a.item}
 	e := event{kind: evRaw, thread: a.thread, turn: a.turn, item: a.item, method: method, raw: params, delta: a.delta}
 	switch method {
-	case "item/agentMessage/delta":
+	case "item/agentMessage/delta", "item/plan/delta": // the plan of plan mode is written as a message is
 		e.kind, e.phase = evDelta, "answer"
 		e.text, _ = rawString(a.delta)
 	case "item/reasoning/summaryTextDelta", "item/reasoning/textDelta":

@@ -141,6 +141,18 @@ func settingsParams(info backendInfo, thread string, c command) map[string]any {
 	return p
 }
 
+// collaborationMode says whether Codex is to plan. It sticks in every version and outlives Codex from 0.169 on, so it
+// is said on every turn of a thread that has ever had another than the default one. Its model and effort win over the
+// turn's own, so they are those.
+func collaborationMode(info backendInfo, s turnSettings) any {
+	var effort any // null: the model's own
+	if word := effortWord(info, s.Effort); word != "" {
+		effort = word
+	}
+	return map[string]any{"mode": s.Collaboration, "settings": map[string]any{"model": s.Model,
+		"reasoning_effort": effort, "developer_instructions": nil}}
+}
+
 // effortWord leaves out a word that 0.104 would reject the whole turn for.
 func effortWord(info backendInfo, effort string) string {
 	if info.atLeast(148) {

@@ -63,6 +63,7 @@ type approval struct {
 	arguments    json.RawMessage
 	// questions of an askQuestion, in the order in which Codex asks them.
 	questions []question
+	byAgent   bool // the agent itself asks the questions, no MCP server
 	// forSession: the child can keep a yes for the rest of its thread, so that approveForSession may be offered.
 	forSession bool
 	// rule is the permanent rule that Codex proposes: the words that a command begins with which would never be asked

@@ -202,7 +202,7 @@ func reviewSchema() json.RawMessage {
 // settings are what the turn of a review runs under: the agent's own, but that nothing can be written or asked.
 func (r *review) settings(of turnSettings) turnSettings {
 	of.Sandbox, of.Approval, of.WritableRoots, of.Network = "read-only", "never", nil, false
-	return of
+	return of.leavePlan()
 }
 
 // retell makes of an event of the review's turn what people read: the reviewer's words, not the form that they come in.

@@ -82,6 +82,8 @@ func resolvePolicy(in policyInput) (policy, *rpcError) {
 		Cwd:    in.cwd,
 		Model:  cmp.Or(in.options.Model, fromArg.model, fromProfile.model, in.role.model, in.cfg.model),
 		Effort: cmp.Or(in.options.Effort, fromArg.effort, fromProfile.effort, in.role.effort, in.cfg.effort),
+
+		Collaboration: in.options.Collaboration,
 	}}
 	choose := func(r role, c *config) statedPolicy {
 		return firstWords(statedPolicy{sandbox: in.options.Sandbox, approval: in.options.Approval}, fromArg,
@@ -379,6 +381,10 @@ type turnSettings struct {
 	Approval string `json:"approval_policy"` // untrusted, on-request, never
 	Sandbox  string `json:"sandbox"`         // read-only, workspace-write, danger-full-access
 
+	// Collaboration is how Codex works with its user: collabPlan or collabDefault. "" is not said, and for threads
+	// that never were in plan mode.
+	Collaboration string `json:"collaboration,omitempty"`
+
 	// The user's own widening of workspace-write (and network of read-only).
 	WritableRoots   []string `json:"writable_roots,omitempty"`
 	Network         bool     `json:"network_access,omitempty"`
@@ -398,14 +404,33 @@ type sessionOptions struct {
 	DeveloperInstructions string          `json:"developer_instructions,omitempty"`
 	CompactPrompt         string          `json:"compact_prompt,omitempty"`
 	Profile               string          `json:"profile,omitempty"`
+	Collaboration         string          `json:"collaboration,omitempty"` // as in turnSettings; a person (ACP) chooses it
 }
 
-// over is what o asks for over what was asked for before.
+// Codex's words for its collaboration modes. In plan mode the model is told to plan and to ask, and no more than told:
+// so the sandbox of a session in plan mode is read-only, whatever else was chosen for the session.
+const (
+	collabPlan    = "plan"
+	collabDefault = "default"
+)
+
+// leavePlan is settings for a turn that is no part of the planning.
+func (t turnSettings) leavePlan() turnSettings {
+	if t.Collaboration != "" {
+		t.Collaboration = collabDefault
+	}
+	return t
+}
+
+// over is what o asks for over what was asked for before. Who asks for a sandbox leaves plan mode, which has its own.
 func (o sessionOptions) over(old sessionOptions) sessionOptions {
 	out := sessionOptions{cmp.Or(o.Model, old.Model), cmp.Or(o.Effort, old.Effort), cmp.Or(o.Approval, old.Approval),
 		cmp.Or(o.Sandbox, old.Sandbox), o.Config, cmp.Or(o.BaseInstructions, old.BaseInstructions),
 		cmp.Or(o.DeveloperInstructions, old.DeveloperInstructions), cmp.Or(o.CompactPrompt, old.CompactPrompt),
-		cmp.Or(o.Profile, old.Profile)}
+		cmp.Or(o.Profile, old.Profile), old.Collaboration}
+	if o.Sandbox != "" && old.Collaboration != "" {
+		out.Collaboration = collabDefault
+	}
 	if o.Config == nil {
 		out.Config = old.Config
 	}

@@ -169,6 +169,7 @@ func (x *testMock) directives() map[string]mockDirective {
 		"OUTPUT":            outputDirective,
 		"WEBSEARCH":         webSearchDirective,
 		"PLAN":              (*mockTurn).plan,
+		"PROPOSE":           proposeDirective,
 		"CALL":              callDirective,
 		"TOOL":              callDirective,
 		"TOOLS":             callDirective,

@@ -30,6 +30,8 @@ type mockSettings struct {
 	Effort   string          `json:"effort"`   // "" is null
 	Approval json.RawMessage `json:"approval"` // a word, or {"granular":…}
 	Sandbox  json.RawMessage `json:"sandboxPolicy"`
+	// Collaboration is the mode of collaborationMode, "" before the client said one.
+	Collaboration string `json:"collaboration,omitempty"`
 }
 
 func (s mockSettings) approval() string {
@@ -465,6 +467,7 @@ func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed b
 	if p := rawField(params, "sandboxPolicy"); !isNull(p) {
 		s.Sandbox, th.byDefault = mockSandbox(stringField(p, "type"), p, nil), false
 	}
+	s.Collaboration = cmp.Or(stringField(params, "collaborationMode", "mode"), s.Collaboration)
 	return before != string(toJSON(*s)) || byDefault != th.byDefault
 }
 
@@ -475,7 +478,7 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	m.mu.Lock()
 	s := th.Settings
 	m.mu.Unlock()
-	mode := map[string]any{"mode": "default", "settings": map[string]any{"model": s.Model,
+	mode := map[string]any{"mode": cmp.Or(s.Collaboration, "default"), "settings": map[string]any{"model": s.Model,
 		"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}}
 	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
 		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),

@@ -530,6 +530,24 @@ func webSearchDirective(t *mockTurn, query string) mockEnd {
 	return t.say("searched", nil)
 }
 
+// proposeDirective proposes a plan, whose lines are told apart by \n: in plan mode an item of its own, else words.
+func proposeDirective(t *mockTurn, text string) mockEnd {
+	text = strings.ReplaceAll(text, `\n`, "\n") + "\n"
+	if t.settings.Collaboration != "plan" {
+		return t.say("<proposed_plan>\n"+text+"</proposed_plan>", nil)
+	}
+	it := t.item("plan", t.id+"-plan", map[string]any{"text": ""})
+	t.started(it)
+	for _, p := range mockPieces(text, 0) {
+		t.tell("item/plan/delta", map[string]any{"itemId": it["id"], "delta": p})
+	}
+	it["text"] = text
+	t.toolLast, t.said = false, true
+	t.completed(it)
+	t.counts()
+	return goOn
+}
+
 // plan shows the plan of a call of update_plan.
 func (t *mockTurn) plan(args string) mockEnd {
 	var call struct {

@@ -184,6 +184,7 @@ func (n *clientAgents) passEvents(ctx context.Context, agentID string) {
 type sessionSettings struct {
 	Model, Effort     string // as chosen, else as Codex opened the thread with; "" where nobody said
 	Sandbox, Approval string
+	Plan              bool // Codex plans, and the sandbox is read-only for that
 	// What they would be if nobody had chosen them for this session.
 	BaseSandbox, BaseApproval string
 	MaxSandbox                string   // the ceiling
@@ -194,6 +195,7 @@ type sessionSettings struct {
 type settingsChange struct {
 	Model, Effort     *string
 	Sandbox, Approval *string
+	Plan              *bool
 }
 
 func (c settingsChange) into(r *sessionOptions) {
@@ -204,6 +206,13 @@ func (c settingsChange) into(r *sessionOptions) {
 		if f.from != nil {
 			*f.into = *f.from
 		}
+	}
+	switch {
+	case c.Plan == nil:
+	case *c.Plan:
+		r.Collaboration = collabPlan
+	case r.Collaboration != "": // a thread that was never in plan mode is told nothing of modes
+		r.Collaboration = collabDefault
 	}
 }
 

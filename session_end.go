@@ -75,7 +75,7 @@ func (e *sessionClosing) lastTurn(why ending) *turn {
 func (e *sessionClosing) startSummary(t *turn) {
 	s, p := e.s, e.s.place
 	t.run = newTurnRun(s.thread, time.Now())
-	settings := p.policy.Settings
+	settings := p.turnSettings().leavePlan()
 	settings.Sandbox, settings.WritableRoots, settings.Network = "read-only", nil, false
 	s.op = s.nextOp()
 	p.be.do(s.op, s.thread, command{kind: cmdTurn, prompt: t.req.prompt, settings: settings})

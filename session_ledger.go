@@ -279,8 +279,8 @@ func (l *ledger) auditMail(agentID, identity, event, recipient, summary, detail 
 // auditChoice notes what a person chose for a session's later turns.
 func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 	l.audit.append(auditEntry{Event: "settings", AgentID: rec.AgentID, Identity: rec.Identity, Thread: rec.BackendID,
-		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, by the client", set.Sandbox, set.Approval,
-			set.Model, set.Effort)})
+		Detail: fmt.Sprintf("sandbox %s, approval %s, model %q, effort %q, plan mode %t, by the client", set.Sandbox,
+			set.Approval, set.Model, set.Effort, set.Plan)})
 }
 
 // decisionLine is what the audit log tells of an approval.

@@ -217,6 +217,9 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 // decide decides a session's settings and what its thread is opened with.
 func (o *opener) decide(p *opening, asRole role) *rpcError {
 	opts := p.rec.Settings
+	if opts.Collaboration == collabPlan {
+		opts.Sandbox, opts.Approval = sandboxRead, "on-request"
+	}
 	info := p.be.info()
 	if p.fork != nil && info.kind == "mcp-server" {
 		return proxyError(codeInvalidSession, "codex mcp-server can't begin an agent with another one's conversation; "+
@@ -247,6 +250,10 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 	pol, err := resolvePolicy(in)
 	if err != nil {
 		return err
+	}
+	if opts.Collaboration == collabPlan && !p.client {
+		pol.note("the agent is in plan mode, which was chosen in an editor: it plans and changes nothing, until a " +
+			"sandbox is asked for or another mode is chosen there")
 	}
 	p.policy, p.base, p.ceiling = pol, pol.Settings, cmp.Or(o.cfg.top.word, sandboxDanger)
 	if opts.Sandbox != "" || opts.Approval != "" {
@@ -475,8 +482,17 @@ type opening struct {
 func (p *opening) settings() sessionSettings {
 	t := &p.policy.Settings
 	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox,
-		Approval:    t.Approval,
+		Approval: t.Approval, Plan: t.Collaboration == collabPlan,
 		BaseSandbox: p.base.Sandbox, BaseApproval: p.base.Approval, MaxSandbox: p.ceiling, Notes: p.policy.Notes}
+}
+
+// turnSettings is what a turn runs under. Who says a collaboration mode must name the model with it.
+func (p *opening) turnSettings() turnSettings {
+	t := p.policy.Settings
+	if t.Collaboration != "" {
+		t.Model, t.Effort = cmp.Or(t.Model, p.model), cmp.Or(t.Effort, p.effort)
+	}
+	return t
 }
 
 // withChoice is a copy with a choice in it that the settings can be decided anew with, off the

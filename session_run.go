@@ -32,6 +32,7 @@ type turnRun struct {
 	answer   string    // last agentMessage that wasn't commentary
 	most     int       // bytes of it that are kept, 0 for all: whoever was shown all of it has no use for more
 	answered bool
+	plan     string     // that plan mode came to, "" for none
 	partial  []byte     // deltas of the message that is being written
 	partOf   string     // its item
 	open     []openItem // oldest first
@@ -159,6 +160,11 @@ func (r *turnRun) noteItem(e *event, own bool) {
 			r.answer, r.answered = r.kept(b.text), true
 			r.partial, r.partOf = r.partial[:0], ""
 		}
+	case "plan":
+		if own {
+			r.plan = r.kept(b.text)
+			r.partial, r.partOf = r.partial[:0], ""
+		}
 	case "fileChange":
 		if b.status == "declined" || b.status == "failed" {
 			return
@@ -198,7 +204,7 @@ func (b *itemBody) words() string {
 		}
 		return "calling " + b.tool
 	}
-	return map[string]string{"reasoning": "thinking", "agentMessage": "writing the answer",
+	return map[string]string{"reasoning": "thinking", "agentMessage": "writing the answer", "plan": "writing the plan",
 		"webSearch": "searching the web", "contextCompaction": "compacting its context",
 		"imageGeneration":     "making an image",
 		"collabAgentToolCall": "working with subagents", "subAgentActivity": "working with subagents"}[b.kind]
@@ -217,8 +223,13 @@ func (r *turnRun) activity() string {
 
 // text is the answer, or what of it there was.
 func (r *turnRun) text() string {
-	if r.answered {
+	switch {
+	case r.answered && !strings.Contains(r.answer, r.plan):
+		return r.answer + "\n\n" + r.plan // what the agent says around a plan is a message of its own
+	case r.answered:
 		return r.answer
+	case r.plan != "":
+		return r.plan
 	}
 	return strings.ToValidUTF8(string(r.partial), "")
 }

@@ -59,7 +59,7 @@ func (r *turnRunner) start(t *turn) {
 // other than a prompt has no room for any, so they wait for the next one that has.
 func (r *turnRunner) command(t *turn, facts contextFacts) command {
 	c := command{kind: cmdTurn, action: t.req.action, prompt: t.req.prompt, parts: t.req.parts,
-		settings: r.s.place.policy.Settings}
+		settings: r.s.place.turnSettings()}
 	if t.req.schema != nil {
 		c.schema = t.req.schema.raw
 	}
