@@ -25,9 +25,10 @@ import (
 // acpOptions are fixed before run is called.
 type acpOptions struct {
 	clientOptions
-	Env  func(string) string // reads our environment, where API keys may be
-	Kept bool                // sessions outlive this process: they can be loaded, listed and resumed
-	Team bool                // sessions are members of a team, and have mail
+	Env    func(string) string // reads our environment, where API keys may be
+	Kept   bool                // sessions outlive this process: they can be loaded, listed and resumed
+	Team   bool                // sessions are members of a team, and have mail
+	Steers bool                // a prompt that comes while one runs goes into its turn
 	// AskLimit is how long the user may take to decide about a plan, 0 for any time.
 	AskLimit time.Duration
 
@@ -157,12 +158,12 @@ func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 		return f.sessions.makeNew(c, params)
 	case "session/close":
 		return f.sessions.close(c, params)
-	case "session/prompt", "session/set_config_option", "session/set_mode":
+	case "session/prompt", methodSteering, "session/set_config_option", "session/set_mode":
 		s, e := f.sessions.of(params)
 		switch {
 		case e != nil:
 			return e
-		case c.method == "session/prompt":
+		case c.method == "session/prompt", c.method == methodSteering:
 			return s.queue.takePrompt(c, params)
 		case c.method == "session/set_mode":
 			return s.options.setMode(c, params)
@@ -227,7 +228,8 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 		"protocol", acpVersion)
 	f.answer(c, map[string]any{"protocolVersion": acpVersion, "agentCapabilities": f.capabilities(),
 		"authMethods": f.logins.methods(),
-		"agentInfo":   map[string]any{"name": serverName, "title": "Codex", "version": f.Version}}, nil)
+		"agentInfo":   map[string]any{"name": serverName, "title": "Codex", "version": f.Version},
+		"_meta":       map[string]any{"steering": map[string]bool{"supported": true}}}, nil) // methodSteering
 	f.jobs.spawn(func() {
 		if _, e := f.catalog(f.life, "account", ""); e != nil { // told again to whoever needs Codex
 			f.Log.Debug("codex is not ready", "err", e)

@@ -75,7 +75,7 @@ type acpReview struct {
 // acpTalk is what was seen of one session.
 type acpTalk struct {
 	prompts, loads int
-	mail           bool              // a turn that mail began runs
+	mail           bool              // a turn runs that no prompt waits for: mail began it, or _session/steering
 	calls          map[string]string // status by toolCallId
 	past           map[string]bool   // calls of answered turns
 	messages       map[string]bool   // messageIds of answered turns
@@ -125,6 +125,8 @@ func (r *acpReview) client(rec json.RawMessage) {
 	case "session/prompt":
 		r.prompts[id] = session
 		s.prompts++
+	case methodSteering:
+		s.mail = true
 	case "session/load":
 		r.loads[id] = session
 		if s.loads++; s.prompts == 0 { // else the load waits for their answers
@@ -157,7 +159,7 @@ func (r *acpReview) agent(rec json.RawMessage) {
 
 // valid holds what goes with a method against the schema; what: which part of it.
 func (r *acpReview) valid(method, what string, val json.RawMessage) {
-	if r.schema == nil {
+	if r.schema == nil || strings.HasPrefix(method, "_") {
 		return
 	}
 	def := "Error"

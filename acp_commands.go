@@ -121,6 +121,7 @@ func (p *acpPrompt) readCommand() {
 	_, rest, _ := splitCommand(p.text) // with what was attached, as text
 	for _, c := range acpCommands() {
 		if c.name == word {
+			p.queues = true
 			c.run(p, rest)
 		}
 	}

@@ -50,7 +50,7 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	plan := p.plan
 	// One that went to the hub before plan mode was chosen runs already.
 	another := slices.ContainsFunc(s.queue.prompts, func(o *acpPrompt) bool {
-		return o != p && (o.stage == promptSubmitting || o.stage == promptSubmitted || o.stage == promptRunning)
+		return o != p && !o.steered && (o.stage == promptSubmitting || o.stage == promptSubmitted || o.stage == promptRunning)
 	})
 	asks := plan != "" && len(options) > 1 && !p.cancelled && !another && !s.closing
 	if asks {
@@ -179,8 +179,8 @@ func (o *acpAsk) askInWords() bool {
 	s.mu.Lock()
 	p := s.queue.byWaiterLocked(o.w)
 	asks := q.byAgent && q.subagent == nil && o.w != 0 && p != nil && p.stage == promptRunning
-	if asks {
-		p.inWords = true
+	for _, each := range s.queue.prompts {
+		each.inWords = each.inWords || asks && each.stage == promptRunning
 	}
 	s.mu.Unlock()
 	if !asks {

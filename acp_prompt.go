@@ -43,12 +43,15 @@ type acpPrompt struct {
 	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers the prompt in its place in the queue; "": it needs a turn after all
 	review *review                      // that the prompt asks for, once local has found its change
+	now    bool                         // the request is _session/steering: answered once its words are in a turn
+	queues bool                         // the prompt is never steered into the turn of one before it
 
 	// guarded by acpSession.mu
 	stage     promptStage
 	waiter    waiterID
 	turn      string // the name of its turn, "" before the hub told one
 	cancelled bool
+	steered   bool          // its turn is that of a prompt before it, of which that one's client is told
 	again     bool          // the prompt goes to the hub a second time
 	plan      string        // that its turn has come to, "" for none
 	carries   bool          // its second turn carries out the plan of the first
@@ -69,14 +72,19 @@ type acpQueue struct {
 	again   bool // pump was called while it ran
 }
 
-// takePrompt takes session/prompt, on the reading goroutine.
+// methodSteering is a request of clients that know it of another adapter: as session/prompt, but its words go into the
+// running turn ahead of all that waits, and it is answered at once with what became of them.
+const methodSteering = "_session/steering"
+
+// takePrompt takes session/prompt and _session/steering, on the reading goroutine.
 func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	text, parts, e := readPrompt(rawField(params, "prompt"))
 	if e != nil {
 		return e
 	}
 	s := q.s
-	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), stage: promptHeld}
+	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), stage: promptHeld,
+		now: c.method == methodSteering}
 	if slices.ContainsFunc(parts, func(part promptPart) bool { return part.kind != "text" }) {
 		p.stage = promptChecking
 	}
@@ -172,19 +180,20 @@ func (q *acpQueue) pump() {
 
 // nextLocked is the prompt that may go to the hub now, nil for none. What is answered here waits until nothing is
 // before it, and what comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is
-// decided before the next one.
+// decided before the next one. What goes into the turn before it is no next one, and by request it passes what waits.
 func (q *acpQueue) nextLocked(held, alone bool) *acpPrompt {
-	if held {
+	if held || len(q.prompts) == 0 {
 		return nil
 	}
+	first, blocked := q.prompts[0], false
+	turn := first.local == nil && (first.stage == promptSubmitted || first.stage == promptRunning)
 	for i, p := range q.prompts {
+		joins := turn && (p.now || q.s.f.Steers && !p.queues && !blocked)
 		switch {
-		case p.stage == promptChecking, p.stage == promptHeld && (alone || p.local != nil) && i > 0:
-			return nil
-		case p.stage == promptHeld:
+		case p.stage == promptHeld && (i == 0 || p.local == nil && (joins || !alone && !blocked)):
 			return p
-		case p.local != nil:
-			return nil
+		case p.stage <= promptHeld, p.local != nil:
+			blocked = true
 		}
 	}
 	return nil
@@ -200,10 +209,11 @@ func (q *acpQueue) start(p *acpPrompt) {
 	s.setTitle(p.title, true) // not before: only an open session has a record
 	w := f.addWaiter(p.finish)
 	s.mu.Lock()
+	steer := (f.Steers || p.now) && !p.queues && p.review == nil && s.backlog == backlogFine
 	p.waiter = w
 	s.mu.Unlock()
 	req := turnRequest{mode: modeRevive, ref: s.agentID, run: true, prompt: p.text, parts: p.parts, action: p.action,
-		correlation: f.correlation(w)}
+		steer: steer, orQueue: steer, inOrder: !p.now, correlation: f.correlation(w)}
 	s.describe(&req)
 	if p.review != nil {
 		p.review.into(&req)
@@ -259,7 +269,7 @@ func (q *acpQueue) answerHere(p *acpPrompt) {
 			reason = "cancelled"
 		}
 		s.mu.Unlock()
-		s.f.answer(p.c, stopped(reason), nil)
+		p.answer(stopped(reason), nil)
 	}) {
 		stop()
 		s.f.answer(p.c, nil, errACPClosing())
@@ -297,6 +307,24 @@ func (p *acpPrompt) usedLocked() *acpUsage {
 		Output: now.Output - was.Output, Thought: now.Reasoning - was.Reasoning, Cached: cached}
 }
 
+// answer answers the prompt's request, unless it has its answer.
+func (p *acpPrompt) answer(stop *acpStopped, e *rpcError) {
+	switch {
+	case !p.now || e != nil:
+		p.s.f.answer(p.c, stop, e)
+	case stop.Reason == "cancelled":
+		p.s.f.answer(p.c, nil, &rpcError{Code: codeCancelled, Message: "Request cancelled"})
+	default:
+		p.tellSteered("startedNewTurn")
+	}
+}
+
+// tellSteered answers _session/steering, in the words of the adapter that had it first: injected into the running turn,
+// startedNewTurn.
+func (p *acpPrompt) tellSteered(outcome string) {
+	p.s.f.answer(p.c, map[string]string{"outcome": outcome}, nil)
+}
+
 // finish takes the hub's result, on the session's goroutine as a rule.
 func (p *acpPrompt) finish(r turnResult) {
 	s := p.s
@@ -308,7 +336,8 @@ func (p *acpPrompt) finish(r turnResult) {
 		s.queue.pump()
 		return
 	}
-	cancelled, ran, failure, used := p.cancelled, p.stage == promptRunning, p.failure, p.usedLocked()
+	cancelled, failure, used := p.cancelled, p.failure, p.usedLocked()
+	ran := p.stage == promptRunning && !p.steered // whoever began the turn is told of its end
 	if p.inWords && r.TurnStatus == "interrupted" {
 		r.TurnStatus = "completed" // the agent has said all that it had to
 	}
@@ -334,7 +363,7 @@ func (p *acpPrompt) finish(r turnResult) {
 	if p.asksAboutPlan(result) {
 		return
 	}
-	s.f.answer(p.c, result, e) // unless it was answered before, since its client doesn't read
+	p.answer(result, e) // unless it was answered before, since its client doesn't read
 	s.queue.remove(p)
 }
 
@@ -400,19 +429,16 @@ func (q *acpQueue) remove(p *acpPrompt) {
 
 // byWaiterLocked is the prompt that a waiter stands for, nil for none.
 func (q *acpQueue) byWaiterLocked(w waiterID) *acpPrompt {
-	return q.findLocked(func(p *acpPrompt) bool { return p.waiter == w })
-}
-
-// behindRunningLocked reports that a prompt waits behind one whose turn runs.
-func (q *acpQueue) behindRunningLocked(p *acpPrompt) bool {
-	return len(q.prompts) > 0 && q.prompts[0] != p && q.prompts[0].stage == promptRunning
-}
-
-func (q *acpQueue) findLocked(is func(*acpPrompt) bool) *acpPrompt {
-	if i := slices.IndexFunc(q.prompts, is); i >= 0 {
+	if i := slices.IndexFunc(q.prompts, func(p *acpPrompt) bool { return p.waiter == w }); i >= 0 {
 		return q.prompts[i]
 	}
 	return nil
+}
+
+// behindRunningLocked reports that a prompt waits for the end of another one's turn.
+func (q *acpQueue) behindRunningLocked(p *acpPrompt) bool {
+	runs := func(p *acpPrompt) bool { return p.stage == promptRunning }
+	return !runs(p) && slices.ContainsFunc(q.prompts, runs)
 }
 
 // cancel cancels one prompt, or with nil all there are and whatever else runs in the session, before it was loaded
@@ -436,8 +462,13 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 			p.stop()
 			left = append(left, p)
 		case promptRunning:
-			running = p
-			left = append(left, p)
+			if p.steered && only != nil { // the turn goes on for those whose it is as well
+				retired = append(retired, p)
+				break
+			}
+			if left = append(left, p); !p.steered {
+				running = p
+			}
 		case promptChecking, promptHeld, promptSubmitted:
 			retired = append(retired, p)
 		}
@@ -456,7 +487,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		if p.waiter != 0 {
 			s.f.dropWaiter(p.waiter)
 		}
-		s.f.answer(p.c, stopped("cancelled"), nil)
+		p.answer(stopped("cancelled"), nil)
 	}
 	switch {
 	case running != nil:

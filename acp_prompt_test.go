@@ -58,6 +58,8 @@ func newACPPlay(t *testing.T, head string) *acpPlay {
 			r.models = modelCatalog
 		case is("no login"):
 			r.account = `{"account":null,"requiresOpenaiAuth":true}`
+		case is("steers"):
+			o.Steers = true
 		case is("mcp-server"):
 			r.status.Backend = "mcp-server"
 		}
@@ -81,8 +83,9 @@ func (p *acpPlay) do(line string) {
 	first, more, _ := strings.Cut(rest, " ")
 	if name, ok := strings.CutSuffix(word, ":"); ok {
 		method, params := first, strings.Replace(more, `"S"`, `"`+p.session+`"`, 1)
-		if method == "prompt" {
-			method, params = "session/prompt", p.of(`,"prompt":[{"type":"text","text":`+string(toJSON(more))+`}]`)
+		if method == "prompt" || method == "steer" {
+			method = map[string]string{"prompt": "session/prompt", "steer": methodSteering}[method]
+			params = p.of(`,"prompt":[{"type":"text","text":` + string(toJSON(more)) + `}]`)
 		}
 		id := p.start(method, params)
 		p.ids[name], p.ids[id] = id, name
@@ -96,7 +99,7 @@ func (p *acpPlay) do(line string) {
 		} else {
 			p.cancelRequest(p.ids[rest])
 		}
-	case "begins", "starting", "result":
+	case "begins", "starting", "steered", "result":
 		n, err := strconv.Atoi(first)
 		wantNil(p.t, err)
 		sub := p.subs[n-1]
@@ -104,6 +107,8 @@ func (p *acpPlay) do(line string) {
 			p.turns[more] = p.plays(sub, more)
 		} else if word == "starting" {
 			p.f.event(agentRef{AgentID: p.agent}, sub.w, &event{kind: evNotice, phase: startingCodex})
+		} else if word == "steered" {
+			p.f.event(agentRef{AgentID: p.agent, Thread: "T"}, sub.w, &event{kind: evSteered, thread: "T", turn: more})
 		} else {
 			p.f.done(sub.w, playedResult(more))
 		}
@@ -203,6 +208,9 @@ func (p *acpPlay) came() (out []string) {
 		r, what := sub.req, "open"
 		if r.run {
 			what = fmt.Sprintf("run %q", r.prompt)
+		}
+		if r.steer {
+			what += map[bool]string{true: " steered", false: " steered now"}[r.inOrder]
 		}
 		for _, part := range r.parts {
 			what += " " + part.kind + " " + part.text + part.url

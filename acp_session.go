@@ -577,6 +577,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	own := e.thread == "" || e.thread == a.Thread
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
 	mailText, first := "", false
+	var now *acpPrompt // whose turn begins, and who is answered for that
 	s.mu.Lock()
 	if own && e.kind == evUsage {
 		s.usage = *e.usage
@@ -612,6 +613,16 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		case e.kind == evItem && e.phase == "completed" && e.body.kind == "plan":
 			p.plan = e.body.text
 		}
+		if p.steered = p.steered || e.kind == evSteered; p.steered {
+			s.mu.Unlock()
+			if p.now && e.kind == evSteered {
+				p.tellSteered("injected")
+			}
+			return // what else happens is told to the prompt that began the turn
+		}
+		if first && p.now {
+			now = p
+		}
 	} else if own {
 		if begins && s.mailTurn != e.turn {
 			s.mailTurn, s.mailItem = e.turn, ""
@@ -624,6 +635,9 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	mail := own && w == 0 && s.mailTurn != ""
 	s.mu.Unlock()
 
+	if now != nil {
+		now.tellSteered("startedNewTurn")
+	}
 	s.enc.event(a, e)
 	if first {
 		s.tellServers()
@@ -744,14 +758,19 @@ func (s *acpSession) mute() {
 	s.enc.endTurn("not shown any further: the client doesn't read")
 	s.mu.Lock()
 	s.backlog = backlogMuted
-	running := s.queue.findLocked(func(p *acpPrompt) bool { return p.stage == promptRunning })
+	var running []*acpPrompt
+	for _, p := range s.queue.prompts {
+		if p.stage == promptRunning {
+			running = append(running, p)
+		}
+	}
 	s.mu.Unlock()
 	s.f.Log.Warn("the client doesn't read its updates", "sessionId", s.id, "waiting_mib", waits)
-	if running != nil {
+	for _, p := range running {
 		words := fmt.Sprintf("the client has let %d MiB of updates wait, so this turn is shown no further: "+
 			"it goes on by itself, and session/load tells all of it", waits)
 		data := toJSON(map[string]any{"turn_status": "running"})
-		s.f.answer(running.c, nil, &rpcError{Code: codeInternal, Message: words, Data: data})
+		s.f.answer(p.c, nil, &rpcError{Code: codeInternal, Message: words, Data: data})
 	}
 }
 

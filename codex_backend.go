@@ -342,6 +342,8 @@ type turnRequest struct {
 	schema  *answerSchema // what the answer is to follow, nil for nothing
 	review  *review       // of actReview
 	steer   bool          // the prompt goes into the turn that runs, if one does
+	orQueue bool          // of steer: what that turn can't take becomes a turn of its own, and no error
+	inOrder bool          // of steer: the prompt passes none that waits
 	diff    bool          // the whole diff of what the turn changes is kept in a file
 
 	identity    string   // asked for explicitly, "" for none

@@ -56,6 +56,7 @@ type config struct {
 	basePromptFile, extraInstructionsFile string // absolute paths
 	forwardEvents, logLevel, logFile      string
 	clientIdentity, acpMail, worktreeDir  string // worktreeDir as given: relative to each repository's root
+	promptsWhileBusy                      string // acp: queue or steer
 	fast, readonly, subagents             bool
 	persistThreads                        bool // false: only leases are kept on disk, the audit trail goes to the log
 	restartChild                          bool
@@ -101,7 +102,7 @@ func defaultConfig() *config {
 	return &config{
 		codexBin: "codex", backend: "auto", identity: "codex",
 		forwardEvents: "auto", logLevel: "info", acpMail: "prompt", worktreeDir: ".worktrees",
-		persistThreads: true, autoMail: true,
+		promptsWhileBusy: "queue", persistThreads: true, autoMail: true,
 		maxConcurrentThreads: 10, maxAnswerBytes: 256 << 10,
 		maxMailMessages: defaultMailMessages, maxMailMessageLength: defaultMailLength,
 		requestTimeout: 300 * time.Second, approvalTimeout: 300 * time.Second, shutdownGrace: 10 * time.Second,

@@ -171,6 +171,7 @@ func TestTrustOfEachKey(t *testing.T) {
 		"turn_limit_secs = 5", "acp_mail = 'turn'", "worktree_dir = '/etc'", "roles.scout.sandbox = 'workspace-write'",
 		"roles.scout.sandbox = ''", "roles.scout.approval_policy = 'on-request'", "roles.scout.subagents = true",
 		"roles.new.sandbox = 'danger-full-access'", "roles.new.approval_policy = 'never'",
+		"prompts_while_busy = 'steer'",
 	} {
 		lines[line] = true
 	}

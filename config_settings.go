@@ -115,6 +115,7 @@ func (c *config) settings() []setting {
 		{name: "client_identity", into: &c.clientIdentity, optional: true, check: checkIdentity},
 		{name: "worktree_dir", into: &c.worktreeDir},
 		{name: "acp_mail", into: &c.acpMail, check: oneOf("choice", "prompt", "turn")},
+		{name: "prompts_while_busy", into: &c.promptsWhileBusy, check: oneOf("choice", "queue", "steer")},
 	}
 }
 

@@ -126,7 +126,7 @@ sandbox= approval_policy= max_sandbox= readonly=false base_prompt_file= extra_in
 request_timeout_secs=300 turn_limit_secs=0 approval_timeout_secs=300 shutdown_grace_secs=10 max_concurrent_threads=10
 persist_threads=true restart_child=false forward_events=auto max_answer_bytes=262144 log_level=info log_file=
 allow_rules=false auto_mail=true max_mail_messages=10 max_mail_message_length=4096 mail_poll_interval_ms=5000
-idle_timeout_ms=300000 client_identity= worktree_dir=.worktrees acp_mail=prompt`
+idle_timeout_ms=300000 client_identity= worktree_dir=.worktrees acp_mail=prompt prompts_while_busy=queue`
 	var got []string
 	for _, s := range c.list() {
 		got = append(got, fmt.Sprintf("%s=%v", s.Key, s.Value))
@@ -422,20 +422,21 @@ func sampleOf(s setting) [4]string {
 		return [4]string{`"/p/1"`, `"/p/2"`, `"/p/3"`, `"a\nb"`}
 	}
 	return map[string][4]string{
-		"codex_bin":        {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
-		"backend":          {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
-		"identity":         {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
-		"role":             {`"r1"`, `"r2"`, `"r3"`, "7"},
-		"model":            {`"m1"`, `"m2"`, `"m3"`, "7"},
-		"fast_model":       {`"m1"`, `"m2"`, `"m3"`, `" m"`},
-		"reasoning_effort": {`"low"`, `"high"`, `"none"`, `"High!"`},
-		"sandbox":          {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"workspaceWrite"`},
-		"approval_policy":  {`"never"`, `"untrusted"`, `"on-request"`, `"onRequest"`},
-		"log_level":        {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
-		"forward_events":   {`"on"`, `"off"`, `"auto"`, "true"},
-		"client_identity":  {`"me"`, `"you"`, `"them"`, `"@"`},
-		"worktree_dir":     {`"trees"`, `"more/trees"`, `"/trees"`, `""`},
-		"acp_mail":         {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
+		"codex_bin":          {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
+		"backend":            {`"app-server"`, `"auto"`, `"mcp-server"`, `"both"`},
+		"identity":           {`"a1"`, `"b1"`, `"c1"`, `"a/b"`},
+		"role":               {`"r1"`, `"r2"`, `"r3"`, "7"},
+		"model":              {`"m1"`, `"m2"`, `"m3"`, "7"},
+		"fast_model":         {`"m1"`, `"m2"`, `"m3"`, `" m"`},
+		"reasoning_effort":   {`"low"`, `"high"`, `"none"`, `"High!"`},
+		"sandbox":            {`"read-only"`, `"workspace-write"`, `"danger-full-access"`, `"workspaceWrite"`},
+		"approval_policy":    {`"never"`, `"untrusted"`, `"on-request"`, `"onRequest"`},
+		"log_level":          {`"debug"`, `"warn"`, `"trace"`, `"verbose"`},
+		"forward_events":     {`"on"`, `"off"`, `"auto"`, "true"},
+		"client_identity":    {`"me"`, `"you"`, `"them"`, `"@"`},
+		"worktree_dir":       {`"trees"`, `"more/trees"`, `"/trees"`, `""`},
+		"acp_mail":           {`"turn"`, `"prompt"`, `"turn"`, `"wake"`},
+		"prompts_while_busy": {`"steer"`, `"queue"`, `"steer"`, `"drop"`},
 	}[s.name]
 }
 

@@ -191,7 +191,8 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
 	front := newACPFront(acpOptions{clientOptions: p.client(io), Env: os.Getenv, Kept: cfg.persistThreads,
-		Team: !cfg.teamless, AskLimit: cfg.approvalTimeout, review: h.findChange, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list,
+		Team: !cfg.teamless, Steers: cfg.promptsWhileBusy == "steer", AskLimit: cfg.approvalTimeout,
+		review: h.findChange, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list,
 		clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
 		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
 		account: h.child.account})

@@ -186,7 +186,7 @@ func (s *session) loop() {
 
 // advance starts the next turn, unless it has to wait for what it runs with.
 func (s *session) advance() {
-	if !s.mail.delaysTurn() && !s.client.deciding {
+	if !s.mail.delaysTurn() && !s.client.deciding && !s.turns.awaitsSteer() {
 		s.carry(s.m.advance())
 	}
 }
@@ -311,7 +311,9 @@ func (s *session) handle(e *event, now time.Time) {
 	if e.method == "turn/started" && e.thread == s.thread && cur != nil && cur.id == "" {
 		s.mail.acknowledge(cur, e.turn)
 	}
-	if e.kind != evOpened { // before what it leads to: an answer must not overtake the event that ended its turn
+	// Before what it leads to: an answer must not overtake the event that ended its turn. The sender of a message hears
+	// alone that the turn has it.
+	if e.kind != evOpened && e.kind != evSteered {
 		s.tell(e, cur)
 	}
 	switch e.kind {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,74 @@ func (w *clientWorld) leave(agent string) closeResult {
 		done <- r
 	})
 	return <-done
+}
+
+// A prompt that is to go into the running turn goes there where it may, and is a turn of its own in its place where it
+// may not: never lost, never said twice, never under other settings than its own.
+func TestWorldClientSteers(t *testing.T) {
+	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
+		s := w.born("sess_1", "SAY hello")
+		type sent struct {
+			id  waiterID
+			got chan turnResult
+		}
+		send := func(prompt string, change func(*turnRequest)) sent {
+			req := again(s, prompt)
+			req.steer, req.orQueue, req.inOrder = true, true, true
+			if change != nil {
+				change(&req)
+			}
+			id, got := w.submit(req)
+			synctest.Wait()
+			return sent{id, got}
+		}
+		plain := func(r *turnRequest) { r.steer, r.orQueue = false, false }
+		now := func(r *turnRequest) { r.inOrder = false }
+		begun := 0
+		order := func(want string, all ...sent) {
+			t.Helper()
+			var said []string
+			for _, c := range all {
+				r := <-c.got
+				if r.err != nil {
+					r.Content = r.err.Message
+				}
+				said = append(said, r.Content)
+			}
+			turns := w.sent("turn/start") - begun
+			begun += turns
+			w.is("answers and turns", fmt.Sprint(strings.Join(said, ", "), "; ", turns), want)
+		}
+		begun = w.sent("turn/start")
+
+		// Two into one; what can't go in, and what comes behind that, keep their order; a request passes them.
+		order("three, three, three; 1", send("HANG", nil), send("HANG", nil), send("SAY three", nil))
+		first := send("HANG", nil)
+		compacts := send("", func(r *turnRequest) { r.run, r.action, r.steer = true, actCompact, false })
+		behind, passes := send("SAY behind", nil), send("SAY passed", now)
+		order("passed, passed, , behind; 2", first, passes, compacts, behind)
+
+		// A turn under other settings takes nothing in.
+		running := send("SLOW 1000 slow", nil)
+		w.retune(s.agentID, settingsChange{Sandbox: ptr(sandboxRead)})
+		order("slow, narrow; 2", running, send("SAY narrow", nil))
+
+		// What Codex refuses runs before what came behind it, in its order.
+		running = send("REFUSE turn/steer\nREFUSE turn/steer\nSLOW 1000 slow", nil)
+		late, later := send("SAY late", nil), send("SAY later", nil)
+		order("slow, late, later, last; 4", running, late, later, send("SAY last", plain))
+
+		// One that is taken back leaves the turn to the others.
+		running, gone := send("HANG", nil), send("HANG", nil)
+		w.hub.cancel(gone.id)
+		order("on, on; 1", running, send("SAY on", nil))
+
+		// What nobody knows the fate of is told, and not said again; nothing overtakes it meanwhile.
+		running = send("DROP turn/steer\nSLOW 1000 slow", nil)
+		lost, queued := send("SAY lost", nil), send("SAY queued", plain)
+		order("slow, REQUEST_TIMEOUT: whether the message reached the running turn is not known; agent_wait tells the "+
+			"answer of the turn of "+s.agentID+", queued; 2", running, lost, queued)
+	})
 }
 
 // retuned is what became of a choice.

@@ -126,12 +126,14 @@ type turn struct {
 	mailText string     // the mail of req.mail, in front of a client's prompt
 	id       string     // Codex's name for it, "" until acknowledged
 	stop     stopReason
-	over     overrun     // the limit that ended it
-	run      *turnRun    // what the session gathers while it runs
-	limit    *time.Timer // timeout_secs, while Codex isn't ready
-	accept   *time.Timer // until a background turn is accepted at the latest
+	over     overrun      // the limit that ended it
+	run      *turnRun     // what the session gathers while it runs
+	under    turnSettings // that it was started with
+	limit    *time.Timer  // timeout_secs, while Codex isn't ready
+	accept   *time.Timer  // until a background turn is accepted at the latest
 
 	accepted bool // the caller of a background turn has its name
+	passed   bool // it was to go into a turn that is over, so it runs before what came behind it
 	kept     bool // its result is
 	asksMail bool // mail was looked for that goes with it
 	asked    time.Time
@@ -162,7 +164,7 @@ func (m *turnMachine) submit(t *turn) []effect {
 		return []effect{{kind: effFinish, turn: t, finish: finishFull}}
 	}
 	at := len(m.queue)
-	for at > 0 && m.queue[at-1].req.source > t.req.source {
+	for at > 0 && (m.queue[at-1].req.source > t.req.source || t.passed && !m.queue[at-1].passed) {
 		at--
 	}
 	m.queue = slices.Insert(m.queue, at, t)

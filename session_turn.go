@@ -7,6 +7,7 @@ package main
 // ends without a result. No message for a running turn may be lost, nor be told twice to the agent.
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -36,7 +37,7 @@ func (r *turnRunner) start(t *turn) {
 		return
 	}
 	s, p, now := r.s, r.s.place, time.Now()
-	t.run = newTurnRun(s.thread, now)
+	t.run, t.under = newTurnRun(s.thread, now), p.policy.Settings
 	if p.client {
 		t.run.most = s.h.cfg.maxAnswerBytes
 	}
@@ -513,6 +514,8 @@ func (r *turnRunner) takesSteer(t *turn) bool {
 		return true
 	}
 	switch {
+	case t.req.orQueue && !r.mayJoin(t, cur):
+		return false
 	case s.place != nil && s.place.be.info().kind == "mcp-server":
 		return refuse("codex mcp-server takes nothing into a running turn")
 	case cur == nil || s.m.ending != endNone || s.m.phase == phaseStopping:
@@ -528,6 +531,22 @@ func (r *turnRunner) takesSteer(t *turn) bool {
 	return true
 }
 
+// mayJoin reports that a prompt which can wait as well goes into the running turn: one of the same person's, under the
+// settings that the prompt would have by itself. Mail keeps its turn to itself: what a person asks for is nobody else's
+// errand.
+func (r *turnRunner) mayJoin(t, cur *turn) bool {
+	s := r.s
+	return cur != nil && s.m.ending == endNone && s.m.phase != phaseStopping &&
+		(!t.req.inOrder || len(s.m.queue) == 0) &&
+		cur.req.source == sourceClient && cur.req.action == actPrompt && s.place.be.info().kind == "app-server" &&
+		bytes.Equal(toJSON(cur.under), toJSON(s.place.policy.Settings))
+}
+
+// awaitsSteer reports that the fate of a prompt is open which runs next if it did not reach the turn before.
+func (r *turnRunner) awaitsSteer() bool {
+	return slices.ContainsFunc(r.steers, func(st *steering) bool { return st.op != 0 && st.t.req.orQueue })
+}
+
 func (r *turnRunner) sendSteers() {
 	s, cur := r.s, r.s.m.cur
 	if cur == nil || cur.id == "" || s.m.phase != phaseRunning {
@@ -536,8 +555,11 @@ func (r *turnRunner) sendSteers() {
 	for _, st := range r.steers {
 		if st.op == 0 {
 			st.op = s.nextOp()
-			s.place.be.do(st.op, s.thread, command{kind: cmdSteer, turn: cur.id, prompt: st.t.req.prompt,
-				parts: st.t.req.parts})
+			c := command{kind: cmdSteer, turn: cur.id, prompt: st.t.req.prompt, parts: st.t.req.parts}
+			if c.parts != nil { // the text is in them
+				c.prompt = ""
+			}
+			s.place.be.do(st.op, s.thread, c)
 			s.h.ledger.auditSteer(s, st.t, cur)
 		}
 	}
@@ -553,11 +575,11 @@ func (r *turnRunner) steered(e *event) bool {
 	r.steers = slices.Delete(r.steers, i, i+1)
 	switch {
 	case e.kind == evSteered && cur != nil && cur.id == e.turn:
-		r.join(t, cur)
+		r.join(t, cur, e)
 	case e.kind == evSteered || e.unknown:
 		r.answer(t, turnResult{err: unknownSteer(s.agentID)})
 	case t.waiter == 0: // given up meanwhile
-	case e.err.Info == infoNoSteer:
+	case e.err.Info == infoNoSteer && !t.req.orQueue:
 		r.answer(t, turnResult{err: childError("take a message into the running turn", e.err)})
 	default: // the turn was over before
 		r.replyInstead(t)
@@ -566,20 +588,21 @@ func (r *turnRunner) steered(e *event) bool {
 }
 
 func unknownSteer(agentID string) *rpcError {
-	return proxyAdvice(codeTimeout, remedyNone, fmt.Sprintf("whether the message reached the running turn of %s is not "+
-		"known", agentID), "; agent_wait tells the turn's answer", "agent_id", agentID)
+	return proxyAdvice(codeTimeout, remedyNone, "whether the message reached the running turn is not known",
+		fmt.Sprintf("; agent_wait tells the answer of the turn of %s", agentID), "agent_id", agentID)
 }
 
 // infoNoSteer is the Info of an error that means that the running turn takes no message at all.
 const infoNoSteer = "activeTurnNotSteerable"
 
-// join has a caller wait for a turn that somebody else began.
-func (r *turnRunner) join(t, cur *turn) {
+// join has a caller wait for a turn that somebody else began. e tells that the turn has the message.
+func (r *turnRunner) join(t, cur *turn, e *event) {
 	w := t.waiter
 	t.waiter = 0
 	if w == 0 || !t.req.background {
 		if w != 0 {
 			cur.joined = append(cur.joined, w)
+			r.s.h.front.event(*r.s.ref.Load(), w, e)
 		}
 		return
 	}
@@ -592,7 +615,7 @@ func (r *turnRunner) join(t, cur *turn) {
 
 // replyInstead makes an ordinary reply of a message that reached no turn.
 func (r *turnRunner) replyInstead(t *turn) {
-	t.req.steer = false
+	t.req.steer, t.passed = false, t.req.orQueue
 	r.s.carry(r.s.m.submit(t))
 	r.accept(t)
 }
@@ -608,7 +631,7 @@ func (r *turnRunner) endSteers(gone bool) {
 			r.replyInstead(st.t)
 		case gone:
 			err := r.s.openErr
-			if err == nil {
+			if err == nil || st.op != 0 && st.t.req.orQueue { // else it would be sent again
 				err = unknownSteer(r.s.agentID)
 			}
 			r.answer(st.t, turnResult{err: err})
