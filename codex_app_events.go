@@ -186,7 +186,8 @@ func appItem(raw json.RawMessage) *itemBody {
 			}
 		case "commandActions":
 			eachElement(val, func(a json.RawMessage) {
-				b.actions = append(b.actions, commandAction{kind: stringField(a, "type"), path: stringField(a, "path")})
+				b.actions = append(b.actions, commandAction{stringField(a, "type"), stringField(a, "path"),
+					stringField(a, "query"), stringField(a, "command")})
 			})
 		case "changes":
 			b.files = fileChanges(val)

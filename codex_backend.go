@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 )
@@ -249,7 +248,12 @@ type itemBody struct {
 }
 
 // commandAction is a part of a command line that Codex understands.
-type commandAction struct{ kind, path string } // kind: read, listFiles, search, unknown
+type commandAction struct {
+	kind    string // read, listFiles, search, unknown
+	path    string // "" where the action names none
+	query   string // of a search
+	command string // the part of the line, without a shell around it
+}
 
 // fileChange is one file of a patch. kind is add, delete or update; diff is the file's
 // whole text but of an update; move is where an update puts the file, "" where it stays.
@@ -497,10 +501,19 @@ func shellWords(line string) (words []string) {
 // test`. Never for an approval, whose exact words count.
 func shownCommand(line string) string {
 	words := shellWords(line)
-	if len(words) == 3 && (words[1] == "-lc" || words[1] == "-c") {
-		switch path.Base(words[0]) {
-		case "bash", "sh", "zsh", "dash":
+	last := len(words) - 1
+	if last < 2 {
+		return line
+	}
+	shell := strings.ToLower(words[0][strings.LastIndexAny(words[0], `/\`)+1:])
+	switch strings.TrimSuffix(shell, ".exe") {
+	case "bash", "sh", "zsh", "dash":
+		if last == 2 && (words[1] == "-lc" || words[1] == "-c") {
 			return words[2]
+		}
+	case "powershell", "pwsh", "cmd": // options such as -NoProfile may stand before the one that takes the command
+		if strings.EqualFold(words[last-1], "-Command") || strings.EqualFold(words[last-1], "/c") {
+			return words[last]
 		}
 	}
 	return line

@@ -120,7 +120,8 @@ func mcpAct(typ string, msg json.RawMessage) *itemBody {
 			if kind == "list_files" {
 				kind = "listFiles" // app-server's word
 			}
-			b.actions = append(b.actions, commandAction{kind: kind, path: stringField(c, "path")})
+			b.actions = append(b.actions, commandAction{kind, stringField(c, "path"), stringField(c, "query"),
+				stringField(c, "cmd")})
 		})
 	case "patch_apply_begin", "patch_apply_end":
 		b.kind, b.files = "fileChange", mcpChanges(rawField(msg, "changes"))
