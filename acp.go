@@ -189,7 +189,8 @@ type acpClient struct {
 	compaction      bool // takes session/update compaction_update
 	formElicitation bool
 	urlElicitation  bool
-	terminalAuth    bool // runs our terminal methods
+	terminalAuth    bool   // runs our terminal methods
+	terminal        string // the key of _meta under which it takes the output of terminals, "" for none
 }
 
 // client is what the client said of itself, empty before it did; never nil.
@@ -222,6 +223,11 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 		formElicitation: has("elicitation", "form"),
 		urlElicitation:  has("elicitation", "url"),
 		terminalAuth:    rawKind(rawField(caps, "auth", "terminal")) == 't',
+	}
+	for _, key := range []string{"terminal_output", "terminal_output_delta"} { // of both the latter, as other agents do
+		if string(rawField(caps, "_meta", key)) == "true" {
+			who.terminal = key
+		}
 	}
 	f.hello.Store(who)
 	f.Log.Info("client connected", "client", who.name, "client_version", who.version, "asked", asked,

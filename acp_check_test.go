@@ -4,8 +4,8 @@ package main
 // of tests of whole processes, which keeps its dialogue and has it judged. Every
 // message of ours is held to the v1 schema of npm @agentclientprotocol/sdk, from the
 // cache that .ci/run fills, and to the rules that no schema has: tool calls announced
-// once, closed before the prompt's answer and not reopened, nothing of a turn after
-// its answer, permissions about announced calls, each request answered once. Scripts,
+// once, closed before the prompt's answer and not reopened, their terminals with them,
+// nothing of a turn after its answer, permissions about announced calls, each request answered once. Scripts,
 // both rigs of acp_rig_test.go, the real-Codex suite and the benchmarks call it.
 
 import (
@@ -77,6 +77,7 @@ type acpTalk struct {
 	prompts, loads int
 	mail           bool              // a turn runs that no prompt waits for: mail began it, or _session/steering
 	calls          map[string]string // status by toolCallId
+	terminals      map[string]bool   // the terminals of calls; true: no exit was told yet
 	past           map[string]bool   // calls of answered turns
 	messages       map[string]bool   // messageIds of answered turns
 	current        map[string]bool
@@ -226,7 +227,7 @@ func (r *acpReview) answer(rec json.RawMessage) {
 
 // forget is for a session/load, which replays all under the same ids.
 func (s *acpTalk) forget() {
-	s.calls, s.past = map[string]string{}, map[string]bool{}
+	s.calls, s.past, s.terminals = map[string]string{}, map[string]bool{}, map[string]bool{}
 	s.messages, s.current = map[string]bool{}, map[string]bool{}
 }
 
@@ -284,11 +285,38 @@ func (r *acpReview) update(s *acpTalk, u json.RawMessage) {
 	case status != "":
 		s.calls[call] = status
 	}
+	r.terminal(s, kind, call, u)
 	eachElement(rawField(u, "locations"), func(place json.RawMessage) {
 		if path := stringField(place, "path"); !filepath.IsAbs(path) && path[:min(1, len(path))] != "/" {
 			r.bad("location %q is not absolute", path)
 		}
 	})
+}
+
+// terminal judges what an update tells of terminals, each of which is its call's own.
+func (r *acpReview) terminal(s *acpTalk, kind, call string, u json.RawMessage) {
+	eachElement(rawField(u, "content"), func(block json.RawMessage) {
+		if id := stringField(block, "terminalId"); id != "" && kind == callNew {
+			s.terminals[id] = true
+		} else if _, known := s.terminals[id]; id != "" && !known {
+			r.bad("terminal %s is shown before its call was announced with it", id)
+		}
+	})
+	meta := rawField(u, "_meta")
+	if id := stringField(meta, "terminal_info", "terminal_id"); (kind == callNew && s.terminals[call]) != (id != "") {
+		r.bad("a call with a terminal must be announced with terminal_info: %s", clip(string(u), 200))
+	}
+	for _, key := range []string{"terminal_output", "terminal_output_delta", "terminal_exit"} {
+		if id := stringField(meta, key, "terminal_id"); id != "" && (id != call || !s.terminals[id]) {
+			r.bad("%s of %q, which is no open terminal of the call", key, id)
+		}
+	}
+	if rawField(meta, "terminal_exit") != nil {
+		s.terminals[call] = false
+	}
+	if status := stringField(u, "status"); (status == callDone || status == callFailed) && s.terminals[call] {
+		r.bad("tool call %s has ended and its terminal is open", call)
+	}
 }
 
 func (r *acpReview) permission(s *acpTalk, params json.RawMessage) {

@@ -31,6 +31,8 @@ type acpFace struct {
 	places            []acpLocation
 	input             json.RawMessage
 	content           []json.RawMessage // stays in front of what the call brings
+	command           string            // the command itself, where the title says what it does: who allows it sees this
+	runsIn            string            // where a command runs that is fit for a terminal, "" for everything else
 }
 
 // maxCallTitle is how many characters of a command stand in its title; all of it is
@@ -44,7 +46,7 @@ type acpItem struct {
 	raw     json.RawMessage // as Codex told it
 	done    bool            // the item has ended
 	past    bool            // the item is history: its files are others by now
-	printed string          // what came of its output before the end
+	printed string          // its output as text
 }
 
 // acpItemKind is the row of one kind of item: how a client is shown it.
@@ -105,6 +107,9 @@ func (n *acpNames) itemFace(i *acpItem) (f acpFace, ok bool) {
 	f = itemKind(i.kind).face(n, i)
 	f.title = cmp.Or(clipChars(visible(f.title), maxCallTitle), plainWords(i.kind))
 	f.title = n.owned(i.thread, f.title)
+	if f.command != "" {
+		f.command = n.owned(i.thread, clipChars(visible(f.command), maxCallTitle))
+	}
 	return f, f.kind != ""
 }
 
@@ -187,13 +192,21 @@ func compactionFace(_ *acpNames, i *acpItem) acpFace {
 	return f
 }
 
-func commandFace(_ *acpNames, i *acpItem) acpFace {
-	f := acpFace{title: shownCommand(i.command), name: "shell", kind: acpCommandKind(i.actions)}
-	if len(f.title) > maxCallTitle {
-		f.content = []json.RawMessage{callText(fenced(cappedText(visible(f.title))))}
+// commandFace is what a command does where Codex understands that as one kind of thing, else the command itself.
+func commandFace(n *acpNames, i *acpItem) acpFace {
+	f := acpFace{name: "shell"}
+	line := shownCommand(i.command)
+	if f.title, f.kind = n.commandWords(i); f.title != "" {
+		f.command = line
+	} else {
+		f.title, f.kind, f.runsIn = line, "execute", cmp.Or(i.cwd, n.cwd)
+	}
+	if len(line) > maxCallTitle {
+		f.content = []json.RawMessage{callText(fenced(cappedText(visible(line))))}
 	}
 	for _, a := range i.actions {
-		if at := (acpLocation{Path: a.path}); filepath.IsAbs(a.path) && !slices.Contains(f.places, at) {
+		at := acpLocation{Path: n.place(a, i.cwd)}
+		if filepath.IsAbs(at.Path) && !slices.Contains(f.places, at) {
 			f.places = append(f.places, at)
 		}
 	}
@@ -204,25 +217,45 @@ func commandFace(_ *acpNames, i *acpItem) acpFace {
 	return f
 }
 
-// acpCommandKind is "execute" unless Codex understands every part of the line.
-func acpCommandKind(actions []commandAction) string {
-	reads := false
-	for _, a := range actions {
-		switch a.kind {
-		case "read":
-			reads = true
-		case "search", "listFiles":
+// commandWords are title and kind of a command that does nothing but read, search or list files; "" for any other.
+func (n *acpNames) commandWords(i *acpItem) (title, kind string) {
+	var all []string
+	for _, a := range i.actions {
+		place, where, what := n.short(n.place(a, i.cwd)), "", ""
+		if place != "" && place != "." {
+			where = " in " + place
+		}
+		switch {
+		case a.kind != i.actions[0].kind:
+			return "", ""
+		case a.kind == "read" && place != "":
+			kind, what = "read", "Read file '"+place+"'"
+		case a.kind == "search" && a.query != "":
+			kind, what = "search", "Search for '"+a.query+"'"+where
+		case a.kind == "search":
+			kind, what = "search", "Search"+where
+		case a.kind == "listFiles":
+			kind, what = "search", "List files"+where
 		default:
-			return "execute"
+			return "", ""
+		}
+		all = append(all, what)
+	}
+	return strings.Join(all, ", "), kind
+}
+
+// place is the path of an action. Of the file that is read Codex tells all of it, 0.104 relative to where the command
+// runs; of a directory only the last name, so that the rest is looked for in the command.
+func (n *acpNames) place(a commandAction, cwd string) string {
+	if a.kind == "read" {
+		return n.absolute(a.path, cwd)
+	}
+	for _, word := range shellWords(a.command) {
+		if word = strings.TrimSuffix(word, "/"); a.path != "" && strings.HasSuffix(word, "/"+a.path) {
+			return word
 		}
 	}
-	switch {
-	case len(actions) == 0:
-		return "execute"
-	case reads:
-		return "read"
-	}
-	return "search"
+	return a.path
 }
 
 // patchFace reads the files, unless the patch is long past.
@@ -394,22 +427,23 @@ func addText(content []json.RawMessage, s string) []json.RawMessage {
 	return append(content, callText(cappedText(s)))
 }
 
+// stoppedCommand is what a command says that Codex has killed.
+const stoppedCommand = "stopped before it ended"
+
 func commandEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
-	out := cmp.Or(cappedText(i.output), i.printed)
-	if out != "" {
-		content = append(content, callText(fenced(out)))
+	if i.printed != "" {
+		content = append(content, callText(fenced(i.printed)))
 	}
 	if code := deref(i.exitCode); code > 0 {
 		content = addText(content, fmt.Sprintf("exit code %d", code))
 	} else if code < 0 { // Codex's number for one that it killed
-		content = addText(content, "stopped before it ended")
+		content = addText(content, stoppedCommand)
 	}
 	return content, toJSON(struct {
 		ExitCode *int   `json:"exitCode,omitempty"`
 		Duration int64  `json:"durationMs,omitempty"`
 		Status   string `json:"status,omitempty"`
-		Output   string `json:"output"`
-	}{i.exitCode, i.duration, i.status, out})
+	}{i.exitCode, i.duration, i.status})
 }
 
 // patchEnd: 0.104 tells what the patch tool printed.

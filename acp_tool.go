@@ -43,6 +43,7 @@ type acpCallUpdate struct {
 	Places   []acpLocation     `json:"locations,omitempty"`
 	RawInput json.RawMessage   `json:"rawInput,omitempty"`
 	Output   json.RawMessage   `json:"rawOutput,omitempty"`
+	Meta     *acpTerminalMeta  `json:"_meta,omitempty"`
 }
 
 // acpKey names an item: its id is its turn's alone.
@@ -122,7 +123,18 @@ type acpTool struct {
 	denied  string   // why an approval was not given, "" where none was denied
 	shown   bool     // denied stands in the content that the client has
 
-	printed acpGrowing // the output so far
+	streamed acpStreamed  // the output so far
+	printed  acpGrowing   // the same as text, empty where the call is a terminal
+	terminal *acpTerminal // of a command that the client has a terminal for, else nil
+}
+
+// content is what the call shows: its face, its terminal if it is one, and more.
+func (t *acpTool) content(more ...json.RawMessage) []json.RawMessage {
+	all := slices.Clip(t.face.content)
+	if t.terminal != nil {
+		all = append(all, toJSON(map[string]string{"type": "terminal", "terminalId": t.id}))
+	}
+	return append(all, more...)
 }
 
 // kind is the row of the kind of the call's item, an empty one where there is no item yet.
@@ -139,6 +151,8 @@ type acpCalls struct {
 	seen   *acpSeen
 	names  *acpNames
 	replay bool // the past is told: nobody is asked any more
+	// terminal is the key under which the client takes the output of terminals, "" for a client without them
+	terminal string
 
 	open []*acpTool // in the order in which they were announced
 }
@@ -211,9 +225,15 @@ func (c *acpCalls) announce(k acpKey, f acpFace, waits bool) *acpTool {
 	if c.replay && !waits {
 		t.status = callRunning
 	}
+	u := acpCallUpdate{Update: callNew, ID: t.id, Title: f.title, Name: f.name, Kind: f.kind, Status: t.status,
+		Places: f.places, RawInput: f.input}
+	if c.terminal != "" && f.runsIn != "" {
+		t.terminal = &acpTerminal{}
+		u.Meta = &acpTerminalMeta{Info: &acpTerminalInfo{t.id, f.runsIn}}
+	}
+	u.Content = t.content()
 	c.open = append(c.open, t)
-	c.update(acpCallUpdate{Update: callNew, ID: t.id, Title: f.title, Name: f.name, Kind: f.kind, Status: t.status,
-		Content: f.content, Places: f.places, RawInput: f.input})
+	c.update(u)
 	return t
 }
 
@@ -232,10 +252,10 @@ func (c *acpCalls) renew(t *acpTool, f acpFace) {
 	if !bytes.Equal(f.input, t.face.input) {
 		u.RawInput = f.input
 	}
-	if !slices.EqualFunc(f.content, t.face.content, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		u.Content = f.content
+	same := slices.EqualFunc(f.content, t.face.content, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	if t.face = f; !same {
+		u.Content = t.content()
 	}
-	t.face = f
 	if u.Title != "" || u.Kind != "" || u.Places != nil || u.RawInput != nil || u.Content != nil {
 		c.update(u)
 	}
@@ -251,17 +271,48 @@ func (c *acpCalls) run(t *acpTool) {
 
 // print takes what a call printed. The client gets it at acpPace.
 func (c *acpCalls) print(t *acpTool, text string) {
-	if text != "" {
-		c.run(t)
+	if text == "" {
+		return
+	}
+	c.run(t)
+	t.streamed.add(text)
+	if t.terminal == nil {
 		t.printed.add(text, &c.alarm)
+		return
+	}
+	now := time.Now()
+	if o := t.terminal; o.add(text, now, &c.alarm) && !c.crowded() {
+		c.update(acpCallUpdate{Update: callNews, ID: t.id, Meta: c.data(t, o.take(now))})
 	}
 }
 
-// tellPrinted tells what a call has printed so far.
+// tellPrinted tells what a call has printed, if it is time.
 func (c *acpCalls) tellPrinted(t *acpTool, now time.Time) {
-	t.printed.told(now)
-	content := append(slices.Clip(t.face.content), callText(fenced(t.printed.text())))
-	c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
+	u := acpCallUpdate{Update: callNews, ID: t.id}
+	switch {
+	case t.terminal != nil:
+		if t.terminal.due(now, c.acpStream) {
+			u.Meta = c.data(t, t.terminal.take(now))
+			c.update(u)
+		}
+	case t.printed.tellable(now, c.acpStream):
+		u.Content = t.content(callText(fenced(t.printed.text())))
+		told := toJSON(u)
+		t.printed.told(now, len(told))
+		c.put(told)
+	}
+}
+
+// data is what the client is told of a terminal's output.
+func (c *acpCalls) data(t *acpTool, text string) *acpTerminalMeta {
+	data := &acpTerminalData{t.id, text}
+	switch {
+	case text == "":
+		return &acpTerminalMeta{}
+	case c.terminal == "terminal_output_delta":
+		return &acpTerminalMeta{Delta: data}
+	}
+	return &acpTerminalMeta{Output: data}
 }
 
 // tellDue tells as running what nobody asked about, and output that has grown.
@@ -276,9 +327,7 @@ func (c *acpCalls) tellDue(now time.Time) {
 				c.run(t)
 			}
 		}
-		if t.printed.tellable(now, c.acpStream) {
-			c.tellPrinted(t, now)
-		}
+		c.tellPrinted(t, now)
 	}
 }
 
@@ -286,9 +335,18 @@ func (c *acpCalls) tellDue(now time.Time) {
 func (c *acpCalls) finish(t *acpTool, i *acpItem, kind acpItemKind) {
 	var content []json.RawMessage
 	var output json.RawMessage
+	var words []string
 	if kind.end != nil {
-		i.printed = t.printed.text()
+		if i.printed = plainOutput(i.output); t.streamed.total > len(i.output) {
+			t.printed.acpPlain.add(t.streamed.end("", i.output, nil))
+			i.printed = t.printed.text()
+		}
 		content, output = kind.end(c.names, i)
+		if t.terminal != nil {
+			if content = nil; deref(i.exitCode) < 0 {
+				words = append(words, stoppedCommand)
+			}
+		}
 	}
 	status := callDone
 	switch i.status {
@@ -296,37 +354,63 @@ func (c *acpCalls) finish(t *acpTool, i *acpItem, kind acpItemKind) {
 		status = callFailed
 	case "inProgress", "interrupted": // of a past turn that was cut; a subagent's
 		status = callFailed
-		content = append(content, callText("interrupted"))
+		words = append(words, "interrupted")
 	}
 	declined := t.denied != "" || i.status == "declined"
 	if status == callFailed && (t.denied != "" && (len(content) > 0 || !t.shown) || t.denied == "" && declined) {
-		content = append(content, declinedText(t.denied))
+		words = append(words, declinedWords(t.denied))
 	}
-	if i.status == "failed" && len(content) == 0 && kind.failed != "" {
-		content = append(content, callText(kind.failed))
+	if i.status == "failed" && len(content)+len(words) == 0 && kind.failed != "" {
+		words = append(words, kind.failed)
 	}
 	if status == callDone || !declined {
 		c.run(t)
 	}
-	c.close(t, status, content, output)
+	c.close(t, status, content, output, words...)
 }
 
-// declinedText says that a call was declined and, if it is known, why.
-func declinedText(why string) json.RawMessage {
+// declinedWords say that a call was declined and, if it is known, why.
+func declinedWords(why string) string {
 	if why == "" {
-		return callText("Declined.")
+		return "Declined."
 	}
-	return callText(cappedText("Declined: " + why))
+	return "Declined: " + why
 }
 
-// close ends a call. content stands behind what the call has from its beginning; none leaves what is shown.
-func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, output json.RawMessage) {
-	if len(content) > 0 {
-		content = append(slices.Clip(t.face.content), content...)
+// close ends a call. content stands behind what the call has from its beginning, and words of ours behind that; none of
+// both leaves what is shown. All of a terminal stands in the terminal, and there the words do too.
+func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, output json.RawMessage,
+	words ...string) {
+	u := acpCallUpdate{Update: callNews, ID: t.id, Status: status, Output: output}
+	if t.terminal != nil {
+		u.Content, u.Meta = t.content(), c.terminalEnd(t, words)
+	} else {
+		for _, w := range words {
+			content = addText(content, w)
+		}
+		if len(content) > 0 {
+			u.Content = t.content(content...)
+		}
 	}
-	c.update(acpCallUpdate{Update: callNews, ID: t.id, Status: status, Content: content, Output: output})
+	c.update(u)
 	c.open = slices.DeleteFunc(c.open, func(o *acpTool) bool { return o == t })
 	c.seen.add(t.key)
+}
+
+// terminalEnd tells the end of a call's terminal.
+func (c *acpCalls) terminalEnd(t *acpTool, words []string) *acpTerminalMeta {
+	exit, whole := &acpTerminalExit{ID: t.id}, ""
+	if t.item != nil {
+		if whole = t.item.output; c.replay {
+			whole = cappedText(whole)
+		}
+		if code := t.item.exitCode; code != nil && *code >= 0 {
+			exit.Code = code
+		}
+	}
+	end := c.data(t, t.streamed.end(t.terminal.rest.text(), whole, words))
+	end.Exit = exit
+	return end
 }
 
 // closeAll ends what a turn leaves open, as an interrupted Codex does: as failed,
@@ -335,7 +419,7 @@ func (c *acpCalls) closeAll(why string, completed bool) {
 	for len(c.open) > 0 {
 		t := c.open[0]
 		var content []json.RawMessage
-		if t.printed.total > 0 {
+		if t.terminal == nil && t.streamed.total > 0 {
 			content = append(content, callText(fenced(t.printed.text())))
 		}
 		left, asked := t.kind().left, len(t.waiting) > 0
@@ -347,14 +431,13 @@ func (c *acpCalls) closeAll(why string, completed bool) {
 			continue
 		case completed && left != "" && !asked && t.denied == "":
 			c.run(t)
-			c.close(t, callDone, append(content, callText(left)), nil)
+			c.close(t, callDone, content, nil, left)
 			continue
 		case t.denied != "":
-			content = append(content, declinedText(t.denied))
+			c.close(t, callFailed, content, nil, declinedWords(t.denied))
 		default:
-			content = addText(content, why)
+			c.close(t, callFailed, content, nil, why)
 		}
-		c.close(t, callFailed, content, nil)
 	}
 }
 
@@ -412,8 +495,11 @@ func (c *acpCalls) announceAsk(k acpKey, q *approval) json.RawMessage {
 		t.item = &itemBody{server: q.server, tool: q.tool, files: q.files}
 	}
 	c.ask(t, q)
-	u := acpCallUpdate{ID: t.id, Title: t.face.title, Kind: t.face.kind, Places: t.face.places, RawInput: t.face.input,
-		Content: append(slices.Clip(t.face.content), c.names.askContent(q)...)}
+	u := acpCallUpdate{ID: t.id, Title: cmp.Or(t.face.command, t.face.title), Kind: t.face.kind, Places: t.face.places,
+		RawInput: t.face.input, Content: append(slices.Clip(t.face.content), c.names.askContent(q)...)}
+	if len(u.Content) == 0 { // a client that shows a terminal shows nothing beside it, so there is one only then
+		u.Content = t.content()
+	}
 	if t.status == callPending { // Codex asks in the middle of a command too, and status never goes back
 		u.Status = callPending
 	}
@@ -428,13 +514,16 @@ func (c *acpCalls) decide(q *approval, d decision, why string) {
 	case d == deny:
 		t.denied = cmp.Or(why, "by the user")
 		if t.origin != fromItem {
-			c.close(t, callFailed, []json.RawMessage{declinedText(t.denied)}, nil)
-		} else if t.shown = t.printed.total == 0; t.shown {
-			content := append(slices.Clip(t.face.content), declinedText(t.denied))
+			c.close(t, callFailed, nil, nil, declinedWords(t.denied))
+		} else if t.shown = t.streamed.total == 0 && t.terminal == nil; t.shown {
+			content := t.content(callText(cappedText(declinedWords(t.denied))))
 			c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: content})
 		}
 	default:
 		t.allowed = true
+		if t.terminal != nil {
+			c.update(acpCallUpdate{Update: callNews, ID: t.id, Content: t.content()})
+		}
 		if len(t.waiting) == 0 {
 			c.run(t)
 		}

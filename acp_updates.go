@@ -59,12 +59,14 @@ func newACPEncoder(o acpEncoding) *acpEncoder {
 	if o.Crowded == nil || o.Replay {
 		o.Crowded = func() bool { return false }
 	}
+	o.Client = cmp.Or(o.Client, &acpClient{})
 	x := &acpEncoder{client: o.Client, own: "atm:" + rand.Text()[:12] + ":"}
 	x.names = acpNames{cwd: o.Cwd, subagents: map[string]string{}}
 	x.stream = acpStream{send: o.Send, crowded: o.Crowded, alarm: acpAlarm{ring: x.tellDue}}
 	x.messages = acpMessages{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay,
 		seed: maphash.MakeSeed(), texts: map[acpTextKey]*acpText{}}
-	x.calls = acpCalls{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay}
+	x.calls = acpCalls{acpStream: &x.stream, seen: &x.seen, names: &x.names, replay: o.Replay,
+		terminal: o.Client.terminal}
 	return x
 }
 
@@ -427,8 +429,6 @@ func (t *acpTurns) addOver(turn string) {
 const (
 	// acpGrace is the longest that joined text waits.
 	acpGrace = 20 * time.Millisecond
-	// acpPace lies between two updates of one growing text: each tells all of it.
-	acpPace = 200 * time.Millisecond
 	// maxChunk is how many bytes of text one update takes.
 	maxChunk = 1 << 20
 	// maxJoined is how many bytes may be joined while the client's output waits.
@@ -572,42 +572,3 @@ func (a *acpAlarm) stop() {
 	}
 	a.due = time.Time{}
 }
-
-// acpGrowing is a text that grows and is told again as it does, at acpPace.
-type acpGrowing struct {
-	acpOutput
-	untold bool      // there is more than the client was told
-	next   time.Time // when it may be told again
-}
-
-// add takes more of the text. The first words wait a moment, since more follows them at once as a rule.
-func (g *acpGrowing) add(s string, alarm *acpAlarm) {
-	g.acpOutput.add(s)
-	if g.untold {
-		return
-	}
-	g.untold = true
-	if soonest := time.Now().Add(acpGrace); g.next.Before(soonest) {
-		g.next = soonest
-	}
-	alarm.wakeAt(g.next)
-}
-
-// tellable reports that the text is to be told now. While output waits for the
-// client it isn't: the next telling has the same and more.
-func (g *acpGrowing) tellable(now time.Time, o *acpStream) bool {
-	switch {
-	case !g.untold:
-		return false
-	case g.next.After(now):
-	case o.crowded():
-		g.next = now.Add(acpPace)
-	default:
-		return true
-	}
-	o.alarm.wakeAt(g.next)
-	return false
-}
-
-// told notes that the client knows all of the text.
-func (g *acpGrowing) told(now time.Time) { g.untold, g.next = false, now.Add(acpPace) }

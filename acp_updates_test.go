@@ -124,7 +124,7 @@ func (p *acpReplay) play(l recorded) {
 // what Codex, the front or the user does (see do), and behind it stands what the
 // client is told, in few words, and with "? " the tool call of a request for permission.
 func TestACPDialogues(t *testing.T) {
-	for _, file := range []string{"turns", "messages", "items", "approvals"} {
+	for _, file := range []string{"turns", "messages", "items", "commands", "terminals", "approvals"} {
 		t.Run(file, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p *acpReplay
@@ -155,8 +155,11 @@ func TestACPDialogues(t *testing.T) {
 // and whether no turn has begun.
 func newDialogue(t *testing.T, head string) *acpReplay {
 	is := func(word string) bool { return strings.Contains(head, "("+word+")") }
-	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"),
-		Client: &acpClient{notices: is("notices"), compaction: is("compaction")}}))
+	client := &acpClient{notices: is("notices"), compaction: is("compaction")}
+	if is("terminal") {
+		client.terminal = "terminal_output"
+	}
+	p := newACPReplay(newACPRig(t, acpEncoding{Replay: is("replay"), Client: client}))
 	if p.thread = acpThread; !is("idle") {
 		p.begin("t1")
 	}
@@ -403,9 +406,11 @@ func TestACPOutputIsPaced(t *testing.T) {
 			t.Errorf("got:\n%s", got)
 		}
 		r.item("completed", fmt.Sprintf(made, "failed")+
-			`,"exitCode":2,"durationMs":1000,"aggregatedOutput":"all of it\n"}`)
-		r.want("tool_call_update c failed [\"```\\nall of it\\n```\" \"exit code 2\"] " +
-			`output{"exitCode":2,"durationMs":1000,"status":"failed","output":"all of it\n"}`)
+			`,"exitCode":2,"durationMs":1000,"aggregatedOutput":"`+strings.Repeat("all of it\\n", 1000)+`"}`)
+		if got := r.told(); !strings.HasPrefix(got, "tool_call_update c failed [\"```\\nall of it\\nall of it\\n") ||
+			!strings.HasSuffix(got, `output{"exitCode":2,"durationMs":1000,"status":"failed"}`) {
+			t.Errorf("got:\n%s", got)
+		}
 		time.Sleep(time.Second)
 		r.want("")
 	})
