@@ -182,7 +182,7 @@ func TestAppItemFields(t *testing.T) {
 		{`"type":"webSearch","query":"","action":{"type":"findInPage","url":"http://x","pattern":"p"}`,
 			`webSearch query="p in http://x"`},
 		{`"type":"imageGeneration","savedPath":"/o.png","failure":{"type":"usageLimitExceeded"}`,
-			`imageGeneration failure=usageLimitExceeded path=/o.png`},
+			`imageGeneration failed failure=usageLimitExceeded path=/o.png`},
 		{`"type":"functionCallOutput","name":"f","namespace":"n","output":"text"`,
 			`functionCallOutput server=n tool=f result="text"`},
 		{`"type":"sleep","durationMs":1500`, `sleep duration=1500`},
