@@ -355,7 +355,9 @@ func findRepoFile(dir string) *repoFile {
 		if file := filepath.Join(at, projectFileName); path == "" && exists(file) {
 			path = file
 		}
-		if exists(filepath.Join(at, ".git")) { // a directory, or a file in worktrees and submodules
+		// A file in worktrees and submodules. A directory without HEAD is no repository: Codex's sandbox leaves an empty one
+		// in every directory that it lets commands write to (0.169), /tmp too.
+		if git := filepath.Join(at, ".git"); exists(git) && (!isDir(git) || exists(filepath.Join(git, "HEAD"))) {
 			root = at
 			break
 		}

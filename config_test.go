@@ -27,7 +27,7 @@ type configWorld struct {
 func newConfigWorld(t *testing.T) *configWorld {
 	t.Helper()
 	root := t.TempDir()
-	plant(t, root, map[string]string{"home/": "", "repo/src/deep/": "", "repo/.git/": ""})
+	plant(t, root, map[string]string{"home/": "", "repo/src/deep/": "", "repo/.git/HEAD": "ref: refs/heads/main\n"})
 	home, repo := filepath.Join(root, "home"), filepath.Join(root, "repo")
 	return &configWorld{t, home, repo, filepath.Join(repo, "src", "deep"),
 		map[string]string{"HOME": home, "USERPROFILE": home}}
@@ -359,13 +359,15 @@ func TestConfigWalkUp(t *testing.T) {
 	}
 	w.write(src, pluginHead+"sandbox = 'read-only'\n")
 	w.quiet(nil, "model ", "sandbox read-only")
-	for _, path := range []string{src, p, filepath.Join(w.repo, ".git")} {
+	for _, path := range []string{src, p, filepath.Join(w.repo, ".git", "HEAD")} { // a hollow .git is no repository
 		wantNil(t, os.Remove(path))
 	}
 	w.quiet(nil, "model ")
 	w.write(here, pluginHead+"model = 'here'\n")
 	w.quiet(nil, "model here")
-	wantNil(t, os.Remove(here))
+	for _, path := range []string{here, filepath.Join(w.repo, ".git")} {
+		wantNil(t, os.Remove(path))
+	}
 	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
 	w.quiet(nil, "model ")
 }
