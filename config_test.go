@@ -359,13 +359,13 @@ func TestConfigWalkUp(t *testing.T) {
 	}
 	w.write(src, pluginHead+"sandbox = 'read-only'\n")
 	w.quiet(nil, "model ", "sandbox read-only")
-	for _, path := range []string{src, p, filepath.Join(w.repo, ".git", "HEAD")} { // a hollow .git is no repository
+	for _, path := range []string{src, filepath.Join(w.repo, ".git", "HEAD")} { // a hollow .git is no repository
 		wantNil(t, os.Remove(path))
 	}
 	w.quiet(nil, "model ")
 	w.write(here, pluginHead+"model = 'here'\n")
 	w.quiet(nil, "model here")
-	for _, path := range []string{here, filepath.Join(w.repo, ".git")} {
+	for _, path := range []string{here, p, filepath.Join(w.repo, ".git")} {
 		wantNil(t, os.Remove(path))
 	}
 	w.write(filepath.Join(w.repo, ".git"), "gitdir: /elsewhere\n") // a worktree's
