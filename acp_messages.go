@@ -43,7 +43,6 @@ type acpMessages struct {
 	talk   *acpText // the message that deltas go to, nil for none
 	texts  map[acpTextKey]*acpText
 	review string // what the turn's review found
-	viewed bool   // the item before was an image that Codex looked at
 }
 
 // delta tells more of a message.
@@ -179,7 +178,7 @@ func (m *acpMessages) reviewItem(k acpKey, e *event) {
 
 // userItem tells what the user said, of a session that is loaded: live, the client knows.
 func (m *acpMessages) userItem(k acpKey, e *event) {
-	if !m.replay || e.phase != "completed" || m.viewed && isShownImage(e.raw) {
+	if !m.replay || e.phase != "completed" {
 		return
 	}
 	id := m.seen.id(k)
@@ -207,19 +206,6 @@ func (m *acpMessages) userItem(k acpKey, e *event) {
 		m.sayPrompt(id, e.body.text)
 	}
 	m.seen.add(k)
-}
-
-// isShownImage reports a message that is one image and nothing else. Codex 0.104 hands its model so what it looks at.
-func isShownImage(params json.RawMessage) bool {
-	images, others := 0, 0
-	eachElement(rawField(params, "item", "content"), func(part json.RawMessage) {
-		if strings.HasPrefix(stringField(part, "url"), "data:") {
-			images++
-		} else {
-			others++
-		}
-	})
-	return images == 1 && others == 0
 }
 
 // sayPrompt tells what a prompt said. Mail that came with it is a message of its

@@ -166,7 +166,6 @@ func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 	case own: // what a subagent says is said to the agent
 		tell(&x.messages, k, e)
 	}
-	x.messages.viewed = own && e.body.kind == "imageView"
 }
 
 // compaction tells that Codex shortens the history, to a client that has a place for that.

@@ -138,7 +138,7 @@ func (c *appCalls) history(ctx context.Context, thread string, each func(*event)
 	}
 	var turns []pastTurn
 	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) {
-		if t := readPastTurn(raw); t.id != "" {
+		if t := readPastTurn(raw, c.info()); t.id != "" {
 			turns = append(turns, t)
 		}
 	})
@@ -164,18 +164,35 @@ type pastTurn struct {
 	raw              json.RawMessage
 }
 
-func readPastTurn(raw json.RawMessage) pastTurn {
+func readPastTurn(raw json.RawMessage, by backendInfo) pastTurn {
 	t := pastTurn{id: stringField(raw, "id"), root: stringField(raw, "rootTurnId"),
 		status: stringField(raw, "status"), raw: raw}
 	eachElement(rawField(raw, "items"), func(it json.RawMessage) {
-		message := stringField(it, "type") == "userMessage"
-		if n := len(t.items) - 1; n >= 0 && message && stringField(t.items[n], "type") == "userMessage" &&
-			string(rawField(t.items[n], "content")) == string(rawField(it, "content")) {
-			return // 0.104 keeps what a review was asked for twice
+		n := len(t.items) - 1
+		if n < 0 || stringField(it, "type") != "userMessage" {
+			t.items = append(t.items, it)
+			return
 		}
-		t.items = append(t.items, it)
+		content := rawField(it, "content")
+		twice := stringField(t.items[n], "type") == "userMessage" && string(rawField(t.items[n], "content")) ==
+			string(content) // as 0.104 keeps what a review was asked for
+		if !twice && (by.atLeast(148) || !isViewedImage(content)) {
+			t.items = append(t.items, it)
+		}
 	})
 	return t
+}
+
+// isViewedImage reports the content of a message that is not the user's: 0.104 hands its model so, in the middle of a
+// turn, the image that it looks at, and doesn't keep that it looked.
+func isViewedImage(content json.RawMessage) bool {
+	parts, images := 0, 0
+	eachElement(content, func(part json.RawMessage) {
+		if parts++; strings.HasPrefix(stringField(part, "url"), "data:") {
+			images++
+		}
+	})
+	return parts == 1 && images == 1
 }
 
 // joinReviews makes one turn of the two that a review is. From 0.148 on what was done in it is kept under its inner id,

@@ -60,6 +60,12 @@ func TestAppHistory(t *testing.T) {
 			said + "\n" + stop + "interrupted (turn/completed)", false},
 		{"what runs has no end yet", "0.169.0", turn("inProgress"), said, true},
 		{"0.104 calls that completed", "0.104.0", turn("completed"), said, true},
+		{"0.104 keeps an image that it looked at as a message, which is not the user's", "0.104.0",
+			strings.Replace(turn("completed"), message, message+`,{"type":"userMessage","id":"v","content":[{"type":"image",`+
+				`"url":"data:image/png;base64,AA=="}]}`, 1), said + "\n" + stop + "completed (turn/completed)", false},
+		{"one that the user sends alone is", "0.104.0",
+			strings.Replace(turn("completed"), `{"type":"text","text":"hi"}`, `{"type":"image","url":"data:,x"}`, 1),
+			strings.Replace(said, " text=hi", "", 1) + "\n" + stop + "completed (turn/completed)", false},
 	} {
 		withApp(t, tc.name, tc.version, func(p *codexPeer) {
 			h := p.hear()
