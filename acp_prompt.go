@@ -58,6 +58,7 @@ type acpPrompt struct {
 	inWords   bool          // its turn was stopped for the user to answer a question with the next prompt
 	failure   *backendError // of its turn's end
 	before    tokenUsage    // of the thread, as its first turn began
+	counted   bool          // before is known
 	stop      func()        // ends what answers the prompt here
 }
 
@@ -299,12 +300,14 @@ func (p *acpPrompt) usedLocked() *acpUsage {
 	if now.Total < was.Total { // the turn ran in a new thread, in place of one that was lost
 		was = tokenUsage{}
 	}
-	if now.Total == was.Total {
+	cached := now.CachedInput - was.CachedInput
+	u := acpUsage{Total: now.Total - was.Total, Input: now.Input - was.Input - cached,
+		Output: now.Output - was.Output, Thought: now.Reasoning - was.Reasoning, Cached: cached}
+	// Of a full context Codex counts all as used, and nothing as input or output.
+	if !p.counted || u.Total == 0 || min(u.Input, u.Output, u.Thought, u.Cached) < 0 {
 		return nil
 	}
-	cached := now.CachedInput - was.CachedInput
-	return &acpUsage{Total: now.Total - was.Total, Input: max(0, now.Input-was.Input-cached),
-		Output: now.Output - was.Output, Thought: now.Reasoning - was.Reasoning, Cached: cached}
+	return &u
 }
 
 // answer answers the prompt's request, unless it has its answer.

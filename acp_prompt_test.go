@@ -418,6 +418,16 @@ func TestACPUsage(t *testing.T) {
 			use(p, 350, 300, 80, 50, 5)
 		})
 	prompt("", func(*acpPlayed) {})
+	prompt("", func(p *acpPlayed) { use(p, 9999, 0, 0, 0, 0) }) // a context that is full
 	prompt(`{"totalTokens":7,"inputTokens":6,"outputTokens":1,"thoughtTokens":0,"cachedReadTokens":0}`,
 		func(p *acpPlayed) { use(p, 7, 6, 0, 1, 0) }) // the thread was lost, so this is a new one
+
+	r.known["old"] = clientSession{Session: "old", AgentID: "codex:old", Cwd: "/work", Turns: 3}
+	id := r.reopen("resume", "old")
+	r.f.done(receive(t, r.submits).w, turnResult{})
+	r.answerTo(id)
+	r.session = "old"
+	prompt("", func(p *acpPlayed) { use(p, 77, 60, 0, 17, 0) }) // how much of it was there before isn't known
+	prompt(`{"totalTokens":3,"inputTokens":2,"outputTokens":1,"thoughtTokens":0,"cachedReadTokens":0}`,
+		func(p *acpPlayed) { use(p, 80, 62, 0, 18, 0) })
 }

@@ -160,6 +160,7 @@ func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
 	}
 	f := t.f
 	s := newACPSession(f, newSessionName(time.Now()), cwd, roots)
+	s.counted = true
 	return f.work(c, func(ctx context.Context) (any, *rpcError) {
 		if e := f.logins.check(ctx); e != nil {
 			return nil, e
@@ -369,6 +370,7 @@ type acpSession struct {
 	title   string
 	backlog acpBacklog
 	usage   tokenUsage // of the thread, as last told
+	counted bool       // usage is of the whole thread: that is new, or Codex has told
 	notes   []string   // of the last result that had some, where the client takes no notices
 	// turns that began while the session was opened: they are told as they run, not as its past
 	live     map[string]bool
@@ -451,10 +453,10 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 			return turnResult{}, errACPClosing()
 		}
 		before.mu.Lock()
-		used := before.usage // which Codex doesn't tell again of a thread that stays open
+		used, counted := before.usage, before.counted // Codex doesn't tell it again of a thread that stays open
 		before.mu.Unlock()
 		s.mu.Lock()
-		s.before, s.usage = nil, used
+		s.before, s.usage, s.counted = nil, used, counted
 		s.mu.Unlock()
 	}
 	known, e := f.clientSession(s.id)
@@ -468,6 +470,7 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 	s.agentID = known.AgentID
 	s.mu.Lock()
 	s.title = known.Title
+	s.counted = s.counted || known.Turns == 0
 	s.mu.Unlock()
 	_, e = f.catalog(ctx, "account", "") // Codex is up
 	if f.status().Backend == "mcp-server" {
@@ -580,7 +583,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	var now *acpPrompt // whose turn begins, and who is answered for that
 	s.mu.Lock()
 	if own && e.kind == evUsage {
-		s.usage = *e.usage
+		s.usage, s.counted = *e.usage, true
 	}
 	if begins && s.opening {
 		if s.live == nil {
@@ -597,7 +600,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 		if first = begins && p.turn == ""; first {
 			s.mailTurn = "" // one turn runs at a time
 			if !p.carries {
-				p.before = s.usage
+				p.before, p.counted = s.usage, s.counted
 			}
 		}
 		if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
