@@ -228,9 +228,9 @@ func childError(what string, e *backendError) *rpcError {
 		return childSays(codeTimeout, "Codex had too much to do when asked to "+what+", and nothing was done; try "+
 			"again later: "+e.Message, e)
 	case e.Held:
-		err := childSays(codeIdentityConflict, "another process has this thread open, a Codex that doesn't say which: "+
-			e.Message, e)
-		err.Remedy = remedyHeld
+		err := childSays(codeIdentityConflict, "another process has this thread open: "+e.Message, e)
+		err.Said, err.Remedy = "this session is in use by another Codex, such as its command line or an IDE's, which "+
+			"doesn't say what process it is", remedyHeld
 		return err
 	case e.Missing:
 		return childSays(codeSessionNotFound, "Codex has no such thread: "+e.Message, e)
