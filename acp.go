@@ -381,6 +381,15 @@ func (f *acpFront) ask(a agentRef, w waiterID, q approval) bool { return askUser
 // askGone implements front: nobody needs the answer any more.
 func (f *acpFront) askGone(_ agentRef, ask, why string) { f.withdrawAsk(ask, why) }
 
+// heard takes what Codex tells beside any session, on the reading goroutine of the child.
+func (f *acpFront) heard(method string, params json.RawMessage) {
+	if method == mSkills {
+		f.sessions.each(func(s *acpSession) { s.skills.look() })
+		return
+	}
+	f.logins.onAccount(method, params)
+}
+
 // crowded reports that output waits for the client.
 func (f *acpFront) crowded() bool { return f.p.queued() > acpCrowd }
 

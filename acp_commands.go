@@ -10,9 +10,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 )
@@ -28,7 +30,7 @@ type acpCommand struct {
 	run               func(p *acpPrompt, rest string)
 }
 
-// acpCommands are the commands, in the order in which clients show them.
+// acpCommands are our own commands, in the order in which clients show them.
 func acpCommands() []acpCommand {
 	return []acpCommand{
 		{"review", "Review the changes that are not committed", "what to look for (optional)",
@@ -67,8 +69,8 @@ func acpCommands() []acpCommand {
 	}
 }
 
-// availableCommands is the update that tells them.
-func availableCommands() json.RawMessage {
+// availableCommands is the update that tells them, and the skills behind them.
+func availableCommands(skills []acpSkill) json.RawMessage {
 	type input struct {
 		Hint string `json:"hint"`
 	}
@@ -85,10 +87,148 @@ func availableCommands() json.RawMessage {
 		}
 		list = append(list, l)
 	}
+	for _, k := range skills {
+		list = append(list, listed{k.name, k.description, &input{"what you want of it (optional)"}})
+	}
 	return toJSON(struct {
 		Update   string   `json:"sessionUpdate"`
 		Commands []listed `json:"availableCommands"`
 	}{"available_commands_update", list})
+}
+
+const (
+	maxSkills       = 100             // that a session has as commands
+	maxSkillWords   = 300             // of a skill's description, in characters
+	skillsLimit     = 5 * time.Second // for Codex to tell the skills
+	maxCommandBytes = 64              // of a command's name
+)
+
+// acpSkill is a skill of Codex's: a command under its own name.
+type acpSkill struct{ name, description, path string }
+
+// isCommandWord reports that clients can offer a word as a command.
+func isCommandWord(word string) bool {
+	return word != "" && len(word) <= maxCommandBytes && !strings.ContainsFunc(word, func(r rune) bool {
+		return r == '/' || unicode.IsSpace(r) || !unicode.IsPrint(r)
+	})
+}
+
+// readSkills reads what Codex tells of a directory's skills. Those that are switched off are left out, those that come
+// with Codex itself (their scope is system), and those whose name a command of ours has.
+func readSkills(raw json.RawMessage) (list []acpSkill) {
+	taken := map[string]bool{}
+	for _, c := range acpCommands() {
+		taken[c.name] = true
+	}
+	eachElement(rawField(raw, "data"), func(dir json.RawMessage) {
+		eachElement(rawField(dir, "skills"), func(each json.RawMessage) {
+			k := acpSkill{name: stringField(each, "name"), path: stringField(each, "path")}
+			words := cmp.Or(stringField(each, "interface", "shortDescription"), stringField(each, "shortDescription"),
+				stringField(each, "description"))
+			k.description = clip(visible(strings.Join(strings.Fields(words), " ")), maxSkillWords)
+			if rawKind(rawField(each, "enabled")) == 'f' || stringField(each, "scope") == "system" || k.path == "" ||
+				!isCommandWord(k.name) || taken[k.name] || len(list) == maxSkills {
+				return
+			}
+			taken[k.name] = true
+			list = append(list, k)
+		})
+	})
+	return list
+}
+
+// acpSkills are the skills of a session's directory, as Codex told them last.
+type acpSkills struct {
+	s     *acpSession
+	known chan struct{} // closed once they were looked for, or never will be
+
+	mu      sync.Mutex // guards the fields below
+	list    []acpSkill
+	told    bool // the client has the list of commands
+	looking bool // a goroutine looks
+	again   bool // what it finds may be old
+	lost    bool // the child that would tell of changes is gone
+}
+
+// tell tells the client which commands there are, under the lock: no older list must come behind a newer one.
+func (k *acpSkills) tell() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told = true
+	k.s.put(availableCommands(k.list))
+}
+
+// look asks Codex for the skills, without waiting; the client is told where they have changed.
+func (k *acpSkills) look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.again, k.lost = k.looking, false
+	if k.told && !k.looking {
+		k.looking = k.s.f.jobs.spawn(k.fetch)
+	}
+}
+
+func (k *acpSkills) fetch() {
+	for again := true; again; {
+		ctx, stop := context.WithTimeout(k.s.f.life, skillsLimit)
+		raw, e := k.s.f.catalog(ctx, "skills", k.s.cwd)
+		stop()
+		list := readSkills(raw)
+		k.mu.Lock()
+		if e == nil && !slices.Equal(k.list, list) && k.s.f.sessions.named(k.s.id) == k.s {
+			k.list = list
+			k.s.put(availableCommands(list))
+		}
+		again, k.again = k.again, false
+		k.looking = again
+		k.mu.Unlock()
+		k.close()
+	}
+}
+
+// event looks for the skills again where they may have changed and Codex tells nothing of that: another child has opened
+// the thread, or a turn has written one (0.104 has no skills/changed).
+func (k *acpSkills) event(e *event) {
+	k.mu.Lock()
+	k.lost = k.lost || e.kind == evGone
+	looks := k.lost && e.kind == evOpened || e.kind == evItem && e.phase == "completed" &&
+		slices.ContainsFunc(e.body.files, func(f fileChange) bool { return filepath.Base(f.path) == "SKILL.md" })
+	k.mu.Unlock()
+	if looks {
+		k.look()
+	}
+}
+
+// close lets those go who wait for the skills.
+func (k *acpSkills) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	select {
+	case <-k.known:
+	default:
+		close(k.known)
+	}
+}
+
+// use has a prompt that begins with a skill's name bring the skill, beside the text as the user wrote it. It waits
+// until the skills are known.
+func (k *acpSkills) use(p *acpPrompt) {
+	select {
+	case <-k.known:
+	case <-k.s.f.life.Done():
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, skill := range k.list {
+		if skill.name == p.skill {
+			if p.parts == nil {
+				p.parts = []promptPart{{kind: "text", text: p.text}}
+			}
+			p.parts = append(p.parts, promptPart{kind: "skill", text: skill.name, path: skill.path})
+			p.title = promptTitle(strings.TrimPrefix(strings.TrimSpace(p.text), "/"))
+			p.queues = true // no Codex so far (0.169) gives the model a skill that is steered into a turn
+		}
+	}
 }
 
 // splitCommand reads "/word the rest". false: the text begins with no command.
@@ -123,7 +263,11 @@ func (p *acpPrompt) readCommand() {
 		if c.name == word {
 			p.queues = true
 			c.run(p, rest)
+			return
 		}
+	}
+	if isCommandWord(word) {
+		p.skill = word
 	}
 }
 

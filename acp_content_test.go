@@ -65,7 +65,7 @@ func TestACPContent(t *testing.T) {
 	})
 
 	commands := 0
-	eachElement(rawField(availableCommands(), "availableCommands"), func(c json.RawMessage) {
+	eachElement(rawField(availableCommands(nil), "availableCommands"), func(c json.RawMessage) {
 		commands++
 		name := stringField(c, "name")
 		if stringField(c, "description") == "" || rawField(c, "input") != nil && stringField(c, "input", "hint") == "" {

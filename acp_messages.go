@@ -198,7 +198,8 @@ func (m *acpMessages) userItem(k acpKey, e *event) {
 			m.sayPrompt(id, stringField(part, "text"))
 		case kind == "image" && stringField(part, "url") != "":
 			block(acpImageBlock(stringField(part, "url")))
-		case file != "": // an image or sound on the disk, a skill, a file that was mentioned
+		case kind == "skill": // the text beside it names it
+		case file != "": // an image or sound on the disk, a file that was mentioned
 			block(acpLinkBlock(acpFileURL(m.names.absolute(file, ""))))
 		}
 	})

@@ -24,7 +24,7 @@ const (
 type promptStage int
 
 const (
-	promptChecking   promptStage = iota // held until it is known whether the model takes its images
+	promptChecking   promptStage = iota // held until the models are known, for its images, or the skills, for its name
 	promptHeld                          // nothing to cancel at the hub
 	promptSubmitting                    // submit is being called: a cancel waits for its return
 	promptSubmitted                     // the hub knows the waiter, or the prompt is answered in its place here
@@ -45,6 +45,7 @@ type acpPrompt struct {
 	review *review                      // that the prompt asks for, once local has found its change
 	now    bool                         // the request is _session/steering: answered once its words are in a turn
 	queues bool                         // the prompt is never steered into the turn of one before it
+	skill  string                       // the word that it begins with, if that may be a skill's name
 
 	// guarded by acpSession.mu
 	stage     promptStage
@@ -86,11 +87,12 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	s := q.s
 	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), stage: promptHeld,
 		now: c.method == methodSteering}
-	if slices.ContainsFunc(parts, func(part promptPart) bool { return part.kind != "text" }) {
+	images := slices.ContainsFunc(parts, func(part promptPart) bool { return part.kind != "text" })
+	p.readCommand()
+	checking := images || p.skill != ""
+	if checking {
 		p.stage = promptChecking
 	}
-	checking := p.stage == promptChecking
-	p.readCommand()
 	s.mu.Lock()
 	closing, full := s.closing, len(q.prompts) >= maxPrompts
 	if !closing && !full {
@@ -104,7 +106,7 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	case full:
 		return &rpcError{Code: codeInternal, Message: fmt.Sprintf(
 			"%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)}
-	case checking && !s.f.jobs.spawn(func() { q.checkImages(p) }):
+	case checking && !s.f.jobs.spawn(func() { q.check(p, images) }):
 		q.release(p)
 	}
 	q.pump()
@@ -128,18 +130,24 @@ func promptTitle(text string) string {
 	return clip(strings.TrimSpace(text), acpTitle)
 }
 
-// checkImages refuses images that the model doesn't take. It waits for the list of models.
-func (q *acpQueue) checkImages(p *acpPrompt) {
-	q.s.f.models.list(modelsWait)
-	if m := q.s.options.model(); !m.sees() {
-		q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option "+
-			"\"model\", or send the prompt without them", m.word()))
-		return
+// check refuses images that the model doesn't take, and finds the skill that a prompt names. It waits for the list of
+// models, and for that of skills.
+func (q *acpQueue) check(p *acpPrompt, images bool) {
+	if images {
+		q.s.f.models.list(modelsWait)
+		if m := q.s.options.model(); !m.sees() {
+			q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option "+
+				"\"model\", or send the prompt without them", m.word()))
+			return
+		}
+	}
+	if p.skill != "" {
+		q.s.skills.use(p)
 	}
 	q.release(p)
 }
 
-// release lets a prompt go whose images were checked.
+// release lets a prompt go that was checked.
 func (q *acpQueue) release(p *acpPrompt) {
 	q.s.mu.Lock()
 	p.stage = promptHeld
@@ -189,7 +197,7 @@ func (q *acpQueue) nextLocked(held, alone bool) *acpPrompt {
 	first, blocked := q.prompts[0], false
 	turn := first.local == nil && (first.stage == promptSubmitted || first.stage == promptRunning)
 	for i, p := range q.prompts {
-		joins := turn && (p.now || q.s.f.Steers && !p.queues && !blocked)
+		joins := turn && p.stage == promptHeld && (p.now || q.s.f.Steers && !p.queues && !blocked)
 		switch {
 		case p.stage == promptHeld && (i == 0 || p.local == nil && (joins || !alone && !blocked)):
 			return p

@@ -51,15 +51,16 @@ func newACPPlay(t *testing.T, head string) *acpPlay {
 	p := &acpPlay{ids: map[string]string{}, turns: map[string]*acpPlayed{}}
 	p.acpFrontRig = newACPFrontRig(t, func(r *acpFrontRig, o *acpOptions) {
 		o.Env = func(name string) string { return map[string]string{"OPENAI_API_KEY": "sk-1"}[name] }
+		o.Steers = is("steers")
 		switch {
 		case is("text only"):
 			r.models = `{"data":[{"id":"m1","model":"m1","isDefault":true,"inputModalities":["text"]}]}`
 		case is("models"):
 			r.models = modelCatalog
+		case is("skills"):
+			r.skills = skillCatalog
 		case is("no login"):
 			r.account = `{"account":null,"requiresOpenaiAuth":true}`
-		case is("steers"):
-			o.Steers = true
 		case is("mcp-server"):
 			r.status.Backend = "mcp-server"
 		}
@@ -147,6 +148,11 @@ func (p *acpPlay) do(line string) {
 		p.keeps(session, more)
 	case "account":
 		p.accounted.answer <- acpAnswered{raw: json.RawMessage(rest)}
+	case "skills":
+		p.mu.Lock()
+		p.skills = rest
+		p.mu.Unlock()
+		p.f.heard(mSkills, nil)
 	case "login":
 		p.f.logins.onAccount("account/login/completed", json.RawMessage(rest))
 	case "answers":
@@ -156,6 +162,32 @@ func (p *acpPlay) do(line string) {
 	default:
 		p.t.Fatalf("nobody knows what %q is", line)
 	}
+}
+
+// skillCatalog has skills of every scope, and some that are no commands.
+const skillCatalog = `{"data":[{"cwd":"/work","errors":[],"skills":[
+{"name":"hello","description":"Long words","shortDescription":"Says\n hello","path":"/s/hello/SKILL.md","scope":"repo","enabled":true},
+{"name":"off","description":"x","path":"/s/off/SKILL.md","scope":"repo","enabled":false},
+{"name":"compact","description":"x","path":"/s/compact/SKILL.md","scope":"repo","enabled":true},
+{"name":"two words","description":"x","path":"/s/two/SKILL.md","scope":"repo","enabled":true},
+{"name":"hello","description":"x","path":"/u/hello/SKILL.md","scope":"user","enabled":true},
+{"name":"mine","description":"My own","path":"/u/mine/SKILL.md","scope":"user","enabled":true},
+{"name":"admin","description":"x","interface":{"shortDescription":"Theirs"},"path":"/e/SKILL.md","scope":"admin"},
+{"name":"skill-creator","description":"x","path":"/c/SKILL.md","scope":"system","enabled":true}]}]}`
+
+// briefCommands are the names of commands, and all of those that aren't ours.
+func briefCommands(list json.RawMessage) string {
+	var out []string
+	eachElement(list, func(c json.RawMessage) {
+		name := stringField(c, "name")
+		if !slices.ContainsFunc(acpCommands(), func(own acpCommand) bool { return own.name == name }) {
+			name += ": " + stringField(c, "description") + "?"[:min(1, len(stringField(c, "input", "hint")))]
+		} else if len(out) > 0 {
+			return
+		}
+		out = append(out, name)
+	})
+	return strings.Join(out, " ")
 }
 
 // playedResult is a result of the hub's in words.
@@ -187,6 +219,9 @@ func (p *acpPlay) came() (out []string) {
 			if options := rawField(u, "configOptions"); options != nil {
 				u = toJSON(map[string]string{"sessionUpdate": updateKind(rec), "options": currents(options)})
 			}
+			if commands := rawField(u, "availableCommands"); commands != nil {
+				u = toJSON(map[string]string{"sessionUpdate": updateKind(rec), "commands": briefCommands(commands)})
+			}
 			add("told %s", briefUpdate(u))
 		case method != "":
 			p.asked = rec
@@ -213,7 +248,7 @@ func (p *acpPlay) came() (out []string) {
 			what += map[bool]string{true: " steered", false: " steered now"}[r.inOrder]
 		}
 		for _, part := range r.parts {
-			what += " " + part.kind + " " + part.text + part.url
+			what += " " + part.kind + " " + part.text + part.url + part.path
 		}
 		p.agent = cmp.Or(r.agentID, p.agent)
 		add("submit %d: %s%s %s in %s for %s %s %s", len(p.subs), r.agentID, r.ref, what, r.cwd, r.client.session,

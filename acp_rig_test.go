@@ -58,6 +58,7 @@ type acpFrontRig struct {
 	set     sessionSettings
 	changes []settingsChange
 	models  string // what Codex says of its models, "" for an error
+	skills  string // what it says of skills, in the same way
 	asked   int    // how often for the models
 	pid     int    // of Codex
 }
@@ -214,6 +215,8 @@ func (r *acpFrontRig) catalog(ctx context.Context, what, _ string) (json.RawMess
 		return json.RawMessage(r.account), nil
 	case what == "config":
 		return json.RawMessage(`{"config":{"mcp_servers":{"db":{}}}}`), nil
+	case what == "skills" && r.skills != "":
+		return json.RawMessage(r.skills), nil
 	case what == "models" && r.models != "":
 		r.asked++
 		return json.RawMessage(r.models), nil

@@ -363,6 +363,7 @@ type acpSession struct {
 	options acpOptionState
 	servers acpServers
 	queue   acpQueue
+	skills  acpSkills
 
 	mu      sync.Mutex // guards the fields below, and those of queue
 	opening bool       // the request that opens the session isn't answered: prompts and updates wait
@@ -396,6 +397,7 @@ const (
 func newACPSession(f *acpFront, id, cwd string, roots []string) *acpSession {
 	s := &acpSession{f: f, id: id, cwd: cwd, roots: roots, opening: true}
 	s.options.s, s.queue.s = s, s
+	s.skills = acpSkills{s: s, known: make(chan struct{})}
 	s.enc = newACPEncoder(acpEncoding{Cwd: cwd, Client: f.client(), Send: s.send, Crowded: f.crowded})
 	return s
 }
@@ -543,7 +545,8 @@ func (s *acpSession) finishOpening(notes []string) {
 	}
 	s.opening = false
 	s.mu.Unlock()
-	s.put(availableCommands()) // also where a turn that began meanwhile was too much to keep
+	s.skills.tell() // also where a turn that began meanwhile was too much to keep
+	s.skills.look()
 	s.notices(notes)
 	s.queue.pump()
 }
@@ -556,6 +559,7 @@ func (s *acpSession) refuse(e *rpcError) {
 	s.queue.prompts = nil
 	s.tellIdleLocked()
 	s.mu.Unlock()
+	s.skills.close()
 	for _, p := range left {
 		s.f.answer(p.c, nil, e)
 	}
@@ -577,6 +581,7 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	if e.kind == evGone { // whatever ran in the thread ended with the child
 		s.servers.forget()
 	}
+	s.skills.event(e)
 	own := e.thread == "" || e.thread == a.Thread
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
 	mailText, first := "", false

@@ -21,8 +21,9 @@ import (
 // appServerOptions say what to run and how long to wait for it. Zero limits mean the defaults.
 type appServerOptions struct {
 	linkOptions
-	// OnAccount hears of account/login/completed and account/updated, on the reading goroutine: it must not block.
-	OnAccount func(method string, params json.RawMessage)
+	// OnNews hears of account/login/completed, account/updated and skills/changed, on the reading goroutine: it must not
+	// block.
+	OnNews func(method string, params json.RawMessage)
 
 	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow
 	TurnLimit      time.Duration // turn/start: 30 s
@@ -469,8 +470,8 @@ func (a *appServer) handle(m *message) {
 	if a.opts.OnLimits != nil && m.method == "account/rateLimits/updated" {
 		a.opts.OnLimits(rawField(m.params, "rateLimits"))
 	}
-	if a.o.OnAccount != nil && (m.method == mLoginDone || m.method == mAccount) {
-		a.o.OnAccount(m.method, m.params)
+	if a.o.OnNews != nil && (m.method == mLoginDone || m.method == mAccount || m.method == mSkills) {
+		a.o.OnNews(m.method, m.params)
 	}
 	e := a.lastIDs.event(m.method, m.params)
 	a.deltas.learn(&e)

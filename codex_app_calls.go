@@ -19,6 +19,7 @@ import (
 const (
 	mLoginDone = "account/login/completed"
 	mAccount   = "account/updated"
+	mSkills    = "skills/changed" // from 0.148 on
 )
 
 // appCalls calls a connection, and waits. The driver holds one.
@@ -291,6 +292,8 @@ func (c *appCalls) catalog(ctx context.Context, what, dir string) (json.RawMessa
 		method = "account/read"
 	case "limits":
 		return c.read(ctx, what, "account/rateLimits/read", nil, c.o.CallLimit)
+	case "skills": // anew: 0.104 tells no changes
+		method, params = "skills/list", map[string]any{"cwds": []string{dir}, "forceReload": true}
 	case "models":
 		return c.pages(ctx, what, "model/list", c.o.CallLimit)
 	case "mcp": // Codex starts the servers to ask them

@@ -124,6 +124,8 @@ func turnInput(c command) []any {
 			in = append(in, map[string]any{"type": "image", "url": p.url})
 		case "localImage":
 			in = append(in, map[string]any{"type": "localImage", "path": p.path})
+		case "skill":
+			in = append(in, map[string]any{"type": "skill", "name": p.text, "path": p.path})
 		default:
 			in = append(in, text(p.text))
 		}

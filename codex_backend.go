@@ -29,11 +29,12 @@ type backend interface {
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex configuration as seen from dir, the
 	// child's JSON), "account", "models", "limits", "mcp" (the MCP servers of the user's configuration and how they
-	// are). It waits for the answer and may be called from any goroutine but the session loop and the reader.
+	// are), "skills" (as seen from dir). It waits for the answer and may be called from any goroutine but the session
+	// loop and the reader.
 	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
 	// account changes who is logged in: action "login" (params are Codex's own, {type: "apiKey", apiKey} or {type:
 	// "chatgpt"}), "cancelLogin" {loginId}, "logout". It waits as catalog does. How a login that needs a person ended
-	// is told by the spawner's onAccount.
+	// is told by the spawner's hook for news.
 	account(ctx context.Context, action string, params any) (json.RawMessage, error)
 	// history tells the past turns of a thread, open or not, oldest first, as the events that they were: for each turn
 	// evStarted, its items as evItem with phase "completed", evEnded. raw has what a live event's has, as far as Codex
@@ -101,7 +102,7 @@ const (
 
 // promptPart is one piece of what a user says.
 type promptPart struct {
-	kind string // "text"; "image": url is a data: or https: one; "localImage": path
+	kind string // "text"; "image": url is a data: or https: one; "localImage": path; "skill": text names it, path
 	text string
 	url  string
 	path string

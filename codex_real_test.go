@@ -81,7 +81,7 @@ func homeOfMock(t *testing.T, version string) (home, repo string, env []string) 
 func (r driverRig) start(t *testing.T) *driven {
 	t.Helper()
 	d := &driven{t: t, heard: make(chan event, 10000), account: make(chan string, 100)}
-	r.o.OnAccount = func(method string, params json.RawMessage) { d.account <- method + " " + string(params) }
+	r.o.OnNews = func(method string, params json.RawMessage) { d.account <- method + " " + string(params) }
 	b, err := startAppServer(context.Background(), r.o)
 	if err != nil {
 		t.Fatal(err)

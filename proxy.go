@@ -197,7 +197,7 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
 		account: h.child.account})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
-		childHooks{account: front.logins.onAccount, limits: h.hearLimits})
+		childHooks{news: front.heard, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }
 
@@ -224,10 +224,11 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 	return h, audit
 }
 
-// childHooks are told what isn't of a session: how logins end, and of the account's limits. Either may be nil.
+// childHooks are told what isn't of a session: news, which are how logins end and that skills have changed, and the
+// account's limits. Either may be nil.
 type childHooks struct {
-	account func(method string, params json.RawMessage)
-	limits  func(limit json.RawMessage)
+	news   func(method string, params json.RawMessage)
+	limits func(limit json.RawMessage)
 }
 
 // codexSpawner is how a child is started: the codex of cfg, by the backend of
@@ -243,7 +244,7 @@ func codexSpawner(cfg *config, log *slog.Logger, trace func(dir string, rec []by
 		case err != nil:
 			return nil, err
 		case codex.AppServer:
-			return startAppServer(ctx, appServerOptions{linkOptions: link, OnAccount: hooks.account})
+			return startAppServer(ctx, appServerOptions{linkOptions: link, OnNews: hooks.news})
 		case codex.MCPServer:
 			be, err := startMCPServer(ctx, mcpServerOptions{linkOptions: link, Home: codexHomeDir(cfg.home)})
 			if err == nil {

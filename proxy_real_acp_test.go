@@ -31,6 +31,8 @@ func TestCodexACP(t *testing.T) {
 		{"a session is loaded after a restart", editorLoad},
 		{"options reach the model", acpChooses},
 		{"a client's MCP server is called", editorServer},
+		{"a prompt is steered into the running turn", editorSteers},
+		{"a skill is a command, whose file reaches the model", editorSkills},
 		{"a dead Codex is told and replaced", editorDeath},
 		{"the end of input leaves nothing behind", editorHangup},
 	})
@@ -186,6 +188,90 @@ func editorCancel(l *codexLab) {
 		t.Errorf("tool calls %+v", tools)
 	}
 	want(t, p.say(s.SessionID, "SAY usable"), "usable")
+	l.finish(p)
+}
+
+func editorSteers(l *codexLab) {
+	l.more = []string{"ATM_AGENT_MCP_PROMPTS_WHILE_BUSY=steer"}
+	t, p := l.t, l.acp()
+	s := p.open()
+	first := p.prompt(s.SessionID, "GATE open first answer")
+	l.api.await(t, "GATE open first answer")
+	second := p.prompt(s.SessionID, "these words too")
+	var into struct{ Outcome string }
+	p.start(methodSteering, acpPromptParams(s.SessionID, "SAY steered")).result(&into)
+	want(t, into.Outcome, "injected")
+	l.api.open("open")
+	p.ends(first, "end_turn")
+	p.ends(second, "end_turn")
+	if req := l.api.await(t, "SAY steered"); !slices.Contains(req.User, "these words too") {
+		t.Errorf("the model was told %q", req.User)
+	}
+	if said := spoken(p.updates(s.SessionID)); strings.Count(said, "steered") != 1 {
+		t.Errorf("the agent said %q", said)
+	}
+	p.start(methodSteering, acpPromptParams(s.SessionID, "SAY alone")).result(&into)
+	want(t, into.Outcome, "startedNewTurn")
+	if said := p.say(s.SessionID, "SAY the next"); !strings.HasSuffix(said, "the next") {
+		t.Errorf("behind that the agent said %q", said)
+	}
+	l.finish(p)
+}
+
+func editorSkills(l *codexLab) {
+	t := l.t
+	put := func(name string) string {
+		file := filepath.Join(l.repo, ".agents", "skills", name, "SKILL.md")
+		plant(t, l.repo, map[string]string{".agents/skills/" + name + "/SKILL.md": "---\nname: " + name +
+			"\ndescription: does " + name + "\n---\nThe body of " + name + ".\n"})
+		return file
+	}
+	put("tidy")
+	l.config += fmt.Sprintf("\n[[skills.config]]\npath = %q\nenabled = false\n", put("off"))
+	wantNil(t, os.WriteFile(l.configPath(), []byte(l.config), 0o600))
+	p := l.acp()
+	s := p.open()
+	told := func(skill string) {
+		var names []string
+		p.awaitNote("the command "+skill, func(m wireMessage) bool {
+			names = nil
+			eachElement(rawField(m.Params, "update", "availableCommands"), func(c json.RawMessage) {
+				names = append(names, stringField(c, "name"))
+			})
+			return slices.Contains(names, skill)
+		})
+		if slices.Contains(names, "off") {
+			t.Errorf("a skill that is switched off is a command: %q", names)
+		}
+	}
+	told("tidy")
+	p.ends(p.prompt(s.SessionID, "/tidy this"), "end_turn")
+	all := l.api.requests()
+	heard := strings.Join(all[len(all)-1].User, "\n")
+	for _, words := range []string{"/tidy this", "The body of tidy."} {
+		if strings.Count(heard, words) != 1 {
+			t.Errorf("%q reached the model %d times in %q", words, strings.Count(heard, words), heard)
+		}
+	}
+	if l.bin.atLeast(148) { // older ones tell nothing
+		put("late")
+		told("late")
+	}
+	l.finish(p)
+	p = l.acp()
+	p.start("session/load", map[string]any{"sessionId": s.SessionID, "cwd": p.cwd, "mcpServers": []any{}}).result(nil)
+	p.ends(p.prompt(s.SessionID, "/tidy that"), "end_turn") // though the list of skills has only been asked for
+	var past []string
+	for _, u := range p.updates(s.SessionID) {
+		if u.Kind == userChunk {
+			past = append(past, stringField(u.raw, "content", "text"))
+		}
+	}
+	want(t, strings.Join(past, "|"), "/tidy this")
+	all = l.api.requests()
+	if heard := strings.Join(all[len(all)-1].User, "\n"); strings.Count(heard, "The body of tidy.") != 2 {
+		t.Errorf("after a load the model was told %q", heard)
+	}
 	l.finish(p)
 }
 
