@@ -58,6 +58,10 @@ func acpCommands() []acpCommand {
 			func(p *acpPrompt, _ string) {
 				p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
 			}},
+		{"logout", "Log Codex out, for every program that uses it here", "",
+			func(p *acpPrompt, _ string) {
+				p.local = func(ctx context.Context) string { return logoutText(ctx, p.s) }
+			}},
 		{"init", "Write an AGENTS.md that tells agents about this project", "what it should heed (optional)",
 			func(p *acpPrompt, rest string) {
 				p.text = initPrompt
@@ -409,6 +413,14 @@ func grouped(n int64) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// logoutText answers /logout. It waits for Codex.
+func logoutText(ctx context.Context, s *acpSession) string {
+	if _, e := s.f.account(ctx, "logout", nil); e != nil {
+		return "Codex was not logged out: " + s.f.acpError(e).Message
+	}
+	return "Codex is logged out. The next prompt needs a login: your editor offers the ways to log in."
 }
 
 // mcpText answers /mcp. It waits for Codex.

@@ -76,7 +76,7 @@ func TestACPContent(t *testing.T) {
 			t.Errorf("/%s does nothing", name)
 		}
 	})
-	want(t, fmt.Sprint(commands), "8")
+	want(t, fmt.Sprint(commands), "9")
 }
 
 // FuzzACPContent: whatever stands in a resource and around it, the lines that
