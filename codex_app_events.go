@@ -333,8 +333,8 @@ func turnError(raw json.RawMessage) *backendError {
 	return withLogin(e)
 }
 
-// plainMessage puts a sentence in the place of what the model's API has answered, which Codex passes on as it came, with
-// more around it or not: {"error": {"message": "…"}}, {"detail": "…"}.
+// plainMessage puts a sentence in the place of what the model's API has answered, which Codex passes on as it came,
+// with more around it or not: {"error": {"message": "…"}}, {"detail": "…"}.
 func plainMessage(text string) string {
 	from, to := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}')+1
 	if from < 0 || to <= from || !validJSON([]byte(text[from:to])) {
@@ -383,7 +383,8 @@ func callError(err error) *backendError {
 		}
 		return &backendError{Message: err.Error()}
 	}
-	e := &backendError{Code: re.Code, Message: plainMessage(re.Message), Data: toJSON(re), Busy: re.Code == codeOverloaded}
+	e := &backendError{Code: re.Code, Message: plainMessage(re.Message), Data: toJSON(re),
+		Busy: re.Code == codeOverloaded}
 	for _, words := range []string{"no rollout found", "thread not found", "thread not loaded",
 		"invalid thread id", "invalid session id"} {
 		e.Missing = e.Missing || strings.Contains(re.Message, words)

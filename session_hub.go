@@ -228,8 +228,8 @@ func (h *hub) resubmit(req turnRequest, w waiterID) {
 func (h *hub) parkToReopen(s *session) *rpcError {
 	parked := make(chan closeResult, 1)
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
-		return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("session %s is busy; its settings can be changed "+
-			"when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue", "agent_id",
+		return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("session %s is busy; its settings can be "+
+			"changed when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue", "agent_id",
 			s.agentID)
 	}
 	return nil

@@ -476,8 +476,8 @@ func (t *keptTurn) lose() {
 	t.Result = &turnResult{AgentID: t.AgentID, TurnID: t.TurnID, Identity: t.Identity, Status: statusStale,
 		TurnStatus: "interrupted",
 		err: proxyAdvice(codeSessionClosed, remedyGoOn, "the server that ran this turn ended before the turn did",
-			fmt.Sprintf("; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID), "agent_id",
-			t.AgentID)}
+			fmt.Sprintf("; codex-reply with agent_id %s continues from what the agent remembers", t.AgentID),
+			"agent_id", t.AgentID)}
 }
 
 // mergeLocked takes in what is on disk of a session's turns. What another process has ended since this one began is new

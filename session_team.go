@@ -376,8 +376,8 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 				who.Identity = v.Identity
 				break
 			}
-			return who, proxyAdvice(codeInvalidSession, remedyReopen, fmt.Sprintf("agent %s is not open here, so nobody "+
-				"can act for it", agentID), fmt.Sprintf("; codex {\"agent_id\": %q} reopens it", agentID), "agent_id",
+			return who, proxyAdvice(codeInvalidSession, remedyReopen, fmt.Sprintf("agent %s is not open here, so "+
+				"nobody can act for it", agentID), fmt.Sprintf("; codex {\"agent_id\": %q} reopens it", agentID), "agent_id",
 				agentID)
 		}
 	}
