@@ -308,12 +308,12 @@ func blockMarker(blocks []acpBlock) string {
 	}
 }
 
-// toolBlocks turns what an MCP or dynamic tool answered into content: their
-// blocks are the client's own, if they are what they say.
-func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
+// toolBlocks turns what an MCP or dynamic tool answered into content: their blocks are the client's own, if they are
+// what they say. hidden are those of which not all is shown.
+func toolBlocks(list json.RawMessage) (out, hidden []json.RawMessage) {
 	left, media := maxACPText, maxDiffs
 	eachElement(list, func(part json.RawMessage) {
-		block := part
+		block, whole := part, true
 		has := func(keys ...string) bool {
 			for _, k := range keys {
 				if rawKind(rawField(part, k)) != '"' {
@@ -325,13 +325,14 @@ func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
 		switch kind := stringField(part, "type"); {
 		case (kind == "text" || kind == "inputText") && has("text"):
 			s := stringField(part, "text")
-			if len(s) > left {
+			if whole = len(s) <= left; !whole {
 				s = cappedText(s)
 			}
-			if left -= len(s); left < -maxACPText {
-				return
+			if left -= len(s); left >= -maxACPText {
+				block = acpTextBlock(s)
+			} else {
+				block = nil
 			}
-			block = acpTextBlock(s)
 		case (kind == "image" || kind == "audio") && has("data", "mimeType"):
 			block = toJSON(map[string]string{"type": kind, "data": stringField(part, "data"),
 				"mimeType": stringField(part, "mimeType")})
@@ -347,20 +348,26 @@ func toolBlocks(list json.RawMessage) (out []json.RawMessage) {
 					res[k] = v
 				}
 			}
-			if _, ok := res["text"]; !ok && res["blob"] == "" {
-				return
-			}
 			block = toJSON(map[string]any{"type": kind, "resource": res})
+			if _, ok := res["text"]; !ok && res["blob"] == "" {
+				block = nil
+			}
 		default:
-			return // in the raw output
+			block = nil
 		}
-		if media < len(block) {
+		if !whole || block == nil || media < len(block) {
+			hidden = append(hidden, part)
+		}
+		switch {
+		case block == nil:
+			return
+		case media < len(block):
 			block = acpTextBlock(fmt.Sprintf("[%s of %d bytes left out]", stringField(part, "type"), len(part)))
 		}
 		media -= len(block)
 		out = append(out, contentOf(block))
 	})
-	return out
+	return out, hidden
 }
 
 // acpImageBlock is an image as ACP has it: the bytes of a data URL, else a link.

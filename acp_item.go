@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -454,16 +455,28 @@ func patchEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.R
 	return addText(nil, i.printed), output
 }
 
+// toolEnd leaves to the raw output what the content doesn't show.
 func toolEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
-	list := i.result
-	if rawKind(list) == '{' {
-		list = rawField(list, "content")
+	fields := map[string]json.RawMessage{"content": i.result}
+	switch rawKind(i.result) {
+	case '[':
+	case '{':
+		_ = eachField(i.result, func(key string, val json.RawMessage) bool {
+			fields[key] = val
+			return true
+		})
+	default:
+		return addText(nil, i.failure), clientJSON(i.result)
 	}
-	output = clientJSON(i.result)
-	if i.failure != "" && output == nil {
-		output = toJSON(map[string]string{"error": cappedText(i.failure)})
+	content, hidden := toolBlocks(fields["content"])
+	if fields["content"] = toJSON(hidden); hidden == nil {
+		delete(fields, "content")
 	}
-	return addText(toolBlocks(list), i.failure), output
+	maps.DeleteFunc(fields, func(_ string, val json.RawMessage) bool { return isNull(val) })
+	if len(fields) > 0 {
+		output = clientJSON(toJSON(fields))
+	}
+	return addText(content, i.failure), output
 }
 
 func webEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.RawMessage) {
@@ -472,8 +485,7 @@ func webEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json.Raw
 
 func (n *acpNames) collabEnd(i *acpItem) (content []json.RawMessage, output json.RawMessage) {
 	var lines []string
-	states := rawField(i.raw, "agentsStates")
-	_ = eachField(states, func(id string, state json.RawMessage) bool {
+	_ = eachField(rawField(i.raw, "agentsStates"), func(id string, state json.RawMessage) bool {
 		line := n.subagent(id) + ": " + plainWords(stringField(state, "status"))
 		if said := stringField(state, "message"); said != "" {
 			line += ": " + said
@@ -481,7 +493,7 @@ func (n *acpNames) collabEnd(i *acpItem) (content []json.RawMessage, output json
 		lines = append(lines, line)
 		return true
 	})
-	return addText(nil, strings.Join(lines, "\n\n")), clientJSON(states)
+	return addText(nil, strings.Join(lines, "\n\n")), nil
 }
 
 // askFace is the face of an approval whose item isn't known: Codex 0.104 asks

@@ -151,3 +151,26 @@ func TestACPOutputStandsStill(t *testing.T) {
 		}
 	})
 }
+
+// TestACPTerminalNobodyReads: of what a client lets wait a terminal keeps both ends, and the exit comes all the same.
+func TestACPTerminalNobodyReads(t *testing.T) {
+	playACP(t, acpEncoding{Client: &acpClient{terminal: "terminal_output"}}, func(t *testing.T, r *acpRig) {
+		r.item("started", `{"type":"commandExecution","id":"c","command":"yes","status":"inProgress"}`)
+		r.crowd(true)
+		for i := range 1000 {
+			r.note("item/commandExecution/outputDelta", `{"turnId":"t1","itemId":"c","delta":`+
+				string(toJSON(fmt.Sprintf("%07d\n", i)+strings.Repeat("y\n", 2<<10)))+`}`)
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(r.news()); n != 2 { // its announcement, and that it runs
+			t.Errorf("%d updates while nobody reads", n)
+		}
+		r.ends("interrupted")
+		end := []byte(r.news()[0])
+		data := stringField(end, "_meta", "terminal_output", "data")
+		if len(data) > maxACPText || !strings.HasPrefix(data, "0000000\ny\n") || !strings.Contains(data, "bytes left out") ||
+			!strings.HasSuffix(data, "\ny\n[interrupted]\n") || rawField(end, "_meta", "terminal_exit") == nil {
+			t.Errorf("%d bytes at the end, which begin %.40q", len(data), data)
+		}
+	})
+}

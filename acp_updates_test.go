@@ -450,11 +450,12 @@ func BenchmarkACPOutput(b *testing.B) {
 	b.Run("piece", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			t.printed.acpOutput.add(piece)
+			t.printed.acpPlain.add(piece)
 		}
 	})
 	b.Run("update", func(b *testing.B) {
 		for b.Loop() {
+			t.printed.acpTelling, t.printed.spent = acpTelling{untold: true}, 0
 			x.calls.tellPrinted(t, time.Time{})
 		}
 	})

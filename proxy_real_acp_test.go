@@ -26,6 +26,8 @@ func TestCodexACP(t *testing.T) {
 		{"a prompt is answered, by an error where the model fails", acpSays},
 		{"an approved command shows its output", editorApproved},
 		{"a rejected command ends the turn only where that was said", editorRejected},
+		{"a command's output is told once to a terminal, and as text within a few times its length", editorTerminal},
+		{"a command that reads, searches or lists says so", editorReads},
 		{"an edit shows its diff", editorEdit},
 		{"a cancel ends the running command", editorCancel},
 		{"a session is loaded after a restart", editorLoad},
@@ -126,6 +128,81 @@ func editorRejected(l *codexLab) {
 	if there(file) {
 		t.Error("the rejected command ran")
 	}
+	l.finish(p)
+}
+
+// editorTerminal has a command print for a second, quickly at first: Codex doesn't stream that.
+func editorTerminal(l *codexLab) {
+	t := l.t
+	const command = "seq 1 3000 | sed s/^/early/; for i in 1 2 3 4; do sleep 0.3; " +
+		"seq 1 2000 | sed s/^/$i-/; printf '\\033[1mbold\\033[0m\\n'; done; exit 3"
+	for _, key := range []string{"", "terminal_output"} {
+		p := startACP(t, l.peer("acp"), map[string]any{"_meta": map[string]any{key: true}})
+		s := p.open()
+		p.ends(p.prompt(s.SessionID, "SHELL "+command+"\nSHELL echo quick\nSAY done"), "end_turn")
+		told, exits, size := map[string]string{}, map[string]string{}, map[string]int{}
+		updates := p.updates(s.SessionID)
+		for _, u := range updates {
+			told[u.ToolCallID] += stringField(u.raw, "_meta", key, "data")
+			exits[u.ToolCallID] += string(rawField(u.raw, "_meta", "terminal_exit", "exit_code"))
+			size[u.ToolCallID] += len(u.raw)
+		}
+		calls := toolsIn(updates)
+		if len(calls) != 2 || calls[0].Status != "failed" || calls[1].Status != "completed" {
+			t.Fatalf("calls %+v", calls)
+		}
+		long, quick := calls[0], calls[1]
+		output := told[long.ToolCallID]
+		if key == "" {
+			output = long.shown()
+			told[quick.ToolCallID] = strings.Trim(quick.shown(), "`\n") + "\n"
+		} else {
+			want(t, exits[long.ToolCallID]+" "+exits[quick.ToolCallID], "3 0")
+		}
+		lossy := !l.bin.atLeast(169) // loses what came early from the whole too
+		if got := told[quick.ToolCallID]; got != "quick\n" && !(lossy && strings.TrimSpace(got) == "") {
+			t.Errorf("with %q a quick command shows %q", key, got)
+		}
+		for _, line := range []string{"early1", "early3000", "1-1", "4-2000"} {
+			times := strings.Count("\n"+output, "\n"+line+"\n")
+			lost := strings.HasPrefix(line, "early") && lossy
+			cut := key == "" && line == "early3000"
+			if times != 1 && !(times == 0 && (lost || cut)) {
+				t.Errorf("with %q the line %s was shown %d times", key, line, times)
+			}
+		}
+		if escapes := strings.Count(output, "\x1b["); (escapes > 0) != (key != "") {
+			t.Errorf("with %q there are %d escape sequences", key, escapes)
+		}
+		if n := size[long.ToolCallID]; n > 6*len(output) {
+			t.Errorf("with %q the output of %d bytes took updates of %d", key, len(output), n)
+		}
+		t.Logf("with %q: %d bytes shown, updates of %d", key, len(output), size[long.ToolCallID])
+		l.finish(p)
+	}
+}
+
+func editorReads(l *codexLab) {
+	t, p := l.t, startACP(l.t, l.peer("acp"), map[string]any{"_meta": map[string]any{"terminal_output": true}})
+	s := p.open()
+	file := filepath.Join(l.repo, "src", "lib", "a.txt")
+	wantNil(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	wantNil(t, os.WriteFile(file, []byte("needle\n"), 0o600))
+	p.ends(p.prompt(s.SessionID, "SHELL cat src/lib/a.txt\nSHELL grep -rn needle src/lib\nSHELL ls src/lib\n"+
+		"SHELL cat src/lib/a.txt && ls src\nSAY done"), "end_turn")
+	var got []string
+	for _, c := range toolsIn(p.updates(s.SessionID)) {
+		place := ""
+		for _, at := range c.Locations {
+			place += " " + at.Path
+		}
+		terminal := strings.Contains(string(c.Content), "terminalId")
+		got = append(got, fmt.Sprintf("%s: %s, terminal %v%s", c.ToolKind, c.Title, terminal, place))
+	}
+	want(t, strings.Join(got, "\n"), "read: Read file 'src/lib/a.txt', terminal false "+file+
+		"\nsearch: Search for 'needle' in src/lib, terminal false"+
+		"\nsearch: List files in src/lib, terminal false"+
+		"\nexecute: cat src/lib/a.txt && ls src, terminal true "+file)
 	l.finish(p)
 }
 
