@@ -41,7 +41,7 @@ func (p *acpPrompt) planFirst(what string) {
 func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	s := p.s
 	set := s.options.settings()
-	if result == nil || set == nil || !set.Plan || !s.f.isOpen(p.c) {
+	if result == nil || result.Reason != "end_turn" || set == nil || !set.Plan || !s.f.isOpen(p.c) {
 		return false
 	}
 	options := planOptions(set)

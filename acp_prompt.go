@@ -201,7 +201,7 @@ func (q *acpQueue) nextLocked(held, alone bool) *acpPrompt {
 		switch {
 		case p.stage == promptHeld && (i == 0 || p.local == nil && (joins || !alone && !blocked)):
 			return p
-		case p.stage <= promptHeld, p.local != nil:
+		case p.stage <= promptHeld, p.stage == promptAsking, p.local != nil:
 			blocked = true
 		}
 	}

@@ -63,6 +63,11 @@ func newACPPlay(t *testing.T, head string) *acpPlay {
 			r.account = `{"account":null,"requiresOpenaiAuth":true}`
 		case is("mcp-server"):
 			r.status.Backend = "mcp-server"
+		case is("plan mode"):
+			r.set.Plan, r.set.Sandbox = true, sandboxRead
+		}
+		if is("read-only") {
+			r.set.MaxSandbox, r.set.BaseSandbox = sandboxRead, sandboxRead
 		}
 	})
 	caps := map[bool]string{true: `{"session":{"notices":{}}}`, false: `{"elicitation":{"url":{}}}`}
@@ -157,6 +162,16 @@ func (p *acpPlay) do(line string) {
 		p.f.logins.onAccount("account/login/completed", json.RawMessage(rest))
 	case "answers":
 		p.reply(p.asked, `"result":`+rest)
+	case "chooses":
+		p.reply(p.asked, selected(rest))
+	case "faults":
+		p.reply(p.asked, `"error":{"code":-32603,"message":"no dialog"}`)
+	case "plans":
+		turn.is(said("plan", first+"-plan", strings.ReplaceAll(more, `\n`, "\n")))
+	case "sleep":
+		d, err := time.ParseDuration(rest)
+		wantNil(p.t, err)
+		time.Sleep(d)
 	case "past":
 		p.pastTurn(first, said("agentMessage", "a", more))
 	default:
@@ -206,9 +221,10 @@ func playedResult(words string) turnResult {
 
 // came is what the client got since the last time, and what the hub was asked for.
 func (p *acpPlay) came() (out []string) {
-	sessions := regexp.MustCompile(`sess_[0-9a-f-]{36}`)
+	sessions, own := regexp.MustCompile(`sess_[0-9a-f-]{36}`), regexp.MustCompile(`atm:[A-Z2-7]{12}`)
 	add := func(format string, args ...any) {
-		out = append(out, strings.TrimSpace(clip(sessions.ReplaceAllString(fmt.Sprintf(format, args...), "S"), 300)))
+		out = append(out, strings.TrimSpace(clip(own.ReplaceAllString(sessions.ReplaceAllString(fmt.Sprintf(format, args...), "S"),
+			"OWN"), 300)))
 	}
 	for ; len(p.out) > 0; synctest.Wait() {
 		rec := p.next()
@@ -224,7 +240,9 @@ func (p *acpPlay) came() (out []string) {
 			}
 			add("told %s", briefUpdate(u))
 		case method != "":
-			p.asked = rec
+			if rawField(rec, "id") != nil {
+				p.asked = rec
+			}
 			add("%s %s", method, rawField(rec, "params"))
 		case rawField(rec, "error") != nil:
 			add("%s: %s %s", name, rawField(rec, "error", "code"), stringField(rec, "error", "message"))

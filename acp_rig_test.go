@@ -88,7 +88,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
 		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
 			BaseApproval: "on-request"}}
-	o := acpOptions{Kept: true, Team: true, Env: func(string) string { return "" },
+	o := acpOptions{Kept: true, Team: true, AskLimit: 5 * time.Minute, Env: func(string) string { return "" },
 		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
 			submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 			cancel: func(w waiterID) { r.cancels <- w },
@@ -196,6 +196,11 @@ func (r *acpFrontRig) retune(_ string, c settingsChange, done func(sessionSettin
 	put(&r.set.Effort, c.Effort, "")
 	put(&r.set.Sandbox, c.Sandbox, r.set.BaseSandbox)
 	put(&r.set.Approval, c.Approval, r.set.BaseApproval)
+	if c.Plan != nil {
+		if r.set.Plan = *c.Plan; r.set.Plan {
+			r.set.Sandbox, r.set.Approval = sandboxRead, "on-request"
+		}
+	}
 	go done(r.set, nil)
 }
 

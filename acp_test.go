@@ -292,14 +292,23 @@ func TestACPOptions(t *testing.T) {
 				models = nil
 			}
 			return nil
+		case line == "carry out":
+			var all []string
+			for _, o := range planOptions(&set) {
+				all = append(all, o.ID+" "+o.Kind)
+			}
+			return []string{strings.Join(all, ", ")}
 		case line[0] != '{':
 			id, value, _ := strings.Cut(strings.TrimPrefix(line, "choose "), " ")
 			c, e := readChange(&set, models, id, value)
 			if e != nil {
 				return []string{fmt.Sprint(e.Code, " ", e.Message)}
 			}
-			return []string{strings.Join([]string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)},
-				" ")}
+			out := []string{word(c.Model), word(c.Effort), word(c.Sandbox), word(c.Approval)}
+			if c.Plan != nil {
+				out = append(out, fmt.Sprintf("plan %t", *c.Plan))
+			}
+			return []string{strings.Join(out, " ")}
 		}
 		set = sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
 			BaseApproval: "on-request"}
