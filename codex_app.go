@@ -153,7 +153,8 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 		old.cut()
 		a.requests.decline(ids)
 	}
-	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort")}
+	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
+		plans: stringField(res, "collaborationMode", "mode") == collabPlan}
 	ready := func() {
 		a.threads.markOpened(t)
 		t.release(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})

@@ -246,6 +246,18 @@ func TestAppTurnParamsPerVersion(t *testing.T) {
 	}
 }
 
+// TestAppCollaborationMode: the mode's own model and effort win over the turn's, so they are the turn's.
+func TestAppCollaborationMode(t *testing.T) {
+	s := turnSettings{Collaboration: collabPlan, Model: "m", Effort: "ultra"}
+	for version, effort := range map[string]string{"0.104.0": "null", "0.153.0": `"ultra"`, "0.169.0": `"ultra"`} {
+		sameJSON(t, toJSON(collaborationMode(backendInfo{version: version}, s)), `{"mode":"plan","settings":{"model":"m",
+			"reasoning_effort":`+effort+`,"developer_instructions":null}}`)
+	}
+	if s = (&review{}).settings(s); s.Collaboration != collabDefault {
+		t.Errorf("a review runs with %+v", s)
+	}
+}
+
 func TestAppOpenParamsPerVersion(t *testing.T) {
 	spec := threadSpec{
 		Settings:              turnSettings{Cwd: "/w", Model: "m", Approval: "never", Sandbox: "danger-full-access"},

@@ -222,6 +222,7 @@ type toolCall struct {
 type openedThread struct {
 	model, effort string // what its turns run with where nobody sets them, "" where the child doesn't tell
 	unnamed       bool   // the thread's id is the driver's own for now
+	plans         bool   // whoever had the thread before left it in plan mode (told from 0.169 on)
 }
 
 // itemBody is the neutral part of an item.

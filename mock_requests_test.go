@@ -660,6 +660,9 @@ func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSetti
 		if !x.old() { // 0.104 restores neither policy: it falls back to the configuration
 			s.Approval, s.Sandbox, word = kept.Approval, kept.Sandbox, ""
 		}
+		if x.new() {
+			s.Collaboration = kept.Collaboration
+		}
 	}
 	if cwd := stringField(params, "cwd"); cwd != "" {
 		s.Cwd = cwd

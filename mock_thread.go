@@ -158,11 +158,20 @@ func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
 	case s.sandbox() == "workspaceWrite":
 		profile = map[string]any{"id": ":workspace", "extends": nil}
 	}
-	return map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": th.provider(),
+	out := map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": th.provider(),
 		"cwd": s.Cwd, "approvalPolicy": s.Approval, "sandbox": s.Sandbox, "reasoningEffort": mockNull(s.Effort),
 		"serviceTier": nil, "runtimeWorkspaceRoots": []any{s.Cwd}, "instructionSources": []any{},
 		"approvalsReviewer": "user", "activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly",
 		"disabledPluginIds": []any{}}
+	if s.Collaboration != "" {
+		out["collaborationMode"] = s.collaborationMode()
+	}
+	return out
+}
+
+func (s mockSettings) collaborationMode() any {
+	return map[string]any{"mode": cmp.Or(s.Collaboration, "default"), "settings": map[string]any{"model": s.Model,
+		"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}}
 }
 
 // settled is the settle of the mock that ships: of configuration it knows only what the request itself has.
@@ -478,11 +487,9 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	m.mu.Lock()
 	s := th.Settings
 	m.mu.Unlock()
-	mode := map[string]any{"mode": cmp.Or(s.Collaboration, "default"), "settings": map[string]any{"model": s.Model,
-		"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}}
 	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
 		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),
-		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": mode, "model": s.Model,
+		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": s.collaborationMode(), "model": s.Model,
 		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox,
 		"summary": "auto"})
 	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": settings})

@@ -406,6 +406,7 @@ func (s *session) threadOpened(e *event) {
 	s.opening, s.thread = false, e.thread
 	if e.opened != nil {
 		p.model, p.effort = e.opened.model, e.opened.effort
+		p.noteMode(e.opened.plans)
 	}
 	if s.unnamed = e.opened != nil && e.opened.unnamed; !s.unnamed && !s.bind() {
 		return

@@ -520,6 +520,52 @@ func TestWorldClientChooses(t *testing.T) {
 	})
 }
 
+// A session in plan mode is read-only whatever else was chosen for it and whoever sends it a turn, also after a restart.
+// Another choice ends that, and so does a caller who asks for a sandbox. A thread that was never in plan mode is told
+// nothing of modes, one that another program left in it that it is over.
+func TestWorldClientPlans(t *testing.T) {
+	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
+		born := w.born("sess_1", "SAY hello")
+		hello := again(born, "SAY hello")
+		runs := func(when string, req turnRequest, want string) {
+			t.Helper()
+			w.good(req)
+			p := w.lastSent("turn/start")
+			mode := rawField(p, "collaborationMode")
+			w.is(when, strings.Join([]string{stringField(p, "sandboxPolicy", "type"), stringField(p, "approvalPolicy"),
+				stringField(mode, "mode"), stringField(mode, "settings", "model"),
+				string(rawField(mode, "settings", "reasoning_effort"))}, " "), want)
+		}
+		w.retune(born.agentID, settingsChange{Approval: ptr("never"), Effort: ptr("high"), Plan: ptr(false)})
+		runs("never planned", hello, "workspaceWrite never   ")
+		set := w.retune(born.agentID, settingsChange{Plan: ptr(true)})
+		w.is("chosen", fmt.Sprint(set.Plan, " ", set.Sandbox, " ", set.Approval), "true read-only on-request")
+		const planning = `readOnly on-request plan gpt-6.1-sol "high"`
+		runs("planning", hello, planning)
+		w.restart()
+		reply := turnRequest{mode: modeReply, ref: born.agentID, run: true, prompt: "SAY look:\nPROPOSE # Do it"}
+		runs("of another caller, after a restart", reply, planning)
+		r := w.good(reply)
+		w.is("its answer", r.Content+r.Sandbox, "look:\n\n# Do it\nread-only")
+
+		w.retune(born.agentID, settingsChange{Plan: ptr(false)})
+		const over = `workspaceWrite never default gpt-6.1-sol "high"`
+		runs("left by a choice", hello, over)
+		w.retune(born.agentID, settingsChange{Plan: ptr(true)})
+		reply.mode, reply.options.Sandbox = modeRevive, sandboxWrite
+		runs("left by a caller", reply, over)
+
+		w.retune(born.agentID, settingsChange{Plan: ptr(true)})
+		runs("planning again", hello, planning)
+		w.end()
+		file := filepath.Join(w.cfg.sessionsRoot, w.cfg.team, ".records", suffixOf(born.agentID)+".json")
+		rec := readText(t, file)
+		wantNil(t, os.WriteFile(file, []byte(strings.Replace(rec, `"collaboration":"plan"`, `"tag":""`, 1)), 0o600))
+		w.start()
+		runs("planning by another program", hello, over)
+	})
+}
+
 // A prompt that comes right behind a choice runs with it, wherever the session is just then: the client needn't wait.
 func TestWorldClientChoosesInOrder(t *testing.T) {
 	inClientWorld(t, map[string]string{"max_concurrent_threads": "1"}, func(t *testing.T, w *clientWorld) {

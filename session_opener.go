@@ -512,6 +512,13 @@ func (p *opening) takeOver(next *opening) {
 	p.spec.Thread, p.spec.Tools, p.spec.Recover = thread, tools, false
 }
 
+// noteMode has a thread leave plan mode with its next turn that nobody chose here: the sandbox isn't that of plan mode.
+func (p *opening) noteMode(plans bool) {
+	if of := &p.rec.Settings.Collaboration; plans && *of == "" {
+		*of, p.policy.Settings.Collaboration = collabDefault, collabDefault
+	}
+}
+
 // sandbox and approval are the policy's words, "" before there is a place.
 func (p *opening) sandbox() string {
 	if p == nil {
