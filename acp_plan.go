@@ -200,8 +200,8 @@ func questionWords(q *approval) string {
 	var b strings.Builder
 	for _, each := range q.questions {
 		fmt.Fprintf(&b, "\n\n**%s**\n", strings.TrimSpace(each.text))
-		for i, option := range each.options {
-			fmt.Fprintf(&b, "\n%d. %s", i+1, option)
+		for i, choice := range each.choices() {
+			fmt.Fprintf(&b, "\n%d. %s", i+1, choice)
 		}
 	}
 	return b.String() + "\n\nAnswer with your next message."

@@ -56,7 +56,7 @@ func TestAppAskAndAnswer(t *testing.T) {
 			deny, nil, `{"permissions":{},"scope":"turn"}`},
 		{"question", mUserInput,
 			`"questions":[{"id":"q1","header":"H","question":"A or B?","options":[{"label":"A"},{"label":"B"}]}]`,
-			`question action="A or B?" questions=[{q1 header=H text="A or B?" options=[A B]}] byAgent`,
+			`question action="A or B?" questions=[{q1 header=H text="A or B?" options=[A B] about=["" ""]}] byAgent`,
 			approve, answers{"q1": {"B"}}, `{"answers":{"q1":{"answers":["B"]}}}`},
 		{"question denied", mUserInput, `"questions":[]`, `question action=item/tool/requestUserInput byAgent`,
 			deny, answers{"q1": {"B"}}, `{"answers":{}}`},

@@ -77,6 +77,7 @@ type approval struct {
 type question struct {
 	id, header, text string
 	options          []string // what may be answered, none for free words
+	about            []string // what each option means, "" where nobody said; may be shorter
 	other            bool     // words beside the options are an answer too
 	several          bool     // more than one option may be chosen
 	secret           bool     // the answer is not to be shown
@@ -97,6 +98,17 @@ func (q *question) hint() string {
 		return ""
 	}
 	return " (" + strings.Join(hints, "; ") + ")"
+}
+
+// choices are the options with what they mean.
+func (q *question) choices() []string {
+	out := slices.Clone(q.options)
+	for i, about := range q.about {
+		if about != "" {
+			out[i] += ": " + about
+		}
+	}
+	return out
 }
 
 // subagentRef names a subagent's thread. Codex gives names and roles from

@@ -400,7 +400,7 @@ func askSchema(q *approval) json.RawMessage {
 type formRules struct {
 	required bool // a question that needs an answer has a required field
 	checkbox bool // a question for yes or no is a checkbox
-	noHints  bool // a list says by itself that several may be chosen
+	noHints  bool // a list says by itself that several may be chosen; what its options mean stands above it
 }
 
 // formField is one field of a form.
@@ -433,6 +433,8 @@ func questionForm(q *approval, rules formRules) json.RawMessage {
 		f := formField{Type: "string", Title: each.header, Text: each.text}
 		if !rules.noHints {
 			f.Text += each.hint()
+		} else if strings.Join(each.about, "") != "" {
+			f.Text += "\n- " + strings.Join(each.choices(), "\n- ")
 		}
 		choice := len(each.options) > 0
 		switch {
