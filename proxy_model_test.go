@@ -10,7 +10,8 @@ package main
 //
 //	SAY text | STAMP n ms (n deltas, an @ and the clock each) | HANG | GATE name [text] (answers once it is opened)
 //	SHELL cmd | SHELLESC cmd (asks for escalation) | PATCH path text | RAWPATCH "json"
-//	CALLMCP server tool {json} | CALL function {json}
+//	CALLMCP server tool {json} | CALL function {json} | PLAN text (of a plan that is proposed; a line below it,
+//	CARRYOUT and a directive, is what is done when the plan is to be carried out)
 //	REASON text (with the step after it) | ECHO_INSTRUCTIONS | FAIL httpcode [msg] | FAILSTREAM code msg
 
 import (
@@ -76,7 +77,7 @@ type modelTool struct {
 type modelStep struct{ op, arg string }
 
 // directives are written where a line of the prompt begins.
-var directives = regexp.MustCompile(`^\s*(SAY|STAMP|HANG|LIMIT|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|REASON|` +
+var directives = regexp.MustCompile(`^\s*(SAY|STAMP|HANG|LIMIT|GATE|SHELLESC|SHELL|RAWPATCH|PATCH|CALLMCP|CALL|REASON|PLAN|` +
 	`ECHO_INSTRUCTIONS|FAILSTREAM|FAIL)(?:\s+(.*))?$`)
 
 func startModelAPI(tb testing.TB) *modelAPI {
@@ -223,6 +224,13 @@ func parseModelRequest(raw []byte) (req modelRequest, err error) {
 			var m struct{ Text string }
 			if json.Unmarshal([]byte(line), &m) == nil {
 				now += m.Text + "\n"
+			}
+		}
+	}
+	if strings.HasSuffix(now, carryOutPrompt) { // the plan says how
+		for _, text := range req.User {
+			if _, how, said := strings.Cut(text, "\nCARRYOUT "); said {
+				now = how
 			}
 		}
 	}
@@ -405,6 +413,8 @@ func (s *modelStream) do(step modelStep) error {
 		return s.say("FAKE: " + clipText(s.req.Prompt, 200))
 	case "SAY":
 		return s.say(step.arg)
+	case "PLAN": // a tag counts as one on a line of its own
+		return s.say("<proposed_plan>\n" + step.arg + "\n</proposed_plan>")
 	case "STAMP":
 		count, ms := cutWord(step.arg)
 		n, err := strconv.Atoi(count)

@@ -32,6 +32,7 @@ func TestCodexACP(t *testing.T) {
 		{"a cancel ends the running command", editorCancel},
 		{"a session is loaded after a restart", editorLoad},
 		{"options reach the model", acpChooses},
+		{"a plan changes nothing before a yes, and is carried out after it", editorPlan},
 		{"a client's MCP server is called", editorServer},
 		{"a prompt is steered into the running turn", editorSteers},
 		{"a skill is a command, whose file reaches the model", editorSkills},
@@ -438,6 +439,26 @@ func acpChooses(l *codexLab) {
 	}
 	p.start("session/set_config_option", map[string]any{"sessionId": s.SessionID, "configId": "mode",
 		"value": "reckless"}).fault(-32602)
+	l.finish(p)
+}
+
+func editorPlan(l *codexLab) {
+	t, p := l.t, l.acp()
+	s := p.open()
+	file := filepath.Join(l.repo, "planned.txt")
+	p.set(s.SessionID, "mode", "plan")
+	p.ends(p.prompt(s.SessionID, "SHELL echo early > planned.txt\nSAY tried"), "end_turn")
+	call := p.prompt(s.SessionID, "PLAN # Write it\nCARRYOUT SHELL echo early > planned.txt")
+	p.permit("reject_once")
+	p.ends(call, "end_turn")
+	if there(file) {
+		t.Error("something was written in plan mode")
+	}
+	call = p.prompt(s.SessionID, "PLAN # Write it now\nCARRYOUT SHELL echo planned > planned.txt")
+	mustContain(t, string(p.permit("allow_once")), "switch_mode", "Write it now")
+	p.ends(call, "end_turn")
+	want(t, readText(t, file), "planned\n")
+	mustContain(t, spoken(p.updates(s.SessionID)), "# Write it now")
 	l.finish(p)
 }
 
