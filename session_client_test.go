@@ -51,28 +51,40 @@ func TestWorldClientSteers(t *testing.T) {
 			id  waiterID
 			got chan turnResult
 		}
-		send := func(prompt string, change func(*turnRequest)) sent {
+		post := func(prompt string, change func(*turnRequest)) sent {
 			req := again(s, prompt)
 			req.steer, req.orQueue, req.inOrder = true, true, true
 			if change != nil {
 				change(&req)
 			}
 			id, got := w.submit(req)
-			synctest.Wait()
 			return sent{id, got}
+		}
+		send := func(prompt string, change func(*turnRequest)) sent {
+			c := post(prompt, change)
+			synctest.Wait()
+			return c
 		}
 		plain := func(r *turnRequest) { r.steer, r.orQueue = false, false }
 		now := func(r *turnRequest) { r.inOrder = false }
 		begun := 0
 		order := func(want string, all ...sent) {
 			t.Helper()
-			var said []string
+			texts := map[waiterID]string{}
 			for _, c := range all {
 				r := <-c.got
 				if r.err != nil {
 					r.Content = r.err.Message
 				}
-				said = append(said, r.Content)
+				texts[c.id] = r.Content
+			}
+			var said []string // as they were answered
+			w.notes.mu.Lock()
+			defer w.notes.mu.Unlock()
+			for _, id := range w.notes.ended {
+				if text, asked := texts[id]; asked {
+					said = append(said, text)
+				}
 			}
 			turns := w.sent("turn/start") - begun
 			begun += turns
@@ -93,9 +105,10 @@ func TestWorldClientSteers(t *testing.T) {
 		order("slow, narrow; 2", running, send("SAY narrow", nil))
 
 		// What Codex refuses runs before what came behind it, in its order.
-		running = send("REFUSE turn/steer\nREFUSE turn/steer\nSLOW 1000 slow", nil)
-		late, later := send("SAY late", nil), send("SAY later", nil)
-		order("slow, late, later, last; 4", running, late, later, send("SAY last", plain))
+		order("armed; 1", send("REFUSE turn/steer\nREFUSE turn/steer\nSAY armed", plain))
+		running = post("SLOW 1000 slow", nil)
+		late, later := post("SAY late", nil), post("SAY later", nil)
+		order("slow, late, later, last; 4", running, late, later, post("SAY last", plain))
 
 		// One that is taken back leaves the turn to the others.
 		running, gone := send("HANG", nil), send("HANG", nil)

@@ -371,6 +371,7 @@ type clientNotes struct {
 	mu    sync.Mutex // guards the fields below
 	last  waiterID
 	waits map[waiterID]chan turnResult
+	ended []waiterID // in the order of their results
 }
 
 func (n *clientNotes) event(agentRef, waiterID, *event) bool { return true }
@@ -382,6 +383,7 @@ func (n *clientNotes) askGone(agentRef, string, string) {}
 func (n *clientNotes) done(w waiterID, r turnResult) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.ended = append(n.ended, w)
 	n.waits[w] <- r // twice: it has room for one, so a second answer is a deadlock that synctest reports
 }
 
