@@ -32,8 +32,8 @@ type acpFace struct {
 	places            []acpLocation
 	input             json.RawMessage
 	content           []json.RawMessage // stays in front of what the call brings
-	command           string            // the command itself, where the title says what it does: who allows it sees this
-	runsIn            string            // where a command runs that is fit for a terminal, "" for everything else
+	command           string            // the command where the title says what it does, for who allows it
+	runsIn            string            // where a command runs that has a terminal, "" for all else
 }
 
 // maxCallTitle is how many characters of a command stand in its title; all of it is
