@@ -455,7 +455,7 @@ func paramDir(params json.RawMessage) (string, *rpcError) {
 // noSession refuses an id that no open session has.
 func noSession(id string) *rpcError {
 	return &rpcError{Code: codeSessionNotFound, Data: toJSON(map[string]any{"sessionId": id}), Message: fmt.Sprintf(
-		"no session %q is open here: session/load or session/resume opens an earlier one, session/new makes one",
+		"no session %q is open here: load it again if it is an earlier one, or begin a new one",
 		shortName(id))}
 }
 

@@ -372,7 +372,7 @@ type acpSession struct {
 	backlog acpBacklog
 	usage   tokenUsage // of the thread, as last told
 	counted bool       // usage is of the whole thread: that is new, or Codex has told
-	notes   []string   // of the last result that had some, where the client takes no notices
+	notes   []string   // of the last result
 	// turns that began while the session was opened: they are told as they run, not as its past
 	live     map[string]bool
 	mailTurn string          // the running turn that nobody here asked for, "" for none
@@ -743,14 +743,17 @@ func (s *acpSession) notice(severity, title, description string) {
 	s.send(toJSON(acpNotice{"notice", severity, title, description}))
 }
 
-// notices tells what a result says that the caller should know. /status tells it where the client takes no notices.
+// notices tells what a result says that the caller should know, and the result before it did not. /status tells it
+// where the client takes no notices.
 func (s *acpSession) notices(words []string) {
-	if len(words) > 0 && !s.f.client().notices {
-		s.mu.Lock()
-		s.notes = words
-		s.mu.Unlock()
-	}
+	s.mu.Lock()
+	before := s.notes
+	s.notes = words
+	s.mu.Unlock()
 	for _, w := range words {
+		if slices.Contains(before, w) {
+			continue
+		}
 		title := clip(w, 120)
 		if title == w {
 			w = ""
