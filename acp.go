@@ -35,11 +35,13 @@ type acpOptions struct {
 	// The hub's functions; its own files say what each of them promises.
 	review         func(ctx context.Context, dir string, task reviewTask) (*review, error)
 	newAgentID     func() string
-	clientSessions func() ([]clientSession, error)
+	clientSessions func(ctx context.Context, dir string) ([]clientSession, error)
 	clientSession  func(session string) (clientSession, *rpcError)
 	settings       func(agentID string) *sessionSettings
 	retune         func(agentID string, change settingsChange, done func(sessionSettings, *rpcError))
 	setTitle       func(agentID, title string)
+	rename         func(ctx context.Context, session, title string) (string, *rpcError)
+	remove         func(ctx context.Context, session string) *rpcError
 	leave          func(agentID string, done func(closeResult, *rpcError))
 	history        func(ctx context.Context, agentID string, each func(*event) error) *rpcError
 	catalog        func(ctx context.Context, what, dir string) (json.RawMessage, *rpcError)
@@ -56,6 +58,7 @@ type acpFront struct {
 	endLife  context.CancelFunc
 	logins   acpLogins
 	sessions acpSessions
+	kept     acpKept
 	models   acpModels
 
 	mu      sync.Mutex                    // guards the fields below
@@ -88,7 +91,7 @@ func newACPFront(o acpOptions) *acpFront {
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
 	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
 	f.sessions = acpSessions{f: f, byID: map[string]*acpSession{}, byAgent: map[string]*acpSession{}}
-	f.models = acpModels{f: f}
+	f.kept, f.models = acpKept{f}, acpModels{f: f}
 	f.life, f.endLife = context.WithCancel(context.Background())
 	f.connect("acp", o.clientOptions, peerOptions{mode: framingNewline, nullID: true, budget: acpBudget,
 		handle: f.dispatch})
@@ -169,12 +172,19 @@ func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 			return s.options.setMode(c, params)
 		}
 		return s.options.setOption(c, params)
-	case "session/load", "session/resume", "session/list":
-		switch {
-		case !f.Kept:
+	case "session/load", "session/resume", "session/list", "session/delete", "session/fork", "session/set_title":
+		if !f.Kept {
 			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
-		case c.method == "session/list":
-			return f.sessions.list(c, params)
+		}
+		switch c.method {
+		case "session/list":
+			return f.kept.list(c, params)
+		case "session/set_title":
+			return f.kept.setTitle(c, params)
+		case "session/delete":
+			return f.sessions.close(c, params)
+		case "session/fork":
+			return f.sessions.makeNew(c, params)
 		}
 		return f.sessions.reopen(c, params)
 	}
@@ -249,7 +259,9 @@ func (f *acpFront) capabilities() any {
 	type yes struct{}
 	session := map[string]any{"close": yes{}, "additionalDirectories": yes{}}
 	if f.Kept {
-		session["list"], session["resume"] = yes{}, yes{}
+		for _, can := range []string{"list", "resume", "delete", "fork", "title"} {
+			session[can] = yes{}
+		}
 	}
 	return map[string]any{
 		"loadSession":         f.Kept,
@@ -457,6 +469,16 @@ func noSession(id string) *rpcError {
 	return &rpcError{Code: codeSessionNotFound, Data: toJSON(map[string]any{"sessionId": id}), Message: fmt.Sprintf(
 		"no session %q is open here: load it again if it is an earlier one, or begin a new one",
 		shortName(id))}
+}
+
+// unknownSession is an error about a session that is looked for by its id, as the client is told it.
+func (f *acpFront) unknownSession(id string, e *rpcError) *rpcError {
+	if e == nil || e.Code != codeSessionNotFound {
+		return f.acpError(e)
+	}
+	e = noSession(id)
+	e.Message = fmt.Sprintf("there is no session %q: session/list tells which there are", shortName(id))
+	return e
 }
 
 // errACPClosing refuses what comes while we shut down.

@@ -20,8 +20,8 @@ import (
 )
 
 // acpSchema is nil where the cache has none: the rules are checked all the same. It is
-// the stable schema with what we tell beyond it: what a prompt has used, as the
-// unstable one has it, and the type that a login method of the agent's has if nothing
+// the stable schema with what we tell beyond it: what a prompt has used, session/fork
+// and session/set_title, as the unstable one has them, and the type that a login method of the agent's has if nothing
 // is said.
 func acpSchema(t testing.TB) *jsonSchema {
 	t.Helper()
@@ -40,7 +40,12 @@ func acpSchema(t testing.TB) *jsonSchema {
 	member := func(def, name string, of any) {
 		s[0].defs[def].(map[string]any)["properties"].(map[string]any)[name] = of
 	}
-	s[0].defs["Usage"] = s[1].defs["Usage"]
+	for _, def := range []string{"Usage", "ForkSessionRequest", "ForkSessionResponse", "SessionForkCapabilities",
+		"SetSessionTitleRequest", "SetSessionTitleResponse", "SessionTitleCapabilities"} {
+		s[0].defs[def] = s[1].defs[def]
+	}
+	member("SessionCapabilities", "fork", map[string]any{"$ref": "#/$defs/SessionForkCapabilities"})
+	member("SessionCapabilities", "title", map[string]any{"$ref": "#/$defs/SessionTitleCapabilities"})
 	member("PromptResponse", "usage", map[string]any{"$ref": "#/$defs/Usage"})
 	member("AuthMethodAgent", "type", map[string]any{"const": "agent"})
 	return s[0]

@@ -52,6 +52,14 @@ func acpCommands() []acpCommand {
 			"what to plan (optional)", (*acpPrompt).planFirst},
 		{"compact", "Shorten the conversation's history to free context", "",
 			func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},
+		{"fork", "Begin a new session with what this one holds", "",
+			func(p *acpPrompt, _ string) {
+				p.local = func(ctx context.Context) string { return p.s.f.kept.forkText(ctx, p.s) }
+			}},
+		{"rename", "Give the session another title", "the title",
+			func(p *acpPrompt, rest string) {
+				p.local = func(ctx context.Context) string { return p.s.f.kept.renameText(ctx, p.s, rest) }
+			}},
 		{"status", "Show who the agent is, what it runs with, its context and its mail", "",
 			func(p *acpPrompt, _ string) { p.local = func(context.Context) string { return statusText(p.s) } }},
 		{"mcp", "List the MCP servers and how they are", "",

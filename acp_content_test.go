@@ -76,7 +76,7 @@ func TestACPContent(t *testing.T) {
 			t.Errorf("/%s does nothing", name)
 		}
 	})
-	want(t, fmt.Sprint(commands), "9")
+	want(t, fmt.Sprint(commands), "11")
 }
 
 // FuzzACPContent: whatever stands in a resource and around it, the lines that

@@ -102,9 +102,11 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			},
 			status: r.theStatus,
 		},
-		settings:       r.theSettings,
-		retune:         r.retune,
-		clientSessions: func() (all []clientSession, err error) { return slices.Collect(maps.Values(r.known)), nil },
+		settings: r.theSettings,
+		retune:   r.retune,
+		clientSessions: func(context.Context, string) (all []clientSession, err error) {
+			return slices.Collect(maps.Values(r.known)), nil
+		},
 		clientSession: func(id string) (clientSession, *rpcError) {
 			if s, ok := r.known[id]; ok {
 				return s, nil

@@ -1,7 +1,7 @@
 package main
 
 // acp_session.go owns the sessions of an ACP client: the table of those that are open on this connection with the
-// requests that open, list and close them, and of each how it is opened and its past replayed, the way of events to its
+// requests that open and close them, and of each how it is opened and its past replayed, the way of events to its
 // encoder and of updates to the client, and what becomes of them when the client doesn't read. acp.go calls it on the
 // reading goroutine, and brings events; what waits for Codex or the disk is done in goroutines of their own. A session
 // that its client was told of must be on disk before. No lock is held over a call of the hub, the encoder or its parts,
@@ -12,13 +12,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +25,6 @@ import (
 const (
 	// replayRoom is how many bytes of a replay may wait for the client.
 	replayRoom = 1 << 20
-	// sessionsPage is how many sessions session/list tells at once.
-	sessionsPage = 50
 	// acpCloseLimit is how long session/close waits for what it has cancelled.
 	acpCloseLimit = 5 * time.Second
 )
@@ -152,9 +148,13 @@ func readOpening(params json.RawMessage) (cwd string, roots []string, servers js
 	return cwd, roots, servers, e
 }
 
-// makeNew answers session/new.
+// makeNew answers session/new, and session/fork, whose session begins with what another one holds.
 func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
+	source := ""
 	cwd, roots, servers, e := readOpening(params)
+	if e == nil && c.method == "session/fork" {
+		source, e = paramSession(params)
+	}
 	if e != nil {
 		return e
 	}
@@ -165,8 +165,7 @@ func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
 		if e := f.logins.check(ctx); e != nil {
 			return nil, e
 		}
-		s.agentID = f.newAgentID()
-		r, e := s.open(ctx, turnRequest{mode: modeNew, agentID: s.agentID}, servers, nil)
+		r, e := s.begin(ctx, source, servers)
 		if e != nil {
 			t.drop(s, nil)
 			if ctx.Err() != nil && f.life.Err() == nil { // cancelled: the hub may have opened it in that very moment
@@ -215,12 +214,13 @@ func (t *acpSessions) reopen(c *acpCall, params json.RawMessage) *rpcError {
 	})
 }
 
-// close answers session/close: what runs is cancelled first.
+// close answers session/close, and session/delete, which needs no session that is open: what runs is cancelled first.
 func (t *acpSessions) close(c *acpCall, params json.RawMessage) *rpcError {
 	id, e := paramSession(params)
 	if e != nil {
 		return e
 	}
+	deletes := c.method == "session/delete"
 	s := t.named(id)
 	if s != nil {
 		s.setClosing(true)
@@ -228,125 +228,40 @@ func (t *acpSessions) close(c *acpCall, params json.RawMessage) *rpcError {
 	}
 	return t.f.work(c, func(ctx context.Context) (any, *rpcError) {
 		agentID := ""
-		if s == nil {
-			known, e := t.f.clientSession(id)
-			if e != nil {
-				return nil, noSession(id)
-			}
-			agentID = known.AgentID
-		} else {
-			late := time.NewTimer(acpCloseLimit)
-			defer late.Stop()
-			select {
-			case <-s.whenIdle():
-			case <-late.C: // the hub ends what runs
-			case <-ctx.Done():
-			}
-			if ctx.Err() != nil { // cancelled: the session stays open, so it takes prompts again
-				s.setClosing(false)
-				return nil, errACPClosing()
+		if s != nil {
+			if e := s.awaitIdle(ctx); e != nil {
+				return nil, e
 			}
 			agentID = s.agentID
 			t.drop(s, nil)
+		} else if !deletes {
+			known, e := t.f.clientSession(id)
+			if agentID = known.AgentID; e != nil || agentID == "" {
+				return nil, noSession(id)
+			}
 		}
-		left := make(chan *rpcError, 1)
-		t.f.leave(agentID, func(_ closeResult, e *rpcError) { left <- e })
-		select {
-		case e := <-left:
-			return nil, t.f.acpError(e)
-		case <-ctx.Done():
-			return nil, errACPClosing()
+		if agentID != "" {
+			if e := t.f.closeAgent(ctx, agentID); e != nil {
+				return nil, e
+			}
 		}
+		if deletes {
+			return nil, t.f.acpError(t.f.remove(ctx, id))
+		}
+		return nil, nil
 	})
 }
 
-// list answers session/list from our own records, newest first. A cursor names
-// the last session that was told, so that new ones don't shift the pages.
-func (t *acpSessions) list(c *acpCall, params json.RawMessage) *rpcError {
-	dir, from, ok := "", acpCursor{}, true
-	var e *rpcError
-	if !isNull(rawField(params, "cwd")) {
-		dir, e = paramDir(params)
+// closeAgent closes an agent, and waits until it is closed.
+func (f *acpFront) closeAgent(ctx context.Context, agentID string) *rpcError {
+	left := make(chan *rpcError, 1)
+	f.leave(agentID, func(_ closeResult, e *rpcError) { left <- e })
+	select {
+	case e := <-left:
+		return f.acpError(e)
+	case <-ctx.Done():
+		return errACPClosing()
 	}
-	if raw := rawField(params, "cursor"); e == nil && !isNull(raw) {
-		if from, ok = readCursor(stringField(params, "cursor")); !ok {
-			e = badParams("cursor %s is none that session/list gave: leave it out to begin at the newest session",
-				shortName(string(raw)))
-		}
-	}
-	if e != nil {
-		return e
-	}
-	return t.f.work(c, func(context.Context) (any, *rpcError) {
-		all, err := t.f.clientSessions()
-		if err != nil && len(all) == 0 {
-			return nil, &rpcError{Code: codeInternal, Message: errorText(err)}
-		}
-		return listPage(all, dir, from), nil
-	})
-}
-
-// acpListed is a session as session/list tells it.
-type acpListed struct {
-	ID      string   `json:"sessionId"`
-	Cwd     string   `json:"cwd"`
-	Roots   []string `json:"additionalDirectories,omitempty"`
-	Title   string   `json:"title,omitempty"`
-	Updated string   `json:"updatedAt,omitempty"`
-}
-
-type acpList struct {
-	Sessions []acpListed `json:"sessions"`
-	Next     string      `json:"nextCursor,omitempty"`
-}
-
-// listPage is the page behind a cursor.
-func listPage(all []clientSession, dir string, from acpCursor) acpList {
-	page := acpList{Sessions: []acpListed{}}
-	slices.SortFunc(all, func(a, b clientSession) int {
-		return cmp.Or(b.Updated.Compare(a.Updated), strings.Compare(a.Session, b.Session))
-	})
-	var last *clientSession
-	for i := range all {
-		s := &all[i]
-		if dir != "" && filepath.Clean(s.Cwd) != dir || from.id != "" && !from.before(s) {
-			continue
-		}
-		if len(page.Sessions) == sessionsPage {
-			page.Next = acpCursor{last.Updated.UnixNano(), last.Session}.String()
-			break
-		}
-		l := acpListed{ID: s.Session, Cwd: s.Cwd, Roots: s.Roots, Title: s.Title}
-		if !s.Updated.IsZero() {
-			l.Updated = s.Updated.UTC().Format(time.RFC3339)
-		}
-		page.Sessions = append(page.Sessions, l)
-		last = s
-	}
-	return page
-}
-
-// acpCursor is where a page ended.
-type acpCursor struct {
-	at int64
-	id string
-}
-
-func (c acpCursor) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(c.at, 36) + " " + c.id))
-}
-
-func readCursor(word string) (acpCursor, bool) {
-	raw, err := base64.RawURLEncoding.DecodeString(word)
-	at, id, ok := strings.Cut(string(raw), " ")
-	n, err2 := strconv.ParseInt(at, 36, 64)
-	return acpCursor{n, id}, ok && err == nil && err2 == nil && id != ""
-}
-
-// before reports whether a session stands behind the cursor: it is older, or of the same moment and a later name.
-func (c acpCursor) before(s *clientSession) bool {
-	at := s.Updated.UnixNano()
-	return at < c.at || at == c.at && s.Session > c.id
 }
 
 // acpSession is made anew by each session/new, load and resume.
@@ -429,11 +344,34 @@ func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.Raw
 	f.submit(req, w)
 	select {
 	case r := <-got:
+		if id := cmp.Or(r.AgentID, s.agentID); id != s.agentID { // Codex's thread became another agent's a moment ago
+			s.agentID = id
+			f.sessions.bind(s)
+		}
 		return r, f.acpError(r.err)
 	case <-ctx.Done():
 		f.dropWaiter(w)
 		return turnResult{}, errACPClosing() // or cancelled, and answered so before
 	}
+}
+
+// begin opens a new session, which begins with what the session source holds; "" for nothing.
+func (s *acpSession) begin(ctx context.Context, source string, servers json.RawMessage) (turnResult, *rpcError) {
+	f := s.f
+	s.agentID = f.newAgentID()
+	req, from := turnRequest{mode: modeNew, agentID: s.agentID}, clientSession{}
+	if source != "" {
+		var e *rpcError
+		if from, e = f.clientSession(source); e != nil {
+			return turnResult{}, f.unknownSession(source, e)
+		}
+		req.forkOf, s.title = cmp.Or(from.AgentID, from.Session), from.Title
+	}
+	r, e := s.open(ctx, req, servers, nil)
+	if e == nil && from.Title != "" {
+		s.tellTitle()
+	}
+	return r, e
 }
 
 // describe says all that the client knows of a session with a request: the hub
@@ -463,13 +401,13 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 	}
 	known, e := f.clientSession(s.id)
 	if e != nil {
-		if e.Code == codeSessionNotFound {
-			e = noSession(s.id)
-			e.Message = fmt.Sprintf("there is no session %q: session/list tells which there are", shortName(s.id))
-		}
-		return turnResult{}, f.acpError(e)
+		return turnResult{}, f.unknownSession(s.id, e)
 	}
-	s.agentID = known.AgentID
+	req := turnRequest{mode: modeRevive, ref: known.AgentID}
+	if known.AgentID == "" { // a thread that only Codex knows becomes a session of ours
+		req.ref, req.agentID = s.id, f.newAgentID()
+	}
+	s.agentID = cmp.Or(known.AgentID, req.agentID)
 	s.mu.Lock()
 	s.title = known.Title
 	s.counted = s.counted || known.Turns == 0
@@ -481,7 +419,8 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 	if e != nil {
 		return turnResult{}, f.acpError(e)
 	}
-	return s.open(ctx, turnRequest{mode: modeRevive, ref: s.agentID}, servers, before)
+	r, e := s.open(ctx, req, servers, before)
+	return r, f.unknownSession(s.id, e)
 }
 
 // replay tells the session's past, as fast as the client reads.
@@ -656,8 +595,12 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	if mail && e.kind == evEnded {
 		s.endMailTurn("")
 	}
-	if own && e.method == "thread/name/updated" {
+	switch {
+	case own && e.method == "thread/name/updated":
 		s.setTitle(stringField(e.raw, "threadName"), false)
+	case own && e.kind == evOpened && e.opened != nil: // somebody may have named it elsewhere
+		s.setTitle(e.opened.name, false)
+		s.setTitle(promptTitle(e.opened.preview), true)
 	}
 	s.mu.Lock()
 	over := s.backlog == backlogOver && !s.opening
@@ -796,8 +739,18 @@ func (s *acpSession) setTitle(title string, first bool) {
 	s.title = title
 	s.mu.Unlock()
 	s.f.setTitle(s.agentID, title)
-	s.send(toJSON(map[string]any{"sessionUpdate": "session_info_update", "title": title,
-		"updatedAt": time.Now().UTC().Format(time.RFC3339)}))
+	s.tellTitle()
+}
+
+// tellTitle shows the client what the session is called, if it has a title.
+func (s *acpSession) tellTitle() {
+	s.mu.Lock()
+	title := s.title
+	s.mu.Unlock()
+	if title != "" {
+		s.send(toJSON(map[string]any{"sessionUpdate": "session_info_update", "title": title,
+			"updatedAt": time.Now().UTC().Format(time.RFC3339)}))
+	}
 }
 
 // whenIdle is closed once the session is open and nothing of it runs or waits.
@@ -808,6 +761,23 @@ func (s *acpSession) whenIdle() <-chan struct{} {
 	s.mu.Unlock()
 	s.queue.pump()
 	return ch
+}
+
+// awaitIdle waits for the end of what was cancelled, though not for long. If the request that waits is cancelled
+// itself, the session stays open, so it takes prompts again.
+func (s *acpSession) awaitIdle(ctx context.Context) *rpcError {
+	late := time.NewTimer(acpCloseLimit)
+	defer late.Stop()
+	select {
+	case <-s.whenIdle():
+	case <-late.C: // the hub ends what runs
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		s.setClosing(false)
+		return errACPClosing()
+	}
+	return nil
 }
 
 // tellIdleLocked tells those who wait for it.

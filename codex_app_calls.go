@@ -29,15 +29,23 @@ type appCalls struct {
 	threads *threadTable
 }
 
-// maxPages is far above what any list has.
-const maxPages = 100
+const (
+	// maxPages is far above what any list has, but that of threads.
+	maxPages = 100
+	// maxThreads is how many threads are listed, the newest ones, in pages of threadsPage.
+	maxThreads, threadsPage = 500, 100
+	// maxPreview is how many bytes of a thread's first prompt are kept as what the thread is about.
+	maxPreview = 1 << 10
+)
 
-func (c *appCalls) account(ctx context.Context, action string, params any) (json.RawMessage, error) {
+func (c *appCalls) change(ctx context.Context, action string, params any) (json.RawMessage, error) {
 	how, ok := map[string][2]string{"login": {"account/login/start", "logging in to Codex"},
 		"cancelLogin": {"account/login/cancel", "cancelling the login to Codex"},
-		"logout":      {"account/logout", "logging out of Codex"}}[action]
+		"logout":      {"account/logout", "logging out of Codex"},
+		"rename":      {"thread/name/set", "naming a thread in Codex"},
+		"archive":     {"thread/archive", "archiving a thread in Codex"}}[action]
 	if !ok {
-		return nil, fmt.Errorf("app-server has no account action %q", action)
+		return nil, fmt.Errorf("app-server has no action %q", action)
 	}
 	if params == nil {
 		params = map[string]any{}
@@ -296,10 +304,59 @@ func (c *appCalls) catalog(ctx context.Context, what, dir string) (json.RawMessa
 		method, params = "skills/list", map[string]any{"cwds": []string{dir}, "forceReload": true}
 	case "models":
 		return c.pages(ctx, what, "model/list", c.o.CallLimit)
+	case "threads":
+		return c.threadList(ctx, dir)
 	case "mcp": // Codex starts the servers to ask them
 		return c.pages(ctx, what, "mcpServerStatus/list", c.o.OpenLimit)
 	default:
 		return nil, fmt.Errorf("app-server has no catalog %q", what)
 	}
 	return c.read(ctx, what, method, params, c.o.CallLimit)
+}
+
+// threadList tells the newest threads that people began with any client of Codex, and those of `codex exec`, but no
+// subagents' and none that is archived.
+func (c *appCalls) threadList(ctx context.Context, dir string) (json.RawMessage, error) {
+	params := map[string]any{"limit": threadsPage, "sortKey": "updated_at",
+		"modelProviders": []string{}, // else only those of the configured provider
+		"sourceKinds":    []string{"cli", "vscode", "exec", "appServer"}}
+	var dirs []string
+	if dir != "" {
+		dirs = spellings(dir)
+	}
+	if c.info().atLeast(148) {
+		// From here on Codex has an index of its threads. It asks the disk too where nobody says otherwise, which takes
+		// a tenth of a second a page, and a second for a directory with few threads among thousands. Asked once for the
+		// newest of all, it takes up what a Codex without the index has made; the index knows the rest.
+		if _, err := c.read(ctx, "threads", "thread/list", params, c.o.CallLimit); err != nil {
+			return nil, err
+		}
+		params["useStateDbOnly"] = true
+		if dir != "" {
+			params["cwd"] = dirs
+		}
+	}
+	seen, list := map[string]bool{}, []any{}
+	for read := 0; read < maxThreads; read += threadsPage {
+		res, err := c.read(ctx, "threads", "thread/list", params, c.o.CallLimit)
+		if err != nil {
+			return nil, err
+		}
+		eachElement(rawField(res, "data"), func(th json.RawMessage) {
+			id, cwd := stringField(th, "id"), stringField(th, "cwd")
+			// After a revert Codex may tell a thread twice.
+			if seen[id] || stringField(th, "parentThreadId") != "" || dir != "" && !slices.Contains(dirs, cwd) {
+				return
+			}
+			seen[id] = true
+			list = append(list, map[string]any{"id": id, "cwd": cwd, "name": stringField(th, "name"),
+				"preview": clipUTF8(stringField(th, "preview"), maxPreview), "updatedAt": rawField(th, "updatedAt")})
+		})
+		next := stringField(res, "nextCursor")
+		if next == "" {
+			break
+		}
+		params["cursor"] = next
+	}
+	return toJSON(map[string]any{"data": list}), nil
 }

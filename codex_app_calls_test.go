@@ -127,6 +127,33 @@ func TestAppCatalog(t *testing.T) {
 	})
 }
 
+// Threads are those that people began, whatever their provider, each once and not all there ever were. A Codex with an
+// index of them is asked for the newest of all before the index is, the older one for no directory, since either would
+// read everything on disk for it.
+func TestAppThreads(t *testing.T) {
+	const what = `"limit":100,"sortKey":"updated_at","modelProviders":[],"sourceKinds":["cli","vscode","exec","appServer"]`
+	const data = `{"data":[{"id":"a","cwd":"/w","name":"N","preview":"p","updatedAt":7,"turns":[]},
+		{"id":"sub","cwd":"/w","parentThreadId":"a"},{"id":"a","cwd":"/w","preview":"q"},{"id":"b","cwd":"/v"}],
+		"nextCursor":"on"}`
+	const told = `{"data":[{"id":"a","cwd":"/w","name":"N","preview":"p","updatedAt":7}]}`
+	withApp(t, "with an index", "0.153.0", func(p *codexPeer) {
+		got := p.catalog(p.t.Context(), "threads")
+		p.answer(p.expect("thread/list", "{"+what+"}"), data)
+		index := what + `,"cwd":["/w"],"useStateDbOnly":true`
+		p.answer(p.expect("thread/list", "{"+index+"}"), data)
+		p.answer(p.expect("thread/list", "{"+index+`,"cursor":"on"}`), `{"data":[],"nextCursor":null}`)
+		sameJSON(p.t, (<-got).res, told)
+	})
+	withApp(t, "without one", "0.104.0", func(p *codexPeer) {
+		got := p.catalog(p.t.Context(), "threads")
+		p.answer(p.expect("thread/list", "{"+what+"}"), data)
+		for range maxThreads/threadsPage - 1 {
+			p.answer(p.expect("thread/list", "{"+what+`,"cursor":"on"}`), data)
+		}
+		sameJSON(p.t, (<-got).res, told)
+	})
+}
+
 // What changes nothing is asked again of an app-server that has too much to do:
 // after pauses that grow and are never the same for all, and not for ever. What
 // changes something is asked once.

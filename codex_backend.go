@@ -29,13 +29,15 @@ type backend interface {
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex configuration as seen from dir, the
 	// child's JSON), "account", "models", "limits", "mcp" (the MCP servers of the user's configuration and how they
-	// are), "skills" (as seen from dir). It waits for the answer and may be called from any goroutine but the session
-	// loop and the reader.
+	// are), "skills" (as seen from dir), "threads" (the newest threads that people began in dir, or in any directory for
+	// "", as {data: [{id, cwd, name, preview, updatedAt}]}). It waits for the answer and may be called from any goroutine
+	// but the session loop and the reader.
 	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
-	// account changes who is logged in: action "login" (params are Codex's own, {type: "apiKey", apiKey} or {type:
-	// "chatgpt"}), "cancelLogin" {loginId}, "logout". It waits as catalog does. How a login that needs a person ended
-	// is told by the spawner's hook for news.
-	account(ctx context.Context, action string, params any) (json.RawMessage, error)
+	// change changes what isn't a turn's: who is logged in, by action "login" (params are Codex's own, {type: "apiKey",
+	// apiKey} or {type: "chatgpt"}), "cancelLogin" {loginId}, "logout"; and a thread, open or not, by "rename"
+	// {threadId, name} and "archive" {threadId}, after which Codex lists and resumes it no more. It waits as catalog
+	// does. How a login that needs a person ended is told by the spawner's hook for news.
+	change(ctx context.Context, action string, params any) (json.RawMessage, error)
 	// history tells the past turns of a thread, open or not, oldest first, as the events that they were: for each turn
 	// evStarted, its items as evItem with phase "completed", evEnded. raw has what a live event's has, as far as Codex
 	// kept it. A thread without turns has no history and is no error. history waits as catalog does, and for each; an
@@ -221,6 +223,7 @@ type toolCall struct {
 // openedThread is the child's own word on a thread it opened.
 type openedThread struct {
 	model, effort string // what its turns run with where nobody sets them, "" where the child doesn't tell
+	name, preview string // what the thread is called, and how its first prompt begins; "" where the child doesn't tell
 	unnamed       bool   // the thread's id is the driver's own for now
 	plans         bool   // whoever had the thread before left it in plan mode (told from 0.169 on)
 }
@@ -377,7 +380,7 @@ type turnRequest struct {
 	mail *mailTurn // what a turn of sourceMail delivers
 
 	// What a front that has sessions of its own (ACP) adds.
-	agentID string          // modeNew: the id that the session gets, "" for any
+	agentID string          // the id that a new agent gets, of a thread that only Codex knows too; "" for any
 	client  *clientBirth    // the client's own name for the session, nil: it has none
 	servers json.RawMessage // the client's MCP servers, as Codex's mcp_servers, for each opening; kept nowhere
 	parts   []promptPart    // what the user says, in order, where it is more than text; prompt is its text then

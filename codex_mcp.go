@@ -139,7 +139,7 @@ func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage,
 }
 
 // account can't be changed: mcp-server has no methods for it.
-func (m *mcpServer) account(context.Context, string, any) (json.RawMessage, error) {
+func (m *mcpServer) change(context.Context, string, any) (json.RawMessage, error) {
 	return nil, &backendError{Message: "codex mcp-server can't log in or out; run `codex login` in a terminal",
 		Info: infoNoLogin}
 }

@@ -300,7 +300,7 @@ func converse(t *testing.T, rig driverRig) {
 	// Accounts.
 	account := func(what string, params map[string]any, notes ...string) {
 		t.Helper()
-		_, err := d.b.account(ctx, what, params)
+		_, err := d.b.change(ctx, what, params)
 		wantNil(t, err)
 		for _, note := range notes {
 			if got := <-d.account; !strings.HasPrefix(got, note) {
@@ -310,7 +310,7 @@ func converse(t *testing.T, rig driverRig) {
 	}
 	account("login", map[string]any{"type": "apiKey", "apiKey": "sk-of-a-test"}, "account/login/completed ",
 		`account/updated {"authMode":"apikey"`)
-	_, err = d.b.account(ctx, "login", map[string]any{"type": "nonsense"})
+	_, err = d.b.change(ctx, "login", map[string]any{"type": "nonsense"})
 	if !errors.As(err, &be) || !strings.Contains(be.Message, "unknown variant") {
 		t.Error(err)
 	}

@@ -276,3 +276,11 @@ func readLeadName(root, team string) string {
 	}
 	return defaultLead
 }
+
+// spellings are the ways in which a directory is written: as given and, where that differs, without symbolic links.
+func spellings(dir string) []string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+		return []string{dir, real}
+	}
+	return []string{dir}
+}

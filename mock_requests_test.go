@@ -42,6 +42,7 @@ func (x *testMock) adaptRequests() {
 			"mcpServerStatus/list": x.serverList, "config/read": x.configRead,
 			"account/read": x.accountRead, "account/rateLimits/read": limitsRead, "account/login/start": x.loginStart,
 			"account/login/cancel": x.loginCancel, "account/logout": x.logout,
+			"thread/list": x.threadList, "thread/name/set": x.nameSet, "thread/archive": x.archive,
 		})
 		if x.old() {
 			delete(m.requests, "thread/unsubscribe")

@@ -51,6 +51,7 @@ type mockThreadState struct {
 	Developer string            `json:"developer,omitempty"`
 	Tools     []json.RawMessage `json:"tools,omitempty"`
 	Preview   string            `json:"preview"`
+	Name      string            `json:"name,omitempty"`
 	Ephemeral bool              `json:"ephemeral,omitempty"`
 }
 
@@ -134,9 +135,9 @@ func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map
 		environments = []any{map[string]any{"environmentId": "local", "cwd": s.Cwd,
 			"runtimeWorkspaceRoots": []any{s.Cwd}}}
 	}
-	return mockNulls("gitInfo extra forkedFromId section sectionEnteredAt projectId threadSource agentNickname name "+
+	return mockNulls("gitInfo extra forkedFromId section sectionEnteredAt projectId threadSource agentNickname "+
 		"agentRole attachedToThreadId daybreakEnabled", map[string]any{"id": th.ID, "preview": th.Preview,
-		"modelProvider": th.provider(), "model": s.Model, "reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd,
+		"name": mockNull(th.Name), "modelProvider": th.provider(), "model": s.Model, "reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd,
 		"createdAt": th.Created, "updatedAt": updated, "recencyAt": updated, "cliVersion": m.version, "path": path,
 		"sessionId": th.ID, "parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "source": "vscode",
 		"status": status, "canAcceptDirectInput": direct, "environments": environments, "historyMode": "paginated",

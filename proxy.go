@@ -192,10 +192,10 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newACPFront(acpOptions{clientOptions: p.client(io), Env: os.Getenv, Kept: cfg.persistThreads,
 		Team: !cfg.teamless, Steers: cfg.promptsWhileBusy == "steer", AskLimit: cfg.approvalTimeout,
-		review: h.findChange, newAgentID: h.reg.newAgentID, clientSessions: h.clients.list,
-		clientSession: h.clients.find, settings: h.clients.settings, retune: h.clients.retune,
-		setTitle: h.clients.setTitle, leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
-		account: h.child.account})
+		review: h.findChange, newAgentID: h.reg.newAgentID, settings: h.clients.settings, retune: h.clients.retune,
+		clientSessions: h.clients.listAll, clientSession: h.clients.find, setTitle: h.clients.setTitle,
+		leave: h.leave, history: h.clients.history, catalog: h.child.catalog,
+		account: h.child.change, rename: h.clients.rename, remove: h.clients.remove})
 	h.front, h.child.spawn = front, codexSpawner(cfg, p.log, traceOf(p.log, "codex"),
 		childHooks{news: front.heard, limits: h.hearLimits})
 	return p.until(ctx, front.run, front.shutdown, front.flush)

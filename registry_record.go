@@ -58,6 +58,7 @@ type record struct {
 	ClientSession string         `json:"client_session,omitempty"` // the client's own id (ACP); kept from its birth
 	Roots         []string       `json:"roots,omitempty"`          // directories beside cwd that the client works in
 	Title         string         `json:"title,omitempty"`
+	Inherited     bool           `json:"inherited,omitempty"` // the thread began with turns that aren't among Turns
 	Worktree      *worktree      `json:"worktree,omitempty"`
 	Noted         int            `json:"noted,omitempty"` // the journal's newest note that is in this record
 	PID           int            `json:"pid,omitempty"`   // of the holder
@@ -99,6 +100,9 @@ type worktree struct {
 	From    string `json:"from"`              // the directory that the worktree stands for
 	Removed bool   `json:"removed,omitempty"` // the worktree is gone since its agent was closed
 }
+
+// hasPast reports an agent whose thread has turns: Codex keeps no thread that was never prompted.
+func (r *record) hasPast() bool { return r.Turns > 0 || r.Inherited }
 
 // place is what is shown of a worktree, nil for none.
 func (w *worktree) place() *worktreePlace {

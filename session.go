@@ -481,22 +481,22 @@ func (s *session) openRefused(err *backendError) {
 			"has no thread of that id", p.spec.Thread), "; agent_sessions lists what there is"))
 	case err.Missing && p.spec.Fork != "":
 		s.turns.takePast("Codex has no history of agent " + p.fork.AgentID + " that another one could begin with")
-		p.spec.Fork, p.spec.DeveloperInstructions = "", p.fresh
+		p.spec.Fork, p.spec.DeveloperInstructions, p.rec.Inherited = "", p.fresh, false
 		s.openThread()
 	case err.Missing && p.spec.Thread != "":
 		why := "Codex's own history of thread " + p.spec.Thread + " is gone"
 		if err.Code == 0 { // the driver's words: it didn't even ask
 			why = "thread " + p.spec.Thread + " can't go on: " + err.Message
 		}
-		if p.rec.Turns > 0 { // else there is nothing to lose: Codex keeps no thread that was never prompted
+		if p.rec.hasPast() { // else there is nothing to lose
 			of := s.turns.takePast(why)
 			s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
 		}
-		p.spec.Thread = ""
+		p.spec.Thread, p.rec.Inherited = "", false
 		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh
 		s.openThread()
-	case err.Held && p.spec.Thread != "" && s.held < heldTries:
+	case err.Held && p.spec.Thread != "" && s.held < heldTries && !p.adopted: // else its other user may well stay
 		s.held++
 		op := s.op
 		s.after(heldPause, func() {

@@ -147,14 +147,14 @@ func (c *childSlot) catalog(ctx context.Context, what, dir string) (json.RawMess
 	return got, refusal("tell its "+what, cerr)
 }
 
-// account changes who is logged in: see backend. It waits.
-func (c *childSlot) account(ctx context.Context, action string, params any) (json.RawMessage, *rpcError) {
+// change has the child change what isn't a turn's: see backend. It waits.
+func (c *childSlot) change(ctx context.Context, action string, params any) (json.RawMessage, *rpcError) {
 	be, err := c.readyWithin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	got, aerr := be.account(ctx, action, params)
-	return got, refusal("do "+action, aerr)
+	got, cerr := be.change(ctx, action, params)
+	return got, refusal("do "+action, cerr)
 }
 
 // refusal makes the error of a call of what the child answered, nil for none.

@@ -18,13 +18,19 @@ import (
 	"time"
 )
 
-// clientSession is a session that a client has its own id for, as it is kept.
+// threadsWait is how long a list of sessions waits for the threads that only Codex knows, its start included.
+const threadsWait = 5 * time.Second
+
+// clientSession is a session that a client has its own id for, as it is kept; or a thread that only Codex knows, whose
+// id is the client's id too.
 type clientSession struct {
 	Session string // the client's id
-	AgentID string
+	AgentID string // "" for a thread that no agent has
+	Thread  string // Codex's id, "" where there is none yet
 	Cwd     string
 	Roots   []string
 	Title   string
+	Preview string // how a thread's first prompt begins, where that is all that is known
 	Updated time.Time
 	Turns   int
 	Status  string
@@ -38,6 +44,37 @@ type clientAgents struct {
 	opener *opener
 
 	ids sync.Map // agent_id by the client's id
+}
+
+// listAll tells what a client can open, newest first: its sessions, and the threads that somebody began with another
+// client of Codex, in dir, or in any directory for "". Where Codex can't be asked it tells the sessions alone. It waits
+// for the child.
+func (n *clientAgents) listAll(ctx context.Context, dir string) ([]clientSession, error) {
+	ctx, cancel := context.WithTimeout(ctx, threadsWait)
+	defer cancel()
+	// Codex first: a thread that becomes a session meanwhile is told as that one.
+	list, cerr := n.opener.child.catalog(ctx, "threads", dir)
+	if cerr != nil {
+		n.log.Debug("Codex's threads could not be listed", "err", cerr)
+	}
+	all, err := n.list()
+	ours := map[string]*clientSession{} // by thread
+	for i := range all {
+		ours[all[i].Thread] = &all[i]
+	}
+	var others []clientSession
+	eachElement(rawField(list, "data"), func(th json.RawMessage) {
+		name, seconds := stringField(th, "name"), int64(0)
+		_ = json.Unmarshal(rawField(th, "updatedAt"), &seconds) // missing: it is the oldest
+		v := clientSession{Session: stringField(th, "id"), Thread: stringField(th, "id"), Cwd: stringField(th, "cwd"),
+			Title: name, Preview: stringField(th, "preview"), Updated: time.Unix(seconds, 0)}
+		if known := ours[v.Thread]; known == nil {
+			others = append(others, v)
+		} else if name != "" { // somebody named it elsewhere
+			known.Title = name
+		}
+	})
+	return append(all, others...), err
 }
 
 // list tells the team's sessions that a client has ids for, newest first, other processes' too. It reads the disk.
@@ -58,7 +95,8 @@ func (n *clientAgents) list() ([]clientSession, error) {
 	return out, nil
 }
 
-// find is the session of a client's id. It may read the disk.
+// find is the session of a client's id. The id of a thread that no client has another id for means that thread, which
+// Codex may have or not. It may read the disk.
 func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 	for range 2 {
 		if id, known := n.ids.Load(session); known {
@@ -70,13 +108,24 @@ func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 			n.log.Warn("records could not be listed", "err", err)
 		}
 	}
+	if threadRule.MatchString(session) {
+		rec := n.ledger.record(n.agents.agentID(session)) // of an agent that another program's client began
+		switch {
+		case rec == nil:
+			return clientSession{Session: session, Thread: session}, nil
+		case rec.ClientSession == "":
+			v := n.view(n.ledger.newest(rec))
+			v.Session = session
+			return v, nil
+		}
+	}
 	return clientSession{}, proxyError(codeSessionNotFound, fmt.Sprintf("there is no session %q", clip(session, 200)),
 		"session_id", clip(session, 200))
 }
 
 func (n *clientAgents) view(rec *record) clientSession {
-	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Cwd: rec.CWD, Roots: rec.Roots,
-		Title: rec.Title, Updated: rec.LastActive, Turns: rec.Turns}
+	v := clientSession{Session: rec.ClientSession, AgentID: rec.AgentID, Thread: rec.BackendID, Cwd: rec.CWD,
+		Roots: rec.Roots, Title: rec.Title, Updated: rec.LastActive, Turns: rec.Turns}
 	if v.Updated.IsZero() {
 		v.Updated = rec.StartedAt
 	}
@@ -137,23 +186,102 @@ func (n *clientAgents) chooseStored(agentID string, c choice) {
 	c.done(next.settings(), nil)
 }
 
+// setTitle keeps a title that nobody chose for a session of a client's.
 func (n *clientAgents) setTitle(agentID, title string) {
-	title = clipUTF8(strings.TrimSpace(title), maxTitle)
-	n.lines.onLoop(agentID, func(s *session) { s.client.setTitle(title) }, func(string) {
-		if err := n.agents.change(agentID, func(r *record) { r.Title = title }); err != nil {
+	n.keepTitle(agentID, clipUTF8(strings.TrimSpace(title), maxTitle), func(err *rpcError) {
+		if err != nil {
 			n.log.Warn("a session's title is not kept", "agent", agentID, "err", err.Message)
 		}
 	})
 }
 
+// keepTitle keeps a title, and then calls done, once, from another goroutine.
+func (n *clientAgents) keepTitle(agentID, title string, done func(*rpcError)) {
+	n.lines.onLoop(agentID, func(s *session) {
+		s.client.setTitle(title)
+		done(nil)
+	}, func(string) {
+		done(n.agents.change(agentID, func(r *record) { r.Title = title }))
+	})
+}
+
+// rename gives what a client's id means, open or not, a title that a person chose, and has Codex call the thread so too:
+// then each client of Codex shows it. It returns the title as it is kept. It waits for the child.
+func (n *clientAgents) rename(ctx context.Context, session, title string) (string, *rpcError) {
+	title = clipUTF8(strings.Join(strings.Fields(title), " "), maxTitle)
+	if title == "" {
+		return "", proxyError(codeInvalidSession, "the title is empty: a session's title has at least one character")
+	}
+	known, err := n.find(session)
+	if err != nil {
+		return "", err
+	}
+	if known.AgentID != "" {
+		kept := make(chan *rpcError, 1)
+		n.keepTitle(known.AgentID, title, func(err *rpcError) { kept <- err })
+		if err := <-kept; err != nil {
+			return "", err
+		}
+		if known.Thread == "" {
+			return title, nil
+		}
+	}
+	_, err = n.opener.child.change(ctx, "rename", map[string]any{"threadId": known.Thread, "name": title})
+	if err != nil && err.Code == codeSessionNotFound && known.AgentID != "" {
+		err = nil // a thread that was never prompted: Codex has let go of it
+	}
+	return title, err
+}
+
+// remove deletes what a client's id means, unless some process has it open: Codex archives the thread, and the record
+// goes. What there isn't, or not any more, is deleted. It waits for the child.
+func (n *clientAgents) remove(ctx context.Context, session string) *rpcError {
+	known, err := n.find(session)
+	if err != nil {
+		return nil
+	}
+	rec := n.ledger.record(known.AgentID)
+	if rec == nil {
+		// Else another process could make a session of the thread meanwhile.
+		lock, lerr := n.reg.lockThread(known.Thread, n.reg.newAgentID())
+		if lerr != nil {
+			return heldError(lerr, "", "", "")
+		}
+		defer lock.release()
+	} else {
+		release, gone := n.reg.holdLongIfGone(rec.AgentID, rec.Identity, rec.BackendID)
+		if !gone {
+			_, pid, _ := n.reg.holder(rec.Identity)
+			return heldError(nameHeld(rec.Identity, rec.AgentID, pid), rec.AgentID, rec.Identity, "")
+		}
+		defer release()
+	}
+	if known.Thread != "" {
+		_, err := n.opener.child.change(ctx, "archive", map[string]any{"threadId": known.Thread})
+		if err != nil && err.Code != codeSessionNotFound { // never prompted, or archived before
+			return err
+		}
+	}
+	if rec == nil {
+		return nil
+	}
+	n.ids.Delete(session)
+	if err := n.reg.remove(*rec, false); err != nil {
+		return proxyError(codeInvalidSession, "the session could not be deleted: "+errorText(err), "agent_id",
+			rec.AgentID)
+	}
+	n.ledger.auditClose(rec.AgentID, rec.Identity, rec.BackendID, "deleted", "")
+	return nil
+}
+
 // history tells the past turns of a session's thread: none where it was never prompted. It waits for the child, and
 // for each.
 func (n *clientAgents) history(ctx context.Context, agentID string, each func(*event) error) *rpcError {
-	v := n.agents.view(agentID)
-	if !v.Mine && n.ledger.record(agentID) == nil {
+	rec := n.ledger.record(agentID)
+	if rec == nil {
 		return n.agents.unknown(agentID)
 	}
-	if v.BackendID == "" || v.Turns == 0 {
+	if rec = n.ledger.newest(rec); rec.BackendID == "" || !rec.hasPast() {
 		return nil
 	}
 	be, err := n.opener.child.readyWithin(ctx)
@@ -161,7 +289,7 @@ func (n *clientAgents) history(ctx context.Context, agentID string, each func(*e
 		return err
 	}
 	var told sync.Once
-	return refusal("read the history of thread "+v.BackendID, be.history(ctx, v.BackendID, func(e *event) error {
+	return refusal("read the history of thread "+rec.BackendID, be.history(ctx, rec.BackendID, func(e *event) error {
 		told.Do(func() { n.passEvents(ctx, agentID) })
 		return each(e)
 	}))

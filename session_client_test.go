@@ -419,10 +419,10 @@ func TestWorldClientHistory(t *testing.T) {
 			err.Code != codeSessionNotFound {
 			t.Errorf("history of nobody: %v", err)
 		}
-		if _, err := w.hub.child.account(t.Context(), "logout", nil); err != nil {
+		if _, err := w.hub.child.change(t.Context(), "logout", nil); err != nil {
 			t.Errorf("logout: %s", err.Message)
 		}
-		if _, err := w.hub.child.account(t.Context(), "dance", nil); err == nil {
+		if _, err := w.hub.child.change(t.Context(), "dance", nil); err == nil {
 			t.Error("an unknown action was done")
 		}
 	})

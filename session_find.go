@@ -65,15 +65,15 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 		return rec, nil
 	}
 	if threadRule.MatchString(ref) {
-		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team},
-			nil
+		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team,
+			Inherited: true}, nil
 	}
 	return nil, d.unknown(ref)
 }
 
 // source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or
-// name, open or not. It reads the disk.
-func (d *agentDirectory) source(ref string) (*record, *rpcError) {
+// name, open or not. One that was never prompted is refused, unless an empty conversation will do. It reads the disk.
+func (d *agentDirectory) source(ref string, orEmpty bool) (*record, *rpcError) {
 	if s := d.table.find(ref); s != nil {
 		ref = s.agentID
 	} else if isName(ref) {
@@ -85,7 +85,7 @@ func (d *agentDirectory) source(ref string) (*record, *rpcError) {
 	if err != nil {
 		return nil, err
 	}
-	if rec = d.ledger.newest(rec); rec.BackendID == "" || rec.Turns == 0 && rec.Status != "" {
+	if rec = d.ledger.newest(rec); !rec.hasPast() && !orEmpty {
 		return nil, proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("agent %s was never prompted, so there is "+
 			"nothing to begin another one with", rec.AgentID), "; leave fork_of out", "agent_id", rec.AgentID)
 	}

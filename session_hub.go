@@ -136,7 +136,7 @@ func (h *hub) findOrOpen(req turnRequest, w waiterID) {
 			case req.forkOf == "":
 				h.openNew(req, w)
 			default:
-				if req.fork, err = h.agents.source(req.forkOf); err != nil {
+				if req.fork, err = h.agents.source(req.forkOf, req.client != nil); err != nil {
 					h.answer(w, turnResult{err: err})
 					return
 				}
@@ -285,7 +285,11 @@ func (h *hub) openStored(ref string, req turnRequest, w waiterID) {
 		return
 	}
 	rec, err := h.agents.record(ref)
-	if err == nil && req.mode == modeReply {
+	switch {
+	case err != nil:
+	case rec.Status == "":
+		rec.AgentID = cmp.Or(req.agentID, rec.AgentID)
+	case req.mode == modeReply:
 		err = replyRefusal(rec)
 	}
 	err = cmp.Or(err, h.child.refusal())

@@ -42,9 +42,12 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 		p.rec = record{AgentID: s.agentID, Backend: "codex", Team: o.cfg.team, Tag: req.tag,
 			AgentName: req.agentName, AgentSource: req.agentSource, StartedAt: time.Now().UTC()}
 		if from := req.fork; from != nil {
-			p.fork, p.summary = from, o.ledger.summary(from)
+			if from.hasPast() {
+				p.fork, p.summary = from, o.ledger.summary(from)
+			}
 			p.rec.CWD, p.rec.Role, p.rec.Roots, p.rec.Settings = from.CWD, from.Role, from.Roots, from.Settings
 			p.rec.Tools, p.rec.Digest, p.rec.SummaryDue = from.Tools, from.Digest, from.SummaryDue
+			p.rec.Title, p.rec.Inherited = from.Title, from.hasPast()
 			if w := lostWorktree(from); w != nil && req.worktree != nil {
 				p.rec.CWD = w.From
 			} else if w != nil && req.cwd == "" && !isDir(from.CWD) {
