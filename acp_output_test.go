@@ -169,7 +169,8 @@ func TestACPTerminalNobodyReads(t *testing.T) {
 		end := []byte(r.news()[0])
 		data := stringField(end, "_meta", "terminal_output", "data")
 		if len(data) > maxACPText || !strings.HasPrefix(data, "0000000\ny\n") ||
-			!strings.Contains(data, "bytes left out") || !strings.HasSuffix(data, "\ny\n[interrupted]\n") || rawField(end, "_meta", "terminal_exit") == nil {
+			!strings.Contains(data, "bytes left out") ||
+			!strings.HasSuffix(data, "\ny\n[interrupted]\n") || rawField(end, "_meta", "terminal_exit") == nil {
 			t.Errorf("%d bytes at the end, which begin %.40q", len(data), data)
 		}
 	})
