@@ -52,7 +52,8 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	another := slices.ContainsFunc(s.queue.prompts, func(o *acpPrompt) bool {
 		return o != p && !o.steered && (o.stage == promptSubmitting || o.stage == promptSubmitted || o.stage == promptRunning)
 	})
-	asks := plan != "" && len(options) > 1 && !p.cancelled && !another && !s.closing
+	open := !p.steered && !p.inWords && !p.cancelled && !s.closing
+	asks := open && plan != "" && len(options) > 1 && !another
 	if asks {
 		p.stage, p.stop = promptAsking, stop
 	}
@@ -107,6 +108,7 @@ func (p *acpPrompt) askAboutPlan(ctx context.Context, plan string, options []acp
 	if v.mode != "" && !p.cancelled {
 		p.text, p.parts, p.plan, p.carries = carryOutPrompt, nil, "", true
 		p.stage, p.waiter, p.turn, p.failure = promptHeld, 0, "", nil
+		p.queues = true
 		s.mu.Unlock()
 		s.queue.pump()
 		return
