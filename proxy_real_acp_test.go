@@ -9,6 +9,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,7 @@ func TestCodexACP(t *testing.T) {
 		{"an edit shows its diff", editorEdit},
 		{"a cancel ends the running command", editorCancel},
 		{"a session is loaded after a restart", editorLoad},
+		{"a thread of codex exec is a session like others", editorThreads},
 		{"options reach the model", acpChooses},
 		{"a plan changes nothing before a yes, and is carried out after it", editorPlan},
 		{"a client's MCP server is called", editorServer},
@@ -402,6 +404,58 @@ func editorLoad(l *codexLab) {
 		t.Errorf("the unused session's mode after the restart is %q", back.value("mode"))
 	}
 	want(t, p.say(unused.SessionID, "SAY first words"), "first words")
+	l.finish(p)
+}
+
+func editorThreads(l *codexLab) {
+	t := l.t
+	l.foreign(0, nil, l.bin.path, "exec", "SAY from exec\nand more")
+	p := l.acp()
+	open := func(method, session string) string {
+		var s acpSetUp
+		p.start(method, map[string]any{"sessionId": session, "cwd": l.repo, "mcpServers": []any{}}).result(&s)
+		return cmp.Or(s.SessionID, session)
+	}
+	wantList := func(titles ...string) (newest string) {
+		t.Helper()
+		var list struct {
+			Sessions []struct{ SessionID, Title string }
+		}
+		p.start("session/list", map[string]any{"cwd": l.repo}).result(&list)
+		var got []string
+		for _, s := range list.Sessions {
+			got, newest = append(got, s.Title), cmp.Or(newest, s.SessionID)
+		}
+		if !slices.Equal(got, titles) {
+			t.Fatalf("listed are %q, want %q", got, titles)
+		}
+		return newest
+	}
+	thread := wantList("SAY from exec")
+	l.config = readText(t, l.configPath()) // exec trusts the repository, and 0.104 adds a personality where it has been
+	open("session/load", thread)
+	want(t, spoken(p.updates(thread)), "from exec")
+	want(t, p.say(thread, "SAY going on"), "going on")
+	l.wantPast("SAY going on", "from exec")
+	p.say(thread, "/rename  A name ")
+
+	works := p.prompt(thread, "HANG")
+	l.api.await(t, "HANG")
+	fork := open("session/fork", thread)
+	want(t, p.say(fork, "SAY another way"), "another way")
+	l.wantPast("SAY another way", "from exec", "going on")
+	p.notify("session/cancel", map[string]any{"sessionId": thread})
+	p.ends(works, "cancelled")
+	wantList("A name", "A name")
+	l.finish(p)
+
+	p = l.acp()
+	open("session/load", fork)
+	want(t, spoken(p.updates(fork)), "from execgoing onanother way")
+	for _, session := range []string{fork, thread, thread} {
+		p.start("session/delete", map[string]any{"sessionId": session}).result(&struct{}{})
+	}
+	wantList()
 	l.finish(p)
 }
 
