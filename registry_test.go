@@ -84,7 +84,7 @@ func fullRecord(agentID, identity string) record {
 			BaseInstructions:      "b",
 			DeveloperInstructions: "d", CompactPrompt: "c", Profile: "p", Config: json.RawMessage(`{"a.b":1}`)},
 		SummaryDir: "red/codex/thread-1", AutoMail: new(bool), ClientSession: "sess_1", Roots: []string{"/other"},
-		Title: "a title", Worktree: &worktree{Base: "1a2b3c", From: "/src/app"},
+		Title: "a title", Inherited: true, Worktree: &worktree{Base: "1a2b3c", From: "/src/app"},
 		Noted: 7, PID: 12, Host: "h",
 		turnNote: turnNote{Status: statusIdle, Interrupted: true, Turns: 3, LastActive: at.Add(time.Hour),
 			LastTurnID:     "turn-3",
