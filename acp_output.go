@@ -20,6 +20,9 @@ const (
 	acpQuiet = time.Second
 	// acpFree is how many bytes of updates tell a text before they are measured by its length.
 	acpFree = 8 << 10
+	// maxOutput is how many bytes of an output nobody streamed a terminal is told: the megabyte that Codex keeps, and
+	// Codex's own line in its middle about what it left out, which this limit must not cut away.
+	maxOutput = 1<<20 + 256
 	// maxLine is how much of a line is kept for what may still be written over it.
 	maxLine = 4 << 10
 )
@@ -317,7 +320,7 @@ func (o *acpStreamed) end(waits, whole string, words []string) string {
 func (o *acpStreamed) unseen(whole string) (before, after string) {
 	n := o.total
 	if n == 0 {
-		return "", cutMiddle(whole, maxChunk)
+		return "", cutMiddle(whole, maxOutput)
 	}
 	head, tail := o.ends()
 	first := strings.Index(whole, head)

@@ -152,6 +152,16 @@ func TestACPOutputStandsStill(t *testing.T) {
 	})
 }
 
+// TestACPTerminalOfAMegabyte: where Codex has left out the middle of an output, its own word on how much stays. Our
+// limit once cut exactly that line away, and told of the 30 bytes of it as all that was missing.
+func TestACPTerminalOfAMegabyte(t *testing.T) {
+	half := strings.Repeat("y\n", 1<<18)
+	whole := half + "... 940319 bytes omitted ...\n" + half
+	if got := new(acpStreamed).end("", whole, nil); got != whole {
+		t.Errorf("%d bytes of %d, in their middle %q", len(got), len(whole), got[len(half)-10:len(half)+50])
+	}
+}
+
 // TestACPTerminalNobodyReads: of what a client lets wait a terminal keeps both ends, and the exit comes all the same.
 func TestACPTerminalNobodyReads(t *testing.T) {
 	playACP(t, acpEncoding{Client: &acpClient{terminal: "terminal_output"}}, func(t *testing.T, r *acpRig) {
