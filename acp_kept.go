@@ -85,8 +85,9 @@ func (k *acpKept) forkText(ctx context.Context, s *acpSession) string {
 	n := newACPSession(k.f, newSessionName(time.Now()), s.cwd, s.roots)
 	_, e := n.begin(ctx, s.id, nil)
 	k.f.sessions.drop(n, nil)
-	if e == nil { // its client opens it where it wants it
-		e = k.f.closeAgent(ctx, n.agentID)
+	// Its client opens it where it wants it; and if this was cancelled, the hub may have opened it in that very moment.
+	if left := k.f.closeAgent(ctx, n.agentID); e == nil {
+		e = left
 	}
 	if e != nil {
 		return "The session could not be forked: " + e.Message
