@@ -503,7 +503,7 @@ func shellWords(line string) (words []string) {
 }
 
 // shownCommand takes the shell around a command off: what a person wants to read of `/bin/bash -lc 'go test'` is `go
-// test`. Never for an approval, whose exact words count.
+// test`. An approval may be titled so, but has its exact words beside that.
 func shownCommand(line string) string {
 	words := shellWords(line)
 	last := len(words) - 1
@@ -516,8 +516,9 @@ func shownCommand(line string) string {
 		if last == 2 && (words[1] == "-lc" || words[1] == "-c") {
 			return words[2]
 		}
-	case "powershell", "pwsh", "cmd": // options such as -NoProfile may stand before the one that takes the command
-		if strings.EqualFold(words[last-1], "-Command") || strings.EqualFold(words[last-1], "/c") {
+	case "powershell", "pwsh", "cmd": // behind -File another program runs, whatever follows that
+		if (strings.EqualFold(words[last-1], "-Command") || strings.EqualFold(words[last-1], "/c")) &&
+			(last == 2 || last == 3 && strings.EqualFold(words[1], "-NoProfile")) {
 			return words[last]
 		}
 	}

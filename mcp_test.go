@@ -673,8 +673,10 @@ func TestActivities(t *testing.T) {
 	if n := testing.AllocsPerRun(1, func() { shellWords(strings.Repeat("'x'", 10_000)) }); n > 100 {
 		t.Errorf("a word of 10,000 pieces is put together %v times", n)
 	}
-	if got := shownCommand(`python -c 'x'`); got != `python -c 'x'` {
-		t.Error(got)
+	for _, line := range []string{`python -c 'x'`, `pwsh -File evil.ps1 -Command ls`, `cmd other.bat /c dir`} {
+		if got := shownCommand(line); got != line { // an approval has it as its title
+			t.Errorf("%q is shown as %q", line, got)
+		}
 	}
 }
 
