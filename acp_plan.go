@@ -50,9 +50,9 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	plan := p.plan
 	// One that went to the hub before plan mode was chosen runs already.
 	another := slices.ContainsFunc(s.queue.prompts, func(o *acpPrompt) bool {
-		return o != p && !o.steered && (o.stage == promptSubmitting || o.stage == promptSubmitted || o.stage == promptRunning)
+		return o != p && !o.steered && promptSubmitting <= o.stage && o.stage <= promptRunning
 	})
-	open := !p.steered && !p.inWords && !p.cancelled && !s.closing
+	open := !p.steered && !p.inWords && !p.cancelled && len(s.idle) == 0 // else a load waits, or a close
 	asks := open && plan != "" && len(options) > 1 && !another
 	if asks {
 		p.stage, p.stop = promptAsking, stop

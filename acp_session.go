@@ -386,9 +386,10 @@ func (s *acpSession) describe(req *turnRequest) {
 func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
 	f := s.f
 	if before != nil {
+		idle := before.whenIdle() // from here on its user is asked about no plan
 		before.queue.leavePlans()
 		select {
-		case <-before.whenIdle():
+		case <-idle:
 		case <-ctx.Done():
 			return turnResult{}, errACPClosing()
 		}
