@@ -50,9 +50,8 @@ func askUser(f *acpFront, a agentRef, w waiterID, q approval) bool {
 		return o.askQuestion()
 	}
 	options, call := permissionOptions(&o.q), o.announce()
-	return o.send("session/request_permission", acpPermissionRequest{o.s.id, call, options}, func(result json.RawMessage) acpVerdict {
-		return readPermission(result, options)
-	})
+	return o.send("session/request_permission", acpPermissionRequest{o.s.id, call, options},
+		func(result json.RawMessage) acpVerdict { return readPermission(result, options) })
 }
 
 // askQuestion puts a form, or a page to open, before a client that said it has them. A secret has no place in a form

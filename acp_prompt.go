@@ -236,8 +236,8 @@ func (q *acpQueue) start(p *acpPrompt) {
 // cancelled meanwhile, and is now answered: an earlier cancel would have met a hub that didn't know the waiter.
 func (q *acpQueue) submitted(p *acpPrompt, stop func()) (cancelled bool) {
 	q.s.mu.Lock()
-	if p.stop = stop; p.stage == promptSubmitting {
-		p.stage = promptSubmitted
+	if p.stage == promptSubmitting { // else its turn runs, or has ended with a plan, and stop is that one's
+		p.stop, p.stage = stop, promptSubmitted
 		cancelled = p.cancelled
 	}
 	q.s.mu.Unlock()
@@ -363,9 +363,13 @@ func (p *acpPrompt) finish(r turnResult) {
 			why = e.Message
 		}
 		s.notices(r.Notes)
-		if result != nil {
+		switch {
+		case e != nil && p.now: // the request has its answer
+			s.tellAside("The turn failed", e.Message)
+		case result != nil:
 			if result.Usage = used; result.Reason == "max_tokens" {
-				s.tellFull(r.Content)
+				s.tellAside("The conversation has grown too long for the model", "Shorten it with /compact, or begin "+
+					"a new session. Codex says: "+r.Content)
 			}
 		}
 		s.enc.endTurn(why)
@@ -378,15 +382,13 @@ func (p *acpPrompt) finish(r turnResult) {
 	s.queue.remove(p)
 }
 
-// tellFull tells the user why the turn ended that the stop reason calls max_tokens; said are Codex's words.
-func (s *acpSession) tellFull(said string) {
-	const words = "The conversation has grown too long for the model"
-	advice := "Shorten it with /compact, or begin a new session. Codex says: " + said
+// tellAside tells the user why a turn ended where the answer to its prompt doesn't.
+func (s *acpSession) tellAside(words, more string) {
 	if s.f.client().notices {
-		s.notice("error", words, advice)
+		s.notice("error", words, more)
 		return
 	}
-	s.enc.say(agentChunk, words+". "+advice)
+	s.enc.say(agentChunk, words+". "+more)
 }
 
 // outcome is what a turn's result means for its prompt.
@@ -406,7 +408,7 @@ func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError
 	switch {
 	case info == infoNoLogin:
 		return nil, p.s.f.logins.required(r.Content)
-	case info == "contextWindowExceeded": // the protocol's own word for it; tellFull has more
+	case info == "contextWindowExceeded": // the protocol's own word for it; the user is told more
 		return stopped("max_tokens"), nil
 	}
 	data := map[string]any{"error_source": "child", "turn_status": r.TurnStatus}

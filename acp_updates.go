@@ -345,7 +345,8 @@ func (x *acpEncoder) askOwn(title, kind, about string) (id string, call json.Raw
 func (x *acpEncoder) endOwn(id, status, about, words string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.calls.update(acpCallUpdate{Update: callNews, ID: id, Status: status, Content: addText(addText(nil, about), words)})
+	content := addText(addText(nil, about), words)
+	x.calls.update(acpCallUpdate{Update: callNews, ID: id, Status: status, Content: content})
 }
 
 func (x *acpEncoder) askKey(a agentRef, q *approval) acpKey {
