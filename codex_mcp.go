@@ -138,10 +138,10 @@ func (m *mcpServer) catalog(_ context.Context, what, _ string) (json.RawMessage,
 	return readCodexConfig(m.o.Home)
 }
 
-// account can't be changed: mcp-server has no methods for it.
+// change changes nothing: mcp-server has no methods for that.
 func (m *mcpServer) change(context.Context, string, any) (json.RawMessage, error) {
-	return nil, &backendError{Message: "codex mcp-server can't log in or out; run `codex login` in a terminal",
-		Info: infoNoLogin}
+	return nil, &backendError{Message: "codex mcp-server has no method for that; codex app-server has, which " +
+		"backend = \"auto\" in the configuration takes, and `codex login` in a terminal logs in"}
 }
 
 func (m *mcpServer) history(context.Context, string, func(*event) error) error {
