@@ -368,8 +368,11 @@ func (s *acpSession) begin(ctx context.Context, source string, servers json.RawM
 		req.forkOf, s.title = cmp.Or(from.AgentID, from.Session), from.Title
 	}
 	r, e := s.open(ctx, req, servers, nil)
-	if e == nil && from.Title != "" {
+	switch {
+	case e == nil && from.Title != "":
 		s.tellTitle()
+	case e != nil && e.Code == codeSessionNotFound: // a thread that Codex hasn't
+		e = f.unknownSession(source, e)
 	}
 	return r, e
 }

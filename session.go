@@ -476,9 +476,9 @@ func (s *session) threadID() string {
 func (s *session) openRefused(err *backendError) {
 	p := s.place
 	switch {
-	case err.Missing && p.spec.Thread != "" && p.adopted:
+	case err.Missing && (p.spec.Thread != "" && p.adopted || p.spec.Fork != "" && p.fork.Status == ""):
 		s.failOpening(proxyAdvice(codeSessionNotFound, remedyFind, fmt.Sprintf("no session has the id %q, and Codex "+
-			"has no thread of that id", p.spec.Thread), "; agent_sessions lists what there is"))
+			"has no thread of that id", cmp.Or(p.spec.Fork, p.spec.Thread)), "; agent_sessions lists what there is"))
 	case err.Missing && p.spec.Fork != "":
 		s.turns.takePast("Codex has no history of agent " + p.fork.AgentID + " that another one could begin with")
 		p.spec.Fork, p.spec.DeveloperInstructions, p.rec.Inherited = "", p.fresh, false

@@ -44,6 +44,8 @@ type clientAgents struct {
 	opener *opener
 
 	ids sync.Map // agent_id by the client's id
+
+	removing sync.Mutex // held while remove deletes: the second of two for one session finds nothing to delete
 }
 
 // listAll tells what a client can open, newest first: its sessions, and the threads that somebody began with another
@@ -236,6 +238,8 @@ func (n *clientAgents) rename(ctx context.Context, session, title string) (strin
 // remove deletes what a client's id means, unless some process has it open: Codex archives the thread, and the record
 // goes. What there isn't, or not any more, is deleted. It waits for the child.
 func (n *clientAgents) remove(ctx context.Context, session string) *rpcError {
+	n.removing.Lock()
+	defer n.removing.Unlock()
 	known, err := n.find(session)
 	if err != nil {
 		return nil
