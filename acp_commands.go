@@ -249,11 +249,8 @@ func splitCommand(text string) (word, rest string, ok bool) {
 	if !ok {
 		return "", "", false
 	}
-	end := strings.IndexAny(text, " \t\r\n")
-	if end < 0 {
-		end = len(text)
-	}
-	return text[:end], strings.TrimSpace(text[end:]), end > 0
+	word, rest = splitWord(text)
+	return word, rest, word != ""
 }
 
 // readCommand makes of a prompt what its command asks for. A prompt that runs no

@@ -289,12 +289,9 @@ func (o *acpTerminal) take(now time.Time) string {
 	return text
 }
 
-// acpStreamed is what Codex has streamed of a command's output.
-type acpStreamed struct{ acpOutput }
-
-// end is how an output is told to its end: what waits, what of the whole was never streamed, and words of ours, each on
-// a line of its own.
-func (o *acpStreamed) end(waits, whole string, words []string) string {
+// end is how an output, of which o was streamed, is told to its end: what waits, what of the whole was never streamed,
+// and words of ours, each on a line of its own.
+func (o *acpOutput) end(waits, whole string, words []string) string {
 	head, tail := o.ends()
 	before, after := o.unseen(whole)
 	end := waits + after
@@ -317,7 +314,7 @@ func (o *acpStreamed) end(waits, whole string, words []string) string {
 // unseen is what of a command's whole output was never streamed: what belongs further up, and what follows on what was.
 // Every Codex leaves out what was printed before it first looked, and streams all that follows. The whole has a cut in
 // its middle where it is more than a megabyte; from 0.104 sooner, where nothing was streamed.
-func (o *acpStreamed) unseen(whole string) (before, after string) {
+func (o *acpOutput) unseen(whole string) (before, after string) {
 	n := o.total
 	if n == 0 {
 		return "", cutMiddle(whole, maxOutput)
@@ -352,28 +349,4 @@ func (o *acpStreamed) unseen(whole string) (before, after string) {
 		}
 	}
 	return missing.String(), ""
-}
-
-// acpTerminalMeta is what ACP clients with terminals are told of one, in the _meta of its call.
-type acpTerminalMeta struct {
-	Info   *acpTerminalInfo `json:"terminal_info,omitempty"`
-	Output *acpTerminalData `json:"terminal_output,omitempty"`
-	Delta  *acpTerminalData `json:"terminal_output_delta,omitempty"`
-	Exit   *acpTerminalExit `json:"terminal_exit,omitempty"`
-}
-
-type acpTerminalInfo struct {
-	ID  string `json:"terminal_id"`
-	Cwd string `json:"cwd"`
-}
-
-type acpTerminalData struct {
-	ID   string `json:"terminal_id"`
-	Data string `json:"data"`
-}
-
-type acpTerminalExit struct {
-	ID     string  `json:"terminal_id"`
-	Code   *int    `json:"exit_code"` // nil: not known, or stopped
-	Signal *string `json:"signal"`    // Codex tells none
 }

@@ -157,7 +157,7 @@ func TestACPOutputStandsStill(t *testing.T) {
 func TestACPTerminalOfAMegabyte(t *testing.T) {
 	half := strings.Repeat("y\n", 1<<18)
 	whole := half + "... 940319 bytes omitted ...\n" + half
-	if got := new(acpStreamed).end("", whole, nil); got != whole {
+	if got := new(acpOutput).end("", whole, nil); got != whole {
 		t.Errorf("%d bytes of %d, in their middle %q", len(got), len(whole), got[len(half)-10:len(half)+50])
 	}
 }

@@ -43,7 +43,7 @@ type acpCallUpdate struct {
 	Places   []acpLocation     `json:"locations,omitempty"`
 	RawInput json.RawMessage   `json:"rawInput,omitempty"`
 	Output   json.RawMessage   `json:"rawOutput,omitempty"`
-	Meta     *acpTerminalMeta  `json:"_meta,omitempty"`
+	Meta     map[string]any    `json:"_meta,omitempty"` // of its terminal
 }
 
 // acpKey names an item: its id is its turn's alone.
@@ -123,7 +123,7 @@ type acpTool struct {
 	denied  string   // why an approval was not given, "" where none was denied
 	shown   bool     // denied stands in the content that the client has
 
-	streamed acpStreamed  // the output so far
+	streamed acpOutput    // the output so far
 	printed  acpGrowing   // the same as text, empty where the call is a terminal
 	terminal *acpTerminal // of a command that the client has a terminal for, else nil
 }
@@ -229,7 +229,7 @@ func (c *acpCalls) announce(k acpKey, f acpFace, waits bool) *acpTool {
 		Places: f.places, RawInput: f.input}
 	if c.terminal != "" && f.runsIn != "" {
 		t.terminal = &acpTerminal{}
-		u.Meta = &acpTerminalMeta{Info: &acpTerminalInfo{t.id, f.runsIn}}
+		u.Meta = map[string]any{"terminal_info": map[string]string{"terminal_id": t.id, "cwd": f.runsIn}}
 	}
 	u.Content = t.content()
 	c.open = append(c.open, t)
@@ -304,15 +304,11 @@ func (c *acpCalls) tellPrinted(t *acpTool, now time.Time) {
 }
 
 // data is what the client is told of a terminal's output.
-func (c *acpCalls) data(t *acpTool, text string) *acpTerminalMeta {
-	data := &acpTerminalData{t.id, text}
-	switch {
-	case text == "":
-		return &acpTerminalMeta{}
-	case c.terminal == "terminal_output_delta":
-		return &acpTerminalMeta{Delta: data}
+func (c *acpCalls) data(t *acpTool, text string) map[string]any {
+	if text == "" {
+		return map[string]any{}
 	}
-	return &acpTerminalMeta{Output: data}
+	return map[string]any{c.terminal: map[string]string{"terminal_id": t.id, "data": text}}
 }
 
 // tellDue tells as running what nobody asked about, and output that has grown.
@@ -397,19 +393,20 @@ func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, o
 	c.seen.add(t.key)
 }
 
-// terminalEnd tells the end of a call's terminal.
-func (c *acpCalls) terminalEnd(t *acpTool, words []string) *acpTerminalMeta {
-	exit, whole := &acpTerminalExit{ID: t.id}, ""
+// terminalEnd tells the end of a call's terminal. Its exit code is null where there is none, or the command was stopped,
+// and so is the signal, which Codex doesn't tell.
+func (c *acpCalls) terminalEnd(t *acpTool, words []string) map[string]any {
+	exit, whole := map[string]any{"terminal_id": t.id, "exit_code": nil, "signal": nil}, ""
 	if t.item != nil {
 		if whole = t.item.output; c.replay {
 			whole = cappedText(whole)
 		}
 		if code := t.item.exitCode; code != nil && *code >= 0 {
-			exit.Code = code
+			exit["exit_code"] = *code
 		}
 	}
 	end := c.data(t, t.streamed.end(t.terminal.rest.text(), whole, words))
-	end.Exit = exit
+	end["terminal_exit"] = exit
 	return end
 }
 

@@ -170,17 +170,15 @@ func (x *acpEncoder) item(k acpKey, own bool, e *event) {
 
 // compaction tells that Codex shortens the history, to a client that has a place for that.
 func (x *acpEncoder) compaction(k acpKey, e *event) {
-	id := x.seen.id(k)
-	switch {
-	case x.messages.known(k):
-	case e.phase == "completed":
-		x.compacts = ""
-		x.seen.add(k)
-		x.stream.put(toJSON(acpCompaction{"compaction_update", id, "completed", ""}))
-	default:
-		x.compacts = id
-		x.stream.put(toJSON(acpCompaction{"compaction_update", id, "in_progress", ""}))
+	if x.messages.known(k) {
+		return
 	}
+	update := acpCompaction{"compaction_update", x.seen.id(k), "in_progress", ""}
+	if x.compacts = update.ID; e.phase == "completed" {
+		update.Status, x.compacts = e.phase, ""
+		x.seen.add(k)
+	}
+	x.stream.put(toJSON(update))
 }
 
 // acpCompaction is the update that tells of a compaction.

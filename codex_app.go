@@ -154,8 +154,9 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 		a.requests.decline(ids)
 	}
 	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
-		plans: stringField(res, "collaborationMode", "mode") == collabPlan,
-		name:  stringField(res, "thread", "name"), preview: clipUTF8(stringField(res, "thread", "preview"), maxPreview)}
+		plans:   stringField(res, "collaborationMode", "mode") == collabPlan,
+		name:    clipUTF8(stringField(res, "thread", "name"), maxPreview),
+		preview: clipUTF8(stringField(res, "thread", "preview"), maxPreview)}
 	ready := func() {
 		a.threads.markOpened(t)
 		t.release(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})

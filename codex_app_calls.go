@@ -34,7 +34,7 @@ const (
 	maxPages = 100
 	// maxThreads is how many threads are listed, the newest ones, in pages of threadsPage.
 	maxThreads, threadsPage = 500, 100
-	// maxPreview is how many bytes of a thread's first prompt are kept as what the thread is about.
+	// maxPreview is how many bytes are kept of a thread's name, and of its first prompt as what the thread is about.
 	maxPreview = 1 << 10
 )
 
@@ -349,7 +349,7 @@ func (c *appCalls) threadList(ctx context.Context, dir string) (json.RawMessage,
 				return
 			}
 			seen[id] = true
-			list = append(list, map[string]any{"id": id, "cwd": cwd, "name": stringField(th, "name"),
+			list = append(list, map[string]any{"id": id, "cwd": cwd, "name": clipUTF8(stringField(th, "name"), maxPreview),
 				"preview": clipUTF8(stringField(th, "preview"), maxPreview), "updatedAt": rawField(th, "updatedAt")})
 		})
 		next := stringField(res, "nextCursor")
