@@ -160,7 +160,7 @@ func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
 	}
 	f := t.f
 	s := newACPSession(f, newSessionName(time.Now()), cwd, roots)
-	s.counted = true
+	s.counted = c.method == "session/new" // a fork goes on from what the other one has used
 	return f.work(c, func(ctx context.Context) (any, *rpcError) {
 		if e := f.logins.check(ctx); e != nil {
 			return nil, e
