@@ -198,7 +198,7 @@ func (k *acpSkills) fetch() {
 	}
 }
 
-// event looks for the skills again where they may have changed and Codex tells nothing of that: another child has opened
+// event looks for the skills again where they may have changed and Codex tells nothing of that: another child opened
 // the thread, or a turn has written one (0.104 has no skills/changed).
 func (k *acpSkills) event(e *event) {
 	k.mu.Lock()

@@ -393,8 +393,8 @@ func (c *acpCalls) close(t *acpTool, status string, content []json.RawMessage, o
 	c.seen.add(t.key)
 }
 
-// terminalEnd tells the end of a call's terminal. Its exit code is null where there is none, or the command was stopped,
-// and so is the signal, which Codex doesn't tell.
+// terminalEnd tells the end of a call's terminal. Its exit code is null where there is none, or the command was
+// stopped, and so is the signal, which Codex doesn't tell.
 func (c *acpCalls) terminalEnd(t *acpTool, words []string) map[string]any {
 	exit, whole := map[string]any{"terminal_id": t.id, "exit_code": nil, "signal": nil}, ""
 	if t.item != nil {

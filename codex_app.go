@@ -21,8 +21,8 @@ import (
 // appServerOptions say what to run and how long to wait for it. Zero limits mean the defaults.
 type appServerOptions struct {
 	linkOptions
-	// OnNews hears of account/login/completed, account/updated and skills/changed, on the reading goroutine: it must not
-	// block.
+	// OnNews hears of account/login/completed, account/updated and skills/changed, on the reading goroutine: it must
+	// not block.
 	OnNews func(method string, params json.RawMessage)
 
 	OpenLimit      time.Duration // thread/start, thread/resume: 60 s, a required MCP server may be slow

@@ -319,7 +319,8 @@ func userQuestions(list json.RawMessage) []question {
 			header: stringField(raw, "header"), text: stringField(raw, "question"),
 			other: rawKind(rawField(raw, "isOther")) == 't', secret: rawKind(rawField(raw, "isSecret")) == 't'}
 		eachElement(rawField(raw, "options"), func(o json.RawMessage) {
-			q.options, q.about = append(q.options, stringField(o, "label")), append(q.about, stringField(o, "description"))
+			q.options = append(q.options, stringField(o, "label"))
+			q.about = append(q.about, stringField(o, "description"))
 		})
 		out = append(out, q)
 	})
