@@ -330,11 +330,14 @@ func (o *acpOutput) unseen(whole string) (before, after string) {
 	if n > len(head)+len(tail) || strings.Contains(head+tail, whole) {
 		return whole[:max(0, first)], ""
 	}
+	if at := asciiEnd(whole, head+tail); at >= 0 {
+		return whole[:at], ""
+	}
 	isLine := map[string]bool{}
 	for line := range strings.Lines(whole) {
 		isLine[line] = true
 	}
-	var told []string // lines of the whole; 0.104 streams halves of characters, so that others may be none of it
+	var told []string // lines of the whole
 	for line := range strings.Lines(head + tail) {
 		if isLine[line] {
 			told = append(told, line)
@@ -349,4 +352,27 @@ func (o *acpOutput) unseen(whole string) (before, after string) {
 		}
 	}
 	return missing.String(), ""
+}
+
+// asciiEnd is where in whole its end begins that streamed is but for what isn't ASCII, -1 where there is none: a delta
+// of Codex's may end in the middle of a character, whose halves then are two U+FFFD.
+func asciiEnd(whole, streamed string) int {
+	i, j := len(whole), len(streamed)
+	for j > 0 {
+		for i > 0 && whole[i-1] >= utf8.RuneSelf {
+			i--
+		}
+		if streamed[j-1] >= utf8.RuneSelf {
+			j--
+			continue
+		}
+		if i == 0 || whole[i-1] != streamed[j-1] {
+			return -1
+		}
+		i, j = i-1, j-1
+	}
+	for streamed[0] >= utf8.RuneSelf && i > 0 && whole[i-1] >= utf8.RuneSelf {
+		i--
+	}
+	return i
 }
