@@ -211,11 +211,15 @@ func commandFace(n *acpNames, i *acpItem) acpFace {
 			f.places = append(f.places, at)
 		}
 	}
-	f.input = clientJSON(toJSON(struct {
+	f.input = commandInput(line, i.cwd)
+	return f
+}
+
+func commandInput(line, cwd string) json.RawMessage {
+	return clientJSON(toJSON(struct {
 		Command string `json:"command"`
 		Cwd     string `json:"cwd,omitempty"`
-	}{i.command, i.cwd}))
-	return f
+	}{line, cwd}))
 }
 
 // commandWords are title and kind of a command that does nothing but read, search or list files; "" for any other.
@@ -428,6 +432,11 @@ func addText(content []json.RawMessage, s string) []json.RawMessage {
 	return append(content, callText(cappedText(s)))
 }
 
+// noMatches reports a search that has found nothing, which grep and rg tell as a failure.
+func noMatches(i *acpItem) bool {
+	return deref(i.exitCode) == 1 && i.output+i.printed == "" && len(i.actions) == 1 && i.actions[0].kind == "search"
+}
+
 // stoppedCommand is what a command says that Codex has killed.
 const stoppedCommand = "stopped before it ended"
 
@@ -435,7 +444,9 @@ func commandEnd(_ *acpNames, i *acpItem) (content []json.RawMessage, output json
 	if i.printed != "" {
 		content = append(content, callText(fenced(i.printed)))
 	}
-	if code := deref(i.exitCode); code > 0 {
+	if code := deref(i.exitCode); noMatches(i) {
+		content = addText(content, "no matches")
+	} else if code > 0 {
 		content = addText(content, fmt.Sprintf("exit code %d", code))
 	} else if code < 0 { // Codex's number for one that it killed
 		content = addText(content, stoppedCommand)

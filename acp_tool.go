@@ -347,7 +347,9 @@ func (c *acpCalls) finish(t *acpTool, i *acpItem, kind acpItemKind) {
 	status := callDone
 	switch i.status {
 	case "failed", "declined":
-		status = callFailed
+		if !noMatches(i) {
+			status = callFailed
+		}
 	case "inProgress", "interrupted": // of a past turn that was cut; a subagent's
 		status = callFailed
 		words = append(words, "interrupted")
@@ -494,6 +496,9 @@ func (c *acpCalls) announceAsk(k acpKey, q *approval) json.RawMessage {
 	c.ask(t, q)
 	u := acpCallUpdate{ID: t.id, Title: cmp.Or(t.face.command, t.face.title), Kind: t.face.kind, Places: t.face.places,
 		RawInput: t.face.input, Content: append(slices.Clip(t.face.content), c.names.askContent(q)...)}
+	if q.kind == askCommand && q.command != "" { // the exact line, with the shell around it
+		u.RawInput = commandInput(q.command, q.cwd)
+	}
 	if len(u.Content) == 0 { // a client that shows a terminal shows nothing beside it, so there is one only then
 		u.Content = t.content()
 	}

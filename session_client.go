@@ -210,7 +210,7 @@ func (n *clientAgents) keepTitle(agentID, title string, done func(*rpcError)) {
 // rename gives what a client's id means, open or not, a title that a person chose, and has Codex call the thread so:
 // then each client of Codex shows it. It returns the title as it is kept. It waits for the child.
 func (n *clientAgents) rename(ctx context.Context, session, title string) (string, *rpcError) {
-	title = clipUTF8(strings.Join(strings.Fields(title), " "), maxTitle)
+	title = clipUTF8(visible(strings.Join(strings.Fields(title), " ")), maxTitle)
 	if title == "" {
 		return "", proxyError(codeInvalidSession, "the title is empty: a session's title has at least one character")
 	}
