@@ -25,8 +25,8 @@ type acpMode struct{ id, name, description, approval, sandbox string }
 
 func acpModes() []acpMode {
 	return []acpMode{
-		{modePlan, "Plan", "Looks around, asks and writes a plan, and changes nothing until you say so", "on-request",
-			sandboxRead},
+		{modePlan, "Plan", "Looks around, asks and writes a plan, in a read-only sandbox; what a rule of yours or an " +
+			"earlier yes for this session allows still runs", "on-request", sandboxRead},
 		{"read-only", "Read only", "Reads files, and asks before it changes anything", "on-request", sandboxRead},
 		{"ask", "Ask", "Works in the workspace, and asks before it goes beyond it", "on-request", sandboxWrite},
 		{"auto", "Auto", "Works in the workspace without asking, and can't go beyond it", "never", sandboxWrite},
