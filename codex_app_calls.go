@@ -350,7 +350,8 @@ func (c *appCalls) threadList(ctx context.Context, dir string) (json.RawMessage,
 			}
 			seen[id] = true
 			list = append(list, map[string]any{"id": id, "cwd": cwd,
-				"name": clipUTF8(stringField(th, "name"), maxPreview), "preview": clipUTF8(stringField(th, "preview"), maxPreview), "updatedAt": rawField(th, "updatedAt")})
+				"name":    clipUTF8(stringField(th, "name"), maxPreview),
+				"preview": clipUTF8(stringField(th, "preview"), maxPreview), "updatedAt": rawField(th, "updatedAt")})
 		})
 		next := stringField(res, "nextCursor")
 		if next == "" {

@@ -138,7 +138,8 @@ func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map
 	return mockNulls("gitInfo extra forkedFromId section sectionEnteredAt projectId threadSource agentNickname "+
 		"agentRole attachedToThreadId daybreakEnabled", map[string]any{"id": th.ID, "preview": th.Preview,
 		"name": mockNull(th.Name), "modelProvider": th.provider(), "model": s.Model,
-		"reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd, "createdAt": th.Created, "updatedAt": updated, "recencyAt": updated, "cliVersion": m.version, "path": path,
+		"reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd,
+		"createdAt": th.Created, "updatedAt": updated, "recencyAt": updated, "cliVersion": m.version, "path": path,
 		"sessionId": th.ID, "parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "source": "vscode",
 		"status": status, "canAcceptDirectInput": direct, "environments": environments, "historyMode": "paginated",
 		"turns": turns, "originator": m.client.name})
