@@ -519,7 +519,7 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 		}
 	}
 	if e.Remedy == remedyLogin {
-		return f.logins.required(out.Message)
+		return f.logins.required("") // Codex's own words are for who has a terminal
 	}
 	return out
 }
@@ -608,7 +608,7 @@ func (l *acpLogins) apiKey() string {
 // what is wrong, "" that nobody is logged in.
 func (l *acpLogins) required(words string) *rpcError {
 	if words == "" {
-		words = "Codex is not logged in: authenticate with one of the methods, or run `codex login` in a terminal"
+		words = "Codex is not logged in, or its login was refused: log in by one of the ways that your editor offers"
 	}
 	return &rpcError{Code: codeAuthRequired, Message: words, Data: toJSON(map[string]any{"authMethods": l.methods()})}
 }
@@ -705,7 +705,7 @@ func (l *acpLogins) byPage(ctx context.Context, c *acpCall) *rpcError {
 	}
 	id, url := stringField(raw, "loginId"), stringField(raw, "authUrl")
 	if url == "" {
-		return l.required("Codex gave no page to log in at; run `codex login` in a terminal")
+		return l.required("Codex gave no page to log in at: log in by another of the ways that your editor offers")
 	}
 	refused := l.showPage(c, id, url)
 	limit := time.NewTimer(loginLimit)

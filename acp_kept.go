@@ -143,7 +143,8 @@ func listPage(all []clientSession, dir string, from acpCursor) acpList {
 			page.Next = acpCursor{last.Updated.UnixNano(), last.Session}.String()
 			break
 		}
-		l := acpListed{ID: s.Session, Cwd: s.Cwd, Roots: s.Roots, Title: cmp.Or(s.Title, promptTitle(s.Preview))}
+		l := acpListed{ID: s.Session, Cwd: s.Cwd, Roots: s.Roots,
+			Title: visible(cmp.Or(s.Title, promptTitle(s.Preview)))}
 		if !s.Updated.IsZero() {
 			l.Updated = s.Updated.UTC().Format(time.RFC3339)
 		}

@@ -97,6 +97,9 @@ func (p *acpPrompt) askAboutPlan(ctx context.Context, plan string, options []acp
 		}
 	}
 	if ctx.Err() != nil {
+		if v.mode != "" { // who takes the yes back plans on
+			_ = s.options.choose(f.life, modePlan)
+		}
 		v = acpVerdict{words: "Not carried out: nobody has decided."}
 	}
 	status := callDone

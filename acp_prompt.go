@@ -407,7 +407,7 @@ func (p *acpPrompt) outcome(r *turnResult, cancelled bool, failure *backendError
 	}
 	switch {
 	case info == infoNoLogin:
-		return nil, p.s.f.logins.required(r.Content)
+		return nil, p.s.f.logins.required("")
 	case info == "contextWindowExceeded": // the protocol's own word for it; the user is told more
 		return stopped("max_tokens"), nil
 	}

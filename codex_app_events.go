@@ -346,7 +346,7 @@ func plainMessage(text string) string {
 	if said == "" {
 		return text
 	}
-	return text[:from] + said + text[to:]
+	return plainMessage(text[:from] + said + text[to:]) // one may stand in another
 }
 
 // withLogin recognizes a Codex that isn't logged in. Codex itself calls that "other" before 0.148 and

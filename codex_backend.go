@@ -29,9 +29,9 @@ type backend interface {
 	do(op opID, thread string, c command)
 	// catalog reads facts that aren't a thread's: "config" (the user's Codex configuration as seen from dir, the
 	// child's JSON), "account", "models", "limits", "mcp" (the MCP servers of the user's configuration and how they
-	// are), "skills" (as seen from dir), "threads" (the newest threads that people began in dir, or in any directory for
-	// "", as {data: [{id, cwd, name, preview, updatedAt}]}). It waits for the answer and may be called from any goroutine
-	// but the session loop and the reader.
+	// are), "skills" (as seen from dir), "threads" (the newest threads that people began in dir, or in any directory
+	// for "", as {data: [{id, cwd, name, preview, updatedAt}]}). It waits for the answer and may be called from any
+	// goroutine but the session loop and the reader.
 	catalog(ctx context.Context, what, dir string) (json.RawMessage, error)
 	// change changes what isn't a turn's: who is logged in, by action "login" (params are Codex's own, {type: "apiKey",
 	// apiKey} or {type: "chatgpt"}), "cancelLogin" {loginId}, "logout"; and a thread, open or not, by "rename"
@@ -478,7 +478,8 @@ func shellWords(line string) (words []string) {
 			quote, inside = c, true
 		case c == '\\' && quote == 0 && i+1 == len(line):
 			return []string{line}
-		case c == '\\' && (quote == 0 || quote == '"' && strings.ContainsAny(line[i+1:min(i+2, len(line))], "\"\\$`\n")):
+		case c == '\\' && (quote == 0 || quote == '"' &&
+			strings.ContainsAny(line[i+1:min(i+2, len(line))], "\"\\$`\n")):
 			i++
 			word.WriteByte(line[i])
 			inside = true

@@ -355,8 +355,8 @@ func findRepoFile(dir string) *repoFile {
 		if file := filepath.Join(at, projectFileName); path == "" && exists(file) {
 			path = file
 		}
-		// A file in worktrees and submodules. A directory without HEAD is no repository: Codex's sandbox leaves an empty
-		// one in every directory that it lets commands write to (0.169), /tmp too.
+		// A file in worktrees and submodules. A directory without HEAD is no repository: Codex's sandbox leaves an
+		// empty one in every directory that it lets commands write to (0.169), /tmp too.
 		if git := filepath.Join(at, ".git"); exists(git) && (!isDir(git) || exists(filepath.Join(git, "HEAD"))) {
 			root = at
 			break

@@ -404,7 +404,8 @@ type sessionOptions struct {
 	DeveloperInstructions string          `json:"developer_instructions,omitempty"`
 	CompactPrompt         string          `json:"compact_prompt,omitempty"`
 	Profile               string          `json:"profile,omitempty"`
-	Collaboration         string          `json:"collaboration,omitempty"` // as in turnSettings; a person (ACP) chooses it
+	// as in turnSettings; a person (ACP) chooses it
+	Collaboration string `json:"collaboration,omitempty"`
 }
 
 // Codex's words for its collaboration modes. In plan mode the model is told to plan and to ask, and no more than told:

@@ -124,7 +124,8 @@ mail, tokens, branch, what it is doing, with tabs between them, then the limits.
 			flags: []flagRow{
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "once", help: "show them once and end"},
-				{name: "json", help: "print an object a line: each agent and the limits,\nthen each that changed or is gone, " +
+				{name: "json", help: "print an object a line: each agent and the limits,\nthen each that changed or " +
+					"is gone, " +
 					"until ^C or the\nend of whoever reads; time passing is no change"},
 			},
 		},

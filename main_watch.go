@@ -186,7 +186,8 @@ func (w *teamWatch) look() error {
 		if c.AgentID == "" { // a name that no agent has yet
 			continue
 		}
-		row := watchRow{AgentID: c.AgentID, Identity: c.Identity, Team: w.leases.team, PID: c.PID, sessionNow: toldNow(c)}
+		row := watchRow{AgentID: c.AgentID, Identity: c.Identity, Team: w.leases.team, PID: c.PID,
+			sessionNow: toldNow(c)}
 		repo := cmp.Or(w.repos[c.AgentID], &repoCache{})
 		repos[c.AgentID] = repo
 		facts := repo.read(row.Cwd)

@@ -103,8 +103,9 @@ func toolTable() []tool {
 				{name: "agent_file", kind: "string", text: "File with the prompt, instead of prompt, such as " +
 					".claude/agents/reviewer.md; its front matter may name the agent and its model. Relative to cwd."},
 			}, runArgs(), idArgs("Reopen this agent, closed or from before a restart, with all it had."), []argSpec{
-				{name: "identity", kind: "string", text: "Name of the agent in its team: letters, digits, - and _; an " +
-					"error if it is taken. Default: a free name."},
+				{name: "identity", kind: "string",
+					text: "Name of the agent in its team: letters, digits, - and _; an " +
+						"error if it is taken. Default: a free name."},
 				{name: "fork_of", kind: "string", text: "Begin the new agent with all that this one knows (agent_id " +
 					"or name), which goes on untouched. cwd, role and settings are that agent's unless given."},
 				{name: "role", kind: "string", text: "A role of the configuration: model, sandbox, approval policy, " +
@@ -112,7 +113,8 @@ func toolTable() []tool {
 				{name: "tag", kind: "string", text: "A label of yours, shown by agent_sessions."},
 				{name: "cwd", kind: "string", text: "Working directory of the agent. Default: the root of the " +
 					"repository that this server was started in, else where it was started; relative to that."},
-				{name: "worktree", kind: "boolean or string", text: "true: the agent works in a git worktree of its own, " +
+				{name: "worktree", kind: "boolean or string", text: "true: the agent works in a git worktree of its " +
+					"own, " +
 					"on a new branch from HEAD; or name the branch. agent_close removes it if nothing is in it."},
 				{name: "model", kind: "string", text: "Model to use instead of the configured one."},
 				{name: "approval-policy", kind: "string",

@@ -311,7 +311,8 @@ func reviewTool() tool {
 			{name: "instructions", kind: "string", text: "What the reviewer is to heed or look for."},
 			{name: "challenge", kind: "boolean", text: "true: question the approach too, not only the lines."},
 		}, turnArgs(), []argSpec{
-			{name: "agent_id", kind: "string", text: "Review in this agent's own conversation, instead of by a new agent."},
+			{name: "agent_id", kind: "string", text: "Review in this agent's own conversation, instead of by a new " +
+				"agent."},
 			{name: "identity", kind: "string", text: "Name of the new reviewer."},
 			{name: "cwd", kind: "string", text: "Directory in the repository, as for codex."},
 			{name: "model", kind: "string", text: "Model of the new reviewer."},

@@ -491,7 +491,8 @@ func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
 	m.mu.Unlock()
 	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
 		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),
-		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": s.collaborationMode(), "model": s.Model,
+		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": s.collaborationMode(),
+		"model":         s.Model,
 		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox,
 		"summary": "auto"})
 	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": settings})

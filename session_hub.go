@@ -176,8 +176,8 @@ func (h *hub) review(ref, cwd string, task reviewTask) (*review, string, *rpcErr
 	return r, agent.AgentID, nil
 }
 
-// findChange finds the change that a review in a directory is of, with what the review won't hold back. It reads the disk
-// and runs git.
+// findChange finds the change that a review in a directory is of, with what the review won't hold back. It reads the
+// disk and runs git.
 func (h *hub) findChange(ctx context.Context, dir string, task reviewTask) (*review, error) {
 	r, err := findReview(ctx, dir, task)
 	if err == nil {
@@ -229,7 +229,8 @@ func (h *hub) parkToReopen(s *session) *rpcError {
 	parked := make(chan closeResult, 1)
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
 		return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("session %s is busy; its settings can be "+
-			"changed when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue", "agent_id",
+			"changed when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue",
+			"agent_id",
 			s.agentID)
 	}
 	return nil

@@ -51,8 +51,10 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 			if w := lostWorktree(from); w != nil && req.worktree != nil {
 				p.rec.CWD = w.From
 			} else if w != nil && req.cwd == "" && !isDir(from.CWD) {
-				p.err = proxyError(codeInvalidSession, fmt.Sprintf("the worktree %s (branch %s) of agent %s is gone; give "+
-					"the new agent one of its own with worktree, or a cwd, as %q", w.Path, w.Branch, from.AgentID, w.From))
+				p.err = proxyError(codeInvalidSession, fmt.Sprintf("the worktree %s (branch %s) of agent %s is gone; "+
+					"give "+
+					"the new agent one of its own with worktree, or a cwd, as %q", w.Path, w.Branch, from.AgentID,
+					w.From))
 				return p
 			}
 		}

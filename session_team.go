@@ -377,7 +377,8 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 				break
 			}
 			return who, proxyAdvice(codeInvalidSession, remedyReopen, fmt.Sprintf("agent %s is not open here, so "+
-				"nobody can act for it", agentID), fmt.Sprintf("; codex {\"agent_id\": %q} reopens it", agentID), "agent_id",
+				"nobody can act for it", agentID), fmt.Sprintf("; codex {\"agent_id\": %q} reopens it", agentID),
+				"agent_id",
 				agentID)
 		}
 	}

@@ -129,8 +129,8 @@ type sourceTree struct {
 // listedTree is a working tree as git lists it; branch is a full ref, "" for none.
 type listedTree struct{ path, branch string }
 
-// lockTree finds the working tree of a directory, and locks its repository: of two who want one branch at once git would
-// give it to both. The caller closes the lock.
+// lockTree finds the working tree of a directory, and locks its repository: of two who want one branch at once git
+// would give it to both. The caller closes the lock.
 func lockTree(ctx context.Context, dir string) (t sourceTree, err error) {
 	text, err := gitText(ctx, dir, "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir",
 		"--git-dir", "--show-prefix")
@@ -294,7 +294,8 @@ func (t *sourceTree) refusal(ctx context.Context, branch string) error {
 	case at == "":
 		return nil
 	case !exists(at):
-		return fmt.Errorf("branch %q is checked out in %s, which is gone: git worktree remove --force --force %q has git "+
+		return fmt.Errorf("branch %q is checked out in %s, which is gone: git worktree remove --force --force %q has "+
+			"git "+
 			"forget that", branch, at, at)
 	}
 	return fmt.Errorf("branch %q is checked out in %s already: name another one", branch, at)
@@ -378,7 +379,8 @@ func (t *worktrees) keepPlace(p *opening, path, place string) error {
 	return nil
 }
 
-// remove removes a worktree, whatever is in it, and its branch if that was made with it and is checked out nowhere else.
+// remove removes a worktree, whatever is in it, and its branch if that was made with it and is checked out nowhere
+// else.
 func (t *worktrees) remove(ctx context.Context, w *worktree) error {
 	os.Remove(w.Path) // empty where git was killed as it began
 	if _, err := gitText(ctx, w.Common, "worktree", "remove", "--force", "--force", "--", w.Path); err != nil &&
