@@ -48,7 +48,7 @@ func acpCommands() []acpCommand {
 				commit, more := splitWord(rest)
 				p.askReview(reviewTask{target: reviewCommit, commit: commit, instructions: more})
 			}},
-		{"plan", "Plan first: look around, ask and write a plan, and change nothing until you say so",
+		{"plan", "Plan first: look around, ask and write a plan, in a read-only sandbox",
 			"what to plan (optional)", (*acpPrompt).planFirst},
 		{"compact", "Shorten the conversation's history to free context", "",
 			func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},

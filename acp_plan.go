@@ -54,10 +54,19 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	})
 	open := !p.steered && !p.inWords && !p.cancelled && len(s.idle) == 0 // else a load waits, or a close
 	asks := open && plan != "" && len(options) > 1 && !another
+	var shared []*acpPrompt // those that went into the turn
 	if asks {
 		p.stage, p.stop = promptAsking, stop
+		for _, o := range s.queue.prompts {
+			if o.steered {
+				shared = append(shared, o)
+			}
+		}
 	}
 	s.mu.Unlock()
+	for _, o := range shared { // none is to be answered while the question is open
+		o.finish(turnResult{TurnStatus: "completed"})
+	}
 	if asks && s.f.jobs.spawn(func() { defer stop(); p.askAboutPlan(ctx, plan, options, result) }) {
 		return true
 	}
