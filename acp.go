@@ -477,7 +477,7 @@ func (f *acpFront) unknownSession(id string, e *rpcError) *rpcError {
 		return f.acpError(e)
 	}
 	e = noSession(id)
-	e.Message = fmt.Sprintf("there is no session %q: session/list tells which there are", shortName(id))
+	e.Message = fmt.Sprintf("there is no session %q; the list of sessions tells which there are", shortName(id))
 	return e
 }
 

@@ -425,9 +425,8 @@ func logoutText(ctx context.Context, s *acpSession) string {
 	if _, e := s.f.account(ctx, "logout", nil); e != nil {
 		return "Codex was not logged out: " + s.f.acpError(e).Message
 	}
-	return "Codex is logged out. Unless its model provider needs none, the next prompt asks for a login: your editor " +
-		"offers " +
-		"the ways to log in."
+	return "Codex is logged out. Unless its model provider needs none, the next prompt asks for a login: your " +
+		"editor offers the ways to log in."
 }
 
 // mcpText answers /mcp. It waits for Codex.

@@ -27,8 +27,7 @@ func (p *acpPrompt) planFirst(what string) {
 			return "The session is not in plan mode: " + e.Message + "."
 		}
 		if what == "" && len(p.parts) == 0 {
-			return "The session is in plan mode: say what to plan. Nothing is changed until you say so, or choose " +
-				"another mode."
+			return "The session is in plan mode: say what to plan."
 		}
 		p.text = cmp.Or(what, "Plan this.")
 		p.parts = withText(p.text, p.parts)
@@ -100,16 +99,20 @@ func (p *acpPrompt) askAboutPlan(ctx context.Context, plan string, options []acp
 	s, f, about := p.s, p.s.f, planTitle(plan)
 	id, call := s.enc.askOwn("Carry out this plan?", "switch_mode", about)
 	v := s.awaitVerdict(ctx, id, call, options)
-	if v.mode != "" {
+	chosen := v.mode
+	if chosen != "" {
 		if e := s.options.choose(ctx, v.mode); e != nil {
 			v = acpVerdict{words: "Not carried out, since the mode could not be changed: " + e.Message}
 		}
 	}
 	if ctx.Err() != nil {
-		if v.mode != "" { // who takes the yes back plans on
-			_ = s.options.choose(f.life, modePlan)
-		}
 		v = acpVerdict{words: "Not carried out: nobody has decided."}
+		if chosen != "" { // behind the change that may be under way still
+			v.words = "Not carried out: the yes was taken back."
+			if e := s.options.choose(f.life, modePlan); e != nil {
+				v.words += " The session is not in plan mode any more: " + e.Message + "."
+			}
+		}
 	}
 	status := callDone
 	if v.mode == "" {

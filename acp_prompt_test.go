@@ -419,6 +419,35 @@ func TestACPLoadReplays(t *testing.T) {
 	none(t, "a title of its own was lost", r.titles)
 }
 
+// A cancel between the yes to a plan and the change of the mode takes the yes back: the session plans on.
+func TestACPPlanTakenBack(t *testing.T) {
+	type held struct {
+		change settingsChange
+		done   func(sessionSettings, *rpcError)
+	}
+	changes := make(chan held, 4)
+	r := newOpenRig(t, `{}`, func(r *acpFrontRig, o *acpOptions) {
+		r.set.Plan, r.set.Sandbox = true, sandboxRead
+		o.retune = func(_ string, c settingsChange, done func(sessionSettings, *rpcError)) { changes <- held{c, done} }
+	})
+	prompt := r.prompt("plan it")
+	turn := r.begun("t1")
+	turn.is(said("plan", "t1-plan", "# Do it"))
+	turn.ends("completed", nil)
+	asked, _ := r.method("session/request_permission")
+	r.reply(asked, selected("ask"))
+	yes := receive(t, changes)
+	r.cancel()
+	r.told() // the cancel has come
+	yes.done(sessionSettings{Sandbox: sandboxWrite, Approval: "on-request"}, nil)
+	back := receive(t, changes)
+	if !deref(back.change.Plan) {
+		t.Errorf("changed to %+v", back.change)
+	}
+	back.done(sessionSettings{Sandbox: sandboxRead, Approval: "on-request", Plan: true}, nil)
+	r.stops(prompt, "cancelled")
+}
+
 // TestACPHolds: a prompt waits for a choice that was sent before it, and no more of
 // them than there is room for.
 func TestACPHolds(t *testing.T) {

@@ -230,8 +230,7 @@ func (h *hub) parkToReopen(s *session) *rpcError {
 	if s.end(endPark, "", func(r closeResult) { parked <- r }) && (<-parked).Status == statusBusy {
 		return proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("session %s is busy; its settings can be "+
 			"changed when its turn has ended", s.agentID), ". codex-reply needs no settings and waits in its queue",
-			"agent_id",
-			s.agentID)
+			"agent_id", s.agentID)
 	}
 	return nil
 }

@@ -52,8 +52,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 				p.rec.CWD = w.From
 			} else if w != nil && req.cwd == "" && !isDir(from.CWD) {
 				p.err = proxyError(codeInvalidSession, fmt.Sprintf("the worktree %s (branch %s) of agent %s is gone; "+
-					"give "+
-					"the new agent one of its own with worktree, or a cwd, as %q", w.Path, w.Branch, from.AgentID,
+					"give the new agent one of its own with worktree, or a cwd, as %q", w.Path, w.Branch, from.AgentID,
 					w.From))
 				return p
 			}

@@ -378,8 +378,7 @@ func (p *teamAgents) caller(ref, inbox string) (atmCaller, *rpcError) {
 			}
 			return who, proxyAdvice(codeInvalidSession, remedyReopen, fmt.Sprintf("agent %s is not open here, so "+
 				"nobody can act for it", agentID), fmt.Sprintf("; codex {\"agent_id\": %q} reopens it", agentID),
-				"agent_id",
-				agentID)
+				"agent_id", agentID)
 		}
 	}
 	switch {

@@ -295,8 +295,7 @@ func (t *sourceTree) refusal(ctx context.Context, branch string) error {
 		return nil
 	case !exists(at):
 		return fmt.Errorf("branch %q is checked out in %s, which is gone: git worktree remove --force --force %q has "+
-			"git "+
-			"forget that", branch, at, at)
+			"git forget that", branch, at, at)
 	}
 	return fmt.Errorf("branch %q is checked out in %s already: name another one", branch, at)
 }
