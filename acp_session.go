@@ -280,6 +280,8 @@ type acpSession struct {
 	queue   acpQueue
 	skills  acpSkills
 
+	titling sync.Mutex // held while a title is set and told: no older one, and no answer to /rename, may be before it
+
 	mu      sync.Mutex // guards the fields below, and those of queue
 	opening bool       // the request that opens the session isn't answered: prompts and updates wait
 	closing bool       // takes no prompts any more
@@ -735,6 +737,8 @@ func (s *acpSession) mute() {
 // setTitle gives the session a title. A first one, made of a prompt, counts only
 // where the session has none; Codex may give it another.
 func (s *acpSession) setTitle(title string, first bool) {
+	s.titling.Lock()
+	defer s.titling.Unlock()
 	s.mu.Lock()
 	if title == "" || title == s.title || first && s.title != "" {
 		s.mu.Unlock()
