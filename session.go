@@ -493,7 +493,6 @@ func (s *session) openRefused(err *backendError) {
 			s.log.Warn("continuing in a new thread", "thread", p.spec.Thread, "why", err.Message, "with", of)
 		}
 		p.spec.Thread, p.rec.Inherited = "", false
-		p.unlockThread()
 		p.spec.DeveloperInstructions = p.fresh
 		s.openThread()
 	case err.Held && p.spec.Thread != "" && s.held < heldTries && !p.adopted: // else its other user may well stay

@@ -200,6 +200,17 @@ func TestWorldShutdown(t *testing.T) {
 	})
 }
 
+// What a turn says that ends during shutdown is in the record by the time its caller is told, while its summary is still
+// being written: a kill may come then, and notes of the journal are read for open sessions alone.
+func TestWorldShutdownKeepsTheLastAnswer(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		agent, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSLOW 5 told")
+		w.hub.beginStop(time.Second)
+		w.is("content", resultField(turn.ok(t), "content"), "told")
+		w.is("in the record", w.wantRecord(agent, statusStale, true).Digest.LastAnswer, "told")
+	})
+}
+
 // A grace of 0 asks for no summary and takes no time.
 func TestWorldShutdownWithoutGrace(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {

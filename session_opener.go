@@ -441,11 +441,15 @@ func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	if err != nil {
 		return heldError(err, p.rec.AgentID, p.rec.Identity, "")
 	}
-	p.unlockThread()
-	p.tlock, p.rec.BackendID = lock, thread
+	p.rec.BackendID = thread
 	if p.rec.SummaryDir == "" {
 		p.rec.SummaryDir = filepath.Join(o.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
 	}
+	if p.tlock != nil { // while the file names the old thread, that one's lock tells others that the session lives
+		o.ledger.save(&p.rec)
+		p.unlockThread()
+	}
+	p.tlock = lock
 	return nil
 }
 

@@ -332,6 +332,9 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	if s.closing.pending() || !r.keep(t, &res, &p.rec) {
 		s.h.ledger.noteTurn(&p.rec)
 	}
+	if s.m.ending == endShutdown { // the file says already that the session has ended, so no note is read any more
+		s.h.ledger.save(&p.rec)
+	}
 	r.answer(t, res)
 	t.tellStopped()
 	r.endSteers(false)
