@@ -363,6 +363,7 @@ func TestACPOptionsTold(t *testing.T) {
 func TestACPModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newOpenRig(t, `{}`, func(r *acpFrontRig, _ *acpOptions) { r.models = "" })
+		synctest.Wait() // the first question has had its answer, which is none
 		r.mu.Lock()
 		r.models, r.pid = modelCatalog, 1
 		r.mu.Unlock()
