@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -402,9 +401,7 @@ func TestDamagedTeamIsLeftAlone(t *testing.T) {
 
 // Modes and links are the team's own. A directory that we may not write to is told with what to do.
 func TestJoinKeepsModeAndLink(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no modes")
-	}
+	needUnix(t, "no modes")
 	c := newCrew(t, claudeTeam)
 	real := filepath.Join(t.TempDir(), "real.json")
 	wantNil(t, os.Rename(c.path, real))
@@ -624,9 +621,7 @@ func TestUpdateBesideAnotherWriter(t *testing.T) {
 // whole, is the newest, and our change is made in it again.
 func TestWriteIntoTheDisplacedFile(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("nothing is renamed over an open file there")
-	}
+	needUnix(t, "nothing is renamed over an open file there")
 	for text, want := range map[string]string{
 		claudeTeam: "team-lead mate_one codex", "": "team-lead mate_one codex",
 		claudeTeam[:50]: "team-lead mate_one codex",
@@ -813,9 +808,7 @@ func TestTeamLocks(t *testing.T) {
 
 // A lock of ours whose process was killed is taken over at once, by its note; another's, and a living one's, is not.
 func TestDeadProcessLock(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("directories have no mode there: its locks are stale after ten seconds")
-	}
+	needUnix(t, "directories have no mode there: its locks are stale after ten seconds")
 	c := newCrew(t, claudeTeam)
 	c.file.notes = newLockNotes(t.TempDir())
 	notes, dirLock := c.file.notes, c.path+".lock"

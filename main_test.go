@@ -31,9 +31,7 @@ func runLine(input string, args ...string) (code int, out, errs string) {
 }
 
 func TestACPLoginIsTheLoginOfItsCodex(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("its codex is a shell script")
-	}
+	needUnix(t, "its codex is a shell script")
 	dir := t.TempDir()
 	codex := filepath.Join(dir, "my-codex")
 	script := "#!/bin/sh\necho \"args: $*\"\nread line\necho \"read: $line\"\necho oops >&2\nexit ${CODE:-0}\n"

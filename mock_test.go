@@ -15,7 +15,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -534,9 +533,7 @@ func TestMockCommandLine(t *testing.T) {
 // A server gets the variables of its entry and hardly any of Codex's own, so a script that works with the tests' codex
 // doesn't depend on what the real one would keep from its servers.
 func TestMockServersEnvironment(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("its server is a shell")
-	}
+	needUnix(t, "its server is a shell")
 	t.Setenv("SECRET", "ours")
 	told := filepath.Join(t.TempDir(), "told")
 	entry := map[string]any{"command": "/bin/sh", "args": []string{"-c",

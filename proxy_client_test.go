@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -756,6 +757,14 @@ func needProcFS(tb testing.TB) {
 	tb.Helper()
 	if !hasProcFS() {
 		tb.Skip("looks for processes in /proc, which this system hasn't")
+	}
+}
+
+// needUnix leaves a test out on Windows, and says why.
+func needUnix(tb testing.TB, why string) {
+	tb.Helper()
+	if runtime.GOOS == "windows" {
+		tb.Skip("on Windows: " + why)
 	}
 }
 

@@ -222,9 +222,7 @@ func TestOpenOwnRefusesLinks(t *testing.T) {
 // A full disk and too many open files are told with what to do, in the log and to callers; inotify's limits have the
 // same errors and words of their own.
 func TestShortage(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("the errors are Unix's")
-	}
+	needUnix(t, "the errors are Unix's")
 	for err, hint := range map[error]string{
 		&fs.PathError{Op: "write", Path: "/a",
 			Err: syscall.ENOSPC}: "free some space",
