@@ -70,6 +70,7 @@ type doctorCheck struct {
 // doctorChecks are made in this order, once the configuration is known.
 func doctorChecks(ctx context.Context, wait time.Duration) []doctorCheck {
 	return []doctorCheck{
+		{"program", checkLimit, (*doctor).checkProgram},
 		{"directory", checkLimit, (*doctor).checkDirectory},
 		{"team", checkLimit, (*doctor).checkTeam},
 		{"prompt files", checkLimit, (*doctor).checkPromptFiles},

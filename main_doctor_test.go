@@ -239,3 +239,29 @@ func TestRemoveSparesWhatIsInUse(t *testing.T) {
 		t.Errorf("a record that is gone already: %v", err)
 	}
 }
+
+// Who has put a program where it is, by its place.
+func TestInstalledBy(t *testing.T) {
+	home := filepath.FromSlash("/home/ann")
+	env := func(name string) string {
+		return map[string]string{"GOBIN": filepath.FromSlash("/opt/tools/"),
+			"GOPATH": filepath.FromSlash("/a/go") + string(os.PathListSeparator) + filepath.FromSlash("/b/go")}[name]
+	}
+	none := func(string) string { return "" }
+	for _, tt := range []struct {
+		path, want string
+		env        func(string) string
+	}{
+		{"/home/ann/go/bin/atm-agent-mcp", "installed by go install, ", none},
+		{"/home/ann/go/bin/atm-agent-mcp", "", env},
+		{"/b/go/bin/atm-agent-mcp", "installed by go install, ", env},
+		{"/opt/tools/atm-agent-mcp", "installed by go install, ", env},
+		{"/opt/tools/bin/atm-agent-mcp", "", env},
+		{"/opt/homebrew/Cellar/atm-agent-mcp/1.0.0/bin/atm-agent-mcp", "installed by Homebrew, ", none},
+		{"/p/node_modules/atm-agent-mcp-linux-x64/bin/atm-agent-mcp", "installed by npm, ", none},
+		{"/usr/local/bin/atm-agent-mcp", "", none},
+	} {
+		path := filepath.FromSlash(tt.path)
+		want(t, installedBy(path, home, tt.env), tt.want+path)
+	}
+}

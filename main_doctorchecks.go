@@ -1,6 +1,6 @@
 package main
 
-// main_doctorchecks.go owns doctor's looks at files: the working directory, the team, prompt and log files, the
+// main_doctorchecks.go owns doctor's looks at files: the program's own, the working directory, the team, prompt and log files, the
 // directory of sessions, leases and who holds them, leftovers of crashes, inotify limits. main_doctor.go calls them in
 // order. A lease is only looked at, for the microseconds that a look takes, as others do too; no lock file is opened
 // for writing, and nothing is removed but the probe.
@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,37 @@ const (
 	// staleDirLock is when others take over Claude Code's directory locks (wire/atm-files.md).
 	staleDirLock = 10 * time.Second
 )
+
+// checkProgram tells which build runs, how it came here, and what its makers have not seen.
+func (d *doctor) checkProgram() {
+	path, err := os.Executable()
+	if real, lerr := filepath.EvalSymlinks(path); err == nil && lerr == nil {
+		path = real
+	}
+	d.ok("%s on %s/%s, %s", version(), runtime.GOOS, runtime.GOARCH, installedBy(path, d.cfg.home, os.Getenv))
+	const reports = "what goes wrong here is worth a report: https://github.com/randlee/atm-agent-mcp/issues"
+	switch runtime.GOOS {
+	case "darwin":
+		d.warn("nothing of this release was run on macOS, it was only built for it", reports)
+	case "windows":
+		d.ok("the tests of this release ran under Wine, not on Windows; %s", reports)
+	}
+}
+
+// installedBy tells by its place who has put a program there.
+func installedBy(path, home string, env func(string) string) string {
+	slashed := filepath.ToSlash(path)
+	switch dir := filepath.Dir(path); {
+	case strings.Contains(slashed, "/node_modules/"):
+		return "installed by npm, " + path
+	case strings.Contains(slashed, "/Cellar/"):
+		return "installed by Homebrew, " + path
+	case env("GOBIN") != "" && dir == filepath.Clean(env("GOBIN")), filepath.Base(dir) == "bin" &&
+		slices.Contains(filepath.SplitList(cmp.Or(env("GOPATH"), filepath.Join(home, "go"))), filepath.Dir(dir)):
+		return "installed by go install, " + path
+	}
+	return path
+}
 
 func (d *doctor) checkDirectory() {
 	repo := readRepo(d.cfg.cwd)
