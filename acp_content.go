@@ -17,7 +17,6 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -179,8 +178,8 @@ func readImage(raw json.RawMessage) (part *promptPart, why string) {
 		switch {
 		case uri == "":
 			return nil, ".data is missing: an image needs its bytes in base64, or a uri"
-		case strings.HasPrefix(uri, "file:"):
-			path, ok := fileOf(uri)
+		case strings.HasPrefix(strings.ToLower(uri), "file:"):
+			path, ok := pathOfURL(uri)
 			if !ok {
 				return nil, fmt.Sprintf(".uri %q is no path on this machine: send the image's data", shortName(uri))
 			}
@@ -197,20 +196,6 @@ func readImage(raw json.RawMessage) (part *promptPart, why string) {
 		return nil, ".data is not valid base64"
 	}
 	return &promptPart{kind: "image", url: "data:" + mime + ";base64," + data}, ""
-}
-
-// fileOf is the path of a file: URI of this machine.
-func fileOf(uri string) (string, bool) {
-	u, err := url.Parse(uri)
-	if err != nil || u.Scheme != "file" || u.Host != "" && u.Host != "localhost" || u.Path == "" {
-		return "", false
-	}
-	path := u.Path
-	if runtime.GOOS == "windows" {
-		path = strings.TrimPrefix(path, "/")
-	}
-	path = filepath.FromSlash(path)
-	return path, filepath.IsAbs(path) && !strings.ContainsRune(path, 0)
 }
 
 // joinBlocks puts the blocks together. Text runs on as the user wrote it; what is

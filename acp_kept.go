@@ -10,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,7 +135,7 @@ func listPage(all []clientSession, dir string, from acpCursor) acpList {
 	var last *clientSession
 	for i := range all {
 		s := &all[i]
-		if dir != "" && !slices.Contains(dirs, filepath.Clean(s.Cwd)) || from.id != "" && !from.before(s) {
+		if dir != "" && !isSpelling(dirs, s.Cwd) || from.id != "" && !from.before(s) {
 			continue
 		}
 		if len(page.Sessions) == sessionsPage {

@@ -345,7 +345,7 @@ func (c *appCalls) threadList(ctx context.Context, dir string) (json.RawMessage,
 		eachElement(rawField(res, "data"), func(th json.RawMessage) {
 			id, cwd := stringField(th, "id"), stringField(th, "cwd")
 			// After a revert Codex may tell a thread twice.
-			if seen[id] || stringField(th, "parentThreadId") != "" || dir != "" && !slices.Contains(dirs, cwd) {
+			if seen[id] || stringField(th, "parentThreadId") != "" || dir != "" && !isSpelling(dirs, cwd) {
 				return
 			}
 			seen[id] = true

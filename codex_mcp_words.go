@@ -109,7 +109,9 @@ func mcpAct(typ string, msg json.RawMessage) *itemBody {
 	switch typ {
 	case "exec_command_begin", "exec_command_end":
 		b.kind, b.command = "commandExecution", commandLine(rawField(msg, "command"))
-		b.cwd = strings.TrimPrefix(b.cwd, "file://") // 0.153
+		if dir, ok := pathOfURL(b.cwd); ok { // 0.153
+			b.cwd = dir
+		}
 		var n int
 		if raw := rawField(msg, "exit_code"); rawKind(raw) == '0' && json.Unmarshal(raw, &n) == nil {
 			b.exitCode = &n

@@ -129,6 +129,12 @@ func resolvePath(path, base, home string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
+	if runtime.GOOS == "windows" && path != "" && os.IsPathSeparator(path[0]) { // \x is on base's drive
+		return filepath.Clean(filepath.VolumeName(base) + path)
+	}
+	if full, err := filepath.Abs(path); err == nil && filepath.VolumeName(path) != "" { // C:x is where C: stands
+		return full
+	}
 	return filepath.Join(base, path)
 }
 
@@ -283,4 +289,9 @@ func spellings(dir string) []string {
 		return []string{dir, real}
 	}
 	return []string{dir}
+}
+
+// isSpelling reports a directory that is written in one of these ways.
+func isSpelling(spellings []string, dir string) bool {
+	return slices.ContainsFunc(spellings, func(way string) bool { return samePath(way, dir) })
 }

@@ -208,7 +208,7 @@ func defaultSandbox(in policyInput, user map[string]any, known bool) (word, note
 	switch {
 	case !known: // the user may have narrowed it where we can't see
 		why = "the user's Codex configuration could not be read"
-	case in.cfg.home != "" && cwd == filepath.Clean(in.cfg.home):
+	case in.cfg.home != "" && sameDir(cwd, in.cfg.home):
 		why = in.cwd + " is the home directory"
 	case filepath.Dir(cwd) == cwd:
 		why = in.cwd + " is a root directory"
@@ -229,8 +229,13 @@ func defaultSandbox(in policyInput, user map[string]any, known bool) (word, note
 }
 
 func isUntrusted(user map[string]any, dir string) bool {
-	level, _ := tableAt(user, "projects", dir)["trust_level"].(string)
-	return level == "untrusted"
+	for project, v := range tableAt(user, "projects") {
+		table, _ := v.(map[string]any)
+		if level, _ := table["trust_level"].(string); level == "untrusted" && samePath(project, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 // widen fills in network, writable roots and excludes, each from the

@@ -14,8 +14,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -139,6 +142,46 @@ func openToAll(dirs ...string) (open []string) {
 		}
 	}
 	return open
+}
+
+// samePath tells whether two absolute paths are written alike, which on Windows doesn't go by case.
+func samePath(a, b string) bool {
+	a, b = filepath.Clean(a), filepath.Clean(b)
+	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
+}
+
+// sameDir tells whether two absolute paths lead to one directory, however they are written.
+func sameDir(a, b string) bool {
+	if samePath(a, b) {
+		return true
+	}
+	there, err := os.Stat(a)
+	other, err2 := os.Stat(b)
+	return err == nil && err2 == nil && os.SameFile(there, other)
+}
+
+// pathOfURL is the path of a file: URL on this machine; on Windows also of one on a share, file://server/share/x.
+func pathOfURL(text string) (path string, ok bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return "", false
+	}
+	path, host := filepath.FromSlash(u.Path), u.Host
+	if strings.EqualFold(host, "localhost") {
+		host = ""
+	}
+	switch windows := runtime.GOOS == "windows"; {
+	case host == "" && windows && filepath.IsAbs(path[1:]): // /C:/x
+		path = path[1:]
+	case host == "":
+	case !windows || host == ".": // \\.\ is no share but devices
+		return "", false
+	case filepath.VolumeName(host) == host: // file://C:/x, as some write it
+		path = host + path
+	default:
+		path = `\\` + host + path
+	}
+	return path, filepath.IsAbs(path) && !strings.ContainsRune(path, 0)
 }
 
 // dropFlock closes a locked file. Unlocking it first ends the lock even where a child that is just being forked has a

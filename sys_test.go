@@ -219,6 +219,29 @@ func TestOpenOwnRefusesLinks(t *testing.T) {
 	}
 }
 
+func TestPathOfURL(t *testing.T) {
+	paths := map[string]string{"file:///w/x%20y": "/w/x y", "file:/w": "/w", "FILE://localhost/w": "/w"}
+	none := []string{"", "/w", "http://h/w", "file:w", "file://", "file:///a%00b", "file:///%zz"}
+	if runtime.GOOS == "windows" {
+		paths = map[string]string{"file:///C:/x%20y": `C:\x y`, "file:///c%3A/x": `c:\x`, "file:/C:/": `C:\`,
+			"file://localhost/C:/x": `C:\x`, "file://C:/x": `C:\x`, "file://srv/share/x": `\\srv\share\x`,
+			"file:////srv/share/x": `\\srv\share\x`}
+		none = append(none, "file:///w", "file://./pipe/x", "file:///C:x")
+	} else {
+		none = append(none, "file://srv/share/x")
+	}
+	for text, path := range paths {
+		if got, ok := pathOfURL(text); !ok || got != path {
+			t.Errorf("%s is %q, %v; want %q", text, got, ok, path)
+		}
+	}
+	for _, text := range none {
+		if got, ok := pathOfURL(text); ok {
+			t.Errorf("%s is %q", text, got)
+		}
+	}
+}
+
 // A full disk and too many open files are told with what to do, in the log and to callers; inotify's limits have the
 // same errors and words of their own.
 func TestShortage(t *testing.T) {

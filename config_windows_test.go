@@ -1,0 +1,29 @@
+package main
+
+// config_windows_test.go holds what paths mean on Windows, and that none is missed for being written in another way.
+
+import "testing"
+
+func TestPathsOfDrives(t *testing.T) {
+	for path, want := range map[string]string{`D:\x`: `D:\x`, `d:/x/../y`: `d:\y`, `\x`: `C:\x`, `/x y`: `C:\x y`,
+		`x/y`: `C:\base\x\y`, `~/x`: `C:\Users\u\x`, `~\x`: `C:\Users\u\x`, `\\srv\share\x`: `\\srv\share\x`,
+		`//srv/share/x`: `\\srv\share\x`} {
+		if got := resolvePath(path, `C:\base`, `C:\Users\u`); got != want {
+			t.Errorf("resolve(%q) = %q, want %q", path, got, want)
+		}
+	}
+}
+
+// A home and a mark of distrust hold for a directory in whatever case a client writes its name.
+func TestPolicyIsBlindToCase(t *testing.T) {
+	in := repoInput()
+	in.cfg.home = `C:\Users\U`
+	for _, c := range []struct{ cwd, user, note string }{
+		{`c:\users\u`, `{}`, "is the home directory"},
+		{`c:/Users/u/`, `{}`, "is the home directory"},
+		{`C:\R`, `{"projects":{"c:\\r":{"trust_level":"untrusted"}}}`, "as untrusted"},
+	} {
+		in.cwd, in.repoRoot, in.user = c.cwd, c.cwd, userSays(c.user)
+		wantSettings(t, in, "read-only on-request", c.note)
+	}
+}
