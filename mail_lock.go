@@ -168,6 +168,7 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 			if err != nil {
 				return nil, err
 			}
+			os.SameFile(made, made) // Windows looks up which directory it is at the first comparison: do it now
 			return &dirLock{path: path, made: made, notes: notes}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
