@@ -56,8 +56,8 @@ func neverStarted(path, reason string) *childDeath {
 // we are killed, where the kernel can (Linux): for a child that the end of its stdin doesn't always end. The error is a
 // *childDeath, with Never set.
 func startChild(o linkOptions, dieWithUs bool) (*child, error) {
-	cmd := exec.Command(o.Path, o.Args...)
-	cmd.Env, cmd.Dir = o.Env, o.Dir
+	cmd := programCommand(context.Background(), o.Env, o.Path, o.Args...)
+	cmd.Dir = o.Dir
 	// Pipes of our own, so that Wait returns the moment the process ends: with os/exec's it would close stdout under
 	// the reader and lose the child's last words, or wait for grandchildren that hold stderr.
 	var ends [6]*os.File // reading and writing end of the child's stdin, stdout, stderr
@@ -350,8 +350,8 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	}
 	const hint = "; install Codex with `npm install -g @openai/codex`, " +
 		"or name another binary as codex_bin in the configuration"
-	path, err := exec.LookPath(bin)
-	if err == nil || errors.Is(err, exec.ErrDot) {
+	path, err := lookProgram(bin)
+	if err == nil {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
@@ -359,7 +359,7 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 			return codexBinary{}, nil, neverStarted(bin, fmt.Sprintf("%s is not executable; chmod +x %s", file, file))
 		}
 		reason := fmt.Sprintf("%q was not found on PATH", bin)
-		if strings.ContainsRune(bin, os.PathSeparator) {
+		if strings.ContainsRune(filepath.ToSlash(bin), '/') {
 			reason = fmt.Sprintf("%q: %v", bin, errors.Unwrap(err))
 		}
 		return codexBinary{}, nil, neverStarted(bin, reason+hint)
@@ -443,8 +443,7 @@ func (p *childProbe) has(ctx context.Context, path string, info os.FileInfo, com
 func askForHelp(ctx context.Context, path, command string, env []string) (has, sure bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "help", command)
-	cmd.Env = env
+	cmd := programCommand(ctx, env, path, "help", command)
 	cmd.WaitDelay = pipeDrain
 	group := newProcGroup(cmd)
 	cmd.Cancel = func() error { group.kill(); return nil }

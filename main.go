@@ -169,7 +169,7 @@ func loginCodex(ctx context.Context, bin string, args []string, c *commandCall) 
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	cmd := exec.CommandContext(ctx, codex.Path, append(append(codex.Args, "login"), args...)...)
+	cmd := programCommand(ctx, nil, codex.Path, append(append(codex.Args, "login"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, c.stdout, c.stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = pipeDrain

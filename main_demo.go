@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -62,7 +63,8 @@ func (d *demoClient) run(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, self, "serve", "--codex-bin", "mock", "--log-level", "warn")
 	cmd.Dir = project
-	cmd.Env = append(os.Environ(), "HOME="+d.home, "ATM_HOME="+d.home, "CODEX_HOME="+filepath.Join(d.home, ".codex"),
+	cmd.Env = append(os.Environ(), "HOME="+d.home, "USERPROFILE="+d.home, "ATM_HOME="+d.home,
+		"CODEX_HOME="+filepath.Join(d.home, ".codex"),
 		"ATM_TEAM=", "ATM_IDENTITY=", "ATM_CONFIG=", "CLAUDE_CODE_SESSION_ID=", "CLAUDE_CONFIG_DIR=")
 	for _, kv := range os.Environ() { // nobody's settings but the demo's
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, variablePrefix) ||
@@ -114,9 +116,13 @@ func (d *demoClient) talk(project string) error {
 
 	d.say("It starts an agent named \"scout\" and asks it for work. Codex (here: its mock) wants to run a command " +
 		"outside its sandbox, so the client is asked.")
+	list := "ls"
+	if runtime.GOOS == "windows" {
+		list = "dir"
+	}
 	res := d.tool("codex", map[string]any{"identity": "scout", "cwd": project,
-		"prompt": "Say hello in a file and look around.\nPATCH hello.txt Hello from scout\nSHELLESC ls\nSAY " +
-			"hello.txt is written; the directory holds it."})
+		"prompt": "Say hello in a file and look around.\nPATCH hello.txt Hello from scout\nSHELLESC " + list +
+			"\nSAY hello.txt is written; the directory holds it."})
 	d.answer(res)
 
 	d.say("It replies by agent_id: the same agent, the same conversation, also after a restart.")

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -49,10 +48,14 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 		ctx, cancel = context.WithTimeout(ctx, gitLimit)
 		defer cancel()
 	}
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" +
-		os.DevNull}, args...)...)
+	git, err := lookProgram("git")
+	if err != nil {
+		return fmt.Errorf("git could not be started: %w", err)
+	}
+	cmd := programCommand(ctx, gitEnv(os.Environ()), git, append([]string{"-c", "core.fsmonitor=false", "-c",
+		"core.hooksPath=" + os.DevNull}, args...)...)
 	what := args[max(slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "-") }), 0)]
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, gitEnv(os.Environ()), gitDrain
+	cmd.Dir, cmd.WaitDelay = dir, gitDrain
 	said := &stderrTail{}
 	cmd.Stdout, cmd.Stderr = out, said
 	group := newProcGroup(cmd)
@@ -61,7 +64,7 @@ func gitInto(ctx context.Context, dir string, out io.Writer, args ...string) err
 		return fmt.Errorf("git could not be started: %w", err)
 	}
 	_ = group.attach(cmd)
-	err := cmd.Wait()
+	err = cmd.Wait()
 	group.close()
 	switch {
 	case err == nil:

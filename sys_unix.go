@@ -9,6 +9,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -70,6 +71,27 @@ type procGroup struct {
 func newProcGroup(cmd *exec.Cmd) *procGroup {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return &procGroup{}
+}
+
+// lookProgram finds a program: a path, or a name on PATH. A "." in PATH is the user's own word.
+func lookProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	return path, err
+}
+
+// programCommand is exec.CommandContext for a program that was found, with the variables env, nil for ours.
+func programCommand(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = env
+	return cmd
+}
+
+// shellCommand is a command line for the system's shell.
+func shellCommand(ctx context.Context, line string) *exec.Cmd {
+	return exec.CommandContext(ctx, "/bin/sh", "-c", line)
 }
 
 // attach is called once, right after a successful Start.

@@ -1,16 +1,21 @@
 package main
 
-// sys_windows.go owns what Windows is asked for directly: LockFileEx, job objects, how a process ended, replacing a
-// file that somebody has open. It declares the names of sys_unix.go, where the reasons that hold for both stand, and
-// those of sys_linux.go: directories are not watched here, so that the poll stands alone.
+// sys_windows.go owns what Windows is asked for directly: LockFileEx, job objects, how programs are found and started,
+// how a process ended, replacing a file that somebody has open. It declares the names of sys_unix.go, where the reasons
+// that hold for both stand, and those of sys_linux.go: directories are not watched here, so that the poll stands alone.
 // sys_file.go, registry_audit.go, registry_lease.go, codex_child.go, proxy.go and main_screen.go call it.
 // Never decides policy: its callers know what to lock, when to kill and what to say.
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -62,8 +67,72 @@ type procGroup struct {
 // newProcGroup: a new console group does not get our ^C, and can be sent CTRL_BREAK as one. The window is hidden for
 // those whom a GUI client starts.
 func newProcGroup(cmd *exec.Cmd) *procGroup {
-	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP, HideWindow: true}
+	if cmd.SysProcAttr == nil { // else it has a command line
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags, cmd.SysProcAttr.HideWindow = windows.CREATE_NEW_PROCESS_GROUP, true
 	return &procGroup{}
+}
+
+// lookProgram looks on PATH alone. The system looks into the working directory first, which may be somebody's
+// repository with a codex.exe or a git.exe of its own.
+func lookProgram(name string) (string, error) {
+	if strings.ContainsAny(name, `:\/`) {
+		return exec.LookPath(name)
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if filepath.IsAbs(dir) {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", &exec.Error{Name: name, Err: exec.ErrNotFound}
+}
+
+// programCommand: npm installs Codex as a batch file, codex.cmd. Windows hands that to cmd.exe, which reads the line by
+// rules of its own: an & in a folder's name would begin a second command. So cmd.exe is started here, with each word
+// quoted for it, and told to look for node on PATH only, as lookProgram does.
+func programCommand(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
+	if ext := strings.ToLower(filepath.Ext(path)); ext != ".cmd" && ext != ".bat" {
+		cmd := exec.CommandContext(ctx, path, args...)
+		cmd.Env = env
+		return cmd
+	}
+	line := batchWord(path)
+	for _, arg := range args {
+		line += " " + batchWord(arg)
+	}
+	cmd := shellCommand(ctx, line)
+	if env == nil {
+		env = os.Environ()
+	}
+	cmd.Env = append(slices.Clip(env), "NoDefaultCurrentDirectoryInExePath=1")
+	return cmd
+}
+
+// batchWord quotes a word for cmd.exe and for the program that the batch file passes it to. In quotes cmd.exe still
+// replaces %NAME%; %cd:~,% is a piece of no characters that ends what would be a name.
+func batchWord(word string) string {
+	word = quotesInWord.ReplaceAllString(word, `$1$1""`)
+	word = endOfWord.ReplaceAllString(word, "$1$1")
+	return `"` + strings.ReplaceAll(word, "%", "%%cd:~,%") + `"`
+}
+
+var (
+	quotesInWord = regexp.MustCompile(`(\\*)"`)
+	endOfWord    = regexp.MustCompile(`(\\+)$`)
+)
+
+// shellCommand is a command line for the system's shell. /s takes off the outer quotes and nothing else.
+func shellCommand(ctx context.Context, line string) *exec.Cmd {
+	shell := "cmd.exe"
+	if dir, err := windows.GetSystemDirectory(); err == nil {
+		shell = filepath.Join(dir, shell)
+	}
+	cmd := exec.CommandContext(ctx, shell)
+	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd.exe /d /e:on /v:off /s /c "` + line + `"`}
+	return cmd
 }
 
 // attach is called once, right after a successful Start. What the child starts in the microseconds before is outside of
