@@ -126,6 +126,9 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 		why = "signal: " + sig.String()
 		log.Info("signal, shutting down", "signal", sig.String())
 		code = 128 + int(signalNumber(sig))
+		if limit, ok := endsWithin(sig); ok {
+			p.grace = min(p.grace, limit)
+		}
 	case <-ctx.Done():
 	}
 	p.h.endsBy = why

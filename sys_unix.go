@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -255,6 +256,9 @@ func readerGone(f *os.File) (gone bool) {
 
 // terminalColors makes a terminal obey colours; here each does.
 func terminalColors(*os.File) bool { return true }
+
+// endsWithin is how long the system leaves a process after a signal; here only the sender may lose patience.
+func endsWithin(os.Signal) (limit time.Duration, ok bool) { return 0, false }
 
 // surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by default it ends a Go program, before state
 // is flushed. Not signal.Ignore: that is inherited, and every pipeline Codex runs would miss its SIGPIPE.

@@ -294,6 +294,12 @@ func terminalColors(f *os.File) bool {
 	return windows.SetConsoleMode(h, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
+// endsWithin: what Go calls SIGTERM is a console that closes, a logoff or a shutdown. Five seconds after it the system
+// ends the process, whatever that does, and the answers and the child have their own share of them.
+func endsWithin(sig os.Signal) (limit time.Duration, ok bool) {
+	return 2 * time.Second, sig == syscall.SIGTERM
+}
+
 // surviveSIGPIPE has nothing to do here: a closed pipe is an error of the write.
 func surviveSIGPIPE() {}
 
