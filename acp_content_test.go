@@ -123,19 +123,19 @@ func TestACPStatus(t *testing.T) {
 	usage("sub", 1, 99000)
 	r.status.ChildVersion, r.status.Team = "0.169.0", "blue"
 	r.status.Agents = []sessionView{{AgentID: "codex:other", Identity: "other"}, {AgentID: r.agent, Identity: "bob",
-		Team: "blue", Cwd: "/work", Turns: 1, Tokens: 1234567, PendingMail: &unread, AutoMail: "on"}}
+		Team: "blue", Cwd: systemPath("/work"), Turns: 1, Tokens: 1234567, PendingMail: &unread, AutoMail: "on"}}
 	r.set.Notes = []string{"mind the ceiling"}
 	got := statusText(r.s)
 	hasWords(t, got, "`"+r.agent+"`", "`bob` in team `blue`", "Ask (sandbox `workspace-write`, approval `on-request`)",
-		"**Model:** Big", "**Thought level:** Medium", "**Note:** mind the ceiling", "`/work`", "0.169.0 (app-server)",
-		"25,000 of 100,000 tokens in use (25 %)", "1,234,567 in 1 turn\n", "3 messages unread; auto-mail on")
+		"**Model:** Big", "**Thought level:** Medium", "**Note:** mind the ceiling", "`"+systemPath("/work")+"`",
+		"0.169.0 (app-server)", "25,000 of 100,000 tokens in use (25 %)", "1,234,567 in 1 turn\n", "3 messages unread; auto-mail on")
 	if strings.Contains(got, "other") {
 		t.Errorf("another agent's in\n%s", got)
 	}
 	r.status = statusView{Team: "default", ChildError: "exit code 3"}
 	r.f.settings = func(string) *sessionSettings { return nil }
 	hasWords(t, statusText(r.s), "`"+r.agent+"`", "not running: exit code 3", "no team directory for `default`",
-		"`/work`")
+		"`"+systemPath("/work")+"`")
 	r.f.Team = false
 	r.status = statusView{}
 	hasWords(t, statusText(r.s), "Codex:** not running\n", "Team:** none")

@@ -306,7 +306,7 @@ func (p *acpPlay) came() (out []string) {
 func TestACPCancelWhileAnswered(t *testing.T) {
 	r := newOpenRig(t, `{}`, nil)
 	telling, goOn := make(chan bool), make(chan bool)
-	r.s.enc = newACPEncoder(acpEncoding{Cwd: "/work", Send: func(update []byte) bool {
+	r.s.enc = newACPEncoder(acpEncoding{Cwd: systemPath("/work"), Send: func(update []byte) bool {
 		telling <- true
 		<-goOn
 		return r.s.send(update)
@@ -393,7 +393,7 @@ func TestACPLoadReplays(t *testing.T) {
 	r.hello(`{}`)
 	id := r.reopen("load", "sess_1")
 	sub := receive(t, r.submits)
-	if sub.req.ref != "codex:old" || sub.req.run || sub.req.mode != modeRevive || sub.req.cwd != "/work" {
+	if sub.req.ref != "codex:old" || sub.req.run || sub.req.mode != modeRevive || sub.req.cwd != systemPath("/work") {
 		t.Errorf("opened with %+v", sub.req)
 	}
 	r.prompt("behind it")
@@ -504,7 +504,7 @@ func TestACPUsage(t *testing.T) {
 	prompt(`{"totalTokens":7,"inputTokens":6,"outputTokens":1,"thoughtTokens":0,"cachedReadTokens":0}`,
 		func(p *acpPlayed) { use(p, 7, 6, 0, 1, 0) }) // the thread was lost, so this is a new one
 
-	r.known["old"] = clientSession{Session: "old", AgentID: "codex:old", Cwd: "/work", Turns: 3}
+	r.known["old"] = clientSession{Session: "old", AgentID: "codex:old", Cwd: systemPath("/work"), Turns: 3}
 	id := r.reopen("resume", "old")
 	r.f.done(receive(t, r.submits).w, turnResult{})
 	r.answerTo(id)

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -236,7 +237,7 @@ func (r *acpFrontRig) start(method, params string) string {
 	r.t.Helper()
 	r.n++
 	id := fmt.Sprint(1000 + r.n)
-	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`)
+	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + systemPaths(params) + `}`)
 	return id
 }
 
@@ -382,7 +383,7 @@ func (r *acpFrontRig) reopen(method, session string) string {
 
 // keeps has the hub know of a session that isn't open.
 func (r *acpFrontRig) keeps(session, agent string) {
-	r.known[session] = clientSession{Session: session, AgentID: agent, Cwd: "/work", Title: "kept"}
+	r.known[session] = clientSession{Session: session, AgentID: agent, Cwd: systemPath("/work"), Title: "kept"}
 }
 
 func updateKind(rec json.RawMessage) string {
@@ -556,14 +557,27 @@ func playCases(t *testing.T, file string, do func(line string) []string) {
 		if line == "" || strings.HasPrefix(line, "# ") {
 			continue
 		}
-		for _, out := range do(line) {
+		for _, out := range do(systemPaths(line)) {
 			got = append(got, "= "+out)
 		}
-		if at := len(got) - 1; os.Getenv("UPDATE_GOLDEN") == "" && (at >= len(was) || got[at] != was[at]) {
+		if os.Getenv("UPDATE_GOLDEN") != "" {
+			continue
+		}
+		if at := len(got) - 1; at >= len(was) || inUnixPaths(got[at]) != inUnixPaths(was[at]) {
 			t.Fatalf("%s, near line %d: of\n%s\ncame\n%s", path, at+1, line, strings.Join(got[max(0, at-2):], "\n"))
 		}
 	}
-	wantGolden(t, path, strings.Join(got, "\n"))
+	wantPathGolden(t, path, strings.Join(got, "\n"))
+}
+
+// wantPathGolden is wantGolden for a text of Unix paths, which is written where paths are so.
+func wantPathGolden(t *testing.T, golden, got string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		want(t, inUnixPaths(got), inUnixPaths(readText(t, golden)))
+		return
+	}
+	wantGolden(t, golden, got)
 }
 
 const acpThread = "01a1fd62-52dc-7b81-9559-911d778571f0"
@@ -587,7 +601,7 @@ func newACPRig(t testing.TB, o acpEncoding) *acpRig {
 	r := &acpRig{t: t, review: newACPReview(acpSchema(t)), files: map[string][]fileChange{}}
 	r.talk = r.review.session("s")
 	r.talk.prompts = 1
-	o.Cwd, o.Client = cmp.Or(o.Cwd, "/w"), cmp.Or(o.Client, &acpClient{})
+	o.Cwd, o.Client = cmp.Or(o.Cwd, systemPath("/w")), cmp.Or(o.Client, &acpClient{})
 	o.Send = r.take
 	o.Crowded = func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.crowded }
 	r.x = newACPEncoder(o)
@@ -659,7 +673,7 @@ func (r *acpRig) told() string {
 
 func (r *acpRig) want(lines ...string) {
 	r.t.Helper()
-	if got, want := r.told(), strings.Join(lines, "\n"); got != want {
+	if got, want := inUnixPaths(r.told()), inUnixPaths(strings.Join(lines, "\n")); got != want {
 		r.t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
@@ -733,7 +747,7 @@ func (r *acpRig) note(method, p string) {
 	if !strings.Contains(p, `"threadId"`) && method != "thread/started" {
 		p = `{"threadId":"` + acpThread + `",` + p[1:]
 	}
-	r.hears(r.ref(), method, json.RawMessage(p))
+	r.hears(r.ref(), method, json.RawMessage(systemPaths(p)))
 }
 
 // hears takes a notification of Codex's as the session does.

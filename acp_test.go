@@ -221,7 +221,8 @@ func TestACPListPages(t *testing.T) {
 	r := newACPFrontRig(t, nil)
 	add := func(n int, dir string, when time.Time) {
 		id := fmt.Sprintf("sess_%03d", n)
-		r.known[id] = clientSession{Session: id, Cwd: dir, Updated: when, Title: "t", Roots: []string{"/r"}}
+		r.known[id] = clientSession{Session: id, Cwd: systemPath(dir), Updated: when, Title: "t",
+			Roots: []string{systemPath("/r")}}
 	}
 	for n := range 120 {
 		add(n, "/a", at.Add(time.Duration(n/3)*time.Second)) // three of each moment

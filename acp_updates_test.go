@@ -36,18 +36,18 @@ func TestACPRecordings(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				r := newACPRig(t, acpEncoding{Cwd: "/home/u/project",
+				r := newACPRig(t, acpEncoding{Cwd: systemPath("/home/u/project"),
 					Client: &acpClient{notices: true}})
 				p := newACPReplay(r)
 				for line := range strings.Lines(string(data)) {
 					var l recorded
-					if err := json.Unmarshal([]byte(line), &l); err != nil {
+					if err := json.Unmarshal([]byte(systemPaths(line)), &l); err != nil {
 						t.Fatal(err)
 					}
 					p.play(l)
 				}
 				got := strings.ReplaceAll(strings.Join(r.all(), "\n"), r.x.own, "OWN") + "\n"
-				wantGolden(t, "testdata/acp/"+base+".golden", got)
+				wantPathGolden(t, "testdata/acp/"+base+".golden", got)
 			})
 		})
 	}
@@ -249,7 +249,7 @@ func TestACPManyAtOnce(t *testing.T) {
 func BenchmarkACPDelta(b *testing.B) {
 	for _, crowded := range []bool{false, true} {
 		b.Run(fmt.Sprintf("crowded=%v", crowded), func(b *testing.B) {
-			x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true },
+			x := newACPEncoder(acpEncoding{Cwd: systemPath("/w"), Send: func([]byte) bool { return true },
 				Crowded: func() bool { return crowded }})
 			a := agentRef{Thread: acpThread}
 			x.event(a, &event{kind: evStarted, thread: acpThread, turn: "t1"})
@@ -444,7 +444,7 @@ func TestACPBadBytes(t *testing.T) {
 // BenchmarkACPOutput is what a flood of output costs: each piece of it, and one
 // update in 200 ms that tells 64 KiB.
 func BenchmarkACPOutput(b *testing.B) {
-	x := newACPEncoder(acpEncoding{Cwd: "/w", Send: func([]byte) bool { return true }})
+	x := newACPEncoder(acpEncoding{Cwd: systemPath("/w"), Send: func([]byte) bool { return true }})
 	t := &acpTool{id: "c", status: callRunning}
 	piece := strings.Repeat("a line of output that is told\n", 40)
 	b.Run("piece", func(b *testing.B) {
@@ -653,6 +653,7 @@ func TestACPDiffOfFilesThatComeAndGo(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	plant(t, dir, map[string]string{"moved": "one\ntwo\n"})
 	gone, created := aChange(at("gone"), "delete", "bye\n", ""), aChange(at("new"), "add", "hi\n", "")
+	elsewhere := systemPath("/else/where")
 	const moves = "@@ -1,2 +1,2 @@\n one\n-zwei\n+two\n\n\nMoved to: x"
 	for _, tt := range []struct {
 		files []string
@@ -664,12 +665,12 @@ func TestACPDiffOfFilesThatComeAndGo(t *testing.T) {
 		{[]string{gone}, "Delete gone delete", `diff @/gone "bye\n" ""`},
 		{[]string{aChange(at("old"), "update", moves, at("moved"))}, "Move old → moved move",
 			`diff @/moved "one\nzwei\n" "one\ntwo\n"`},
-		{[]string{gone, created, aChange("/else/where", "delete", "", "")}, "Edit 3 files: gone, new, /else/where edit",
-			"diff @/gone \"bye\\n\" \"\"\ndiff @/new new \"hi\\n\"\ndiff /else/where \"\" \"\""},
+		{[]string{gone, created, aChange(elsewhere, "delete", "", "")}, "Edit 3 files: gone, new, " + elsewhere + " edit",
+			"diff @/gone \"bye\\n\" \"\"\ndiff @/new new \"hi\\n\"\ndiff " + elsewhere + " \"\" \"\""},
 	} {
 		got, call := diffsOf(t, acpEncoding{Cwd: dir}, "started", tt.files...)
-		want(t, strings.Join(got, "\n"), strings.ReplaceAll(tt.want, "@", dir))
-		want(t, stringField(call, "title")+" "+stringField(call, "kind"), tt.face)
+		want(t, strings.Join(got, "\n"), strings.ReplaceAll(filepath.FromSlash(tt.want), "@", dir))
+		want(t, stringField(call, "title")+" "+stringField(call, "kind"), filepath.FromSlash(tt.face))
 	}
 
 	// A patch of any size fits a client's line.

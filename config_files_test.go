@@ -298,9 +298,7 @@ func TestRepoByHand(t *testing.T) {
 
 // TestRepoAsGitSeesIt compares with git itself.
 func TestRepoAsGitSeesIt(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git")
-	}
+	needGit(t)
 	base := realTempDir(t)
 	git := func(dir string, args ...string) (string, error) {
 		cmd := exec.Command("git", args...)

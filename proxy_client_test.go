@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -766,6 +767,53 @@ func needUnix(tb testing.TB, why string) {
 	if runtime.GOOS == "windows" {
 		tb.Skip("on Windows: " + why)
 	}
+}
+
+// needGit leaves a test out where git isn't installed.
+func needGit(tb testing.TB) {
+	tb.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		tb.Skipf("runs git: %v", err)
+	}
+}
+
+// oddName is a name that a file can have and that git quotes.
+func oddName() string {
+	if runtime.GOOS == "windows" { // its names have no line ends
+		return "it's ä"
+	}
+	return "line's\nend "
+}
+
+// systemPath is an absolute path, which tests write as Unix has it, as this system has it: with a drive on Windows.
+func systemPath(path string) string {
+	if runtime.GOOS != "windows" {
+		return path
+	}
+	return "C:" + filepath.FromSlash(path)
+}
+
+var jsonPath = regexp.MustCompile(`(^|"(cwd|path|savedPath|move_?[pP]ath|grantRoot|additionalDirectories)":)\[?"/[^"]*"`)
+
+// systemPaths does that in a JSON text. In the words of commands it is done to paths below /w alone.
+func systemPaths(text string) string {
+	if runtime.GOOS != "windows" {
+		return text
+	}
+	text = strings.NewReplacer(`"uri":"file:///`, `"uri":"file:///C:/`, " /w/", " C:/w/").Replace(text)
+	return jsonPath.ReplaceAllStringFunc(text, func(field string) string {
+		key, path, _ := strings.Cut(field, `"/`)
+		return key + `"C:\\` + strings.ReplaceAll(path, "/", `\\`)
+	})
+}
+
+// inUnixPaths is the way back, for a text that is compared: of what was wanted, too, since it takes every escaped
+// backslash for one of a path.
+func inUnixPaths(text string) string {
+	if runtime.GOOS != "windows" {
+		return text
+	}
+	return strings.NewReplacer("/C:", "", `C:\\`, "/", `C:\`, "/", "C:/", "/", `\\`, "/").Replace(text)
 }
 
 // markedProcesses returns the living processes that inherited the marker.

@@ -156,7 +156,7 @@ func TestWorldClientNeverPrompted(t *testing.T) {
 		w.bad(born, codeInvalidSession, "mcp_servers")
 		w.is("open sessions", w.hub.status().Sessions, 0)
 		born.servers = nil
-		born.client.roots = []string{"/elsewhere"}
+		born.client.roots = []string{systemPath("/elsewhere")}
 		if r := w.good(born); r.AgentID != born.agentID || r.Status != statusIdle || len(r.Notes) > 0 {
 			t.Fatalf("born: %+v", r)
 		}
@@ -210,7 +210,7 @@ func TestWorldClientParked(t *testing.T) {
 	inClientWorld(t, map[string]string{"max_concurrent_threads": "1"}, func(t *testing.T, w *clientWorld) {
 		first := w.birth("sess_1")
 		first.servers = json.RawMessage(`{"docs":{"command":"d","env":{"KEY":"secret"}}}`)
-		first.client.roots = []string{"/elsewhere"}
+		first.client.roots = []string{systemPath("/elsewhere")}
 		w.good(first)
 		opened := func(method string) {
 			t.Helper()
@@ -223,7 +223,7 @@ func TestWorldClientParked(t *testing.T) {
 		w.says(again(first, "SAY one"), "one")
 		opened("thread/resume")
 		roots := string(rawField(w.lastSent("turn/start"), "sandboxPolicy", "writableRoots"))
-		w.is("writable roots", roots, `["/elsewhere"]`)
+		w.is("writable roots", roots, systemPaths(`["/elsewhere"]`))
 		w.says(again(second, "SAY two"), "two")
 		w.hub.clients.setTitle(first.agentID, " Fix the tests ")
 		w.is("title", w.clientSession("sess_1").Title, "Fix the tests")
@@ -297,7 +297,7 @@ func TestWorldClientReshaped(t *testing.T) {
 		none.servers = nil
 		w.good(none)
 		changed := again(born, "")
-		changed.client = &clientBirth{session: "sess_1", roots: []string{"/elsewhere"}}
+		changed.client = &clientBirth{session: "sess_1", roots: []string{systemPath("/elsewhere")}}
 		w.bad(changed, codeInvalidSession, "busy")
 		w.is("what ran", (<-running).Content, "late")
 		w.is("opened anew", w.sent("thread/resume"), 0)
@@ -311,8 +311,8 @@ func TestWorldClientReshaped(t *testing.T) {
 		w.says(changed, "two")
 		turn := w.lastSent("turn/start")
 		w.is("cwd of the turn", stringField(turn, "cwd"), sub)
-		w.is("its roots", string(rawField(turn, "sandboxPolicy", "writableRoots")), `["/elsewhere"]`)
-		if cs := w.clientSession("sess_1"); cs.Cwd != sub || !slices.Equal(cs.Roots, []string{"/elsewhere"}) {
+		w.is("its roots", string(rawField(turn, "sandboxPolicy", "writableRoots")), systemPaths(`["/elsewhere"]`))
+		if cs := w.clientSession("sess_1"); cs.Cwd != sub || !slices.Equal(cs.Roots, []string{systemPath("/elsewhere")}) {
 			t.Errorf("kept: %+v", cs)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 // TestGitStaysInItsDirectory: the caller's environment names another repository, as in a hook of git's.
 func TestGitStaysInItsDirectory(t *testing.T) {
+	needGit(t)
 	here, other := t.TempDir(), t.TempDir()
 	for _, dir := range []string{here, other} {
 		if _, err := gitText(context.Background(), dir, "init", "-q"); err != nil {

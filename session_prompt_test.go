@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -202,7 +203,7 @@ func TestLoadPromptFile(t *testing.T) {
 			t.Errorf("%s: %.20q, %v", tt.name, got, err)
 		}
 		if err != nil {
-			mustContain(t, err.Error(), tt.err, path)
+			mustContain(t, err.Error(), tt.err, strconv.Quote(path))
 		}
 	}
 }

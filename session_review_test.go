@@ -4,13 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
 
 // reviewedRepo is a repository with two commits of a file a.
 func reviewedRepo(t *testing.T, name string) (dir string, git func(args ...string)) {
+	needGit(t)
 	dir = filepath.Join(t.TempDir(), name)
 	wantNil(t, os.MkdirAll(dir, 0o700))
 	git = func(args ...string) {
@@ -46,11 +46,7 @@ func TestReviewRefusesWhatNamesNoCommit(t *testing.T) {
 // TestReviewCountsUntrackedFiles: no file is too long for its lines to be counted, and what is no text has none. A
 // binary file of some megabytes was told as beyond the model's window, as if it were read.
 func TestReviewCountsUntrackedFiles(t *testing.T) {
-	name := "line's\nend "
-	if runtime.GOOS == "windows" { // which has no such names
-		name = "it's"
-	}
-	dir, _ := reviewedRepo(t, name)
+	dir, _ := reviewedRepo(t, oddName())
 	long := strings.Repeat(strings.Repeat("x", 99)+"\n", 70_000)
 	for name, text := range map[string]string{"binary": "\x00" + long, "long": long, "more": "1\n2"} {
 		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -19,6 +19,7 @@ type treeRig struct {
 }
 
 func newTreeRig(t *testing.T) *treeRig {
+	needGit(t)
 	t.Parallel()
 	r := &treeRig{t: t, repo: filepath.Join(t.TempDir(), "repo")}
 	wantNil(t, os.Mkdir(r.repo, 0o755))
@@ -90,7 +91,7 @@ func TestWorktreeEnds(t *testing.T) {
 		}, removed, ""},
 		{"a new file", "", func(r *treeRig, path string) {
 			r.git(r.repo, "config", "status.showUntrackedFiles", "no")
-			wantNil(r.t, os.WriteFile(filepath.Join(path, "x\ny"), nil, 0o644))
+			wantNil(r.t, os.WriteFile(filepath.Join(path, oddName()), nil, 0o644))
 		}, changed, "agent/dev"},
 		{"a changed file", "", func(r *treeRig, path string) {
 			wantNil(r.t, os.WriteFile(filepath.Join(path, "file"), nil, 0o644))
@@ -215,6 +216,7 @@ func TestWorktreeRefused(t *testing.T) {
 			wantNil(r.t, os.Symlink(r.t.TempDir(), filepath.Join(r.repo, ".worktrees")))
 		}},
 		{"a path with a line end", "", "characters that no record can keep", func(r *treeRig) {
+			needUnix(r.t, "no file's name has a line end")
 			r.repo = filepath.Join(r.repo, "a\nb")
 			wantNil(r.t, os.Mkdir(r.repo, 0o755))
 		}},
