@@ -351,7 +351,7 @@ func findCodex(bin string) (codexBinary, os.FileInfo, error) {
 	const hint = "; install Codex with `npm install -g @openai/codex`, " +
 		"or name another binary as codex_bin in the configuration"
 	path, err := lookProgram(bin)
-	if err == nil {
+	if err == nil || errors.Is(err, exec.ErrDot) { // a "." in PATH is the user's own word
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {

@@ -74,14 +74,9 @@ func newProcGroup(cmd *exec.Cmd) *procGroup {
 	return &procGroup{}
 }
 
-// lookProgram finds a program: a path, or a name on PATH. A "." in PATH is the user's own word.
-func lookProgram(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if errors.Is(err, exec.ErrDot) {
-		err = nil
-	}
-	return path, err
-}
+// lookProgram finds a program: a path, or a name on PATH. What a "." in PATH finds comes with exec.ErrDot: it may lie in
+// somebody's repository.
+func lookProgram(name string) (string, error) { return exec.LookPath(name) }
 
 // programCommand is exec.CommandContext for a program that was found, with the variables env, nil for ours.
 func programCommand(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
