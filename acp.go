@@ -244,7 +244,7 @@ func (f *acpFront) initialize(c *acpCall, params json.RawMessage) *rpcError {
 		"protocol", acpVersion)
 	f.answer(c, map[string]any{"protocolVersion": acpVersion, "agentCapabilities": f.capabilities(),
 		"authMethods": f.logins.methods(),
-		"agentInfo":   map[string]any{"name": serverName, "title": "Codex", "version": f.Version},
+		"agentInfo":   map[string]any{"name": f.Names.word(serverName), "title": "Codex", "version": f.Version},
 		"_meta":       map[string]any{"steering": map[string]bool{"supported": true}}}, nil) // methodSteering
 	f.jobs.spawn(func() {
 		if _, e := f.catalog(f.life, "account", ""); e != nil { // told again to whoever needs Codex
@@ -296,7 +296,7 @@ func (f *acpFront) answer(c *acpCall, result any, e *rpcError) bool {
 			cmp.Or(c.session, stringField(raw, "sessionId")), "failed", e != nil,
 			"latency_ms", time.Since(c.since).Milliseconds())
 	}
-	f.p.put(f.p.response(c.id, raw, e), keepAlways)
+	f.p.put(f.p.response(c.id, raw, f.Names.error(e)), keepAlways)
 	if c.prompt != nil {
 		c.prompt.s.queue.promptAnswered(c.prompt)
 	}
@@ -483,7 +483,7 @@ func (f *acpFront) unknownSession(id string, e *rpcError) *rpcError {
 
 // errACPClosing refuses what comes while we shut down.
 func errACPClosing() *rpcError {
-	return &rpcError{Code: codeInternal, Message: "atm-agent-mcp is shutting down: start it again and load the session"}
+	return &rpcError{Code: codeInternal, Message: "this agent is shutting down: start it again and load the session"}
 }
 
 // errOnlyAppServer is for a Codex that has nothing we can serve ACP with.

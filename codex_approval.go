@@ -197,7 +197,7 @@ func (b decider) words(d decision) string {
 	case byPolicy:
 		return "the policy: " + b.said
 	case byUs:
-		return "atm-agent-mcp: " + b.said
+		return "this server: " + b.said
 	case byNobody:
 	}
 	return "nobody answered " + b.said

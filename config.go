@@ -70,6 +70,7 @@ type config struct {
 	roles                                 map[string]role   // by name, as written; role adds what a role inherits
 	aliases, atmRoles                     map[string]string // ATM's own tables [aliases] and [roles]: names of members
 	coreTeam, coreIdentity                string            // [core] default_team and identity
+	names                                 *names            // that whoever started us speaks in, nil for ours
 	resume                                *string           // of --resume, "" for the newest of identity; nil: none
 
 	// What was found.

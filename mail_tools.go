@@ -127,7 +127,7 @@ func withoutClaims(args json.RawMessage) (said json.RawMessage, claims string) {
 		switch key {
 		case "identity":
 			claims, _ = rawString(val)
-		case "agent_id", "threadId", "conversationId":
+		case "agent_id", "codex_id", "threadId", "conversationId":
 		default:
 			kept[key] = val
 		}

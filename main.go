@@ -21,31 +21,38 @@ import (
 	"syscall"
 )
 
-func main() { os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the whole program. It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
+// run is the whole program. args begin with what it was started as, whose name decides in which names it speaks
+// (config_names.go). It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	n, args, err := takeNames(args)
+	if err != nil {
+		complain(stderr, err.Error(), "")
+		return 2
+	}
+	stderr = n.writer(stderr)
 	if len(args) == 0 {
-		fmt.Fprint(stderr, usage())
+		fmt.Fprint(stderr, usage(n))
 		return 2
 	}
 	name, args := args[0], args[1:]
 	switch name {
 	case "help", "--help", "-help", "-h":
-		return help(args, stdout, stderr)
+		return help(n, args, n.writer(stdout), stderr)
 	case "--version", "-version":
 		name = "version"
 	case "mock-codex": // hidden: a stand-in for Codex, for tests and the demo
 		surviveSIGPIPE() // as Rust does: a client that was killed must not keep the mock from ending its shells
 		return runMock(ctx, nil, args, stdin, stdout, stderr)
 	}
-	row, ok := findCommand(name)
+	row, ok := findCommand(n, name)
 	if !ok {
 		complain(stderr, fmt.Sprintf("no command %q", name),
-			"atm-agent-mcp help lists the commands"+didYouMean(name, commandNames()))
+			"atm-agent-mcp help lists the commands"+didYouMean(name, commandNames(n)))
 		return 2
 	}
-	call := &commandCall{name: name, flags: flagValues{}, stdin: stdin, stdout: stdout, stderr: stderr}
+	call := &commandCall{name: name, names: n, flags: flagValues{}, stdin: stdin, stdout: stdout, stderr: stderr}
 	if code, done := call.parse(row, args); done {
 		return code
 	}
@@ -55,6 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // A commandCall is one command line, parsed, and the streams of the process.
 type commandCall struct {
 	name           string
+	names          *names
 	flags          flagValues
 	args           []string // what stands between and behind the flags
 	stdin          io.Reader
@@ -70,7 +78,7 @@ func (c *commandCall) parse(row commandRow, args []string) (code int, done bool)
 		err := set.Parse(args)
 		switch {
 		case errors.Is(err, flag.ErrHelp):
-			fmt.Fprint(c.stdout, row.usage())
+			fmt.Fprint(c.stdout, c.names.text(row.usage(c.names)))
 			return 0, true
 		case err != nil:
 			complain(c.stderr, err.Error(), c.hint()+nearestFlag(set, err))
@@ -123,6 +131,12 @@ func (c *commandCall) config(fl flagValues, dir string) (cfg *config, code int) 
 	if cfg, err = loadConfig(os.Getenv, cwd, fl, os.Environ()...); err != nil {
 		return nil, c.refuse(err.Error())
 	}
+	cfg.names = c.names
+	for _, texts := range [][]string{cfg.warnings, cfg.notes} {
+		for i := range texts {
+			texts[i] = c.names.text(texts[i])
+		}
+	}
 	return cfg, 0
 }
 
@@ -171,6 +185,9 @@ func loginCodex(ctx context.Context, bin string, args []string, c *commandCall) 
 	defer stop()
 	cmd := programCommand(ctx, nil, codex.Path, append(append(codex.Args, "login"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, c.stdout, c.stderr
+	if w, ok := c.stderr.(namesWriter); ok {
+		cmd.Stderr = w.w // codex may want a terminal
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = pipeDrain
 	// the terminal sends them to codex too: codex ends by them, and then this process
@@ -204,7 +221,7 @@ func runTools(ctx context.Context, c *commandCall) int {
 }
 
 func runVersion(_ context.Context, c *commandCall) int {
-	fmt.Fprintln(c.stdout, "atm-agent-mcp", version())
+	fmt.Fprintln(c.stdout, c.names.word(serverName), version())
 	return 0
 }
 

@@ -30,7 +30,7 @@ func runDemo(ctx context.Context, c *commandCall) int {
 		return c.fail("making a temporary home: "+err.Error(), "")
 	}
 	defer os.RemoveAll(home)
-	d := &demoClient{out: c.stdout, home: home}
+	d := &demoClient{out: c.names.writer(c.stdout), names: c.names, home: home}
 	if err := d.run(ctx); err != nil {
 		complain(c.stderr, "the demo failed: "+err.Error(), "")
 		if log := d.log.lastLine(); log != "" {
@@ -43,10 +43,11 @@ func runDemo(ctx context.Context, c *commandCall) int {
 
 // A demoClient is the MCP client of the demo.
 type demoClient struct {
-	home string     // the temporary home
-	log  stderrTail // what serve says on stderr
-	peer *peer      // the connection to serve
-	err  error      // the first call that failed, nil for none
+	home  string     // the temporary home
+	names *names     // that serve speaks in
+	log   stderrTail // what serve says on stderr
+	peer  *peer      // the connection to serve
+	err   error      // the first call that failed, nil for none
 
 	mu  sync.Mutex // guards out, which both sides of the conversation write to
 	out io.Writer
@@ -61,7 +62,8 @@ func (d *demoClient) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "serve", "--codex-bin", "mock", "--log-level", "warn")
+	cmd := exec.CommandContext(ctx, self, "--compat", d.names.word(serverName), "serve", "--codex-bin", "mock",
+		"--log-level", "warn")
 	cmd.Dir = project
 	cmd.Env = append(os.Environ(), "HOME="+d.home, "USERPROFILE="+d.home, "ATM_HOME="+d.home,
 		"CODEX_HOME="+filepath.Join(d.home, ".codex"),
@@ -126,7 +128,7 @@ func (d *demoClient) talk(project string) error {
 	d.answer(res)
 
 	d.say("It replies by agent_id: the same agent, the same conversation, also after a restart.")
-	d.answer(d.tool("codex-reply", map[string]any{"agent_id": stringField(res, "agent_id"),
+	d.answer(d.tool("codex-reply", map[string]any{d.names.word("agent_id"): d.agentID(res),
 		"prompt": "Thank you. What was the file called?\nSAY It is called hello.txt."}))
 
 	d.say("It asks who is there, and closes the agent; the name is free again.")
@@ -138,7 +140,7 @@ func (d *demoClient) talk(project string) error {
 
 // tool calls a tool and returns its structured content.
 func (d *demoClient) tool(name string, args map[string]any) json.RawMessage {
-	res := d.call("tools/call", map[string]any{"name": name, "arguments": args,
+	res := d.call("tools/call", map[string]any{"name": d.names.word(name), "arguments": args,
 		"_meta": map[string]any{"progressToken": name}})
 	if string(rawField(res, "isError")) == "true" {
 		d.err = fmt.Errorf("%s: %s", name, res)
@@ -187,8 +189,12 @@ func (d *demoClient) frame(dir string, rec []byte) {
 }
 
 func (d *demoClient) answer(res json.RawMessage) {
-	d.tell("    %s (%s, %s): %s", stringField(res, "identity"), stringField(res, "agent_id"),
+	d.tell("    %s (%s, %s): %s", stringField(res, "identity"), d.agentID(res),
 		stringField(res, "turn_status"), stringField(res, "content"))
+}
+
+func (d *demoClient) agentID(res json.RawMessage) string {
+	return stringField(res, d.names.word("agent_id"))
 }
 
 func (d *demoClient) say(text string) { d.tell("\n%s", text) }

@@ -99,6 +99,7 @@ func runDoctor(ctx context.Context, c *commandCall) int {
 		return c.refuse(fmt.Sprintf("--wait wants a number of seconds, 1 to 600, not %q", cutName(c.flags["wait"])))
 	}
 	s, asJSON := newScreen(c.stdout, os.Getenv), c.flags["json"] == "true"
+	s.out = c.names.writer(s.out)
 	d := &doctor{wait: time.Duration(seconds) * time.Second, flags: c.flags, show: func(f finding) {
 		if !asJSON {
 			showFinding(s, f)

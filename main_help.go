@@ -33,8 +33,24 @@ type flagRow struct {
 	help        string
 }
 
-// commands lists what is told of; mock-codex is not.
-func commands() []commandRow {
+// commands lists what is told of, under a program's names; mock-codex is not.
+func commands(n *names) []commandRow {
+	rows := ownCommands()
+	if n == nil {
+		return rows
+	}
+	for i := range rows {
+		switch r := &rows[i]; r.name {
+		case "sessions":
+			r.name = "threads"
+		case "serve":
+			r.flags[0].alias = "resume-compacted"
+		}
+	}
+	return rows
+}
+
+func ownCommands() []commandRow {
 	return []commandRow{
 		{
 			name: "serve", run: runServe,
@@ -58,7 +74,7 @@ is in front of it: permissions and silent turns wait for them, unless
 approval_timeout_secs or request_timeout_secs are set. Without --identity a
 session is in no team and has no mail, and Codex is told of neither.
 
-"atm-agent-mcp acp login" runs the login of the codex that acp would start, in
+atm-agent-mcp acp login runs the login of the codex that acp would start, in
 this terminal; what stands behind login goes to codex login.`,
 			flags: acpRows(),
 		},
@@ -169,7 +185,7 @@ this command into the configuration of its threads; there is no need to.`,
 		{
 			name: "demo", run: runDemo,
 			brief: "show a short conversation over a built-in mock of Codex",
-			about: `Runs a short conversation of an MCP client with "atm-agent-mcp serve" over the
+			about: `Runs a short conversation of an MCP client with atm-agent-mcp serve over the
 built-in mock of Codex, in a temporary home, and shows what a user would see
 and what went over the wire. Needs no Codex and no network.`,
 		},
@@ -271,7 +287,7 @@ func (c commandRow) joinValues(args []string) []string {
 	for _, arg := range args {
 		if n := len(joined) - 1; n >= 0 && !strings.HasPrefix(arg, "-") && strings.HasPrefix(joined[n], "-") &&
 			slices.ContainsFunc(c.flags, func(f flagRow) bool {
-				return f.maybe != "" && f.name == strings.TrimLeft(joined[n], "-")
+				return f.maybe != "" && slices.Contains(namesOf(f.name, f.alias), strings.TrimLeft(joined[n], "-"))
 			}) {
 			joined[n] += "=" + arg
 			continue
@@ -281,8 +297,8 @@ func (c commandRow) joinValues(args []string) []string {
 	return joined
 }
 
-func findCommand(name string) (commandRow, bool) {
-	all := commands()
+func findCommand(n *names, name string) (commandRow, bool) {
+	all := commands(n)
 	i := slices.IndexFunc(all, func(c commandRow) bool { return c.name == name })
 	if i < 0 {
 		return commandRow{}, false
@@ -290,27 +306,27 @@ func findCommand(name string) (commandRow, bool) {
 	return all[i], true
 }
 
-func commandNames() (names []string) {
-	for _, c := range commands() {
-		names = append(names, c.name)
+func commandNames(n *names) (all []string) {
+	for _, c := range commands(n) {
+		all = append(all, c.name)
 	}
-	return names
+	return all
 }
 
-func usage() string {
+func usage(n *names) string {
 	var b strings.Builder
 	b.WriteString("atm-agent-mcp makes Codex agents teammates of your MCP client.\n\nusage: atm-agent-mcp <command> " +
 		"[flags]\n\n")
-	for _, c := range commands() {
+	for _, c := range commands(n) {
 		fmt.Fprintf(&b, "  %-10s %s\n", c.name, c.brief)
 	}
 	b.WriteString("\nTo register it with Claude Code:\n\n  claude mcp add codex -- atm-agent-mcp serve\n")
 	return b.String()
 }
 
-func (c commandRow) usage() string {
+func (c commandRow) usage(n *names) string {
 	if c.about == "" {
-		return usage() // help's help is the list of what it helps with
+		return usage(n) // help's help is the list of what it helps with
 	}
 	var b strings.Builder
 	b.WriteString("usage: atm-agent-mcp " + c.name)
@@ -325,26 +341,30 @@ func (c commandRow) usage() string {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "  %-24s %s\n", f.spelling(), strings.ReplaceAll(f.help, "\n", "\n"+strings.Repeat(" ", 27)))
+		spelling := f.spelling()
+		if len(spelling) > 24 {
+			spelling += "\n" + strings.Repeat(" ", 26)
+		}
+		fmt.Fprintf(&b, "  %-24s %s\n", spelling, strings.ReplaceAll(f.help, "\n", "\n"+strings.Repeat(" ", 27)))
 	}
 	return b.String()
 }
 
-func help(args []string, stdout, stderr io.Writer) int {
+func help(n *names, args []string, stdout, stderr io.Writer) int {
 	const hint = "atm-agent-mcp help lists the commands"
 	switch {
 	case len(args) > 1:
 		complain(stderr, fmt.Sprintf("help takes one command, and then %q", args[1]), hint)
 		return 2
 	case len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help"}, args[0]):
-		fmt.Fprint(stdout, usage())
+		fmt.Fprint(stdout, usage(n))
 		return 0
 	}
-	row, ok := findCommand(args[0])
+	row, ok := findCommand(n, args[0])
 	if !ok {
-		complain(stderr, fmt.Sprintf("no command %q to help with", args[0]), hint+didYouMean(args[0], commandNames()))
+		complain(stderr, fmt.Sprintf("no command %q to help with", args[0]), hint+didYouMean(args[0], commandNames(n)))
 		return 2
 	}
-	fmt.Fprint(stdout, row.usage())
+	fmt.Fprint(stdout, row.usage(n))
 	return 0
 }

@@ -306,6 +306,9 @@ func (c *commandCall) pruneRows(s screen, reg *registry, team string, all, rows 
 
 // printJSON prints v, on lines of its own for a person, and returns the exit code.
 func (c *commandCall) printJSON(s screen, v any) int {
+	if c.names != nil {
+		v = c.names.fields(toJSON(v), listed)
+	}
 	enc := json.NewEncoder(s.out)
 	enc.SetEscapeHTML(false)
 	if s.terminal {

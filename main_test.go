@@ -26,7 +26,7 @@ import (
 // runLine runs one command line in this process.
 func runLine(input string, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
-	code = run(context.Background(), args, strings.NewReader(input), &stdout, &stderr)
+	code = run(context.Background(), append([]string{serverName}, args...), strings.NewReader(input), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -81,7 +81,7 @@ func TestHelpOfEachCommand(t *testing.T) {
 		}
 		return out
 	}
-	for _, c := range commands() {
+	for _, c := range commands(nil) {
 		told := ask("help", c.name)
 		for _, spelling := range []string{"-h", "--help"} {
 			if got := ask(c.name, spelling); got != told {

@@ -45,6 +45,7 @@ type watchRow struct {
 // teamWatch is the team as it was seen last. One goroutine at a time uses it.
 type teamWatch struct {
 	leases *leases
+	names  *names                // that --json tells the rows in
 	repos  map[string]*repoCache // by agent_id
 	rows   []watchRow
 	limits *limitsShown      // nil: no process has told any
@@ -62,6 +63,7 @@ func runWatch(ctx context.Context, c *commandCall) int {
 		return code
 	}
 	w, s := newTeamWatch(cfg.sessionsRoot, cfg.team), newScreen(c.stdout, os.Getenv)
+	w.names = c.names
 	s.fit = true
 	out, _ := c.stdout.(*os.File)
 	asJSON, once := c.flags["json"] == "true", c.flags["once"] == "true"
@@ -216,7 +218,7 @@ func (w *teamWatch) changes() []byte {
 		delete(left, key)
 		if w.told[key] != string(compared) {
 			w.told[key] = string(compared)
-			b.Write(append(line, '\n'))
+			b.Write(append(w.names.fields(line, listed), '\n'))
 		}
 	}
 	for i := range w.rows {
@@ -231,7 +233,8 @@ func (w *teamWatch) changes() []byte {
 	delete(left, "")
 	for _, id := range slices.Sorted(maps.Keys(left)) {
 		delete(w.told, id)
-		b.Write(append(toJSON(map[string]any{"agent_id": id, "team": w.leases.team, "gone": true}), '\n'))
+		gone := map[string]any{w.names.word("agent_id"): id, "team": w.leases.team, "gone": true}
+		b.Write(append(toJSON(gone), '\n'))
 	}
 	return b.Bytes()
 }

@@ -86,7 +86,7 @@ func TestWatchLeavesTheTerminalAsItWas(t *testing.T) {
 			person, program := openTerminal(t, 60, 10)
 			was, code := modeOf(t, program), make(chan int, 1)
 			go func() {
-				code <- run(context.Background(), []string{"watch", "--team", "red"}, program, program, io.Discard)
+				code <- run(context.Background(), []string{serverName, "watch", "--team", "red"}, program, program, io.Discard)
 			}()
 			if seen := readUntil(t, person, first); !strings.HasPrefix(seen, beginWatching) {
 				t.Errorf("it began with %q", seen)
@@ -116,7 +116,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 	wantNil(t, err)
 	wantNil(t, r.Close())
 	defer w.Close()
-	if code := run(context.Background(), []string{"watch", "--json"}, strings.NewReader(""), w, io.Discard); code != 0 {
+	if code := run(context.Background(), []string{serverName, "watch", "--json"}, strings.NewReader(""), w, io.Discard); code != 0 {
 		t.Errorf("code %d", code)
 	}
 }

@@ -96,7 +96,7 @@ type mcpCall struct {
 func newMCPFront(o mcpOptions) *mcpFront {
 	f := &mcpFront{
 		mcpOptions: o,
-		tools:      toolTable(),
+		tools:      toolsFor(o.Names),
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
 		parked:     parking{turns: map[waiterID]*parkedTurn{}, states: map[string]*parkedTurn{}},
@@ -270,7 +270,7 @@ func (f *mcpFront) event(a agentRef, w waiterID, e *event) bool {
 	if buf == nil {
 		buf = new([]byte)
 	}
-	*buf = appendCodexEvent((*buf)[:0], a, request, e)
+	*buf = appendCodexEvent((*buf)[:0], f.Names, a, request, e)
 	kept := f.p.put(*buf, worth) // put copies what it keeps
 	if cap(*buf) <= scratchMax {
 		f.scratch.Put(buf)
@@ -453,6 +453,9 @@ func (c *mcpCall) toolAnswer(isError bool, structured any, texts ...string) json
 // plainAnswer is the result of a tool without a line about mail.
 func (c *mcpCall) plainAnswer(isError bool, structured any, texts ...string) json.RawMessage {
 	r := toolResult{Structured: structured, IsError: isError}
+	if n := c.f.Names; n != nil {
+		r.Structured = n.fields(toJSON(structured), listed)
+	}
 	for _, t := range texts {
 		r.Content = append(r.Content, textBlock{"text", t})
 	}
@@ -464,6 +467,7 @@ func (c *mcpCall) plainAnswer(isError bool, structured any, texts ...string) jso
 
 // failure is an error in the form of the call's era. What breaks the protocol is a JSON-RPC error in both.
 func (c *mcpCall) failure(e *rpcError) (json.RawMessage, *rpcError) {
+	e = c.f.Names.error(e)
 	if c.modern && !protocolCode(e) {
 		return c.plainAnswer(true, errorResult{shownError(e)}, e.Message), nil
 	}
@@ -478,7 +482,7 @@ func protocolCode(e *rpcError) bool {
 
 // modernMeta is the _meta of every modern result.
 func (f *mcpFront) modernMeta() map[string]any {
-	return map[string]any{metaPrefix + "serverInfo": serverInfo{serverName, serverTitle, f.Version}}
+	return map[string]any{metaPrefix + "serverInfo": f.serverInfo()}
 }
 
 const (
@@ -609,6 +613,10 @@ type serverInfo struct {
 	Version string `json:"version"`
 }
 
+func (f *mcpFront) serverInfo() serverInfo {
+	return serverInfo{f.Names.word(serverName), serverTitle, f.Version}
+}
+
 // agreedVersion is the version that an initialize is answered with: the one asked for
 // where it is served, else the newest.
 func agreedVersion(params json.RawMessage) string {
@@ -636,8 +644,7 @@ func initialize(c *mcpCall, params json.RawMessage) {
 	c.f.Log.Info("client connected", "client", name, "client_version", stringField(params, "clientInfo", "version"),
 		"asked", stringField(params, "protocolVersion"), "protocol", l.version, "elicitation", l.elicits,
 		"codex_events", l.forwards)
-	c.reply(toJSON(helloResult{l.version, capabilities(false), serverInfo{serverName, serverTitle, c.f.Version},
-		instructions}))
+	c.reply(toJSON(helloResult{l.version, capabilities(false), c.f.serverInfo(), c.f.Names.text(instructions)}))
 }
 
 // warnsOfUnknown reports the clients that log a warning for every notification outside of the specification
@@ -661,20 +668,21 @@ func discover(c *mcpCall) *rpcError {
 			"initialize", metaVersion, modernVersion, metaCaps)
 	}
 	c.replyModern(map[string]any{"supportedVersions": mcpVersions(), "capabilities": capabilities(true),
-		"instructions": instructions, "ttlMs": cacheMS, "cacheScope": "public"})
+		"instructions": c.f.Names.text(instructions), "ttlMs": cacheMS, "cacheScope": "public"})
 	return nil
 }
 
 // listTools answers tools/list. The order is the table's, always.
 func listTools(c *mcpCall, cursor json.RawMessage) *rpcError {
 	word, ok := rawString(cursor)
+	tools := c.f.Names.fields(toolList(c.f.tools), everything)
 	switch {
 	case !isNull(cursor) && !ok || word != "":
 		return badParams("cursor %s is not one of ours: all tools are on one page", cursor)
 	case c.modern:
-		c.replyModern(map[string]any{"tools": toolList(c.f.tools), "ttlMs": cacheMS, "cacheScope": "public"})
+		c.replyModern(map[string]any{"tools": tools, "ttlMs": cacheMS, "cacheScope": "public"})
 	default:
-		c.reply(toJSON(map[string]any{"tools": toolList(c.f.tools)}))
+		c.reply(toJSON(map[string]any{"tools": tools}))
 	}
 	return nil
 }

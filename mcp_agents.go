@@ -25,7 +25,7 @@ func listAgents(c *mcpCall, a toolArgs) *rpcError {
 		shown := viewShapes(c.f.sessions(limit))
 		texts := []string{"No agents: codex starts one."}
 		if len(shown) > 0 {
-			texts = viewTexts(nil, shown)
+			texts = viewTexts(c.f.Names, nil, shown)
 		}
 		c.end(nil, sessionsShown{shown}, strings.Join(texts, "\n"))
 	})
@@ -52,11 +52,11 @@ func viewShapes(views []sessionView) []viewShown {
 }
 
 // viewTexts adds a line for each session, and what decides its approvals.
-func viewTexts(texts []string, views []viewShown) []string {
+func viewTexts(n *names, texts []string, views []viewShown) []string {
 	for i := range views {
 		texts = append(texts, views[i].line())
 		for j := range views[i].Asks {
-			texts = append(texts, aboutAsk(views[i].AgentID, &views[i].Asks[j]))
+			texts = append(texts, aboutAsk(n, views[i].AgentID, &views[i].Asks[j]))
 		}
 	}
 	return texts
@@ -141,7 +141,7 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 			Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
 		}
 		lines := append([]string{s.line()}, s.Limits.lines()...)
-		c.end(nil, shown, strings.Join(viewTexts(lines, shown.Agents), "\n"))
+		c.end(nil, shown, strings.Join(viewTexts(c.f.Names, lines, shown.Agents), "\n"))
 	})
 	return nil
 }
@@ -256,7 +256,7 @@ func askShapes(v *sessionView) []askShown {
 }
 
 // aboutAsk tells a reader of text what is asked and the exact call that decides it.
-func aboutAsk(agentID string, a *askShown) string {
+func aboutAsk(n *names, agentID string, a *askShown) string {
 	var s prose
 	s.add(true, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)
 	s.add(a.Cwd != "", "\n  in %s", a.Cwd)
@@ -276,7 +276,7 @@ func aboutAsk(agentID string, a *askShown) string {
 		Decision string            `json:"decision"`
 		Answers  map[string]string `json:"answers,omitempty"`
 	}{agentID, a.ID, a.Action, approve.String(), answers}
-	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", toJSON(call), approveForSession.String(),
+	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", n.fields(toJSON(call), listed), approveForSession.String(),
 		deny.String())
 	return s.String()
 }
@@ -364,8 +364,8 @@ func decideApproval(c *mcpCall, a toolArgs) *rpcError {
 		done := map[decision]string{approve: "approved", approveForSession: "approved for the whole session",
 			deny: "denied"}[as]
 		c.end(e, approvedShown{agentID, identity, q.Ask, q.Action, as.String()},
-			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with agent_id %s tells what comes of it.", q.Ask,
-				done, clipChars(oneLine(q.Action), 200), agentID))
+			fmt.Sprintf("%s is %s: %s. The agent goes on; agent_wait with %s %s tells what comes of it.", q.Ask,
+				done, clipChars(oneLine(q.Action), 200), c.f.Names.word("agent_id"), agentID))
 	})
 	return nil
 }

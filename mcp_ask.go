@@ -161,7 +161,7 @@ func requireInput(c *mcpCall, t *parkedTurn) {
 	f.mu.Unlock()
 	requests := make(map[string]inputRequest, len(asks))
 	for i := range asks {
-		requests[asks[i].q.id] = inputRequest{"elicitation/create", elicitation(asks[i].agent, &asks[i].q, c.id)}
+		requests[asks[i].q.id] = f.formRequest(asks[i].agent, &asks[i].q, c.id)
 	}
 	c.send(toJSON(struct {
 		Type     string                  `json:"resultType"`
@@ -175,6 +175,10 @@ func requireInput(c *mcpCall, t *parkedTurn) {
 type inputRequest struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params"`
+}
+
+func (f *mcpFront) formRequest(a agentRef, q *approval, request json.RawMessage) inputRequest {
+	return inputRequest{"elicitation/create", f.Names.fields(elicitation(a, q, request), listed)}
 }
 
 // retryCall serves a tools/call with requestState or inputResponses, on the reading goroutine. A retry never begins a
@@ -268,8 +272,8 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	if c != nil {
 		request = c.id
 	}
-	params := elicitation(a, &q, request)
-	return f.askClient(q.id, "elicitation/create", params, func(result json.RawMessage, err error) {
+	form := f.formRequest(a, &q, request)
+	return f.askClient(q.id, form.Method, form.Params, func(result json.RawMessage, err error) {
 		if err != nil {
 			f.decide(q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
 			return

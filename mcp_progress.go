@@ -209,14 +209,15 @@ func fromChild(e *event) bool { return e.method != "" && e.method != "elicitatio
 // appendCodexEvent appends the notification for an event of the agent. request is the id of the caller's request, nil
 // where nobody waits. codex mcp-server has such notifications itself; of what app-server says, msg is the params with
 // the method as type.
-func appendCodexEvent(b []byte, a agentRef, request json.RawMessage, e *event) []byte {
+func appendCodexEvent(b []byte, n *names, a agentRef, request json.RawMessage, e *event) []byte {
 	b = append(b, `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`...)
 	if request != nil {
 		b = append(append(append(b, `"requestId":`...), request...), ',')
 	}
 	// A subagent's event keeps the subagent's thread.
 	b = appendJSONString(append(b, `"threadId":`...), cmp.Or(e.thread, a.Thread))
-	b = append(appendJSONString(append(b, `,"agent_id":`...), a.AgentID), '}')
+	b = append(appendJSONString(append(b, ','), n.word("agent_id")), ':')
+	b = append(appendJSONString(b, a.AgentID), '}')
 	if e.method == mcpNote {
 		_ = eachField(e.raw, func(key string, val json.RawMessage) bool {
 			if key != "_meta" { // that has the id of our own request, and the thread, which stands there already

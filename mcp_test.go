@@ -711,7 +711,7 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 		if c.raw != "" {
 			e.raw = json.RawMessage(c.raw)
 		}
-		got := string(appendCodexEvent(nil, agentRef{AgentID: "codex:ab", Thread: "T", Identity: "codex"}, request, &e))
+		got := string(appendCodexEvent(nil, nil, agentRef{AgentID: "codex:ab", Thread: "T", Identity: "codex"}, request, &e))
 		if got != `{"jsonrpc":"2.0","method":"codex/event","params":{"_meta":{`+c.want+`}}` {
 			t.Errorf("%s: %s\nwant %s", c.raw, got, c.want)
 		}
@@ -757,7 +757,7 @@ func FuzzForward(f *testing.F) {
 			return // the peer lets nothing else pass
 		}
 		e := event{kind: evRaw, method: method, raw: json.RawMessage(params)}
-		if rec := appendCodexEvent(nil, agentRef{}, json.RawMessage("1"), &e); !validJSON(rec) {
+		if rec := appendCodexEvent(nil, nil, agentRef{}, json.RawMessage("1"), &e); !validJSON(rec) {
 			t.Fatalf("%s", rec)
 		}
 	})

@@ -42,6 +42,7 @@ func idArgs(what string) []argSpec {
 		{name: "agent_id", kind: "string", text: what + " Its agent_id, or the name of an open one."},
 		{name: "threadId", kind: "string", text: "The Codex thread id, instead of agent_id."},
 		{name: "conversationId", kind: "string", old: true},
+		{name: "codex_id", kind: "string", old: true}, // agent_id, as the ancestor's callers know it
 	}
 }
 
@@ -168,6 +169,7 @@ func toolTable() []tool {
 			args: append(refArgs("The agent to wait for."),
 				argSpec{name: "agent_ids", kind: "array", min: 1, max: maxWaitAgents, text: "Several agents, by " +
 					"agent_id or name, instead of agent_id."},
+				argSpec{name: "codex_ids", kind: "array", min: 1, max: maxWaitAgents, old: true},
 				argSpec{name: "inbox", kind: "string", text: "Return on mail of this member too; alone, or beside " +
 					"agents. On your own it returns anyway."},
 				argSpec{name: "all", kind: "boolean", text: "true: return once every one of them has finished or " +
@@ -282,6 +284,19 @@ func toolTable() []tool {
 	}, mailTools()...)
 }
 
+// toolsFor is the table with the names of the tools and of their arguments that a client knows. The other names of the
+// arguments are still taken.
+func toolsFor(n *names) []tool {
+	tools := toolTable()
+	for i := range tools {
+		tools[i].name = n.word(tools[i].name)
+		for j := range tools[i].args {
+			tools[i].args[j].name = n.swap(tools[i].args[j].name)
+		}
+	}
+	return tools
+}
+
 // toolList renders the table as the tools of tools/list.
 func toolList(tools []tool) json.RawMessage {
 	out := make([]listedTool, 0, len(tools))
@@ -339,7 +354,7 @@ func callTool(c *mcpCall, p mcpParams) *rpcError {
 // reference finds the one session that agent_id, threadId and conversationId name, "" if none is given.
 func (a toolArgs) reference() (string, *rpcError) {
 	ref, from := "", ""
-	for _, name := range []string{"agent_id", "threadId", "conversationId"} {
+	for _, name := range []string{"agent_id", "codex_id", "threadId", "conversationId"} {
 		if !a.has(name) {
 			continue
 		}

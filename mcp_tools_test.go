@@ -385,7 +385,7 @@ func TestApprovalIsShownWithTheCallThatDecidesIt(t *testing.T) {
 		t.Errorf("a diff of %d bytes", len(s.Diff))
 	}
 
-	text := aboutAsk("codex:a", &shown)
+	text := aboutAsk(nil, "codex:a", &shown)
 	mustContain(t, text, "ask-1", "file_change", "in /w", "it is needed", "t-sub", "q1: Which? (A | B)", "+y",
 		`"approve_for_session", "deny"`)
 	_, rest, _ := strings.Cut(text, "agent_approve ")
@@ -583,7 +583,7 @@ func TestWaitNextStep(t *testing.T) {
 	barred.View.barred = true // its mail is another's
 	says := func(want, turn string, own, inbox mailBox, agents ...waitAgent) {
 		t.Helper()
-		if got := nextStep(&waitResult{Seq: 5, Agents: agents, Own: own, Inbox: inbox}, turn); got != want {
+		if got := nextStep(nil, &waitResult{Seq: 5, Agents: agents, Own: own, Inbox: inbox}, turn); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}

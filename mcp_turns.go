@@ -313,6 +313,7 @@ func reviewTool() tool {
 		}, turnArgs(), []argSpec{
 			{name: "agent_id", kind: "string", text: "Review in this agent's own conversation, instead of by a new " +
 				"agent."},
+			{name: "codex_id", kind: "string", old: true},
 			{name: "identity", kind: "string", text: "Name of the new reviewer."},
 			{name: "cwd", kind: "string", text: "Directory in the repository, as for codex."},
 			{name: "model", kind: "string", text: "Model of the new reviewer."},
@@ -380,13 +381,13 @@ func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 		r.TurnStatus, shownTurn(r)}, r.Review}
 	switch {
 	case unfinished(r):
-		text := aboutAccepted(r)
+		text := aboutAccepted(c.f.Names, r)
 		structured.Content, structured.DurationMS = &text, nil // a model may be shown nothing else
 		return c.toolAnswer(false, structured, strings.Join(append([]string{text}, r.Notes...), " "))
 	case r.failed():
 		// A model is shown the text of an error and not its structure, so the
 		// second block says what it needs to go on.
-		return c.toolAnswer(true, structured, contentOrWhy(r), aboutFailure(r))
+		return c.toolAnswer(true, structured, contentOrWhy(r), aboutFailure(c.f.Names, r))
 	case r.TurnStatus == "" && r.Content == "":
 		return c.toolAnswer(false, structured, fmt.Sprintf("Agent %s (identity %s) is open; no turn was run. Send it "+
 			"a message with codex-reply.", r.AgentID, r.Identity))
@@ -395,14 +396,13 @@ func turnAnswer(c *mcpCall, r *turnResult) json.RawMessage {
 }
 
 // aboutAccepted tells whoever started a background turn how to get its answer.
-func aboutAccepted(r *turnResult) string {
+func aboutAccepted(n *names, r *turnResult) string {
 	what := "works on it in the background"
 	if r.TurnStatus == "queued" {
 		what = "begins it as soon as the turns before it are done"
 	}
-	return fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with agent_id %s for its answer, or for what it "+
-		"asks approval for.",
-		agentShownAs(r.AgentID, r.Identity), what, r.AgentID)
+	return fmt.Sprintf("No answer yet: agent %s %s. Call agent_wait with %s %s for its answer, or for what it asks "+
+		"approval for.", agentShownAs(r.AgentID, r.Identity), what, n.word("agent_id"), r.AgentID)
 }
 
 // agentShownAs is an agent in a sentence: one that still waits for Codex may have no identity yet.
@@ -432,14 +432,14 @@ func ended(turnStatus string) string {
 	return turnStatus
 }
 
-func aboutFailure(r *turnResult) string {
+func aboutFailure(n *names, r *turnResult) string {
 	var s prose
 	tool := "codex-reply"
 	if r.Status == statusClosed || r.Status == statusBroken { // codex-reply refuses those
 		tool = "codex"
 	}
-	s.add(true, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with agent_id %s continues it.",
-		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, r.AgentID)
+	s.add(true, "(The turn of agent %s, identity %s, %s. The agent is %s; %s with %s %s continues it.",
+		r.AgentID, r.Identity, ended(r.TurnStatus), r.Status, tool, n.word("agent_id"), r.AgentID)
 	for _, d := range r.Declined {
 		s.add(true, " Declined (%s): %s.", d.Reason, clipChars(d.Action, 200))
 	}
@@ -568,12 +568,12 @@ func taskNow(c *mcpCall, k *keptTurn) json.RawMessage {
 			// The same words at every poll: the official client takes a key that
 			// comes back with other parameters for a broken server.
 			p := &k.Pending[i]
-			t.Requests[p.ApprovalID] = inputRequest{"elicitation/create", elicitation(a, &p.q, nil)}
+			t.Requests[p.ApprovalID] = c.f.formRequest(a, &p.q, nil)
 		}
 	case len(k.Pending) > 0:
 		p := &k.Pending[0]
-		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with agent_id %s", p.ApprovalID,
-			clipChars(oneLine(p.Action), 200), k.AgentID)
+		t.Message = fmt.Sprintf("waits for a decision on %s (%s): agent_approve with %s %s", p.ApprovalID,
+			clipChars(oneLine(p.Action), 200), c.f.Names.word("agent_id"), k.AgentID)
 	case k.Activity != "":
 		t.Message = k.Activity
 	case k.Status == "queued":
@@ -588,12 +588,13 @@ func endTask(c *mcpCall, t *taskState, k *keptTurn) {
 	switch {
 	case k.Stopped && r.TurnStatus != "completed":
 		t.Status = "cancelled"
-		t.Message = fmt.Sprintf("stopped; agent_wait with agent_id %s tells what it had written", k.AgentID)
+		t.Message = fmt.Sprintf("stopped; agent_wait with %s %s tells what it had written",
+			c.f.Names.word("agent_id"), k.AgentID)
 	case k.Lost:
-		t.Status, t.Message = "failed", r.err.Message
-		t.Error = internalError(r.err)
+		t.Error = internalError(c.f.Names.error(r.err))
+		t.Status, t.Message = "failed", c.f.Names.error(r.err).Message
 	case r.err != nil:
-		t.Status, t.Message = "completed", r.err.Message
+		t.Status, t.Message = "completed", c.f.Names.error(r.err).Message
 		if t.Result, t.Error = c.failure(r.err); t.Error != nil {
 			t.Status = "failed"
 		}
@@ -619,7 +620,7 @@ func updateTask(c *mcpCall, k *keptTurn, responses json.RawMessage) {
 	left.Store(int64(len(decisions)) + 1)
 	decided := func(_ decision, e *rpcError) {
 		if e != nil { // somebody else decided first
-			c.f.Log.Debug("a task's answer was not needed", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
+			c.f.Log.Debug("a task's answer was not needed", "agent", k.AgentID, "turn", k.TurnID, "why", e.Message)
 		}
 		if left.Add(-1) == 0 {
 			acknowledge(c)
@@ -639,7 +640,7 @@ func cancelTask(c *mcpCall, k *keptTurn) {
 	}
 	c.f.interrupt(k.AgentID, k.TurnID, func(_ interruptResult, e *rpcError) {
 		if e != nil { // the turn ended on its own in between
-			c.f.Log.Debug("a task needed no cancelling", "agent_id", k.AgentID, "turn", k.TurnID, "why", e.Message)
+			c.f.Log.Debug("a task needed no cancelling", "agent", k.AgentID, "turn", k.TurnID, "why", e.Message)
 		}
 		acknowledge(c)
 	})

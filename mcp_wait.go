@@ -28,14 +28,15 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	}
 	ref, e := a.agent()
 	turn = strings.TrimSpace(a.str("turn_id"))
+	several := a.has("agent_ids") || a.has("codex_ids")
 	switch {
 	case e != nil:
 		return q, "", e
-	case ref != "" && a.has("agent_ids"):
+	case ref != "" && several:
 		return q, "", invalidSession("agent_id and agent_ids exclude each other: put %q into agent_ids", ref)
 	case a.has("turn_id") && turn == "":
 		return q, "", invalidSession("turn_id is empty: leave it out to wait for any turn")
-	case turn != "" && a.has("agent_ids"):
+	case turn != "" && several:
 		return q, "", invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
 	case turn != "" && a.has("inbox"):
 		return q, "", invalidSession("turn_id %q names what to wait for: leave inbox out", turn)
@@ -44,7 +45,7 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	case ref != "":
 		q.Agents = []string{ref}
 	}
-	eachElement(a["agent_ids"], func(raw json.RawMessage) {
+	name := func(raw json.RawMessage) {
 		s, _ := rawString(raw)
 		if s = strings.TrimSpace(s); s == "" && e == nil {
 			e = invalidSession("agent_ids has an empty name; agent_sessions lists the agents")
@@ -52,7 +53,9 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 		if !slices.Contains(q.Agents, s) {
 			q.Agents = append(q.Agents, s)
 		}
-	})
+	}
+	eachElement(a["agent_ids"], name)
+	eachElement(a["codex_ids"], name)
 	if e == nil && a.has("inbox") {
 		q.Inbox = strings.TrimSpace(a.str("inbox"))
 		if err := validIdentity(q.Inbox); err != nil {
@@ -165,7 +168,7 @@ type waitTurnShown struct {
 	Error    *errorShown `json:"error,omitempty" doc:"Set on an error that is no turn's result"`
 }
 
-func shownWaitTurn(k *keptTurn) waitTurnShown {
+func shownWaitTurn(n *names, k *keptTurn) waitTurnShown {
 	t := waitTurnShown{TurnID: k.TurnID, TurnStatus: k.Status, Seq: k.Seq}
 	if k.Source != sourceClient {
 		t.Source = k.Source.String()
@@ -174,7 +177,7 @@ func shownWaitTurn(k *keptTurn) waitTurnShown {
 	case r == nil:
 		t.Activity = k.Activity
 	case r.err != nil:
-		t.Error = shownError(r.err)
+		t.Error = shownError(n.error(r.err))
 		partial := stringField(r.err.Data, "partial") // an answer begun is no detail
 		delete(t.Error.details, "partial")
 		t.Content = &partial
@@ -223,7 +226,7 @@ func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMess
 			Queued: v.Queued, LastError: v.LastError, Mail: v.PendingMail, AutoMail: v.AutoMail,
 			Turns: []waitTurnShown{}, Pending: askShapes(v)}
 		for j := range r.Agents[i].Turns {
-			t := shownWaitTurn(&r.Agents[i].Turns[j])
+			t := shownWaitTurn(c.f.Names, &r.Agents[i].Turns[j])
 			sizes = append(sizes, len(deref(t.Content)))
 			a.Turns = append(a.Turns, t)
 		}
@@ -234,18 +237,18 @@ func waitAnswer(c *mcpCall, r *waitResult, turn string, budget int) json.RawMess
 	for i := range agents {
 		for j := range agents[i].Turns {
 			if t := &agents[i].Turns[j]; budget > 0 {
-				t.cut(agents[i].AgentID, whole)
+				t.cut(c.f.Names, agents[i].AgentID, whole)
 				t.Changes = t.Changes.short(waitFiles)
 			}
 		}
-		texts = append(texts, agents[i].text())
+		texts = append(texts, agents[i].text(c.f.Names))
 	}
 	var unread *int
 	if r.Inbox.Name != "" {
 		unread = &r.Inbox.Unread
 		texts = append(texts, fmt.Sprintf("Unread messages of %s: %d.", r.Inbox.Name, r.Inbox.Unread))
 	}
-	next := nextStep(r, turn)
+	next := nextStep(c.f.Names, r, turn)
 	if next != "" {
 		texts = append(texts, next)
 	}
@@ -267,16 +270,16 @@ func wholeUpTo(sizes []int, budget int) int {
 	return budget
 }
 
-// cut keeps the head of an answer over n bytes and says how to get the rest.
-func (t *waitTurnShown) cut(agentID string, n int) {
+// cut keeps the head of an answer over most bytes and says how to get the rest.
+func (t *waitTurnShown) cut(n *names, agentID string, most int) {
 	whole := deref(t.Content)
-	if len(whole) <= n {
+	if len(whole) <= most {
 		return
 	}
-	head := clipUTF8(whole, n)
+	head := clipUTF8(whole, most)
 	t.Bytes = len(whole)
-	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with agent_id %s and turn_id %s brings "+
-		"all of it]", head, len(head), t.Bytes, agentID, t.TurnID)
+	said := fmt.Sprintf("%s\n\n[answer cut: %d of %d bytes shown; agent_wait with %s %s and turn_id %s brings all "+
+		"of it]", head, len(head), t.Bytes, n.word("agent_id"), agentID, t.TurnID)
 	t.Content = &said
 	if t.Output != nil {
 		t.Output, t.OutputError = nil, "left out here, as the answer is cut; agent_wait with turn_id brings it"
@@ -285,7 +288,7 @@ func (t *waitTurnShown) cut(agentID string, n int) {
 
 // nextStep is one hint for a model that sees nothing but the structure. It never says to wait for what has been told
 // already, or for nothing. A call that named a turn is told of that turn, since turn_id doesn't go with since.
-func nextStep(r *waitResult, turn string) string {
+func nextStep(n *names, r *waitResult, turn string) string {
 	asked, working, told, mailed := false, false, false, ""
 	var goOn, reopen, away []string
 	for i := range r.Agents {
@@ -313,8 +316,8 @@ func nextStep(r *waitResult, turn string) string {
 	}
 	switch {
 	case asked:
-		return "Decide each of pending_approvals with agent_approve {agent_id, approval_id, action, decision}, " +
-			"action repeated word for word; then " + again + "."
+		return "Decide each of pending_approvals with agent_approve {" + n.word("agent_id") +
+			", approval_id, action, decision}, action repeated word for word; then " + again + "."
 	case r.Own.Unread > 0:
 		return goOnWaiting("Read your mail with atm_read {}", again, working || r.Inbox.Name != "")
 	case r.Inbox.Unread > 0 && r.Inbox.Ours:
@@ -339,7 +342,7 @@ func nextStep(r *waitResult, turn string) string {
 		said += "; codex-reply continues " + strings.Join(goOn, ", ")
 	}
 	if len(reopen) > 0 {
-		said += "; codex {agent_id, prompt} reopens " + strings.Join(reopen, ", ")
+		said += "; codex {" + n.word("agent_id") + ", prompt} reopens " + strings.Join(reopen, ", ")
 	}
 	if len(away) > 0 {
 		said += "; open in another process, which alone can continue it: " + strings.Join(away, ", ")
@@ -359,7 +362,7 @@ func goOnWaiting(step, again string, more bool) string {
 func (a *agentShown) mailWaits() bool { return deref(a.Mail) > 0 && a.AutoMail != "on" }
 
 // text tells the same in words.
-func (a *agentShown) text() string {
+func (a *agentShown) text(n *names) string {
 	var s prose
 	s.add(true, "Agent %s, identity %s, is %s", a.AgentID, a.Identity, a.Status)
 	s.add(a.Activity != "", ": %s", a.Activity)
@@ -386,7 +389,7 @@ func (a *agentShown) text() string {
 		}
 	}
 	for i := range a.Pending {
-		s.add(true, "\n\n%s", aboutAsk(a.AgentID, &a.Pending[i]))
+		s.add(true, "\n\n%s", aboutAsk(n, a.AgentID, &a.Pending[i]))
 	}
 	return s.String()
 }

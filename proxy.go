@@ -162,8 +162,8 @@ func (p *proxyRun) until(ctx context.Context, run func() error, shutdown func(ti
 }
 
 // client is what a front is made with, in either protocol.
-func (p *proxyRun) client(io proxyIO) clientOptions {
-	return clientOptions{R: io.in, W: io.out, Log: p.log, Deaf: p.isDeaf, Version: io.version,
+func (p *proxyRun) client(cfg *config, io proxyIO) clientOptions {
+	return clientOptions{R: io.in, W: io.out, Names: cfg.names, Log: p.log, Deaf: p.isDeaf, Version: io.version,
 		Trace: traceOf(p.log, "client"), submit: p.h.submit, cancel: p.h.cancel, decide: p.h.decide,
 		interrupt: p.h.interrupt, status: p.h.status}
 }
@@ -175,8 +175,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 		return 1
 	}
 	h := p.h
-	front := newMCPFront(mcpOptions{clientOptions: p.client(io), ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd,
-		review: h.review, close: h.close, sessions: h.agents.list, limited: h.statusWithLimits, wait: h.waits.wait,
+	front := newMCPFront(mcpOptions{clientOptions: p.client(cfg, io), ForwardEvents: cfg.forwardEvents,
+		DefaultCwd: cfg.cwd, review: h.review, close: h.close, sessions: h.agents.list, limited: h.statusWithLimits, wait: h.waits.wait,
 		approve: h.approve, turn: h.agents.turn, mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail,
 		ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
@@ -193,7 +193,7 @@ func serveACP(ctx context.Context, cfg *config, io proxyIO) int {
 	}
 	p.flush, p.grace = acpFlush, acpLadder
 	h := p.h
-	front := newACPFront(acpOptions{clientOptions: p.client(io), Env: os.Getenv, Kept: cfg.persistThreads,
+	front := newACPFront(acpOptions{clientOptions: p.client(cfg, io), Env: os.Getenv, Kept: cfg.persistThreads,
 		Team: !cfg.teamless, Steers: cfg.promptsWhileBusy == "steer", AskLimit: cfg.approvalTimeout,
 		review: h.findChange, newAgentID: h.reg.newAgentID, settings: h.clients.settings, retune: h.clients.retune,
 		clientSessions: h.clients.listAll, clientSession: h.clients.find, setTitle: h.clients.setTitle,
@@ -217,6 +217,7 @@ func newProxyHub(cfg *config, log *slog.Logger, trace func(dir string, rec []byt
 		path = "" // to the log
 	}
 	audit := openAudit(path, log)
+	audit.names = cfg.names
 	reg := newRegistry(cfg.sessionsRoot, cfg.team, cfg.persistThreads, log)
 	h := newHub(cfg, log, reg, audit)
 	h.child.spawn = codexSpawner(cfg, log, trace, childHooks{limits: h.hearLimits})

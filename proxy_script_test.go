@@ -37,8 +37,9 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(testRun{m}, map[string]func(){
 		"atm-agent-mcp": func() {
-			os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+			os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},
+		"codex-mcp": func() { os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
 		// The tests' codex is found on PATH as a real one is.
 		"codex": func() {
 			surviveSIGPIPE()

@@ -51,6 +51,7 @@ type auditEntry struct {
 type auditLog struct {
 	path     string // "": entries are lines of the log
 	log      *slog.Logger
+	names    *names // that a line's fields have; set before the first entry
 	queue    chan auditItem
 	stop     chan struct{} // closed by the first close
 	exited   chan struct{} // closed when run has written what was queued
@@ -221,6 +222,7 @@ func (a *auditLog) write(e auditEntry) error {
 	if err != nil {
 		return fmt.Errorf("encoding audit entry: %w", err)
 	}
+	line = a.names.fields(line, listed)
 	if a.path == "" {
 		a.log.Info("audit", "entry", string(line))
 		return nil

@@ -78,7 +78,7 @@ func (c *childSlot) ready() (backend, *rpcError) {
 				return nil, deathError(death, c.cfg.restartChild) // the same answer as the one who started it
 			}
 		case <-c.life.Done():
-			return nil, proxyError(codeSessionClosed, "atm-agent-mcp is shutting down")
+			return nil, proxyError(codeSessionClosed, "this server is shutting down")
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (c *childSlot) show(v *statusView) {
 
 // stoppingError refuses what comes while we shut down; extra holds pairs for data.
 func stoppingError(extra ...any) *rpcError {
-	return proxyAdvice(codeSessionClosed, remedyRestart, "atm-agent-mcp is shutting down",
+	return proxyAdvice(codeSessionClosed, remedyRestart, "this server is shutting down",
 		"; start it again and call codex-reply with the same agent_id", extra...)
 }
 

@@ -106,7 +106,7 @@ func (e *sessionClosing) takeSummary(t *turn, how finishKind) {
 func (e *sessionClosing) shutdown(grace time.Duration, answered func()) {
 	s := e.s
 	s.member.settled(nil)
-	s.asks.denyAll(decider{byNobody, "before atm-agent-mcp ended (" + s.h.endsBy + ")"})
+	s.asks.denyAll(decider{byNobody, "before this server ended (" + s.h.endsBy + ")"})
 	running := s.m.cur != nil
 	limit := min(grace, shutdownLimit)
 	var last *turn

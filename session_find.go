@@ -398,10 +398,10 @@ func (r *resumption) into(req *turnRequest) *rpcError {
 	}
 	req.mode, req.ref = modeRevive, r.rec.AgentID
 	note := fmt.Sprintf("serve --resume: this continues session %s (identity %q, last active %s); the next codex "+
-		"call without agent_id starts a new agent",
+		"call that names no agent starts a new one",
 		r.rec.AgentID, r.rec.Identity, r.rec.LastActive.UTC().Format(time.RFC3339))
 	if r.rec.Status == "" { // a thread that only Codex knows
-		req.ref = r.rec.BackendID
+		req.ref, req.implied = r.rec.BackendID, cmp.Or(req.implied, r.rec.Identity)
 		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID,
 			r.rec.AgentID)
 	}

@@ -42,10 +42,9 @@ type agentRef struct {
 	Identity string
 }
 
-const serverName = "atm-agent-mcp" // as both protocols' handshakes tell it
-
 // clientOptions are what both fronts are made with. They are fixed before run is called.
 type clientOptions struct {
+	Names   *names // that the client is spoken to in
 	R       io.Reader
 	W       io.Writer
 	Log     *slog.Logger

@@ -79,7 +79,7 @@ func (s stopReason) words() string {
 		stopCancel:    ": its caller cancelled it.",
 		stopTimeout:   ": it took too long.",
 		stopUnknown:   ": it took too long.",
-		stopShutdown:  ": atm-agent-mcp is shutting down. When it is started again, the session can go on.",
+		stopShutdown:  ": this server is shutting down. When it is started again, the session can go on.",
 		stopClose:     ": its session was closed.",
 		stopInterrupt: ": it was asked to stop.",
 	}[s]

@@ -171,7 +171,7 @@ func (p *mailPump) counted(unread int, changed bool, conflict string) {
 	s.log.Warn("another member has the agent's name, so no mail is sent or delivered", "identity", identity, "why",
 		conflict)
 	s.h.ledger.auditMail(s.agentID, identity, "identity_conflict", "", "mail refused", conflict)
-	other := fmt.Sprintf("codex {\"agent_id\": %q, \"identity\": …}", s.agentID)
+	other := fmt.Sprintf("codex with the id %s and another identity", s.agentID)
 	if s.place.client { // an editor has no such tool
 		other = "start it again under another identity"
 	}

@@ -32,6 +32,7 @@ type world struct {
 	log   string // MOCK_CODEX_LOG: what the child was sent
 	calls *peer
 	out   *pausableReader
+	heard func(rec []byte) // told of every record that the client gets; or nil
 
 	mu    sync.Mutex // guards the fields below
 	notes []worldNote
@@ -105,7 +106,7 @@ func (w *world) build(cfg *config) func() {
 	h := w.hub
 	toFront, fromClient := io.Pipe()
 	toClient, fromFront := io.Pipe()
-	front := newMCPFront(mcpOptions{clientOptions: clientOptions{R: toFront, W: fromFront, Log: log, Version: "test",
+	front := newMCPFront(mcpOptions{clientOptions: clientOptions{R: toFront, W: fromFront, Names: cfg.names, Log: log, Version: "test",
 		submit: h.submit, cancel: h.cancel, decide: h.decide, interrupt: h.interrupt, status: h.status},
 		ForwardEvents: cfg.forwardEvents, DefaultCwd: cfg.cwd, close: h.close, review: h.review,
 		sessions: h.agents.list,
@@ -114,7 +115,7 @@ func (w *world) build(cfg *config) func() {
 	h.front = front
 	h.start()
 	w.out = newPausableReader(toClient)
-	w.calls = newPeer(w.out, fromClient, peerOptions{mode: framingNewline, handle: w.handle})
+	w.calls = newPeer(w.out, fromClient, peerOptions{mode: framingNewline, handle: w.handle, trace: w.trace()})
 	var running sync.WaitGroup
 	running.Go(func() { _ = front.run() })   // until the client closes its side
 	running.Go(func() { _ = w.calls.run() }) // until the front closes its own
@@ -126,6 +127,18 @@ func (w *world) build(cfg *config) func() {
 		fromFront.Close()
 		audit.close()
 		running.Wait()
+	}
+}
+
+// trace is what the client's stream is told to, nil where nobody listens.
+func (w *world) trace() func(dir string, rec []byte) {
+	if w.heard == nil {
+		return nil
+	}
+	return func(dir string, rec []byte) {
+		if dir == "<" {
+			w.heard(rec)
+		}
 	}
 }
 

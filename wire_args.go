@@ -71,7 +71,9 @@ func decodeArgs(tool string, specs []argSpec, raw json.RawMessage) (toolArgs, *r
 		if i < 0 {
 			var names []string
 			for _, a := range specs {
-				names = append(names, a.name)
+				if !a.old {
+					names = append(names, a.name)
+				}
 			}
 			known := "it takes none"
 			if len(names) > 0 {

@@ -261,6 +261,23 @@ func eachField(obj []byte, f func(key string, val json.RawMessage) bool) error {
 	return nil
 }
 
+// mapFields is the object obj with its fields as f has them, in their order. What is no object stays as it is.
+func mapFields(obj []byte, f func(key string, val json.RawMessage) (string, json.RawMessage)) json.RawMessage {
+	out := make([]byte, 0, len(obj)+64)
+	w := fieldsOf(obj)
+	for w.next() {
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		key, val := f(string(w.key), w.val)
+		out = append(append(appendJSONString(out, key), ':'), val...)
+	}
+	if w.bad {
+		return obj
+	}
+	return append(append([]byte{'{'}, out...), '}')
+}
+
 // eachElement calls f with every element of a raw array.
 func eachElement(arr json.RawMessage, f func(json.RawMessage)) {
 	i := skipSpace(arr, 0)

@@ -251,7 +251,8 @@ func messageAttrs(side, dir string, m *message, size int) []any {
 	}
 	if m.method == "tools/call" {
 		add("tool", stringField(m.params, "name"))
-		add("agent", stringField(m.params, "arguments", "agent_id"))
+		add("agent", cmp.Or(stringField(m.params, "arguments", "agent_id"),
+			stringField(m.params, "arguments", "codex_id")))
 	}
 	thread := stringField(m.params, "threadId")
 	if m.method == "thread/started" {

@@ -1,0 +1,181 @@
+package main
+
+// session_names_test.go holds what a client of either name (config_names.go) is sent to that name's words: every tool
+// with arguments that are right and that are wrong, in both eras, and all that comes beside the answers.
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+func TestAClientHearsOneNamesWords(t *testing.T) {
+	for other, n := range map[*regexp.Regexp]*names{theirWords: nil, ourWords: ancestorNames()} {
+		t.Run(n.word(serverName), func(t *testing.T) {
+			inBubble(t, map[string]string{"forward_events": "on"}, func(w *world) {
+				w.cfg.names = n
+				heard := 0
+				w.heard = func(rec []byte) {
+					heard++
+					if stringField(rec, "method") == "codex/event" {
+						rec = rawField(rec, "params", "_meta") // the rest is Codex's
+					}
+					if word := other.Find(rec); word != nil {
+						w.t.Errorf("%s in %s", word, clip(string(rec), 2000))
+					}
+				}
+				defer w.build(w.cfg)()
+				w.request("initialize", `{"protocolVersion":"2025-11-25","capabilities":`+elicits+`}`).ok(w.t)
+				w.request("server/discover", modernOnly).ok(w.t)
+				w.request("tools/list", "{}").ok(w.t)
+				w.callEveryTool()
+				w.liveAsAgents()
+				if heard < 500 {
+					w.t.Errorf("only %d records came", heard)
+				}
+			})
+		})
+	}
+}
+
+// callEveryTool calls each tool with each of its arguments wrong in each way.
+func (w *world) callEveryTool() {
+	failed := 0
+	call := func(name string, args map[string]any) {
+		raw := string(toJSON(args))
+		for _, params := range []string{callParams(false, name, raw), callParams(true, name, raw)} {
+			a := w.request("tools/call", params).wait()
+			if a.err != nil || rawField(a.result, "isError") != nil {
+				failed++
+			}
+		}
+	}
+	call("nope", nil)
+	for _, row := range toolsFor(w.cfg.names) {
+		base := map[string]any{}
+		for _, a := range row.args {
+			if slices.Contains(row.required, a.name) {
+				base[a.name] = map[bool]any{true: true, false: "x"}[a.kind == "boolean"]
+				if a.enum != nil {
+					base[a.name] = a.enum[0]
+				}
+			}
+		}
+		call(row.name, base)
+		call(row.name, map[string]any{})
+		call(row.name, map[string]any{"nope": 1})
+		for _, a := range row.args {
+			if a.old {
+				continue // the other name's, which an error repeats
+			}
+			for _, value := range []any{"", " ", "codex:2222222", "no-such", []string{}, []string{""}, map[string]any{},
+				-1, "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0"} {
+				if a.name == "prompt" && value != "" {
+					continue // no turn of its own
+				}
+				args := maps.Clone(base)
+				args[a.name] = value
+				call(row.name, args)
+				args["identity"], args["prompt"] = "agents", " "
+				call(row.name, args)
+			}
+		}
+	}
+	if failed < 500 {
+		w.t.Errorf("only %d calls went wrong", failed)
+	}
+}
+
+// liveAsAgents takes agents through what can become of them.
+func (w *world) liveAsAgents() {
+	n := w.cfg.names
+	word := n.word
+	tool := func(name string, args ...any) json.RawMessage { return w.tool(word(name), args...).ok(w.t) }
+	id := func(res json.RawMessage) string {
+		w.t.Helper()
+		agent := resultField(res, word("agent_id"))
+		if !validAgentID(agent) {
+			w.t.Fatalf("no id in %s", res)
+		}
+		return agent
+	}
+	ann := id(tool("codex", "identity", "ann", "prompt", "SAY one"))
+	for _, name := range []string{"agent_id", "codex_id"} { // either is taken under both names
+		tool("codex-reply", name, ann, "prompt", "SAY two")
+		tool("agent_wait", name+"s", []string{ann}, "timeout_secs", 0)
+		w.tool("atm_pending_count", name, ann).fails(w.t, codeInvalidSession, "there is no such team")
+	}
+	w.tool("codex-reply", "agent_id", ann, "threadId", "x", "prompt", "SAY x").fails(w.t, codeInvalidSession, "two names")
+	w.tool("codex", "identity", "ann", "prompt", "SAY x").fails(w.t, codeIdentityConflict)
+	w.tool("codex-reply", "agent_id", ann, "prompt", "FAIL x").wait()
+	w.tool("codex-reply", "agent_id", ann, "prompt", "HANG", "timeout_secs", 1).fails(w.t, codeTimeout)
+	tool("codex-reply", "agent_id", ann, "prompt", "SAY "+strings.Repeat("long ", 20<<10))
+	tool("agent_wait", "agent_ids", []string{ann})
+	call := w.tool("codex-reply", "agent_id", ann, "prompt", "SHELLESC ls") // asks the client
+	synctest.Wait()
+	w.mu.Lock()
+	asked := slices.Clone(w.asked)
+	w.mu.Unlock()
+	w.is("asked", len(asked), 1)
+	w.calls.reply(asked[0], map[string]any{"action": "decline"})
+	call.ok(w.t)
+
+	bob := id(tool("codex", "identity", "bob", "prompt", "SHELLESC ls", "background", true)) // asks the caller
+	synctest.Wait()
+	tool("agent_sessions")
+	tool("agent_status")
+	var shown struct {
+		Content struct {
+			Agents []struct {
+				Asks []askShown `json:"pending_approvals"`
+			} `json:"agents"`
+		} `json:"structuredContent"`
+	}
+	wantNil(w.t, json.Unmarshal(tool("agent_wait", "agent_id", bob), &shown))
+	ask := shown.Content.Agents[0].Asks[0]
+	w.tool("agent_approve", "agent_id", bob, "approval_id", ask.ID, "action", "other", "decision", "deny").wait()
+	tool("agent_approve", "agent_id", bob, "approval_id", ask.ID, "action", ask.Action, "decision", "deny")
+	tool("agent_wait", "agent_id", bob)
+	tool("agent_mail", "agent_id", bob, "auto", false)
+	tool("codex", "prompt", "SAY fork", "fork_of", bob)
+	tool("codex-reply", "agent_id", bob, "prompt", "HANG", "background", true)
+	tool("codex-reply", "agent_id", bob, "prompt", "SAY behind it", "background", true)
+	tool("agent_interrupt", "agent_id", bob)
+	tool("agent_close", "agent_id", bob)
+	tool("agent_close", "agent_id", bob)
+	tool("agent_wait", "agent_id", bob)
+	w.tool("codex-reply", "agent_id", bob, "prompt", "SAY x").fails(w.t, codeSessionClosed)
+	w.tool("codex-reply", "identity", "bob", "prompt", "SAY x").fails(w.t, codeSessionNotFound)
+	tool("codex", "agent_id", bob)
+
+	// The era that has tasks, and asks by its answers.
+	modern := func(meta, prompt string) json.RawMessage {
+		return w.request("tools/call", callWith(meta, "codex", `{"prompt":"`+prompt+`"}`, "")).ok(w.t)
+	}
+	res := modern(askMeta, "SHELLESC ls")
+	retry := callWith(askMeta, "codex", `{"prompt":"SHELLESC ls"}`, `,"inputResponses":{},"requestState":`+
+		string(rawField(res, "requestState")))
+	w.request("tools/call", strings.Replace(retry, "SHELLESC", "SAY", 1)).ok(w.t)
+	w.request("tools/call", strings.Replace(retry, `"elicitation":{}`, "", 1)).ok(w.t)
+	w.request("tools/call", retry).ok(w.t)
+	for _, meta := range []string{tasksMeta, tasksAskMeta} {
+		for _, prompt := range []string{"SHELLESC ls", "HANG", "SAY done", "FAIL x"} {
+			task := `{` + meta + `,"taskId":` + string(rawField(modern(meta, prompt), "taskId")) + `}`
+			synctest.Wait()
+			for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/get"} {
+				w.request(method, task).ok(w.t)
+			}
+			w.tool(word("agent_close"), "identity", "codex").wait()
+		}
+		w.request("tasks/get", `{`+meta+`,"taskId":"codex:2222222/turn"}`).wait()
+	}
+	w.childDies(ann)
+	synctest.Wait()
+	w.tool("codex-reply", "agent_id", ann, "prompt", "SAY x").fails(w.t, codeChildDead)
+	tool("agent_status")
+	tool("agent_sessions")
+}
