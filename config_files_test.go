@@ -2,7 +2,8 @@ package main
 
 // config_files_test.go holds what is read of files that others write. Agent files: what front matter is understood,
 // what is refused with which words, and where a file is looked for (FR-16). The facts of a repository, straight from
-// .git: against repositories made by hand and git itself, and the cache against every way in which a branch changes.
+// .git: against repositories made by hand and git itself, and the cache against every way in which a branch changes. The
+// summaries of the ancestor.
 
 import (
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -460,4 +462,22 @@ func TestRepoOrigin(t *testing.T) {
 			t.Errorf("%q: %q, %v", tt.text, origin, bare)
 		}
 	}
+}
+
+// The ancestor's summaries are found by thread in either place in which it wrote them, and by identity.
+func TestAncestorsSummaries(t *testing.T) {
+	d := directories{ancestorRoot: filepath.Join(t.TempDir(), "codex-sessions [old]")}
+	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0")+d.oldThread("arch"), "")
+	for i, path := range []string{"01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0", "arch/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1",
+		"arch/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd2", "other/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd3", "arch/no-thread"} {
+		path = filepath.Join(d.ancestorRoot, filepath.FromSlash(path), "summary.md")
+		wantNil(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		wantNil(t, os.WriteFile(path, []byte("about "+strconv.Itoa(i)+"\n"), 0o600))
+		wantNil(t, os.Chtimes(path, time.Time{}, time.Unix(int64(1000+i), 0)))
+	}
+	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0"), "about 0")
+	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1"), "about 1")
+	want(t, d.oldSummary(""), "")
+	want(t, d.oldThread("ARCH"), "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd2")
+	want(t, strconv.Itoa(len(d.oldSummaries(""))), "4")
 }

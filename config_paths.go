@@ -7,6 +7,7 @@ package main
 // and a folder with very many teams must not slow the start.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,12 +82,16 @@ func osHome(env func(string) string) (string, error) {
 	return "", fmt.Errorf("there is no home directory: set %s or ATM_HOME", name)
 }
 
+// maxSummaryBytes is far above what a model writes of a session when asked to be short.
+const maxSummaryBytes = 1 << 20
+
 // directories are the absolute paths by which files are found.
 type directories struct {
 	cwd, home    string
 	atmHome      string // ATM_HOME, else home
 	teamsRoot    string // Claude Code's teams: inboxes and members
 	sessionsRoot string // our sessions: leases, records, the audit trail
+	ancestorRoot string // the sessions of codex-mcp, which are read for their summaries and never written
 }
 
 // findDirectories goes by ATM_HOME as ATM does, else by CLAUDE_CONFIG_DIR as Claude Code does.
@@ -118,7 +123,46 @@ func findDirectories(env func(string) string, cwd string) (directories, error) {
 	}
 	d.teamsRoot = filepath.Join(claude, "teams")
 	d.sessionsRoot = filepath.Join(d.atmHome, ".config", "atm", "agent-sessions")
+	d.ancestorRoot = filepath.Join(d.atmHome, ".config", "atm", "codex-sessions")
 	return d, nil
+}
+
+// oldSummaries are the files that the ancestor wrote as its sessions ended, of one thread or with "" of all, the newest
+// last: each in a directory of its thread's id, mostly in one of its identity's name (FR-6.4).
+func (d *directories) oldSummaries(thread string) (paths []string) {
+	modified := map[string]int64{}
+	_ = filepath.WalkDir(d.ancestorRoot, func(path string, e fs.DirEntry, err error) error {
+		id := filepath.Base(filepath.Dir(path))
+		if err != nil || e.Name() != "summary.md" || !threadRule.MatchString(id) || thread != "" && id != thread {
+			return nil // what can't be read is left out
+		}
+		if st, err := e.Info(); err == nil {
+			modified[path], paths = st.ModTime().UnixNano(), append(paths, path)
+		}
+		return nil
+	})
+	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(modified[a], modified[b]) })
+	return paths
+}
+
+// oldSummary is the newest summary of the ancestor's of a thread, "" for none.
+func (d *directories) oldSummary(thread string) string {
+	paths := d.oldSummaries(thread)
+	if thread == "" || paths == nil {
+		return ""
+	}
+	data, _ := readRegular(paths[len(paths)-1], maxSummaryBytes)
+	return strings.TrimSpace(string(data))
+}
+
+// oldThread is the thread of the ancestor's whose summary is an identity's newest, "" for none.
+func (d *directories) oldThread(identity string) string {
+	for _, path := range slices.Backward(d.oldSummaries("")) {
+		if dir := filepath.Dir(path); strings.EqualFold(filepath.Base(filepath.Dir(dir)), identity) {
+			return filepath.Base(dir)
+		}
+	}
+	return ""
 }
 
 // resolvePath makes a path of the configuration absolute: ~/ is the home, the rest is relative to base.

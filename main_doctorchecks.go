@@ -368,6 +368,10 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	if stale > 0 {
 		parts = append(parts, counted(stale, "session")+" of processes that are gone")
 	}
+	if old := d.cfg.oldSummaries(""); old != nil {
+		d.ok("%s of %s in %s: serve --resume and summary read them, and nothing writes there",
+			counted(len(old), "summary"), ancestorName, d.cfg.ancestorRoot)
+	}
 	if parts != nil {
 		d.ok("%s: the next serve tidies up, the sessions can be resumed", strings.Join(parts, ", "))
 	}

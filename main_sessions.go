@@ -331,7 +331,12 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	}
 	closeRecords(ctx, reg)
 	row, hint := findRow(rows, c.args[0])
-	if row == nil {
+	s, old := newScreen(c.stdout, os.Getenv), cfg.oldSummary(c.args[0])
+	switch {
+	case row == nil && old != "":
+		s.line("%s", s.text(old))
+		return 0
+	case row == nil:
 		return c.fail(fmt.Sprintf("no session of team %q has the id %q", cfg.team, c.args[0]), hint)
 	}
 	text, from, err := row.summary(cfg.sessionsRoot)
@@ -341,7 +346,6 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	if err != nil {
 		return c.fail(err.Error(), "")
 	}
-	s := newScreen(c.stdout, os.Getenv)
 	if s.terminal {
 		s.line("%s  %s  %s", s.paint(inBold, row.AgentID), printable(row.Identity),
 			s.paint(statusColor(row.Status), row.statusText()))

@@ -373,6 +373,13 @@ func (d *agentDirectory) newestOf(identity string) (*record, *rpcError) {
 			return &recs[i], nil
 		}
 	}
+	if thread := d.cfg.oldThread(identity); thread != "" {
+		rec, e := d.record(thread)
+		if e == nil {
+			rec.Identity = cmp.Or(rec.Identity, identity)
+		}
+		return rec, e
+	}
 	return nil, proxyError(codeSessionNotFound, fmt.Sprintf("--resume: team %q has no session of identity %q; "+
 		"atm-agent-mcp sessions lists what there is, and the next codex call starts a new one", d.cfg.team, identity),
 		"identity", identity)

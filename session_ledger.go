@@ -18,9 +18,6 @@ import (
 	"sync"
 )
 
-// maxSummaryBytes is far above what a model writes when asked to be short.
-const maxSummaryBytes = 1 << 20
-
 // ledger may be used from any goroutine.
 type ledger struct {
 	cfg   *config
@@ -115,6 +112,9 @@ func (l *ledger) summaryPath(rec *record) string {
 
 // summary is what a session wrote as it ended, "" if that is nothing. It reads the disk.
 func (l *ledger) summary(rec *record) string {
+	if rec.Status == "" { // a thread that only Codex knows, and the ancestor maybe
+		return l.cfg.oldSummary(rec.BackendID)
+	}
 	path := l.summaryPath(rec)
 	if path == "" {
 		return ""
