@@ -18,6 +18,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -304,12 +305,18 @@ func (r *registry) dropThreadLocks() (dropped int, err error) {
 		if err != nil || by != nil {
 			continue // in use, or not ours to judge
 		}
-		if c := readLockContent(f); !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID) {
-			if os.Remove(path) == nil { // Windows removes no open file
-				dropped++
-			}
+		c := readLockContent(f)
+		drop := !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID)
+		if drop {
+			err = os.Remove(path)
 		}
 		dropFlock(f)
+		if drop && err != nil && runtime.GOOS == "windows" {
+			err = os.Remove(path) // there no open file is removed, so none that somebody has taken meanwhile either
+		}
+		if drop && err == nil {
+			dropped++
+		}
 	}
 	return dropped, nil
 }
