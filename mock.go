@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -54,6 +55,8 @@ type mockExtras struct {
 	answered func(msg *message, result any) any
 	// trace sees every frame.
 	trace func(dir string, rec []byte)
+	// shell is the command that runs a line of a shell.
+	shell func(ctx context.Context, line string) *exec.Cmd
 
 	early   bool        // 0.104: tells codex/event beside notifications, starts items late, locks no thread
 	patient bool        // before 0.158: a steer waits for the model's answer
@@ -94,8 +97,9 @@ type mockClient struct {
 func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 	stdin io.Reader, stdout, stderr io.Writer) int {
 	m := &mockServer{
-		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps},
-		stderr:     stderr, out: stdout,
+		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps,
+			shell: shellCommand},
+		stderr: stderr, out: stdout,
 		quit: make(chan int, 1), done: make(chan struct{}),
 		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},
 	}

@@ -17,7 +17,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +111,11 @@ func (x *testMock) adapt(m *mockServer) func() {
 		x.config.overrides = m.overrides
 	}
 	x.config.load()
+	if runtime.GOOS == "windows" { // whose own shell is none of Unix's
+		m.shell = func(ctx context.Context, line string) *exec.Cmd {
+			return exec.CommandContext(ctx, "harness-peer", "sh", line)
+		}
+	}
 	maps.Copy(m.directives, x.directives())
 	x.adaptRequests()
 	path := os.Getenv("MOCK_CODEX_LOG")

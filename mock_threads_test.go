@@ -23,6 +23,9 @@ func (x *testMock) threadList(m *mockServer, msg *message) {
 	} else {
 		_ = json.Unmarshal(raw, &dirs) // absent: every directory
 	}
+	for i := range dirs {
+		dirs[i] = filepath.Clean(dirs[i]) // as Windows spells it
+	}
 	files, _ := filepath.Glob(filepath.Join(m.home.dir, "sessions", "mock", "*.jsonl"))
 	list := []any{}
 	for _, file := range files {

@@ -231,7 +231,7 @@ func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) moc
 func (t *mockTurn) runShell(it map[string]any, line string, show, background bool) mockEnd {
 	m := t.m
 	s := &mockShell{turn: t, item: it, begun: time.Now(), ended: make(chan struct{}), late: background}
-	cmd := shellCommand(context.Background(), line)
+	cmd := m.shell(context.Background(), line)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.settings.Cwd, s, s
 	cmd.WaitDelay = 100 * time.Millisecond // a grandchild may hold the pipe
 	s.group = newProcGroup(cmd)

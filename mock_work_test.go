@@ -852,7 +852,7 @@ func (x *testMock) startServer(m *mockServer, cwd string, entry map[string]any) 
 	if dir := mockString(entry, "cwd"); dir != "" {
 		cmd.Dir = dir
 	}
-	for _, key := range append([]string{"HOME", "PATH", "LANG", "TERM"}, mockStrings(entry["env_vars"])...) {
+	for _, key := range append([]string{"HOME", "USERPROFILE", "PATH", "LANG", "TERM"}, mockStrings(entry["env_vars"])...) {
 		if val, set := os.LookupEnv(key); set {
 			cmd.Env = append(cmd.Env, key+"="+val)
 		}

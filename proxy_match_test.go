@@ -5,12 +5,13 @@ package main
 // object may have more members, an array must be as long. In it "$any" is any value, "$re:…" a regexp over a string
 // or a number's digits, "$bind:name" any value, kept as a variable, "$absent" a member that must not be there. A last
 // element "$rest" makes an array a prefix; a first element "$contains" asks that each pattern after it matches some
-// element. harness-peer is a small program that speaks JSON-RPC on stdio and misbehaves when asked.
+// element. Backslashes in a text match slashes where paths are written with them. harness-peer is a small program that speaks JSON-RPC on stdio and misbehaves when asked.
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +144,7 @@ func matchString(where, p string, got any, bound map[string]any) error {
 		default:
 			return fmt.Errorf("%s: want text like %q, got %s", where, expr, compact(got))
 		}
-		if !re.MatchString(text) {
+		if !matchPaths(re, text) {
 			return fmt.Errorf("%s: want text like %q, got %s", where, expr, compact(got))
 		}
 		return nil
@@ -154,10 +157,15 @@ func matchString(where, p string, got any, bound map[string]any) error {
 	case strings.HasPrefix(p, "$"):
 		return fmt.Errorf("%s: unknown pattern word %q", where, p)
 	}
-	if got == p {
+	if text, ok := got.(string); ok && filepath.ToSlash(text) == filepath.ToSlash(p) {
 		return nil
 	}
 	return fmt.Errorf("%s: want %q, got %s", where, p, compact(got))
+}
+
+// matchPaths matches text, also as it is with slashes: scripts write paths with them on every system.
+func matchPaths(re *regexp.Regexp, text string) bool {
+	return re.MatchString(text) || re.MatchString(filepath.ToSlash(text))
 }
 
 // sameNumber takes 1 and 1.0 for the same, but keeps large integers apart.
@@ -455,7 +463,7 @@ func TestStopReachesWhatAPeerLeft(t *testing.T) {
 }
 
 // harnessPeer is the program: "environ" prints its environment, "serve" answers requests, "linger" stays until it is
-// killed.
+// killed, "sh" runs a line of a shell where there is none.
 func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "environ":
@@ -464,6 +472,8 @@ func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case "linger":
 		fmt.Fprintln(stdout, "ready")
 		<-make(chan struct{})
+	case "sh":
+		return plainShell(args[1], stdout, stderr)
 	}
 	lines := bufio.NewScanner(stdin)
 	for lines.Scan() {
@@ -499,6 +509,87 @@ func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, compact(map[string]any{"id": m.ID, "result": result}))
 	}
 	return 0
+}
+
+// plainShell runs a line as a shell of Unix would, as far as scripts go: commands one after the other, `> file`, `$$`,
+// and a loop that waits for a file. It returns the exit code.
+func plainShell(line string, stdout, stderr io.Writer) int {
+	code := 0
+	for part := range strings.SplitSeq(strings.ReplaceAll(line, "$$", strconv.Itoa(os.Getpid())), ";") {
+		words := strings.Fields(part)
+		if len(words) > 0 && words[0] == "exec" {
+			words = words[1:]
+		}
+		if len(words) == 0 {
+			continue
+		}
+		if words[0] == "exit" {
+			code, _ = strconv.Atoi(words[1])
+			return code
+		}
+		out := stdout
+		if i := slices.Index(words, ">"); i > 0 {
+			f, err := os.Create(words[i+1])
+			if err != nil {
+				fmt.Fprintln(stderr, err)
+				return 1
+			}
+			out, words = f, words[:i]
+		}
+		code = 0
+		if err := plainCommand(words, out); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", words[0], err)
+			code = 1
+		}
+		if f, ok := out.(*os.File); ok && f != stdout {
+			_ = f.Close() // whoever reads the file sees what it lacks
+		}
+	}
+	return code
+}
+
+// plainCommand runs one command of plainShell's.
+func plainCommand(words []string, out io.Writer) error {
+	switch words[0] {
+	case "true", "do", "done":
+	case "false":
+		return errors.New("it is false")
+	case "echo":
+		fmt.Fprintln(out, strings.Join(words[1:], " "))
+	case "pwd":
+		dir, err := os.Getwd()
+		fmt.Fprintln(out, dir)
+		return err
+	case "touch":
+		f, err := os.OpenFile(words[1], os.O_CREATE|os.O_WRONLY, 0o666)
+		if err == nil {
+			err = f.Close()
+		}
+		return err
+	case "mv":
+		return os.Rename(words[1], words[2])
+	case "cat":
+		data, err := os.ReadFile(words[1])
+		_, _ = out.Write(data)
+		return err
+	case "ls":
+		entries, err := os.ReadDir(".")
+		for _, e := range entries {
+			fmt.Fprintln(out, e.Name())
+		}
+		return err
+	case "sleep":
+		d, err := time.ParseDuration(words[1] + "s")
+		<-time.After(d)
+		return err
+	case "while": // [ ! -e file ]
+		poll(time.Hour, func() bool { _, err := os.Stat(words[4]); return err == nil })
+	default:
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
+	}
+	return nil
 }
 
 // leaveProcess starts a process in a session of its own, and leaves it.

@@ -116,13 +116,15 @@ func TestScripts(t *testing.T) {
 //	transcript NAME                      prints the dialogue, for stdout and cmp
 //	noproc NAME                          waits until it and all it started are gone
 //	                                     (! some are there now); Linux only
+//	alive pid                            waits until the process is there (! until it is gone)
 //	waitfile path                        wait until the file is there (! until it is gone)
 //	jsonfile [-lines] path pat           wait until the JSON matches (! does not match now);
 //	                                     -lines: any line of JSONL; a glob: any of the files
 //	mkgit dir branch                     a directory that is a git repository on that branch
 //	exitcode N prog args…                exec, and it must end with this code
+//	slashes                              the paths in the last stdout and stderr get slashes
 //
-// And of the Agent Client Protocol:
+// and the condition [wine], that Windows is not the real one. And of the Agent Client Protocol:
 //
 //	hello NAME [capabilities]            its handshake
 //	opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME    session/new, kept as $session or $var
@@ -139,12 +141,19 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		"signal": scriptSignal,
 		"exit":   scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
 		"waitfile": scriptWaitfile, "jsonfile": scriptJSONFile, "mkgit": scriptMkgit, "exitcode": scriptExitcode,
+		"slashes": scriptSlashes, "alive": scriptAlive,
 		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate,
 		"stops": scriptStops,
 	}
 	return testscript.Params{
-		Dir:                 dir,
-		Cmds:                cmds,
+		Dir:  dir,
+		Cmds: cmds,
+		Condition: func(name string) (bool, error) {
+			if name != "wine" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return os.Getenv("WINEPREFIX") != "" && runtime.GOOS == "windows", nil
+		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -163,10 +172,13 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 }
 
 // setupScript gives a script its own homes. ATM_HOME is not HOME, so that a file
-// in the wrong one of them is noticed.
+// in the wrong one of them is noticed. Their paths have slashes on every system: they stand in JSON and in patterns.
 func setupScript(env *testscript.Env, limit time.Duration) error {
+	work := filepath.ToSlash(env.WorkDir)
+	env.Setenv("WORK", work)
+	env.Setenv("WORKURL", "file:///"+strings.TrimPrefix(work, "/"))
 	for name, dir := range map[string]string{"HOME": "home", "ATM_HOME": "atm", "CODEX_HOME": "codex-home"} {
-		path := filepath.Join(env.WorkDir, dir)
+		path := work + "/" + dir
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return err
 		}
@@ -244,6 +256,15 @@ func scriptFlags(ts *testscript.TestScript, neg, mayNeg bool, usage string, args
 		ts.Fatalf("usage: %s", usage)
 	}
 	return fl.Args()
+}
+
+func scriptAlive(ts *testscript.TestScript, neg bool, args []string) {
+	args = scriptFlags(ts, neg, true, "alive pid", args, 1, 1, nil)
+	pid, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if limit := stateOf(ts).limit; !poll(limit, func() bool { return pidAlive(pid) != neg }) {
+		ts.Fatalf("waited %v: process %d is there = %v", limit, pid, neg)
+	}
 }
 
 func scriptWaitfile(ts *testscript.TestScript, neg bool, args []string) {
@@ -354,6 +375,12 @@ func scriptExitcode(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%s ended with code %d, not %d", strings.Join(args[1:], " "), got, want)
 	}
+}
+
+func scriptSlashes(ts *testscript.TestScript, neg bool, args []string) {
+	scriptFlags(ts, neg, false, "slashes", args, 0, 0, nil)
+	fmt.Fprint(ts.Stderr(), filepath.ToSlash(ts.ReadFile("stderr")))
+	fmt.Fprint(ts.Stdout(), filepath.ToSlash(ts.ReadFile("stdout")))
 }
 
 // makeGitRepo writes what makes a directory a repository on an unborn branch.
@@ -651,6 +678,9 @@ func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	reason := p.howEnded()
+	if runtime.GOOS == "windows" && args[1] == "SIGKILL" {
+		args[1] = "1" // which is how a killed process ends there
+	}
 	if code, err := strconv.Atoi(args[1]); err == nil {
 		if got := p.cmd.ProcessState.ExitCode(); got != code {
 			ts.Fatalf("%s ended with %s, want code %d%s", p.name, reason, code, p.context())
@@ -671,7 +701,7 @@ func scriptErrlog(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return
 	}
-	found := func() bool { return re.MatchString(p.stderr.String()) }
+	found := func() bool { return matchPaths(re, p.stderr.String()) }
 	if !poll(p.state.limit, func() bool { return found() || p.gone() }) || !found() {
 		ts.Fatalf("stderr of %s has nothing like %q%s", p.name, args[1], p.context())
 	}

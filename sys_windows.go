@@ -255,7 +255,7 @@ func renameOver(old, new string) error {
 		}
 		time.Sleep(wait)
 	}
-	return fmt.Errorf("%w; another program may have the file open: try again, or close it there", err)
+	return err
 }
 
 func terminalSize(f *os.File) (columns, rows int, ok bool) {
