@@ -18,7 +18,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -305,18 +304,12 @@ func (r *registry) dropThreadLocks() (dropped int, err error) {
 		if err != nil || by != nil {
 			continue // in use, or not ours to judge
 		}
-		c := readLockContent(f)
-		drop := !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID)
-		if drop {
-			err = os.Remove(path)
+		if c := readLockContent(f); !validAgentID(c.AgentID) || c.Team == r.team && r.noRecord(c.AgentID) {
+			if os.Remove(path) == nil {
+				dropped++
+			}
 		}
 		dropFlock(f)
-		if drop && err != nil && runtime.GOOS == "windows" {
-			err = os.Remove(path) // there no open file is removed, so none that somebody has taken meanwhile either
-		}
-		if drop && err == nil {
-			dropped++
-		}
 	}
 	return dropped, nil
 }

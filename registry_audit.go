@@ -283,8 +283,6 @@ func (a *auditLog) rotate(room int64) {
 		if err2 != nil || size == 0 || size+room <= a.maxBytes {
 			return
 		}
-		a.file.Close() // Windows renames no open file
-		a.file = nil
 		err = renameOver(a.path, a.path+".1")
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -69,7 +69,7 @@ func openChecked(path string, flag int, perm fs.FileMode, own bool) (*os.File, e
 		}
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
 	}
-	f, err := os.OpenFile(path, flag, perm)
+	f, err := openShared(path, flag, perm)
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}
@@ -77,7 +77,7 @@ func openChecked(path string, flag int, perm fs.FileMode, own bool) (*os.File, e
 	if err == nil && !st.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
 	}
-	if err == nil && own && hasOtherNames(path, st) {
+	if err == nil && own && hasOtherNames(f, st) {
 		err = &fs.PathError{Op: "open", Path: path, Err: errLinked}
 	}
 	if err != nil {

@@ -163,7 +163,7 @@ func openRefusal(path string, err error) error {
 
 // hasOtherNames tells whether the open file, of which st is, has a hard link. A file without any name is one that was
 // replaced meanwhile: its user sees that by comparing with the name.
-func hasOtherNames(_ string, st os.FileInfo) bool {
+func hasOtherNames(_ *os.File, st os.FileInfo) bool {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	return ok && sys.Nlink > 1
 }
@@ -189,6 +189,11 @@ func syncDir(path string) error {
 		return err
 	}
 	return nil
+}
+
+// openShared is os.OpenFile of a file that others may rename and remove while it is open.
+func openShared(path string, flag int, perm os.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flag, perm)
 }
 
 // renameOver replaces the file new by old in one step.

@@ -228,9 +228,11 @@ const (
 
 func openRefusal(_ string, err error) error { return err }
 
-func hasOtherNames(path string, st os.FileInfo) bool {
-	link, err := os.Lstat(path)
-	return err == nil && !os.SameFile(link, st)
+func hasOtherNames(f *os.File, _ os.FileInfo) bool {
+	link, err := os.Lstat(f.Name())
+	var info windows.ByHandleFileInformation
+	err2 := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info)
+	return err == nil && link.Mode()&os.ModeSymlink != 0 || err2 == nil && info.NumberOfLinks > 1
 }
 
 // ownerAndMode: who may write a file stands in its access control list, which is not read here.
@@ -242,20 +244,69 @@ func syncDir(path string) error {
 	return err
 }
 
-// renameOver replaces the file new by old. A virus scanner or a reader that has
-// new open makes that fail for a moment, so it is tried for a quarter second.
+// openShared is os.OpenFile, without O_TRUNC and O_EXCL, of a file that others may rename and remove while it is open,
+// as elsewhere: os.OpenFile lets nobody. In the moment of a rename nobody may open the file.
+func openShared(path string, flag int, _ os.FileMode) (*os.File, error) {
+	write := uint32(windows.GENERIC_WRITE)
+	if flag&os.O_APPEND != 0 {
+		write = windows.FILE_GENERIC_WRITE &^ windows.FILE_WRITE_DATA
+	}
+	access := uint32(windows.GENERIC_READ)
+	switch {
+	case flag&os.O_WRONLY != 0:
+		access = write
+	case flag&os.O_RDWR != 0:
+		access |= write
+	}
+	mode := uint32(windows.OPEN_EXISTING)
+	if flag&os.O_CREATE != 0 {
+		mode = windows.OPEN_ALWAYS
+	}
+	var h windows.Handle
+	name, err := windows.UTF16PtrFromString(path)
+	if err == nil {
+		err = insist(func() (err error) {
+			h, err = windows.CreateFile(name, access,
+				windows.FILE_SHARE_READ|windows.FILE_SHARE_WRITE|windows.FILE_SHARE_DELETE, nil, mode,
+				windows.FILE_ATTRIBUTE_NORMAL, 0)
+			return err
+		}, windows.ERROR_SHARING_VIOLATION)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(h), path), nil
+}
+
+// renameOver replaces the file new by old, in the same directory, even while somebody has new open who lets it be
+// removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it.
 func renameOver(old, new string) error {
-	var err error
-	for wait := time.Millisecond; wait < 256*time.Millisecond; wait *= 2 {
-		if err = os.Rename(old, new); err == nil {
-			return nil
+	inUse := []syscall.Errno{windows.ERROR_ACCESS_DENIED, windows.ERROR_SHARING_VIOLATION}
+	dir, err := os.OpenRoot(filepath.Dir(new))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	err = insist(func() error { return dir.Rename(filepath.Base(old), filepath.Base(new)) }, inUse...)
+	if short := (*os.LinkError)(nil); errors.As(err, &short) {
+		err = &os.LinkError{Op: "rename", Old: old, New: new, Err: short.Err}
+		if slices.ContainsFunc(inUse, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
+			return fmt.Errorf("%w; another program may have the file open: try again, or close it there", err)
 		}
-		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) && !errors.Is(err, windows.ERROR_SHARING_VIOLATION) {
+	}
+	return err
+}
+
+// insist does again, for a quarter second, what fails for as long as another process is at a file.
+func insist(do func() error, passing ...syscall.Errno) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		err := do()
+		is := func(e syscall.Errno) bool { return errors.Is(err, e) }
+		if !slices.ContainsFunc(passing, is) || wait > 128*time.Millisecond {
 			return err
 		}
 		time.Sleep(wait)
 	}
-	return err
 }
 
 func terminalSize(f *os.File) (columns, rows int, ok bool) {
