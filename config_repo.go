@@ -81,11 +81,10 @@ func takeStamp(path string, link bool) repoStamp {
 	if link {
 		look = os.Lstat
 	}
-	info, err := look(path)
+	info, err := pinned(look(path))
 	if err != nil {
 		return repoStamp{path: path, link: link}
 	}
-	os.SameFile(info, info) // on Windows the file's id is looked up by path at the first comparison: do it now
 	return repoStamp{path, link, info}
 }
 

@@ -164,11 +164,10 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 	for try := 0; ; try++ {
 		err := os.Mkdir(path, 0o755|fs.ModeSticky)
 		if err == nil {
-			made, err := os.Lstat(path)
+			made, err := pinned(os.Lstat(path))
 			if err != nil {
 				return nil, err
 			}
-			os.SameFile(made, made) // Windows looks up which directory it is at the first comparison: do it now
 			return &dirLock{path: path, made: made, notes: notes}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {

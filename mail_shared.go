@@ -206,7 +206,7 @@ func (s *sharedFile[P]) touched() bool {
 // doesn't queue for the lock but looks six times within 1.6 s, and would hardly ever find it free beside a process that
 // takes it again at once.
 func (s *sharedFile[P]) unlock(flock *os.File, since time.Time, shared bool) {
-	s.left, _ = os.Stat(s.path) // nil: there is no file
+	s.left, _ = pinned(os.Stat(s.path)) // nil: there is no file
 	dropFlock(flock)
 	if now := time.Now(); shared {
 		s.rest = now.Add(min(now.Sub(since), sharedRest))
@@ -331,7 +331,7 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 	if c.newer = c.displaced(t); c.newer == nil {
 		return nil
 	}
-	if c.newerBy, err = os.Stat(path); err != nil {
+	if c.newerBy, err = pinned(os.Stat(path)); err != nil {
 		return err
 	}
 	return errSharedChanged

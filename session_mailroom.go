@@ -338,7 +338,7 @@ func (r *mailroom) count(sl *mailSlot) (more bool) {
 	infos := make([]os.FileInfo, len(names))
 	unread := -1
 	for i, name := range names {
-		infos[i], _ = os.Stat(filepath.Join(r.dir, name+".json"))
+		infos[i], _ = pinned(os.Stat(filepath.Join(r.dir, name+".json")))
 		n, err := r.team.boxes.count(r.life, r.cfg.team, name)
 		if err != nil {
 			if !errors.Is(err, errNoTeam) {
@@ -388,7 +388,7 @@ func (sl *mailSlot) pendingLocked() int {
 // mail or are told of it. It reads the disk.
 func (r *mailroom) recount(name string) {
 	name = r.spelt(name)
-	info, _ := os.Stat(filepath.Join(r.dir, name+".json"))
+	info, _ := pinned(os.Stat(filepath.Join(r.dir, name+".json")))
 	key := strings.ToLower(name)
 	r.mu.Lock()
 	was := r.boxes[key]

@@ -237,6 +237,15 @@ func setAside(path string, read fs.FileInfo, why error, log *slog.Logger) error 
 	return nil
 }
 
+// pinned has what os.Stat or os.Lstat returned know which file it is about: on Windows that is looked up by the path as
+// late as in the first comparison, when the name may be another file's.
+func pinned(info fs.FileInfo, err error) (fs.FileInfo, error) {
+	if err == nil {
+		os.SameFile(info, info)
+	}
+	return info, err
+}
+
 // removeLeftover removes a temporary file that nobody is writing any more.
 func removeLeftover(dir string, e fs.DirEntry) {
 	if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > tempLifetime {
