@@ -20,12 +20,12 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
 var (
 	errNotRegular = errors.New("not a regular file")
+	errNotDir     = errors.New("not a directory") // syscall.ENOTDIR is fs.ErrNotExist on Windows
 	errTooLarge   = errors.New("larger than is read")
 	errLinked     = errors.New("a link, or a file with a second name")
 	errReplaced   = errors.New("the file was replaced meanwhile")
@@ -123,7 +123,7 @@ func openDir(path string) (*os.File, error) {
 	}
 	if st, err := d.Stat(); err != nil || !st.IsDir() {
 		d.Close()
-		return nil, cmp.Or(err, error(&fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}))
+		return nil, cmp.Or(err, error(&fs.PathError{Op: "open", Path: path, Err: errNotDir}))
 	}
 	return d, nil
 }
