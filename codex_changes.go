@@ -43,7 +43,7 @@ func (c *turnChanges) add(diff, cwd string) {
 			return
 		}
 		if rel, err := filepath.Rel(cwd, f.Path); filepath.IsAbs(f.Path) && err == nil && filepath.IsLocal(rel) {
-			f.Path = rel
+			f.Path = filepath.ToSlash(rel)
 		}
 		c.Added, c.Removed = c.Added+f.Added, c.Removed+f.Removed
 		if i := slices.IndexFunc(c.Files, func(o changedFile) bool { return o.Path == f.Path }); i >= 0 {

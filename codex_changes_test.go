@@ -26,12 +26,12 @@ func TestTurnChanges(t *testing.T) {
 		{"diff --git a/old b/new\n", "[{new renamed 0 0}] +0 -0"},
 		{edit + edit, "[{m.sql modified 4 4}] +4 -4"},
 		{add + edit + moved, "[{p 1.txt added 1 0} {m.sql modified 2 2} {new renamed 1 1}] +4 -3"},
-		{strings.ReplaceAll(gone, "d/g", "/work/here/d/g"), "[{d/g deleted 0 2}] +0 -2"}, // 0.104 without git
+		{strings.ReplaceAll(gone, "d/g", systemPath("/work/here/d/g")), "[{d/g deleted 0 2}] +0 -2"}, // 0.104 without git
 		{strings.ReplaceAll(gone, "d/g", "/elsewhere/g"), "[{/elsewhere/g deleted 0 2}] +0 -2"},
 		{"diff --git a/x b/x\n@@ -a,b +9999999999999999999,1 @@\n+x\n@@ -1,1 +1,1", "[{x modified 0 0}] +0 -0"},
 	} {
 		var got turnChanges
-		got.add(c.diff, "/work/here")
+		got.add(c.diff, systemPath("/work/here"))
 		if s := fmt.Sprintf("%v +%d -%d", got.Files, got.Added, got.Removed); s != c.want {
 			t.Errorf("%q: %s, want %s", c.diff, s, c.want)
 		}
