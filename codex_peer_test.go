@@ -416,7 +416,8 @@ func TestRealCodexesAreUnderstood(t *testing.T) {
 				}
 				r := &replay{codexPeer: newPeerOf(t, kind), ids: map[string]string{}, sinks: map[string]*heard{}}
 				r.play(lines)
-				wantGolden(t, name+".golden", r.told.String())
+				told := strings.ReplaceAll(r.told.String(), "=file:///", "=/") // no path of Windows, which has drives
+				wantGolden(t, name+".golden", told)
 			})
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -236,8 +237,12 @@ func converse(t *testing.T, rig driverRig) {
 	d.run("an image", "completed", "seen", command{prompt: "SAY seen", parts: parts, settings: full})
 	mustContain(t, string(d.item("userMessage").raw), image)
 
-	d.run("a command", "completed", "", command{prompt: "SHELL echo out-$((40+2))", settings: full})
-	if c := d.item("commandExecution").body; c.output != "out-42\n" || c.exitCode == nil || *c.exitCode != 0 ||
+	sum := "$((40+2))"
+	if rig.mock && runtime.GOOS == "windows" {
+		sum = "42" // the mock's shell is cmd.exe there, which does no sums
+	}
+	d.run("a command", "completed", "", command{prompt: "SHELL echo out-" + sum, settings: full})
+	if c := d.item("commandExecution").body; strings.TrimSpace(c.output) != "out-42" || c.exitCode == nil || *c.exitCode != 0 ||
 		len(c.actions) == 0 {
 		t.Errorf("%s", eventLine(*d.item("commandExecution")))
 	}
@@ -268,7 +273,7 @@ func converse(t *testing.T, rig driverRig) {
 	})
 	past := strings.Join(told, "\n") + "\n"
 	mustContain(t, past, "userMessage SAY seen\n", "agentMessage still here\ncompleted\n")
-	if err != nil || keeps != strings.Contains(past, "commandExecution out-42\n") {
+	if err != nil || keeps != strings.Contains(past, "commandExecution out-42") {
 		t.Errorf("history, %v:\n%s", err, past)
 	}
 	var be *backendError

@@ -28,10 +28,10 @@ func TestReviewFindings(t *testing.T) {
 		{`"title":"t","priority":1,"code_location":{"absolute_file_path":"/r/a","line_range":{"start":-3,"end":1}}`, ""},
 	} {
 		got := ""
-		answer := `So: {"findings":[{` + c.finding + `}],"overall_correctness":"patch is incorrect"} That is all.`
-		if found := readFindings(answer, "/r"); found != nil {
+		answer := `So: {"findings":[{` + systemPaths(c.finding) + `}],"overall_correctness":"patch is incorrect"} That is all.`
+		if found := readFindings(answer, systemPath("/r")); found != nil {
 			f := (*found.Findings)[0]
-			got = fmt.Sprintf("%s %s %s:%d-%d", f.Severity, f.Title, f.File, f.LineStart, f.LineEnd)
+			got = fmt.Sprintf("%s %s %s:%d-%d", f.Severity, f.Title, inUnixPaths(f.File), f.LineStart, f.LineEnd)
 			if f.Confidence != nil {
 				t.Errorf("%s: confidence %v", c.finding, *f.Confidence)
 			}

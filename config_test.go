@@ -421,7 +421,8 @@ func sampleOf(s setting) [4]string {
 		return [4]string{fmt.Sprint(s.max), fmt.Sprint(s.max - 1), fmt.Sprint(max(s.min, 1)), fmt.Sprint(s.max + 1)}
 	}
 	if s.path {
-		return [4]string{`"/p/1"`, `"/p/2"`, `"/p/3"`, `"a\nb"`}
+		root := `"` + filepath.VolumeName(os.TempDir()) // Windows has one
+		return [4]string{root + `/p/1"`, root + `/p/2"`, root + `/p/3"`, `"a\nb"`}
 	}
 	return map[string][4]string{
 		"codex_bin":          {`"codex-a"`, `"codex-b"`, `"mock"`, `""`},
@@ -458,6 +459,9 @@ func TestConfigProvenance(t *testing.T) {
 				text, err := strconv.Unquote(sample)
 				if err != nil {
 					text = sample
+				}
+				if s.path {
+					text = filepath.FromSlash(text)
 				}
 				c := w.load(fl)
 				w.shows(c, s.name+" "+text+" from "+from)

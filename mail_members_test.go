@@ -126,6 +126,19 @@ func deadPID(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
+// otherPID is the number of a living process that isn't this one.
+func otherPID(t *testing.T) int {
+	t.Helper()
+	if pid := os.Getppid(); pid != 0 {
+		return pid
+	}
+	p := startTest(t, "TestSysHelper", "ATM_TEST_SYS=wait") // under Wine, a program of Linux is nobody's parent
+	t.Cleanup(p.group.close)
+	t.Cleanup(p.group.kill)
+	p.line(t)
+	return p.cmd.Process.Pid
+}
+
 // backdate makes a file so old that nobody waits for whoever made it.
 func backdate(t *testing.T, path string) {
 	t.Helper()
@@ -235,7 +248,7 @@ func TestJoinAdopts(t *testing.T) {
 
 func TestJoinIsTaken(t *testing.T) {
 	host, _ := os.Hostname()
-	us, other := os.Getpid(), os.Getppid()
+	us, other := os.Getpid(), otherPID(t)
 	inUse := fmt.Sprintf("in use by process %d", other)
 	for _, c := range []struct {
 		entry string
@@ -276,7 +289,7 @@ func TestJoinIsTaken(t *testing.T) {
 func TestJoinAfterACrash(t *testing.T) {
 	host, _ := os.Hostname()
 	for name, entry := range map[string]string{
-		"lease free, though the pid is another's now": markedEntry("codex", os.Getppid(), host, "/leases"),
+		"lease free, though the pid is another's now": markedEntry("codex", otherPID(t), host, "/leases"),
 		"lease free, another machine":                 markedEntry("codex", 1, "container-1", "/leases"),
 		"leases elsewhere, process dead":              markedEntry("codex", deadPID(t), host, "/other"),
 	} {
@@ -294,17 +307,17 @@ func TestJoinAfterACrash(t *testing.T) {
 
 func TestSweep(t *testing.T) {
 	host, _ := os.Hostname()
-	dead := deadPID(t)
+	dead, other := deadPID(t), otherPID(t)
 	stay := []string{
 		`{"name":"prepared","agentType":"codex"}`, `{"name":"mate","agentType":"general-purpose"}`, `5`,
-		markedEntry("busy", os.Getppid(), host, "/leases"),
-		markedEntry("elsewhere", os.Getppid(), host, "/other"), markedEntry("far", dead, "far-away", "/other"),
+		markedEntry("busy", other, host, "/leases"),
+		markedEntry("elsewhere", other, host, "/other"), markedEntry("far", dead, "far-away", "/other"),
 		strings.Replace(markedEntry("notours", dead, host, "/leases"), `"agentType":"codex"`, `"agentType":"x"`, 1),
 	}
 	all := append([]string{markedEntry("crashed", dead, host, "/leases"),
 		markedEntry("crashed2", 1, "old-container", "/leases")}, stay...)
 	c := newCrew(t, crewOf(append(all, markedEntry("crashed3", dead, host, "/other"))...))
-	c.held["busy"] = os.Getppid()
+	c.held["busy"] = other
 	unfinished := c.path + ".tmp.123"
 	touchFile(t, unfinished)
 	backdate(t, unfinished)

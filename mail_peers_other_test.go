@@ -12,13 +12,13 @@ import (
 // exchangeFiles stands for the exchange of two names, which takes a call of its own on every system.
 func exchangeFiles(a, b string) error {
 	third := a + ".swap"
-	if err := os.Rename(b, third); err != nil {
+	if err := renameOver(b, third); err != nil {
 		return err
 	}
-	if err := os.Rename(a, b); err != nil {
+	if err := renameOver(a, b); err != nil {
 		return err
 	}
-	return os.Rename(third, a)
+	return renameOver(third, a)
 }
 
 // asNobody skips where modes don't count: for root, and on Windows.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -366,6 +367,10 @@ func TestMailBadInput(t *testing.T) {
 		ageFile(t, l.path+".lock", 11*time.Second)
 	}
 	small := mailMessage{From: "codex", Text: "hi"}
+	notDir := "not a directory"
+	if runtime.GOOS == "windows" { // for which there is nothing below a file
+		notDir = "no such team"
+	}
 	for _, c := range []struct {
 		prepare func(l *mailLab)
 		send    mailMessage
@@ -376,8 +381,7 @@ func TestMailBadInput(t *testing.T) {
 		{func(l *mailLab) { writeInbox(t, l.path+".lock", "") }, small, "arch", "is in the way"},
 		{func(l *mailLab) { os.Mkdir(strings.TrimSuffix(l.path, "json")+"lock", 0o755) }, small, "arch",
 			"move it away"},
-		{file, small, "arch", "not a directory"},
-		{func(l *mailLab) { wantNil(t, os.Symlink(os.DevNull, l.path)) }, small, "arch", "not a regular file"},
+		{file, small, "arch", notDir},
 		{staleLock, small, "arch", ""},
 		{func(l *mailLab) { os.Remove(filepath.Dir(l.path)) }, small, "arch", ""},
 		{func(l *mailLab) { os.RemoveAll(team(l)) }, small, "arch", "no such team"},
@@ -417,6 +421,14 @@ func TestMailBadInput(t *testing.T) {
 			t.Errorf("something was made: %q", after)
 		}
 	}
+	t.Run("a link to a device", func(t *testing.T) {
+		l := newMailLab(t)
+		symlink(t, os.DevNull, l.path)
+		if out, _, err := l.send(t.Context(), "crew", "arch", small); err == nil ||
+			!strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%v, %v", out, err)
+		}
+	})
 	for _, team := range []string{"../crew", "", "a/b", ".archives", "none"} {
 		l := newMailLab(t)
 		before := filesUnder(l.root)

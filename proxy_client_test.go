@@ -793,7 +793,8 @@ func systemPath(path string) string {
 	return "C:" + filepath.FromSlash(path)
 }
 
-var jsonPath = regexp.MustCompile(`(^|"(cwd|path|savedPath|move_?[pP]ath|grantRoot|additionalDirectories)":)\[?"/[^"]*"`)
+var jsonPath = regexp.MustCompile(
+	`(^|"(cwd|path|absolute_file_path|savedPath|move_?[pP]ath|grantRoot|additionalDirectories)":)\[?"/[^"]*"`)
 
 // systemPaths does that in a JSON text. In the words of commands it is done to paths below /w alone.
 func systemPaths(text string) string {
@@ -814,6 +815,14 @@ func inUnixPaths(text string) string {
 		return text
 	}
 	return strings.NewReplacer("/C:", "", `C:\\`, "/", `C:\`, "/", "C:/", "/", `\\`, "/").Replace(text)
+}
+
+// notUnderWine leaves a test out where Wine differs from Windows, and says how.
+func notUnderWine(tb testing.TB, how string) {
+	tb.Helper()
+	if runtime.GOOS == "windows" && os.Getenv("WINEPREFIX") != "" {
+		tb.Skip("under Wine: " + how)
+	}
 }
 
 // markedProcesses returns the living processes that inherited the marker.

@@ -231,6 +231,7 @@ func writeAuditBurst(a *auditLog, name string) {
 // Three processes write 600 lines, some 90 KB, and the file rotates once, at 60000 bytes: each line is whole and in one
 // of the two files, in its order.
 func TestAuditOfManyProcesses(t *testing.T) {
+	notUnderWine(t, "what is appended is written where the end was a moment before")
 	a, path, _ := newTestAudit(t, 60000, 1024)
 	var others []testProcess
 	for _, name := range []string{"p1", "p2"} {

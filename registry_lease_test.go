@@ -125,6 +125,7 @@ func TestFreeIdentity(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			t.Cleanup(h.release)
 			names[i] = h.name
 		})
 	}
