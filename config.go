@@ -285,7 +285,7 @@ func (c *config) warnUnknownVariables(prefix string, env func(string) string, en
 		if key := meantKey(word, known); word == "team" || word == "config" {
 			meant = "ATM_" + strings.ToUpper(word)
 		} else if key != "" {
-			meant = variablePrefix + strings.ToUpper(key)
+			meant = prefix + strings.ToUpper(key)
 			c.failClosed(key)
 		}
 		if meant != "" || prefix != oldVariablePrefix {

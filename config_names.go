@@ -35,8 +35,9 @@ func ancestorNames() *names {
 		"agent_sessions": "codex_threads", "agent_status": "codex_status", "agent_close": "codex_close",
 		"agent_id": "codex_id", "agent_ids": "codex_ids", "conflicting_agent_id": "conflicting_codex_id",
 		"an agent_id": "a codex_id", "an agent id": "a codex id", "agent id": "codex id", "agent-id": "codex-id",
-		`{"agent_id":`: `{"codex_id":`,
-		serverName:     ancestorName, serverName + " sessions": ancestorName + " threads",
+		`{"agent_id":`: `{"codex_id":`, `did you mean "agent_id"`: `did you mean "codex_id"`,
+		`did you mean "agent_ids"`: `did you mean "codex_ids"`,
+		serverName:                 ancestorName, serverName + " sessions": ancestorName + " threads",
 		"sessions lists": "threads lists", "plugins." + serverName: "plugins." + ancestorName,
 		"plugins." + serverName + ".roles":      "plugins." + ancestorName + ".roles",
 		"plugins." + serverName + ".roles.NAME": "plugins." + ancestorName + ".roles.NAME",
@@ -47,7 +48,7 @@ func ancestorNames() *names {
 	find := ""
 	for _, ours := range slices.Backward(slices.Sorted(maps.Keys(n.theirs))) { // a longer word before its beginning
 		if strings.ContainsAny(ours, ` "`) {
-			if find += regexp.QuoteMeta(ours); !strings.HasSuffix(ours, ":") {
+			if find += regexp.QuoteMeta(ours); !strings.ContainsAny(ours, `"`) {
 				find += `\b`
 			}
 			find += "|"
@@ -76,18 +77,6 @@ func (n *names) word(ours string) string {
 		return n.theirs[ours]
 	}
 	return ours
-}
-
-// swap is a word of ours in these names, and one of these in ours.
-func (n *names) swap(word string) string {
-	if n != nil {
-		for ours, theirs := range n.theirs {
-			if theirs == word {
-				return ours
-			}
-		}
-	}
-	return n.word(word)
 }
 
 // text is a text of ours in these names. What stands in quotes in it is somebody else's.
@@ -178,7 +167,7 @@ func takeNames(args []string) (n *names, left []string, err error) {
 	for i := 1; i < len(args); i++ {
 		flag, value, given := strings.Cut(args[i], "=")
 		switch {
-		case args[i] == "--" || args[i] == "login":
+		case args[i] == "--" || args[i] == "login" && slices.Contains(left, "acp"):
 			return n, append(left, args[i:]...), nil
 		case flag != "--compat" && flag != "-compat":
 			left = append(left, args[i])
@@ -187,10 +176,11 @@ func takeNames(args []string) (n *names, left []string, err error) {
 			i++
 			value = args[i]
 		}
-		known := false
-		if n, known = namesFor(value); !known {
-			return nil, nil, fmt.Errorf("--compat wants %s, not %q", ancestorName, value)
+		asked, known := namesFor(value)
+		if !known {
+			return n, nil, fmt.Errorf("--compat wants %s, not %q", ancestorName, value)
 		}
+		n = asked
 	}
 	return n, left, nil
 }

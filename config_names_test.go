@@ -27,7 +27,7 @@ func TestEveryTextHasTheAncestorsWords(t *testing.T) {
 		"codex_link.go": "Codex is told who we are", "codex_toolserver.go": "Codex too",
 		"mail_message.go": "an agent reads it", "session_mailroom.go": "mail", "session_team.go": "mail",
 		"session_worktree.go": "git keeps it", "config_names.go": "the table", "main_demo.go": "a directory",
-		"main_doctorchecks.go": "an address",
+		"main_doctorchecks.go": "an address", "main_audit.go": "a line of the file",
 	}
 	n, seen := ancestorNames(), 0
 	files, err := filepath.Glob("*.go")
@@ -70,10 +70,14 @@ func TestAncestorNamesLeaveOtherWords(t *testing.T) {
 		{`no session "agent_id"; agent_sessions lists them.`, `no session "agent_id"; codex_threads lists them.`},
 		{`say "a \" agent_id": give an agent_id.`, `say "a \" agent_id": give a codex_id.`},
 		{`: codex {"agent_id": "agent_id"} reopens it`, `: codex {"codex_id": "agent_id"} reopens it`},
-		{`/x/agent_id/agent_close my_agent_id agent_id.txt C:\a\agent_close`, `/x/agent_id/agent_close my_agent_id agent_id.txt C:\a\agent_close`},
-		{"atm-agent-mcp: run `atm-agent-mcp sessions` or /bin/atm-agent-mcp", "codex-mcp: run `codex-mcp threads` or /bin/atm-agent-mcp"},
-		{"set ATM_AGENT_MCP_CLIENT_IDENTITY; ATM_AGENT_MCP_MODEL is set", "set CODEX_MCP_CLIENT_IDENTITY; ATM_AGENT_MCP_MODEL is set"},
+		{`/x/agent_id/agent_close my_agent_id agent_id.txt C:\a\agent_close`,
+			`/x/agent_id/agent_close my_agent_id agent_id.txt C:\a\agent_close`},
+		{"atm-agent-mcp: run `atm-agent-mcp sessions` or /bin/atm-agent-mcp",
+			"codex-mcp: run `codex-mcp threads` or /bin/atm-agent-mcp"},
+		{"set ATM_AGENT_MCP_CLIENT_IDENTITY; ATM_AGENT_MCP_MODEL is set",
+			"set CODEX_MCP_CLIENT_IDENTITY; ATM_AGENT_MCP_MODEL is set"},
 		{"[plugins.atm-agent-mcp.roles.NAME], the agent identity", "[plugins.codex-mcp.roles.NAME], the agent identity"},
+		{`did you mean "agent_id"? see "agent_id"`, `did you mean "codex_id"? see "agent_id"`},
 		{"an agent id, agent_ids", "a codex id, codex_ids"},
 	} {
 		want(t, n.text(tc.ours), tc.theirs)
@@ -104,6 +108,7 @@ func TestTakeNames(t *testing.T) {
 		{"atm-agent-mcp serve --compat=codex-mcp", "serve", true, true},
 		{"codex-mcp --compat atm-agent-mcp serve", "serve", false, true},
 		{"codex-mcp acp login --compat x", "acp login --compat x", true, true},
+		{"atm-agent-mcp serve --identity login --compat codex-mcp", "serve --identity login", true, true},
 		{"atm-agent-mcp --compat", "", false, false},
 		{"atm-agent-mcp serve --compat other", "", false, false},
 	} {

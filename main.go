@@ -27,11 +27,11 @@ func main() { os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os
 // (config_names.go). It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	n, args, err := takeNames(args)
+	stderr = n.writer(stderr)
 	if err != nil {
 		complain(stderr, err.Error(), "")
 		return 2
 	}
-	stderr = n.writer(stderr)
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage(n))
 		return 2

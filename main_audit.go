@@ -159,7 +159,8 @@ func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
 		raw, err := r.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
 		if raw = bytes.TrimSpace(raw); !skip && len(raw) > 0 {
-			l := auditLine{raw: inOurNames(raw)}
+			// A process with the ancestor's names has written its own. In a text the quotes have a backslash.
+			l := auditLine{raw: bytes.Replace(raw, []byte(`"codex_id":`), []byte(`"agent_id":`), 1)}
 			if !long && json.Unmarshal(l.raw, &l.auditEntry) == nil {
 				f(l)
 			} else {
@@ -173,19 +174,6 @@ func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
 			return bad, err
 		}
 	}
-}
-
-// inOurNames is a line that a process with the ancestor's names may have written.
-func inOurNames(line []byte) json.RawMessage {
-	if !bytes.Contains(line, []byte(`"codex_id":`)) {
-		return line
-	}
-	return mapFields(line, func(key string, val json.RawMessage) (string, json.RawMessage) {
-		if key == "codex_id" {
-			key = "agent_id"
-		}
-		return key, val
-	})
 }
 
 // showAudit prints the entries: for a person what happened, for a pipe the columns that the help promises.

@@ -96,10 +96,13 @@ type mcpCall struct {
 func newMCPFront(o mcpOptions) *mcpFront {
 	f := &mcpFront{
 		mcpOptions: o,
-		tools:      toolsFor(o.Names),
+		tools:      toolTable(),
 		open:       map[string]*mcpCall{},
 		waiters:    map[waiterID]*mcpCall{},
 		parked:     parking{turns: map[waiterID]*parkedTurn{}, states: map[string]*parkedTurn{}},
+	}
+	for i := range f.tools {
+		f.tools[i].name = o.Names.word(f.tools[i].name)
 	}
 	f.connect("mcp", o.clientOptions, peerOptions{handle: f.dispatch})
 	return f

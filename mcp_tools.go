@@ -284,19 +284,6 @@ func toolTable() []tool {
 	}, mailTools()...)
 }
 
-// toolsFor is the table with the names of the tools and of their arguments that a client knows. The other names of the
-// arguments are still taken.
-func toolsFor(n *names) []tool {
-	tools := toolTable()
-	for i := range tools {
-		tools[i].name = n.word(tools[i].name)
-		for j := range tools[i].args {
-			tools[i].args[j].name = n.swap(tools[i].args[j].name)
-		}
-	}
-	return tools
-}
-
 // toolList renders the table as the tools of tools/list.
 func toolList(tools []tool) json.RawMessage {
 	out := make([]listedTool, 0, len(tools))

@@ -77,7 +77,7 @@ func startProxy(cfg *config, io proxyIO) (*proxyRun, error) {
 	}
 	p := &proxyRun{lines: newOutbox(logTo, logBudget, nil), deaf: make(chan struct{}), flush: answersFlush,
 		grace: cfg.shutdownGrace}
-	p.log = newLogger(lineWriter{p.lines}, cfg.logLevel)
+	p.log = newLogger(cfg.names.writer(lineWriter{p.lines}), cfg.logLevel)
 	for _, w := range cfg.warnings {
 		p.log.Warn(w)
 	}

@@ -55,7 +55,8 @@ func (w *world) callEveryTool() {
 		}
 	}
 	call("nope", nil)
-	for _, row := range toolsFor(w.cfg.names) {
+	for _, row := range toolTable() {
+		tool := w.cfg.names.word(row.name)
 		base := map[string]any{}
 		for _, a := range row.args {
 			if slices.Contains(row.required, a.name) {
@@ -65,9 +66,9 @@ func (w *world) callEveryTool() {
 				}
 			}
 		}
-		call(row.name, base)
-		call(row.name, map[string]any{})
-		call(row.name, map[string]any{"nope": 1})
+		call(tool, base)
+		call(tool, map[string]any{})
+		call(tool, map[string]any{"nope": 1})
 		for _, a := range row.args {
 			if a.old {
 				continue // the other name's, which an error repeats
@@ -78,10 +79,10 @@ func (w *world) callEveryTool() {
 					continue // no turn of its own
 				}
 				args := maps.Clone(base)
-				args[a.name] = value
-				call(row.name, args)
+				args[w.cfg.names.word(a.name)] = value
+				call(tool, args)
 				args["identity"], args["prompt"] = "agents", " "
-				call(row.name, args)
+				call(tool, args)
 			}
 		}
 	}
