@@ -645,5 +645,8 @@ func (h *mockHome) read(id string) (*mockThread, error) {
 			th.turns[at] = r.Turn
 		}
 	}
+	if th.ID == "" { // the mock was killed before it wrote the first line
+		return nil, fs.ErrNotExist
+	}
 	return th, nil
 }

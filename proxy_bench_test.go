@@ -562,10 +562,11 @@ func (r *benchRig) onDisk(tb testing.TB, agent string, turns int) {
 // memory is what the kernel says the process holds now, and has held at most,
 // in MB. It skips where there is no /proc.
 func (p *benchPeer) memory() (now, peak float64) {
+	needProcFS(p.tb)
 	p.tb.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
-		p.tb.Skipf("the size of a process is read from /proc: %v", err)
+		p.fail("reading its size: %v", err)
 	}
 	for line := range strings.Lines(string(status)) {
 		name, rest, _ := strings.Cut(line, ":")
@@ -581,6 +582,9 @@ func (p *benchPeer) memory() (now, peak float64) {
 // cpu is what the process, without its children, has used so far, in ms. The
 // kernel tells it in steps of 10 ms; 0 where there is no /proc.
 func (p *benchPeer) cpu() float64 {
+	if !hasProcFS() {
+		return 0
+	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,6 @@ func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestKillAtRandomPoints(t *testing.T) {
 	t.Parallel()
-	needProcFS(t)
 	seed := testSeed(t)
 	for _, tt := range []struct {
 		backend, version string
@@ -269,7 +269,6 @@ func (g *killGame) goesOn(p *player, a *gameAgent) {
 // used to look at leases that the marking of stale sessions held just then.
 func TestKillLeavesNoMember(t *testing.T) {
 	t.Parallel()
-	needProcFS(t)
 	kills := pick(3, 60)
 	rig := newBenchRig(t)
 	path := writeTeam(t, filepath.Join(rig.home, ".claude", "teams"), "default",
@@ -319,8 +318,9 @@ func TestKillLeavesNoMember(t *testing.T) {
 
 func TestShutdownOfTenBusyAgents(t *testing.T) {
 	t.Parallel()
-	needProcFS(t)
 	bin := programPath(t)
+	interrupt := func(c *testClient) error { return c.signal("INT") }
+	const byEOF = "end of stdin"
 	for _, tt := range []struct {
 		name string
 		end  func(c *testClient) error
@@ -328,14 +328,16 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 		all  bool // everybody is answered, however slow the machine is
 		kill bool // once they are
 	}{
-		{"signal", func(c *testClient) error { return c.signal("INT") }, "exit code 130", true, false},
-		{"signal and a kill behind the answers", func(c *testClient) error { return c.signal("INT") }, "SIGKILL",
-			true, true},
-		{"two signals at once", func(c *testClient) error { return errors.Join(c.signal("INT"), c.signal("TERM")) },
+		{"signal", interrupt, "exit code 130", true, false},
+		{"signal and a kill behind the answers", interrupt, "SIGKILL", true, true},
+		{"two signals at once", func(c *testClient) error { return errors.Join(interrupt(c), c.signal("TERM")) },
 			"exit code 1", false, false},
-		{"end of stdin", func(c *testClient) error { c.hangup(); return nil }, "exit code 0", true, false},
+		{byEOF, func(c *testClient) error { c.hangup(); return nil }, "exit code 0", true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != byEOF {
+				needUnix(t, "a process can't be sent a signal")
+			}
 			dir := t.TempDir()
 			env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "ATM_HOME=" + filepath.Join(dir, "atm"),
 				"CODEX_HOME=" + dir}
@@ -406,11 +408,15 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 // more turn for each of them.
 func tenBusyAgents(c *testClient) (agents []string, busy, queued []*pendingCall) {
 	c.tb.Helper()
+	stays := "exec sleep 1000"
+	if runtime.GOOS == "windows" { // which has no such command
+		stays = "harness-peer linger"
+	}
 	for range 10 {
 		agents = append(agents, c.codex("SAY hello").turn().AgentID)
 	}
 	for _, id := range agents {
-		busy = append(busy, c.again(id, "SAY half\nBACKGROUND exec sleep 1000\nSHELL exec sleep 1000"))
+		busy = append(busy, c.again(id, "SAY half\nBACKGROUND "+stays+"\nSHELL "+stays))
 		queued = append(queued, c.again(id, "SAY never"))
 	}
 	for _, id := range agents {
@@ -431,6 +437,7 @@ func tenBusyAgents(c *testClient) (agents []string, busy, queued []*pendingCall)
 // next agent of the name has a worktree. A git in front of git kills the program that runs it.
 func TestKillBetweenTheStepsOfAWorktree(t *testing.T) {
 	t.Parallel()
+	needUnix(t, "the git that kills is a shell script")
 	needProcFS(t)
 	git, err := exec.LookPath("git")
 	wantNil(t, err)

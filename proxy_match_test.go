@@ -471,7 +471,7 @@ func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 0
 	case "linger":
 		fmt.Fprintln(stdout, "ready")
-		<-make(chan struct{})
+		time.Sleep(24 * time.Hour) // waiting for nothing would be a deadlock to Go's runtime
 	case "sh":
 		return plainShell(args[1], stdout, stderr)
 	}

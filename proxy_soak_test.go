@@ -684,6 +684,9 @@ func takeFootprint() (f footprint) {
 
 // openFiles is 0 where there is no /proc.
 func openFiles() int {
+	if !hasProcFS() {
+		return 0
+	}
 	list, _ := os.ReadDir("/proc/self/fd")
 	return len(list)
 }
