@@ -760,7 +760,7 @@ func hasProcFS() bool {
 func needProcFS(tb testing.TB) {
 	tb.Helper()
 	if !hasProcFS() {
-		tb.Skip("looks for processes in /proc, which this system hasn't")
+		tb.Skip("looks at processes in /proc, which this system hasn't")
 	}
 }
 

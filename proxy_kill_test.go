@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -408,15 +407,11 @@ func TestShutdownOfTenBusyAgents(t *testing.T) {
 // more turn for each of them.
 func tenBusyAgents(c *testClient) (agents []string, busy, queued []*pendingCall) {
 	c.tb.Helper()
-	stays := "exec sleep 1000"
-	if runtime.GOOS == "windows" { // which has no such command
-		stays = "harness-peer linger"
-	}
 	for range 10 {
 		agents = append(agents, c.codex("SAY hello").turn().AgentID)
 	}
 	for _, id := range agents {
-		busy = append(busy, c.again(id, "SAY half\nBACKGROUND "+stays+"\nSHELL "+stays))
+		busy = append(busy, c.again(id, "SAY half\nBACKGROUND exec sleep 1000\nSHELL exec sleep 1000"))
 		queued = append(queued, c.again(id, "SAY never"))
 	}
 	for _, id := range agents {
