@@ -173,6 +173,9 @@ func resolvePath(path, base, home string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
 	}
+	if samePath(path, os.DevNull) { // NUL is in every directory of Windows
+		return os.DevNull
+	}
 	if runtime.GOOS == "windows" && path != "" && os.IsPathSeparator(path[0]) { // \x is on base's drive
 		return filepath.Clean(filepath.VolumeName(base) + path)
 	}

@@ -7,7 +7,7 @@ import "testing"
 func TestPathsOfDrives(t *testing.T) {
 	for path, want := range map[string]string{`D:\x`: `D:\x`, `d:/x/../y`: `d:\y`, `\x`: `C:\x`, `/x y`: `C:\x y`,
 		`x/y`: `C:\base\x\y`, `~/x`: `C:\Users\u\x`, `~\x`: `C:\Users\u\x`, `\\srv\share\x`: `\\srv\share\x`,
-		`//srv/share/x`: `\\srv\share\x`} {
+		`//srv/share/x`: `\\srv\share\x`, "nul": "NUL", `nul\x`: `C:\base\nul\x`} {
 		if got := resolvePath(path, `C:\base`, `C:\Users\u`); got != want {
 			t.Errorf("resolve(%q) = %q, want %q", path, got, want)
 		}
