@@ -293,7 +293,8 @@ func (d *doctor) codexFailed(ctx context.Context, err error) {
 		hint = mend
 	case strings.Contains(death.Stderr, "loading config"), strings.Contains(death.Stderr, "config.toml:"):
 		hint = "mend Codex's config.toml: with it no thread can be opened"
-	case strings.Contains(death.Stderr, "env: ") && strings.Contains(death.Stderr, "node"):
+	case strings.Contains(death.Stderr, "node") && (strings.Contains(death.Stderr, "env: ") ||
+		strings.Contains(death.Stderr, "not recognized")): // Windows' word
 		hint = "codex is a script for Node.js, which is not on this PATH: install it, or give the MCP client a PATH " +
 			"that has it (claude mcp add codex -e PATH=\"$PATH\" -- atm-agent-mcp serve)"
 	}
@@ -313,6 +314,8 @@ func (d *doctor) mendCodexHome() string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !named: // Codex makes it
 		return ""
+	case errors.Is(err, fs.ErrNotExist) && runtime.GOOS == "windows":
+		return "mkdir " + dir + orUnset
 	case errors.Is(err, fs.ErrNotExist):
 		return "mkdir -p " + dir + orUnset
 	case err == nil && !st.IsDir():
@@ -393,8 +396,11 @@ func (d *doctor) checkLogin(ctx context.Context, be backend) {
 	case got.Needed != nil && !*got.Needed:
 		d.ok("none needed: the model provider of Codex's config.toml has its own")
 	default:
-		hint := fmt.Sprintf("run `%s login`, or `printenv OPENAI_API_KEY | %[1]s login --with-api-key`",
-			d.codexCommand())
+		key := "printenv OPENAI_API_KEY"
+		if runtime.GOOS == "windows" {
+			key = "$env:OPENAI_API_KEY" // in PowerShell
+		}
+		hint := fmt.Sprintf("run `%s login`, or `%s | %[1]s login --with-api-key`", d.codexCommand(), key)
 		if mend := d.mendCodexHome(); mend != "" { // the login could not be written
 			hint = "first " + mend + "; then " + hint
 		}
