@@ -212,6 +212,17 @@ func (st *scriptState) stopAll() {
 	}
 }
 
+// told is what the peers wrote on stderr, for failures that are of none of them.
+func (st *scriptState) told() string {
+	var b strings.Builder
+	for name, p := range st.peers {
+		if log := p.stderr.String(); log != "" {
+			fmt.Fprintf(&b, "\n[stderr of %s]\n%s", name, log[max(0, len(log)-3000):])
+		}
+	}
+	return b.String()
+}
+
 // bind keeps captured values for later patterns, and as text for plain arguments.
 func (st *scriptState) bind(ts *testscript.TestScript, vars map[string]any) {
 	for name, v := range vars {
@@ -298,7 +309,7 @@ func scriptJSONFile(ts *testscript.TestScript, neg bool, args []string) {
 	var err error
 	// A state is persisted after the answer that it doesn't hold up: so wait.
 	if !poll(st.limit, func() bool { vars, err = matchFiles(path, lines, pattern); return err == nil }) {
-		ts.Fatalf("waited %v: %v", st.limit, err)
+		ts.Fatalf("waited %v: %v%s", st.limit, err, st.told())
 	}
 	st.bind(ts, vars)
 }
