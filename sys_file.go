@@ -229,7 +229,7 @@ func setAside(path string, read fs.FileInfo, why error, log *slog.Logger) error 
 		return errReplaced
 	}
 	aside := path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000")
-	if err := os.Rename(path, aside); err != nil {
+	if err := renameOver(path, aside); err != nil { // somebody may be reading it
 		log.Warn("corrupt file can't be set aside", "path", path, "why", why, "error", err)
 		return fmt.Errorf("setting a corrupt file aside: %w", err)
 	}
