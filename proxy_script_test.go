@@ -337,7 +337,7 @@ func matchFiles(path string, lines bool, pattern any) (map[string]any, error) {
 	}
 	err := fmt.Errorf("%s: %w", path, fs.ErrNotExist)
 	for _, p := range paths {
-		data, readErr := os.ReadFile(p)
+		data, readErr := readShared(p) // os.ReadFile keeps others on Windows from replacing the file
 		if readErr != nil {
 			err = readErr
 			continue
