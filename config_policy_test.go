@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -300,13 +301,17 @@ func repoInput() policyInput {
 
 func userSays(config string) json.RawMessage { return json.RawMessage(`{"config":` + config + `}`) }
 
-// unixPaths skips where /home/u is no absolute path.
-func unixPaths(t *testing.T) {
-	t.Helper()
-	if !filepath.IsAbs("/home/u") {
-		t.Skip("the table speaks of Unix paths")
-	}
+var quotedPath = regexp.MustCompile(`"/[^"]*"`)
+
+// quotedPaths has the absolute paths in a JSON text, which tests write as Unix has them, as this system has them.
+func quotedPaths(text string) string {
+	return quotedPath.ReplaceAllStringFunc(text, func(path string) string {
+		return string(toJSON(systemPath(strings.Trim(path, `"`))))
+	})
 }
+
+// plainPaths is the way back.
+func plainPaths(text string) string { return strings.ReplaceAll(filepath.ToSlash(text), "C:", "") }
 
 // resolved fails the test where resolvePolicy refuses.
 func resolved(t *testing.T, in policyInput) policy {
@@ -322,7 +327,7 @@ func resolved(t *testing.T, in policyInput) policy {
 func wantNotes(t *testing.T, p policy, parts ...string) {
 	t.Helper()
 	holds := func(note string) bool {
-		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(note, part) })
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(plainPaths(note), part) })
 	}
 	if len(parts) == 0 && len(p.Notes) > 0 || len(parts) > 0 && !slices.ContainsFunc(p.Notes, holds) {
 		t.Errorf("notes %q, want %q in one", p.Notes, parts)
@@ -348,7 +353,7 @@ func saysSettings(s turnSettings) string {
 func wantSettings(t *testing.T, in policyInput, want, note string) {
 	t.Helper()
 	p := resolved(t, in)
-	if got := saysSettings(p.Settings); got != want || p.Settings.Cwd != in.cwd || p.Config != nil {
+	if got := plainPaths(saysSettings(p.Settings)); got != want || p.Settings.Cwd != in.cwd || p.Config != nil {
 		t.Errorf("%s %s: got %s, want %s; left in config: %s", in.user, in.options.Config, got, want, p.Config)
 	}
 	wantNotes(t, p, strings.Fields(note)...)
@@ -385,7 +390,6 @@ func TestPolicyPrecedence(t *testing.T) {
 }
 
 func TestPolicyDefaultByDirectory(t *testing.T) {
-	unixPaths(t)
 	const untrusted = `{"projects":{"/r":{"trust_level":"untrusted"}}}`
 	const preset = `{"default_permissions":":read-only"`
 	for _, c := range []struct{ cwd, root, user, want, note string }{
@@ -404,9 +408,12 @@ func TestPolicyDefaultByDirectory(t *testing.T) {
 		{"/r", "/r", preset + `,"sandbox_mode":"danger-full-access"}`, "danger-full-access", ""},
 	} {
 		in := repoInput()
-		in.cwd, in.repoRoot, in.user = c.cwd, c.root, userSays(c.user)
+		in.cfg.home, in.cwd, in.user = systemPath("/home/u"), systemPath(c.cwd), userSays(quotedPaths(c.user))
+		if in.repoRoot = ""; c.root != "" {
+			in.repoRoot = systemPath(c.root)
+		}
 		if c.cwd == "/w" {
-			in.standsFor = []string{"/r/sub", "/r"}
+			in.standsFor = []string{systemPath("/r/sub"), systemPath("/r")}
 		}
 		wantSettings(t, in, c.want+" on-request", c.note)
 		if c.note == "" {
@@ -456,7 +463,6 @@ func TestPolicyUserWords(t *testing.T) {
 // network of a read-only sandbox. What the client works in beside cwd is writable with the user's own roots. Under a
 // ceiling nothing is wider than the workspace and the user's own roots.
 func TestPolicyWorkspaceSettings(t *testing.T) {
-	unixPaths(t)
 	const (
 		theirs = `"sandbox_workspace_write":{"writable_roots":["/u1","/u1/","~/cache"],"network_access":true,` +
 			`"exclude_slash_tmp":true,"exclude_tmpdir_env_var":false}`
@@ -494,12 +500,16 @@ func TestPolicyWorkspaceSettings(t *testing.T) {
 		{own, ``, "read-only", reads, []string{"/client"}, "", ""},
 	} {
 		in := repoInput()
-		in.user, in.options.Sandbox, in.cfg.top, in.roots = userSays("{"+c.user+"}"), c.sandbox, c.top, c.client
+		in.cfg.home, in.cwd, in.repoRoot = systemPath(in.cfg.home), systemPath(in.cwd), systemPath(in.repoRoot)
+		in.user, in.options.Sandbox, in.cfg.top = userSays(quotedPaths("{"+c.user+"}")), c.sandbox, c.top
+		for _, root := range c.client {
+			in.roots = append(in.roots, systemPath(root))
+		}
 		if c.config == "profile" {
 			write := map[string]any{"exclude_tmpdir_env_var": true, "exclude_slash_tmp": false}
 			in.profile = map[string]any{"sandbox_workspace_write": write}
 		} else {
-			in.options.Config = json.RawMessage(c.config)
+			in.options.Config = json.RawMessage(quotedPaths(c.config))
 		}
 		wantSettings(t, in, strings.TrimSpace(c.sandbox+" on-request "+c.want), c.note)
 	}
