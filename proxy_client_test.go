@@ -697,7 +697,11 @@ func readRecord(r *bufio.Reader) ([]byte, error) {
 func poll(limit time.Duration, ok func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
+	pause := 5 * time.Millisecond
+	if runtime.GOOS == "windows" {
+		pause = 50 * time.Millisecond // who reads a file keeps others from replacing it
+	}
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		if ok() {
