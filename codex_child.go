@@ -301,7 +301,7 @@ func cleanLogLine(line string) (text string, isError bool) {
 	if strings.Trim(line, "-=*_ \t") == "" {
 		return "", false
 	}
-	return line, level == "ERROR" || level == "" && errorWord.MatchString(line)
+	return line, level == "ERROR" || level == "" && errorWord.MatchString(line) && !strings.HasPrefix(line, "WARNING:")
 }
 
 // codexBinary is a Codex that was found, and what to start it with.

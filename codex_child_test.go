@@ -135,6 +135,7 @@ func TestStderrLines(t *testing.T) {
 		"nothing":                     {"", "", ""},
 		"plain":                       {"one\ntwo\n\n", "two", "two"},
 		"an error before other words": {"Error: no home\n  at x\nbye\n", "Error: no home", "Error: no home"},
+		"a warning of an error":       {"WARNING: failed to tidy\nError: no home\n", "Error: no home", "Error: no home"},
 		"log lines":                   {log, "worse", "broken"},
 		"said on every start":         {bwrap, "", ""},
 		"and more":                    {bwrap + panics + "\n", panics, panics},

@@ -61,6 +61,8 @@ func validTeam(s string) error {
 		return fmt.Errorf("team name %q is a path: give the name of one directory in the teams folder", s)
 	case strings.HasPrefix(s, "."):
 		return fmt.Errorf("team name %q begins with a dot", s)
+	case runtime.GOOS == "windows" && (strings.ContainsAny(s, `<>:"|?*`) || strings.TrimRight(s, ". ") != s):
+		return fmt.Errorf("team name %q is no name of a directory on Windows, or means another one there", s)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
 		return fmt.Errorf("team name %q has a character that can't be printed", s)
 	}

@@ -14,6 +14,18 @@ func TestPathsOfDrives(t *testing.T) {
 	}
 }
 
+// Windows takes dots and spaces off the end of a name: two names would be one team's directory.
+func TestTeamNamesOfWindows(t *testing.T) {
+	for _, name := range []string{"x.", "x ", "x. .", "a:b", "a*b", `a"b`, "NUL", "con", "aux.txt", "COM¹"} {
+		if validTeam(name) == nil {
+			t.Errorf("%q is taken for a team's name", name)
+		}
+	}
+	for _, name := range []string{"x.lock", "a b", "té", "com", "Nul-1"} {
+		wantNil(t, validTeam(name))
+	}
+}
+
 // A home and a mark of distrust hold for a directory in whatever case a client writes its name.
 func TestPolicyIsBlindToCase(t *testing.T) {
 	in := repoInput()

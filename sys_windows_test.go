@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +35,26 @@ func TestJobEndsWithItsHolder(t *testing.T) {
 	p.line(t) // the grandchild runs
 	wantNil(t, p.cmd.Process.Kill())
 	p.ends(t, "exit code 1") // child and grandchild have its stdout too
+}
+
+// A file that somebody reads is replaced once that one is done, and until then its writer is told why not.
+func TestFileThatIsOpenIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "record.json")
+	wantNil(t, writeWhole(path, []byte("old")))
+	reader, err := os.Open(path)
+	wantNil(t, err)
+	defer reader.Close()
+	if err := writeWhole(path, []byte("new")); err == nil || !strings.Contains(err.Error(), "have the file open") {
+		t.Errorf("replaced while it was open: %v", err)
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 1 || readText(t, path) != "old" {
+		t.Errorf("left %v, %v", names, err)
+	}
+	wantNil(t, reader.Close())
+	wantNil(t, writeWhole(path, []byte("new")))
+	want(t, readText(t, path), "new")
 }
 
 // TestBatchHelper is no test: a batch file runs it.
