@@ -149,8 +149,11 @@ func (d *directories) oldSummaries(thread string) (paths []string) {
 
 // oldSummary is the newest summary of the ancestor's of a thread, "" for none.
 func (d *directories) oldSummary(thread string) string {
+	if thread == "" {
+		return ""
+	}
 	paths := d.oldSummaries(thread)
-	if thread == "" || paths == nil {
+	if paths == nil {
 		return ""
 	}
 	data, _ := readRegular(paths[len(paths)-1], maxSummaryBytes)

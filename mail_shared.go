@@ -270,7 +270,7 @@ func (c *sharedChange[P]) mend(why error) (*sharedText[P], error) {
 	case c.begin == "":
 		return nil, why
 	case errors.Is(why, c.malformed):
-		info, err := os.Stat(c.path)
+		info, err := pinned(os.Stat(c.path))
 		if err == nil {
 			err = setAside(c.path, info, c.malformed, c.log)
 		}

@@ -1,9 +1,9 @@
 package main
 
-// main_doctorchecks.go owns doctor's looks at files: the program's own, the working directory, the team, prompt and log files, the
-// directory of sessions, leases and who holds them, leftovers of crashes, inotify limits. main_doctor.go calls them in
-// order. A lease is only looked at, for the microseconds that a look takes, as others do too; no lock file is opened
-// for writing, and nothing is removed but the probe.
+// main_doctorchecks.go owns doctor's looks at files: the program's own, the working directory, the team, prompt and log
+// files, the directory of sessions, leases and who holds them, leftovers of crashes, inotify limits. main_doctor.go
+// calls them in order. A lease is only looked at, for the microseconds that a look takes, as others do too; no lock file
+// is opened for writing, and nothing is removed but the probe.
 
 import (
 	"cmp"
@@ -369,8 +369,8 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 		parts = append(parts, counted(stale, "session")+" of processes that are gone")
 	}
 	if old := d.cfg.oldSummaries(""); old != nil {
-		d.ok("%s of %s in %s: serve --resume and summary read them, and nothing writes there",
-			counted(len(old), "summary"), ancestorName, d.cfg.ancestorRoot)
+		d.ok("%s of %s with a summary in %s: serve --resume and summary read them, and nothing writes there",
+			counted(len(old), "session"), ancestorName, d.cfg.ancestorRoot)
 	}
 	if parts != nil {
 		d.ok("%s: the next serve tidies up, the sessions can be resumed", strings.Join(parts, ", "))

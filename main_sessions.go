@@ -331,12 +331,12 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	}
 	closeRecords(ctx, reg)
 	row, hint := findRow(rows, c.args[0])
-	s, old := newScreen(c.stdout, os.Getenv), cfg.oldSummary(c.args[0])
-	switch {
-	case row == nil && old != "":
-		s.line("%s", s.text(old))
-		return 0
-	case row == nil:
+	s := newScreen(c.stdout, os.Getenv)
+	if row == nil {
+		if old := cfg.oldSummary(c.args[0]); old != "" {
+			s.line("%s", s.text(old))
+			return 0
+		}
 		return c.fail(fmt.Sprintf("no session of team %q has the id %q", cfg.team, c.args[0]), hint)
 	}
 	text, from, err := row.summary(cfg.sessionsRoot)

@@ -45,7 +45,7 @@ type watchRow struct {
 // teamWatch is the team as it was seen last. One goroutine at a time uses it.
 type teamWatch struct {
 	leases *leases
-	names  *names                // that --json tells the rows in
+	names  *names                // the names of the fields in --json
 	repos  map[string]*repoCache // by agent_id
 	rows   []watchRow
 	limits *limitsShown      // nil: no process has told any

@@ -276,8 +276,8 @@ func aboutAsk(n *names, agentID string, a *askShown) string {
 		Decision string            `json:"decision"`
 		Answers  map[string]string `json:"answers,omitempty"`
 	}{agentID, a.ID, a.Action, approve.String(), answers}
-	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", n.fields(toJSON(call), listed), approveForSession.String(),
-		deny.String())
+	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", n.fields(toJSON(call), listed),
+		approveForSession.String(), deny.String())
 	return s.String()
 }
 

@@ -56,6 +56,9 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 	}
 	eachElement(a["agent_ids"], name)
 	eachElement(a["codex_ids"], name)
+	if len(q.Agents) > maxWaitAgents && e == nil {
+		e = invalidSession("%d agents are too many at once: name at most %d", len(q.Agents), maxWaitAgents)
+	}
 	if e == nil && a.has("inbox") {
 		q.Inbox = strings.TrimSpace(a.str("inbox"))
 		if err := validIdentity(q.Inbox); err != nil {

@@ -494,7 +494,7 @@ func (r *registry) replaceIndex(path string, index indexFile) {
 
 // clearPlace sets a corrupt index aside before the first of ours replaces it, and removes what a crash left beside it.
 func (r *registry) clearPlace(path string) error {
-	st, err := os.Stat(path)
+	st, err := pinned(os.Stat(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -51,7 +51,7 @@ type auditEntry struct {
 type auditLog struct {
 	path     string // "": entries are lines of the log
 	log      *slog.Logger
-	names    *names // that a line's fields have; set before the first entry
+	names    *names // the names of the fields in the file's lines; set before the first entry
 	queue    chan auditItem
 	stop     chan struct{} // closed by the first close
 	exited   chan struct{} // closed when run has written what was queued
@@ -286,7 +286,7 @@ func (a *auditLog) rotate(room int64) {
 		err = renameOver(a.path, a.path+".1")
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		// Windows, while another process has it open. A file that grows is better
+		// Windows, while another program has it open and doesn't let it be renamed. A file that grows is better
 		// than a line that is lost; the next try is at twice the size.
 		a.maxBytes *= 2
 		a.log.Warn("audit log can't be rotated", "path", a.path, "error", err)

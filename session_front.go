@@ -44,7 +44,7 @@ type agentRef struct {
 
 // clientOptions are what both fronts are made with. They are fixed before run is called.
 type clientOptions struct {
-	Names   *names // that the client is spoken to in
+	Names   *names // the words that the client is spoken to with, nil for ours
 	R       io.Reader
 	W       io.Writer
 	Log     *slog.Logger

@@ -711,8 +711,8 @@ func (r *mailroom) frame(sl *mailSlot, agentID, name string, m mailMessage) (mai
 // declineShutdown answers a shutdown_request. The answer's id is made of the
 // request, so that one that is answered again after a crash is answered once.
 func (r *mailroom) declineShutdown(sl *mailSlot, agentID string, m mailMessage) {
-	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it with agent_close "+
-		"{\"agent_id\": %q}, and mail does not", sl.identity, agentID)
+	reason := fmt.Sprintf("%s is a Codex agent that an MCP client started; that client ends it by closing agent %s, "+
+		"and mail does not", sl.identity, agentID)
 	if s := r.table.agent(agentID); s != nil && s.client.named() {
 		reason = sl.identity + " is a Codex agent that somebody works with in an editor; whoever does ends it there, " +
 			"and mail does not"

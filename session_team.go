@@ -311,7 +311,7 @@ func (p *teamAgents) notify(agentID string, k keptTurn, member, correlation stri
 		if err == nil {
 			text := noticeText(&k)
 			if shown, left := cutMail(text, p.cfg.maxMailMessageLength); left > 0 {
-				text = shown + fmt.Sprintf("\n[cut: agent_wait with agent_id %s and turn_id %s brings the whole]",
+				text = shown + fmt.Sprintf("\n[cut: agent_wait for %s with turn_id %s brings the whole]",
 					k.AgentID, k.TurnID)
 			}
 			_, _, err = p.boxes.send(context.Background(), to.team, to.name,

@@ -173,8 +173,8 @@ func pathOfURL(text string) (path string, ok bool) {
 	switch windows := runtime.GOOS == "windows"; {
 	case host == "" && windows && filepath.IsAbs(path[1:]): // /C:/x
 		path = path[1:]
-	case host == "":
-	case !windows || host == ".": // \\.\ is no share but devices
+	case host == "" && !(windows && strings.HasPrefix(path, `\\`)):
+	case !windows || host == "." || host == "": // \\.\ is no share but devices
 		return "", false
 	case filepath.VolumeName(host) == host: // file://C:/x, as some write it
 		path = host + path

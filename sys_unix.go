@@ -2,9 +2,9 @@
 
 package main
 
-// sys_unix.go owns what Linux and macOS are asked for directly: flock, process groups, how a process ended, directory
-// fsync, the terminal. sys_windows.go declares the same names, so that no file of another family needs a build tag.
-// sys_file.go, registry_audit.go, registry_lease.go, codex_child.go, proxy.go and main_screen.go call it.
+// sys_unix.go owns what Linux and macOS are asked for directly: flock, process groups, how programs are found and
+// started, how a process ended, directory fsync, the terminal. sys_windows.go declares the same names, so that no file
+// of another family needs a build tag. Files of every family below it that touch files or start programs call it.
 // Never decides policy: its callers know what to lock, when to kill and what to say.
 
 import (

@@ -3,7 +3,7 @@ package main
 // sys_windows.go owns what Windows is asked for directly: LockFileEx, job objects, how programs are found and started,
 // how a process ended, replacing a file that somebody has open. It declares the names of sys_unix.go, where the reasons
 // that hold for both stand, and those of sys_linux.go: directories are not watched here, so that the poll stands alone.
-// sys_file.go, registry_audit.go, registry_lease.go, codex_child.go, proxy.go and main_screen.go call it.
+// Files of every family below it that touch files or start programs call it.
 // Never decides policy: its callers know what to lock, when to kill and what to say.
 
 import (
