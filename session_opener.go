@@ -445,12 +445,12 @@ func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	if p.rec.SummaryDir == "" {
 		p.rec.SummaryDir = filepath.Join(o.cfg.team, strings.ToLower(p.rec.Identity), thread) // fixed at birth (FR-6.4)
 	}
-	if p.tlock != nil {
-		if p.rec.Status != "" { // while the file names the old thread, that one's lock tells others that the session lives
-			o.ledger.save(&p.rec)
-		} // an adopted thread's session has no file yet
-		p.unlockThread()
+	// While the file names the old thread, that one's lock tells others that the session lives. The session of an
+	// adopted thread has no file yet.
+	if p.tlock != nil && p.rec.Status != "" {
+		o.ledger.save(&p.rec)
 	}
+	p.unlockThread()
 	p.tlock = lock
 	return nil
 }
