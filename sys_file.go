@@ -170,16 +170,20 @@ func pathOfURL(text string) (path string, ok bool) {
 	if strings.EqualFold(host, "localhost") {
 		host = ""
 	}
-	switch windows := runtime.GOOS == "windows"; {
+	windows := runtime.GOOS == "windows"
+	switch {
 	case host == "" && windows && filepath.IsAbs(path[1:]): // /C:/x
 		path = path[1:]
-	case host == "" && !(windows && strings.HasPrefix(path, `\\`)):
-	case !windows || host == "." || host == "": // \\.\ is no share but devices
+	case host == "":
+	case !windows:
 		return "", false
 	case filepath.VolumeName(host) == host: // file://C:/x, as some write it
 		path = host + path
 	default:
 		path = `\\` + host + path
+	}
+	if windows && len(path) > 3 && path[3] == '\\' && strings.ContainsAny(path[1:3], ".?") { // \\.\ and \??\: devices
+		return "", false
 	}
 	return path, filepath.IsAbs(path) && !strings.ContainsRune(path, 0)
 }
