@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -461,20 +462,44 @@ func TestRepoOrigin(t *testing.T) {
 	}
 }
 
-// The ancestor's summaries are found by thread in either place in which it wrote them, and by identity.
-func TestAncestorsSummaries(t *testing.T) {
-	d := directories{ancestorRoot: filepath.Join(t.TempDir(), "codex-sessions [old]")}
-	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0")+d.oldThread("arch"), "")
-	for i, path := range []string{"01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0", "arch/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1",
-		"arch/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd2", "other/01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd3", "arch/no-thread"} {
-		path = filepath.Join(d.ancestorRoot, filepath.FromSlash(path), "summary.md")
-		wantNil(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		wantNil(t, os.WriteFile(path, []byte("about "+strconv.Itoa(i)+"\n"), 0o600))
-		wantNil(t, os.Chtimes(path, time.Time{}, time.Unix(int64(1000+i), 0)))
+// The ancestor's sessions are found by their threads and ids, wherever it wrote summaries, and through a link; what is
+// broken hides nothing else.
+func TestAncestorsSessions(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codex-sessions [old]")
+	d := directories{ancestorRoot: dir}
+	if runtime.GOOS != "windows" { // where not everybody may make links
+		d.ancestorRoot += " link"
+		wantNil(t, os.Symlink(dir, d.ancestorRoot))
 	}
-	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd0"), "about 0")
-	want(t, d.oldSummary("01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1"), "about 1")
-	want(t, d.oldSummary(""), "")
-	want(t, d.oldThread("ARCH"), "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd2")
-	want(t, strconv.Itoa(len(d.oldSummaries(""))), "4")
+	thread := func(i int) string { return "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd" + strconv.Itoa(i) }
+	want(t, strconv.Itoa(len(d.oldSessions())), "0")
+	write := func(name, text string, age int) {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		wantNil(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		wantNil(t, os.WriteFile(path, []byte(text), 0o600))
+		wantNil(t, os.Chtimes(path, time.Time{}, time.Unix(int64(2000-age), 0)))
+	}
+	write(thread(0)+"/summary.md", "about 0\n", 1)
+	write("arch/"+thread(1)+"/summary.md", "about 1", 2)
+	write(thread(1)+"/summary.md", "older", 9)
+	for _, name := range []string{"arch/no-thread/summary.md", "arch/" + thread(6) + "/notes.md", "arch/summary.md"} {
+		write(name, "x", 0)
+	}
+	write("arch/"+thread(7)+"/summary.md", "", 0)
+	write("arch/"+thread(8)+"/summary.md", strings.Repeat("x", maxSummaryBytes+1), 0)
+	wantNil(t, os.MkdirAll(filepath.Join(dir, "arch", thread(9), "summary.md"), 0o700))
+	write("registry.json", `{"version":1,"sessions":[{"thread_id":5},{"thread_id":"../x","codex_id":"bad"},7,
+		{"codex_id":"c0","thread_id":"`+thread(0)+`","identity":"flat","last_active":"1970-01-01T00:00:01Z"},
+		{"codex_id":"c2","thread_id":"`+thread(2)+`","identity":"../up","cwd":"/w","last_active":"2026-02-17T10:45:00Z"},
+		{"codex_id":"c1","thread_id":"`+thread(1)+`","last_active":8}]}`, 0)
+	var all []string
+	for _, s := range d.oldSessions() {
+		all = append(all, strings.Join([]string{s.Thread[35:], s.CodexID, s.Identity, s.Cwd, s.text()}, " "))
+	}
+	want(t, strings.Join(all, "\n"), "1 c1 arch  about 1\n0 c0 flat  about 0\n2 c2  /w ")
+	want(t, d.oldSession("c1").text(), "about 1")
+	want(t, d.oldSession(thread(0)).CodexID, "c0")
+	want(t, d.oldSession("").Thread+d.oldSession("bad").Thread+d.oldSession("arch").Thread, "")
+	write("registry.json", `{"sessions":[{"codex_id":"c0`, 0)
+	want(t, strconv.Itoa(len(d.oldSessions())), "2")
 }

@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/user"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -129,45 +131,68 @@ func findDirectories(env func(string) string, cwd string) (directories, error) {
 	return d, nil
 }
 
-// oldSummaries are the files that the ancestor wrote as its sessions ended, of one thread or with "" of all, the newest
-// last: each in a directory of its thread's id, mostly in one of its identity's name (FR-6.4).
-func (d *directories) oldSummaries(thread string) (paths []string) {
-	modified := map[string]int64{}
-	_ = filepath.WalkDir(d.ancestorRoot, func(path string, e fs.DirEntry, err error) error {
-		id := filepath.Base(filepath.Dir(path))
-		if err != nil || e.Name() != "summary.md" || !threadRule.MatchString(id) || thread != "" && id != thread {
-			return nil // what can't be read is left out
-		}
-		if st, err := e.Info(); err == nil {
-			modified[path], paths = st.ModTime().UnixNano(), append(paths, path)
-		}
-		return nil
-	})
-	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(modified[a], modified[b]) })
-	return paths
+// An oldSession is one of the ancestor's, as its registry.json tells of it (FR-5.2), or only where its summary is.
+type oldSession struct {
+	CodexID    string `json:"codex_id"`
+	Thread     string `json:"thread_id"`
+	Identity   string `json:"identity"`
+	Cwd        string `json:"cwd"`
+	LastActive string `json:"last_active"` // RFC 3339
+	summary    string // the path of its summary, "" for none
 }
 
-// oldSummary is the newest summary of the ancestor's of a thread, "" for none.
-func (d *directories) oldSummary(thread string) string {
-	if thread == "" {
+// oldSessions are those of the ancestor that can be resumed, the newest last. What can't be read is left out.
+func (d *directories) oldSessions() []oldSession {
+	const maxRegistry = 16 << 20
+	var told struct{ Sessions []oldSession }
+	data, _ := readRegular(filepath.Join(d.ancestorRoot, "registry.json"), maxRegistry)
+	_ = json.Unmarshal(data, &told) // it reads on behind a field that isn't what it should be
+	// Summaries are in a directory of the thread's id, mostly in one of the identity's name (FR-6.4).
+	root := os.DirFS(d.ancestorRoot)
+	paths, _ := fs.Glob(root, "*/summary.md")
+	deeper, _ := fs.Glob(root, "*/*/summary.md")
+	for _, file := range append(paths, deeper...) {
+		st, err := fs.Stat(root, file)
+		if err != nil || !st.Mode().IsRegular() || st.Size() == 0 || st.Size() > maxSummaryBytes {
+			continue
+		}
+		dir := path.Dir(file)
+		told.Sessions = append(told.Sessions, oldSession{Thread: path.Base(dir), Identity: path.Base(path.Dir(dir)),
+			LastActive: st.ModTime().UTC().Format(time.RFC3339Nano), summary: filepath.Join(d.ancestorRoot, file)})
+	}
+	byAge := func(a, b oldSession) int { return cmp.Compare(a.LastActive, b.LastActive) }
+	slices.SortStableFunc(told.Sessions, byAge)
+	all := map[string]oldSession{} // by thread
+	for _, s := range told.Sessions {
+		if validIdentity(s.Identity) != nil {
+			s.Identity = ""
+		}
+		if older := all[s.Thread]; threadRule.MatchString(s.Thread) {
+			s.CodexID, s.Identity = cmp.Or(s.CodexID, older.CodexID), cmp.Or(s.Identity, older.Identity)
+			s.Cwd, s.summary = cmp.Or(s.Cwd, older.Cwd), cmp.Or(s.summary, older.summary)
+			all[s.Thread] = s
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), byAge)
+}
+
+// oldSession is the ancestor's session of a codex_id or a threadId, the zero one for none.
+func (d *directories) oldSession(ref string) (found oldSession) {
+	for _, s := range d.oldSessions() {
+		if ref != "" && (s.Thread == ref || s.CodexID == ref) {
+			found = s
+		}
+	}
+	return found
+}
+
+// text is what the session wrote as it ended, "" for nothing.
+func (s oldSession) text() string {
+	if s.summary == "" {
 		return ""
 	}
-	paths := d.oldSummaries(thread)
-	if paths == nil {
-		return ""
-	}
-	data, _ := readRegular(paths[len(paths)-1], maxSummaryBytes)
+	data, _ := readRegular(s.summary, maxSummaryBytes)
 	return strings.TrimSpace(string(data))
-}
-
-// oldThread is the thread of the ancestor's whose summary is an identity's newest, "" for none.
-func (d *directories) oldThread(identity string) string {
-	for _, path := range slices.Backward(d.oldSummaries("")) {
-		if dir := filepath.Dir(path); strings.EqualFold(filepath.Base(filepath.Dir(dir)), identity) {
-			return filepath.Base(dir)
-		}
-	}
-	return ""
 }
 
 // resolvePath makes a path of the configuration absolute: ~/ is the home, the rest is relative to base.

@@ -368,8 +368,8 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 	if stale > 0 {
 		parts = append(parts, counted(stale, "session")+" of processes that are gone")
 	}
-	if old := d.cfg.oldSummaries(""); old != nil {
-		d.ok("%s of %s with a summary in %s: serve --resume and summary read them, and nothing writes there",
+	if old := d.cfg.oldSessions(); old != nil {
+		d.ok("%s of %s in %s: serve --resume continues them, summary prints theirs, and nothing writes there",
 			counted(len(old), "session"), ancestorName, d.cfg.ancestorRoot)
 	}
 	if parts != nil {

@@ -333,7 +333,7 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	row, hint := findRow(rows, c.args[0])
 	s := newScreen(c.stdout, os.Getenv)
 	if row == nil {
-		if old := cfg.oldSummary(c.args[0]); old != "" {
+		if old := cfg.oldSession(c.args[0]).text(); old != "" {
 			s.line("%s", s.text(old))
 			return 0
 		}

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -58,17 +60,26 @@ func (d *agentDirectory) agentID(ref string) string {
 	return id
 }
 
-// record is the kept record of an agent_id or threadId. A thread that only Codex knows, from before or from another
-// client, gets a new record, which has no status yet.
+// record is the kept record of an agent_id or threadId, or of a codex_id of the ancestor's. A thread that only Codex
+// knows, from before, from another client or from the ancestor, gets a new record, which has no status yet.
 func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 	if rec := d.ledger.record(d.agentID(ref)); rec != nil {
 		return rec, nil
 	}
-	if threadRule.MatchString(ref) {
-		return &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: ref, Implied: true, Team: d.cfg.team,
-			Inherited: true}, nil
+	old := d.cfg.oldSession(ref)
+	thread := cmp.Or(old.Thread, ref)
+	if !threadRule.MatchString(thread) {
+		return nil, d.unknown(ref)
 	}
-	return nil, d.unknown(ref)
+	if rec := d.ledger.record(d.agentID(thread)); rec != nil {
+		return rec, nil
+	}
+	rec := &record{AgentID: d.reg.newAgentID(), Backend: "codex", BackendID: thread, Implied: true,
+		Identity: old.Identity, Team: d.cfg.team, Inherited: true}
+	if filepath.IsAbs(old.Cwd) && isDir(old.Cwd) {
+		rec.CWD = old.Cwd
+	}
+	return rec, nil
 }
 
 // source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or
@@ -355,7 +366,7 @@ func (r *resumption) find(agents *agentDirectory, ref string) {
 		r.rec, r.err = agents.newestOf(ref)
 	}
 	if r.err != nil {
-		agents.log.Error("nothing to resume", "err", r.err.Message)
+		agents.log.Error("nothing to resume", "err", agents.cfg.names.error(r.err).Message) // the log leaves quotes alone
 	}
 }
 
@@ -373,12 +384,10 @@ func (d *agentDirectory) newestOf(identity string) (*record, *rpcError) {
 			return &recs[i], nil
 		}
 	}
-	if thread := d.cfg.oldThread(identity); thread != "" {
-		rec, e := d.record(thread)
-		if e == nil {
-			rec.Identity = cmp.Or(rec.Identity, identity)
+	for _, old := range slices.Backward(d.cfg.oldSessions()) {
+		if strings.EqualFold(old.Identity, identity) || old.CodexID == identity {
+			return d.record(old.Thread)
 		}
-		return rec, e
 	}
 	return nil, proxyError(codeSessionNotFound, fmt.Sprintf("--resume: team %q has no session of identity %q; "+
 		"atm-agent-mcp sessions lists what there is, and the next codex call starts a new one", d.cfg.team, identity),
@@ -408,7 +417,7 @@ func (r *resumption) into(req *turnRequest) *rpcError {
 		"call that names no agent starts a new one",
 		r.rec.AgentID, r.rec.Identity, r.rec.LastActive.UTC().Format(time.RFC3339))
 	if r.rec.Status == "" { // a thread that only Codex knows
-		req.ref, req.implied = r.rec.BackendID, cmp.Or(req.implied, r.rec.Identity)
+		req.ref = r.rec.BackendID
 		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID,
 			r.rec.AgentID)
 	}

@@ -6,6 +6,8 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -179,4 +181,27 @@ func (w *world) liveAsAgents() {
 	w.tool("codex-reply", "agent_id", ann, "prompt", "SAY x").fails(w.t, codeChildDead)
 	tool("agent_status")
 	tool("agent_sessions")
+}
+
+// A session of the ancestor's is resumed where and as whom it worked, by the id that its callers know, as often as they
+// like.
+func TestTheAncestorsIdsMeanItsSessions(t *testing.T) {
+	inWorld(t, nil, "{}", func(t *testing.T, w *world) {
+		dir := filepath.Join(w.cfg.cwd, "there")
+		file := filepath.Join(w.cfg.ancestorRoot, "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1", "summary.md")
+		for _, d := range []string{dir, filepath.Dir(file)} {
+			wantNil(t, os.MkdirAll(d, 0o700))
+		}
+		wantNil(t, os.WriteFile(file, []byte("half done"), 0o600))
+		wantNil(t, os.WriteFile(filepath.Join(w.cfg.ancestorRoot, "registry.json"), toJSON(map[string]any{
+			"sessions": []any{map[string]any{"codex_id": "c-1", "identity": "ann", "cwd": dir,
+				"thread_id": "01a2041b-7e8a-7bcd-9dd6-ccc4e6d65dd1"}}}), 0o600))
+		w.tool("codex-reply", "codex_id", "c-2", "prompt", "SAY x").fails(t, codeSessionNotFound)
+		ann := resultField(w.tool("codex", "codex_id", "c-1", "prompt", "SAY x").ok(t), "agent_id")
+		w.is("identity", w.view(ann).Identity, "ann")
+		w.is("cwd", w.view(ann).Cwd, dir)
+		w.is("the same agent", resultField(w.reply("c-1", "SAY x").ok(t), "agent_id"), ann)
+		w.tool("agent_close", "agent_id", ann).ok(t)
+		w.is("reopened", resultField(w.tool("codex", "agent_id", "c-1").ok(t), "agent_id"), ann)
+	})
 }
