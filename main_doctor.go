@@ -79,6 +79,7 @@ func doctorChecks(ctx context.Context, wait time.Duration) []doctorCheck {
 		// and its login, its configuration, the policy
 		{"codex", 2*wait + checkLimit, func(d *doctor) { d.checkCodex(ctx) }},
 		{"identities", checkLimit, (*doctor).checkLeases},
+		{"clients", wait + checkLimit, func(d *doctor) { d.checkClients(ctx) }},
 		{"leftovers", checkLimit, func(d *doctor) { d.checkLeftovers(ctx) }},
 		{"inotify", checkLimit, (*doctor).checkInotify},
 	}
@@ -235,12 +236,24 @@ func (d *doctor) checkCodex(ctx context.Context) {
 		time.Since(began).Milliseconds())
 	if inf.kind == "app-server" && !inf.atLeast(104) {
 		d.warn("Codex "+inf.version+" is older than 0.104, the oldest that is supported",
-			"npm install -g @openai/codex")
+			d.updateCodex())
 	}
 	// with a broken config.toml it isn't known which login is wanted, and codex login would fail too
 	if d.checkPolicy(ctx, be) {
 		d.checkLogin(ctx, be)
 	}
+}
+
+// updateCodex is what brings the newest Codex, by the place where this one was found.
+func (d *doctor) updateCodex() string {
+	if found, _, err := findCodex(d.cfg.codexBin); err == nil {
+		real, err := filepath.EvalSymlinks(found.Path)
+		real = filepath.ToSlash(real)
+		if err == nil && (strings.Contains(real, "/Caskroom/") || strings.Contains(real, "/Cellar/")) {
+			return "brew upgrade codex"
+		}
+	}
+	return "npm install -g @openai/codex@latest"
 }
 
 // codexPath is where codex was found, or what was looked for.

@@ -49,6 +49,18 @@ func holdLease(t *testing.T, path string, c lockContent) {
 	wantNil(t, lockFile(f, true, false))
 }
 
+func TestDoctorUpdatesCodexAsItWasInstalled(t *testing.T) {
+	d, _ := newTestDoctor(t)
+	for place, command := range map[string]string{"Cellar/codex/0.100.0/bin": "brew upgrade codex", "bin": "npm install"} {
+		d.cfg.codexBin = filepath.Join(d.cfg.cwd, place, "codex.exe")
+		wantNil(t, os.MkdirAll(filepath.Dir(d.cfg.codexBin), 0o700))
+		wantNil(t, os.WriteFile(d.cfg.codexBin, nil, 0o700))
+		if got := d.updateCodex(); !strings.HasPrefix(got, command) {
+			t.Errorf("in %s: %q, want %q", place, got, command)
+		}
+	}
+}
+
 func TestDoctorTellsWhoHoldsALease(t *testing.T) {
 	d, team := newTestDoctor(t)
 	host, _ := os.Hostname()
