@@ -258,6 +258,8 @@ func TestInstalledBy(t *testing.T) {
 			"GOPATH": filepath.FromSlash("/a/go") + string(os.PathListSeparator) + filepath.FromSlash("/b/go")}[name]
 	}
 	none := func(string) string { return "" }
+	bundle := t.TempDir()
+	wantNil(t, os.WriteFile(filepath.Join(bundle, "manifest.json"), nil, 0o600))
 	for _, tt := range []struct {
 		path, want string
 		env        func(string) string
@@ -269,6 +271,9 @@ func TestInstalledBy(t *testing.T) {
 		{"/opt/tools/bin/atm-agent-mcp", "", env},
 		{"/opt/homebrew/Cellar/atm-agent-mcp/1.0.0/bin/atm-agent-mcp", "installed by Homebrew, ", none},
 		{"/p/node_modules/atm-agent-mcp-linux-x64/bin/atm-agent-mcp", "installed by npm, ", none},
+		{"/c/_npx/0a/node_modules/atm-agent-mcp-linux-x64/bin/atm-agent-mcp", "fetched by npx, ", none},
+		{bundle + "/server/atm-agent-mcp", "installed as an MCPB bundle, ", none},
+		{"/srv/server/atm-agent-mcp", "", none},
 		{"/usr/local/bin/atm-agent-mcp", "", none},
 	} {
 		path := filepath.FromSlash(tt.path)

@@ -49,12 +49,17 @@ func (d *doctor) checkProgram() {
 
 // installedBy tells by its place who has put a program there.
 func installedBy(path, home string, env func(string) string) string {
-	slashed := filepath.ToSlash(path)
-	switch dir := filepath.Dir(path); {
+	slashed, dir := filepath.ToSlash(path), filepath.Dir(path)
+	_, notBundled := os.Stat(filepath.Join(filepath.Dir(dir), "manifest.json"))
+	switch {
+	case strings.Contains(slashed, "/_npx/"):
+		return "fetched by npx, " + path
 	case strings.Contains(slashed, "/node_modules/"):
 		return "installed by npm, " + path
 	case strings.Contains(slashed, "/Cellar/"):
 		return "installed by Homebrew, " + path
+	case filepath.Base(dir) == "server" && notBundled == nil:
+		return "installed as an MCPB bundle, " + path
 	case env("GOBIN") != "" && dir == filepath.Clean(env("GOBIN")), filepath.Base(dir) == "bin" &&
 		slices.Contains(filepath.SplitList(cmp.Or(env("GOPATH"), filepath.Join(home, "go"))), filepath.Dir(dir)):
 		return "installed by go install, " + path
