@@ -243,12 +243,13 @@ func giveKeys(f *os.File) (restore func(), err error) {
 	}, err
 }
 
-// readerGone reports a pipe that nobody reads any more, before anything is written to it.
+// readerGone reports a pipe that nobody reads any more, before anything is written to it; or a socket, which Node and
+// Claude Code give their children for one.
 func readerGone(f *os.File) (gone bool) {
 	_ = withDescriptor(f, func(fd int) error {
 		polled := []unix.PollFd{{Fd: int32(fd)}}
 		n, err := unix.Poll(polled, 0)
-		gone = err == nil && n > 0 && polled[0].Revents&unix.POLLERR != 0
+		gone = err == nil && n > 0 && polled[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 		return err
 	})
 	return gone
