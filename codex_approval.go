@@ -299,6 +299,7 @@ type pendingAsk struct {
 	since       time.Time   // when it was asked
 	timer       *time.Timer // declines it, nil where there is no limit
 	offered     bool        // somebody can decide it: the client was asked, or its caller may
+	byCaller    bool        // the caller is to decide it, with agent_approve: no person is asked
 }
 
 // approvalTable keeps a session's approvals until the child has heard the decision. Only the session loop touches it;

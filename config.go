@@ -76,6 +76,7 @@ type config struct {
 	// What was found.
 	team, teamFrom   string // our team, and who named it
 	teamExists       bool   // the team has a config.json
+	clientSession    string // the id of the Claude Code session that started us, "" for none
 	identityExplicit bool   // identity is --identity's: a conflict over it is an error, and takes no other name
 	noSummaries      bool   // acp: sessions end without being asked for a summary, since an editor waits for nobody
 	teamless         bool   // acp without --identity: sessions are in no team, have no mail and are told of neither
@@ -500,7 +501,8 @@ func (c *config) auditFile() string { return filepath.Join(c.sessionsRoot, c.tea
 // chooseTeam finds our team. The team of the Claude Code session that started us goes before the default_team of the
 // home's config.toml, and after one that anybody else named.
 func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
-	q := teamQuery{root: c.teamsRoot, sessionID: strings.TrimSpace(env(sessionVariable))}
+	c.clientSession = strings.TrimSpace(env(sessionVariable))
+	q := teamQuery{root: c.teamsRoot, sessionID: c.clientSession}
 	if o := c.origin["core.default_team"]; o.layer > layerGlobal {
 		q.asked, q.askedFrom = c.coreTeam, o.String()
 	} else {

@@ -62,7 +62,7 @@ func (a *sessionAsks) put(q *approval) {
 		q.turn, "item", q.item)
 	a.s.h.waiters.addAsk(q.id, a.s)
 	if cur := a.s.m.cur; cur != nil && cur.req.background || cur == nil && a.byCaller {
-		a.pending[q.id].offered = true
+		a.pending[q.id].offered, a.pending[q.id].byCaller = true, true
 		a.s.publish()
 		return // agent_wait shows it, agent_approve decides it, or the timer does
 	}

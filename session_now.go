@@ -25,6 +25,7 @@ type sessionNow struct {
 	Unread   int       `json:"unread_mail"`
 	Tokens   int64     `json:"total_tokens"`
 	Cwd      string    `json:"cwd,omitempty"`
+	Client   string    `json:"client_session,omitempty"` // of Claude Code, whose process the agent's is started by
 }
 
 // nowAsk is an approval that waits for somebody's decision.
@@ -32,6 +33,7 @@ type nowAsk struct {
 	ApprovalID string `json:"approval_id"`
 	Kind       string `json:"kind"`
 	Action     string `json:"action,omitempty"`
+	ByCaller   bool   `json:"by_caller,omitempty"` // agent_approve is to decide it: no person is asked
 }
 
 // nowTeller tells other processes what one session does.
@@ -47,11 +49,12 @@ func (t *nowTeller) tell(v *sessionView) {
 		return
 	}
 	now := sessionNow{Status: v.Status, Since: t.told.Since, Queued: v.Queued, Unread: deref(v.PendingMail),
-		Tokens: v.Tokens, Cwd: v.Cwd}
+		Tokens: v.Tokens, Cwd: v.Cwd, Client: t.s.h.cfg.clientSession}
 	for _, ask := range v.Pending {
 		if ask.offered {
 			if now.Waiting++; now.Waiting == 1 {
-				now.Decision = nowAsk{ApprovalID: ask.ApprovalID, Kind: ask.Kind, Action: ask.Action}
+				now.Decision = nowAsk{ApprovalID: ask.ApprovalID, Kind: ask.Kind, Action: ask.Action,
+					ByCaller: ask.byCaller}
 			}
 		}
 	}
