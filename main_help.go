@@ -146,6 +146,25 @@ mail, tokens, branch, what it is doing, with tabs between them, then the limits.
 			},
 		},
 		{
+			name: "inbox", run: runInbox,
+			brief: "show your unread mail, or be told as it comes",
+			about: `Shows the unread mail of the inbox that is your own (client_identity; in Claude
+Code the team lead's), and leaves it unread: atm_read reads it. In a pipe each
+line is: sender, time, message id, summary, text, with tabs between them.
+
+--follow is for a monitor of Claude Code, --wake for an asyncRewake hook, which
+Claude Code starts: they tell in one line of mail that is unread for 2.5 seconds,
+and of background agents that wait that long for agent_approve. Nothing is told
+twice in a session of Claude Code. They end with it, and wait for a team that is
+not there yet.`,
+			flags: []flagRow{
+				{name: "team", value: "NAME", help: "the team (default as for serve)"},
+				{name: "follow", help: "go on, and print a line for what comes"},
+				{name: "wake", help: "print one such line to stderr and exit 2; exit 0 at\nonce where another waits for " +
+					"this session"},
+			},
+		},
+		{
 			name: "summary", args: "<agent-id>", most: 1, run: runSummary,
 			brief: "print what a session left behind",
 			about: `Prints the summary that a session wrote as it ended, or, where it wrote none,

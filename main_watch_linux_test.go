@@ -120,3 +120,17 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 		t.Errorf("code %d", code)
 	}
 }
+
+// Nor does inbox --follow outlive who reads it, which Claude Code does through a socket.
+func TestInboxEndsWithItsReader(t *testing.T) {
+	t.Setenv("ATM_HOME", t.TempDir())
+	t.Setenv(variablePrefix+"MAIL_POLL_INTERVAL_MS", "100")
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	wantNil(t, err)
+	wantNil(t, unix.Close(ends[0]))
+	w := os.NewFile(uintptr(ends[1]), "socket")
+	defer w.Close()
+	if code := run(context.Background(), []string{serverName, "inbox", "--follow"}, strings.NewReader(""), w, io.Discard); code != 0 {
+		t.Errorf("code %d", code)
+	}
+}
