@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -304,9 +305,9 @@ func (t *inboxTeller) openTold() bool {
 	dir := filepath.Join(t.cfg.sessionsRoot, ".told")
 	f, err := openMaking(filepath.Join(dir, session), os.O_APPEND)
 	if err != nil {
-		return true // better twice than never
+		return true
 	}
-	if lockFile(f, true, false) != nil {
+	if errors.Is(lockFile(f, true, false), errLocked) { // else there are no locks here, and better twice than never
 		f.Close()
 		return false
 	}
