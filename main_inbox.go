@@ -70,6 +70,11 @@ func runInbox(ctx context.Context, c *commandCall) int {
 func (c *commandCall) tellInbox(ctx context.Context, wake bool, after time.Duration) int {
 	out := c.stdout
 	if wake {
+		// claude -p ends only when its hooks have ended (2.1.330), and can't be woken
+		if os.Getenv("CLAUDE_CODE_SESSION_ATTENDED") == "0" ||
+			strings.HasPrefix(os.Getenv("CLAUDE_CODE_ENTRYPOINT"), "sdk") {
+			return 0
+		}
 		out = c.stderr
 	}
 	over, notices := sessionOver(out), make(chan struct{}, 1)

@@ -29,6 +29,8 @@ func newInboxRig(t *testing.T) *inboxRig {
 	r := &inboxRig{t: t, home: t.TempDir()}
 	t.Setenv("ATM_HOME", r.home)
 	t.Setenv(sessionVariable, "01234567-lead")
+	t.Setenv("CLAUDE_CODE_SESSION_ATTENDED", "")
+	t.Setenv("CLAUDE_CODE_ENTRYPOINT", "")
 	t.Setenv(variablePrefix+"MAIL_POLL_INTERVAL_MS", "100") // where no notices are to be had
 	r.plant("session-01234567/config.json", `{"leadSessionId":"01234567-lead","members":[]}`)
 	return r
