@@ -337,7 +337,7 @@ func readTeamConfig(root, team string, into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(data, into)
+	return json.Unmarshal(blankMark(data), into)
 }
 
 // readLeadName is the name of a team's lead: of the member that leadAgentId means, or what Claude Code calls every

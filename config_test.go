@@ -642,7 +642,7 @@ func TestFindTeam(t *testing.T) {
 	for name, lead := range map[string]string{"crew": leadSession, "other": "someone-else", ".archives": leadSession,
 		"init": "",
 		"aaa":  "12345678-9", "session-12345678": "12345678-9"} {
-		writeTeam(t, root, name, leadOf(lead))
+		writeTeam(t, root, name, "\ufeff"+leadOf(lead))
 	}
 	damaged := t.TempDir()
 	plant(t, damaged, map[string]string{"session-87654321/config.json": "{",

@@ -458,7 +458,7 @@ func (t *sharedText[P]) readAgain(limit int64) ([]byte, error) {
 	if err == nil && max(t.info.Size(), int64(text.Len())) > limit {
 		err = &fs.PathError{Op: "read", Path: t.f.Name(), Err: fmt.Errorf("%w: over %d bytes", errTooLarge, limit)}
 	}
-	return text.Bytes(), err
+	return blankMark(text.Bytes()), err
 }
 
 // stillAt tells whether the path names the file that was read, unchanged. While that file is open, no other file gets

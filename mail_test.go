@@ -323,9 +323,30 @@ func without(obj string) (all string) {
 	return all
 }
 
+// A byte order mark, with which editors and shells of Windows begin a file, is no part of the text. Others that read the
+// file take it for a mistake, so our first change leaves it out.
+func TestMailBehindByteOrderMark(t *testing.T) {
+	l := newMailLab(t)
+	wantNil(t, os.WriteFile(l.path, []byte("\ufeff[\r\n  {\"from\": \"a\", \"text\": \"x\"}\r\n]\r\n"), 0o644)) // just now
+	l.unread(1)
+	l.post("a", "y")
+	l.unread(2)
+	crew := newCrew(t, "\ufeff"+claudeTeam)
+	crew.mustJoin()
+	crew.members("team-lead mate_one codex")
+	for _, path := range []string{l.path, crew.path} {
+		if text := readText(t, path); !validJSON([]byte(text)) {
+			t.Errorf("%s holds %q", path, text)
+		}
+	}
+	if aside := l.aside(); len(aside) > 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
 // What isn't a list of messages is kept beside, whole, whoever comes across it.
 func TestMailSetsAside(t *testing.T) {
-	for _, bad := range []string{"{", `{"a":1}`, "null", "[1,]", "[{\"text\":\"x\"}", "\ufeff[]", "[] []",
+	for _, bad := range []string{"{", `{"a":1}`, "null", "[1,]", "[{\"text\":\"x\"}", "[\ufeff]", "[] []",
 		"\x00\x00\x00", "[\"a\x00b\"]"} {
 		for _, op := range []string{"send", "mark", "list", "count"} {
 			l := newMailLab(t)

@@ -32,6 +32,14 @@ func validJSON(b []byte) bool {
 	return ok && skipSpace(b, end) == len(b)
 }
 
+// blankMark puts blanks in the place of a byte order mark, which editors and shells of Windows begin a file with.
+func blankMark(b []byte) []byte {
+	if bytes.HasPrefix(b, []byte("\ufeff")) {
+		copy(b, "   ")
+	}
+	return b
+}
+
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
