@@ -316,10 +316,7 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 	if !c.lock.held() {
 		return fmt.Errorf("%w: our lock was taken for a stale one", errTeamBusy)
 	}
-	if runtime.GOOS == "windows" { // nothing is renamed over an open file there
-		t.close()
-	}
-	if err := renameOver(temp, path); err != nil {
+	if err := renameOver(temp, path, t.f); err != nil {
 		return err
 	}
 	if c.placed != nil {
@@ -338,11 +335,8 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 }
 
 // displaced is what somebody wrote, without a lock, into the file after we read it and before or while we replaced
-// it; nil if nobody did.
+// it; nil if nobody did, and where renameOver had to close the file.
 func (c *sharedChange[P]) displaced(t *sharedText[P]) []byte {
-	if runtime.GOOS == "windows" {
-		return nil // the file was closed
-	}
 	for range c.looks {
 		if info, err := t.f.Stat(); err != nil || t.holds(info) {
 			return nil

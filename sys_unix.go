@@ -196,8 +196,8 @@ func openShared(path string, flag int, perm os.FileMode) (*os.File, error) {
 	return os.OpenFile(path, flag, perm)
 }
 
-// renameOver replaces the file new by old in one step.
-func renameOver(old, new string) error { return os.Rename(old, new) }
+// renameOver replaces the file new by old in one step. Whether the caller has new open doesn't matter.
+func renameOver(old, new string, _ ...*os.File) error { return os.Rename(old, new) }
 
 // terminalSize is the number of columns and rows of a terminal, 0 for one that doesn't know, and false for what is no
 // terminal.

@@ -279,15 +279,23 @@ func openShared(path string, flag int, _ os.FileMode) (*os.File, error) {
 }
 
 // renameOver replaces the file new by old, in the same directory, even while somebody has new open who lets it be
-// removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it.
-func renameOver(old, new string) error {
+// removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it. Not every disk can do
+// that, a network's for one: where it fails, what the caller has open of new is closed before the next try.
+func renameOver(old, new string, open ...*os.File) error {
 	inUse := []syscall.Errno{windows.ERROR_ACCESS_DENIED, windows.ERROR_SHARING_VIOLATION}
 	dir, err := os.OpenRoot(filepath.Dir(new))
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	err = insist(func() error { return dir.Rename(filepath.Base(old), filepath.Base(new)) }, inUse...)
+	rename := func() error { return dir.Rename(filepath.Base(old), filepath.Base(new)) }
+	if len(open) > 0 && rename() == nil {
+		return nil
+	}
+	for _, f := range open {
+		f.Close()
+	}
+	err = insist(rename, inUse...)
 	if short := (*os.LinkError)(nil); errors.As(err, &short) {
 		err = &os.LinkError{Op: "rename", Old: old, New: new, Err: short.Err}
 		if slices.ContainsFunc(inUse, func(e syscall.Errno) bool { return errors.Is(err, e) }) {
