@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case "--version", "-version":
 		name = "version"
 	case "mock-codex": // hidden: a stand-in for Codex, for tests and the demo
-		surviveSIGPIPE() // as Rust does: a client that was killed must not keep the mock from ending its shells
+		prepareProcess() // as Rust does: a client that was killed must not keep the mock from ending its shells
 		return runMock(ctx, nil, args, stdin, stdout, stderr)
 	}
 	row, ok := findCommand(n, name)

@@ -86,7 +86,7 @@ func startProxy(cfg *config, io proxyIO) (*proxyRun, error) {
 	}
 	debug.SetGCPercent(gcPercent)
 	debug.SetMemoryLimit(memoryLimit)
-	surviveSIGPIPE()
+	prepareProcess()
 	p.h, p.audit = newProxyHub(cfg, p.log, traceOf(p.log, "codex"))
 	return p, nil
 }

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		"codex-mcp": func() { os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
 		// The tests' codex is found on PATH as a real one is.
 		"codex": func() {
-			surviveSIGPIPE()
+			prepareProcess()
 			os.Exit(runCodex(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 		},
 		"harness-peer": func() { os.Exit(harnessPeer(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },

@@ -261,8 +261,9 @@ func terminalColors(*os.File) bool { return true }
 // endsWithin is how long the system leaves a process after a signal; here only the sender may lose patience.
 func endsWithin(os.Signal) (limit time.Duration, ok bool) { return 0, false }
 
-// surviveSIGPIPE turns a write to a closed stdout or stderr into EPIPE; by default it ends a Go program, before state
-// is flushed. Not signal.Ignore: that is inherited, and every pipeline Codex runs would miss its SIGPIPE.
-func surviveSIGPIPE() {
+// prepareProcess is called by a process that serves somebody before it starts children. It turns a write to a closed
+// stdout or stderr into EPIPE; by default that ends a Go program, before state is flushed. Not signal.Ignore: that is
+// inherited, and every pipeline Codex runs would miss its SIGPIPE.
+func prepareProcess() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 }

@@ -135,22 +135,15 @@ func shellCommand(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// attach is called once, right after a successful Start. What the child starts in the microseconds before is outside of
-// the job; os/exec can't start it suspended.
+// attach is called once, right after a successful Start. What the child starts in the microseconds before is only in
+// the job of prepareProcess; os/exec can't start it suspended.
 func (g *procGroup) attach(cmd *exec.Cmd) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pid = cmd.Process.Pid
-	job, err := windows.CreateJobObject(nil, nil)
+	job, err := newJob()
 	if err != nil {
-		return fmt.Errorf("creating job object: %w", err)
-	}
-	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
-	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
-		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
-		windows.CloseHandle(job)
-		return fmt.Errorf("setting up job object: %w", err)
+		return err
 	}
 	// cmd.Process keeps a handle of its own, so the pid can't be another's yet.
 	proc, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(g.pid))
@@ -165,6 +158,22 @@ func (g *procGroup) attach(cmd *exec.Cmd) error {
 	}
 	g.job = job
 	return nil
+}
+
+// newJob is a job that ends with its last handle.
+func newJob() (windows.Handle, error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return 0, fmt.Errorf("creating job object: %w", err)
+	}
+	info := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
+	info.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&info)), uint32(unsafe.Sizeof(info))); err != nil {
+		windows.CloseHandle(job)
+		return 0, fmt.Errorf("setting up job object: %w", err)
+	}
+	return job, nil
 }
 
 // term sends CTRL_BREAK, the only thing a console program can catch. Without a console it fails, and the ladder goes
@@ -359,8 +368,13 @@ func endsWithin(sig os.Signal) (limit time.Duration, ok bool) {
 	return 2 * time.Second, sig == syscall.SIGTERM
 }
 
-// surviveSIGPIPE has nothing to do here: a closed pipe is an error of the write.
-func surviveSIGPIPE() {}
+// prepareProcess puts us into a job that ends with us, since its only handle is ours. What we start is in that job from
+// its first moment, while attach comes a little later: a kill of ours in between would leave the child.
+func prepareProcess() {
+	if job, err := newJob(); err == nil {
+		_ = windows.AssignProcessToJobObject(job, windows.CurrentProcess())
+	}
+}
 
 // termOnParentDeath: the system signals nobody, but a job object ends with its last handle, so with us.
 func termOnParentDeath(*exec.Cmd) bool { return false }

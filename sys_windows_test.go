@@ -17,24 +17,33 @@ import (
 
 // TestJobHolder is no test: it holds the job of a child that has a child.
 func TestJobHolder(t *testing.T) {
-	if os.Getenv("ATM_TEST_SYS") != "parent" {
+	how := os.Getenv("ATM_TEST_JOB")
+	if how == "" {
 		t.Skip("runs only as a child of another test")
+	}
+	if how == "ours" {
+		prepareProcess()
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSysHelper$")
 	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
 	group := newProcGroup(cmd)
 	wantNil(t, cmd.Start())
-	wantNil(t, group.attach(cmd))
+	if how == "the child's" {
+		wantNil(t, group.attach(cmd))
+	}
 	wantNil(t, cmd.Wait())
 }
 
-// Nothing of ours runs when a process is killed that leaves its children running everywhere else.
+// Nothing of ours runs when a process is killed that leaves its children running everywhere else. One that is killed
+// before it has put its child into a job leaves none either.
 func TestJobEndsWithItsHolder(t *testing.T) {
-	p := startTest(t, "TestJobHolder", "ATM_TEST_SYS=parent")
-	defer p.group.close()
-	p.line(t) // the grandchild runs
-	wantNil(t, p.cmd.Process.Kill())
-	p.ends(t, "exit code 1") // child and grandchild have its stdout too
+	for _, how := range []string{"the child's", "ours"} {
+		p := startTest(t, "TestJobHolder", "ATM_TEST_SYS=parent", "ATM_TEST_JOB="+how)
+		defer p.group.close()
+		p.line(t) // the grandchild runs
+		wantNil(t, p.cmd.Process.Kill())
+		p.ends(t, "exit code 1") // child and grandchild have its stdout too
+	}
 }
 
 // A file that somebody reads is replaced once that one is done, and until then its writer is told why not.
