@@ -458,9 +458,9 @@ func TestKillBetweenTheStepsOfAWorktree(t *testing.T) {
 					return c
 				}
 				c := start(filepath.Dir(shim) + string(os.PathListSeparator) + os.Getenv("PATH"))
-				c.codex("SAY hello", "identity", "dev", "worktree", true)
+				began := c.codex("SAY hello", "identity", "dev", "worktree", true)
 				if strings.Contains("status --porc worktree remove branch -D", step) {
-					c.await("the agent", func() bool { return there(filepath.Join(rig.project, ".worktrees", "dev", ".git")) })
+					began.wantSaid("hello")
 					c.call("agent_close", map[string]any{"identity": "dev"})
 				}
 				if err := c.waitAllGone(c.limit); err != nil && !errors.Is(err, errHalfRecord) {

@@ -118,6 +118,7 @@ func TestScripts(t *testing.T) {
 //	                                     (! some are there now); Linux only
 //	alive pid                            waits until the process is there (! until it is gone)
 //	waitfile path                        wait until the file is there (! until it is gone)
+//	lockdir path                         takes Claude Code's lock of that name, as soon as nobody has it
 //	jsonfile [-lines] path pat           wait until the JSON matches (! does not match now);
 //	                                     -lines: any line of JSONL; a glob: any of the files
 //	mkgit dir branch                     a directory that is a git repository on that branch
@@ -141,7 +142,7 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		"signal": scriptSignal,
 		"exit":   scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
 		"waitfile": scriptWaitfile, "jsonfile": scriptJSONFile, "mkgit": scriptMkgit, "exitcode": scriptExitcode,
-		"slashes": scriptSlashes, "alive": scriptAlive,
+		"slashes": scriptSlashes, "alive": scriptAlive, "lockdir": scriptLockdir,
 		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate,
 		"stops": scriptStops,
 	}
@@ -287,6 +288,14 @@ func scriptWaitfile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if limit := stateOf(ts).limit; !poll(limit, there) {
 		ts.Fatalf("waited %v: %s is there = %v", limit, path, neg)
+	}
+}
+
+func scriptLockdir(ts *testscript.TestScript, neg bool, args []string) {
+	args = scriptFlags(ts, neg, false, "lockdir path", args, 1, 1, nil)
+	path := ts.MkAbs(args[0])
+	if limit := stateOf(ts).limit; !poll(limit, func() bool { return os.Mkdir(path, 0o700) == nil }) {
+		ts.Fatalf("waited %v: somebody has %s", limit, path)
 	}
 }
 
