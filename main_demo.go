@@ -140,7 +140,8 @@ func (d *demoClient) talk(project string) error {
 
 // tool calls a tool and returns its structured content.
 func (d *demoClient) tool(name string, args map[string]any) json.RawMessage {
-	res := d.call("tools/call", map[string]any{"name": d.names.word(name), "arguments": args,
+	name = d.names.word(name)
+	res := d.call("tools/call", map[string]any{"name": name, "arguments": args,
 		"_meta": map[string]any{"progressToken": name}})
 	if string(rawField(res, "isError")) == "true" {
 		d.err = fmt.Errorf("%s: %s", name, res)

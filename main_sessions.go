@@ -165,7 +165,13 @@ func (r sessionRow) inRepo(repo, cwd string) bool {
 // tellNoRows says on stderr why there is nothing to show.
 func (c *commandCall) tellNoRows(all []sessionRow, cfg *config) {
 	if len(all) == 0 {
-		complain(c.stderr, fmt.Sprintf("no sessions in team %q (by %s)", cfg.team, cfg.teamFrom), "")
+		hint := ""
+		if old := cfg.oldSessions(); old != nil {
+			newest := old[len(old)-1]
+			hint = fmt.Sprintf("%s left %s, the newest is %s: atm-agent-mcp serve --resume takes them by id or identity",
+				ancestorName, counted(len(old), "session"), printable(cmp.Or(newest.CodexID, newest.Thread)))
+		}
+		complain(c.stderr, fmt.Sprintf("no sessions in team %q (by %s)", cfg.team, cfg.teamFrom), hint)
 		return
 	}
 	var names, repos []string
@@ -333,9 +339,12 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	row, hint := findRow(rows, c.args[0])
 	s := newScreen(c.stdout, os.Getenv)
 	if row == nil {
-		if old := cfg.oldSession(c.args[0]).text(); old != "" {
-			s.line("%s", s.text(old))
+		old := cfg.oldSession(c.args[0])
+		if text := old.text(); text != "" {
+			s.line("%s", s.text(text))
 			return 0
+		} else if old.Thread != "" {
+			hint = "codex-mcp kept the session and no summary of it; atm-agent-mcp serve --resume continues it"
 		}
 		return c.fail(fmt.Sprintf("no session of team %q has the id %q", cfg.team, c.args[0]), hint)
 	}
