@@ -72,7 +72,7 @@ func (d *doctor) checkServers(client, scope, path string, servers map[string]cli
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		s := servers[name]
 		who := fmt.Sprintf("%s's server %q (%s)", client, cutName(name), path)
-		mend := fmt.Sprintf(`there, give it the command "%s" and the arguments ["serve"]`, pluginName)
+		mend := fmt.Sprintf("there, give it the command `%s` and the arguments [\"serve\"]", pluginName)
 		if scope != "" && validIdentity(name) == nil { // a repository's file may hold words that a shell would obey
 			mend = fmt.Sprintf("claude mcp remove -s %s %s && claude mcp add -s %[1]s %[2]s -- %s serve", scope, name,
 				pluginName)
@@ -83,10 +83,10 @@ func (d *doctor) checkServers(client, scope, path string, servers map[string]cli
 		case program == pluginName || program == ancestorName:
 			ours = true
 			if _, err := lookProgram(s.Command); err != nil && !errors.Is(err, exec.ErrDot) {
-				d.warn(fmt.Sprintf("%s starts %s, which was not found", who, s.Command), mend)
+				d.warn(fmt.Sprintf("%s starts %q, which was not found", who, s.Command), mend)
 				continue
 			}
-			d.ok("%s starts %s", who, strings.Join(append([]string{s.Command}, s.Args...), " "))
+			d.ok("%s starts %q", who, strings.Join(append([]string{s.Command}, s.Args...), " "))
 		}
 	}
 	return ours
