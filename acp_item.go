@@ -256,8 +256,9 @@ func (n *acpNames) place(a commandAction, cwd string) string {
 		return n.absolute(a.path, cwd)
 	}
 	for _, word := range shellWords(a.command) {
-		if word = strings.TrimSuffix(word, "/"); a.path != "" && strings.HasSuffix(word, "/"+a.path) {
-			return word
+		slashed := strings.TrimSuffix(strings.ReplaceAll(word, `\`, "/"), "/") // as Codex reads a path everywhere
+		if a.path != "" && strings.HasSuffix(slashed, "/"+a.path) {
+			return word[:len(slashed)]
 		}
 	}
 	return a.path
