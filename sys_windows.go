@@ -92,7 +92,9 @@ func lookProgram(name string) (string, error) {
 
 // programCommand: npm installs Codex as a batch file, codex.cmd. Windows hands that to cmd.exe, which reads the line by
 // rules of its own: an & in a folder's name would begin a second command. So cmd.exe is started here, with each word
-// quoted for it, and told to look for node on PATH only, as lookProgram does.
+// quoted for it, and told to look for node on PATH only, as lookProgram does. Node inherits that variable, since cmd.exe
+// has one environment, and so do the commands that Codex runs: a cmd.exe there wants .\build where it took build. The
+// PowerShell that Codex prefers always does.
 func programCommand(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".cmd" && ext != ".bat" {
 		cmd := exec.CommandContext(ctx, path, args...)
