@@ -27,7 +27,7 @@ const (
 // reviewTask is a review as somebody asks for it.
 type reviewTask struct {
 	target       string // uncommitted, branch or commit
-	base, commit string // as given
+	base, commit string // as given; with uncommitted, base is the id that it is measured from, "" for HEAD
 	instructions string // of the caller's own, "" for none
 	challenge    bool   // the approach is questioned too
 }
@@ -147,6 +147,9 @@ func (r *review) prompt() string {
 	case c.Target == reviewUncommitted && c.Base == nil:
 		b.WriteString("The change is all that is there: nothing is committed yet. `git ls-files --cached --others " +
 			"--exclude-standard :/` lists the files.\n")
+	case c.Target == reviewUncommitted && r.base != "":
+		fmt.Fprintf(&b, "The change is `git diff %s`, committed or not, and the files that `git ls-files --others "+
+			"--exclude-standard :/` lists, which are new.\n", from)
 	case c.Target == reviewUncommitted:
 		fmt.Fprintf(&b, "The change is what is not committed: `git diff %s`, and the files that `git ls-files "+
 			"--others --exclude-standard :/` lists, which are new.\n", from)

@@ -202,6 +202,18 @@ this command into the configuration of its threads; there is no need to.`,
 			},
 		},
 		{
+			name: "gate", run: runGate,
+			brief: "have a change reviewed before Claude Code stops (its plugin's hook)",
+			about: `Reads the event of a Stop or SessionStart hook of Claude Code on stdin. At a
+stop it has Codex review what Claude changed, committed or not, in ten minutes
+at most, and holds Claude back where the verdict is that the change is wrong,
+in at most three reviews a stop. Anything else that is wrong is told in a line,
+and Claude stops. It does nothing unless it is switched on.`,
+			flags: []flagRow{
+				{name: "on", help: "it is switched on (in the plugin: the setting\nstop_gate)"},
+			},
+		},
+		{
 			name: "demo", run: runDemo,
 			brief: "show a short conversation over a built-in mock of Codex",
 			about: `Runs a short conversation of an MCP client with atm-agent-mcp serve over the

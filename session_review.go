@@ -7,10 +7,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -41,7 +45,9 @@ func findReview(ctx context.Context, dir string, task reviewTask) (*review, erro
 	var to []string
 	switch task.target {
 	case reviewUncommitted:
-		if err == nil {
+		if task.base != "" {
+			r.change.Base = &task.base
+		} else if err == nil {
 			r.change.Base = &head
 		}
 		if err := s.addUntracked(); err != nil {
@@ -142,16 +148,24 @@ func (s changeSearch) defaultBranch() (string, error) {
 		"measure from", s.top)
 }
 
+// untracked lists the files that git does not know yet, as seen from the repository's root.
+func untracked(ctx context.Context, top string) ([]string, error) {
+	text, err := gitText(ctx, top, "ls-files", "--others", "--exclude-standard", "-z")
+	return zeroFields(text), err
+}
+
+// zeroFields takes apart what git writes with -z.
+func zeroFields(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == 0 })
+}
+
 // addUntracked counts the files that git does not know yet.
 func (s changeSearch) addUntracked() error {
-	text, err := gitText(s.ctx, s.top, "ls-files", "--others", "--exclude-standard", "-z")
+	names, err := untracked(s.ctx, s.top)
 	if err != nil {
 		return err
 	}
-	for _, name := range strings.Split(strings.TrimRight(text, "\x00"), "\x00") {
-		if name == "" {
-			continue
-		}
+	for _, name := range names {
 		s.change.Files++
 		path := filepath.Join(s.top, filepath.FromSlash(name))
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() { // else it is gone, a link, a repository
@@ -190,16 +204,18 @@ func countLines(ctx context.Context, path string) (lines int, size int64) {
 	return lines, size
 }
 
+// emptyTree is the id of the tree with nothing in it, which depends on the repository's kind of hash.
+func emptyTree(ctx context.Context, top string) (string, error) {
+	return gitWord(ctx, top, "hash-object", "-t", "tree", "--stdin")
+}
+
 // measure counts what differs between the base and to, or the working tree where to is empty.
-func (s changeSearch) measure(to []string) error {
+func (s changeSearch) measure(to []string) (err error) {
 	from := ""
 	if s.change.Base != nil {
 		from = *s.change.Base
-	} else { // the tree with nothing in it; its name depends on the repository's kind of hash
-		var err error
-		if from, err = gitWord(s.ctx, s.top, "hash-object", "-t", "tree", "--stdin"); err != nil {
-			return err
-		}
+	} else if from, err = emptyTree(s.ctx, s.top); err != nil {
+		return err
 	}
 	var m diffMeter
 	args := append([]string{"diff", "--shortstat", "--patch", "--no-color", "--no-ext-diff", "--no-textconv", from},
@@ -241,4 +257,66 @@ func (m *diffMeter) Write(p []byte) (int, error) {
 		return 0, io.ErrShortWrite
 	}
 	return len(p), nil
+}
+
+// workBegan is what the work since from has begun with: from itself, or where HEAD stood after something else than a
+// new commit has moved it since (a pull, a checkout), since that brings other people's work. An empty from is what HEAD
+// is, which is the tree with nothing in it before the first commit.
+func workBegan(ctx context.Context, dir, from string) (base, head string, err error) {
+	nothing, err := emptyTree(ctx, dir)
+	if err != nil {
+		return "", "", err
+	}
+	if head, err = gitWord(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+		head = nothing
+	}
+	if from == "" || from == head {
+		return head, head, nil
+	}
+	text, _ := gitText(ctx, dir, "reflog", "show", "-n", "200", "--format=%H %gs", "HEAD") // none: git keeps none here
+	moves := strings.Split(strings.TrimSpace(text), "\n")
+	for i, move := range moves {
+		id, how, _ := strings.Cut(move, " ")
+		how, _, _ = strings.Cut(how, ":")
+		switch {
+		case id == from:
+			return from, head, nil
+		case i+1 < len(moves) && strings.HasPrefix(moves[i+1], id): // a new branch, a stash
+		case how == "commit (initial)" && from == nothing:
+			return from, head, nil
+		case !slices.Contains([]string{"commit", "commit (amend)", "commit (initial)", "cherry-pick", "revert"}, how):
+			return id, head, nil
+		}
+	}
+	return head, head, nil
+}
+
+// contentSum tells two contents of a change that is not committed apart. It is the same before and after a commit of
+// that content.
+func (r *review) contentSum(ctx context.Context) (string, error) {
+	text, err := gitText(ctx, r.top, "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", *r.change.Base)
+	others, err2 := untracked(ctx, r.top)
+	names, sum := append(zeroFields(text), others...), sha256.New()
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		fmt.Fprintf(sum, "%q %s\n", name, fileSum(filepath.Join(r.top, filepath.FromSlash(name))))
+	}
+	return hex.EncodeToString(sum.Sum(nil)), errors.Join(err, err2, ctx.Err())
+}
+
+// fileSum is about one file: what is in it, where a link leads, or what else it is.
+func fileSum(path string) string {
+	info, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return "gone"
+	case info.Mode()&os.ModeSymlink != 0:
+		to, _ := os.Readlink(path)
+		return "to " + to
+	case info.Mode().IsRegular() && info.Size() <= maxDiffRead:
+		if text, err := os.ReadFile(path); err == nil {
+			return fmt.Sprintf("%v %x", info.Mode(), sha256.Sum256(text))
+		}
+	}
+	return fmt.Sprint(info.Mode(), info.Size(), info.ModTime())
 }
