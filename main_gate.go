@@ -99,7 +99,8 @@ func (c *commandCall) quietConfig(dir string) (said string, cfg *config) {
 	quiet := *c
 	quiet.stderr = &b
 	cfg, _ = quiet.config(flagValues{"log-level": "warn"}, dir)
-	return strings.TrimPrefix(b.String(), "atm-agent-mcp: "), cfg
+	said, _, _ = strings.Cut(strings.TrimPrefix(b.String(), "atm-agent-mcp: "), "\nhint: ")
+	return said, cfg
 }
 
 // run decides, in a hub whose only agent is the reviewer. Of that nothing is kept, and no team hears of it.
@@ -112,7 +113,7 @@ func (g *gate) run(ctx context.Context, cfg *config, io proxyIO) (answer gateAns
 	if err != nil {
 		return untold(errorText(err)), 0
 	}
-	p.grace, p.h.front, g.hub = acpLadder, g, p.h
+	p.grace, p.h.front, g.hub, g.Cwd = acpLadder, g, p.h, cfg.cwd
 	id := sha256.Sum256([]byte(g.Session))
 	g.path = filepath.Join(cfg.sessionsRoot, ".gate", hex.EncodeToString(id[:8])+".json")
 	nothing := func(time.Duration) {}
@@ -219,7 +220,7 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 	}
 	switch {
 	case res.err != nil:
-		return untold(res.err.Message)
+		return untold(cmp.Or(res.err.Said, res.err.Message)) // the advice is about an agent that is gone
 	case res.failed() || res.Review == nil || res.Review.Verdict == nil:
 		return untold("the reviewer gave no verdict: " + cmp.Or(contentOrWhy(&res), "its answer was empty"))
 	case *res.Review.Verdict == "correct":

@@ -79,3 +79,83 @@ func TestReviewOfACutHistory(t *testing.T) {
 		t.Errorf("the review of a commit from a branch without any: %+v, %v", r, err)
 	}
 }
+
+// TestWorkBegan: the commits of a session's own are its work, and what a pull or a checkout brings isn't. A new branch
+// and a stash move nothing.
+func TestWorkBegan(t *testing.T) {
+	dir, git := reviewedRepo(t, "r")
+	began := func(from string) (base, head string) {
+		t.Helper()
+		base, head, err := workBegan(t.Context(), dir, from)
+		wantNil(t, err)
+		return base, head
+	}
+	from, head := began("")
+	if from != head {
+		t.Errorf("without a beginning, it is %s and HEAD %s", from, head)
+	}
+	git("checkout", "-q", "-b", "topic")
+	git("commit", "-q", "--allow-empty", "-m", "own")
+	git("commit", "-q", "--allow-empty", "--amend", "-m", "own too")
+	wantNil(t, os.WriteFile(filepath.Join(dir, "a"), []byte("3\n"), 0o600))
+	git("stash", "-q")
+	git("stash", "pop", "-q")
+	if base, _ := began(from); base != from {
+		t.Errorf("after commits of one's own it is %s, not %s", base, from)
+	}
+	git("branch", "theirs", "main")
+	git("checkout", "-q", "theirs")
+	git("commit", "-q", "--allow-empty", "-m", "theirs")
+	git("checkout", "-q", "topic")
+	git("merge", "-q", "-m", "merged", "theirs")
+	_, merged := began("")
+	git("commit", "-q", "--allow-empty", "-m", "after it")
+	if base, _ := began(from); base != merged {
+		t.Errorf("after a merge it is %s, not %s", base, merged)
+	}
+	git("checkout", "-q", "--orphan", "fresh")
+	nothing, _ := began(from)
+	git("commit", "-q", "-m", "first")
+	if base, _ := began(nothing); base != nothing || base == from {
+		t.Errorf("before the first commit it was %s, and then is %s", nothing, base)
+	}
+}
+
+// TestContentSum: a change is the same content before and after it is committed, and another one after every edit.
+func TestContentSum(t *testing.T) {
+	dir, git := reviewedRepo(t, oddName())
+	base, _, err := workBegan(t.Context(), dir, "")
+	wantNil(t, err)
+	seen := map[string]int{}
+	sum := func() string {
+		t.Helper()
+		r, err := findReview(t.Context(), dir, reviewTask{target: reviewUncommitted, base: base})
+		wantNil(t, err)
+		s, err := r.contentSum(t.Context())
+		wantNil(t, err)
+		return s
+	}
+	write := func(name, text string) {
+		wantNil(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for when, do := range []func(){
+		func() {},
+		func() { write("a", "3\n") },
+		func() { write("new one", "1\n") },
+		func() { write("new one", "2\n") },
+		func() { wantNil(t, os.Remove(filepath.Join(dir, "a"))) },
+	} {
+		do()
+		s := sum()
+		if other, again := seen[s]; again {
+			t.Errorf("after edit %d the content is that after edit %d", when, other)
+		}
+		seen[s] = when
+	}
+	before := sum()
+	git("add", "-A")
+	git("commit", "-q", "-m", "all")
+	if after := sum(); after != before {
+		t.Errorf("the content is %s before the commit and %s after it", before, after)
+	}
+}
