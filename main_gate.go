@@ -213,10 +213,19 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 	g.Wrong = false
 	g.hub.submit(req, 1)
 	var res turnResult
-	select {
-	case res = <-g.result:
-	case <-ctx.Done():
-		return untold("the reviewer did not answer in time")
+	parent, look := os.Getppid(), time.NewTicker(time.Second)
+	defer look.Stop()
+	for waiting := true; waiting; {
+		select {
+		case res = <-g.result:
+			waiting = false
+		case <-ctx.Done():
+			return untold("the reviewer did not answer in time")
+		case <-look.C:
+			if os.Getppid() != parent {
+				return untold("Claude Code is gone")
+			}
+		}
 	}
 	switch {
 	case res.err != nil:
