@@ -121,6 +121,9 @@ func (g *gate) run(ctx context.Context, cfg *config, io proxyIO) (answer gateAns
 	if code != 0 { // a signal: nobody reads an answer, and decide may still be at it
 		return gateAnswer{}, code
 	}
+	if answer != (gateAnswer{}) {
+		_, _ = p.h.reg.dropThreadLocks() // the reviewer's, of which there is no record; else sessions --prune does it
+	}
 	return answer, 0
 }
 
@@ -230,8 +233,10 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 	switch {
 	case res.err != nil:
 		return untold(cmp.Or(res.err.Said, res.err.Message)) // the advice is about an agent that is gone
-	case res.failed() || res.Review == nil || res.Review.Verdict == nil:
-		return untold("the reviewer gave no verdict: " + cmp.Or(contentOrWhy(&res), "its answer was empty"))
+	case res.failed():
+		return untold(contentOrWhy(&res))
+	case res.Review == nil || res.Review.Verdict == nil:
+		return untold("the reviewer gave no verdict: " + cmp.Or(res.Content, "its answer was empty"))
 	case *res.Review.Verdict == "correct":
 		return gateAnswer{Message: "Stop gate: Codex finds the change correct. " + summaryOf(&res)}
 	}
