@@ -76,6 +76,10 @@ func TestPluginOfBothClients(t *testing.T) {
 			}
 		}
 	}
+	for _, m := range readPlugin[[]struct{ Name, Command string }](t, "monitors/monitors.json") {
+		words := strings.Fields(m.Command)
+		checkCommand(t, "monitor "+m.Name, words[0], words[1:])
+	}
 	if len(hooks.Hooks["Stop"]) != 1 || len(hooks.Hooks["SessionStart"]) != 1 {
 		t.Errorf("the hooks are %+v", hooks.Hooks)
 	}
