@@ -74,7 +74,8 @@ func runGate(ctx context.Context, c *commandCall) int {
 		return 0
 	}
 	g := &gate{result: make(chan turnResult, 1)}
-	answer, code := gateAnswer{}, 0
+	var answer gateAnswer
+	code := 0
 	raw, err := io.ReadAll(io.LimitReader(c.stdin, 1<<20))
 	if err == nil {
 		err = json.Unmarshal(raw, &g.gateEvent)
