@@ -76,7 +76,7 @@ func runGate(ctx context.Context, c *commandCall) int {
 	g := &gate{result: make(chan turnResult, 1)}
 	var answer gateAnswer
 	code := 0
-	raw, err := io.ReadAll(io.LimitReader(c.stdin, 1<<20))
+	raw, err := io.ReadAll(io.LimitReader(c.stdin, 16<<20))
 	if err == nil {
 		err = json.Unmarshal(raw, &g.gateEvent)
 	}
