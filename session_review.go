@@ -273,7 +273,8 @@ func workBegan(ctx context.Context, dir, from string) (base, head string, err er
 	if from == "" || from == head {
 		return head, head, nil
 	}
-	text, _ := gitText(ctx, dir, "reflog", "show", "-n", "200", "--format=%H %gs", "HEAD") // none: git keeps none here
+	text, _ := gitText(ctx, dir, "reflog", "show", "-n", "200", "--no-show-signature", "--format=%H %gs",
+		"HEAD") // none: git keeps none here
 	moves := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
 	for i, move := range moves {
 		id, how, _ := strings.Cut(move, " ")
