@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -152,8 +151,6 @@ type inboxTeller struct {
 	leases  *leases
 	watcher *watcher // nil: there are no notices
 
-	info fs.FileInfo          // of the inbox's file when mail was read from it, nil for none
-	mail []mailMessage        // what is unread in it
 	busy bool                 // an agent works, so it may come to wait for a decision
 	seen map[string]time.Time // by key: since when a thing waits that is not told yet
 	told map[string]bool      // by key
@@ -237,18 +234,12 @@ func (t *inboxTeller) unread(ctx context.Context) (all []waitingThing) {
 	if t.cfg.clientIdentity == "" {
 		return nil
 	}
-	info, _ := pinned(os.Stat(filepath.Join(t.cfg.teamsRoot, t.cfg.team, "inboxes", t.cfg.clientIdentity+".json")))
-	if info == nil {
-		t.mail, t.info = nil, nil
-	} else if t.info == nil || !sameFile(info, t.info) {
-		msgs, _, err := t.boxes.list(ctx, t.cfg.team, t.cfg.clientIdentity, mailFilter{Plain: true})
-		if err != nil {
-			return nil
-		}
-		addressed(msgs, t.cfg.team)
-		t.mail, t.info = msgs, info
+	msgs, _, err := t.boxes.list(ctx, t.cfg.team, t.cfg.clientIdentity, mailFilter{Plain: true})
+	if err != nil {
+		return nil
 	}
-	for _, m := range t.mail {
+	addressed(msgs, t.cfg.team)
+	for _, m := range msgs {
 		all = append(all, waitingThing{m.Key, quotedWord(m.From, 32) + ": " +
 			quotedWord(cmp.Or(m.Summary, mailSummary(m.Text)), 60)})
 	}
