@@ -42,7 +42,9 @@ func validIdentity(s string) error {
 		return errors.New("an identity can't be empty")
 	case len(s) > 64:
 		return fmt.Errorf("identity %q is longer than 64 characters", cutName(s))
-	case !identityRule.MatchString(s) || !filepath.IsLocal(s): // IsLocal: on Windows, NUL and its like are devices
+	case !filepath.IsLocal(s) && identityRule.MatchString(s):
+		return fmt.Errorf("identity %q is a device on Windows: take another name", s)
+	case !identityRule.MatchString(s):
 		return fmt.Errorf("identity %q is no name: use letters a-z, digits, - and _, and begin with a letter or digit",
 			s)
 	case threadRule.MatchString(s):
@@ -59,11 +61,12 @@ func validTeam(s string) error {
 		return errors.New("a team name can't be empty")
 	case len(s) > 255:
 		return fmt.Errorf("team name %q is longer than 255 bytes", cutName(s))
-	case strings.ContainsAny(s, `/\`) || !filepath.IsLocal(s):
+	case strings.ContainsAny(s, `/\`):
 		return fmt.Errorf("team name %q is a path: give the name of one directory in the teams folder", s)
 	case strings.HasPrefix(s, "."):
 		return fmt.Errorf("team name %q begins with a dot", s)
-	case runtime.GOOS == "windows" && (strings.ContainsAny(s, `<>:"|?*`) || strings.TrimRight(s, ". ") != s):
+	case !filepath.IsLocal(s) || runtime.GOOS == "windows" &&
+		(strings.ContainsAny(s, `<>:"|?*`) || strings.TrimRight(s, ". ") != s):
 		return fmt.Errorf("team name %q is no name of a directory on Windows, or means another one there", s)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
 		return fmt.Errorf("team name %q has a character that can't be printed", s)

@@ -2,7 +2,10 @@ package main
 
 // config_windows_test.go holds what paths mean on Windows, and that none is missed for being written in another way.
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestPathsOfDrives(t *testing.T) {
 	for path, want := range map[string]string{`D:\x`: `D:\x`, `d:/x/../y`: `d:\y`, `\x`: `C:\x`, `/x y`: `C:\x y`,
@@ -17,9 +20,12 @@ func TestPathsOfDrives(t *testing.T) {
 // Windows takes dots and spaces off the end of a name: two names would be one team's directory.
 func TestTeamNamesOfWindows(t *testing.T) {
 	for _, name := range []string{"x.", "x ", "x. .", "a:b", "a*b", `a"b`, "NUL", "con", "aux.txt", "COM¹"} {
-		if validTeam(name) == nil {
-			t.Errorf("%q is taken for a team's name", name)
+		if err := validTeam(name); err == nil || !strings.Contains(err.Error(), "on Windows") {
+			t.Errorf("%q as a team's name: %v", name, err)
 		}
+	}
+	if err := validIdentity("NUL"); err == nil || !strings.Contains(err.Error(), "device on Windows") {
+		t.Error(err)
 	}
 	for _, name := range []string{"x.lock", "a b", "té", "com", "Nul-1"} {
 		wantNil(t, validTeam(name))
