@@ -417,7 +417,7 @@ func (r *resumption) into(req *turnRequest) *rpcError {
 		"call that names no agent starts a new one",
 		r.rec.AgentID, r.rec.Identity, r.rec.LastActive.UTC().Format(time.RFC3339))
 	if r.rec.Status == "" { // a thread that only Codex knows
-		req.ref = r.rec.BackendID
+		req.ref, req.agentID = r.rec.BackendID, r.rec.AgentID
 		note = fmt.Sprintf("serve --resume: this continues Codex's thread %s as agent %s", r.rec.BackendID,
 			r.rec.AgentID)
 	}
