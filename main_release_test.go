@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -221,5 +222,28 @@ func TestReleaseForTheACPRegistry(t *testing.T) {
 		if m[1] != "currentColor" && m[1] != "none" {
 			t.Errorf("the icon has %s, which no theme can change", m[0])
 		}
+	}
+}
+
+// The links of the README give a client what its row says.
+func TestInstallLinks(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	wantNil(t, err)
+	part := func(pattern string) string {
+		found := regexp.MustCompile(pattern).FindSubmatch(readme)
+		if found == nil {
+			t.Fatalf("README.md has no %s", pattern)
+		}
+		text, err := url.QueryUnescape(string(found[1]))
+		wantNil(t, err)
+		return text
+	}
+	cursor, err := base64.StdEncoding.DecodeString(part(`mcp/install\?name=codex&config=([^` + "`" + `]+)`))
+	wantNil(t, err)
+	code, err := url.QueryUnescape(strings.TrimPrefix(part(`vscode\.dev/redirect\?url=([^)]+)`), "vscode:mcp/install?"))
+	wantNil(t, err)
+	if string(cursor) != `{"command":"atm-agent-mcp","args":["serve"]}` ||
+		code != `{"name":"codex","command":"atm-agent-mcp","args":["serve"]}` {
+		t.Errorf("Cursor gets %s, VS Code %s", cursor, code)
 	}
 }
