@@ -247,3 +247,21 @@ func TestInstallLinks(t *testing.T) {
 		t.Errorf("Cursor gets %s, VS Code %s", cursor, code)
 	}
 }
+
+// A sum that stands beside a file's address is that file's: Homebrew and clients of the MCP registry compare it.
+func TestReleaseSums(t *testing.T) {
+	dist := filepath.Join(releaseDir(t), "repository", "dist")
+	sums := readText(t, filepath.Join(dist, "checksums.txt"))
+	for name, n := range map[string]int{"atm-agent-mcp.rb": 4, "server.json": 6} {
+		pairs := regexp.MustCompile(`/v`+releaseVersion+`/([^"/]+)",?\s+"?(?:sha256|fileSha256":) "([0-9a-f]{64})"`).
+			FindAllStringSubmatch(readText(t, filepath.Join(dist, name)), -1)
+		for _, m := range pairs {
+			if !strings.Contains(sums, m[2]+"  "+m[1]+"\n") {
+				t.Errorf("%s: %s has another sum than %s", name, m[1], m[2])
+			}
+		}
+		if len(pairs) != n {
+			t.Errorf("%s has %d sums, want %d", name, len(pairs), n)
+		}
+	}
+}
