@@ -24,7 +24,8 @@ import (
 func main() { os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is the whole program. args begin with what it was started as, whose name decides in which names it speaks
-// (config_names.go). It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense.
+// (config_names.go). It returns the exit code: 0, 1 for a failure, 2 for a command line that makes no sense,
+// unless a hook may have that one.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	n, args, err := takeNames(args)
 	stderr = n.writer(stderr)
@@ -54,6 +55,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	call := &commandCall{name: name, names: n, flags: flagValues{}, stdin: stdin, stdout: stdout, stderr: stderr}
 	if code, done := call.parse(row, args); done {
+		if row.hook {
+			code = min(code, 1)
+		}
 		return code
 	}
 	return row.run(ctx, call)

@@ -19,6 +19,7 @@ type commandRow struct {
 	args  string // the arguments as the usage names them, "" for none
 	most  int    // how many arguments the command takes at most
 	rest  bool   // the first argument and all behind it, flags too, are left to the command
+	hook  bool   // Claude Code runs it, and takes 2 for "hold back" or "wake": it never means a mistake
 	brief string // for the list of commands
 	about string // for the command's own help
 	flags []flagRow
@@ -146,7 +147,7 @@ mail, tokens, branch, what it is doing, with tabs between them, then the limits.
 			},
 		},
 		{
-			name: "inbox", run: runInbox,
+			name: "inbox", run: runInbox, hook: true,
 			brief: "show your unread mail, or be told as it comes",
 			about: `Shows the unread mail of the inbox that is your own (client_identity; in Claude
 Code the team lead's), and leaves it unread: atm_read reads it. In a pipe each
@@ -202,7 +203,7 @@ this command into the configuration of its threads; there is no need to.`,
 			},
 		},
 		{
-			name: "gate", run: runGate,
+			name: "gate", run: runGate, hook: true,
 			brief: "have a change reviewed before Claude Code stops (its plugin's hook)",
 			about: `Reads the event of a Stop or SessionStart hook of Claude Code on stdin. At a
 stop it has Codex review what Claude changed, committed or not, in ten minutes

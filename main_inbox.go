@@ -34,7 +34,7 @@ func runInbox(ctx context.Context, c *commandCall) int {
 	follow, wake := c.flags["follow"] == "true", c.flags["wake"] == "true"
 	switch {
 	case follow && wake:
-		return c.refuse("--follow and --wake exclude each other")
+		return min(c.refuse("--follow and --wake exclude each other"), 1)
 	case follow || wake:
 		return c.tellInbox(ctx, wake, tellAfter)
 	}
@@ -83,7 +83,7 @@ func (c *commandCall) tellInbox(ctx context.Context, wake bool, after time.Durat
 		if t == nil || !t.cfg.teamExists { // it may be made while we wait
 			cfg, code := c.config(c.flags.only("team"), "")
 			if code != 0 {
-				return code
+				return min(code, 1) // by 2 every mistake would wake Claude Code, whose stop starts the hook again
 			}
 			if t == nil || cfg.team != t.cfg.team || cfg.clientIdentity != t.cfg.clientIdentity {
 				t.close()
