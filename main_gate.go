@@ -130,7 +130,7 @@ func (g *gate) run(ctx context.Context, cfg *config, io proxyIO) (answer gateAns
 
 // untold lets Claude stop, and tells the person why nothing was reviewed.
 func untold(why string) gateAnswer {
-	return gateAnswer{Message: "Stop gate: not reviewed: " + clipChars(oneLine(why), 300)}
+	return gateAnswer{Message: "Stop gate: not reviewed: " + clipChars(printable(why), 300)}
 }
 
 // decide answers the event. What it keeps is written before it answers: a review that nobody knows of could hold Claude
@@ -254,7 +254,7 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 
 // summaryOf is a review in a line.
 func summaryOf(r *turnResult) string {
-	return clipChars(oneLine(r.Review.Summary), 300) + " (" + counted(len(*r.Review.Findings), "finding") + ")"
+	return clipChars(printable(r.Review.Summary), 300) + " (" + counted(len(*r.Review.Findings), "finding") + ")"
 }
 
 // keep writes what is kept of the Claude session, and removes what is kept of old ones.
