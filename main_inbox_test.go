@@ -8,10 +8,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -200,21 +198,6 @@ func TestInboxTellsWhoWaitsForADecision(t *testing.T) {
 	text, _, _ := i.look(context.Background(), time.Now(), 0)
 	want(t, text, "Waiting for your decision: "+one+" and 1 more. In quotes is an agent's word. agent_wait with its "+
 		"agent_id shows the whole, agent_approve decides it.\n")
-}
-
-// The plugin's monitor runs a command that there is, which Claude Code's validator can't know.
-func TestInboxIsThePluginsMonitor(t *testing.T) {
-	text, err := os.ReadFile("packaging/plugin/monitors/monitors.json")
-	wantNil(t, err)
-	var monitors []struct{ Command string }
-	if err := json.Unmarshal(text, &monitors); err != nil || len(monitors) != 1 {
-		t.Fatalf("%d monitors: %v", len(monitors), err)
-	}
-	words, given := strings.Fields(monitors[0].Command), flagValues{}
-	row, ok := findCommand(nil, words[1])
-	if !ok || words[0] != serverName || row.flagSet(given).Parse(words[2:]) != nil || given["follow"] != "true" {
-		t.Errorf("%q is no inbox --follow", monitors[0].Command)
-	}
 }
 
 func FuzzQuotedWord(f *testing.F) {

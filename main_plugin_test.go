@@ -1,5 +1,8 @@
 package main
 
+// main_plugin_test.go holds the plugin in packaging/plugin to this program: its commands, tools, arguments and limits.
+// Claude Code's own validator, which .ci/run starts, knows none of these.
+
 import (
 	"encoding/json"
 	"maps"
@@ -36,7 +39,7 @@ type pluginManifest struct {
 }
 
 // TestPluginOfBothClients: the plugin is one for Claude Code and Codex, starts this program, and asks it for what it
-// has. Neither client's validator looks at that.
+// has.
 func TestPluginOfBothClients(t *testing.T) {
 	claude := readPlugin[pluginManifest](t, ".claude-plugin/plugin.json")
 	codex := readPlugin[pluginManifest](t, ".codex-plugin/plugin.json")
@@ -76,12 +79,14 @@ func TestPluginOfBothClients(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range readPlugin[[]struct{ Name, Command string }](t, "monitors/monitors.json") {
+	monitors := readPlugin[[]struct{ Name, Command string }](t, "monitors/monitors.json")
+	for _, m := range monitors {
 		words := strings.Fields(m.Command)
 		checkCommand(t, "monitor "+m.Name, words[0], words[1:])
+		want(t, words[len(words)-1], "--follow")
 	}
-	if len(hooks.Hooks["Stop"]) != 1 || len(hooks.Hooks["SessionStart"]) != 1 {
-		t.Errorf("the hooks are %+v", hooks.Hooks)
+	if len(hooks.Hooks["Stop"]) != 1 || len(hooks.Hooks["SessionStart"]) != 1 || len(monitors) != 1 {
+		t.Errorf("the hooks are %+v, the monitors %+v", hooks.Hooks, monitors)
 	}
 	key := strings.ToLower(strings.TrimPrefix(gateSwitch, "CLAUDE_PLUGIN_OPTION_"))
 	if claude.UserConfig[key].Type != "boolean" || len(claude.UserConfig) != 1 {
@@ -111,7 +116,8 @@ func TestPluginNamesToolsThatExist(t *testing.T) {
 		}
 		args[tool.name] = append(args[tool.name], "") // a tool without arguments is one too
 	}
-	named, quoted := regexp.MustCompile(`mcp__plugin_atm_codex__([a-z_-]+)`), regexp.MustCompile("`([a-z]+(?:_[a-z]+)*)`")
+	named := regexp.MustCompile(`mcp__plugin_atm_codex__([a-z_-]+)`)
+	quoted := regexp.MustCompile("`([a-z]+(?:_[a-z]+)*)`")
 	files, err := filepath.Glob(filepath.Join(filepath.FromSlash(pluginDir), "[ac]*s", "*.md"))
 	wantNil(t, err)
 	if len(files) != 8 {
