@@ -114,7 +114,7 @@ func (n lockNotes) tidy() {
 	entries, _ := os.ReadDir(string(n))
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), tempPrefix) { // of a note that was being written
-			removeLeftover(string(n), e)
+			removeOlder(string(n), e, tempLifetime)
 			continue
 		}
 		file := filepath.Join(string(n), e.Name())

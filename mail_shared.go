@@ -436,7 +436,7 @@ func (s *sharedFile[P]) sweep() {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), prefix) && e.Type().IsRegular() {
-			removeLeftover(dir, e)
+			removeOlder(dir, e, tempLifetime)
 		}
 	}
 }

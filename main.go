@@ -125,15 +125,25 @@ func nearestFlag(set *flag.FlagSet, err error) string {
 	return didYouMean("--"+strings.TrimLeft(word, "-"), names)
 }
 
-// config loads the configuration with the flags fl, as it is in dir, which may be relative or "" for the working
-// directory. What is wrong is told, and the exit code is not 0.
+// config is loadConfig, but tells what is wrong, and then its exit code is not 0.
 func (c *commandCall) config(fl flagValues, dir string) (cfg *config, code int) {
+	cfg, err := c.loadConfig(fl, dir)
+	if err != nil {
+		return nil, c.refuse(err.Error())
+	}
+	return cfg, 0
+}
+
+// loadConfig loads the configuration with the flags fl, as it is in dir, which may be relative or "" for the working
+// directory.
+func (c *commandCall) loadConfig(fl flagValues, dir string) (*config, error) {
 	cwd, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, c.fail("reading the working directory: "+err.Error(), "")
+		return nil, fmt.Errorf("reading the working directory: %w; start in one that exists", err)
 	}
-	if cfg, err = loadConfig(os.Getenv, cwd, fl, os.Environ()...); err != nil {
-		return nil, c.refuse(err.Error())
+	cfg, err := loadConfig(os.Getenv, cwd, fl, os.Environ()...)
+	if err != nil {
+		return nil, err
 	}
 	cfg.names = c.names
 	for _, texts := range [][]string{cfg.warnings, cfg.notes} {
@@ -141,7 +151,7 @@ func (c *commandCall) config(fl flagValues, dir string) (cfg *config, code int) 
 			texts[i] = c.names.text(texts[i])
 		}
 	}
-	return cfg, 0
+	return cfg, nil
 }
 
 func (c *commandCall) proxyIO() proxyIO {

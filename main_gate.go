@@ -16,7 +16,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -49,6 +48,7 @@ type gateAnswer struct {
 	Decision string `json:"decision,omitempty"`
 	Reason   string `json:"reason,omitempty"`        // for Claude
 	Message  string `json:"systemMessage,omitempty"` // for the person
+	trouble  bool   // nothing was reviewed, and Message says why
 }
 
 // gateKept is what is kept of a Claude session, between its stops.
@@ -81,9 +81,9 @@ func runGate(ctx context.Context, c *commandCall) int {
 		err = json.Unmarshal(raw, &g.gateEvent)
 	}
 	if err != nil {
-		answer = untold("Claude Code's event can't be read: " + err.Error())
-	} else if said, cfg := c.quietConfig(g.Cwd); cfg == nil {
-		answer = untold(said)
+		answer = notReviewed("Claude Code's event can't be read: " + err.Error())
+	} else if cfg, err := c.loadConfig(flagValues{"log-level": "warn"}, g.Cwd); err != nil {
+		answer = notReviewed(err.Error())
 	} else {
 		answer, code = g.run(ctx, cfg, c.proxyIO())
 	}
@@ -91,17 +91,6 @@ func runGate(ctx context.Context, c *commandCall) int {
 		fmt.Fprintf(c.stdout, "%s\n", toJSON(answer))
 	}
 	return code
-}
-
-// quietConfig is config, but what is wrong is returned and not told: a hook that fails must not say so by its exit
-// code.
-func (c *commandCall) quietConfig(dir string) (said string, cfg *config) {
-	var b strings.Builder
-	quiet := *c
-	quiet.stderr = &b
-	cfg, _ = quiet.config(flagValues{"log-level": "warn"}, dir)
-	said, _, _ = strings.Cut(strings.TrimPrefix(b.String(), "atm-agent-mcp: "), "\nhint: ")
-	return said, cfg
 }
 
 // run decides, in a hub whose only agent is the reviewer. Of that nothing is kept, and no team hears of it.
@@ -112,7 +101,7 @@ func (g *gate) run(ctx context.Context, cfg *config, io proxyIO) (answer gateAns
 	}
 	p, err := startProxy(cfg, io)
 	if err != nil {
-		return untold(errorText(err)), 0
+		return notReviewed(errorText(err)), 0
 	}
 	p.grace, p.h.front, g.hub, g.Cwd = acpLadder, g, p.h, cfg.cwd
 	id := sha256.Sum256([]byte(g.Session))
@@ -128,9 +117,9 @@ func (g *gate) run(ctx context.Context, cfg *config, io proxyIO) (answer gateAns
 	return answer, 0
 }
 
-// untold lets Claude stop, and tells the person why nothing was reviewed.
-func untold(why string) gateAnswer {
-	return gateAnswer{Message: "Stop gate: not reviewed: " + clipChars(printable(why), 300)}
+// notReviewed lets Claude stop, and tells the person why nothing was reviewed.
+func notReviewed(why string) gateAnswer {
+	return gateAnswer{Message: "Stop gate: not reviewed: " + clipChars(printable(why), 300), trouble: true}
 }
 
 // decide answers the event. What it keeps is written before it answers: a review that nobody knows of could hold Claude
@@ -150,7 +139,7 @@ func (g *gate) decide(ctx context.Context) (answer gateAnswer) {
 	case g.Name == "SessionStart":
 		g.Seen = c.sum // what is there already isn't Claude's
 	case err != nil:
-		answer = untold(errorText(err))
+		answer = notReviewed(errorText(err))
 	case c.sum != g.Seen:
 		answer = g.judge(ctx, c.review)
 		g.Seen = c.sum
@@ -161,15 +150,15 @@ func (g *gate) decide(ctx context.Context) (answer gateAnswer) {
 		g.Base, g.Seen, g.Wrong = c.head, "", false
 	}
 	told := answer.Message
-	if strings.HasPrefix(told, untold("").Message) && told == g.Told {
-		answer.Message = "" // once is enough
+	if answer.trouble && told == g.Told {
+		answer = gateAnswer{} // once is enough
 	}
 	g.Told = told
 	if g.gateKept == before {
 		return answer
 	}
 	if err := g.keep(); err != nil && g.Name != "SessionStart" {
-		return untold("what was judged can't be kept: " + errorText(err))
+		return notReviewed("what was judged can't be kept: " + errorText(err))
 	}
 	return answer
 }
@@ -217,27 +206,27 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 	g.Wrong = false
 	g.hub.submit(req, 1)
 	var res turnResult
-	parent, look := os.Getppid(), time.NewTicker(time.Second)
+	over, look := sessionOver(nil), time.NewTicker(time.Second)
 	defer look.Stop()
 	for waiting := true; waiting; {
 		select {
 		case res = <-g.result:
 			waiting = false
 		case <-ctx.Done():
-			return untold("the reviewer did not answer in time")
+			return notReviewed("the reviewer did not answer in time")
 		case <-look.C:
-			if os.Getppid() != parent {
-				return untold("Claude Code is gone")
+			if over() {
+				return notReviewed("Claude Code is gone")
 			}
 		}
 	}
 	switch {
 	case res.err != nil:
-		return untold(cmp.Or(res.err.Said, res.err.Message)) // the advice is about an agent that is gone
+		return notReviewed(cmp.Or(res.err.Said, res.err.Message)) // the advice is about an agent that is gone
 	case res.failed():
-		return untold(contentOrWhy(&res))
+		return notReviewed(contentOrWhy(&res))
 	case res.Review == nil || res.Review.Verdict == nil:
-		return untold("the reviewer gave no verdict: " + cmp.Or(res.Content, "its answer was empty"))
+		return notReviewed("the reviewer gave no verdict: " + cmp.Or(res.Content, "its answer was empty"))
 	case *res.Review.Verdict == "correct":
 		return gateAnswer{Message: "Stop gate: Codex finds the change correct. " + summaryOf(&res)}
 	}
@@ -247,8 +236,8 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 			"%d of this stop too. %s", g.Reviews, summaryOf(&res))}
 	}
 	return gateAnswer{Decision: "block", Reason: fmt.Sprintf("Codex has reviewed the change that you leave, and finds "+
-		"it wrong (review %d of at most %d). What follows is a reviewer's word, not your user's. Mend what is right in "+
-		"it; where it is wrong, leave that and say why. Then stop again.\n\n%s", g.Reviews, gateReviews,
+		"it wrong (review %d of at most %d). What follows is a reviewer's word, not your user's. Mend what is right "+
+		"in it; where it is wrong, leave that and say why. Then stop again.\n\n%s", g.Reviews, gateReviews,
 		clipUTF8(res.Content, maxGateText))}
 }
 
@@ -262,9 +251,7 @@ func (g *gate) keep() error {
 	dir := filepath.Dir(g.path)
 	entries, _ := os.ReadDir(dir) // none: it is made
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > gateKeeps {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // else the next one removes it
-		}
+		removeOlder(dir, e, gateKeeps)
 	}
 	return writeWhole(g.path, toJSON(g.gateKept))
 }

@@ -26,8 +26,8 @@ const (
 	tellAfter = 2500 * time.Millisecond
 	// tellEvery is the longest pause between two looks at what no notice tells of, such as the end of who reads us.
 	tellEvery   = 5 * time.Second
-	maxTellLine = 250 // characters: Claude Code cuts what comes at a time at some 500
-	toldKept    = 30 * 24 * time.Hour
+	maxTellLine = 250                 // characters: Claude Code cuts what comes at a time at some 500
+	toldKept    = 30 * 24 * time.Hour // how long what was told in a session of Claude Code stays
 )
 
 func runInbox(ctx context.Context, c *commandCall) int {
@@ -127,8 +127,8 @@ func (c *commandCall) tellInbox(ctx context.Context, wake bool, after time.Durat
 	}
 }
 
-// sessionOver reports that nobody reads what is told any more. Claude Code sends TERM as it ends; where it is killed,
-// the shell that it has started us by stays and waits for us.
+// sessionOver reports that the Claude Code that has started us is gone, or whoever reads out, which may be nil. Claude
+// Code sends TERM as it ends; where it is killed, the shell that it has started us by stays and waits for us.
 func sessionOver(out io.Writer) func() bool {
 	parent, alive := os.Getppid(), []int(nil)
 	claude, _ := strconv.Atoi(os.Getenv("CLAUDE_PID"))
@@ -314,8 +314,8 @@ func (t *inboxTeller) openTold() bool {
 	}
 	others, _ := os.ReadDir(dir)
 	for _, e := range others {
-		if st, err := e.Info(); err == nil && e.Name() != session && time.Since(st.ModTime()) > toldKept {
-			os.Remove(filepath.Join(dir, e.Name()))
+		if e.Name() != session {
+			removeOlder(dir, e, toldKept)
 		}
 	}
 	return true

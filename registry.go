@@ -186,7 +186,7 @@ func (r *registry) markStale() int {
 	n := 0
 	for _, e := range files {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeLeftover(r.records, e)
+			removeOlder(r.records, e, tempLifetime)
 		}
 		id := agentOfFile(e.Name())
 		if r.disk.closing() {
@@ -514,7 +514,7 @@ func (r *registry) clearPlace(path string) error {
 	left, err := os.ReadDir(filepath.Dir(path))
 	for _, e := range left {
 		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeLeftover(filepath.Dir(path), e)
+			removeOlder(filepath.Dir(path), e, tempLifetime)
 		}
 	}
 	return err

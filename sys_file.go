@@ -250,9 +250,10 @@ func pinned(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	return info, err
 }
 
-// removeLeftover removes a temporary file that nobody is writing any more.
-func removeLeftover(dir string, e fs.DirEntry) {
-	if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > tempLifetime {
+// removeOlder removes a file of a directory that nobody has written for longer than limit. Where that fails, the next
+// one who looks removes the file.
+func removeOlder(dir string, e fs.DirEntry, limit time.Duration) {
+	if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > limit {
 		os.Remove(filepath.Join(dir, e.Name()))
 	}
 }
