@@ -490,16 +490,17 @@ func TestAncestorsSessions(t *testing.T) {
 	wantNil(t, os.MkdirAll(filepath.Join(dir, "arch", thread(9), "summary.md"), 0o700))
 	write("registry.json", `{"version":1,"sessions":[{"thread_id":5},{"thread_id":"../x","codex_id":"bad"},7,
 		{"codex_id":"c0","thread_id":"`+thread(0)+`","identity":"flat","last_active":"1970-01-01T00:00:01Z"},
-		{"codex_id":"c2","thread_id":"`+thread(2)+`","identity":"../up","cwd":"/w","last_active":"2026-02-17T10:45:00Z"},
+		{"codex_id":"c2","thread_id":"`+thread(2)+`","identity":"../up","cwd":"/w","last_active":"2026-02-17T10:45:00Z"
+		},
 		{"codex_id":"c1","thread_id":"`+thread(1)+`","last_active":8}]}`, 0)
 	var all []string
 	for _, s := range d.oldSessions() {
 		all = append(all, strings.Join([]string{s.Thread[35:], s.CodexID, s.Identity, s.Cwd, s.text()}, " "))
 	}
 	want(t, strings.Join(all, "\n"), "1 c1 arch  about 1\n0 c0 flat  about 0\n2 c2  /w ")
-	want(t, d.oldSession("c1").text(), "about 1")
-	want(t, d.oldSession(thread(0)).CodexID, "c0")
-	want(t, d.oldSession("").Thread+d.oldSession("bad").Thread+d.oldSession("arch").Thread, "")
+	want(t, d.findOldSession("c1").text(), "about 1")
+	want(t, d.findOldSession(thread(0)).CodexID, "c0")
+	want(t, d.findOldSession("").Thread+d.findOldSession("bad").Thread+d.findOldSession("arch").Thread, "")
 	write("registry.json", `{"sessions":[{"codex_id":"c0`, 0)
 	want(t, strconv.Itoa(len(d.oldSessions())), "2")
 }

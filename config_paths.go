@@ -179,8 +179,8 @@ func (d *directories) oldSessions() []oldSession {
 	return slices.SortedFunc(maps.Values(all), byAge)
 }
 
-// oldSession is the ancestor's session of a codex_id or a threadId, the zero one for none.
-func (d *directories) oldSession(ref string) (found oldSession) {
+// findOldSession finds the ancestor's session of a codex_id or a threadId, the zero one for none.
+func (d *directories) findOldSession(ref string) (found oldSession) {
 	for _, s := range d.oldSessions() {
 		if ref != "" && (s.Thread == ref || s.CodexID == ref) {
 			found = s

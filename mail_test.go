@@ -323,11 +323,11 @@ func without(obj string) (all string) {
 	return all
 }
 
-// A byte order mark, with which editors and shells of Windows begin a file, is no part of the text. Others that read the
-// file take it for a mistake, so our first change leaves it out.
+// A byte order mark, with which editors and shells of Windows begin a file, is no part of the text. Others that read
+// the file take the mark for a mistake, so our first change leaves it out.
 func TestMailBehindByteOrderMark(t *testing.T) {
 	l := newMailLab(t)
-	wantNil(t, os.WriteFile(l.path, []byte("\ufeff[\r\n  {\"from\": \"a\", \"text\": \"x\"}\r\n]\r\n"), 0o644)) // just now
+	wantNil(t, os.WriteFile(l.path, []byte("\ufeff[\r\n  {\"from\": \"a\", \"text\": \"x\"}\r\n]\r\n"), 0o644))
 	l.unread(1)
 	l.post("a", "y")
 	l.unread(2)

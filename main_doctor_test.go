@@ -51,7 +51,7 @@ func holdLease(t *testing.T, path string, c lockContent) {
 
 func TestDoctorUpdatesCodexAsItWasInstalled(t *testing.T) {
 	d, _ := newTestDoctor(t)
-	for place, command := range map[string]string{"Cellar/codex/0.100.0/bin": "brew upgrade codex", "bin": "npm install"} {
+	for place, command := range map[string]string{"Cellar/codex/0.1/bin": "brew upgrade codex", "bin": "npm install"} {
 		d.cfg.codexBin = filepath.Join(d.cfg.cwd, place, "codex.exe")
 		wantNil(t, os.MkdirAll(filepath.Dir(d.cfg.codexBin), 0o700))
 		wantNil(t, os.WriteFile(d.cfg.codexBin, nil, 0o700))

@@ -1,7 +1,7 @@
 package main
 
 // main_doctorclients.go owns doctor's look at the MCP clients of this machine: which of them start this program, which
-// still start what Codex no longer has, and whether Claude Code is new enough. Only its user's and the repository's
+// still start what Codex no longer has, and whether Claude Code is new enough. Only the user's and the repository's
 // files are read, and of what they name nothing is started.
 
 import (
@@ -67,7 +67,7 @@ func readClientFile(path string) (found clientServers) {
 	return found
 }
 
-// checkServers tells of the servers of one file those that are this program, or should be. It is true where one is.
+// checkServers tells of the servers of one file those that are this program, or should be, and reports whether one is.
 func (d *doctor) checkServers(client, scope, path string, servers map[string]clientServer) (ours bool) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		s := servers[name]
@@ -121,8 +121,8 @@ func (d *doctor) checkClaudeCode(ctx context.Context) {
 	older := func(than int) bool { return slices.Compare([]int{major, minor, patch}, []int{2, 1, than}) < 0 }
 	switch {
 	case older(85):
-		d.warn("Claude Code "+version+" shows no questions of servers, as 2.1.85 does: what agents ask for can only be "+
-			"decided by agent_approve", "claude update")
+		d.warn("Claude Code "+version+" shows no questions of servers, as 2.1.85 does: what agents ask for can only "+
+			"be decided by agent_approve", "claude update")
 	case older(105):
 		d.warn("Claude Code "+version+" can't be woken by a plugin, as 2.1.105 can: mail waits for its next request",
 			"claude update")

@@ -161,8 +161,8 @@ not there yet.`,
 			flags: []flagRow{
 				{name: "team", value: "NAME", help: "the team (default as for serve)"},
 				{name: "follow", help: "go on, and print a line for what comes"},
-				{name: "wake", help: "print one such line to stderr and exit 2; exit 0 at\nonce where another waits for " +
-					"this session"},
+				{name: "wake", help: "print one such line to stderr and exit 2; exit 0 at\n" +
+					"once where another waits for this session"},
 			},
 		},
 		{

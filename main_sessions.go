@@ -168,8 +168,8 @@ func (c *commandCall) tellNoRows(all []sessionRow, cfg *config) {
 		hint := ""
 		if old := cfg.oldSessions(); old != nil {
 			newest := old[len(old)-1]
-			hint = fmt.Sprintf("%s left %s, the newest is %s: atm-agent-mcp serve --resume takes them by id or identity",
-				ancestorName, counted(len(old), "session"), printable(cmp.Or(newest.CodexID, newest.Thread)))
+			hint = fmt.Sprintf("%s left %s, the newest is %s: atm-agent-mcp serve --resume takes them by id or "+
+				"identity", ancestorName, counted(len(old), "session"), printable(cmp.Or(newest.CodexID, newest.Thread)))
 		}
 		complain(c.stderr, fmt.Sprintf("no sessions in team %q (by %s)", cfg.team, cfg.teamFrom), hint)
 		return
@@ -339,7 +339,7 @@ func runSummary(ctx context.Context, c *commandCall) int {
 	row, hint := findRow(rows, c.args[0])
 	s := newScreen(c.stdout, os.Getenv)
 	if row == nil {
-		old := cfg.oldSession(c.args[0])
+		old := cfg.findOldSession(c.args[0])
 		if text := old.text(); text != "" {
 			s.line("%s", s.text(text))
 			return 0

@@ -130,7 +130,8 @@ func TestInboxEndsWithItsReader(t *testing.T) {
 	wantNil(t, unix.Close(ends[0]))
 	w := os.NewFile(uintptr(ends[1]), "socket")
 	defer w.Close()
-	if code := run(context.Background(), []string{serverName, "inbox", "--follow"}, strings.NewReader(""), w, io.Discard); code != 0 {
+	args := []string{serverName, "inbox", "--follow"}
+	if code := run(context.Background(), args, strings.NewReader(""), w, io.Discard); code != 0 {
 		t.Errorf("code %d", code)
 	}
 }

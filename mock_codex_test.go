@@ -5,7 +5,7 @@ package main
 // it in their own process. Its environment says more: MOCK_CODEX_VERSION which
 // recorded version it plays, MOCK_CODEX_START how it begins, MOCK_CODEX_LOG where
 // received frames go, MOCK_CODEX_NO_APP_SERVER that it is from before app-server,
-// MOCK_CODEX_REVIEW what a reviewer does who is given no instructions,
+// MOCK_CODEX_REVIEW what a reviewer does after what the instructions say,
 // MOCK_CODEX_PAGE, MOCK_CODEX_TEXT_ONLY what lists hold. Here is also how it looks as
 // another version than the one that ships: what 0.104 and 0.153 told and answered, in
 // which shape. Recordings in testdata/mock hold it to that (mock_test.go).

@@ -601,8 +601,7 @@ func (s *session) publish() {
 	for _, id := range s.asks.ids() {
 		p := s.asks.pending[id]
 		v.Pending = append(v.Pending, askView{ApprovalID: id, Kind: p.kind, Action: p.action, Cwd: p.cwd,
-			Reason: p.reason, q: p.approval, offered: p.offered,
-			byCaller: p.byCaller})
+			Reason: p.reason, q: p.approval, offered: p.offered, byCaller: p.byCaller})
 		v.Activity = "waiting for approval of " + clip(p.action, 120)
 	}
 	if v.mailSeq = old.mailSeq; deref(v.PendingMail) > deref(old.PendingMail) {

@@ -66,7 +66,7 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 	if rec := d.ledger.record(d.agentID(ref)); rec != nil {
 		return rec, nil
 	}
-	old := d.cfg.oldSession(ref)
+	old := d.cfg.findOldSession(ref)
 	thread := cmp.Or(old.Thread, ref)
 	if !threadRule.MatchString(thread) {
 		return nil, d.unknown(ref)
@@ -366,7 +366,8 @@ func (r *resumption) find(agents *agentDirectory, ref string) {
 		r.rec, r.err = agents.newestOf(ref)
 	}
 	if r.err != nil {
-		agents.log.Error("nothing to resume", "err", agents.cfg.names.error(r.err).Message) // the log leaves quotes alone
+		said := agents.cfg.names.error(r.err).Message // the log leaves our names in quotes as they are
+		agents.log.Error("nothing to resume", "err", said)
 	}
 }
 

@@ -113,7 +113,7 @@ func (l *ledger) summaryPath(rec *record) string {
 // summary is what a session wrote as it ended, "" if that is nothing. It reads the disk.
 func (l *ledger) summary(rec *record) string {
 	if rec.Status == "" { // a thread that only Codex knows, and the ancestor maybe
-		return l.cfg.oldSession(rec.BackendID).text()
+		return l.cfg.findOldSession(rec.BackendID).text()
 	}
 	path := l.summaryPath(rec)
 	if path == "" {

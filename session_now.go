@@ -25,7 +25,7 @@ type sessionNow struct {
 	Unread   int       `json:"unread_mail"`
 	Tokens   int64     `json:"total_tokens"`
 	Cwd      string    `json:"cwd,omitempty"`
-	Client   string    `json:"client_session,omitempty"` // of Claude Code, whose process the agent's is started by
+	Client   string    `json:"client_session,omitempty"` // the id of Claude Code's that started the agent's proxy
 }
 
 // nowAsk is an approval that waits for somebody's decision.

@@ -274,7 +274,7 @@ func workBegan(ctx context.Context, dir, from string) (base, head string, err er
 		return head, head, nil
 	}
 	text, _ := gitText(ctx, dir, "reflog", "show", "-n", "200", "--no-show-signature", "--format=%H %gs",
-		"HEAD") // none: git keeps none here
+		"HEAD") // an error: git keeps no reflog here
 	moves := strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
 	for i, move := range moves {
 		id, how, _ := strings.Cut(move, " ")

@@ -62,10 +62,9 @@ type askView struct {
 	Cwd        string `json:"cwd,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 
-	q       approval // the whole of it, for who asks
-	offered bool     // somebody can decide it; until then it may be declined at once
-
-	byCaller bool // agent_approve is to decide it: no person is asked
+	q        approval // the whole of it, for who asks
+	offered  bool     // somebody can decide it; until then it may be declined at once
+	byCaller bool     // agent_approve is to decide it: no person is asked
 }
 
 // sameAsk reports that two views show one approval in one state: else agent_wait must look again.

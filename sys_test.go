@@ -241,8 +241,8 @@ func TestPathOfURL(t *testing.T) {
 		paths = map[string]string{"file:///C:/x%20y": `C:\x y`, "file:///c%3A/x": `c:\x`, "file:/C:/": `C:\`,
 			"file://localhost/C:/x": `C:\x`, "file://C:/x": `C:\x`, "file://srv/share/x": `\\srv\share\x`,
 			"file:////srv/share/x": `\\srv\share\x`}
-		none = append(none, "file:///w", "file://./pipe/x", "file:////./pipe/x", "file:////%3F/C:/x", "file:///%3F%3F/C:/x",
-			"file:///C:x")
+		none = append(none, "file:///w", "file://./pipe/x", "file:////./pipe/x", "file:////%3F/C:/x",
+			"file:///%3F%3F/C:/x", "file:///C:x")
 	} else {
 		none = append(none, "file://srv/share/x")
 	}

@@ -244,7 +244,7 @@ func giveKeys(f *os.File) (restore func(), err error) {
 }
 
 // readerGone reports a pipe that nobody reads any more, before anything is written to it; or a socket, which Node and
-// Claude Code give their children for one.
+// Claude Code give their children in place of a pipe.
 func readerGone(f *os.File) (gone bool) {
 	_ = withDescriptor(f, func(fd int) error {
 		polled := []unix.PollFd{{Fd: int32(fd)}}

@@ -92,9 +92,9 @@ func lookProgram(name string) (string, error) {
 
 // programCommand: npm installs Codex as a batch file, codex.cmd. Windows hands that to cmd.exe, which reads the line by
 // rules of its own: an & in a folder's name would begin a second command. So cmd.exe is started here, with each word
-// quoted for it, and told to look for node on PATH only, as lookProgram does. Node inherits that variable, since cmd.exe
-// has one environment, and so do the commands that Codex runs: a cmd.exe there wants .\build where it took build. The
-// PowerShell that Codex prefers always does.
+// quoted for it, and told to look for node on PATH only, as lookProgram does. Node inherits that variable, since
+// cmd.exe has one environment, and so do the commands that Codex runs: a cmd.exe there wants .\build where it took
+// build. The PowerShell that Codex prefers always does.
 func programCommand(ctx context.Context, env []string, path string, args ...string) *exec.Cmd {
 	if ext := strings.ToLower(filepath.Ext(path)); ext != ".cmd" && ext != ".bat" {
 		cmd := exec.CommandContext(ctx, path, args...)
@@ -290,8 +290,9 @@ func openShared(path string, flag int, _ os.FileMode) (*os.File, error) {
 }
 
 // renameOver replaces the file new by old, in the same directory, even while somebody has new open who lets it be
-// removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it. Not every disk can do
-// that, a network's for one: where it fails, what the caller has open of new is closed before the next try.
+// removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it be removed. Not every
+// disk can do that, a network's for one: where the rename fails, open, which the caller has of new, is closed before the
+// next try.
 func renameOver(old, new string, open ...*os.File) error {
 	inUse := []syscall.Errno{windows.ERROR_ACCESS_DENIED, windows.ERROR_SHARING_VIOLATION}
 	dir, err := os.OpenRoot(filepath.Dir(new))
