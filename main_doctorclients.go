@@ -30,6 +30,7 @@ type clientServers struct {
 	Projects   map[string]struct {
 		MCPServers map[string]clientServer `json:"mcpServers"`
 	} `json:"projects"`
+	EnabledPlugins map[string]any `json:"enabledPlugins"` // of Claude Code's settings; ours is atm, of any marketplace
 }
 
 type clientServer struct {
@@ -54,6 +55,13 @@ func (d *doctor) checkClients(ctx context.Context) {
 	}
 	code := filepath.Join(root, ".vscode", "mcp.json")
 	d.checkServers("VS Code", "", code, readClientFile(code).Servers)
+	user := cmp.Or(os.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(d.cfg.home, ".claude"))
+	for _, settings := range []string{filepath.Join(user, "settings.json"),
+		filepath.Join(root, ".claude", "settings.json"), filepath.Join(root, ".claude", "settings.local.json")} {
+		for plugin, on := range readClientFile(settings).EnabledPlugins {
+			registered = registered || on == true && strings.HasPrefix(plugin, "atm@")
+		}
+	}
 	if registered {
 		d.checkClaudeCode(ctx)
 	}
