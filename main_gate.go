@@ -229,6 +229,8 @@ func (g *gate) judge(ctx context.Context, r *review) (answer gateAnswer) {
 		return notReviewed("the reviewer gave no verdict: " + cmp.Or(res.Content, "its answer was empty"))
 	case *res.Review.Verdict == "correct":
 		return gateAnswer{Message: "Stop gate: Codex finds the change correct. " + summaryOf(&res)}
+	case len(*res.Review.Findings) == 0 && printable(res.Review.Summary) == "":
+		return notReviewed("the reviewer finds the change wrong, and does not say why")
 	}
 	g.Wrong = true
 	if g.Reviews++; g.Reviews >= gateReviews {
