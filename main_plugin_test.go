@@ -74,7 +74,7 @@ func TestPluginOfBothClients(t *testing.T) {
 	for event, all := range hooks.Hooks {
 		for _, h := range all[0].Hooks {
 			checkCommand(t, "hook "+event, h.Command, h.Args)
-			if event == "Stop" && h.Timeout < int((gateLimit+gateStartLimit+endLimit).Seconds()) {
+			if event == "Stop" && h.Timeout < int((gateFindLimit+gateLimit+gateStartLimit+endLimit).Seconds()) {
 				t.Errorf("the Stop hook is killed after %d s, before the gate ends by itself", h.Timeout)
 			}
 		}
