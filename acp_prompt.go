@@ -460,6 +460,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 	s := q.s
 	var retired []*acpPrompt
 	var running *acpPrompt
+	var stopAsking func()
 	s.mu.Lock()
 	left := q.prompts[:0:0]
 	for _, p := range q.prompts {
@@ -472,7 +473,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		case promptSubmitting, promptTelling: // whoever does that sees to it
 			left = append(left, p)
 		case promptAsking:
-			p.stop()
+			stopAsking = p.stop
 			left = append(left, p)
 		case promptRunning:
 			if p.steered && only != nil { // the turn goes on for those whose it is as well
@@ -501,6 +502,9 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 			s.f.dropWaiter(p.waiter)
 		}
 		p.answer(stopped("cancelled"), nil)
+	}
+	if stopAsking != nil { // after what is answered here, since who asks answers its own prompt
+		stopAsking()
 	}
 	switch {
 	case running != nil:
