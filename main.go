@@ -60,6 +60,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		}
 		return code
 	}
+	if row.hook {
+		debug.SetTraceback("crash") // a panic ends with SIGABRT then, else with exit code 2
+	}
 	return row.run(ctx, call)
 }
 

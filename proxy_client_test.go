@@ -607,7 +607,8 @@ func (p *livePeer) signal(name string) error {
 }
 
 func signalByName(name string) (os.Signal, error) {
-	sig, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[name]
+	sig, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill,
+		"QUIT": syscall.SIGQUIT}[name]
 	if !ok {
 		return nil, fmt.Errorf("unknown signal %q", name)
 	}
